@@ -1,0 +1,50 @@
+"""Every error that a person may meet, drawn once.
+
+    BenchError                 one sentence that names the thing and the fix
+    ├── UsageError             exit 2: an option, a file or a name that the user can put right
+    │   └── OutputError        exit 2: the output folder cannot take the evidence
+    ├── EvidenceError          exit 4: evidence that is not whole, or not by a trusted signer
+    ├── ApplianceError         exit 5: the appliance itself failed; never the device's fault
+    └── RunInterrupted         exit 130: stopped by a person; the run can be resumed
+
+They are raised where the fault is seen and caught once, in cli.py. What a workload does
+(crash, hang, refuse) is a result and never one of these.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class BenchError(Exception):
+    """Base of all errors; the text is one sentence with the fix in it."""
+
+    exit_code: ClassVar[int] = 5
+
+
+class UsageError(BenchError):
+    """Something that the user named is missing, unknown or contradictory."""
+
+    exit_code = 2
+
+
+class OutputError(UsageError):
+    """The output folder exists already, is not writable, or is full."""
+
+
+class EvidenceError(BenchError):
+    """A bundle, journal or signature does not verify."""
+
+    exit_code = 4
+
+
+class ApplianceError(BenchError):
+    """A part of the appliance did not do its work."""
+
+    exit_code = 5
+
+
+class RunInterrupted(BenchError):
+    """A person stopped the run; everything recorded so far is kept."""
+
+    exit_code = 130

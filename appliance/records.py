@@ -1,0 +1,795 @@
+"""The nouns of the project as frozen, slotted, keyword-only dataclasses, to and from JSON.
+
+Every file of a bundle is one of these records in canonical JSON (RFC 8785), with a schema
+id that carries its version. Reading is strict: an unknown key, a missing key or a wrong
+type is an error. JSON has no NaN and no integers above 2**53, so a `Number` that is not
+finite is written as "nan", "inf" or "-inf", and a `BigInt` (nanoseconds, seeds) as a
+decimal string. pydantic reads and writes; it was chosen (2026-11) over a codec of our own
+because it also writes the JSON Schemas in appliance/schemas.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
+
+import rfc8785
+from pydantic import (
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    TypeAdapter,
+    ValidationError,
+    WithJsonSchema,
+)
+
+from appliance.errors import EvidenceError
+
+# ------------------------------------------------------------------ scalars
+
+
+def _read_number(value: object) -> object:
+    return float(value) if value in ("nan", "inf", "-inf") else value
+
+
+def _write_number(value: float) -> float | str:
+    if math.isnan(value):
+        return "nan"
+    return ("inf" if value > 0 else "-inf") if math.isinf(value) else value
+
+
+def _read_big_int(value: object) -> object:
+    if isinstance(value, str) and value.removeprefix("-").isdecimal() and str(int(value)) == value:
+        return int(value)
+    message = "a whole number as a decimal string is wanted"
+    raise ValueError(message)
+
+
+Number = Annotated[
+    float,
+    BeforeValidator(_read_number),
+    PlainSerializer(_write_number, when_used="json"),
+    WithJsonSchema({"anyOf": [{"type": "number"}, {"enum": ["nan", "inf", "-inf"]}]}),
+]
+BigInt = Annotated[
+    int,
+    BeforeValidator(_read_big_int),
+    PlainSerializer(str, return_type=str, when_used="json"),
+    WithJsonSchema({"type": "string", "pattern": "^-?[0-9]+$"}),
+]
+Scalar = bool | int | Number | str
+Parameters = Mapping[str, Scalar]
+
+Outcome = Literal["completed", "crashed", "timed_out", "interrupted", "unsupported", "not_run"]
+RulingWord = Literal["pass", "fail", "inconclusive", "not_applicable"]
+VerdictWord = Literal["ACCEPTED", "REJECTED", "INCONCLUSIVE"]
+CriterionKind = Literal["completion", "numeric", "determinism", "perf"]
+Reason = Literal[
+    "",  # a pass needs none
+    "crashed",
+    "timed_out",
+    "check",
+    "interrupted",
+    "unsupported",
+    "not_run",
+    "coverage",
+    "evidence_missing",
+    "noise",
+    "over_limit",
+    "baseline_mismatch",
+]
+Phase = Literal["first", "last", "repeatability"]
+LaunchMode = Literal["forked", "fresh"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """Base of all records: unknown keys and wrong types are refused."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(
+        extra="forbid", strict=True, ser_json_inf_nan="constants"
+    )
+
+
+# ------------------------------------------------------------------ the machine
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fact(Record):
+    """One thing read of a machine; `value` None is shown as "not reported".
+
+    `source` says where it was read; `hint` names the permission or flag that would allow a
+    value that is missing.
+    """
+
+    value: Scalar | None
+    unit: str = ""
+    source: str = ""
+    hint: str = ""
+
+
+Facts = Mapping[str, Fact]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Device(Record):
+    """One physical unit. `id` is vendor:index; `serial` is its serial or UUID if it has one."""
+
+    id: str
+    vendor: str
+    index: int
+    model: str
+    serial: str | None
+    memory_bytes: int | None
+    facts: Facts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Process(Record):
+    """Another process that uses the machine: its name and shares, and nothing that names a user."""
+
+    name: str
+    cpu_share: Number
+    memory_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Identity(Record):
+    """What does not change between a run and its resumption."""
+
+    devices: tuple[Device, ...]
+    host: Facts
+    memory_modules: tuple[Facts, ...]
+    disks: tuple[Facts, ...]
+    interfaces: tuple[Facts, ...]
+    software: Facts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conditions(Record):
+    """What may change from minute to minute."""
+
+    utc: str
+    facts: Facts
+    foreign_processes: tuple[Process, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class System(Record):
+    """system.json: the node with all its devices."""
+
+    schema: Literal["bench/system/1"] = "bench/system/1"
+    identity: Identity
+    conditions: Conditions
+
+
+# ------------------------------------------------------------------ what is to be done
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work(Record):
+    """What one step does: `units` of `unit`, floating-point operations, bytes moved.
+
+    None means that it is not counted; never a guess.
+    """
+
+    units: Number = 1.0
+    unit: str = "steps"
+    flops: Number | None = None
+    bytes: Number | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parameter(Record):
+    """One parameter of a workload, as `worker describe` tells it."""
+
+    name: str
+    type: Literal["bool", "int", "float", "str"]
+    default: Scalar
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Description(Record):
+    """What the plan needs to know of one workload, without importing it.
+
+    `work`, `small_work` and the parameter counts are those of the default and of the small
+    parameters; `num_parameters` None means that the workload has no model.
+    """
+
+    name: str
+    version: int
+    summary: str
+    parameters: tuple[Parameter, ...]
+    small: Parameters
+    needs: tuple[str, ...]
+    data: tuple[str, ...]
+    steps: int | None
+    alone: bool
+    is_timed: bool
+    is_repeatable: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resolved(Record):
+    """One case as the worker resolved it: complete parameters, its work, its size."""
+
+    parameters: Parameters
+    work: Work
+    num_parameters: int | None
+    steps: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Protocol(Record):
+    """How the launches of a suite are made; printed on page 1.
+
+    A launch makes `warmup_steps`, then `blocks` blocks of at least `block_steps` steps and
+    `block_seconds`. `looks` are the launch counts at which a case is judged; the last is the
+    largest number of launches. `last_checks`: check the last timed output in every launch
+    ("all") or in one launch of each case, drawn by the seed ("one").
+    """
+
+    mode: LaunchMode
+    warmup_steps: int
+    blocks: int
+    block_steps: int
+    block_seconds: Number
+    looks: tuple[int, ...]
+    last_checks: Literal["all", "one"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SuiteCase(Record):
+    """One case as a suite file writes it. Times in seconds are of one launch on a 2-core CPU."""
+
+    id: str
+    workload: str
+    small: bool = False
+    parameters: Parameters = field(default_factory=dict)
+    launches: int | None = None
+    expected_seconds: Number
+    time_limit_seconds: Number
+    memory_limit_gib: Number
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suite(Record):
+    """workloads/suites/NAME.toml: ordered cases and the protocol they are run by."""
+
+    schema: Literal["bench/suite/1"] = "bench/suite/1"
+    name: str
+    version: int
+    summary: str
+    time_limit_seconds: Number
+    protocol: Protocol
+    case: tuple[SuiteCase, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Criterion(Record):
+    """One requirement, applied to every case that `cases` matches (a shell pattern)."""
+
+    id: str
+    kind: CriterionKind
+    title: str
+    cases: str = "*"
+    required: bool = True
+    at_least: Number | None = None
+    at_most: Number | None = None
+    unit: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Criteria(Record):
+    """criteria.toml: all requirements, fixed before anything runs."""
+
+    schema: Literal["bench/criteria/1"] = "bench/criteria/1"
+    name: str
+    version: int
+    summary: str
+    criterion: tuple[Criterion, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case(Record):
+    """Workload, parameters and device: one planned thing.
+
+    `unsupported` is the reason why it cannot run here, or empty.
+    """
+
+    id: str
+    workload: str
+    version: int
+    summary: str
+    parameters: Parameters
+    small: bool
+    work: Work
+    num_parameters: int | None
+    steps: int | None
+    is_timed: bool
+    is_repeatable: bool
+    alone: bool
+    device: str
+    launches: int
+    checked_launch: int | None
+    expected_seconds: Number
+    time_limit_seconds: Number
+    memory_limit_bytes: int
+    unsupported: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch(Record):
+    """One planned process run of one case. Number 0 is the untimed reference launch.
+
+    A case's last timed output is checked in its launch `Case.checked_launch`; should that one be
+    interrupted, the next launch of the case that starts takes the check over.
+    """
+
+    id: str
+    case: str
+    number: int
+    is_timed: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan(Record):
+    """plan.json: everything that is fixed before the first launch.
+
+    `seed` is 32 bytes in hexadecimal, from which all seeds derive. `groups` is the order: the
+    launches of one group start together. `digests` holds the sha256 of the suite, criteria,
+    baselines and peaks files and of the system's identity. A case's `checked_launch` None
+    means that every launch checks its last output.
+    """
+
+    schema: Literal["bench/plan/1"] = "bench/plan/1"
+    run_id: str
+    created_utc: str
+    bench_version: str
+    seed: str
+    suite: str
+    suite_version: int
+    suite_summary: str
+    criteria: str
+    digests: Mapping[str, str]
+    protocol: Protocol
+    cases: tuple[Case, ...]
+    launches: tuple[Launch, ...]
+    groups: tuple[tuple[str, ...], ...]
+    expected_seconds: Number
+    time_limit_seconds: Number
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseRequest(Record):
+    """What a suite asks the worker to resolve: a workload with some of its parameters."""
+
+    workload: str
+    small: bool
+    parameters: Parameters
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused(Record):
+    """Why a request cannot be resolved: one sentence."""
+
+    error: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer(Record):
+    """What `worker describe` prints: every workload, the resolved requests in their order.
+
+    `software` holds what only an import can tell: versions, BLAS, threads, torch's device name.
+    """
+
+    descriptions: tuple[Description, ...]
+    resolved: tuple[Resolved | Refused, ...]
+    software: Facts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchSpec(Record):
+    """Everything that a child is told of its launch; read from its standard input or the server.
+
+    `artifacts` are the digests that the case's untimed launch reported (empty in that launch).
+    `data` and `artifacts_folder` are absolute paths.
+    """
+
+    launch: str
+    case: Case
+    vendor: str
+    protocol: Protocol
+    is_timed: bool
+    check_last: bool
+    seed: BigInt
+    data: str | None
+    artifacts_folder: str
+    artifacts: Mapping[str, str]
+    socket: str
+    token: str
+    num_threads: int | None
+
+
+# ------------------------------------------------------------------ what happened (journal)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check(Record):
+    """A correctness comparison. It is within its bound or not; NaN is not.
+
+    `detects` is the smallest error that this check would have caught at the parameters that
+    ran, in the sense that `detects_what` names; None where the check is exact.
+    """
+
+    name: str
+    error: Number
+    bound: Number
+    detects: Number | None = None
+    detects_what: str = ""
+
+    @property
+    def is_within(self) -> bool:
+        """True only for a finite error at or below a finite bound that is not negative."""
+        return math.isfinite(self.bound) and 0.0 <= self.error <= self.bound
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunStarted(Record):
+    kind: Literal["run_started"] = "run_started"
+    run_id: str
+    plan: str
+    system: str
+    pid: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunResumed(Record):
+    """Written first by a resuming parent; `dropped` is the unfinished line the dead one left."""
+
+    kind: Literal["run_resumed"] = "run_resumed"
+    interruption: int
+    interrupted: tuple[str, ...]
+    dropped: str
+    pid: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerProbed(Record):
+    """Whether the fork server's watched probe fork came back right."""
+
+    kind: Literal["server_probed"] = "server_probed"
+    is_healthy: bool
+    seconds: Number
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchStarted(Record):
+    kind: Literal["launch_started"] = "launch_started"
+    launch: str
+    mode: LaunchMode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Environment(Record):
+    """What only the child can tell: library versions, threads, device as torch names it."""
+
+    kind: Literal["environment"] = "environment"
+    launch: str
+    rank: int
+    facts: Facts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Artifact(Record):
+    """A file made once per run by an untimed launch (a reference, an exported model)."""
+
+    kind: Literal["artifact"] = "artifact"
+    launch: str
+    rank: int
+    name: str
+    sha256: str
+    size_bytes: int
+    is_made: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checked(Record):
+    kind: Literal["checked"] = "checked"
+    launch: str
+    rank: int
+    phase: Phase
+    step: int
+    check: Check
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Started(Record):
+    """Times before the steady state: build, and first step with its synchronise; kept apart."""
+
+    kind: Literal["started"] = "started"
+    launch: str
+    rank: int
+    build_ns: BigInt
+    first_step_ns: BigInt
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Warmed(Record):
+    kind: Literal["warmed"] = "warmed"
+    launch: str
+    rank: int
+    wall_ns: tuple[BigInt, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block(Record):
+    """Consecutive samples inside a launch: wall time of each step, and device time if any."""
+
+    kind: Literal["block"] = "block"
+    launch: str
+    rank: int
+    index: int
+    first_step: int
+    wall_ns: tuple[BigInt, ...]
+    event_ns: tuple[BigInt, ...] | None
+    block_wall_ns: BigInt
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading(Record):
+    """Telemetry of one moment, read by the parent. None is not reported."""
+
+    kind: Literal["reading"] = "reading"
+    launch: str
+    device: str
+    values: Mapping[str, Number | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchEnded(Record):
+    """What happened. `reason` is the signal, exception, "out_of_memory" or "bad_parameters"."""
+
+    kind: Literal["launch_ended"] = "launch_ended"
+    launch: str
+    outcome: Outcome
+    reason: str
+    detail: str
+    exit_code: int | None
+    wall_ns: BigInt
+    peak_memory_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Looked(Record):
+    """The judge was asked about a case after so many timed launches."""
+
+    kind: Literal["looked"] = "looked"
+    case: str
+    launches: int
+    is_decided: bool
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunEnded(Record):
+    kind: Literal["run_ended"] = "run_ended"
+    launches: int
+
+
+Event = Annotated[
+    RunStarted
+    | RunResumed
+    | ServerProbed
+    | LaunchStarted
+    | Environment
+    | Artifact
+    | Checked
+    | Started
+    | Warmed
+    | Block
+    | Reading
+    | LaunchEnded
+    | Looked
+    | RunEnded,
+    Field(discriminator="kind"),
+]
+WorkerEvent = Environment | Artifact | Checked | Started | Warmed | Block
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line(Record):
+    """One line of journal.jsonl; `prev` is the sha256 of the line before (first: of plan.json)."""
+
+    seq: int
+    utc: str
+    monotonic_ns: BigInt
+    prev: str
+    event: Event
+
+
+# ------------------------------------------------------------------ what was decided
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate(Record):
+    """A statistic with its interval; `low` and `high` are None when there are too few launches."""
+
+    name: str
+    value: Number
+    unit: str
+    low: Number | None
+    high: Number | None
+    confidence: Number | None
+    method: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchResult(Record):
+    """One launch as it ended, with its statistic (mean of block medians of ln seconds)."""
+
+    launch: str
+    outcome: Outcome
+    reason: str
+    mode: LaunchMode | None
+    num_steps: int
+    log_seconds: Number | None
+    first_step_seconds: Number | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckResult(Record):
+    """All comparisons of one name and phase in a case: the worst one, and how many."""
+
+    name: str
+    phase: Phase
+    count: int
+    num_outside: int
+    worst: Check
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseResult(Record):
+    """One case: launches, checks, and estimates (none while a check is not within)."""
+
+    case: str
+    num_planned: int
+    num_completed: int
+    num_decided: int
+    launches: tuple[LaunchResult, ...]
+    checks: tuple[CheckResult, ...]
+    estimates: tuple[Estimate, ...]
+    withheld: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ruling(Record):
+    """The answer to one criterion for one case, with its reason and one next action."""
+
+    criterion: str
+    case: str
+    required: bool
+    ruling: RulingWord
+    reason: Reason
+    explanation: str
+    action: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict(Record):
+    """verdict.json: what the rulings come to. `scope` says what was judged and what was not."""
+
+    schema: Literal["bench/verdict/1"] = "bench/verdict/1"
+    run_id: str
+    verdict: VerdictWord
+    scope: str
+    num_interruptions: int
+    rulings: tuple[Ruling, ...]
+    cases: tuple[CaseResult, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Peak(Record):
+    """The maker's figure for a device, with where it was published."""
+
+    model: str
+    quantity: str
+    value: Number
+    unit: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Peaks(Record):
+    """peaks.json: the maker's figures for the devices found; empty where none is known."""
+
+    schema: Literal["bench/peaks/1"] = "bench/peaks/1"
+    peak: tuple[Peak, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Baseline(Record):
+    """Our measured figure for one case on one model, from a signed bundle."""
+
+    model: str
+    case: str
+    log_seconds: Number
+    launch_sd: Number
+    count: int
+    bundle: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Baselines(Record):
+    """baselines.json: what a ruling may compare with; empty where none exists for the device."""
+
+    schema: Literal["bench/baselines/1"] = "bench/baselines/1"
+    baseline: tuple[Baseline, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signer(Record):
+    """signer.json: who will sign, fixed before the report is rendered."""
+
+    schema: Literal["bench/signer/1"] = "bench/signer/1"
+    certificate_pem: str
+    subject: str
+    sha256: str
+    not_after_utc: str
+    role: Literal["tester", "vendor", "buyer", "witness"]
+    is_development: bool
+
+
+# ------------------------------------------------------------------ reading and writing
+
+R = TypeVar("R")
+
+
+_ADAPTERS: dict[object, TypeAdapter[Any]] = {}
+
+
+def adapter(kind: Any) -> TypeAdapter[Any]:
+    """Reader and writer of one record type; made once, because making one is slow."""
+    if kind not in _ADAPTERS:
+        _ADAPTERS[kind] = TypeAdapter(kind)
+    return _ADAPTERS[kind]
+
+
+def to_data(record: object, kind: Any = None) -> Any:
+    """Plain JSON values of a record."""
+    return adapter(kind or type(record)).dump_python(record, mode="json")
+
+
+def to_json(record: object, kind: Any = None) -> bytes:
+    """Canonical JSON (RFC 8785) of a record: the bytes that are digested and signed."""
+    return rfc8785.dumps(to_data(record, kind))
+
+
+def from_json(kind: type[R], text: bytes, *, name: str) -> R:
+    """Read canonical JSON strictly; `name` is the file named in the error.
+
+    Raises EvidenceError if a key is unknown or missing, a type is wrong, or the bytes are not
+    the canonical form (which also refuses duplicate keys).
+    """
+    try:
+        record: R = adapter(kind).validate_json(text)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(str(part) for part in first["loc"]) or "the file"
+        message = f"{name}: {where}: {first['msg']}"
+        raise EvidenceError(message) from None
+    if to_json(record, kind) != text:
+        message = f"{name} is not in canonical form (RFC 8785), so it is not what was written"
+        raise EvidenceError(message)
+    return record
+
+
+def sha256(data: bytes) -> str:
+    """Digest in hexadecimal."""
+    return hashlib.sha256(data).hexdigest()

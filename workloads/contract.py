@@ -1,0 +1,172 @@
+"""What a workload is: its parameters, one step, and the evidence that the step was right.
+
+A workload is one file with one frozen dataclass, whose fields are the parameters that a
+suite may set, and a last line `WORKLOAD = ClassName`. It owns no clock, no seed, no loop
+and no synchronise; the worker does. `Target` is all that it is told of the machine, so no
+workload knows a maker.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
+
+from appliance.errors import ApplianceError
+
+if TYPE_CHECKING:
+    import torch
+
+    from appliance.records import Check, Work
+
+State = TypeVar("State")
+Output = TypeVar("Output")
+
+
+class ParameterError(ValueError):
+    """A parameter has a value that the workload cannot run with; one sentence with the fix."""
+
+
+class Artifacts:
+    """Files that a case makes once per run, in its untimed launch, and reads in the others.
+
+    A float64 reference or an exported model costs more than the step that it checks. `known`
+    has the digests that the untimed launch reported; a file that differs from its digest is
+    refused. Without a known digest the file is made anew. `report(name, path, digest, is_made)`
+    is called for every use, so that the journal shows what was read.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        known: Mapping[str, str] | None = None,
+        report: Callable[[str, Path, str, bool], None] | None = None,
+    ) -> None:
+        self._folder = folder
+        self._digests = dict(known or {})
+        self._report = report or (lambda name, path, digest, is_made: None)
+
+    def once(self, name: str, make: Callable[[Path], None]) -> Path:
+        """Path of the file called `name`, made by `make(path)` if this run has none yet.
+
+        Raises ApplianceError if the file on disk is not the one that was made.
+        """
+        path = self._folder / name
+        is_made = name not in self._digests
+        if is_made:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            unfinished = path.with_name(f"unfinished-{path.name}")
+            make(unfinished)
+            os.replace(unfinished, path)
+        try:
+            digest = hashlib.sha256(path.read_bytes()).hexdigest()
+        except FileNotFoundError:
+            message = f"{name} was made by this run's untimed launch and is gone: run it again"
+            raise ApplianceError(message) from None
+        if self._digests.setdefault(name, digest) != digest:
+            message = f"{name} changed after this run's untimed launch had made it: run it again"
+            raise ApplianceError(message)
+        self._report(name, path, digest, is_made)
+        return path
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """What a launch runs on; filled by the worker, so that no workload knows a maker.
+
+    `data` is the folder with one folder per data set of workloads/datasets.toml.
+    """
+
+    device: torch.device
+    artifacts: Artifacts
+    onnx_providers: tuple[str, ...] = ()
+    data: Path | None = None
+    rank: int = 0
+    world_size: int = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workload(ABC, Generic[State, Output]):
+    """One thing to measure. Fields of a subclass are its parameters, set by a suite.
+
+    `needs`: features of the target without which a case is unsupported. `data`: names of data
+    sets. `steps`: when set, a launch makes exactly so many steps and checks the last one (time
+    to target, trajectories). `small`: parameters for two CPU cores. `alone`: no other device
+    works meanwhile. `is_timed`: False for a pure correctness case. `is_repeatable`: the same
+    build and first step give the same bits twice in one process; where an operator is not
+    proven so, set it False and `spread`, the measured largest relative difference.
+
+    Raise ParameterError from __post_init__ for values that cannot run.
+    """
+
+    summary: ClassVar[str]
+    version: ClassVar[int]
+    small: ClassVar[Mapping[str, bool | int | float | str]]
+    needs: ClassVar[frozenset[str]] = frozenset()
+    data: ClassVar[tuple[str, ...]] = ()
+    alone: ClassVar[bool] = False
+    is_timed: ClassVar[bool] = True
+    is_repeatable: ClassVar[bool] = True
+    spread: ClassVar[float] = 0.0
+
+    @property
+    def steps(self) -> int | None:
+        """Exact number of steps of a launch, or None for blocks of the suite's protocol."""
+        return None
+
+    @abstractmethod
+    def work(self) -> Work:
+        """Units, floating-point operations and bytes of one step."""
+
+    def num_parameters(self) -> int | None:
+        """Size of the model, counted on the meta device; None if there is no model."""
+        return None
+
+    @abstractmethod
+    def build(self, target: Target, seed: int) -> State:
+        """Everything that steps need, from a seeded generator on the host.
+
+        Keeps several input sets, so that consecutive steps take different ones.
+        """
+
+    @abstractmethod
+    def step(self, state: State) -> Output:
+        """The timed thing: no clock, no synchronise, no print.
+
+        The output is a tensor or array, or a dataclass, tuple, list or dict of them: all that
+        `check` judges of the step.
+        """
+
+    def snapshot(self, state: State) -> object:
+        """Whatever `check` needs of the state before the step that it checks; never timed."""
+        return None
+
+    @abstractmethod
+    def check(self, before: object, state: State, output: Output) -> Iterator[Check]:
+        """Compare the output with an independent reference; yields at least one check.
+
+        `before` is what `snapshot` kept before the step that made `output`; `state` is as that
+        step left it. Neither may be changed.
+        """
+
+
+@dataclass(kw_only=True)
+class Turn:
+    """Counts steps, so that each takes the next of `of` input sets."""
+
+    of: int
+    number: int = field(default=-1)
+
+    def advance(self) -> int:
+        """Index of the input set for the step that begins now."""
+        self.number += 1
+        return self.index
+
+    @property
+    def index(self) -> int:
+        """Index of the input set that the last step took."""
+        return self.number % self.of
