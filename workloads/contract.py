@@ -9,7 +9,6 @@ workload knows a maker.
 from __future__ import annotations
 
 import hashlib
-import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -48,7 +47,7 @@ class Artifacts:
     ) -> None:
         self._folder = folder
         self._digests = dict(known or {})
-        self._report = report or (lambda name, path, digest, is_made: None)
+        self._report = report
 
     def once(self, name: str, make: Callable[[Path], None]) -> Path:
         """Path of the file called `name`, made by `make(path)` if this run has none yet.
@@ -61,7 +60,7 @@ class Artifacts:
             self._folder.mkdir(parents=True, exist_ok=True)
             unfinished = path.with_name(f"unfinished-{path.name}")
             make(unfinished)
-            os.replace(unfinished, path)
+            unfinished.replace(path)
         try:
             digest = hashlib.sha256(path.read_bytes()).hexdigest()
         except FileNotFoundError:
@@ -70,7 +69,8 @@ class Artifacts:
         if self._digests.setdefault(name, digest) != digest:
             message = f"{name} changed after this run's untimed launch had made it: run it again"
             raise ApplianceError(message)
-        self._report(name, path, digest, is_made)
+        if self._report is not None:
+            self._report(name, path, digest, is_made)
         return path
 
 
@@ -141,7 +141,7 @@ class Workload(ABC, Generic[State, Output]):
         `check` judges of the step.
         """
 
-    def snapshot(self, state: State) -> object:
+    def snapshot(self, state: State) -> object:  # noqa: ARG002 - for those that keep something
         """Whatever `check` needs of the state before the step that it checks; never timed."""
         return None
 
