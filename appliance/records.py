@@ -80,8 +80,9 @@ Reason = Literal[
     "evidence_missing",
     "noise",
     "over_limit",
-    "baseline_mismatch",
+    "clock",
 ]
+Metric = Literal["", "step_seconds", "units_per_second", "flops_per_second", "bytes_per_second"]
 Phase = Literal["first", "last", "repeatability"]
 LaunchMode = Literal["forked", "fresh"]
 
@@ -244,7 +245,11 @@ class Protocol(Record):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SuiteCase(Record):
-    """One case as a suite file writes it. Times in seconds are of one launch on a 2-core CPU."""
+    """One case as a suite file writes it.
+
+    `expected_seconds` is of one timed launch, `reference_seconds` of the untimed one, both on a
+    2-core CPU; they make the planned time and the expected time that progress shows.
+    """
 
     id: str
     workload: str
@@ -252,6 +257,7 @@ class SuiteCase(Record):
     parameters: Parameters = field(default_factory=dict)
     launches: int | None = None
     expected_seconds: Number
+    reference_seconds: Number
     time_limit_seconds: Number
     memory_limit_gib: Number
 
@@ -278,9 +284,9 @@ class Criterion(Record):
     title: str
     cases: str = "*"
     required: bool = True
+    metric: Metric = ""
     at_least: Number | None = None
     at_most: Number | None = None
-    unit: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -317,6 +323,7 @@ class Case(Record):
     launches: int
     checked_launch: int | None
     expected_seconds: Number
+    reference_seconds: Number
     time_limit_seconds: Number
     memory_limit_bytes: int
     unsupported: str = ""

@@ -1,0 +1,224 @@
+"""The plan: every case, launch, order and digest, fixed before anything runs.
+
+Pure: it is given what the suite, the worker, the probe and the criteria say, and answers with
+one record. All randomness (order, inputs, which launch checks its last output) derives from
+one 32-byte seed by HKDF, so that the same seed makes the same plan and nobody chooses it
+after seeing a result.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from appliance.catalog import did_you_mean
+from appliance.errors import UsageError
+from appliance.records import (
+    Answer,
+    Case,
+    CaseRequest,
+    Description,
+    Device,
+    Launch,
+    Plan,
+    Refused,
+    Resolved,
+    Suite,
+    SuiteCase,
+)
+
+GIB = 2**30
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """A device with what workloads may need and it has."""
+
+    device: Device
+    features: frozenset[str]
+    data: frozenset[str]
+
+
+def derive_seed(seed: str, label: str) -> int:
+    """63-bit number for `label` from the run's seed (HKDF-SHA256, RFC 5869)."""
+    kdf = HKDF(algorithm=SHA256(), length=8, salt=None, info=f"bench:{label}".encode())
+    return int.from_bytes(kdf.derive(bytes.fromhex(seed)), "big") >> 1
+
+
+def case_seed(seed: str, case: Case) -> int:
+    """Seed of a case's inputs; the same on every device, so that devices can be compared."""
+    return derive_seed(seed, f"inputs:{case.id.partition('@')[0]}")
+
+
+def requests(suite: Suite) -> tuple[CaseRequest, ...]:
+    """What the worker is asked to resolve, in the suite's order."""
+    return tuple(
+        CaseRequest(workload=case.workload, small=case.small, parameters=case.parameters)
+        for case in suite.case
+    )
+
+
+def case_looks(plan: Plan, case: Case) -> tuple[int, ...]:
+    """Launch counts at which a case is judged; the last one is all of its launches."""
+    return (*(look for look in plan.protocol.looks if look < case.launches), case.launches)
+
+
+def make_plan(
+    *,
+    suite: Suite,
+    answer: Answer,
+    places: Sequence[Place],
+    criteria: str,
+    digests: Mapping[str, str],
+    seed: str,
+    run_id: str,
+    created_utc: str,
+    bench_version: str,
+) -> Plan:
+    """The plan of one run; UsageError if it plans nothing or more than the suite's time limit."""
+    descriptions = {description.name: description for description in answer.descriptions}
+    cases = tuple(
+        _case(suite, item, resolved, descriptions=descriptions, place=place, seed=seed)
+        for item, resolved in zip(suite.case, answer.resolved, strict=True)
+        for place in places
+    )
+    if not cases:
+        raise UsageError(f"suite {suite.name} plans nothing: there is no device to run on")
+    launches = tuple(launch for case in cases for launch in _launches(case))
+    groups = _groups(cases, launches, seed)
+    expected = _expected_seconds(cases, launches, groups)
+    if expected > suite.time_limit_seconds:
+        raise UsageError(
+            f"suite {suite.name} plans {expected:.0f} s, more than its limit of "
+            f"{suite.time_limit_seconds:.0f} s: remove cases or raise time_limit_seconds"
+        )
+    return Plan(
+        run_id=run_id,
+        created_utc=created_utc,
+        bench_version=bench_version,
+        seed=seed,
+        suite=suite.name,
+        suite_version=suite.version,
+        suite_summary=suite.summary,
+        criteria=criteria,
+        digests=digests,
+        protocol=suite.protocol,
+        cases=cases,
+        launches=launches,
+        groups=groups,
+        expected_seconds=expected,
+        time_limit_seconds=suite.time_limit_seconds,
+    )
+
+
+def _case(
+    suite: Suite,
+    item: SuiteCase,
+    resolved: Resolved | Refused,
+    *,
+    descriptions: Mapping[str, Description],
+    place: Place,
+    seed: str,
+) -> Case:
+    description = descriptions.get(item.workload)
+    if isinstance(resolved, Refused):
+        raise UsageError(f'suite {suite.name}, case "{item.id}": {resolved.error}')
+    if description is None:
+        hint = did_you_mean(item.workload, descriptions)
+        raise UsageError(
+            f'suite {suite.name}, case "{item.id}": there is no workload "{item.workload}"{hint}'
+        )
+    launches = (item.launches or suite.protocol.looks[-1]) if description.is_timed else 0
+    return Case(
+        id=f"{item.id}@{place.device.id}",
+        workload=item.workload,
+        version=description.version,
+        summary=description.summary,
+        parameters=resolved.parameters,
+        small=item.small,
+        work=resolved.work,
+        num_parameters=resolved.num_parameters,
+        steps=resolved.steps,
+        is_timed=description.is_timed,
+        is_repeatable=description.is_repeatable,
+        alone=description.alone,
+        device=place.device.id,
+        launches=launches,
+        checked_launch=_checked_launch(suite, item, launches, seed),
+        expected_seconds=item.expected_seconds,
+        reference_seconds=item.reference_seconds,
+        time_limit_seconds=item.time_limit_seconds,
+        memory_limit_bytes=int(item.memory_limit_gib * GIB),
+        unsupported=_unsupported(description, place),
+    )
+
+
+def _checked_launch(suite: Suite, item: SuiteCase, launches: int, seed: str) -> int | None:
+    """The launch that checks its last output; never the last one, so that another can stand in."""
+    if suite.protocol.last_checks == "all" or launches == 0:
+        return None
+    return 1 + derive_seed(seed, f"checked launch:{item.id}") % max(1, launches - 1)
+
+
+def _unsupported(description: Description, place: Place) -> str:
+    lacks = sorted(set(description.needs) - place.features)
+    if lacks:
+        return f"{place.device.id} has no {', '.join(lacks)}"
+    missing = sorted(set(description.data) - place.data)
+    if missing:
+        return (
+            f"data set {', '.join(missing)} is not at hand: "
+            f"`bench data fetch {' '.join(missing)}` or --data FOLDER"
+        )
+    return ""
+
+
+def _launches(case: Case) -> list[Launch]:
+    """The untimed reference launch 0 and the timed ones."""
+    return [
+        Launch(id=f"{case.id}/{number}", case=case.id, number=number, is_timed=number > 0)
+        for number in range(case.launches + 1)
+    ]
+
+
+def _groups(
+    cases: Sequence[Case], launches: Sequence[Launch], seed: str
+) -> tuple[tuple[str, ...], ...]:
+    """Order of launches: by rounds, cases shuffled in each, devices of one case together.
+
+    A round holds one launch of every case, so the launches of one case span the whole run and
+    meet its different thermal states. Round 0 holds the untimed reference launches.
+    """
+    rng = random.Random(derive_seed(seed, "order"))  # noqa: S311 - an order, not a secret
+    alone = {case.id for case in cases if case.alone}
+    groups: list[tuple[str, ...]] = []
+    for number in range(max(case.launches for case in cases) + 1):
+        by_name: dict[str, list[str]] = {}
+        for launch in launches:
+            if launch.number == number:
+                name = launch.case if launch.case in alone else launch.case.partition("@")[0]
+                by_name.setdefault(name, []).append(launch.id)
+        one_round = [tuple(ids) for ids in by_name.values()]
+        rng.shuffle(one_round)
+        groups += one_round
+    return tuple(groups)
+
+
+def _expected_seconds(
+    cases: Sequence[Case], launches: Sequence[Launch], groups: Sequence[Sequence[str]]
+) -> float:
+    """Planned time: groups one after another, each as long as its slowest launch."""
+    by_id = {case.id: case for case in cases}
+
+    def seconds(launch: Launch) -> float:
+        case = by_id[launch.case]
+        if case.unsupported:
+            return 0.0
+        return case.expected_seconds if launch.is_timed else case.reference_seconds
+
+    of_launch = {launch.id: seconds(launch) for launch in launches}
+    return sum(max(of_launch[launch] for launch in group) for group in groups)
