@@ -8,6 +8,7 @@ a launch ends, so a power cut loses at most the launch that was running.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import time
 from collections.abc import Callable
@@ -49,6 +50,7 @@ class Journal:
             raise OutputError(f"{path} exists already; name a folder that does not exist") from None
         except OSError as error:
             raise _not_written(path, error) from None
+        _lock(path, descriptor)
         return cls(path, descriptor, [], first_prev, clock or Clock())
 
     @classmethod
@@ -61,10 +63,11 @@ class Journal:
         here and handed back, for the caller to keep in its `RunResumed`.
         """
         try:
+            descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+            _lock(path, descriptor)
             data = path.read_bytes()
             whole = data[: data.rfind(b"\n") + 1]
             lines = replay(whole, first_prev)
-            descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
             os.ftruncate(descriptor, len(whole))
         except FileNotFoundError:
             raise EvidenceError(f"{path} is missing, so there is no run to go on with") from None
@@ -142,6 +145,15 @@ def replay(data: bytes, first_prev: str) -> tuple[Line, ...]:
         prev, last_ns = sha256(text), line.monotonic_ns
         lines.append(line)
     return tuple(lines)
+
+
+def _lock(path: Path, descriptor: int) -> None:
+    """One writer at a time: two would break the chain. The kernel frees a dead writer's lock."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(descriptor)
+        raise OutputError(f"{path.parent} is in use by another run; wait until it ends") from None
 
 
 def _not_written(path: Path, error: OSError) -> OutputError:

@@ -36,7 +36,7 @@ GIB = 2**30
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """A device with what workloads may need and it has."""
+    """A device with what workloads may need and it has, and the data sets that are at hand."""
 
     device: Device
     features: frozenset[str]
@@ -132,6 +132,12 @@ def _case(
         raise UsageError(
             f'suite {suite.name}, case "{item.id}": there is no workload "{item.workload}"{hint}'
         )
+    missing = sorted(set(description.data) - place.data)
+    if missing:
+        raise UsageError(
+            f'suite {suite.name}, case "{item.id}" needs the data set {missing[0]}, which is not at '
+            f"hand: `bench data fetch {missing[0]} --to FOLDER`, then --data FOLDER"
+        )
     launches = (item.launches or suite.protocol.looks[-1]) if description.is_timed else 0
     return Case(
         id=f"{item.id}@{place.device.id}",
@@ -168,12 +174,6 @@ def _unsupported(description: Description, place: Place) -> str:
     lacks = sorted(set(description.needs) - place.features)
     if lacks:
         return f"{place.device.id} has no {', '.join(lacks)}"
-    missing = sorted(set(description.data) - place.data)
-    if missing:
-        return (
-            f"data set {', '.join(missing)} is not at hand: "
-            f"`bench data fetch {' '.join(missing)}` or --data FOLDER"
-        )
     return ""
 
 

@@ -1,0 +1,5 @@
+"""`python -m appliance` is `bench`."""
+
+from appliance.cli import main
+
+main()

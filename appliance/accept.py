@@ -1,0 +1,302 @@
+"""The verbs `plan`, `run` and `accept`: probe, plan, run, judge, and close the bundle.
+
+Everything that a ruling will use is written into the run's folder before the first launch, so
+whatever happens afterwards, the folder says what was meant to be done and what was done. A run
+that was cut short goes on with `resume`, on the same machine and the same plan only.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from appliance import attest, bundle, catalog, datasets, probe, runner
+from appliance import plan as planning
+from appliance.errors import EvidenceError, OutputError, UsageError
+from appliance.journal import Journal
+from appliance.records import (
+    Baselines,
+    Criteria,
+    Identity,
+    LaunchEnded,
+    LaunchStarted,
+    Line,
+    Peaks,
+    Plan,
+    RunEnded,
+    RunResumed,
+    RunStarted,
+    System,
+    Verdict,
+    from_json,
+    sha256,
+    to_json,
+)
+from appliance.signing import Key
+from appliance.vendors.base import Vendor
+from appliance.verdict import judge, look
+from appliance.version import VERSION
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What a person asked for. `data` None means the usual places; `vendor` None the one found."""
+
+    suite: str = "smoke"
+    criteria: str = "functional"
+    vendor: str | None = None
+    out: Path = Path("out")
+    data: Path | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prepared:
+    """All that is fixed before a run, as records and as the files that hold them."""
+
+    plan: Plan
+    system: System
+    criteria: Criteria
+    baselines: Baselines
+    peaks: Peaks
+    files: dict[str, bytes]
+    vendor: Vendor
+    data: Path | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finished:
+    """A judged run: its folder and what was decided."""
+
+    folder: Path
+    verdict: Verdict
+
+
+def prepare(request: Request) -> Prepared:
+    """Probe the node and plan the run; nothing is written and no device is touched."""
+    vendor = probe.present(request.vendor)
+    suite, suite_bytes = catalog.load_suite(request.suite)
+    criteria, criteria_bytes = catalog.load_criteria(request.criteria)
+    data = datasets.folder(request.data)
+    answer = runner.describe(planning.requests(suite))
+    system = probe.probe((vendor,), software=answer.software)
+    models = [device.model for device in system.identity.devices]
+    baselines, peaks = catalog.load_baselines(models), catalog.load_peaks(models)
+    files = {
+        "system.json": to_json(system),
+        "criteria.toml": criteria_bytes,
+        "baselines.json": to_json(baselines),
+        "peaks.json": to_json(peaks),
+    }
+    now = datetime.now(UTC)
+    plan = planning.make_plan(
+        suite=suite,
+        answer=answer,
+        places=_places(vendor, system.identity, data),
+        criteria=criteria.name,
+        digests={
+            "suite": sha256(suite_bytes),
+            "criteria": sha256(criteria_bytes),
+            "baselines": sha256(files["baselines.json"]),
+            "peaks": sha256(files["peaks.json"]),
+            "identity": sha256(to_json(system.identity)),
+        },
+        seed=secrets.token_hex(32),
+        run_id=f"{now:%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}",
+        created_utc=f"{now:%Y-%m-%dT%H:%M:%SZ}",
+        bench_version=VERSION,
+    )
+    return Prepared(
+        plan=plan,
+        system=system,
+        criteria=criteria,
+        baselines=baselines,
+        peaks=peaks,
+        files={"plan.json": to_json(plan), **files},
+        vendor=vendor,
+        data=data,
+    )
+
+
+def run(request: Request, observer: runner.Observer) -> Finished:
+    """Prepare, make every launch, judge; leaves an unsigned folder."""
+    _writable(request.out)
+    prepared = prepare(request)
+    folder = request.out / prepared.plan.run_id
+    try:
+        folder.mkdir()
+    except OSError as error:
+        raise OutputError(f"{folder} cannot be made ({error.strerror})") from None
+    for name, text in prepared.files.items():
+        bundle.write(folder / name, text)
+    journal = Journal.create(folder / "journal.jsonl", sha256(prepared.files["plan.json"]))
+    journal.append(
+        RunStarted(
+            run_id=prepared.plan.run_id,
+            plan=sha256(prepared.files["plan.json"]),
+            system=sha256(prepared.files["system.json"]),
+            pid=os.getpid(),
+        ),
+        sync=True,
+    )
+    return _go_on(folder, prepared, journal, observer)
+
+
+def resume(folder: Path, data: Path | None, observer: runner.Observer) -> Finished:
+    """Go on with a run that was cut short.
+
+    Raises UsageError on another machine or for a run that is signed, EvidenceError if a file
+    of the run was changed meanwhile.
+    """
+    if (folder / "report.dsse.json").exists():
+        raise UsageError(f"{folder} is finished and signed; start a new run instead")
+    prepared = _prepared_again(folder, data)
+    journal, lines, dropped = Journal.reopen(
+        folder / "journal.jsonl", sha256(prepared.files["plan.json"])
+    )
+    if not any(isinstance(line.event, RunEnded) for line in lines):
+        _note_interruption(journal, lines, dropped)
+    return _go_on(folder, prepared, journal, observer)
+
+
+def accept(request: Request, key: Key, role: attest.Role, observer: runner.Observer) -> Finished:
+    """Run, then close the bundle with the signer's key."""
+    finished = run(request, observer)
+    attest.sign(finished.folder, key, role)
+    return finished
+
+
+def _prepared_again(folder: Path, data: Path | None) -> Prepared:
+    files = {name: _read(folder / name) for name in bundle.PREPARED_FILES}
+    plan = from_json(Plan, files["plan.json"], name="plan.json")
+    system = from_json(System, files["system.json"], name="system.json")
+    for name, key in (("criteria.toml", "criteria"), ("baselines.json", "baselines")):
+        if sha256(files[name]) != plan.digests[key]:
+            raise EvidenceError(f"{folder / name} is not the file that the run was planned with")
+    vendor = probe.present(system.identity.devices[0].vendor)
+    now = probe.probe((vendor,), software=runner.describe(()).software).identity
+    changed = probe.differences(system.identity, now)
+    if changed:
+        raise UsageError(
+            f"{folder} cannot go on here, because this is not the machine that it began on: "
+            f"{'; '.join(changed)}"
+        )
+    return Prepared(
+        plan=plan,
+        system=system,
+        criteria=catalog.parse_criteria(files["criteria.toml"], "criteria.toml"),
+        baselines=from_json(Baselines, files["baselines.json"], name="baselines.json"),
+        peaks=from_json(Peaks, files["peaks.json"], name="peaks.json"),
+        files=files,
+        vendor=vendor,
+        data=datasets.folder(data),
+    )
+
+
+def _note_interruption(journal: Journal, lines: Sequence[Line], dropped: str) -> None:
+    """Say that the run was cut short, and end the launches that it was cut short in."""
+    open_launches: dict[str, int] = {}
+    for line in lines:
+        if isinstance(line.event, LaunchStarted):
+            open_launches[line.event.launch] = line.monotonic_ns
+        elif isinstance(line.event, LaunchEnded):
+            open_launches.pop(line.event.launch, None)
+    journal.append(
+        RunResumed(
+            interruption=1 + sum(isinstance(line.event, RunResumed) for line in lines),
+            interrupted=tuple(open_launches),
+            dropped=dropped,
+            pid=os.getpid(),
+        ),
+        sync=True,
+    )
+    for launch, begin in open_launches.items():
+        journal.append(
+            LaunchEnded(
+                launch=launch,
+                outcome="interrupted",
+                reason="the appliance was stopped",
+                detail="",
+                exit_code=None,
+                wall_ns=max(0, lines[-1].monotonic_ns - begin),
+                peak_memory_bytes=None,
+            ),
+            sync=True,
+        )
+
+
+def _go_on(
+    folder: Path, prepared: Prepared, journal: Journal, observer: runner.Observer
+) -> Finished:
+    """Make the launches that are left, judge all of them, and tidy up."""
+    given = {
+        "plan": prepared.plan,
+        "criteria": prepared.criteria,
+        "baselines": prepared.baselines,
+        "peaks": prepared.peaks,
+    }
+    work = folder.parent / ".work" / prepared.plan.run_id
+    try:
+        if not any(isinstance(line.event, RunEnded) for line in journal.lines):
+            runner.run(
+                plan=prepared.plan,
+                vendors={prepared.vendor.name: prepared.vendor},
+                devices={device.id: device for device in prepared.system.identity.devices},
+                journal=journal,
+                folder=folder,
+                work=work,
+                data=prepared.data,
+                look=lambda case, lines: look(**given, lines=lines, case=case),
+                observer=observer,
+            )
+            journal.append(RunEnded(launches=len(prepared.plan.launches)), sync=True)
+        verdict = judge(**given, lines=journal.lines)
+        bundle.write(folder / "verdict.json", to_json(verdict))
+    finally:
+        journal.close()
+    _tidy(work)
+    return Finished(folder=folder, verdict=verdict)
+
+
+def _tidy(work: Path) -> None:
+    """Remove this run's working folder, and the one above it when no other run uses it."""
+    shutil.rmtree(work, ignore_errors=True)
+    if os.environ.get("HOME") == str(work.parent):  # a container's, which nobody else can use
+        shutil.rmtree(work.parent, ignore_errors=True)
+    elif work.parent.is_dir() and not any(work.parent.iterdir()):
+        work.parent.rmdir()
+
+
+def _places(vendor: Vendor, identity: Identity, data: Path | None) -> tuple[planning.Place, ...]:
+    at_hand = datasets.at_hand(data)
+    return tuple(
+        planning.Place(device=device, features=vendor.features(device), data=at_hand)
+        for device in identity.devices
+    )
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise UsageError(
+            f"{path} cannot be read ({error.strerror}); name the folder of the run, out/<run id>"
+        ) from None
+
+
+def _writable(out: Path) -> None:
+    """OutputError unless runs can be put into `out`."""
+    if (out / "plan.json").exists():
+        raise OutputError(f"{out} is the folder of a run: use --resume {out}, or another --out")
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        raise OutputError(f"{out} is not a folder; name another with --out") from None
+    except OSError as error:
+        raise OutputError(f"{out} cannot be made ({error.strerror})") from None
+    if not os.access(out, os.W_OK | os.X_OK):
+        raise OutputError(f"{out} is not writable by user {os.getuid()}; name another with --out")

@@ -1,0 +1,412 @@
+"""The commands: options in, one sentence or one JSON document out, and the exit code.
+
+This is the one place where errors become messages. Text for people goes to stderr; with
+`--json` one JSON document goes to stdout. Every verb imports what it needs when it is called,
+so that `bench --help` is quick and `verify` needs no torch. Exit codes: 0 accepted or done,
+1 rejected, 2 usage or configuration, 3 inconclusive, 4 evidence does not verify, 5 the
+appliance failed, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import traceback
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NoReturn
+
+import typer
+
+from appliance.errors import BenchError, RunInterrupted, UsageError
+
+if TYPE_CHECKING:
+    from appliance.accept import Finished
+    from appliance.attest import Role
+    from appliance.signing import Key
+
+EXIT_CODES = {"ACCEPTED": 0, "REJECTED": 1, "INCONCLUSIVE": 3}
+
+app = typer.Typer(
+    name="bench",
+    help="Hardware acceptance for AI nodes: probe, run, judge, and leave a signed report.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+keys_app = typer.Typer(help="Make and show signing keys.", no_args_is_help=True)
+data_app = typer.Typer(help="Fetch, verify and list data sets.", no_args_is_help=True)
+list_app = typer.Typer(help="List suites, workloads or criteria.", no_args_is_help=True)
+app.add_typer(keys_app, name="keys")
+app.add_typer(data_app, name="data")
+app.add_typer(list_app, name="list")
+
+SuiteOption = Annotated[str, typer.Option(help="Name of a suite, or the path of its TOML file.")]
+CriteriaOption = Annotated[str, typer.Option(help="Name of criteria, or the path of the file.")]
+VendorOption = Annotated[str | None, typer.Option(help="cpu, cuda, rocm or xpu; else found.")]
+OutOption = Annotated[Path, typer.Option(help="Folder that gets out/<run id>.")]
+DataOption = Annotated[Path | None, typer.Option(help="Folder with the data sets.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
+QuietOption = Annotated[bool, typer.Option("--quiet", help="Only the verdict.")]
+KeyOption = Annotated[
+    Path | None, typer.Option(envvar="BENCH_SIGN_KEY_FILE", help="Private key (PEM) to sign with.")
+]
+CertificateOption = Annotated[
+    Path | None, typer.Option(envvar="BENCH_SIGN_CERT_FILE", help="Its certificate (PEM).")
+]
+RoleOption = Annotated[str, typer.Option(help="Who signs: tester, vendor, buyer or witness.")]
+FolderArgument = Annotated[Path, typer.Argument(help="Folder of a run, out/<run id>.")]
+
+
+def main() -> NoReturn:
+    """Run a command and leave with its documented exit code."""
+    try:
+        code = app(standalone_mode=False)
+    except typer.Exit as done:
+        code = done.exit_code
+    except BenchError as error:
+        _say(f"bench: {error}")
+        code = error.exit_code
+    except (KeyboardInterrupt, typer.Abort):
+        _say("bench: stopped")
+        code = RunInterrupted.exit_code
+    except Exception as error:  # noqa: BLE001 - no traceback reaches a user
+        code = _leave_with(error)
+    sys.stdout.flush()
+    raise SystemExit(code if isinstance(code, int) else 0)
+
+
+def _leave_with(error: Exception) -> int:
+    """A wrong option says so (2); anything else is a fault of the appliance (5)."""
+    show = getattr(error, "show", None)
+    if callable(show):  # the option parser's own errors
+        show()
+        return int(getattr(error, "exit_code", 2))
+    if os.environ.get("BENCH_DEBUG"):
+        traceback.print_exception(error)
+    _say(
+        f"bench: the appliance itself failed ({type(error).__name__}: {error}); "
+        "set BENCH_DEBUG=1 to see where, and report it"
+    )
+    return 5
+
+
+def _say(text: str) -> None:
+    typer.echo(text, err=True)
+
+
+def _print_json(document: object) -> None:
+    typer.echo(json.dumps(document, indent=2))
+
+
+# ------------------------------------------------------------------ the flow
+
+
+@app.command()
+def accept(
+    suite: SuiteOption = "smoke",
+    criteria: CriteriaOption = "functional",
+    vendor: VendorOption = None,
+    out: OutOption = Path("out"),
+    data: DataOption = None,
+    key: KeyOption = None,
+    certificate: CertificateOption = None,
+    role: RoleOption = "tester",
+    resume: Annotated[
+        Path | None, typer.Option(help="Go on with the interrupted run in this folder.")
+    ] = None,
+    quiet: QuietOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Probe, run a suite, judge it, and leave a signed report."""
+    from appliance import attest
+
+    signer, role_word = _key(key, certificate), _role(role)
+    finished = _run(suite, criteria, vendor, out, data, resume, quiet=quiet or as_json)
+    attest.sign(finished.folder, signer, role_word)
+    _conclude(finished, is_signed=True, quiet=quiet, as_json=as_json)
+
+
+@app.command()
+def run(
+    suite: SuiteOption = "smoke",
+    criteria: CriteriaOption = "functional",
+    vendor: VendorOption = None,
+    out: OutOption = Path("out"),
+    data: DataOption = None,
+    resume: Annotated[
+        Path | None, typer.Option(help="Go on with the interrupted run in this folder.")
+    ] = None,
+    quiet: QuietOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Run a suite and judge it; leaves a folder without report or signature."""
+    finished = _run(suite, criteria, vendor, out, data, resume, quiet=quiet or as_json)
+    _conclude(finished, is_signed=False, quiet=quiet, as_json=as_json)
+
+
+def _run(
+    suite: str,
+    criteria: str,
+    vendor: str | None,
+    out: Path,
+    data: Path | None,
+    resume: Path | None,
+    *,
+    quiet: bool,
+) -> Finished:
+    from appliance import accept as accepting
+    from appliance.progress import observer
+
+    with observer(quiet=quiet) as watching:
+        if resume is not None:
+            return accepting.resume(resume, data, watching)
+        request = accepting.Request(
+            suite=suite, criteria=criteria, vendor=vendor, out=out, data=data
+        )
+        return accepting.run(request, watching)
+
+
+def _conclude(finished: Finished, *, is_signed: bool, quiet: bool, as_json: bool) -> NoReturn:
+    from appliance.progress import print_result
+    from appliance.records import to_data
+
+    verdict = finished.verdict
+    if as_json:
+        _print_json({"folder": str(finished.folder), "verdict": to_data(verdict)})
+    elif quiet:
+        _say(f"{verdict.verdict}  {finished.folder}")
+    else:
+        print_result(finished.folder, verdict, is_signed=is_signed)
+    raise typer.Exit(EXIT_CODES[verdict.verdict])
+
+
+@app.command()
+def probe(vendor: VendorOption = None, as_json: JsonOption = False) -> None:
+    """Say what this node is: devices, host, conditions."""
+    from appliance import probe as probing
+    from appliance.progress import print_system
+    from appliance.records import to_data
+
+    system = probing.probe((probing.present(vendor),))
+    if as_json:
+        _print_json(to_data(system))
+    else:
+        print_system(system)
+
+
+@app.command()
+def plan(
+    suite: SuiteOption = "smoke",
+    criteria: CriteriaOption = "functional",
+    vendor: VendorOption = None,
+    data: DataOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show what a suite would run here; writes nothing."""
+    from appliance import accept as accepting
+    from appliance.progress import print_plan
+    from appliance.records import to_data
+
+    prepared = accepting.prepare(
+        accepting.Request(suite=suite, criteria=criteria, vendor=vendor, data=data)
+    )
+    if as_json:
+        _print_json(to_data(prepared.plan))
+    else:
+        print_plan(prepared.plan)
+
+
+@app.command()
+def report(
+    folder: FolderArgument,
+    signer: Annotated[Path | None, typer.Option(help="Certificate (PEM) of who will sign.")] = None,
+    role: RoleOption = "tester",
+) -> None:
+    """Render the pages of a judged run for the one who will sign it."""
+    from appliance import attest, signing
+
+    if signer is None:
+        record = signing.signer_record(signing.development_key(), _role(role))
+    else:
+        record = signing.signer_of(_read(signer), _role(role))
+    attest.report(folder, record)
+    _say(f"rendered for {record.subject}: {folder / 'report.pdf'} and report.html, not yet signed")
+
+
+@app.command()
+def sign(
+    folder: FolderArgument,
+    key: KeyOption = None,
+    certificate: CertificateOption = None,
+    role: RoleOption = "tester",
+) -> None:
+    """Sign the evidence and the pages of a judged run."""
+    from appliance import attest
+
+    attest.sign(folder, _key(key, certificate), _role(role))
+    _say(f"signed: {folder / 'report.pdf'}")
+
+
+@app.command()
+def verify(
+    path: Annotated[Path, typer.Argument(help="Folder of a run, or its report.pdf.")],
+    trust: Annotated[
+        list[Path] | None, typer.Option(help="Certificate (PEM) of a signer that you trust.")
+    ] = None,
+    allow_dev: Annotated[
+        bool, typer.Option("--allow-dev", help="Take a development key as a trusted signer.")
+    ] = False,
+    expect_criteria: Annotated[
+        str | None, typer.Option(help="sha256 that the criteria file must have.")
+    ] = None,
+    expect_suite: Annotated[str | None, typer.Option(help="Suite that must have been run.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Check evidence offline, and derive its verdict again from the raw samples."""
+    from appliance import verify as verifying
+    from appliance.progress import print_verification
+
+    verification = verifying.verify(
+        path,
+        trusted=[_read(certificate) for certificate in trust or []],
+        allow_development=allow_dev,
+        expectations=verifying.Expectations(criteria_digest=expect_criteria, suite=expect_suite),
+    )
+    if as_json:
+        _print_json(verifying.to_document(verification))
+    else:
+        print_verification(path, verification)
+    raise typer.Exit(verification.exit_code)
+
+
+# ------------------------------------------------------------------ lists, keys, data
+
+
+@list_app.command("suites")
+def list_suites(as_json: JsonOption = False) -> None:
+    """Suites that are shipped."""
+    from appliance import catalog
+
+    suites = [catalog.load_suite(name)[0] for name in catalog.list_suites()]
+    rows = [{"name": suite.name, "summary": suite.summary} for suite in suites]
+    _list(rows, as_json=as_json)
+
+
+@list_app.command("criteria")
+def list_criteria(as_json: JsonOption = False) -> None:
+    """Criteria files that are shipped."""
+    from appliance import catalog
+
+    files = [catalog.load_criteria(name)[0] for name in catalog.list_criteria()]
+    _list([{"name": item.name, "summary": item.summary} for item in files], as_json=as_json)
+
+
+@list_app.command("workloads")
+def list_workloads(as_json: JsonOption = False) -> None:
+    """Workloads with their parameters."""
+    from appliance import runner
+    from appliance.records import to_data
+
+    found = runner.describe(()).descriptions
+    if as_json:
+        _print_json([to_data(description) for description in found])
+    else:
+        _list([{"name": item.name, "summary": item.summary} for item in found], as_json=False)
+
+
+def _list(rows: list[dict[str, str]], *, as_json: bool) -> None:
+    if as_json:
+        _print_json(rows)
+        return
+    for row in rows:
+        typer.echo(f"{row['name']:18} {row['summary']}")
+
+
+@keys_app.command("create")
+def keys_create(
+    name: Annotated[str, typer.Argument(help="Organisation that signs.")],
+    out: Annotated[Path, typer.Option(help="Folder for key.pem and certificate.pem.")] = Path(),
+) -> None:
+    """Make a signing key with a certificate of its own, valid for a year."""
+    from appliance import signing
+
+    key_file, certificate_file = signing.create_key(name, out)
+    _say(f"{key_file} is the secret: keep it. Give {certificate_file} to those who verify.")
+
+
+@keys_app.command("show")
+def keys_show(certificate: Annotated[Path, typer.Argument(help="Certificate (PEM).")]) -> None:
+    """Say whom a certificate names, until when, and its fingerprint."""
+    from appliance import signing
+
+    record = signing.signer_of(_read(certificate), "tester")
+    typer.echo(f"{record.subject}\nvalid until {record.not_after_utc}\nsha256 {record.sha256}")
+
+
+@data_app.command("list")
+def data_list(as_json: JsonOption = False) -> None:
+    """Data sets with their size and licence."""
+    from appliance import datasets
+
+    _list(datasets.rows(), as_json=as_json)
+
+
+@data_app.command("fetch")
+def data_fetch(
+    names: Annotated[list[str] | None, typer.Argument(help="Data sets; all if none.")] = None,
+    to: Annotated[Path, typer.Option(help="Folder to put them into.")] = Path("data"),
+    mirror: Annotated[Path | None, typer.Option(help="Folder to take them from.")] = None,
+) -> None:
+    """Fetch data sets, checked against their digests."""
+    from appliance import datasets
+
+    datasets.fetch(names or [], to, mirror=mirror, progress=_say)
+
+
+@data_app.command("verify")
+def data_verify(
+    folder: Annotated[Path, typer.Argument(help="Folder with data sets.")],
+) -> None:
+    """Check the data sets in a folder against their digests."""
+    from appliance import datasets
+
+    datasets.verify(folder, progress=_say)
+
+
+# ------------------------------------------------------------------ options to values
+
+
+def _key(key: Path | None, certificate: Path | None) -> Key:
+    """The signer's key; a development key made on the fly if none is named."""
+    from appliance import signing
+
+    if key is None and certificate is None:
+        return signing.development_key()
+    if key is None or certificate is None:
+        raise UsageError("--key and --certificate go together: name both files")
+    return signing.load_key(key, certificate)
+
+
+def _role(word: str) -> Role:
+    roles: dict[str, Role] = {
+        "tester": "tester",
+        "vendor": "vendor",
+        "buyer": "buyer",
+        "witness": "witness",
+    }
+    if word not in roles:
+        raise UsageError(f'there is no role "{word}": use {", ".join(roles)}')
+    return roles[word]
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read ({error.strerror})") from None
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,275 @@
+"""What a person sees on the terminal: progress while a run goes on, and its results.
+
+On a terminal a line that moves; elsewhere one plain line for each launch. No median is shown
+before a look, because whoever watches a number is tempted to stop when it pleases him.
+Colours follow NO_COLOR; everything goes to stderr.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from appliance.records import (
+    Case,
+    CaseResult,
+    Estimate,
+    Fact,
+    Launch,
+    LaunchEnded,
+    LaunchMode,
+    Looked,
+    Plan,
+    Ruling,
+    System,
+    Verdict,
+)
+
+if TYPE_CHECKING:
+    from appliance.runner import Observer
+    from appliance.verify import Verification
+
+VERDICT_STYLES = {"ACCEPTED": "bold green", "REJECTED": "bold red", "INCONCLUSIVE": "bold yellow"}
+NOT_REPORTED = "not reported"
+
+
+def console() -> Console:
+    """Where text for people goes."""
+    return Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+class Silent:
+    """An observer that says nothing."""
+
+    def run_begins(self, plan: Plan, num_done: int) -> None: ...
+    def launch_started(self, launch: Launch, mode: LaunchMode) -> None: ...
+    def launch_ended(self, launch: Launch, event: LaunchEnded) -> None: ...
+    def looked(self, event: Looked) -> None: ...
+
+
+class Lines(Silent):
+    """One line for each launch that ended and each look: for logs and pipes."""
+
+    def __init__(self, out: Console) -> None:
+        self._out = out
+        self._begin = time.monotonic()
+        self._num_done = 0
+        self._num = 0
+        self._expected = 0.0
+
+    def run_begins(self, plan: Plan, num_done: int) -> None:
+        self._num, self._num_done = len(plan.launches), num_done
+        self._expected = plan.expected_seconds
+        self._out.print(begin_sentence(plan, num_done))
+
+    def launch_ended(self, launch: Launch, event: LaunchEnded) -> None:
+        self._num_done += 1
+        self._out.print(
+            f"[{self._num_done}/{self._num}] {launch_words(launch)}: {outcome_words(event)}, "
+            f"{event.wall_ns * 1e-9:.1f} s; elapsed {time.monotonic() - self._begin:.0f} s "
+            f"of about {self._expected:.0f} s",
+            markup=False,
+        )
+
+    def looked(self, event: Looked) -> None:
+        self._out.print(look_sentence(event), markup=False)
+
+
+class Moving(Silent):
+    """A moving line with case, launch, elapsed and expected time; looks and faults stay."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._task: TaskID | None = None
+
+    def run_begins(self, plan: Plan, num_done: int) -> None:
+        self._progress.console.print(begin_sentence(plan, num_done))
+        self._task = self._progress.add_task(
+            "starting",
+            total=len(plan.launches),
+            completed=num_done,
+            expected=f"about {plan.expected_seconds / 60:.0f} min",
+        )
+
+    def launch_started(self, launch: Launch, mode: LaunchMode) -> None:
+        if self._task is not None:
+            words = f"{launch_words(launch)} ({mode})"
+            self._progress.update(self._task, description=f"{words:44}")
+
+    def launch_ended(self, launch: Launch, event: LaunchEnded) -> None:
+        if self._task is not None:
+            self._progress.advance(self._task)
+        if event.outcome != "completed" and event.reason != "decided":
+            self._progress.console.print(
+                f"{launch_words(launch)}: {outcome_words(event)}", markup=False
+            )
+
+    def looked(self, event: Looked) -> None:
+        self._progress.console.print(look_sentence(event), markup=False)
+
+
+@contextmanager
+def observer(*, quiet: bool) -> Iterator[Observer]:
+    """The observer that fits: silent, plain lines, or a moving line on a terminal."""
+    out = console()
+    if quiet:
+        yield Silent()
+    elif not out.is_terminal:
+        yield Lines(out)
+    else:
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.completed:.0f}/{task.total:.0f}"),
+            TimeElapsedColumn(),
+            TextColumn("of {task.fields[expected]}"),
+        )
+        with Progress(*columns, console=out, transient=True) as progress:
+            yield Moving(progress)
+
+
+# ------------------------------------------------------------------ sentences
+
+
+def begin_sentence(plan: Plan, num_done: int) -> str:
+    done = f", {num_done} of them made before" if num_done else ""
+    return (
+        f"run {plan.run_id}: suite {plan.suite}, {len(plan.cases)} cases, "
+        f"{len(plan.launches)} launches{done}; about {plan.expected_seconds:.0f} s"
+    )
+
+
+def launch_words(launch: Launch) -> str:
+    kind = f"launch {launch.number}" if launch.is_timed else "reference"
+    return f"{launch.case} {kind}"
+
+
+def outcome_words(event: LaunchEnded) -> str:
+    detail = f" ({event.reason}: {event.detail})" if event.detail else f" ({event.reason})"
+    return event.outcome + (detail if event.reason else "")
+
+
+def look_sentence(event: Looked) -> str:
+    state = "decided" if event.is_decided else "not decided"
+    return f"{event.case}: look after {event.launches} launches: {state}: {event.reason}"
+
+
+def fact_words(fact: Fact) -> str:
+    """A fact as a person reads it; what is missing with the permission that would allow it."""
+    if fact.value is None:
+        return NOT_REPORTED + (f" ({fact.hint})" if fact.hint else "")
+    return f"{fact.value} {fact.unit}".strip()
+
+
+# ------------------------------------------------------------------ results
+
+
+def print_result(folder: Path, verdict: Verdict, *, is_signed: bool) -> None:
+    """The final table, the verdict with its reasons, and where everything is."""
+    out = console()
+    table = Table(box=None, pad_edge=False)
+    for name in ("case", "launches", "checks within", "step", "rate"):
+        table.add_column(name, justify="left" if name == "case" else "right")
+    for case in verdict.cases:
+        table.add_row(*_result_row(case))
+    out.print(table)
+    for ruling in verdict.rulings:
+        if ruling.ruling != "pass":
+            out.print(ruling_sentence(ruling), markup=False)
+    out.print(f"\n[{VERDICT_STYLES[verdict.verdict]}]{verdict.verdict}[/]  {verdict.scope}")
+    if is_signed:
+        out.print(f"report: {folder / 'report.pdf'}", markup=False)
+        out.print(f"verify: bench verify {folder}", markup=False)
+    else:
+        out.print(f"unsigned: bench sign {folder}", markup=False)
+
+
+def _result_row(case: CaseResult) -> tuple[str, ...]:
+    num_checks = sum(check.count for check in case.checks)
+    num_outside = sum(check.num_outside for check in case.checks)
+    by_name = {estimate.name: estimate for estimate in case.estimates}
+    rates = [by_name[name] for name in RATES if name in by_name]
+    return (
+        case.case,
+        f"{case.num_completed}/{case.num_planned}",
+        f"{num_checks - num_outside}/{num_checks}",
+        _seconds_words(by_name.get("step_seconds")),
+        _rate_words(rates[0]) if rates else "-",
+    )
+
+
+RATES = ("flops_per_second", "units_per_second", "bytes_per_second")
+SCALES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+
+
+def _seconds_words(estimate: Estimate | None) -> str:
+    return "-" if estimate is None else f"{estimate.value * 1e3:.3f} ms"
+
+
+def _rate_words(estimate: Estimate) -> str:
+    for scale, prefix in SCALES:
+        if estimate.value >= scale:
+            return f"{estimate.value / scale:.2f} {prefix}{estimate.unit}"
+    return f"{estimate.value:.2f} {estimate.unit}"
+
+
+def ruling_sentence(ruling: Ruling) -> str:
+    case = ruling.case or "the plan"
+    word = ruling.ruling + ("" if ruling.required else " (advisory)")
+    return f"{case}: {ruling.criterion}: {word}: {ruling.explanation} {ruling.action}".strip()
+
+
+def print_plan(plan: Plan) -> None:
+    """The cases with their sizes, and how long they will take."""
+    out = console()
+    table = Table(box=None, pad_edge=False)
+    for name in ("case", "workload", "model", "launches", "parameters"):
+        table.add_column(name)
+    for case in plan.cases:
+        table.add_row(*_plan_row(case))
+    out.print(table)
+    out.print(begin_sentence(plan, 0))
+
+
+def _plan_row(case: Case) -> tuple[str, ...]:
+    size = "-" if case.num_parameters is None else f"{case.num_parameters:,} parameters"
+    values = ", ".join(f"{name}={value}" for name, value in case.parameters.items())
+    words = ("reduced, " if case.small else "") + size
+    return (case.id, f"{case.workload} {case.version}", words, str(case.launches + 1), values)
+
+
+def print_system(system: System) -> None:
+    """Devices, host and conditions, with what could not be read and why."""
+    out = console()
+    identity = system.identity
+    for device in identity.devices:
+        serial = device.serial or NOT_REPORTED
+        out.print(f"{device.id}: {device.model}, serial {serial}", markup=False)
+        for name, fact in device.facts.items():
+            out.print(f"  {name}: {fact_words(fact)}", markup=False)
+    groups = {"host": identity.host, "software": identity.software}
+    lists = (("disk", identity.disks), ("interface", identity.interfaces))
+    for kind, items in (("memory module", identity.memory_modules), *lists):
+        groups |= {f"{kind} {number}": facts for number, facts in enumerate(items, 1)}
+    for title, facts in {**groups, "conditions": system.conditions.facts}.items():
+        out.print(title, markup=False)
+        for name, fact in facts.items():
+            out.print(f"  {name}: {fact_words(fact)}", markup=False)
+
+
+def print_verification(path: Path, verification: Verification) -> None:
+    """Every numbered check and what it comes to."""
+    out = console()
+    for number, check in enumerate(verification.checks, 1):
+        out.print(f"{number:2} {check.status:8} {check.name}: {check.sentence}", markup=False)
+    word = verification.verdict or "NOT VERIFIED"
+    style = VERDICT_STYLES.get(word, "bold red")
+    out.print(f"\n[{style}]{word}[/]  ", end="")
+    out.print(str(path), markup=False)
