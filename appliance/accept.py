@@ -233,12 +233,17 @@ def _go_on(
     folder: Path, prepared: Prepared, journal: Journal, observer: runner.Observer
 ) -> Finished:
     """Make the launches that are left, judge all of them, and tidy up."""
-    given = {
-        "plan": prepared.plan,
-        "criteria": prepared.criteria,
-        "baselines": prepared.baselines,
-        "peaks": prepared.peaks,
-    }
+
+    def asked(case: str, lines: Sequence[Line]) -> tuple[bool, str]:
+        return look(
+            plan=prepared.plan,
+            criteria=prepared.criteria,
+            lines=lines,
+            baselines=prepared.baselines,
+            peaks=prepared.peaks,
+            case=case,
+        )
+
     work = folder.parent / ".work" / prepared.plan.run_id
     try:
         if not any(isinstance(line.event, RunEnded) for line in journal.lines):
@@ -250,11 +255,17 @@ def _go_on(
                 folder=folder,
                 work=work,
                 data=prepared.data,
-                look=lambda case, lines: look(**given, lines=lines, case=case),
+                look=asked,
                 observer=observer,
             )
             journal.append(RunEnded(launches=len(prepared.plan.launches)), sync=True)
-        verdict = judge(**given, lines=journal.lines)
+        verdict = judge(
+            plan=prepared.plan,
+            criteria=prepared.criteria,
+            lines=journal.lines,
+            baselines=prepared.baselines,
+            peaks=prepared.peaks,
+        )
         bundle.write(folder / "verdict.json", to_json(verdict))
     finally:
         journal.close()

@@ -11,16 +11,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from reports.view import view
-
 from appliance import bundle as bundles
 from appliance import signing
 from appliance.errors import UsageError
 from appliance.records import Signer, from_json, sha256, to_json
 from reports import render
+from reports.view import view
 
 Role = Literal["tester", "vendor", "buyer", "witness"]
-ATTACHED_BYTES = 16 * 2**20  # a larger journal stays in the folder; readers choke on such PDFs
+ATTACHED_BYTES = 16 * 2**20  # readers choke on larger PDFs; a larger journal stays in the folder
 
 
 def report(folder: Path, signer: Signer) -> None:
@@ -40,14 +39,9 @@ def sign(folder: Path, key: signing.Key, role: Role) -> None:
     _refuse_signed(folder)
     _fix_signer(folder, signing.signer_record(key, role))
     bundle = bundles.read(folder, complete=False)
-    data = bundles.data_files(bundle)
     statement = signing.sign_data(bundle, key)
-    bundles.write(folder / "statement.dsse.json", statement)
-    carried = {
-        name: text
-        for name, text in {**data, "statement.dsse.json": statement}.items()
-        if name != "journal.jsonl" or len(text) <= ATTACHED_BYTES
-    }
+    bundles.write(folder / bundles.STATEMENT, statement)
+    carried = {**_carried(bundle), bundles.STATEMENT: statement}
     page = view(bundle)
     renderings = {
         "report.html": render.html(page, carried),
@@ -58,6 +52,16 @@ def sign(folder: Path, key: signing.Key, role: Role) -> None:
     subjects = {name: sha256(text) for name, text in renderings.items()}
     subjects["statement.dsse.json"] = sha256(statement)
     bundles.write(folder / "report.dsse.json", signing.sign_report(bundle, subjects, key))
+
+
+def _carried(bundle: bundles.Bundle) -> dict[str, bytes]:
+    """The data files that go into the pages: all, unless journal and logs are too large."""
+    large = sum(map(len, bundle.data.values())) > ATTACHED_BYTES
+    return {
+        name: text
+        for name, text in bundle.data.items()
+        if not large or name in bundles.CARRIED_FILES
+    }
 
 
 def _refuse_signed(folder: Path) -> None:

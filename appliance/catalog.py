@@ -10,11 +10,12 @@ from __future__ import annotations
 import difflib
 import json
 import math
+import re
 import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args, get_type_hints
 
 from pydantic import ValidationError
 
@@ -24,7 +25,10 @@ from appliance.records import (
     Baselines,
     Criteria,
     Criterion,
+    DataFile,
+    Datasets,
     Peaks,
+    Protocol,
     Suite,
     SuiteCase,
     adapter,
@@ -35,7 +39,10 @@ SUITES = ROOT / "workloads" / "suites"
 CRITERIA = ROOT / "appliance" / "criteria"
 DEVICES = ROOT / "appliance" / "devices"
 BASELINES = ROOT / "appliance" / "baselines"
+DATASETS = ROOT / "workloads" / "datasets.toml"
 FUNCTIONAL_KINDS = ("completion", "numeric", "determinism")
+CASE_ID = re.compile(r"\w[\w.-]*", re.ASCII)  # "@" and "/" part a case from device and launch
+LARGEST_INT = 2**53  # beyond it JSON numbers are not exact
 
 R = TypeVar("R")
 
@@ -99,16 +106,39 @@ def load_baselines(models: Sequence[str]) -> Baselines:
     return Baselines(baseline=tuple(item for item in found if item.model in models))
 
 
+def load_datasets(path: Path = DATASETS) -> Datasets:
+    """The data sets that workloads may name; UsageError if a file is not pinned."""
+    try:
+        datasets = parse(Datasets, path.read_bytes(), path.name)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read ({error.strerror})") from None
+    _unique(path.name, "data set", [dataset.name for dataset in datasets.dataset])
+    for dataset in datasets.dataset:
+        _unique(path.name, f"file of {dataset.name}", [file.name for file in dataset.file])
+        if bool(dataset.file) == bool(dataset.package) or not _is_file_name(dataset.name):
+            raise UsageError(f'{path.name}: "{dataset.name}" needs files or else a package')
+        for file in dataset.file:
+            if not _is_pinned(file):
+                raise UsageError(
+                    f"{path.name}: {dataset.name}/{file.name} needs its https address, its size "
+                    "and its sha256"
+                )
+    return datasets
+
+
 def parse(kind: type[R], data: bytes, name: str) -> R:
     """One record from TOML; UsageError names the file, the line or the key, and the fix."""
     try:
         table = tomllib.loads(data.decode("utf-8"))
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise UsageError(f"{name} is not TOML: {error}") from None
-    return parse_json(kind, json.dumps(_with_words(table), default=str).encode(), name)
+    except RecursionError:
+        raise UsageError(f"{name} is not TOML that can be read: it is nested too deep") from None
+    # A date is no value of any record: as a table it is refused wherever it stands.
+    return parse_json(kind, json.dumps(table, default=lambda date: {"date": str(date)}), name)
 
 
-def parse_json(kind: type[R], data: bytes, name: str) -> R:
+def parse_json(kind: type[R], data: bytes | str, name: str) -> R:
     """One record from JSON, strictly."""
     try:
         record: R = adapter(kind).validate_json(data)
@@ -132,43 +162,59 @@ def _find(what: str, name_or_path: str, folder: Path) -> tuple[Path, bytes]:
         raise UsageError(f"{what} file {path} cannot be read ({error.strerror})") from None
 
 
-def _with_words(value: object) -> object:
-    """The same table with non-finite numbers as the words that records read."""
-    if isinstance(value, dict):
-        return {key: _with_words(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_with_words(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return "nan" if math.isnan(value) else ("inf" if value > 0 else "-inf")
-    return value
+MUST_BE = {
+    "bool_type": "true or false",
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "int_parsing_size": "a smaller number",
+    "float_type": "a number",
+    "finite_number": "a finite number",
+    "string_type": "text",
+    "tuple_type": "a list",
+    "mapping_type": "a table",
+    "dict_type": "a table",
+    "dataclass_type": "a table",
+}
 
 
 def _sentence(kind: type[object], fault: Any) -> str:
-    *parents, last = [*fault["loc"], ""][:-1] or ["the file"]
-    where = ".".join(str(part) for part in (*parents, last))
+    """What is wrong with a file, in the words of the file and none of the reader's."""
+    place: tuple[str | int, ...] = fault["loc"] or ("the file",)
+    *parents, last = place
+    if "parameters" in parents:  # what follows the parameter's name is one of its possible types
+        *parents, last = place[: place.index("parameters") + 2]
+        return f"{_key(parents, last)} must be a finite number, a text, true or false"
     if fault["type"] == "unexpected_keyword_argument":
-        return f'unknown key "{where}"{did_you_mean(str(last), _keys(kind, parents))}'
-    if fault["type"] in ("missing_argument", "missing_keyword_only_argument", "missing"):
-        return f'the key "{where}" is missing'
-    return f'the key "{where}" is wrong: {fault["msg"].lower()}'
+        return f"unknown {_key(parents, last)}{did_you_mean(str(last), _keys(kind, parents))}"
+    if fault["type"] == "missing":
+        return f"{_key(parents, last)} is missing"
+    if fault["type"] == "literal_error":
+        choices = re.findall("'([^']*)'", fault["ctx"]["expected"])
+        hint = did_you_mean(str(fault["input"]), choices)
+        return f'{_key(parents, last)} cannot be "{fault["input"]}"{hint}'
+    wanted = MUST_BE.get(fault["type"])
+    if wanted is None:
+        return f"{_key(parents, last)} is wrong: {fault['msg'].lower()}"
+    return f"{_key(parents, last)} must be {wanted}"
+
+
+def _key(parents: Sequence[object], last: object) -> str:
+    """'key "mode" of protocol', 'key "id" of case 3'; people count from one."""
+    name = f'key "{last}"' if isinstance(last, str) else f"item {_from_one(last)}"
+    return f"{name} of {' '.join(map(_from_one, parents))}" if parents else name
+
+
+def _from_one(part: object) -> str:
+    return str(part + 1) if isinstance(part, int) else str(part)
 
 
 def _keys(kind: Any, parents: Sequence[object]) -> list[str]:
     """Names of the keys that may stand at this place of a record."""
     for part in parents:
-        if isinstance(part, int):
-            continue
-        kind = next((field.type for field in fields(kind) if field.name == part), None)
-        kind = {"tuple[SuiteCase, ...]": SuiteCase, "tuple[Criterion, ...]": Criterion}.get(
-            str(kind), kind
-        )
-        if not is_dataclass(kind):
-            from appliance import records  # noqa: PLC0415 - annotations are words until asked
-
-            kind = getattr(records, str(kind), None)
-        if kind is None:
-            return []
-    return [field.name for field in fields(kind)]
+        if isinstance(part, str):
+            hint = get_type_hints(kind)[part]
+            kind = next(iter(get_args(hint)), hint)  # of a tuple, what it holds
+    return [field.name for field in fields(kind)] if is_dataclass(kind) else []
 
 
 def _unique(name: str, what: str, ids: Sequence[str]) -> None:
@@ -177,23 +223,56 @@ def _unique(name: str, what: str, ids: Sequence[str]) -> None:
         raise UsageError(f'{name}: the {what} "{twice[0]}" stands there twice; rename one')
 
 
+def _is_file_name(name: str) -> bool:
+    return bool(re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name))
+
+
+def _is_pinned(file: DataFile) -> bool:
+    return (
+        _is_file_name(file.name)
+        and bool(file.urls)
+        and all(url.startswith(("https://", "http://127.0.0.1:")) for url in file.urls)
+        and bool(re.fullmatch(r"[0-9a-f]{64}", file.sha256))
+        and file.size_bytes > 0
+    )
+
+
 def _check_suite(suite: Suite, name: str) -> None:
     if not suite.case:
         raise UsageError(f"{name} plans nothing: it needs at least one [[case]]")
     _unique(name, "case", [case.id for case in suite.case])
-    looks = suite.protocol.looks
-    if not looks or list(looks) != sorted(set(looks)) or looks[0] < 1:
-        raise UsageError(f'{name}: the key "protocol.looks" must rise from 1 or more')
-    limits = [suite.time_limit_seconds, suite.protocol.block_seconds]
+    _check_protocol(suite.protocol, name)
+    _positive(name, "time_limit_seconds", suite.time_limit_seconds)
     for case in suite.case:
-        limits += [case.expected_seconds, case.reference_seconds]
-        limits += [case.time_limit_seconds, case.memory_limit_gib]
-        if case.launches is not None and case.launches < 1:
-            raise UsageError(f'{name}: case "{case.id}" must have at least 1 launch')
-    if not all(math.isfinite(limit) and limit > 0 for limit in limits):
-        raise UsageError(f"{name}: every time and memory limit must be a positive number")
-    if min(suite.protocol.blocks, suite.protocol.block_steps) < 1:
+        _check_case(case, f'{name}, case "{case.id}"')
+
+
+def _check_protocol(protocol: Protocol, name: str) -> None:
+    looks = protocol.looks
+    if not looks or list(looks) != sorted(set(looks)) or looks[0] < 1:
+        raise UsageError(f'{name}: key "looks" of protocol must rise from 1 or more')
+    if min(protocol.blocks, protocol.block_steps) < 1:
         raise UsageError(f"{name}: a launch needs at least one block of one step")
+    if protocol.warmup_steps < 0:
+        raise UsageError(f'{name}: key "warmup_steps" of protocol must be 0 or more')
+    _positive(name, "block_seconds", protocol.block_seconds)
+
+
+def _check_case(case: SuiteCase, name: str) -> None:
+    if not CASE_ID.fullmatch(case.id):
+        raise UsageError(f"{name}: an id may have letters, digits, dot, dash and underscore only")
+    for key in ("expected_seconds", "reference_seconds", "time_limit_seconds", "memory_limit_gib"):
+        _positive(name, key, getattr(case, key))
+    if case.launches is not None and case.launches < 1:
+        raise UsageError(f"{name} must have at least 1 launch")
+    for key, value in case.parameters.items():
+        if isinstance(value, int) and abs(value) > LARGEST_INT:
+            raise UsageError(f'{name}: parameter "{key}" is beyond 2**53; give a smaller number')
+
+
+def _positive(name: str, key: str, value: float) -> None:
+    if not (math.isfinite(value) and value > 0):
+        raise UsageError(f'{name}: key "{key}" is {value}; it must be a positive number')
 
 
 def _fault(criterion: Criterion) -> str:

@@ -96,6 +96,14 @@ def _say(text: str) -> None:
     typer.echo(text, err=True)
 
 
+def _done(sentence: str, document: object, *, as_json: bool) -> None:
+    """What was done: a sentence for a person, or the one document."""
+    if as_json:
+        _print_json(document)
+    else:
+        _say(sentence)
+
+
 def _print_json(document: object) -> None:
     typer.echo(json.dumps(document, indent=2))
 
@@ -223,6 +231,7 @@ def report(
     folder: FolderArgument,
     signer: Annotated[Path | None, typer.Option(help="Certificate (PEM) of who will sign.")] = None,
     role: RoleOption = "tester",
+    as_json: JsonOption = False,
 ) -> None:
     """Render the pages of a judged run for the one who will sign it."""
     from appliance import attest, signing
@@ -232,7 +241,11 @@ def report(
     else:
         record = signing.signer_of(_read(signer), _role(role))
     attest.report(folder, record)
-    _say(f"rendered for {record.subject}: {folder / 'report.pdf'} and report.html, not yet signed")
+    _done(
+        f"rendered for {record.subject}: {folder / 'report.pdf'} and report.html, not yet signed",
+        {"folder": str(folder), "signer": record.subject, "sha256": record.sha256},
+        as_json=as_json,
+    )
 
 
 @app.command()
@@ -241,12 +254,18 @@ def sign(
     key: KeyOption = None,
     certificate: CertificateOption = None,
     role: RoleOption = "tester",
+    as_json: JsonOption = False,
 ) -> None:
     """Sign the evidence and the pages of a judged run."""
     from appliance import attest
 
-    attest.sign(folder, _key(key, certificate), _role(role))
-    _say(f"signed: {folder / 'report.pdf'}")
+    signer = _key(key, certificate)
+    attest.sign(folder, signer, _role(role))
+    _done(
+        f"signed: {folder / 'report.pdf'}",
+        {"folder": str(folder), "report": str(folder / "report.pdf")},
+        as_json=as_json,
+    )
 
 
 @app.command()
@@ -328,21 +347,37 @@ def _list(rows: list[dict[str, str]], *, as_json: bool) -> None:
 def keys_create(
     name: Annotated[str, typer.Argument(help="Organisation that signs.")],
     out: Annotated[Path, typer.Option(help="Folder for key.pem and certificate.pem.")] = Path(),
+    as_json: JsonOption = False,
 ) -> None:
     """Make a signing key with a certificate of its own, valid for a year."""
     from appliance import signing
 
     key_file, certificate_file = signing.create_key(name, out)
-    _say(f"{key_file} is the secret: keep it. Give {certificate_file} to those who verify.")
+    _done(
+        f"{key_file} is the secret: keep it. Give {certificate_file} to those who verify.",
+        {"key": str(key_file), "certificate": str(certificate_file)},
+        as_json=as_json,
+    )
 
 
 @keys_app.command("show")
-def keys_show(certificate: Annotated[Path, typer.Argument(help="Certificate (PEM).")]) -> None:
+def keys_show(
+    certificate: Annotated[Path, typer.Argument(help="Certificate (PEM).")],
+    as_json: JsonOption = False,
+) -> None:
     """Say whom a certificate names, until when, and its fingerprint."""
     from appliance import signing
 
     record = signing.signer_of(_read(certificate), "tester")
-    typer.echo(f"{record.subject}\nvalid until {record.not_after_utc}\nsha256 {record.sha256}")
+    _done(
+        f"{record.subject}\nvalid until {record.not_after_utc}\nsha256 {record.sha256}",
+        {
+            "subject": record.subject,
+            "not_after_utc": record.not_after_utc,
+            "sha256": record.sha256,
+        },
+        as_json=as_json,
+    )
 
 
 @data_app.command("list")

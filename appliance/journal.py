@@ -3,7 +3,8 @@
 Each line is one `Line` record in canonical JSON, ended by a newline. Its `prev` is the sha256
 of the line before it, without the newline; the first line's is the sha256 of plan.json, so a
 journal belongs to one plan. Lines reach the kernel when they are appended, and the disk when
-a launch ends, so a power cut loses at most the launch that was running.
+a launch ends, so a power cut loses at most the launch that was running. A journal has one
+writer: it is locked while open, because two would break each other's chain.
 """
 
 from __future__ import annotations
@@ -60,20 +61,29 @@ class Journal:
         """Open a journal to go on with it: the journal, its lines, and an unfinished last line.
 
         A writer that was killed may leave half a line. It was never a record, so it is cut off
-        here and handed back, for the caller to keep in its `RunResumed`.
+        here and handed back, for the caller to keep in its `RunResumed`. Raises EvidenceError,
+        and changes nothing, if a whole line is not as it was written; OutputError if the run
+        still goes on.
         """
         try:
-            descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
-            _lock(path, descriptor)
-            data = path.read_bytes()
-            whole = data[: data.rfind(b"\n") + 1]
-            lines = replay(whole, first_prev)
-            os.ftruncate(descriptor, len(whole))
+            descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
         except FileNotFoundError:
             raise EvidenceError(f"{path} is missing, so there is no run to go on with") from None
         except OSError as error:
             raise _not_written(path, error) from None
-        head = sha256(whole.splitlines()[-1]) if lines else first_prev
+        _lock(path, descriptor)
+        try:
+            data = path.read_bytes()
+            whole = data[: data.rfind(b"\n") + 1]
+            lines = replay(whole, first_prev)
+            os.ftruncate(descriptor, len(whole))
+        except OSError as error:
+            os.close(descriptor)
+            raise _not_written(path, error) from None
+        except EvidenceError:
+            os.close(descriptor)
+            raise
+        head = sha256(whole.split(b"\n")[-2]) if lines else first_prev
         journal = cls(path, descriptor, list(lines), head, clock or Clock())
         return journal, lines, data[len(whole) :].decode("utf-8", "replace")
 
@@ -94,12 +104,12 @@ class Journal:
         text = to_json(line)
         try:
             self._write(text + b"\n")
+            self._lines.append(line)
+            self._head = sha256(text)
             if sync:
                 os.fsync(self._descriptor)
         except OSError as error:
             raise _not_written(self._path, error) from None
-        self._lines.append(line)
-        self._head = sha256(text)
         return line
 
     def _write(self, data: bytes) -> None:
@@ -148,12 +158,16 @@ def replay(data: bytes, first_prev: str) -> tuple[Line, ...]:
 
 
 def _lock(path: Path, descriptor: int) -> None:
-    """One writer at a time: two would break the chain. The kernel frees a dead writer's lock."""
+    """Keep a second writer out for as long as this one lives; closes the file if there is one."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
+    except BlockingIOError:
         os.close(descriptor)
-        raise OutputError(f"{path.parent} is in use by another run; wait until it ends") from None
+        raise OutputError(
+            f"{path} is being written by another process: this run still goes on, wait for its end"
+        ) from None
+    except OSError:
+        return  # a file system without locks still keeps a journal
 
 
 def _not_written(path: Path, error: OSError) -> OutputError:

@@ -30,6 +30,7 @@ from appliance.records import (
     Suite,
     SuiteCase,
 )
+from appliance.statistics import planned_looks
 
 GIB = 2**30
 
@@ -64,7 +65,7 @@ def requests(suite: Suite) -> tuple[CaseRequest, ...]:
 
 def case_looks(plan: Plan, case: Case) -> tuple[int, ...]:
     """Launch counts at which a case is judged; the last one is all of its launches."""
-    return (*(look for look in plan.protocol.looks if look < case.launches), case.launches)
+    return planned_looks(plan.protocol.looks, case.launches)
 
 
 def make_plan(
@@ -135,8 +136,8 @@ def _case(
     missing = sorted(set(description.data) - place.data)
     if missing:
         raise UsageError(
-            f'suite {suite.name}, case "{item.id}" needs the data set {missing[0]}, which is not at '
-            f"hand: `bench data fetch {missing[0]} --to FOLDER`, then --data FOLDER"
+            f'suite {suite.name}, case "{item.id}" needs the data set {missing[0]}, which is not '
+            f"at hand: `bench data fetch {missing[0]} --to FOLDER`, then --data FOLDER"
         )
     launches = (item.launches or suite.protocol.looks[-1]) if description.is_timed else 0
     return Case(
@@ -164,10 +165,15 @@ def _case(
 
 
 def _checked_launch(suite: Suite, item: SuiteCase, launches: int, seed: str) -> int | None:
-    """The launch that checks its last output; never the last one, so that another can stand in."""
+    """The launch that checks its last output.
+
+    It is made before the first look, which may decide the case, and never the last one, so that
+    another can stand in.
+    """
     if suite.protocol.last_checks == "all" or launches == 0:
         return None
-    return 1 + derive_seed(seed, f"checked launch:{item.id}") % max(1, launches - 1)
+    first_look = planned_looks(suite.protocol.looks, launches)[0]
+    return 1 + derive_seed(seed, f"checked launch:{item.id}") % max(1, first_look - 1)
 
 
 def _unsupported(description: Description, place: Place) -> str:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
@@ -27,9 +28,11 @@ from pydantic import (
     WithJsonSchema,
 )
 
-from appliance.errors import EvidenceError
+from appliance.errors import ApplianceError, EvidenceError
 
 # ------------------------------------------------------------------ scalars
+
+BIG_INT = re.compile("0|-?[1-9][0-9]{0,18}")  # 10**19 ns are three centuries; a float holds all
 
 
 def _read_number(value: object) -> object:
@@ -39,13 +42,14 @@ def _read_number(value: object) -> object:
 def _write_number(value: float) -> float | str:
     if math.isnan(value):
         return "nan"
-    return ("inf" if value > 0 else "-inf") if math.isinf(value) else value
+    # a whole number beyond 2**53 must not reach JSON as one
+    return ("inf" if value > 0 else "-inf") if math.isinf(value) else float(value)
 
 
 def _read_big_int(value: object) -> object:
-    if isinstance(value, str) and value.removeprefix("-").isdecimal() and str(int(value)) == value:
+    if isinstance(value, str) and BIG_INT.fullmatch(value):
         return int(value)
-    message = "a whole number as a decimal string is wanted"
+    message = "a whole number of at most 19 digits as a decimal string is wanted"
     raise ValueError(message)
 
 
@@ -61,7 +65,7 @@ BigInt = Annotated[
     PlainSerializer(str, return_type=str, when_used="json"),
     WithJsonSchema({"type": "string", "pattern": "^-?[0-9]+$"}),
 ]
-Scalar = bool | int | Number | str
+Scalar = bool | int | Annotated[float, Field(allow_inf_nan=False)] | str  # the text "nan" is a text
 Parameters = Mapping[str, Scalar]
 
 Outcome = Literal["completed", "crashed", "timed_out", "interrupted", "unsupported", "not_run"]
@@ -741,6 +745,37 @@ class Baselines(Record):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DataFile(Record):
+    """One file of a data set, pinned; `urls` are tried in their order."""
+
+    name: str
+    urls: tuple[str, ...]
+    sha256: str
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataSet(Record):
+    """One data set. `package` names the Python package that holds it, if there is no file."""
+
+    name: str
+    summary: str
+    licence: str
+    source: str
+    used_by: tuple[str, ...]
+    package: str = ""
+    file: tuple[DataFile, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Datasets(Record):
+    """workloads/datasets.toml: every data set that a workload may name."""
+
+    schema: Literal["bench/datasets/1"] = "bench/datasets/1"
+    dataset: tuple[DataSet, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Signer(Record):
     """signer.json: who will sign, fixed before the report is rendered."""
 
@@ -774,8 +809,17 @@ def to_data(record: object, kind: Any = None) -> Any:
 
 
 def to_json(record: object, kind: Any = None) -> bytes:
-    """Canonical JSON (RFC 8785) of a record: the bytes that are digested and signed."""
-    return rfc8785.dumps(to_data(record, kind))
+    """Canonical JSON (RFC 8785) of a record: the bytes that are digested and signed.
+
+    Raises ApplianceError where JSON has no such value: a Scalar that is not finite or a whole
+    number beyond 2**53, or text that is not Unicode.
+    """
+    try:
+        return rfc8785.dumps(to_data(record, kind))
+    except rfc8785.CanonicalizationError as error:
+        what = type(record).__name__
+        message = f"a record {what} cannot be written, and must be mended where it is made: {error}"
+        raise ApplianceError(message) from None
 
 
 def from_json(kind: type[R], text: bytes, *, name: str) -> R:
@@ -789,9 +833,13 @@ def from_json(kind: type[R], text: bytes, *, name: str) -> R:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(str(part) for part in first["loc"]) or "the file"
-        message = f"{name}: {where}: {first['msg']}"
+        message = f"{name}: {where}: {first['msg'].replace('Input should be', 'must be')}"
         raise EvidenceError(message) from None
-    if to_json(record, kind) != text:
+    try:
+        is_canonical = to_json(record, kind) == text
+    except ApplianceError:  # a whole number beyond 2**53: JSON that this program cannot have made
+        is_canonical = False
+    if not is_canonical:
         message = f"{name} is not in canonical form (RFC 8785), so it is not what was written"
         raise EvidenceError(message)
     return record

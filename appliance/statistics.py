@@ -22,13 +22,19 @@ LEAST_LAUNCHES = 5
 METHOD = "geometric mean over launches, Student's t on ln(step time)"
 
 
+def planned_looks(looks: Sequence[int], launches: int) -> tuple[int, ...]:
+    """Launch counts at which a case of so many launches is judged; the last is all of them."""
+    return (*(look for look in looks if look < launches), launches)
+
+
 def block_statistic(block: Block) -> float:
     """Median of ln(seconds) of the steps of a block; device time where there is one.
 
-    NaN when the block has no step or a time that is not positive: a fault, never a zero.
+    NaN when the block has no step, a time that is not positive, or not one device time for each
+    step: a fault, never a zero.
     """
     times = block.event_ns if block.event_ns is not None else block.wall_ns
-    if not times or min(times) <= 0:
+    if not times or min(times) <= 0 or len(times) != len(block.wall_ns):
         return math.nan
     return float(np.median(np.log(np.asarray(times, dtype=np.float64) * 1e-9)))
 
@@ -39,8 +45,8 @@ def launch_statistic(blocks: Sequence[Block]) -> float | None:
 
 
 def interval(values: Sequence[float], confidence: float = CONFIDENCE) -> tuple[float, float] | None:
-    """Two-sided t interval of the mean; None below five values."""
-    if len(values) < LEAST_LAUNCHES:
+    """Two-sided t interval of the mean; None below five values or if one is not finite."""
+    if not _are_enough(values):
         return None
     mean, half = (
         float(np.mean(values)),
@@ -52,14 +58,18 @@ def interval(values: Sequence[float], confidence: float = CONFIDENCE) -> tuple[f
 def risk_below(values: Sequence[float], limit: float) -> float:
     """One-sided p-value of "the mean is at or above `limit`"; small means: it is below.
 
-    1.0 with fewer than five launches, so that too little data never earns a ruling.
+    1.0, which earns no ruling, with fewer than five launches, with a value or limit that is not
+    finite, and where all launches took the same time to the last digit: a clock that stands or
+    copied samples, from which Student's t would conclude anything with certainty.
     """
-    if len(values) < LEAST_LAUNCHES or not all(math.isfinite(value) for value in values):
+    if not _are_enough(values) or not math.isfinite(limit) or min(values) == max(values):
         return 1.0
-    error, distance = _standard_error(values), float(np.mean(values)) - limit
-    if error == 0.0:
-        return 0.0 if distance < 0 else 1.0
-    return float(stdtr(len(values) - 1, distance / error))
+    distance = float(np.mean(values)) - limit
+    return float(stdtr(len(values) - 1, distance / _standard_error(values)))
+
+
+def _are_enough(values: Sequence[float]) -> bool:
+    return len(values) >= LEAST_LAUNCHES and all(math.isfinite(value) for value in values)
 
 
 def _standard_error(values: Sequence[float]) -> float:
@@ -83,7 +93,7 @@ def timing_estimates(
             ("flops_per_second", work.flops, "FLOP/s"),
             ("bytes_per_second", work.bytes, "B/s"),
         ):
-            if amount is not None:
+            if amount is not None and math.isfinite(amount) and amount > 0:
                 low, high = (None if end is None else amount / end for end in reversed(ends))
                 rate = amount / math.exp(mean)
                 found.append(_estimate(name, rate, unit, (low, high), launches))

@@ -14,15 +14,13 @@ interruption on, the cases touched are inconclusive.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import replace
 from fnmatch import fnmatchcase
 
-from appliance.plan import case_looks
+from appliance.evidence import CaseEvidence, LaunchEvidence, clock_fault, evidence_fault, gather
 from appliance.records import (
-    Artifact,
     Baselines,
-    Block,
     Case,
     CaseResult,
     Check,
@@ -30,74 +28,23 @@ from appliance.records import (
     CheckResult,
     Criteria,
     Criterion,
-    LaunchEnded,
-    LaunchMode,
     LaunchResult,
-    LaunchStarted,
     Line,
     Peaks,
     Plan,
-    Reason,
     Ruling,
-    RulingWord,
-    RunResumed,
-    Started,
     Verdict,
     VerdictWord,
 )
-from appliance.statistics import launch_statistic, risk_below, timing_estimates
+from appliance.rulings import Answer, Risks, answer
+from appliance.statistics import timing_estimates
 
 ALPHA = 0.01
-TOLERATED_INTERRUPTIONS = 1
-BLOCK_SLACK = 1.005  # the sum of a block's steps may exceed its own wall time by clock error only
 IMPLIED = (
     Criterion(id="completion", kind="completion", title="Every planned launch completed"),
     Criterion(id="correctness", kind="numeric", title="Every check within its bound"),
     Criterion(id="repeatability", kind="determinism", title="Same inputs, same output"),
 )
-
-
-@dataclass
-class _Launch:
-    """What the journal tells of one launch; of a repeated untimed one, all of it."""
-
-    id: str
-    number: int
-    mode: LaunchMode | None = None
-    ended: LaunchEnded | None = None
-    started: Started | None = None
-    blocks: list[Block] = field(default_factory=list)
-    checks: list[Checked] = field(default_factory=list)
-    artifacts: dict[str, set[str]] = field(default_factory=dict)
-
-    @property
-    def is_completed(self) -> bool:
-        return self.ended is not None and self.ended.outcome == "completed"
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Evidence:
-    """All that one case has shown, and how often the run was interrupted."""
-
-    case: Case
-    launches: tuple[_Launch, ...]
-    num_interruptions: int
-
-    @property
-    def checks(self) -> list[Checked]:
-        return [checked for launch in self.launches for checked in launch.checks]
-
-    @property
-    def timed(self) -> list[_Launch]:
-        return [launch for launch in self.launches if launch.number > 0]
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Answer:
-    ruling: RulingWord
-    reason: Reason = ""
-    explanation: str = ""
-    action: str = ""
 
 
 def requirements(criteria: Criteria) -> tuple[Criterion, ...]:
@@ -107,8 +54,17 @@ def requirements(criteria: Criteria) -> tuple[Criterion, ...]:
         for criterion in criteria.criterion
         if criterion.required and criterion.cases == "*"
     }
-    implied = tuple(criterion for criterion in IMPLIED if criterion.kind not in covered)
-    return (*criteria.criterion, *implied)
+    taken = {criterion.id for criterion in criteria.criterion}
+    implied = (criterion for criterion in IMPLIED if criterion.kind not in covered)
+    return (*criteria.criterion, *(_renamed(criterion, taken) for criterion in implied))
+
+
+def _renamed(criterion: Criterion, taken: set[str]) -> Criterion:
+    """An id of its own, where the file gave this one to something else."""
+    name = criterion.id
+    while name in taken:
+        name = f"implied-{name}"
+    return replace(criterion, id=name)
 
 
 def judge(
@@ -120,19 +76,31 @@ def judge(
     peaks: Peaks,
 ) -> Verdict:
     """All rulings of a run, and what they come to; the same for the same files, anywhere."""
-    del baselines, peaks  # nothing is judged against them unless a criterion says so; none does yet
-    evidence = _evidence(plan, lines)
+    del peaks  # no criterion judges a fraction of peak
+    found = gather(plan, lines)
+    evidence = {
+        case.id: replace(
+            found[case.id],
+            fault=evidence_fault(found[case.id])
+            or _decision_fault(plan, criteria, lines, found[case.id]),
+        )
+        for case in plan.cases
+    }
+    num_limits = _num_limits(plan, criteria)
     rulings: list[Ruling] = []
     for criterion in requirements(criteria):
         matching = [case for case in plan.cases if _matches(criterion, case)]
-        rulings += [_ruling(criterion, evidence[case.id], plan) for case in matching]
+        rulings += [
+            _ruling(criterion, evidence[case.id], _risks(evidence[case.id], num_limits))
+            for case in matching
+        ]
         if not matching:
             rulings.append(_unmatched(criterion))
     return Verdict(
         run_id=plan.run_id,
         verdict=_word(rulings),
-        scope=_scope(criteria, evidence.values()),
-        num_interruptions=_num_interruptions(lines),
+        scope=_scope(plan, criteria, baselines),
+        num_interruptions=max((item.num_interruptions for item in evidence.values()), default=0),
         rulings=tuple(rulings),
         cases=tuple(_case_result(evidence[case.id]) for case in plan.cases),
     )
@@ -149,70 +117,59 @@ def look(
 ) -> tuple[bool, str]:
     """Whether a case is decided by the launches so far, so that the rest need not be made.
 
-    A fail is final. Where performance is judged, so is a performance ruling on every criterion.
-    Where it is not, all launches are made, for their timing is reported.
+    A fail is final. Where performance is judged, so is a performance ruling on every criterion,
+    at a planned look only: who looks more often finds a pass by chance. Where it is not judged,
+    all launches are made, for their timing is reported.
     """
-    del baselines, peaks
-    found = _evidence(plan, lines)[case]
-    fails, open_performance, judged = [], [], 0
+    del baselines, peaks  # no criterion compares with them
+    return _look(plan, criteria, gather(plan, lines)[case])
+
+
+def _look(plan: Plan, criteria: Criteria, evidence: CaseEvidence) -> tuple[bool, str]:
+    risks = _risks(evidence, _num_limits(plan, criteria))
+    functional: list[Answer] = []
+    performance: list[Answer] = []
     for criterion in requirements(criteria):
-        if criterion.required and _matches(criterion, found.case):
-            answer = _answer(criterion, found, plan)
-            judged += criterion.kind == "perf"
-            if answer.ruling == "fail":
-                fails.append(answer.explanation)
-            elif criterion.kind == "perf" and answer.ruling != "pass":
-                open_performance.append(answer.explanation)
-    if fails:
-        return True, f"decided: {fails[0]}"
-    if open_performance:
-        return False, f"open: {open_performance[0]}"
-    if judged:
-        return True, "decided: within every limit"
-    return False, "nothing has failed; performance is reported, not judged"
+        if criterion.required and _matches(criterion, evidence.case):
+            kind = performance if criterion.kind == "perf" else functional
+            kind.append(answer(criterion, evidence, risks))
+    num_made = sum(launch.ended is not None and not launch.is_decided for launch in evidence.timed)
+    is_planned = num_made in evidence.looks
+    for found in (*functional, *(performance if is_planned else ())):
+        if found.ruling == "fail":
+            return True, f"decided: {found.explanation}"
+    if not performance:
+        return False, "nothing has failed; performance is reported, not judged"
+    if not is_planned:
+        return False, f"open: no look is planned after {num_made} launches"
+    for found in performance:
+        if found.ruling != "pass":
+            return False, f"open: {found.explanation}"
+    return True, "decided: within every limit"
 
 
-# ------------------------------------------------------------------ evidence
+def _decision_fault(
+    plan: Plan, criteria: Criteria, lines: Sequence[Line], evidence: CaseEvidence
+) -> str:
+    """Launches left out as decided, where no look had decided the case, or nothing."""
+    if not any(launch.is_decided for launch in evidence.launches):
+        return ""
+    if evidence.decided_at is None:
+        return "launches were left out, but no look had decided the case"
+    before = gather(plan, lines[: evidence.decided_at])[evidence.case.id]
+    is_decided, reason = _look(plan, criteria, before)
+    return "" if is_decided else f"launches were left out, but the look says: {reason}"
 
 
-def _evidence(plan: Plan, lines: Sequence[Line]) -> dict[str, _Evidence]:
-    launches = {launch.id: _Launch(launch.id, launch.number) for launch in plan.launches}
-    for line in lines:
-        event = line.event
-        name = getattr(event, "launch", None)
-        if isinstance(name, str) and name in launches:
-            _take(launches[name], event)
-    return {
-        case.id: _Evidence(
-            case=case,
-            launches=tuple(launches[item.id] for item in plan.launches if item.case == case.id),
-            num_interruptions=_num_interruptions(lines),
-        )
-        for case in plan.cases
-    }
+def _num_limits(plan: Plan, criteria: Criteria) -> int:
+    """Performance limits that may each reject this run by chance."""
+    limits = [item for item in criteria.criterion if item.kind == "perf" and item.required]
+    return sum(_matches(item, case) for item in limits for case in plan.cases)
 
 
-def _take(launch: _Launch, event: object) -> None:
-    match event:
-        case LaunchStarted():
-            launch.mode = event.mode
-            launch.ended = None  # an untimed launch is made again after an interruption
-        case LaunchEnded():
-            launch.ended = event
-        case Started():
-            launch.started = event
-        case Block():
-            launch.blocks.append(event)
-        case Checked():
-            launch.checks.append(event)
-        case Artifact():
-            launch.artifacts.setdefault(event.name, set()).add(event.sha256)
-        case _:
-            pass
-
-
-def _num_interruptions(lines: Sequence[Line]) -> int:
-    return sum(isinstance(line.event, RunResumed) for line in lines)
+def _risks(evidence: CaseEvidence, num_limits: int) -> Risks:
+    passing = ALPHA / len(evidence.looks)
+    return Risks(passing=passing, failing=passing / max(1, num_limits))
 
 
 # ------------------------------------------------------------------ rulings
@@ -224,27 +181,17 @@ def _matches(criterion: Criterion, case: Case) -> bool:
     )
 
 
-def _ruling(criterion: Criterion, evidence: _Evidence, plan: Plan) -> Ruling:
-    answer = _answer(criterion, evidence, plan)
+def _ruling(criterion: Criterion, evidence: CaseEvidence, risks: Risks) -> Ruling:
+    found = answer(criterion, evidence, risks)
     return Ruling(
         criterion=criterion.id,
         case=evidence.case.id,
         required=criterion.required,
-        ruling=answer.ruling,
-        reason=answer.reason,
-        explanation=answer.explanation,
-        action=answer.action,
+        ruling=found.ruling,
+        reason=found.reason,
+        explanation=found.explanation,
+        action=found.action,
     )
-
-
-def _answer(criterion: Criterion, evidence: _Evidence, plan: Plan) -> _Answer:
-    if criterion.kind == "completion":
-        return _completion(evidence)
-    if criterion.kind == "numeric":
-        return _numeric(evidence)
-    if criterion.kind == "determinism":
-        return _determinism(evidence)
-    return _performance(criterion, evidence, plan)
 
 
 def _unmatched(criterion: Criterion) -> Ruling:
@@ -259,207 +206,6 @@ def _unmatched(criterion: Criterion) -> Ruling:
     )
 
 
-def _completion(evidence: _Evidence) -> _Answer:
-    case = evidence.case
-    if case.unsupported:
-        return _Answer(
-            ruling="inconclusive",
-            reason="unsupported",
-            explanation=f"cannot run here: {case.unsupported}",
-            action="Provide what is missing, or agree on a suite without this case.",
-        )
-    for launch in evidence.launches:
-        ended = launch.ended
-        if ended is not None and ended.outcome in ("crashed", "timed_out"):
-            what = "crashed" if ended.outcome == "crashed" else "did not end in time"
-            return _Answer(
-                ruling="fail",
-                reason="crashed" if ended.outcome == "crashed" else "timed_out",
-                explanation=f"launch {launch.id} {what}: {ended.reason}"
-                + (f" ({ended.detail})" if ended.detail else ""),
-                action=f"Read logs/ of {launch.id}; mend the device or its software, run again.",
-            )
-    return _clock_fault(evidence) or _incomplete(evidence) or _Answer(ruling="pass")
-
-
-def _clock_fault(evidence: _Evidence) -> _Answer | None:
-    """Times that no clock can give: not positive, or longer than the block that holds them."""
-    for launch in evidence.timed:
-        for block in launch.blocks:
-            times = block.wall_ns if block.event_ns is None else (*block.wall_ns, *block.event_ns)
-            if times and min(times) <= 0:
-                fault = "has a step time that is not positive"
-            elif sum(block.wall_ns) > block.block_wall_ns * BLOCK_SLACK:
-                fault = "has steps that take longer than the block that holds them"
-            else:
-                continue
-            return _Answer(
-                ruling="fail",
-                reason="clock",
-                explanation=f"launch {launch.id}, block {block.index} {fault}",
-                action="Find out what disturbs the clock of this node; run again.",
-            )
-    return None
-
-
-def _incomplete(evidence: _Evidence) -> _Answer | None:
-    """Launches that are not there, where one interruption is forgiven and decided ones are."""
-    tolerates = evidence.num_interruptions <= TOLERATED_INTERRUPTIONS
-    for launch in evidence.launches:
-        ended = launch.ended
-        if launch.is_completed:
-            if launch.number > 0 and not any(block.wall_ns for block in launch.blocks):
-                return _missing(f"launch {launch.id} completed without one timed step")
-        elif ended is None:
-            return _missing(f"launch {launch.id} was not made or has no end")
-        elif ended.outcome == "interrupted":
-            if not tolerates or not any(other.is_completed for other in evidence.timed):
-                return _Answer(
-                    ruling="inconclusive",
-                    reason="interrupted",
-                    explanation=f"launch {launch.id} was interrupted and is not made again",
-                    action="Start a new run and let it finish.",
-                )
-        elif not (ended.outcome == "not_run" and ended.reason == "decided"):
-            return _Answer(
-                ruling="inconclusive",
-                reason="not_run" if ended.outcome == "not_run" else "unsupported",
-                explanation=f"launch {launch.id}: {ended.reason}"
-                + (f" ({ended.detail})" if ended.detail else ""),
-                action="Correct the parameters or provide what is missing, and run again.",
-            )
-    return None
-
-
-def _missing(explanation: str) -> _Answer:
-    return _Answer(
-        ruling="inconclusive",
-        reason="evidence_missing",
-        explanation=explanation,
-        action="Resume the run, or start a new one and let it finish.",
-    )
-
-
-def _numeric(evidence: _Evidence) -> _Answer:
-    outside = [
-        item
-        for item in evidence.checks
-        if item.phase != "repeatability" and not item.check.is_within
-    ]
-    if outside:
-        return _failed_check(outside[0])
-    mixed = _mixed_artifact(evidence)
-    if mixed:
-        return _missing(mixed)
-    for launch in evidence.launches:
-        if launch.is_completed and not _has_phase(launch, "first"):
-            return _uncovered(f"launch {launch.id} yielded no check of its first output")
-    if not any(launch.is_completed for launch in evidence.launches):
-        return _uncovered("no launch completed, so no output was checked")
-    if evidence.case.is_timed:
-        checked = [launch for launch in evidence.timed if _has_phase(launch, "last")]
-        must_all = evidence.case.checked_launch is None or evidence.case.steps is not None
-        completed = [launch for launch in evidence.timed if launch.is_completed]
-        if not checked or (must_all and any(launch not in checked for launch in completed)):
-            return _uncovered("the last timed output was not checked")
-    return _Answer(ruling="pass")
-
-
-def _has_phase(launch: _Launch, phase: str) -> bool:
-    return any(checked.phase == phase for checked in launch.checks)
-
-
-def _uncovered(explanation: str) -> _Answer:
-    return _Answer(
-        ruling="inconclusive",
-        reason="coverage",
-        explanation=explanation,
-        action="Run the case again; without a check nothing is accepted.",
-    )
-
-
-def _failed_check(checked: Checked) -> _Answer:
-    check = checked.check
-    return _Answer(
-        ruling="fail",
-        reason="check",
-        explanation=f"launch {checked.launch}, {checked.phase} output: {check.name}: "
-        f"error {check.error:.3g}, bound {check.bound:.3g}",
-        action="Repeat the case on this device and on another of the same model; "
-        "if only this one differs, replace it.",
-    )
-
-
-def _mixed_artifact(evidence: _Evidence) -> str:
-    """A reference that some launch read in another form than the untimed launch made it."""
-    made = evidence.launches[0].artifacts if evidence.launches else {}
-    for launch in evidence.timed:
-        for name, digests in launch.artifacts.items():
-            if not digests <= made.get(name, set()):
-                return f"launch {launch.id} read another {name} than the untimed launch made"
-    return ""
-
-
-def _determinism(evidence: _Evidence) -> _Answer:
-    found = [checked for checked in evidence.checks if checked.phase == "repeatability"]
-    if not found:
-        return _uncovered("no output was made twice to be compared")
-    outside = [checked for checked in found if not checked.check.is_within]
-    return _failed_check(outside[0]) if outside else _Answer(ruling="pass")
-
-
-def _performance(criterion: Criterion, evidence: _Evidence, plan: Plan) -> _Answer:
-    """Two one-sided t-tests at the frozen limit, each at ALPHA shared over the looks."""
-    correct = _numeric(evidence)
-    if correct.ruling != "pass":
-        return _uncovered("no timing is judged while a check is missing or has failed")
-    if evidence.num_interruptions > TOLERATED_INTERRUPTIONS and any(
-        launch.ended is not None and launch.ended.outcome == "interrupted"
-        for launch in evidence.timed
-    ):
-        return _Answer(
-            ruling="inconclusive",
-            reason="interrupted",
-            explanation="the run was interrupted more than once while this case ran",
-            action="Start a new run and let it finish.",
-        )
-    limit = _log_limit(criterion, evidence.case)
-    if limit is None:
-        return _uncovered(f"{criterion.metric} is not counted for this workload")
-    values = [value for value in map(_statistic, evidence.timed) if value is not None]
-    alpha = ALPHA / len(case_looks(plan, evidence.case))
-    if risk_below(values, limit) <= alpha:
-        return _Answer(ruling="pass")
-    if risk_below([-value for value in values], -limit) <= alpha:
-        return _Answer(
-            ruling="fail",
-            reason="over_limit",
-            explanation=f"{criterion.title}: slower than the limit, at a risk of {ALPHA:.0%}",
-            action="Find what slows this device (clocks, power, neighbours) or replace it.",
-        )
-    return _Answer(
-        ruling="inconclusive",
-        reason="noise",
-        explanation=f"{criterion.title}: {len(values)} launches cannot tell it from the limit",
-        action="Quieten the node and run again, or agree on a wider limit.",
-    )
-
-
-def _log_limit(criterion: Criterion, case: Case) -> float | None:
-    """The limit as ln(seconds of a step); rates are work over time."""
-    if criterion.metric == "step_seconds":
-        return None if criterion.at_most is None else math.log(criterion.at_most)
-    amounts: Mapping[str, float | None] = {
-        "units_per_second": case.work.units,
-        "flops_per_second": case.work.flops,
-        "bytes_per_second": case.work.bytes,
-    }
-    amount = amounts.get(criterion.metric)
-    if amount is None or criterion.at_least is None:
-        return None
-    return math.log(amount / criterion.at_least)
-
-
 # ------------------------------------------------------------------ what it comes to
 
 
@@ -472,66 +218,65 @@ def _word(rulings: Sequence[Ruling]) -> VerdictWord:
     return "INCONCLUSIVE"
 
 
-def _scope(criteria: Criteria, evidence: Iterable[_Evidence]) -> str:
-    judged = any(criterion.kind == "perf" for criterion in criteria.criterion)
-    num_small = sum(found.case.small for found in evidence)
+def _scope(plan: Plan, criteria: Criteria, baselines: Baselines) -> str:
+    limits = [item for item in criteria.criterion if item.kind == "perf" and item.required]
+    num_limited = sum(any(_matches(item, case) for item in limits) for case in plan.cases)
+    num_small = sum(case.small for case in plan.cases)
     words = ["Judged: every planned case completed, was correct and repeatable"]
-    words.append(
-        ", and met the limits of the criteria file."
-        if judged
-        else ". Performance was measured and is reported, but not judged: "
-        "the criteria set no limit and there is no baseline for this device."
-    )
+    if num_limited:
+        words.append(
+            f", and {num_limited} of {len(plan.cases)} cases met the limits of the criteria file."
+        )
+    else:
+        words.append(
+            ". Performance was measured and is reported, but not judged: the criteria set no limit"
+            + ("." if baselines.baseline else " and there is no baseline for this device.")
+        )
     if num_small:
-        words.append(f" {num_small} cases ran at reduced size.")
+        words.append(f" {num_small} of {len(plan.cases)} cases are of reduced size.")
     return "".join(words)
 
 
-def _statistic(launch: _Launch) -> float | None:
-    """A launch's statistic; an interrupted launch counts with the blocks that it had finished."""
-    is_cut = launch.ended is not None and launch.ended.outcome == "interrupted"
-    return launch_statistic(launch.blocks) if launch.is_completed or is_cut else None
-
-
-def _case_result(evidence: _Evidence) -> CaseResult:
-    launches = tuple(_launch_result(launch) for launch in evidence.launches)
-    outside = [checked for checked in evidence.checks if not checked.check.is_within]
-    values = [value for value in map(_statistic, evidence.timed) if value is not None]
-    first_steps = [
-        launch.started.first_step_ns * 1e-9 for launch in evidence.timed if launch.started
-    ]
-    withheld = ""
-    if outside:
-        withheld = (
-            f'no timing is shown: the check "{outside[0].check.name}" is not within its bound'
-        )
-    elif not evidence.checks:
-        withheld = "no timing is shown: nothing was checked"
+def _case_result(evidence: CaseEvidence) -> CaseResult:
+    withheld = _withheld(evidence)
+    shown = [] if withheld else evidence.timed
+    values = [launch.statistic for launch in shown if launch.statistic is not None]
+    first_steps = [launch.started.first_step_ns * 1e-9 for launch in shown if launch.started]
     return CaseResult(
         case=evidence.case.id,
         num_planned=len(evidence.launches),
         num_completed=sum(launch.is_completed for launch in evidence.launches),
-        num_decided=sum(
-            launch.ended is not None
-            and (launch.ended.outcome, launch.ended.reason) == ("not_run", "decided")
-            for launch in evidence.launches
+        num_decided=sum(launch.is_decided for launch in evidence.launches),
+        launches=tuple(
+            _launch_result(launch, is_shown=not withheld) for launch in evidence.launches
         ),
-        launches=launches,
         checks=_check_results(evidence.checks),
-        estimates=() if withheld else timing_estimates(values, first_steps, evidence.case.work),
+        estimates=timing_estimates(values, first_steps, evidence.case.work),
         withheld=withheld,
     )
 
 
-def _launch_result(launch: _Launch) -> LaunchResult:
+def _withheld(evidence: CaseEvidence) -> str:
+    """Why no timing of this case may be shown, or nothing."""
+    outside = [checked.check.name for checked in evidence.checks if not checked.check.is_within]
+    if outside:
+        return f'no timing is shown: the check "{outside[0]}" is not within its bound'
+    if not evidence.checks:
+        return "no timing is shown: nothing was checked"
+    fault = clock_fault(evidence)
+    return f"no timing is shown: {fault}" if fault else ""
+
+
+def _launch_result(launch: LaunchEvidence, *, is_shown: bool) -> LaunchResult:
+    first_step = launch.started if is_shown else None
     return LaunchResult(
         launch=launch.id,
         outcome=launch.ended.outcome if launch.ended else "not_run",
         reason=launch.ended.reason if launch.ended else "no end is recorded",
         mode=launch.mode,
         num_steps=sum(len(block.wall_ns) for block in launch.blocks),
-        log_seconds=launch_statistic(launch.blocks),
-        first_step_seconds=launch.started.first_step_ns * 1e-9 if launch.started else None,
+        log_seconds=launch.statistic if is_shown else None,
+        first_step_seconds=None if first_step is None else first_step.first_step_ns * 1e-9,
     )
 
 

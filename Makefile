@@ -1,0 +1,36 @@
+# Two commands for a bare Debian 12 with Python 3.11: `make accept` and `make test`.
+# Each does all of its own set-up, and is quick the second time. PYTHON, TORCH_INDEX and
+# WHEELS=DIR are told to scripts/setup.sh; OUT and SUITE to the run.
+
+SUITE ?= smoke
+OUT ?= out
+ARGS ?=
+
+export PYTHON TORCH_INDEX WHEELS
+
+.PHONY: accept test lint bench setup clean
+
+accept: ## run the suite on whatever is there and leave a signed report in $(OUT)/<run id>/
+	@scripts/setup.sh cpu
+	@.venv/bin/bench accept --suite $(SUITE) --out $(OUT) $(ARGS)
+
+test: ## all tests; those that start a container engine skip where there is none
+	@scripts/setup.sh cpu-test
+	@.venv/bin/python -m pytest $(ARGS)
+
+lint: ## formatting, style and types
+	@scripts/setup.sh cpu-test
+	@.venv/bin/ruff check
+	@.venv/bin/ruff format --check
+	@.venv/bin/mypy
+
+bench: ## the figures that the project promises of itself, as ratios and seconds
+	@scripts/setup.sh cpu-test
+	@.venv/bin/python benchmarks/run.py $(ARGS)
+
+setup: ## the environment of the tests and nothing else
+	@scripts/setup.sh cpu-test
+
+clean: ## everything that can be made again; evidence in $(OUT)/ is kept
+	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

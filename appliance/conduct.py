@@ -1,0 +1,330 @@
+"""Whether a run was conducted as its plan says: pure functions of plan and journal.
+
+A hash chain shows that nothing was changed after it was written; it does not show that the
+right things were done. Whoever writes a journal could leave a slow launch out, make one again,
+or stop when he likes what he sees. So the journal is walked through once beside the plan, and
+every look at the samples is taken again on what was known then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from appliance.errors import EvidenceError
+from appliance.plan import case_looks
+from appliance.records import (
+    Baselines,
+    Case,
+    Criteria,
+    Launch,
+    LaunchEnded,
+    LaunchMode,
+    LaunchStarted,
+    Line,
+    Looked,
+    Outcome,
+    Peaks,
+    Plan,
+    RunEnded,
+    RunResumed,
+    RunStarted,
+    ServerProbed,
+    Suite,
+    SuiteCase,
+    System,
+    sha256,
+    to_json,
+)
+from appliance.verdict import look
+
+WITHOUT_START: frozenset[Outcome] = frozenset({"not_run", "unsupported"})
+SERVER_LOST = "server_lost"
+
+
+def check_plan(plan: Plan, system: System, files: Mapping[str, str]) -> None:
+    """EvidenceError unless the plan names these files and this machine, and agrees with itself.
+
+    `files` are the sha256 of the bundle's files, by name.
+    """
+    digests = {
+        "criteria": files["criteria.toml"],
+        "baselines": files["baselines.json"],
+        "peaks": files["peaks.json"],
+        "identity": sha256(to_json(system.identity)),
+    }
+    for name, digest in digests.items():
+        if plan.digests.get(name) != digest:
+            raise EvidenceError(f"plan.json was made with another {name} than the bundle holds")
+    if set(plan.digests) != {*digests, "suite"}:
+        raise EvidenceError("plan.json names other files than it was made with")
+    devices = {device.id for device in system.identity.devices}
+    _check_cases(plan, devices)
+    planned = [launch.id for launch in plan.launches]
+    grouped = [launch for group in plan.groups for launch in group]
+    if len(set(planned)) != len(planned) or sorted(grouped) != sorted(planned):
+        raise EvidenceError("plan.json: its groups do not hold each launch exactly once")
+
+
+def _check_cases(plan: Plan, devices: set[str]) -> None:
+    numbers: dict[str, list[int]] = {case.id: [] for case in plan.cases}
+    if len(numbers) != len(plan.cases) or not plan.cases:
+        raise EvidenceError("plan.json: it needs cases, each of its own name")
+    for launch in plan.launches:
+        expected = f"{launch.case}/{launch.number}"
+        if launch.case not in numbers or launch.id != expected:
+            raise EvidenceError(f"plan.json: launch {launch.id} belongs to no case of the plan")
+        if launch.is_timed != (launch.number > 0):
+            raise EvidenceError(f"plan.json: launch {launch.id} is timed or not against the rule")
+        numbers[launch.case].append(launch.number)
+    for case in plan.cases:
+        if sorted(numbers[case.id]) != list(range(case.launches + 1)):
+            raise EvidenceError(f"plan.json: case {case.id} has not the launches that it says")
+        if case.device not in devices:
+            raise EvidenceError(f"plan.json: case {case.id} is for a device that system.json lacks")
+
+
+def check_suite(plan: Plan, system: System, suite: Suite) -> None:
+    """EvidenceError unless the plan holds each case of the suite on each device, as it says."""
+    devices = [device.id for device in system.identity.devices]
+    cases = {case.id: case for case in plan.cases}
+    items = {f"{item.id}@{device}": item for item in suite.case for device in devices}
+    if cases.keys() != items.keys() or plan.protocol != suite.protocol:
+        raise EvidenceError(f"the plan has other cases or another protocol than suite {suite.name}")
+    for name, item in items.items():
+        if not _is_planned(cases[name], item, suite):
+            raise EvidenceError(f"case {name} is not planned as suite {suite.name} says")
+
+
+def _is_planned(case: Case, item: SuiteCase, suite: Suite) -> bool:
+    launches = (item.launches or suite.protocol.looks[-1]) if case.is_timed else 0
+    told = (case.workload, case.small, case.launches, case.time_limit_seconds)
+    asked = (item.workload, item.small, launches, item.time_limit_seconds)
+    missing = object()
+    return told == asked and all(
+        case.parameters.get(name, missing) == value for name, value in item.parameters.items()
+    )
+
+
+# ------------------------------------------------------------------ the journal beside the plan
+
+
+@dataclass
+class _Walk:
+    """What is known of the run at one line of its journal.
+
+    `halted` launches were running when the parent died; `unexcused` ones were cut short by a
+    person, which only a resumption excuses. A device is `spoilt` for forked launches once a
+    fork server was lost on it, so that losing servers cannot be used to choose results.
+    """
+
+    plan: Plan
+    cases: Mapping[str, Case]
+    launches: Mapping[str, Launch]
+    places: Mapping[str, int]
+    number: int = 0
+    num_resumed: int = 0
+    place: int = 0
+    is_ended: bool = False
+    open: set[str] = field(default_factory=set)
+    halted: set[str] = field(default_factory=set)
+    unexcused: set[str] = field(default_factory=set)
+    spoilt: set[str] = field(default_factory=set)
+    modes: dict[str, LaunchMode] = field(default_factory=dict)
+    ended: dict[str, Outcome] = field(default_factory=dict)
+    decided: set[str] = field(default_factory=set)
+    looks: dict[str, list[int]] = field(default_factory=dict)
+
+    def fault(self, what: str) -> EvidenceError:
+        return EvidenceError(f"journal.jsonl line {self.number}: {what}")
+
+
+def check_conduct(plan: Plan, lines: Sequence[Line], files: Mapping[str, str]) -> None:
+    """EvidenceError at the first line of the journal that the plan does not allow."""
+    walk = _Walk(
+        plan=plan,
+        cases={case.id: case for case in plan.cases},
+        launches={launch.id: launch for launch in plan.launches},
+        places={name: place for place, group in enumerate(plan.groups) for name in group},
+    )
+    events = [line.event for line in lines]
+    started = RunStarted(
+        run_id=plan.run_id,
+        plan=files["plan.json"],
+        system=files["system.json"],
+        pid=events[0].pid if events and isinstance(events[0], RunStarted) else 0,
+    )
+    if not events or events[0] != started:
+        raise EvidenceError("journal.jsonl does not begin with this plan on this machine")
+    for walk.number, event in enumerate(events[1:], 2):
+        _step(walk, event)
+    if not walk.is_ended:
+        raise EvidenceError("journal.jsonl: the run did not end; go on with bench accept --resume")
+
+
+def _step(walk: _Walk, event: object) -> None:
+    if walk.is_ended:
+        raise walk.fault("something was recorded after the end of the run")
+    match event:
+        case RunStarted():
+            raise walk.fault("the run starts a second time")
+        case RunResumed():
+            _resume(walk, event)
+        case LaunchStarted():
+            _start(walk, event)
+        case LaunchEnded():
+            _end(walk, event)
+        case Looked():
+            _look(walk, event)
+        case RunEnded():
+            _finish(walk, event)
+        case ServerProbed():
+            pass
+        case _:
+            _record(walk, str(getattr(event, "launch", "")))
+
+
+def _resume(walk: _Walk, event: RunResumed) -> None:
+    walk.num_resumed += 1
+    if event.interruption != walk.num_resumed:
+        raise walk.fault(f"this is interruption {walk.num_resumed}, not {event.interruption}")
+    if set(event.interrupted) != walk.open:
+        raise walk.fault("the launches said to be interrupted are not those that were running")
+    walk.halted = set(walk.open)
+    walk.unexcused.clear()
+    walk.spoilt.clear()
+
+
+def _start(walk: _Walk, event: LaunchStarted) -> None:
+    launch = _launch(walk, event.launch)
+    case = walk.cases[launch.case]
+    if launch.id in walk.open:
+        raise walk.fault(f"launch {launch.id} is started while it runs")
+    is_again = launch.id in walk.ended
+    if is_again and (launch.is_timed or walk.ended[launch.id] != "interrupted"):
+        raise walk.fault(f"launch {launch.id} is made a second time, and no result is redrawn")
+    if walk.halted or walk.unexcused:
+        raise walk.fault("a launch starts before the interrupted ones are accounted for")
+    if launch.is_timed and case.id in walk.decided:
+        raise walk.fault(f"launch {launch.id} is made although its case was decided")
+    missed = [n for n in case_looks(walk.plan, case) if n < launch.number]
+    if set(missed) - set(walk.looks.get(case.id, [])):
+        raise walk.fault(f"launch {launch.id} is made without the look before it")
+    is_forbidden = walk.plan.protocol.mode == "fresh" or case.device in walk.spoilt
+    if event.mode == "forked" and is_forbidden:
+        raise walk.fault(f"launch {launch.id} is forked, where a fresh process is wanted")
+    _take_place(walk, launch)
+    walk.ended.pop(launch.id, None)
+    walk.modes[launch.id] = event.mode
+    walk.open.add(launch.id)
+
+
+def _take_place(walk: _Walk, launch: Launch) -> None:
+    """Groups follow one another in the order of the plan, each ended before the next."""
+    place = walk.places[launch.id]
+    if place < walk.place:
+        raise walk.fault(f"launch {launch.id} is made out of the order of the plan")
+    if any(walk.places[name] != place for name in walk.open):
+        raise walk.fault(f"launch {launch.id} starts while another group runs")
+    walk.place = place
+
+
+def _end(walk: _Walk, event: LaunchEnded) -> None:
+    launch = _launch(walk, event.launch)
+    if launch.id in walk.open:
+        _end_open(walk, launch, event)
+    elif launch.id in walk.ended or event.outcome not in WITHOUT_START:
+        raise walk.fault(f"launch {launch.id} ends without having started")
+    elif event.reason == "decided" and launch.case not in walk.decided:
+        raise walk.fault(f"launch {launch.id} is left out as decided, and no look decided it")
+    walk.ended[launch.id] = event.outcome
+
+
+def _end_open(walk: _Walk, launch: Launch, event: LaunchEnded) -> None:
+    if event.outcome == "not_run":
+        raise walk.fault(f"launch {launch.id} was started, so it cannot be not_run")
+    if launch.id in walk.halted and event.outcome != "interrupted":
+        raise walk.fault(f"launch {launch.id} was interrupted, so it cannot be {event.outcome}")
+    if event.outcome == "interrupted" and launch.id not in walk.halted:
+        if event.reason == SERVER_LOST and walk.modes[launch.id] == "forked":
+            walk.spoilt.add(walk.cases[launch.case].device)
+        else:
+            walk.unexcused.add(launch.id)
+    walk.open.discard(launch.id)
+    walk.halted.discard(launch.id)
+
+
+def _look(walk: _Walk, event: Looked) -> None:
+    case = walk.cases.get(event.case)
+    if case is None:
+        raise walk.fault(f"the plan has no case {event.case}")
+    taken = walk.looks.setdefault(case.id, [])
+    if case.id in walk.decided:
+        raise walk.fault(f"{case.id} is looked at again after it was decided")
+    if event.launches not in case_looks(walk.plan, case) or event.launches <= max(taken, default=0):
+        raise walk.fault(f"no look at {case.id} is planned after {event.launches} launches")
+    due = [f"{case.id}/{number}" for number in range(1, event.launches + 1)]
+    later = f"{case.id}/{event.launches + 1}"
+    if any(name not in walk.ended for name in due) or later in walk.open | walk.ended.keys():
+        raise walk.fault(f"the look at {case.id} was not taken after {event.launches} launches")
+    taken.append(event.launches)
+    if event.is_decided:
+        walk.decided.add(case.id)
+
+
+def _record(walk: _Walk, launch: str) -> None:
+    if _launch(walk, launch).id not in walk.open - walk.halted:
+        raise walk.fault(f"something is recorded of launch {launch} while it does not run")
+
+
+def _finish(walk: _Walk, event: RunEnded) -> None:
+    left = [launch.id for launch in walk.plan.launches if launch.id not in walk.ended]
+    if walk.open or walk.unexcused or left:
+        name = next(iter([*sorted(walk.open), *sorted(walk.unexcused), *left]))
+        raise walk.fault(f"the run ends, and launch {name} is not accounted for")
+    if event.launches != len(walk.plan.launches):
+        raise walk.fault("the run ends with another number of launches than planned")
+    walk.is_ended = True
+
+
+def _launch(walk: _Walk, name: str) -> Launch:
+    if name not in walk.launches:
+        raise walk.fault(f"launch {name} is not in the plan")
+    return walk.launches[name]
+
+
+# ------------------------------------------------------------------ the looks, taken again
+
+
+def check_looks(
+    *,
+    plan: Plan,
+    criteria: Criteria,
+    lines: Sequence[Line],
+    baselines: Baselines,
+    peaks: Peaks,
+) -> int:
+    """Take every look again on the lines before it; how many there were.
+
+    Raises EvidenceError where the judge would have answered otherwise.
+    """
+    count = 0
+    for index, line in enumerate(lines):
+        event = line.event
+        if not isinstance(event, Looked):
+            continue
+        count += 1
+        answer = look(
+            plan=plan,
+            criteria=criteria,
+            lines=lines[:index],
+            baselines=baselines,
+            peaks=peaks,
+            case=event.case,
+        )
+        if answer != (event.is_decided, event.reason):
+            raise EvidenceError(
+                f"journal.jsonl line {index + 1}: the look at {event.case} does not follow from "
+                "the lines before it"
+            )
+    return count

@@ -1,0 +1,189 @@
+"""One launch, in the child: build, first step, check, warm-up, blocks, last check.
+
+The untimed launch of a case builds and steps a second time with the same seed and compares the
+two outputs. A timed one warms up, waits until its group is ready, and is timed in blocks. A
+workload with `steps` makes exactly so many: the first, which is checked as every first step
+is, then the rest without warm-up. All of them are one block, and its last output is checked.
+
+Everything is told to `send` as it happens, never between two samples. What only torch can do
+(synchronise, seed, copy a tensor) comes from outside, as `Machine`.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from appliance import outputs, timing
+from appliance.records import Block, Check, Checked, LaunchSpec, Phase, Record, Started, Warmed
+from workloads.contract import Target, Workload
+
+
+@dataclass(frozen=True, kw_only=True)
+class Machine:
+    """What the launch runs on: its clock, its generators, and copies of tensors on the host."""
+
+    stopwatch: timing.Stopwatch
+    seed: Callable[[int], None]
+    bits: outputs.Copy
+    values: outputs.Copy
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wires:
+    """Where records go, and the wait for the other launches of the group."""
+
+    send: Callable[[Record], None]
+    wait: Callable[[], None]
+
+
+@dataclass(kw_only=True)
+class _Start:
+    """A built state and its first step; cleared when no longer wanted, as it may fill a device."""
+
+    state: Any
+    before: object
+    output: Any
+    nanoseconds: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class LaunchCourse:
+    """A launch that is ready to run."""
+
+    spec: LaunchSpec
+    rank: int
+    workload: Workload[Any, Any]
+    target: Target
+    machine: Machine
+    wires: Wires
+
+    def run(self) -> None:
+        """Make the launch; every exception of the workload passes through."""
+        if self.spec.is_timed:
+            self._timed()
+        else:
+            self._untimed()
+
+    # -------------------------------------------------------------- the two kinds
+
+    def _untimed(self) -> None:
+        start = self._start()
+        first = self._freeze(start.output)
+        if self.workload.steps is not None and not self.workload.is_timed:
+            self._finish(start)
+        start.state = start.before = start.output = None
+        gc.collect()
+        second = self._freeze(self._step_once(self._build()))
+        self._send(Checked, phase="repeatability", step=0, check=self._repeatability(first, second))
+
+    def _timed(self) -> None:
+        start = self._start()
+        if self.workload.steps is not None:
+            self.wires.wait()
+            self._finish(start)
+            return
+        start.before = start.output = None
+        num_warm = self.spec.protocol.warmup_steps
+        warmed = tuple(self._one(self._stepper(start.state))[1] for _ in range(num_warm))
+        self._send(Warmed, wall_ns=warmed)
+        self.wires.wait()
+        self._blocks(start.state, 1 + num_warm)
+
+    # -------------------------------------------------------------- their parts
+
+    def _start(self) -> _Start:
+        """Build, step once, check the output."""
+        state, build_ns = self._one(self._build)
+        before = self.workload.snapshot(state)
+        output, first_ns = self._one(self._stepper(state))
+        self._send(Started, build_ns=build_ns, first_step_ns=first_ns)
+        self._check("first", 0, before, state, output)
+        return _Start(state=state, before=before, output=output, nanoseconds=first_ns)
+
+    def _build(self) -> Any:
+        self.machine.seed(self.spec.seed)
+        return self.workload.build(self.target, self.spec.seed)
+
+    def _blocks(self, state: Any, first_step: int) -> None:
+        protocol = self.spec.protocol
+        length = timing.Length(
+            steps=protocol.block_steps, nanoseconds=round(protocol.block_seconds * 1e9)
+        )
+        for index in range(protocol.blocks):
+            is_checked = self.spec.check_last and index == protocol.blocks - 1
+            samples = self._block(state, length, is_checked=is_checked)
+            self._send_block(index, first_step, samples)
+            first_step += len(samples.wall_ns)
+            if is_checked:
+                self._check("last", first_step - 1, samples.before, state, samples.output)
+
+    def _finish(self, start: _Start) -> None:
+        """Steps after the first, to exactly `steps`; one block with the first; the last check."""
+        rest = (self.workload.steps or 1) - 1
+        samples = timing.Samples(before=start.before, output=start.output)
+        if rest:
+            samples.before = samples.output = start.before = start.output = None
+            samples = self._block(start.state, timing.Length(steps=rest), is_checked=True)
+        samples.wall_ns.insert(0, start.nanoseconds)
+        samples.event_ns = None  # of the first step there is none
+        samples.block_wall_ns += start.nanoseconds
+        if self.spec.is_timed:
+            self._send_block(0, 0, samples)
+        self._check("last", rest, samples.before, start.state, samples.output)
+
+    def _block(self, state: Any, length: timing.Length, *, is_checked: bool) -> timing.Samples:
+        snapshot = self.workload.snapshot
+        return timing.block(
+            self._stepper(state),
+            self.machine.stopwatch,
+            length,
+            (lambda: snapshot(state)) if is_checked else None,
+        )
+
+    def _stepper(self, state: Any) -> Callable[[], Any]:
+        step = self.workload.step
+        return lambda: step(state)
+
+    def _one(self, action: Callable[[], Any]) -> tuple[Any, int]:
+        return timing.one(action, self.machine.stopwatch)
+
+    def _step_once(self, state: Any) -> Any:
+        return self._one(self._stepper(state))[0]
+
+    # -------------------------------------------------------------- what is said
+
+    def _freeze(self, output: Any) -> outputs.Frozen:
+        is_exact = self.workload.is_repeatable
+        return outputs.freeze(output, self.machine.bits if is_exact else self.machine.values)
+
+    def _repeatability(self, first: outputs.Frozen, second: outputs.Frozen) -> Check:
+        if self.workload.is_repeatable:
+            error = outputs.differing_bytes(first, second)
+            return Check(name="same bits twice", error=error, bound=0.0)
+        return Check(
+            name="same output twice, within its measured spread",
+            error=outputs.relative_difference(first, second),
+            bound=self.workload.spread,
+            detects=self.workload.spread,
+            detects_what="relative difference of two outputs made from the same inputs",
+        )
+
+    def _check(self, phase: Phase, step: int, before: object, state: Any, output: Any) -> None:
+        for check in self.workload.check(before, state, output):
+            self._send(Checked, phase=phase, step=step, check=check)
+
+    def _send_block(self, index: int, first_step: int, samples: timing.Samples) -> None:
+        self._send(
+            Block,
+            index=index,
+            first_step=first_step,
+            wall_ns=tuple(samples.wall_ns),
+            event_ns=None if samples.event_ns is None else tuple(samples.event_ns),
+            block_wall_ns=samples.block_wall_ns,
+        )
+
+    def _send(self, kind: Callable[..., Record], **fields: Any) -> None:
+        self.wires.send(kind(launch=self.spec.launch, rank=self.rank, **fields))

@@ -1,0 +1,218 @@
+"""The node's own processors as a device: what they are, how they do, and their error counts.
+
+All of it comes from /proc and /sys beneath a root, so that recorded machines are read by the
+same code; no tool is started and no library is asked. The processors of a node are one device,
+because a process runs on all that it is allowed to. What a machine does not tell (a virtual
+machine has no frequency driver, an Arm server no microcode) is not reported, with the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from pathlib import Path
+
+from appliance import cgroup
+from appliance.facts import fact, line
+from appliance.processors import CPU, CPUINFO, MEMORY, STATUS, Processors, joined, meminfo
+from appliance.records import Device, Fact, Facts
+from appliance.sensors import Sensors, or_none
+from appliance.tree import Tree, Unreadable
+
+NO_SYSTEM = "mount /sys and /proc read-only into the container"
+NO_FREQUENCY = "no frequency driver is loaded; a virtual machine's host keeps it: run on the host"
+NO_NUMA = "the kernel has no NUMA support, or /sys is not mounted"
+NO_CACHE = "the kernel or the hypervisor does not tell it: run on the host"
+NOT_STATED = "the kernel does not state it on this architecture"
+
+
+class Cpu:
+    """Vendor of the node's processors; it has exactly one device."""
+
+    name = "cpu"
+    torch_type = "cpu"
+    collectives = "gloo"
+    fork_safe = True
+
+    def __init__(self, root: Path = Path("/")) -> None:
+        self._tree = Tree(root)
+        self._sensors = Sensors(self._tree)
+
+    def probe(self) -> tuple[Device, ...]:
+        """The one device, read anew; a fact that cannot be read has its hint."""
+        processors = Processors(self._tree)
+        model = fact(processors.model, source=CPUINFO, absent=NOT_STATED)
+        memory = self._memory(processors)
+        return (
+            Device(
+                id="cpu:0",
+                vendor=self.name,
+                index=0,
+                model="unknown processor" if model.value is None else str(model.value),
+                serial=None,
+                memory_bytes=memory.value if isinstance(memory.value, int) else None,
+                facts={
+                    "model": model,
+                    **_identification(processors),
+                    **_counts(processors),
+                    **_caches(processors),
+                    "memory": memory,
+                    **self._allowance(processors),
+                    **self._frequencies(),
+                },
+            ),
+        )
+
+    def read(self, device: Device) -> Mapping[str, float | None]:  # noqa: ARG002 - there is one
+        """Frequency, temperature, free memory and load of this moment; well below 1 ms."""
+        return {
+            "frequency_hertz": or_none(self._sensors.frequency),
+            "temperature_celsius": or_none(self._sensors.temperature),
+            "memory_available_bytes": or_none(lambda: meminfo(self._tree, "MemAvailable")),
+            "load1": or_none(self._sensors.load),
+        }
+
+    def counters(self, device: Device) -> Mapping[str, int | None]:  # noqa: ARG002 - there is one
+        """Since boot: memory errors corrected and not, machine checks, thermal throttling."""
+        return {
+            "ecc_corrected": or_none(lambda: self._sensors.memory_errors("ce_count")),
+            "ecc_uncorrected": or_none(lambda: self._sensors.memory_errors("ue_count")),
+            "machine_checks": or_none(self._sensors.machine_checks),
+            "thermal_throttles": or_none(self._sensors.thermal_throttles),
+        }
+
+    def environment(self, device: Device) -> Mapping[str, str]:  # noqa: ARG002 - there is one
+        """Nothing: every process sees the processors, and the runner sets the threads."""
+        return {}
+
+    def onnx_providers(self) -> tuple[str, ...]:
+        """ONNX Runtime's own kernels."""
+        return ("CPUExecutionProvider",)
+
+    def features(self, device: Device) -> frozenset[str]:  # noqa: ARG002 - there is one
+        """Number formats; those without an instruction are computed all the same."""
+        return frozenset({"float64", "float32", "float16", "bfloat16", "int8"})
+
+    def prepare(self) -> None:
+        """Nothing to import."""
+
+    def container_options(self) -> Mapping[str, object]:
+        """Nothing to pass."""
+        return {}
+
+    def _memory(self, processors: Processors) -> Fact:
+        """Memory in the node. Blocks, unlike MemTotal, are the same after the next boot."""
+        blocks = fact(processors.memory_blocks, source=MEMORY, unit="bytes")
+        if blocks.value is not None:
+            return blocks
+        total = partial(meminfo, self._tree, "MemTotal")
+        return fact(total, source="/proc/meminfo", unit="bytes", absent=NO_SYSTEM)
+
+    def _allowance(self, processors: Processors) -> Facts:
+        """What this process may use: its affinity, and its control groups' limits."""
+
+        def quota() -> float | str:
+            limit = cgroup.cpu_quota(self._tree)
+            return "none" if limit is None else limit
+
+        def usable() -> float:
+            limit = cgroup.cpu_quota(self._tree)
+            allowed = float(len(processors.allowed))
+            return allowed if limit is None else min(allowed, limit)
+
+        def memory() -> int | str:
+            limit = cgroup.memory_limit(self._tree)
+            return "none" if limit is None else limit
+
+        groups = partial(fact, source=cgroup.ROOT, absent=cgroup.ABSENT)
+        allowed = fact(lambda: len(processors.allowed), source=STATUS, absent=NO_SYSTEM)
+        return {
+            "allowed_processors": allowed,
+            "processor_quota": _worded(groups(quota), "processors"),
+            "usable_processors": groups(usable),
+            "memory_limit": _worded(groups(memory), "bytes"),
+        }
+
+    def _frequencies(self) -> Facts:
+        def settings(name: str) -> str:
+            return joined(self._tree.line(f"{path}/{name}") for path in self._sensors.policies)
+
+        def extreme(name: str, pick: Callable[[Iterable[int]], int]) -> int:
+            # The driver writes kilohertz.
+            return (
+                pick(self._tree.number(f"{path}/{name}") for path in self._sensors.policies) * 1000
+            )
+
+        read = partial(fact, source=f"{CPU}/cpufreq", absent=NO_FREQUENCY)
+        return {
+            "governor": read(lambda: settings("scaling_governor")),
+            "frequency_driver": read(lambda: settings("scaling_driver")),
+            "lowest_frequency": read(lambda: extreme("cpuinfo_min_freq", min), unit="hertz"),
+            "highest_frequency": read(lambda: extreme("cpuinfo_max_freq", max), unit="hertz"),
+            "boost": read(self._boost),
+            "simultaneous_multithreading": line(self._tree, f"{CPU}/smt/control", NO_SYSTEM),
+        }
+
+    def _boost(self) -> str:
+        """Whether processors may run above their base frequency."""
+        inverted = f"{CPU}/intel_pstate/no_turbo"
+        is_inverted = self._tree.exists(inverted)
+        flag = self._tree.number(inverted if is_inverted else f"{CPU}/cpufreq/boost")
+        return "on" if bool(flag) != is_inverted else "off"
+
+
+def _worded(found: Fact, unit: str) -> Fact:
+    """The fact with its unit where it is a number; the word "none" has no unit."""
+    if isinstance(found.value, str):
+        return found
+    return Fact(value=found.value, unit=unit, source=found.source, hint=found.hint)
+
+
+def _identification(processors: Processors) -> Facts:
+    stated = {
+        "maker": ("vendor_id", "CPU implementer"),
+        "family": ("cpu family", "CPU architecture"),
+        "model_number": ("model", "CPU part"),
+        "stepping": ("stepping", "CPU revision"),
+        "microcode": ("microcode",),
+    }
+    facts = {
+        name: fact(partial(processors.stated, *keys), source=CPUINFO, absent=NOT_STATED)
+        for name, keys in stated.items()
+    }
+    sets = fact(processors.instruction_sets, source=CPUINFO, absent=NOT_STATED)
+    return {**facts, "instruction_sets": sets}
+
+
+def _counts(processors: Processors) -> Facts:
+    topology = partial(fact, source=f"{CPU}/cpu*/topology", absent=NO_SYSTEM)
+    nodes = "/sys/devices/system/node/online"
+    return {
+        "sockets": topology(processors.sockets),
+        "physical_cores": topology(lambda: processors.cores),
+        "logical_processors": fact(
+            lambda: len(processors.online), source=f"{CPU}/online", absent=NO_SYSTEM
+        ),
+        "threads_per_core": topology(processors.threads_per_core),
+        "numa_nodes": fact(processors.numa_nodes, source=nodes, absent=NO_NUMA),
+    }
+
+
+def _caches(processors: Processors) -> Facts:
+    """Size of one cache and the number of caches, for each level and type."""
+    source = f"{CPU}/cpu*/cache"
+    try:
+        found = processors.caches
+    except Unreadable as gap:
+        return {"caches": Fact(value=None, source=source, hint=gap.hint or NO_CACHE)}
+    facts: dict[str, Fact] = {}
+    for name, members in found.items():
+        sizes = sorted({size for size, _ in members})
+        differ = f"the sizes differ: {', '.join(map(str, sizes))} bytes"
+        facts[f"{name}_cache_size"] = (
+            Fact(value=sizes[0], unit="bytes", source=source)
+            if len(sizes) == 1
+            else Fact(value=None, unit="bytes", source=source, hint=differ)
+        )
+        facts[f"{name}_cache_instances"] = Fact(value=len(members), source=source)
+    return facts

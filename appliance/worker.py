@@ -1,0 +1,397 @@
+"""The child: the one program that imports workloads and torch.
+
+    python -m appliance.worker describe         requests on stdin, an Answer on stdout
+    python -m appliance.worker launch PARENT    a LaunchSpec on stdin, records over its socket
+    python -m appliance.worker serve PARENT     a fork server: see forkserver.py
+
+PARENT is the number of the process that the child dies with. The child owns what a workload may
+not have: seeds, threads, warm-up, loops, synchronising and clocks.
+
+A workload's name is a module of workloads/. A name with a dot is a module's whole path, which
+stands in the plan and in the journal as it is, so nobody takes it for a workload of the suite.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import faulthandler
+import importlib
+import importlib.metadata
+import os
+import pkgutil
+import platform
+import random
+import resource
+import sys
+import time
+import traceback
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+import workloads
+from appliance import outputs, processes
+from appliance.catalog import did_you_mean
+from appliance.errors import ApplianceError
+from appliance.forkserver import ForkServer, claim_stdout
+from appliance.launch import LaunchCourse, Machine, Wires
+from appliance.parameters import AnyWorkload, description, fitted, one_line, resolve
+from appliance.records import (
+    Answer,
+    Artifact,
+    CaseRequest,
+    Environment,
+    Fact,
+    Facts,
+    LaunchSpec,
+    Outcome,
+    Parameters,
+    Refused,
+    adapter,
+    to_json,
+)
+from appliance.vendors.base import Vendor
+from appliance.wire import End, Hello, Link, ServeRequest
+from workloads.contract import Artifacts, ParameterError, Target, Workload
+
+LIBRARIES = ("torch", "transformers", "onnxruntime", "onnx", "numpy", "scikit-learn")
+PROBE_SIZE = 512
+
+# ------------------------------------------------------------------ finding workloads
+
+
+class _Absent(Exception):
+    """A workload cannot be had; one sentence that says why."""
+
+
+def _names() -> list[str]:
+    """Modules of workloads/ that may be a workload."""
+    return sorted(
+        module.name
+        for module in pkgutil.iter_modules(workloads.__path__)
+        if not module.ispkg and module.name != "contract" and not module.name.startswith("_")
+    )
+
+
+def _load(name: str) -> type[AnyWorkload]:
+    path = name if "." in name else f"workloads.{name}"
+    try:
+        found = getattr(importlib.import_module(path), "WORKLOAD", None)
+    except ModuleNotFoundError as error:
+        if error.name is not None and f"{path}.".startswith(f"{error.name}."):
+            hint = did_you_mean(name, _names())
+            raise _Absent(f'there is no workload "{name}"{hint}') from None
+        raise _Absent(
+            f'workload "{name}" needs {error.name}: pip install "bench-appliance[run]"'
+        ) from None
+    if not (isinstance(found, type) and issubclass(found, Workload)):
+        raise _Absent(f'"{name}" is no workload: its module has no WORKLOAD')
+    return found
+
+
+# ------------------------------------------------------------------ describe
+
+
+def describe(requests: tuple[CaseRequest, ...]) -> Answer:
+    """Every workload that can be loaded, the requests resolved in their order, the software."""
+    found: dict[str, type[AnyWorkload] | _Absent] = {}
+    for name in [*_names(), *(request.workload for request in requests)]:
+        if name not in found:
+            try:
+                found[name] = _load(name)
+            except _Absent as absent:
+                found[name] = absent
+    resolved = [
+        Refused(error=str(kind)) if isinstance(kind, _Absent) else resolve(kind, request)
+        for kind, request in ((found[request.workload], request) for request in requests)
+    ]
+    kinds = {name: kind for name, kind in found.items() if isinstance(kind, type)}
+    return Answer(
+        descriptions=tuple(description(name, kind) for name, kind in kinds.items()),
+        resolved=tuple(resolved),
+        software=_software(),
+    )
+
+
+def _software() -> Facts:
+    """What only an import can tell."""
+    built = torch.__config__.show()
+    blas = [name for name in ("mkl", "open", "accelerate") if f"BLAS_INFO={name}" in built]
+    facts = {
+        "python": platform.python_version(),
+        "torch_cpu_capability": torch.backends.cpu.get_cpu_capability(),
+        "torch_blas": blas[0] if blas else None,
+        "torch_onednn": "USE_MKLDNN=1" in built or "USE_MKLDNN=ON" in built,
+        "torch_threads": torch.get_num_threads(),
+    }
+    return {
+        **{library: _version(library) for library in LIBRARIES},
+        **{name: Fact(value=value, source="worker") for name, value in facts.items()},
+    }
+
+
+def _version(library: str) -> Fact:
+    try:
+        return Fact(value=importlib.metadata.version(library), source="package metadata")
+    except importlib.metadata.PackageNotFoundError:
+        return Fact(value=None, source="package metadata", hint=f"{library} is not installed")
+
+
+# ------------------------------------------------------------------ what only torch can do
+
+
+class _DeviceStopwatch:
+    """The host's clock and, where the device has one, its events; torch hides the maker."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._wait = torch.get_device_module(device.type).synchronize
+        self._has_events = device.type != "cpu"
+
+    def now(self) -> int:
+        return time.perf_counter_ns()
+
+    def synchronise(self) -> None:
+        self._wait()
+
+    def mark(self) -> torch.Event | None:
+        if not self._has_events:
+            return None
+        event = torch.Event(self._device, enable_timing=True)
+        event.record()
+        return event
+
+    def between(self, begin: torch.Event, end: torch.Event) -> int:
+        return round(begin.elapsed_time(end) * 1e6)
+
+
+def _seed(seed: int) -> None:
+    random.seed(seed)
+    np.random.seed(seed % 2**32)  # noqa: NPY002 - libraries draw from the global generator
+    torch.manual_seed(seed)
+
+
+def _bits(leaf: Any) -> NDArray[Any]:
+    if isinstance(leaf, torch.Tensor):
+        leaf = leaf.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
+    return outputs.bits(leaf)
+
+
+def _values(leaf: Any) -> NDArray[Any]:
+    if isinstance(leaf, torch.Tensor):
+        leaf = leaf.detach().cpu()
+        leaf = (leaf.to(torch.complex128) if leaf.is_complex() else leaf.double()).numpy()
+    return outputs.values(leaf)
+
+
+def _environment(device: torch.device) -> Facts:
+    """What this process has of libraries, threads and device."""
+    name = getattr(torch.get_device_module(device.type), "get_device_name", None)
+    facts = {
+        "python": platform.python_version(),
+        "threads": torch.get_num_threads(),
+        "float32_matmul_precision": torch.get_float32_matmul_precision(),
+        "cpu_capability": torch.backends.cpu.get_cpu_capability(),
+        "device_name": None if name is None else name(),
+    }
+    return {
+        "torch": _version("torch"),
+        **{name: Fact(value=value, source="worker") for name, value in facts.items()},
+    }
+
+
+def _probe(vendor: Vendor) -> None:
+    """A product on all threads, right or an error: what a fork of a spoilt process cannot do."""
+    vendor.prepare()
+    ones = torch.ones(PROBE_SIZE, PROBE_SIZE, device=vendor.torch_type)
+    if not bool((ones @ ones == PROBE_SIZE).all()):
+        raise ApplianceError("the probe fork multiplied wrongly")
+
+
+# ------------------------------------------------------------------ one launch
+
+
+class _NotMade(Exception):
+    """The launch cannot be made, through no fault of the device."""
+
+    def __init__(self, reason: str, detail: str, outcome: Outcome = "not_run") -> None:
+        super().__init__(detail)
+        self.reason = reason
+        self.outcome = outcome
+
+
+def launch(spec: LaunchSpec) -> NoReturn:
+    """Make one launch in this process, say how it ended, and end the process."""
+    faulthandler.enable()
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # the trace is kept, memory is not
+    processes.offer_to_the_kernel()
+    os.environ[processes.LAUNCH_TOKEN] = spec.token  # a fork has its server's environment
+    rank = int(os.environ.get("RANK", "0"))
+    link = Link(spec.socket, Hello(launch=spec.launch, rank=rank, token=spec.token))
+    end = _ended(spec, link, rank)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    with contextlib.suppress(OSError):
+        link.send(end)
+    # Neither exit handlers nor a library's threads have a part in a launch that has ended.
+    os._exit(0)
+
+
+def _ended(spec: LaunchSpec, link: Link, rank: int) -> End:
+    try:
+        _prepared(spec, link, rank).run()
+    except _NotMade as refusal:
+        return End(outcome=refusal.outcome, reason=refusal.reason, detail=one_line(refusal))
+    except ParameterError as error:
+        return End(outcome="not_run", reason="bad_parameters", detail=one_line(error))
+    except BaseException as error:
+        traceback.print_exc()
+        return _failed(error)
+    return End(outcome="completed", reason="", detail="")
+
+
+def _failed(error: BaseException) -> End:
+    """The result that an exception is; what the appliance or its disk lacks is no crash."""
+    detail = one_line(error)
+    if isinstance(error, ApplianceError):
+        return End(outcome="not_run", reason="artifact", detail=detail)
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return End(outcome="not_run", reason="disk_full", detail=detail)
+    reason = "out_of_memory" if _is_out_of_memory(error) else type(error).__name__
+    return End(outcome="crashed", reason=reason, detail=detail)
+
+
+def _is_out_of_memory(error: BaseException) -> bool:
+    return isinstance(error, MemoryError | torch.OutOfMemoryError) or (
+        isinstance(error, RuntimeError) and "can't allocate memory" in str(error)
+    )
+
+
+def _prepared(spec: LaunchSpec, link: Link, rank: int) -> LaunchCourse:
+    """Everything before the first build, with its refusals."""
+    if "LD_PRELOAD" in os.environ:
+        raise _NotMade("ld_preload", "LD_PRELOAD is set, so what runs is not what is named")
+    try:
+        kind = _load(spec.case.workload)
+    except (_Absent, ImportError) as error:
+        raise _NotMade("not_installed", one_line(error)) from None
+    vendor = _vendor(spec.vendor)
+    vendor.prepare()
+    if spec.num_threads is not None:
+        torch.set_num_threads(spec.num_threads)
+    _refuse_lacking(kind, spec, vendor)
+    workload = _constructed(kind, spec.case.parameters)
+    # The environment shows this device alone, so it is the first of its type.
+    device = torch.device("cpu" if vendor.torch_type == "cpu" else f"{vendor.torch_type}:0")
+    link.send(Environment(launch=spec.launch, rank=rank, facts=_environment(device)))
+    target = Target(
+        device=device,
+        artifacts=_artifacts(spec, link, rank),
+        onnx_providers=vendor.onnx_providers(),
+        data=None if spec.data is None else Path(spec.data),
+        rank=rank,
+        world_size=int(os.environ.get("WORLD_SIZE", "1")),
+    )
+    machine = Machine(stopwatch=_DeviceStopwatch(device), seed=_seed, bits=_bits, values=_values)
+    return LaunchCourse(
+        spec=spec,
+        rank=rank,
+        workload=workload,
+        target=target,
+        machine=machine,
+        wires=Wires(send=link.send, wait=link.wait),
+    )
+
+
+def _vendor(name: str) -> Vendor:
+    """The maker's class: appliance/vendors/cpu.py has Cpu."""
+    module = importlib.import_module(name if "." in name else f"appliance.vendors.{name}")
+    vendor: Vendor = getattr(module, name.rpartition(".")[2].capitalize())()
+    return vendor
+
+
+def _refuse_lacking(kind: type[AnyWorkload], spec: LaunchSpec, vendor: Vendor) -> None:
+    """The plan has looked already; this holds where a device or a folder changed since."""
+    if kind.needs:
+        features = [
+            vendor.features(device) for device in vendor.probe() if device.id == spec.case.device
+        ]
+        lacks = kind.needs - frozenset().union(*features)
+        if lacks:
+            detail = f"{spec.case.device} has no {', '.join(sorted(lacks))}"
+            raise _NotMade("missing_feature", detail, "unsupported")
+    for name in kind.data:
+        if spec.data is None or not (Path(spec.data) / name).is_dir():
+            raise _NotMade("missing_data", f"data set {name} is not at hand")
+
+
+def _constructed(kind: type[AnyWorkload], parameters: Parameters) -> AnyWorkload:
+    try:
+        return kind(**fitted(kind, parameters))
+    except (KeyError, TypeError, ValueError) as error:
+        raise _NotMade("bad_parameters", one_line(error)) from None
+
+
+def _artifacts(spec: LaunchSpec, link: Link, rank: int) -> Artifacts:
+    def report(name: str, path: Path, digest: str, is_made: bool) -> None:  # noqa: FBT001 - contract
+        link.send(
+            Artifact(
+                launch=spec.launch,
+                rank=rank,
+                name=name,
+                sha256=digest,
+                size_bytes=path.stat().st_size,
+                is_made=is_made,
+            )
+        )
+
+    return Artifacts(Path(spec.artifacts_folder), spec.artifacts, report)
+
+
+# ------------------------------------------------------------------ the three programs
+
+
+def _describe() -> None:
+    answer = claim_stdout()
+    requests = adapter(tuple[CaseRequest, ...]).validate_json(sys.stdin.buffer.read())
+    text = to_json(describe(requests))
+    with os.fdopen(answer, "wb") as stdout:
+        stdout.write(text)
+
+
+def _launch() -> NoReturn:
+    text = sys.stdin.buffer.read()
+    if not text:
+        sys.exit("the runner ended before it named a launch")
+    launch(adapter(LaunchSpec).validate_json(text))
+
+
+def _serve() -> None:
+    answer = claim_stdout()
+    line = b""
+    while not line.endswith(b"\n"):
+        part = os.read(0, 1)
+        if not part:
+            return
+        line += part
+    request = adapter(ServeRequest).validate_json(line)
+    for name in request.workloads:
+        with contextlib.suppress(_Absent):  # its launches say so themselves
+            _load(name)
+    vendor = _vendor(request.vendor)
+    ForkServer(answer, lambda: _probe(vendor), launch).serve()
+
+
+def main(arguments: list[str]) -> None:
+    """Run one of the three programs."""
+    if len(arguments) > 1:
+        processes.die_with(int(arguments[1]))
+    {"describe": _describe, "launch": _launch, "serve": _serve}[arguments[0]]()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,145 @@
+"""Speed of the appliance itself, as ratios and figures of this machine; `make bench` runs it.
+
+These numbers are for people. No test depends on them, because machines are shared and noisy;
+read the ratios, which are made within one run.
+
+    help        wall time of `bench --help`
+    overhead    a step timed by the worker's own loop over the same step in a bare loop
+    launches    wall time of a fresh launch over a forked one, for each smoke workload
+    smoke       wall time of the smoke suite, and of the report and its verification
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+ROOT = Path(__file__).parents[1]
+SMOKE = ROOT / "workloads" / "suites" / "smoke.toml"
+
+
+def bench(*words: str) -> float:
+    """Seconds of wall time of one command; any verdict is fine, a fault is not."""
+    begin = time.perf_counter()
+    done = subprocess.run(
+        [sys.executable, "-m", "appliance", *words],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode not in {0, 1, 3}:
+        raise SystemExit(f"bench {' '.join(words)} failed: {done.stderr}")
+    return time.perf_counter() - begin
+
+
+def measure_help() -> None:
+    times = [bench("--help") for _ in range(11)]
+    print(f"help: median {statistics.median(times):.3f} s of 11 (aim: under 0.3 s)")
+
+
+class HostClock:
+    """What the worker's loop takes its times from, on the host."""
+
+    def now(self) -> int:
+        return time.perf_counter_ns()
+
+    def synchronise(self) -> None: ...
+
+    def mark(self) -> None: ...
+
+    def between(self, begin: object, end: object) -> int:
+        raise NotImplementedError
+
+
+def measure_overhead() -> None:
+    """Blocks of the worker's loop and of a bare loop in turn; ratio of their medians per step."""
+    from appliance import timing  # noqa: PLC0415
+
+    left = np.random.default_rng(1).standard_normal((900, 900))
+
+    def step() -> object:
+        return left @ left
+
+    def bare(count: int) -> float:
+        begin = time.perf_counter_ns()
+        for _ in range(count):
+            step()
+        return (time.perf_counter_ns() - begin) / count
+
+    def harnessed(count: int) -> float:
+        samples = timing.block(step, HostClock(), timing.Length(steps=count))
+        return sum(samples.wall_ns) / count
+
+    bare(10)
+    pairs = [(harnessed(30), bare(30)) for _ in range(15)]
+    ratio = statistics.median(worker / loop for worker, loop in pairs)
+    milliseconds = statistics.median(loop for _, loop in pairs) * 1e-6
+    print(f"overhead: ratio {ratio:.4f} at steps of {milliseconds:.1f} ms (aim: at most 1.005)")
+
+
+def measure_launches(folder: Path) -> None:
+    """The smoke suite with one timed launch, forked and fresh; wall time of the launches."""
+    walls: dict[str, dict[str, list[float]]] = {}
+    for mode in ("forked", "fresh"):
+        text = SMOKE.read_text().replace('mode = "forked"', f'mode = "{mode}"')
+        suite = folder / f"{mode}.toml"
+        suite.write_text(text.replace("looks = [5]", "looks = [3]").replace("= 300", "= 3000", 1))
+        bench("run", "--suite", str(suite), "--out", str(folder / mode), "--quiet")
+        (run,) = (folder / mode).glob("2*")
+        for event in ended(run):
+            case, _, number = event["launch"].partition("@cpu:0/")
+            if number != "0":
+                walls.setdefault(case, {}).setdefault(mode, []).append(event["wall_ns"])
+    print("launches: wall time, median of 3 (the saving is what a fork need not import)")
+    for case, modes in walls.items():
+        forked, fresh = (statistics.median(modes[mode]) * 1e-9 for mode in ("forked", "fresh"))
+        print(
+            f"  {case:18} forked {forked:6.2f} s   fresh {fresh:6.2f} s   "
+            f"fresh/forked {fresh / forked:.2f}"
+        )
+
+
+def ended(run: Path) -> list[dict[str, object]]:
+    lines = [json.loads(line)["event"] for line in (run / "journal.jsonl").open()]
+    events = [event for event in lines if event["kind"] == "launch_ended"]
+    return [{**event, "wall_ns": int(event["wall_ns"])} for event in events]
+
+
+def measure_smoke(folder: Path) -> None:
+    out = folder / "smoke"
+    suite = bench("run", "--suite", "smoke", "--out", str(out), "--quiet")
+    (run,) = out.glob("2*")
+    report = bench("sign", str(run))
+    verify = bench("verify", str(run), "--allow-dev")
+    print(f"smoke: suite {suite:.0f} s (aim: under 300 s)")
+    print(f"smoke: report, HTML and PDF, signed {report:.2f} s (aim: under 5 s)")
+    print(f"smoke: verify {verify:.2f} s (aim: under 2 s)")
+
+
+def main() -> None:
+    parts: dict[str, Callable[[], None]]
+    with tempfile.TemporaryDirectory(prefix="bench-") as name:
+        folder = Path(name)
+        parts = {
+            "help": measure_help,
+            "overhead": measure_overhead,
+            "smoke": lambda: measure_smoke(folder),
+            "launches": lambda: measure_launches(folder),
+        }
+        for part in sys.argv[1:] or list(parts):
+            if part not in parts:
+                raise SystemExit(f'there is no part "{part}": use {", ".join(parts)}')
+            parts[part]()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,231 @@
+"""The machine on paper: facts of the node and its parts, what it ran, and how it was that day.
+
+A value that could not be read is "not reported", with the permission that would allow it,
+beside those that could. Parts of one kind (memory modules, disks) share most of their values;
+these are said once, and only what tells one part from the next becomes a table.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+
+from appliance.records import (
+    Environment,
+    Fact,
+    Facts,
+    Line,
+    Peaks,
+    Process,
+    Reading,
+    ServerProbed,
+    System,
+)
+from reports import words
+from reports.model import Grid, Group, Row
+from reports.words import NOT_REPORTED, label
+
+_SAME = 3  # parts above which equal values are worth saying once
+
+
+def rows(facts: Facts) -> tuple[Row, ...]:
+    """Facts in their order; a missing one with its hint, the others with their source."""
+    return tuple(
+        Row(
+            label=label(name),
+            value=words.fact(found),
+            note=_gap(found) if found.value is None else found.source,
+            is_known=found.value is not None,
+        )
+        for name, found in facts.items()
+    )
+
+
+def _gap(found: Fact) -> str:
+    return found.hint or (f"{found.source} does not tell" if found.source else "")
+
+
+def system_groups(system: System, peaks: Peaks) -> tuple[Group, ...]:
+    """Devices, host, and the node's parts."""
+    identity = system.identity
+    devices = tuple(
+        Group(
+            title=f"Device {device.id}: {device.model}",
+            rows=(
+                _plain("Serial", device.serial),
+                _plain(
+                    "Memory",
+                    None if device.memory_bytes is None else words.size(device.memory_bytes),
+                ),
+                *rows(device.facts),
+            ),
+        )
+        for device in identity.devices
+    )
+    return (
+        *devices,
+        Group(title="Host", rows=rows(identity.host)),
+        parts("Memory modules", identity.memory_modules),
+        parts("Disks", identity.disks),
+        parts("Network interfaces", identity.interfaces),
+        *_peaks(peaks),
+    )
+
+
+def _plain(name: str, value: str | None) -> Row:
+    return Row(label=name, value=value or NOT_REPORTED, is_known=bool(value))
+
+
+def _peaks(peaks: Peaks) -> tuple[Group, ...]:
+    if not peaks.peak:
+        return ()
+    grid = Grid(
+        columns=("Model", "Quantity", "Maker's figure", "Published in"),
+        rows=tuple(
+            (peak.model, label(peak.quantity), words.quantity(peak.value, peak.unit), peak.source)
+            for peak in peaks.peak
+        ),
+    )
+    return (Group(title="Maker's figures", grid=grid),)
+
+
+def parts(title: str, items: Sequence[Facts]) -> Group:
+    """Parts of one kind: shared values once, what differs as a table, gaps as notes."""
+    heading = f"{title} ({len(items)})"
+    if not items:
+        return Group(title=title, notes=(f"{NOT_REPORTED}: none was found or none could be read",))
+    if len(items) == 1:
+        return Group(title=heading, rows=rows(items[0]))
+    keys = list(dict.fromkeys(key for item in items for key in item))
+    shared = [key for key in keys if _is_shared(key, items)] if len(items) > _SAME else []
+    own = [key for key in keys if key not in shared]
+    gaps = {key: _gap(found) for item in items for key, found in item.items() if _is_gap(found)}
+    return Group(
+        title=heading,
+        rows=tuple(
+            Row(label=f"{row.label}, all", value=row.value, note=row.note, is_known=row.is_known)
+            for row in rows({key: items[0][key] for key in shared})
+        ),
+        grid=_grid(own, items),
+        notes=tuple(f"{label(key)} {NOT_REPORTED}: {gaps[key]}" for key in own if gaps.get(key)),
+    )
+
+
+def _is_gap(found: Fact) -> bool:
+    return found.value is None
+
+
+def _is_shared(key: str, items: Sequence[Facts]) -> bool:
+    return all(key in item and item[key] == items[0].get(key) for item in items)
+
+
+def _grid(keys: Sequence[str], items: Sequence[Facts]) -> Grid:
+    missing = Fact(value=None)
+    return Grid(
+        columns=("", *(label(key) for key in keys)),
+        rows=tuple(
+            (str(number), *(words.fact(item.get(key, missing)) for key in keys))
+            for number, item in enumerate(items, 1)
+        ),
+    )
+
+
+# ------------------------------------------------------------------ environment
+
+
+def environment_groups(system: System, lines: Sequence[Line]) -> tuple[Group, ...]:
+    """Software, conditions before the run, other processes, and telemetry of the whole run."""
+    conditions = system.conditions
+    readings = [line.event for line in lines if isinstance(line.event, Reading)]
+    groups = [
+        Group(title="Software", rows=rows(system.identity.software)),
+        _children(lines),
+        Group(
+            title="Conditions before the run",
+            rows=(Row(label="Read at", value=words.utc(conditions.utc)), *rows(conditions.facts)),
+        ),
+        _processes(conditions.foreign_processes),
+        Group(
+            title="Readings during the run",
+            grid=telemetry(readings),
+            notes=() if readings else (f"{NOT_REPORTED}: no reading was taken",),
+        ),
+    ]
+    return tuple(group for group in groups if group is not None)
+
+
+def _children(lines: Sequence[Line]) -> Group:
+    """What the launches themselves told; where they differ, every value is shown."""
+    found: dict[str, list[Fact]] = {}
+    for line in lines:
+        if isinstance(line.event, Environment):
+            for name, value in line.event.facts.items():
+                kept = found.setdefault(name, [])
+                if value not in kept:
+                    kept.append(value)
+    told = tuple(
+        Row(
+            label=label(name),
+            value="; ".join(words.fact(value) for value in values),
+            note="differs between launches" if len(values) > 1 else values[0].source,
+            is_known=all(value.value is not None for value in values),
+        )
+        for name, values in found.items()
+    )
+    return Group(
+        title="As the launches told it",
+        rows=(*told, *_server(lines)),
+        notes=() if told else (f"{NOT_REPORTED}: no launch told its environment",),
+    )
+
+
+def _server(lines: Sequence[Line]) -> Iterable[Row]:
+    for line in lines:
+        if isinstance(line.event, ServerProbed):
+            healthy = "healthy" if line.event.is_healthy else f"not used: {line.event.reason}"
+            took = words.duration(line.event.seconds)
+            yield Row(label="Fork server", value=healthy, note=f"probe fork took {took}")
+
+
+def _processes(processes: Sequence[Process]) -> Group:
+    title = "Other processes using the machine"
+    if not processes:
+        return Group(title=title, notes=("none was seen",))
+    grid = Grid(
+        columns=("Name", "Share of processor", "Memory"),
+        rows=tuple(
+            (one.name, words.quantity(one.cpu_share, "share"), words.size(one.memory_bytes))
+            for one in processes
+        ),
+    )
+    return Group(title=title, grid=grid)
+
+
+def telemetry(readings: Sequence[Reading]) -> Grid | None:
+    """Smallest, median and largest of each value, and how often it was read; None without any."""
+    found: dict[str, list[float | None]] = {}
+    for one in readings:
+        for name, value in one.values.items():
+            found.setdefault(name, []).append(value)
+    if not found:
+        return None
+    return Grid(
+        columns=("Reading", "Smallest", "Median", "Largest", "Read"),
+        rows=tuple(_telemetry(name, values) for name, values in found.items()),
+    )
+
+
+def _telemetry(name: str, values: Sequence[float | None]) -> tuple[str, ...]:
+    heading, write = words.reading(name)
+    known = [value for value in values if value is not None]
+    if not known:
+        return heading, NOT_REPORTED, "", "", f"0 of {len(values)}"
+    ends = (min(known), statistics.median(known), max(known))
+    how_often = str(len(known)) if len(known) == len(values) else f"{len(known)} of {len(values)}"
+    return (heading, *(write(value) for value in ends), how_often)
+
+
+def first_known(facts: Mapping[str, Fact], names: Sequence[str]) -> str:
+    """The value of the first of `names` that was read, or "not reported"."""
+    values = [words.fact(facts[name]) for name in names if name in facts]
+    return next((value for value in values if value != NOT_REPORTED), NOT_REPORTED)

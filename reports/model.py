@@ -1,0 +1,190 @@
+"""What the pages say, as records of strings: rounded, labelled, cleaned; a template only lays out.
+
+Nothing here holds a number. What a template cannot compute it cannot compute wrongly, and the
+HTML and the PDF cannot differ in a figure.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, TypeVar
+
+from markupsafe import Markup
+
+from appliance.records import RulingWord, VerdictWord
+from reports.words import clean
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """One labelled value; `note` is where it was read, or what would let it be read."""
+
+    label: str
+    value: str
+    note: str = ""
+    is_known: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grid:
+    """A table: `rows` are as wide as `columns`; `notes` stand below it."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """Values under one heading: those shared by all, then what differs from one to the next."""
+
+    title: str
+    rows: tuple[Row, ...] = ()
+    grid: Grid | None = None
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Certificate:
+    """Page 1."""
+
+    word: VerdictWord
+    counts: str
+    scope: str
+    subject: tuple[Row, ...]
+    devices: Grid
+    run: tuple[Row, ...]
+    interruptions: tuple[str, ...]
+    signer: tuple[Row, ...]
+    limits: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Requirement:
+    """One criterion with what came of it over all of its cases."""
+
+    id: str
+    title: str
+    cases: str
+    ruling: RulingWord
+    passed: str
+    failed: str
+    inconclusive: str
+    not_applicable: str
+    reason: str
+    is_required: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenRuling:
+    """A ruling that is not a pass."""
+
+    ruling: RulingWord
+    criterion: str
+    case: str
+    reason: str
+    explanation: str
+    action: str
+    is_required: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckRow:
+    """The worst comparison of one name and phase."""
+
+    name: str
+    phase: str
+    count: str
+    error: str
+    bound: str
+    margin: str
+    detects: str
+    is_within: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchRow:
+    """One launch; the times are empty where timing is not shown."""
+
+    number: str
+    mode: str
+    outcome: str
+    is_completed: bool
+    memory: str
+    steps: str
+    median: str
+    first_step: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timing:
+    """What may be shown of a case whose checks are all within their bounds."""
+
+    estimates: Grid
+    plot: Markup
+    caption: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseSection:
+    """One case. `timing` None means that none is shown, and `no_timing` says why."""
+
+    number: str
+    id: str
+    workload: str
+    summary: str
+    scale: str
+    ruling: RulingWord
+    rulings: tuple[tuple[str, RulingWord], ...]
+    parameters: tuple[Row, ...]
+    checks: tuple[CheckRow, ...]
+    launches: tuple[LaunchRow, ...]
+    launch_counts: str
+    timing: Timing | None
+    no_timing: str
+    readings: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """The whole report, ready to be laid out."""
+
+    run_id: str
+    subject: str
+    generator: str
+    created: datetime
+    modified: datetime
+    is_development: bool
+    certificate: Certificate
+    requirements: tuple[Requirement, ...]
+    open_rulings: tuple[OpenRuling, ...]
+    cases: tuple[CaseSection, ...]
+    system: tuple[Group, ...]
+    environment: tuple[Group, ...]
+    evidence: tuple[Row, ...]
+    files: Grid
+    has_logs: bool
+
+
+def cleaned(part: T) -> T:
+    """The same record with every text in it cleaned; drawings are made of cleaned text already."""
+    return _cleaned(part)  # type: ignore[no-any-return]
+
+
+def _cleaned(part: Any) -> Any:
+    if isinstance(part, Markup):
+        return part
+    if isinstance(part, str):
+        return clean(part)
+    if isinstance(part, tuple):
+        return tuple(_cleaned(item) for item in part)
+    if dataclasses.is_dataclass(part) and not isinstance(part, type):
+        fields = {
+            field.name: _cleaned(getattr(part, field.name)) for field in dataclasses.fields(part)
+        }
+        return dataclasses.replace(part, **fields)
+    return part

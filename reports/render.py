@@ -1,0 +1,111 @@
+"""The view as one HTML file and as a PDF, from the same template; the same bytes every time.
+
+The HTML stands alone: no script, nothing fetched, and a policy that forbids both. Before its
+end it carries the signed statement and the data files as plain links, so that a reader saves
+them with a click. The PDF is PDF/A-3a: it carries the same files as attachments and is laid
+out by WeasyPrint, which may read nothing but what it is handed here. Both depend on the fonts
+and on the versions of WeasyPrint and pango, so bytes are compared inside one image only.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import warnings
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup, escape
+from weasyprint import HTML, Attachment
+from weasyprint.urls import URLFetcher
+
+from reports.model import View
+from reports.words import clean, count, size
+
+STATEMENT = "statement.dsse.json"
+STATEMENT_TYPE = "application/vnd.dsse.envelope.v1+json"
+VARIANT = "pdf/a-3a"
+MEDIA_TYPES = {".json": "application/json"}  # all else is text
+_TIME = "%Y-%m-%dT%H:%M:%SZ"
+
+
+def html(view: View, carried: Mapping[str, bytes]) -> bytes:
+    """The report as one file, with the files of `carried` inside; without them, not yet signed."""
+    page = _page(view, is_pdf=False, num_carried=len(carried), proof=_proof(carried))
+    return page.encode()
+
+
+def pdf(view: View, attachments: Mapping[str, bytes]) -> bytes:
+    """The report as PDF/A-3a with the attachments, to be signed; without any, a preview."""
+    page = _page(view, is_pdf=True, num_carried=len(attachments), proof=Markup())
+    fetcher = URLFetcher(allowed_protocols=("data",), fail_on_errors=True)
+    attached = [_attachment(view, name, attachments[name]) for name in sorted(attachments)]
+    with warnings.catch_warnings():
+        # WeasyPrint leaves the closing of its colour profile to the garbage collector.
+        warnings.simplefilter("ignore", ResourceWarning)
+        made = HTML(string=page, url_fetcher=fetcher).write_pdf(
+            pdf_variant=VARIANT, attachments=attached, finisher=_finish
+        )
+    return bytes(made)
+
+
+def _page(view: View, *, is_pdf: bool, num_carried: int, proof: Markup) -> str:
+    environment = Environment(
+        loader=PackageLoader("reports"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    return environment.get_template("report.html").render(
+        view=view,
+        is_pdf=is_pdf,
+        is_signed=num_carried > 0,
+        num_carried=count(num_carried, "file"),
+        created=view.created.strftime(_TIME),
+        modified=view.modified.strftime(_TIME),
+        proof=proof,
+    )
+
+
+def _proof(carried: Mapping[str, bytes]) -> Markup:
+    """The links that carry the evidence: the statement, then the data files by name."""
+    names = sorted(carried, key=lambda name: (name != STATEMENT, name))
+    return Markup("\n").join(_link(name, carried[name]) for name in names)
+
+
+def _link(name: str, data: bytes) -> Markup:
+    is_statement = name == STATEMENT
+    mark = 'id="bench-proof"' if is_statement else 'class="bench-data"'
+    kind = STATEMENT_TYPE if is_statement else "application/octet-stream"
+    return Markup(  # noqa: S704 - the name is escaped, base64 has no markup in it
+        f'<a {mark} download="{escape(clean(name))}" '
+        f'href="data:{kind};base64,{base64.b64encode(data).decode()}">'
+        f"{escape(clean(name))} ({size(len(data))})</a>"
+    )
+
+
+def _attachment(view: View, name: str, data: bytes) -> Attachment:
+    """An attached file that says when it was made by the run's times, not by the clock."""
+    moments: dict[str, datetime] = {"created": view.created, "modified": view.modified}
+    what = "signed statement over the data" if name == STATEMENT else "evidence of the run"
+    return Attachment(
+        file_obj=io.BytesIO(data), name=name, description=what, relationship="Data", **moments
+    )
+
+
+def _finish(document: Any, pdf: Any) -> None:
+    """Name each associated file once, and give it a type that hangs on no table of the host."""
+    del document
+    if "AF" in pdf.catalog:
+        pdf.catalog["AF"][:] = dict.fromkeys(pdf.catalog["AF"])
+    for item in pdf.objects:
+        if isinstance(item, dict) and item.get("Type") == "/Filespec":
+            name = item["UF"].string
+            suffix = f".{name.rpartition('.')[2]}"
+            stream = pdf.objects[int(item["EF"]["F"].split()[0])]
+            kind = MEDIA_TYPES.get(suffix, "text/plain")
+            stream.extra["Subtype"] = "/" + kind.replace("/", "#2f")

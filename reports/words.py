@@ -1,0 +1,188 @@
+"""Values to words: how every number, name and foreign text of a record is written on a page.
+
+Rounding happens here and nowhere before, so that a figure on paper can be found again in the
+bundle. Text that a machine gave is hostile until `clean` has seen it: a device may call itself
+anything, and a bidirectional control or a private glyph can make one name look like another.
+Characters outside the scripts that the report's fonts carry are shown by their number rather
+than dropped, so that two different names never become one.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import unicodedata
+from collections.abc import Callable
+from datetime import UTC, datetime
+from functools import partial
+
+from appliance.records import Fact, Scalar
+
+NOT_REPORTED = "not reported"
+GIB = 2**30
+_LONGEST = 2_000  # characters of one foreign text; the bundle has the rest
+_SHOWN = (  # first and last code point of what DejaVu Sans draws, without combining marks
+    (0x20, 0x2E9),  # Latin
+    (0x370, 0x525),  # Greek, Cyrillic
+    (0x1E00, 0x1EFB),
+    (0x1F00, 0x1FFF),
+    (0x2010, 0x20B5),  # punctuation, currency
+    (0x2100, 0x2109),
+    (0x210B, 0x2149),
+    (0x2150, 0x2185),
+    (0x2190, 0x2311),  # arrows, mathematics
+    (0x2500, 0x269C),  # boxes, shapes, symbols
+)
+_HIDDEN = frozenset(("Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"))
+_PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
+_SCALED = frozenset(("FLOP/s", "B/s", "Hz", "T/s", "bit/s"))
+_UNIT_NAMES = {
+    "bytes": "B",
+    "hertz": "Hz",
+    "seconds": "s",
+    "watts": "W",
+    "joules": "J",
+    "volts": "V",
+    "celsius": "°C",
+    "percent": "%",
+    "transfers per second": "T/s",
+    "transfers/s": "T/s",
+    "bits per second": "bit/s",
+    "bytes_per_second": "B/s",
+    "bits_per_second": "bit/s",
+    "flops_per_second": "FLOP/s",
+}
+_SPELT = """BIOS BLAS BMC CPU DIMM DNS ECC FLOP GPU HTTP ID IO IP L1 L1d L1i L2 L3 MAC MKL MTU NIC
+NUMA NVMe NumPy ONNX OS PCI PCIe RAM RAS SMBIOS SMT SSD TPM URL UUID VBIOS WWN oneDNN OpenMP"""
+_WORDS = {word.lower(): word for word in _SPELT.split()}
+
+
+def clean(text: str) -> str:
+    """The text on one line, with nothing in it that hides, reorders or cannot be drawn."""
+    short = text if len(text) <= _LONGEST else f"{text[:_LONGEST]} … ({len(text)} characters)"
+    return "".join(map(_shown, " ".join(short.split())))
+
+
+def _shown(character: str) -> str:
+    point = ord(character)
+    is_drawn = any(first <= point <= last for first, last in _SHOWN)
+    if is_drawn and unicodedata.category(character) not in _HIDDEN:
+        return character
+    return f"[U+{point:04X}]"
+
+
+def figure(value: float, digits: int = 4) -> str:
+    """A number to so many significant digits; exact zero is "0"."""
+    if not math.isfinite(value):
+        return "not a number" if math.isnan(value) else ("infinite" if value > 0 else "-infinite")
+    if value == 0:
+        return "0"
+    if not 1e-3 <= abs(value) < 1e7:  # noqa: PLR2004 - beyond these, an exponent reads better
+        return f"{value:.{digits - 1}e}"
+    places = digits - 1 - math.floor(math.log10(abs(value)))
+    rounded = round(value, places)
+    return f"{rounded:,.{max(0, places)}f}"
+
+
+def small(value: float) -> str:
+    """An error or a bound, as the rulings write it."""
+    return f"{value:.3g}" if math.isfinite(value) else figure(value)
+
+
+def scaled(value: float, unit: str) -> str:
+    """A rate with the SI prefix that suits it: 1.234 TFLOP/s."""
+    if not math.isfinite(value):
+        return figure(value)
+    factor, prefix = next((pair for pair in _PREFIXES if abs(value) >= pair[0]), (1.0, ""))
+    return f"{figure(value / factor)} {prefix}{unit}"
+
+
+def duration(seconds: float) -> str:
+    """Seconds as s, ms or µs."""
+    if not math.isfinite(seconds) or abs(seconds) >= 1 or seconds == 0:
+        return f"{figure(seconds)} s"
+    if abs(seconds) >= 1e-3:  # noqa: PLR2004 - a millisecond
+        return f"{figure(seconds * 1e3)} ms"
+    return f"{figure(seconds * 1e6)} µs"
+
+
+def span(seconds: float) -> str:
+    """A length of time as people say it: 3 min 12 s."""
+    whole = round(seconds)
+    hours, minutes = whole // 3600, whole // 60 % 60
+    words = [f"{hours} h"] * (hours > 0) + [f"{minutes} min"] * (hours + minutes > 0)
+    return " ".join([*words, f"{whole % 60} s"])
+
+
+def size(num_bytes: float) -> str:
+    """Bytes in the binary unit that suits them, as memory is sold."""
+    for factor, unit in ((2**40, "TiB"), (GIB, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
+        if abs(num_bytes) >= factor:
+            return f"{num_bytes / factor:,.4g} {unit}"
+    return f"{num_bytes:g} B"
+
+
+def quantity(value: float, unit: str) -> str:
+    """A number with its unit, in the form that this kind of quantity is read in."""
+    unit = _UNIT_NAMES.get(unit, unit)
+    if unit == "B" and math.isfinite(value):
+        return size(value)
+    if unit in _SCALED:
+        return scaled(value, unit)
+    if unit == "s":
+        return duration(value)
+    number = str(value) if isinstance(value, int) else figure(value)
+    if unit in ("fraction", "share") and math.isfinite(value):
+        return f"{figure(value * 100, 3)} %"
+    return f"{number} {unit}".rstrip()
+
+
+def scalar(value: Scalar, unit: str = "") -> str:
+    """Any value of a fact or a parameter."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, str):
+        return clean(f"{value} {unit}") or "(empty)"
+    return quantity(value, unit)
+
+
+def fact(found: Fact) -> str:
+    """A fact's value, or that it was not reported."""
+    return NOT_REPORTED if found.value is None else scalar(found.value, found.unit)
+
+
+def label(name: str) -> str:
+    """A record's key as a heading: `cpu_model` becomes "CPU model"."""
+    plain = clean(name)
+    plain = f"number of {plain[4:]}" if plain.startswith("num_") else plain
+    words = [_WORDS.get(word.lower(), word) for word in re.split(r"[_\s]+", plain) if word]
+    is_proper = bool(words) and words[0] in _WORDS.values()
+    text = " ".join(words)
+    return text if is_proper else text[:1].upper() + text[1:]
+
+
+def reading(name: str) -> tuple[str, Callable[[float], str]]:
+    """Heading of a telemetry value and how its values are written, from the unit in its key."""
+    for suffix in sorted([*_UNIT_NAMES, "fraction", "share"], key=len, reverse=True):
+        if name.endswith(f"_{suffix}"):
+            return label(name.removesuffix(f"_{suffix}")), partial(quantity, unit=suffix)
+    return label(name), figure
+
+
+def moment(text: str) -> datetime | None:
+    """An ISO 8601 time in UTC; None if it is none."""
+    try:
+        return datetime.fromisoformat(text).astimezone(UTC)
+    except ValueError:
+        return None
+
+
+def utc(text: str) -> str:
+    """A time as it is printed, in UTC, or the text itself if it is no time."""
+    found = moment(text)
+    return clean(text) if found is None else found.strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def count(number: int, noun: str, plural: str = "") -> str:
+    """1 launch, 5 launches."""
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"

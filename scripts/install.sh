@@ -1,0 +1,110 @@
+#!/usr/bin/env bash
+# Installs one lock, then this project, into the environment of the Python that is named:
+#
+#     scripts/install.sh PYTHON LOCK EXTRAS PART...
+#
+# A PART is `packages` (of the lock), and `project` or `editable` (this project itself). Used by
+# setup.sh and by the Dockerfiles, so that a machine and an image hold the same bytes.
+# torch comes first and alone, because its CPU build lies on no general index: from
+# TORCH_INDEX or WHEELS=DIR when given, else from wherever pip's own configuration finds it,
+# else from its maker's public CPU index. Whatever the source, the lock's sha256 decides.
+# A Python or a machine that the lock was not made for gets the ranges of pyproject.toml.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+readonly python=$1 lock=$2 extras=$3
+shift 3
+readonly cpu_index=https://download.pytorch.org/whl/cpu
+log=$(mktemp)
+trap 'rm -f "$log" "$log.torch"' EXIT
+
+stop() {
+    printf 'setup: %s\n' "$1" >&2
+    exit 2
+}
+
+explain() {
+    local last
+    last=$(grep -a '^ERROR' "$log" | tail -n 1 || true)
+    if grep -aq 'DO NOT MATCH' "$log"; then
+        stop "a package differs from its sha256 in $lock and was refused: clear the mirror or cache that served it, and start again"
+    elif grep -aq 'CERTIFICATE_VERIFY_FAILED' "$log"; then
+        stop "the package index shows a certificate that this machine does not trust: name your site's CA bundle with PIP_CERT and start again"
+    elif grep -aqE 'NewConnectionError|ConnectTimeout|NameResolutionError|name resolution|unreachable|ProxyError|ReadTimeout|refused' "$log"; then
+        stop "no package index can be reached: connect this machine, point PIP_INDEX_URL at a mirror, or put the wheels of $lock in a folder and start again with WHEELS=DIR PIP_NO_INDEX=1"
+    fi
+    stop "$1 could not be installed (${last:-pip gave no reason}): name its source with TORCH_INDEX, PIP_INDEX_URL or WHEELS=DIR and start again"
+}
+
+sources=(--retries 2)
+if [ -n "${WHEELS:-}" ]; then
+    [ -d "$WHEELS" ] || stop "WHEELS names $WHEELS, which is no folder"
+    sources+=(--find-links "$WHEELS")
+fi
+
+pip_install() {
+    "$python" -m pip install --disable-pip-version-check --only-binary :all: \
+        "${sources[@]}" "$@" >>"$log" 2>&1
+}
+
+torch_from() { # the torch of "$@": from the first of the sources that has it
+    if [ -n "${TORCH_INDEX:-}" ]; then
+        pip_install --index-url "$TORCH_INDEX" "$@"
+    else
+        pip_install "$@" || pip_install --index-url "$cpu_index" "$@"
+    fi
+}
+
+install_lock() {
+    awk '/^torch==/ { inside = 1 } inside { print } inside && !/\\$/ { exit }' "$lock" >"$log.torch"
+    torch_from --no-deps --require-hashes -r "$log.torch" || explain torch
+    : >"$log" # what the first source lacked is no fault if the second had it
+    pip_install --require-hashes -r "$lock" || explain "$lock"
+}
+
+requirements() { # of pyproject.toml: those that start with $1, with the extras
+    "$python" - "$extras" "$1" <<'END'
+import sys, tomllib
+
+with open("pyproject.toml", "rb") as stream:
+    project = tomllib.load(stream)["project"]
+extras = [project["optional-dependencies"][name] for name in sys.argv[1].split(",")]
+wanted = [*project["dependencies"], *sum(extras, []), "setuptools>=77"]
+print(*(item.replace(" ", "") for item in wanted if item.startswith(sys.argv[2])), sep="\n")
+END
+}
+
+install_ranges() {
+    local torch all
+    torch=$(requirements torch)
+    mapfile -t all < <(requirements '')
+    TORCH_INDEX=${TORCH_INDEX:-$cpu_index} torch_from --no-deps "$torch" || torch_from "$torch" || explain torch
+    : >"$log"
+    pip_install "${all[@]}" || explain "pyproject.toml"
+}
+
+install_packages() {
+    local made_for='cpython 3.11 Linux x86_64' here
+    here=$("$python" -c 'import platform, sys; print(sys.implementation.name, "%d.%d" % sys.version_info[:2], platform.system(), platform.machine())')
+    if [ "$here" = "$made_for" ]; then
+        install_lock
+    else
+        printf 'setup: %s is for %s and this is %s, so the versions come from the ranges of pyproject.toml and no hash is checked\n' \
+            "$lock" "$made_for" "$here" >&2
+        install_ranges
+    fi
+}
+
+install_project() { # [--editable]
+    "$python" -m pip install --disable-pip-version-check --no-deps --no-index \
+        --no-build-isolation "$@" . >>"$log" 2>&1 || explain "this project"
+}
+
+for part in "$@"; do
+    case $part in
+        packages) install_packages ;;
+        project) install_project ;;
+        editable) install_project --editable ;;
+        *) stop "there is no part \"$part\": use packages, project or editable" ;;
+    esac
+done

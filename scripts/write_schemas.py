@@ -1,0 +1,70 @@
+# ruff: noqa: INP001 - a script is no package
+"""Writes appliance/schemas/*.json, the JSON Schemas of the bundle's files, from the records.
+
+Run it after a change of appliance/records.py; a test compares what it would write with what is
+there. JSON files hold every key of their record, so there every key is required; TOML files are
+written by people, who may leave out what has a default.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))
+
+from appliance import records  # noqa: E402 - the script runs where nothing is installed
+from appliance.verify import Verification  # noqa: E402 - the same
+
+FOLDER = ROOT / "appliance" / "schemas"
+MACHINE_WRITTEN = {
+    "plan": records.Plan,
+    "system": records.System,
+    "baselines": records.Baselines,
+    "peaks": records.Peaks,
+    "signer": records.Signer,
+    "journal-line": records.Line,
+    "verdict": records.Verdict,
+    "verification": Verification,
+}
+HAND_WRITTEN = {"criteria": records.Criteria, "suite": records.Suite}
+
+
+def schemas() -> dict[str, bytes]:
+    """Content of every schema file, by its name."""
+    written = {name: _complete(_schema(kind)) for name, kind in MACHINE_WRITTEN.items()}
+    written |= {name: _schema(kind) for name, kind in HAND_WRITTEN.items()}
+    return {
+        f"{name}.json": (json.dumps(schema, indent=2, sort_keys=True) + "\n").encode()
+        for name, schema in written.items()
+    }
+
+
+def _schema(kind: type[object]) -> dict[str, Any]:
+    schema = records.adapter(kind).json_schema()
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+
+
+def _complete(schema: Any) -> Any:
+    """The same schema with every named property required."""
+    if isinstance(schema, list):
+        return [_complete(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    whole = {key: _complete(value) for key, value in schema.items()}
+    if whole.get("type") == "object" and isinstance(whole.get("properties"), dict):
+        whole["required"] = sorted(whole["properties"])
+    return whole
+
+
+def main() -> None:
+    FOLDER.mkdir(exist_ok=True)
+    for name, text in schemas().items():
+        (FOLDER / name).write_bytes(text)
+
+
+if __name__ == "__main__":
+    main()

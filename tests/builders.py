@@ -1,0 +1,327 @@
+"""Small records for tests: a plan, the events of a healthy run, and the journal made of them.
+
+Everything is fixed: the same call gives the same records. A test takes what is healthy and
+breaks the one thing that it is about.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from appliance.records import (
+    Artifact,
+    Baselines,
+    Block,
+    Case,
+    Check,
+    Checked,
+    Criteria,
+    Criterion,
+    Environment,
+    Event,
+    Fact,
+    Launch,
+    LaunchEnded,
+    LaunchStarted,
+    Line,
+    Looked,
+    Outcome,
+    Parameters,
+    Peaks,
+    Phase,
+    Plan,
+    Protocol,
+    Reading,
+    RunEnded,
+    RunResumed,
+    RunStarted,
+    ServerProbed,
+    Started,
+    Verdict,
+    VerdictWord,
+    Warmed,
+    Work,
+    sha256,
+    to_json,
+)
+from appliance.verdict import judge
+
+SEED = "5e" * 32
+RUN = "20261121T120000Z-abcdef"
+STEP_NS = 10_000_000
+"""Step time of the healthy runs, before each launch's own small difference."""
+SPREAD_NS = (12_345, -9_876, 3_210, -4_567, 8_901, -2_468, 6_543)
+PROTOCOL = Protocol(
+    mode="fresh",
+    warmup_steps=1,
+    blocks=2,
+    block_steps=3,
+    block_seconds=0.03,
+    looks=(5,),
+    last_checks="one",
+)
+FUNCTIONAL = Criteria(
+    name="functional",
+    version=1,
+    summary="what every run must show",
+    criterion=(
+        Criterion(id="completion", kind="completion", title="Every launch completed"),
+        Criterion(id="correctness", kind="numeric", title="Every check within its bound"),
+        Criterion(id="repeatability", kind="determinism", title="Same inputs, same output"),
+    ),
+)
+
+
+def limited(at_most: float, *, required: bool = True, cases: str = "*") -> Criteria:
+    """The functional criteria and one limit on the step time, in seconds."""
+    limit = Criterion(
+        id="speed",
+        kind="perf",
+        title="Step time",
+        cases=cases,
+        required=required,
+        metric="step_seconds",
+        at_most=at_most,
+    )
+    return replace(FUNCTIONAL, criterion=(*FUNCTIONAL.criterion, limit))
+
+
+# ------------------------------------------------------------------ plans
+
+
+def a_case(
+    name: str = "gemm",
+    *,
+    device: str = "cpu:0",
+    launches: int = 5,
+    steps: int | None = None,
+    is_timed: bool = True,
+    alone: bool = False,
+    checked_launch: int | None = 2,
+    work: Work | None = None,
+    parameters: Parameters | None = None,
+    unsupported: str = "",
+) -> Case:
+    return Case(
+        id=f"{name}@{device}",
+        workload=name,
+        version=1,
+        summary=f"The {name} of the tests",
+        parameters=parameters or {},
+        small=True,
+        work=work or Work(units=4.0, unit="samples", flops=2e9),
+        num_parameters=None,
+        steps=steps,
+        is_timed=is_timed,
+        is_repeatable=True,
+        alone=alone,
+        device=device,
+        launches=launches if is_timed else 0,
+        checked_launch=checked_launch if is_timed and steps is None else None,
+        expected_seconds=1.0,
+        reference_seconds=2.0,
+        time_limit_seconds=60.0,
+        memory_limit_bytes=2**30,
+        unsupported=unsupported,
+    )
+
+
+def a_plan(*cases: Case, protocol: Protocol = PROTOCOL) -> Plan:
+    """A plan of these cases (one case if none is given), in rounds, not shuffled."""
+    cases = cases or (a_case(),)
+    launches = tuple(
+        Launch(id=f"{case.id}/{number}", case=case.id, number=number, is_timed=number > 0)
+        for case in cases
+        for number in range(case.launches + 1)
+    )
+    return Plan(
+        run_id=RUN,
+        created_utc="2026-11-21T12:00:00Z",
+        bench_version="0.1.0",
+        seed=SEED,
+        suite="tests",
+        suite_version=1,
+        suite_summary="made by builders",
+        criteria="functional",
+        digests={},
+        protocol=protocol,
+        cases=cases,
+        launches=launches,
+        groups=tuple((launch.id,) for launch in sorted(launches, key=lambda item: item.number)),
+        expected_seconds=60.0,
+        time_limit_seconds=300.0,
+    )
+
+
+# ------------------------------------------------------------------ what happened
+
+
+def healthy_events(plan: Plan, *, step_ns: int = STEP_NS) -> list[Event]:
+    """Events of a run in which every launch of `plan` completed and every check was within."""
+    launches = {launch.id: launch for launch in plan.launches}
+    cases = {case.id: case for case in plan.cases}
+    events: list[Event] = [
+        RunStarted(run_id=plan.run_id, plan=sha256(to_json(plan)), system="0" * 64, pid=1),
+        ServerProbed(is_healthy=True, seconds=0.1, reason=""),
+    ]
+    for group in plan.groups:
+        for name in group:
+            launch = launches[name]
+            case = cases[launch.case]
+            events += launch_events(plan, case, launch, step_ns=step_ns)
+            if launch.number == case.launches and case.is_timed:
+                reason = "nothing has failed; performance is reported, not judged"
+                events.append(
+                    Looked(case=case.id, launches=case.launches, is_decided=False, reason=reason)
+                )
+    return [*events, RunEnded(launches=len(plan.launches))]
+
+
+def launch_events(
+    plan: Plan, case: Case, launch: Launch, *, step_ns: int = STEP_NS
+) -> Iterator[Event]:
+    """Events of one healthy launch, from its start to its end."""
+    name = launch.id
+    yield LaunchStarted(launch=name, mode=plan.protocol.mode)
+    yield Environment(launch=name, rank=0, facts={"torch": Fact(value="2.13")})
+    if case.is_timed:
+        yield Artifact(
+            launch=name,
+            rank=0,
+            name="reference.npy",
+            sha256="a" * 64,
+            size_bytes=64,
+            is_made=launch.number == 0,
+        )
+    yield Started(launch=name, rank=0, build_ns=5 * step_ns, first_step_ns=2 * step_ns)
+    yield checked(name, "first")
+    if launch.is_timed:
+        yield Reading(launch=name, device=case.device, values={"load": 0.5, "kelvin": None})
+        yield from _timed(plan, case, launch, step_ns + SPREAD_NS[launch.number % len(SPREAD_NS)])
+    else:
+        if case.steps is not None and not case.is_timed:
+            yield checked(name, "last")
+        yield checked(name, "repeatability", error=0.0, bound=0.0)
+    yield ended(name)
+
+
+def _timed(plan: Plan, case: Case, launch: Launch, step_ns: int) -> Iterator[Event]:
+    if case.steps is not None:
+        yield block(launch.id, 0, (step_ns,) * case.steps)
+        yield checked(launch.id, "last")
+        return
+    yield Warmed(launch=launch.id, rank=0, wall_ns=(step_ns,) * plan.protocol.warmup_steps)
+    for index in range(plan.protocol.blocks):
+        # The steps of a block differ a little; their median is the launch's own.
+        yield block(launch.id, index, (step_ns - 1000, step_ns, step_ns + 1000))
+    if launch.number == case.checked_launch or case.checked_launch is None:
+        yield checked(launch.id, "last")
+
+
+def block(launch: str, index: int, wall_ns: tuple[int, ...]) -> Block:
+    return Block(
+        launch=launch,
+        rank=0,
+        index=index,
+        first_step=1 + index * len(wall_ns),
+        wall_ns=wall_ns,
+        event_ns=None,
+        block_wall_ns=sum(wall_ns) + 1000,
+    )
+
+
+def checked(launch: str, phase: Phase, *, error: float = 1e-6, bound: float = 1e-5) -> Checked:
+    check = Check(name=f"{phase} output", error=error, bound=bound)
+    return Checked(launch=launch, rank=0, phase=phase, step=0, check=check)
+
+
+def ended(launch: str, outcome: Outcome = "completed", reason: str = "") -> LaunchEnded:
+    return LaunchEnded(
+        launch=launch,
+        outcome=outcome,
+        reason=reason,
+        detail="",
+        exit_code=0 if outcome == "completed" else None,
+        wall_ns=10**9,
+        peak_memory_bytes=2**20,
+    )
+
+
+def resumed(number: int, *interrupted: str) -> list[Event]:
+    """What a resuming parent writes first."""
+    return [
+        RunResumed(interruption=number, interrupted=interrupted, dropped="", pid=2),
+        *(ended(launch, "interrupted", "the appliance was stopped") for launch in interrupted),
+    ]
+
+
+# ------------------------------------------------------------------ breaking it
+
+
+def of_launch(event: Event, launch: str) -> bool:
+    return getattr(event, "launch", "") == launch
+
+
+def without(events: Sequence[Event], is_left_out: Callable[[Event], bool]) -> list[Event]:
+    return [event for event in events if not is_left_out(event)]
+
+
+def with_end(
+    events: Sequence[Event], launch: str, outcome: Outcome, reason: str = ""
+) -> list[Event]:
+    """The same run, but this launch ended otherwise; what it had recorded stays."""
+    return [
+        ended(launch, outcome, reason)
+        if isinstance(event, LaunchEnded) and event.launch == launch
+        else event
+        for event in events
+    ]
+
+
+def not_made(
+    events: Sequence[Event], launch: str, outcome: Outcome = "not_run", reason: str = ""
+) -> list[Event]:
+    """The same run, but this launch was never started, and why."""
+    kept = without(events, lambda e: of_launch(e, launch) and not isinstance(e, LaunchEnded))
+    return with_end(kept, launch, outcome, reason)
+
+
+# ------------------------------------------------------------------ journals and verdicts
+
+
+def chain(events: Iterable[Event], first_prev: str = "f" * 64) -> tuple[Line, ...]:
+    """The events as the lines of a journal that holds together."""
+    lines: list[Line] = []
+    for event in events:
+        prev = sha256(to_json(lines[-1])) if lines else first_prev
+        second = len(lines) % 60
+        utc = f"2026-11-21T12:{len(lines) // 60 % 60:02d}:{second:02d}.000Z"
+        lines.append(
+            Line(seq=len(lines), utc=utc, monotonic_ns=10**9 * len(lines), prev=prev, event=event)
+        )
+    return tuple(lines)
+
+
+def journal_bytes(lines: Sequence[Line]) -> bytes:
+    return b"".join(to_json(line) + b"\n" for line in lines)
+
+
+def bare_lines(events: Sequence[Event]) -> list[Line]:
+    """The events as lines without a chain: quick, and enough for the judge."""
+    return [
+        Line(seq=seq, utc="2026-11-21T12:00:00.000Z", monotonic_ns=seq, prev="", event=event)
+        for seq, event in enumerate(events)
+    ]
+
+
+def verdict_of(plan: Plan, events: Sequence[Event], criteria: Criteria = FUNCTIONAL) -> Verdict:
+    return judge(
+        plan=plan,
+        criteria=criteria,
+        lines=bare_lines(events),
+        baselines=Baselines(baseline=()),
+        peaks=Peaks(peak=()),
+    )
+
+
+def word_of(plan: Plan, events: Sequence[Event], criteria: Criteria = FUNCTIONAL) -> VerdictWord:
+    return verdict_of(plan, events, criteria).verdict

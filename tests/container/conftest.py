@@ -1,0 +1,143 @@
+"""An engine of the tests' own, a base image from Debian's packages, and the image under test.
+
+Nothing of the host's engine is touched: dockerd runs with its own folders and socket, without a
+bridge or firewall rules, and ends with the session. What is slow to make is kept in a cache
+folder, so that only the first run pays for it. Skipped where there is no root or no engine.
+"""
+
+import fcntl
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import docker
+import pytest
+from docker.errors import DockerException, ImageNotFound
+
+ROOT = Path(__file__).parents[2]
+MIRROR = ROOT.parent / "shared" / "datasets"
+CACHE = Path(
+    os.environ.get("BENCH_CONTAINER_CACHE", Path.home() / ".cache" / "bench-container-tests")
+)
+PROGRAMS = ("dockerd", "debootstrap", "tar")
+BASE, IMAGE = "bench-test-base:bookworm", "bench-cpu:test"
+
+
+@pytest.fixture(scope="session")
+def cache() -> Iterator[Path]:
+    """The cache folder, held by one session at a time."""
+    missing = [name for name in PROGRAMS if shutil.which(name) is None]
+    if os.geteuid() != 0:
+        pytest.skip("starting a container engine needs root")
+    if missing:
+        pytest.skip(f"not installed: {', '.join(missing)}")
+    CACHE.mkdir(parents=True, exist_ok=True)
+    with (CACHE / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield CACHE
+
+
+@pytest.fixture(scope="session")
+def engine(cache: Path) -> Iterator[docker.DockerClient]:
+    """A running engine that can reach no network but the host's own."""
+    folder = Path(tempfile.mkdtemp(prefix="bench-engine-"))  # short: the socket's path has a limit
+    argv = ["dockerd", "--data-root", cache / "engine", "--exec-root", folder / "exec"]
+    argv += ["-p", folder / "pid", "-H", f"unix://{folder}/socket", "--bridge=none"]
+    argv += ["--iptables=false", "--ip6tables=false"]
+    with (
+        (folder / "log").open("wb") as log,
+        subprocess.Popen(argv, stdout=log, stderr=log, start_new_session=True) as process,
+    ):
+        client = None
+        try:
+            client = connect(folder, process)
+            yield client
+        finally:
+            if client is not None:
+                client.close()
+            process.terminate()
+            process.wait(timeout=60)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def connect(folder: Path, process: subprocess.Popen[bytes]) -> docker.DockerClient:
+    """A client of the engine, once it answers."""
+    for _ in range(600):
+        if process.poll() is not None:
+            break
+        try:
+            client = docker.DockerClient(base_url=f"unix://{folder}/socket", timeout=1800)
+            client.ping()
+        except DockerException:
+            time.sleep(0.1)
+        else:
+            return client
+    pytest.fail(f"the engine did not start:\n{(folder / 'log').read_text()[-2000:]}")
+
+
+@pytest.fixture(scope="session")
+def base(engine: docker.DockerClient, cache: Path) -> str:
+    """Name of a minimal Debian image, made from packages once."""
+    try:
+        engine.images.get(BASE)
+    except ImageNotFound:
+        with tempfile.TemporaryDirectory(dir=cache) as name:
+            root, archive = Path(name) / "root", Path(name) / "root.tar"
+            run("debootstrap", "--variant=minbase", "bookworm", root)
+            run("tar", "-C", root, "-cf", archive, ".")
+            repository, tag = BASE.split(":")
+            engine.api.import_image_from_file(str(archive), repository=repository, tag=tag)
+    return BASE
+
+
+@pytest.fixture(scope="session")
+def wheels(cache: Path) -> Path:
+    """The wheels of the lock, so that the build needs no package index of its own."""
+    lock = ROOT / "locks" / "cpu.txt"
+    folder = cache / f"wheels-{hashlib.sha256(lock.read_bytes()).hexdigest()[:16]}"
+    if not folder.is_dir():
+        unfinished = folder.with_suffix(".unfinished")
+        pip = [sys.executable, "-m", "pip", "download", "-q", "--only-binary", ":all:"]
+        run(*pip, "--require-hashes", "-r", lock, "-d", unfinished)
+        unfinished.rename(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def image(
+    engine: docker.DockerClient, base: str, wheels: Path, tmp_path_factory: pytest.TempPathFactory
+) -> str:
+    """Name of the image, built by the classic builder from this checkout."""
+    context = tmp_path_factory.mktemp("context")
+    for name in ("appliance", "workloads", "reports", "locks", "scripts"):
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(ROOT / name, context / name, ignore=ignored)
+    for name in ("pyproject.toml", "README.md", "LICENSE", ".dockerignore", "Dockerfile.cpu"):
+        shutil.copy(ROOT / name, context / name)
+    shutil.copytree(wheels, context / "wheels", copy_function=os.link)
+    arguments = {"BASE_IMAGE": base, "PIP_NO_INDEX": "1", "DATA": "none"}
+    if MIRROR.is_dir():
+        shutil.copytree(MIRROR, context / "data-mirror")
+        arguments["DATA"] = " ".join(sorted(path.name for path in MIRROR.iterdir()))
+    engine.images.build(
+        path=str(context),
+        dockerfile="Dockerfile.cpu",
+        tag=IMAGE,
+        buildargs=arguments,
+        network_mode="host",
+        rm=True,
+    )
+    engine.images.prune()
+    return IMAGE
+
+
+def run(*argv: str | Path) -> None:
+    """Run a program; its last words are the failure's."""
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=1500)
+    assert done.returncode == 0, f"{argv[0]}: {done.stdout[-500:]}{done.stderr[-1500:]}"

@@ -1,0 +1,179 @@
+"""The image as a buyer starts it: closed off from everything but /out, by any user."""
+
+import os
+import random
+import re
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import docker
+import pytest
+from docker.models.containers import Container
+
+ROOT = Path(__file__).parents[2]
+TINY = ROOT / "tests" / "suites" / "tiny.toml"
+CLOSED: dict[str, Any] = {
+    "network_mode": "none",
+    "read_only": True,
+    "cap_drop": ["ALL"],
+    "security_opt": ["no-new-privileges"],
+}
+LINE = 'mkdir -p out && docker run --rm --user "$(id -u):$(id -g)" -v "$PWD/out:/out" bench-cpu'
+
+pytestmark = [pytest.mark.container, pytest.mark.slow, pytest.mark.timeout(3600)]
+
+
+class Started:
+    """Containers of one test, removed at its end."""
+
+    def __init__(self, engine: docker.DockerClient, image: str) -> None:
+        self.engine, self.image = engine, image
+        self.all: list[Container] = []
+
+    def __call__(self, *words: str, **options: Any) -> Container:
+        options = {"network_mode": "none", **options}
+        container = self.engine.containers.run(self.image, list(words), detach=True, **options)
+        self.all.append(container)
+        return container
+
+
+@pytest.fixture
+def start(engine: docker.DockerClient, image: str):
+    started = Started(engine, image)
+    yield started
+    for container in started.all:
+        container.remove(force=True)
+
+
+def finish(container: Container) -> tuple[int, str, str]:
+    """Exit code, stdout and stderr, once the container has ended."""
+    code = container.wait(timeout=1800)["StatusCode"]
+    out, err = (
+        container.logs(stdout=stdout, stderr=not stdout).decode() for stdout in (True, False)
+    )
+    assert "Traceback" not in err, err
+    return code, out, err
+
+
+def mounted(folder: Path, inside: str = "/out", mode: str = "rw") -> dict[str, dict[str, str]]:
+    return {str(folder): {"bind": inside, "mode": mode}}
+
+
+def bench(*words: str | Path) -> subprocess.CompletedProcess[str]:
+    argv = [sys.executable, "-m", "appliance", *map(str, words)]
+    return subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False)
+
+
+def test_closed_container_of_any_user_leaves_a_bundle_that_verifies_outside(
+    start: Started, tmp_path: Path
+) -> None:
+    user = random.randrange(100_000, 2_000_000)
+    out = tmp_path / "out"
+    out.mkdir(mode=0o700)
+    os.chown(out, user, user)
+    container = start(
+        "accept", "--suite", "smoke", user=f"{user}:{user}", volumes=mounted(out), **CLOSED
+    )
+    code, _, said = finish(container)
+    assert code == 0, said
+    (run,) = out.iterdir()  # and no .work is left
+    assert {path.stat().st_uid for path in run.rglob("*")} == {user}
+    assert LINE not in said  # the evidence is kept already
+    for path in (run, run / "report.pdf"):
+        done = bench("verify", path, "--allow-dev")
+        assert done.returncode == 0, done.stdout + done.stderr
+    assert bench("verify", run).returncode == 4  # nobody trusts a development key
+    check_with_public_tools(run)
+
+
+def check_with_public_tools(run: Path) -> None:
+    """The lines that docs/verifying.md gives to those who have no bench."""
+    if shutil.which("jq") is None or shutil.which("openssl") is None:
+        return
+    page = (ROOT / "docs" / "verifying.md").read_text()
+    (lines,) = re.findall(r"```sh\n(jq .*?)```", page, re.DOTALL)
+    script = lines.replace("/tmp/", '"$SCRATCH"/')  # noqa: S108 - the page's, not ours
+    scratch = run.parent.parent / "scratch"
+    scratch.mkdir()
+    for target in ("statement.dsse.json", "report.dsse.json"):
+        done = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", script.replace("statement.dsse.json", target)],
+            cwd=run,
+            env={**os.environ, "SCRATCH": str(scratch)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert "Verified OK" in done.stdout
+
+
+def test_out_that_takes_no_file_is_one_sentence(start: Started, tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)  # root's
+    container = start("accept", user="54321:54321", volumes=mounted(tmp_path), **CLOSED)
+    code, out, said = finish(container)
+    assert (code, out) == (2, "")
+    assert said.count("\n") == 1
+    assert LINE in said
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_read_only_container_without_a_folder_is_one_sentence(start: Started) -> None:
+    code, _, said = finish(start(**CLOSED))
+    assert code == 2
+    assert LINE in said
+
+
+def test_plain_start_prints_the_verdict_and_how_to_keep_the_evidence(start: Started) -> None:
+    container = start(
+        "accept", "--suite", "/suite/tiny.toml", volumes=mounted(TINY.parent, "/suite", "ro")
+    )
+    code, _, said = finish(container)
+    assert code == 0, said
+    assert "ACCEPTED" in said
+    assert f"docker cp {container.short_id}:/out/. out" in said
+    assert said.rstrip().endswith(LINE)
+    written = {change["Path"] for change in container.diff()}
+    assert {path for path in written if path.split("/")[1] != "out"} <= {"/suite"}
+    assert not any("/.work" in path for path in written)
+
+
+def test_stop_is_an_interruption_that_can_be_resumed(start: Started, tmp_path: Path) -> None:
+    tmp_path.chmod(0o777)
+    container = start(
+        "accept", "--suite", "smoke", user="54321:54321", volumes=mounted(tmp_path), **CLOSED
+    )
+    for _ in range(1200):
+        if any(b"launch_ended" in path.read_bytes() for path in tmp_path.glob("*/journal.jsonl")):
+            break
+        time.sleep(0.1)
+    container.kill("SIGTERM")
+    code, _, said = finish(container)
+    assert code == 130, said
+    (run,) = (path for path in tmp_path.iterdir() if not path.name.startswith("."))
+    assert not (run / "verdict.json").exists()
+
+
+def test_verbs_that_only_read_need_no_out(start: Started, image: str) -> None:
+    code, out, said = finish(start("list", "suites", user="54321:54321", **CLOSED))
+    assert code == 0, said
+    assert "smoke" in out
+
+
+def test_image_says_what_it_is(engine: docker.DockerClient, image: str) -> None:
+    found = engine.images.get(image)
+    assert found.attrs["Config"]["User"] == "65532:65532"
+    assert found.labels["org.opencontainers.image.title"] == "bench-cpu"
+    assert found.labels["org.opencontainers.image.licenses"] == "Apache-2.0"
+
+
+def test_data_sets_in_the_image_are_whole(start: Started, image: str) -> None:
+    if not (ROOT.parent / "shared" / "datasets").is_dir():
+        pytest.skip("no mirror beside this checkout, so the image was built without data sets")
+    code, _, said = finish(start("data", "verify", "/usr/share/bench/data", **CLOSED))
+    assert code == 0, said
+    assert "tinyshakespeare: whole" in said

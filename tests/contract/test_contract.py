@@ -1,0 +1,70 @@
+"""Every workload found in workloads/, at small size on the CPU, against the contract.
+
+Adding a workload adds its tests: nothing is listed here. Each healthy margin (error over
+bound) is written to the test's properties, so that a bound too near to the truth shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import trial
+from trial import MODULES, Trial
+
+from workloads.contract import ParameterError
+
+
+@pytest.fixture(params=MODULES, scope="module")
+def subject(request: pytest.FixtureRequest, tmp_path_factory) -> Iterator[Trial]:
+    kind = trial.load(request.param)
+    workload = kind(**kind.small)
+    if missing := trial.missing_data(workload):
+        pytest.skip(f"needs the data set {', '.join(missing)}: set BENCH_DATA to its folder")
+    return Trial(workload, tmp_path_factory.mktemp(request.param))
+
+
+@pytest.fixture(params=MODULES)
+def kind(request: pytest.FixtureRequest):
+    return trial.load(request.param)
+
+
+def test_output_is_judged_rightly_at_the_first_and_the_last_step(subject, record_property):
+    assert trial.misjudged(subject, record_property) == []
+
+
+def test_one_seed_gives_the_same_bits_and_two_seeds_do_not(subject):
+    assert trial.irreproducible(subject) == []
+
+
+def test_lower_precision_is_rejected(subject):
+    assert trial.blind_to_downgrade(subject) == []
+
+
+def test_lost_update_is_rejected(subject):
+    assert trial.blind_to_lost_update(subject) == []
+
+
+def test_work_is_counted_and_grows_with_size(kind):
+    assert trial.uncounted(kind) == []
+
+
+def test_module_says_what_it_is(kind):
+    assert trial.misdescribed(kind) == []
+
+
+def test_parameters_that_cannot_run_are_refused(kind):
+    """A count below one can never run; every workload with a whole-number field says so."""
+    sizes = [name for name, value in kind.small.items() if type(value) is int]
+    for name in sizes:
+        with pytest.raises(ParameterError, match=name):
+            kind(**{**kind.small, name: 0})
+
+
+@pytest.mark.parametrize(
+    "path",
+    sorted([*(trial.ROOT / "workloads").glob("*.py"), *(trial.ROOT / "workloads/parts").glob("*.py")]),
+    ids=lambda path: path.stem,
+)
+def test_module_has_no_clock(path):
+    assert trial.clocked(path.read_text()) == []

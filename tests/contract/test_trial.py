@@ -1,0 +1,252 @@
+"""The contract test itself: a sound workload passes it, and each lax one is caught.
+
+Every lax workload is the sound one but for a single fault, so that each assertion of the
+contract test is seen to fail for its own reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import pytest
+import torch
+import trial
+from trial import Trial
+
+from appliance.records import Check, Work
+from workloads.contract import Target, Turn, Workload
+
+RATE = 0.125
+
+
+@dataclass(kw_only=True)
+class State:
+    weight: torch.nn.Parameter
+    inputs: list[torch.Tensor]
+    turn: Turn
+
+
+@dataclass(kw_only=True)
+class Output:
+    loss: torch.Tensor
+    product: torch.Tensor
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sound(Workload[State, Output]):
+    """Gradient descent on the mean square of a product, checked in float64."""
+
+    summary: ClassVar[str] = "A workload without fault"
+    version: ClassVar[int] = 1
+    small: ClassVar[Mapping[str, bool | int | float | str]] = {"size": 8}
+
+    size: int = 64
+
+    def work(self) -> Work:
+        return Work(flops=2 * self.size**3)
+
+    def build(self, target: Target, seed: int) -> State:
+        rng = torch.Generator().manual_seed(seed)
+        shape = (self.size, self.size)
+        return State(
+            weight=torch.nn.Parameter(torch.randn(shape, generator=rng)),
+            inputs=[torch.randn(shape, generator=rng) for _ in range(2)],
+            turn=Turn(of=2),
+        )
+
+    def snapshot(self, state: State) -> torch.Tensor:
+        return state.weight.detach().double()
+
+    def step(self, state: State) -> Output:
+        product = state.inputs[state.turn.advance()] @ state.weight
+        loss = product.square().mean()
+        (gradient,) = torch.autograd.grad(loss, [state.weight])
+        with torch.no_grad():
+            state.weight -= RATE * gradient
+        return Output(loss=loss.detach(), product=product.detach())
+
+    def check(self, before: object, state: State, output: Output) -> Iterator[Check]:
+        assert isinstance(before, torch.Tensor)
+        data = state.inputs[state.turn.index].double()
+        exact = data @ before
+        update = before - RATE * 2 / exact.numel() * data.T @ exact
+        yield close("loss", output.loss, exact.square().mean())
+        yield close("product", output.product, exact)
+        yield close("weights", state.weight, update)
+
+
+def close(name: str, value: torch.Tensor, exact: torch.Tensor, bound: float = 1e-5) -> Check:
+    error = ((value.detach().double() - exact).norm() / exact.norm()).item()
+    return Check(name=name, error=error, bound=bound, detects=bound, detects_what="relative error")
+
+
+def altered(**changes: object):
+    """The sound workload's checks with their attributes changed."""
+
+    class Altered(Sound):
+        def check(self, before, state, output):
+            return (replace(check, **changes) for check in super().check(before, state, output))
+
+    return Altered
+
+
+class SeesNoWeights(Sound):
+    def check(self, before, state, output):
+        return (c for c in super().check(before, state, output) if c.name != "weights")
+
+
+class SeesNoLoss(Sound):
+    def check(self, before, state, output):
+        return (c for c in super().check(before, state, output) if c.name != "loss")
+
+
+class BelievesTheOutput(Sound):
+    """Its reference is what it should judge."""
+
+    def check(self, before, state, output):
+        yield close("product", output.product, output.product.double())
+
+
+class AllowsBfloat16(Sound):
+    def check(self, before, state, output):
+        return (replace(c, bound=0.009) for c in super().check(before, state, output))
+
+
+class OneInput(Sound):
+    """Trains at no rate on one input, so that every step gives the same."""
+
+    def build(self, target, seed):
+        state = super().build(target, seed)
+        state.inputs[1] = state.inputs[0]
+        return state
+
+    def step(self, state):
+        product = state.inputs[state.turn.advance()] @ state.weight.detach()
+        return Output(loss=product.square().mean(), product=product)
+
+    def check(self, before, state, output):
+        return (c for c in super().check(before, state, output) if c.name != "weights")
+
+
+class AnySeed(Sound):
+    def build(self, target, seed):
+        return super().build(target, 0)
+
+
+class NoSeed(Sound):
+    def build(self, target, seed):
+        return super().build(target, torch.seed())
+
+
+class ChangesOutput(Sound):
+    def check(self, before, state, output):
+        yield from super().check(before, state, output)
+        output.product *= 2
+
+
+class ChangesState(Sound):
+    def check(self, before, state, output):
+        yield from super().check(before, state, output)
+        state.inputs[0].zero_()
+
+
+class ChecksNothing(Sound):
+    def check(self, before, state, output):
+        return iter(())
+
+
+class ConstantWork(Sound):
+    def work(self):
+        return Work(flops=1.0)
+
+
+class NoWork(Sound):
+    def work(self):
+        return Work(flops=0 if self.size == 8 else 1)
+
+
+class NoVersion(Sound):
+    version = 0
+
+
+class UnknownSmall(Sound):
+    small: ClassVar = {"sise": 8}
+
+
+def test_sound_workload_has_no_fault(tmp_path):
+    subject = Trial(Sound(**Sound.small), tmp_path)
+    assert trial.misjudged(subject) == []
+    assert trial.irreproducible(subject) == []
+    assert trial.blind_to_downgrade(subject) == []
+    assert trial.blind_to_lost_update(subject) == []
+    assert trial.uncounted(Sound) == []
+    assert trial.misdescribed(Sound) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "fault"),
+    [
+        (altered(bound=1e9), "zeros was accepted"),
+        (altered(bound=1e9), "the previous step's output was accepted"),
+        (altered(bound=1e9), "another seed's output was accepted"),
+        (altered(bound=float("inf")), "is no limit"),
+        (altered(bound=1e-12), "over bound"),
+        (altered(error=float("nan")), "over bound"),
+        (altered(error=0.0), "NaN was accepted"),
+        (altered(name="product"), "two checks of one name"),
+        (altered(name=" "), "a check without a name"),
+        (altered(detects=None), "does not say what it detects"),
+        (altered(detects_what=""), "of what?"),
+        (ChecksNothing, "no check at all"),
+        (BelievesTheOutput, "another seed's output was accepted"),
+        (SeesNoLoss, "output['loss']: scaled by 1.01 was accepted"),
+        (OneInput, "the previous step's output was accepted"),
+        (ChangesOutput, "check changed the output"),
+        (ChangesState, "check changed the state"),
+    ],
+)
+def test_lax_check_is_caught(kind, fault, tmp_path):
+    faults = trial.misjudged(Trial(kind(size=8), tmp_path))
+    assert any(fault in found for found in faults), faults
+
+
+def test_unseeded_and_constant_inputs_are_caught(tmp_path):
+    assert trial.irreproducible(Trial(NoSeed(size=8), tmp_path)) == ["one seed gave two outputs"]
+    assert trial.irreproducible(Trial(AnySeed(size=8), tmp_path)) == ["two seeds gave one output"]
+
+
+@pytest.mark.parametrize("kind", [AllowsBfloat16, altered(bound=1e9)])
+def test_check_that_allows_a_lower_precision_is_caught(kind, tmp_path):
+    faults = trial.blind_to_downgrade(Trial(kind(size=64), tmp_path))
+    assert faults == ["a step in torch.bfloat16 was accepted"]
+
+
+def test_check_that_sees_no_weights_is_caught(tmp_path):
+    subject = Trial(SeesNoWeights(size=8), tmp_path)
+    assert trial.blind_to_lost_update(subject) == ["a lost update was accepted"]
+
+
+@pytest.mark.parametrize("kind", [ConstantWork, NoWork])
+def test_work_that_does_not_count_is_caught(kind):
+    assert trial.uncounted(kind)
+
+
+@pytest.mark.parametrize("kind", [NoVersion, UnknownSmall])
+def test_misdescribed_workload_is_caught(kind):
+    assert trial.misdescribed(kind)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import time",
+        "from time import perf_counter",
+        "torch.cuda.synchronize()",
+        "def step(self, state):\n    print(state)",
+        "def step(self, state):\n    return state.loss.item()",
+    ],
+)
+def test_clock_print_and_synchronise_are_caught(source):
+    assert trial.clocked(source)

@@ -1,0 +1,45 @@
+"""A workload that says it is repeatable and is not, or says so and names too small a spread."""
+
+# ruff: noqa: ARG002 - the contract names the arguments
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+
+from appliance.records import Check, Work
+from workloads.contract import Target, Workload
+
+COUNT = itertools.count()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Drifting(Workload[torch.Tensor, dict[str, torch.Tensor]]):
+    summary: ClassVar[str] = "Differs from build to build"
+    version: ClassVar[int] = 1
+    small: ClassVar[Mapping[str, bool | int | float | str]] = {}
+    needs: ClassVar[frozenset[str]] = frozenset({"float64"})
+    is_timed: ClassVar[bool] = False
+
+    by: float = 0.0
+
+    def work(self) -> Work:
+        return Work()
+
+    def build(self, target: Target, seed: int) -> torch.Tensor:
+        return torch.ones(4) + self.by * next(COUNT)
+
+    def step(self, state: torch.Tensor) -> dict[str, torch.Tensor]:
+        return {"value": state.to(torch.bfloat16), "other": state * 0}
+
+    def check(
+        self, before: object, state: torch.Tensor, output: dict[str, torch.Tensor]
+    ) -> Iterator[Check]:
+        yield Check(name="is there", error=0.0, bound=0.0)
+
+
+WORKLOAD = Drifting

@@ -1,0 +1,51 @@
+"""A maker of devices for tests: one or two devices that are the host's own processor."""
+
+# ruff: noqa: ARG002 - the protocol names the arguments
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from appliance.records import Device
+
+
+class Maker:
+    name = "faulty.maker"
+    torch_type = "cpu"
+    collectives = "gloo"
+    fork_safe = True
+
+    def probe(self) -> tuple[Device, ...]:
+        return tuple(
+            Device(
+                id=f"cpu:{index}",
+                vendor=self.name,
+                index=index,
+                model="Test",
+                serial=None,
+                memory_bytes=None,
+                facts={},
+            )
+            for index in range(2)
+        )
+
+    def read(self, device: Device) -> Mapping[str, float | None]:
+        return {"temperature_celsius": 40.0 + device.index, "power_watts": None}
+
+    def counters(self, device: Device) -> Mapping[str, int | None]:
+        return {}
+
+    def environment(self, device: Device) -> Mapping[str, str]:
+        return {"TEST_DEVICE": device.id}
+
+    def onnx_providers(self) -> tuple[str, ...]:
+        return ("CPUExecutionProvider",)
+
+    def features(self, device: Device) -> frozenset[str]:
+        return frozenset({"float64"})
+
+    def prepare(self) -> None:
+        return
+
+    def container_options(self) -> Mapping[str, object]:
+        return {}

@@ -1,0 +1,291 @@
+"""Whole runs of the appliance, as a person starts them, on a suite of two small products."""
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+ROOT = Path(__file__).parents[1]
+TINY = ROOT / "tests" / "suites" / "tiny.toml"
+
+pytestmark = pytest.mark.slow
+
+
+def start(*words: str, cwd: Path = ROOT) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "appliance", *words],
+        cwd=cwd,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        stdin=subprocess.DEVNULL,
+        text=True,
+    )
+
+
+def bench(*words: str) -> tuple[int, str, str]:
+    process = start(*words)
+    out, err = process.communicate(timeout=300)
+    assert "Traceback" not in err, err
+    return process.returncode, out, err
+
+
+def only_run(out: Path) -> Path:
+    runs = [path for path in out.iterdir() if not path.name.startswith(".")]
+    assert len(runs) == 1
+    return runs[0]
+
+
+def events(run: Path, kind: str) -> list[dict[str, object]]:
+    lines = [json.loads(line) for line in (run / "journal.jsonl").read_text().splitlines()]
+    return [line["event"] for line in lines if line["event"]["kind"] == kind]
+
+
+@pytest.fixture(scope="module")
+def accepted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("accepted")
+    code, stdout, stderr = bench("accept", "--suite", str(TINY), "--out", str(out), "--json")
+    assert code == 0, stderr
+    document = json.loads(stdout)
+    assert document["verdict"]["verdict"] == "ACCEPTED"
+    assert Path(document["folder"]) == only_run(out)
+    assert not (out / ".work").exists()
+    return only_run(out)
+
+
+@pytest.fixture
+def copy(accepted: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(accepted, tmp_path / accepted.name))
+
+
+def test_folder_and_pdf_verify_with_a_development_key_allowed(accepted: Path) -> None:
+    assert bench("verify", str(accepted), "--allow-dev")[0] == 0
+    assert bench("verify", str(accepted / "report.pdf"), "--allow-dev")[0] == 0
+
+
+def test_untrusted_signer_is_exit_4(accepted: Path) -> None:
+    for path in (accepted, accepted / "report.pdf"):
+        code, _, stderr = bench("verify", str(path))
+        assert code == 4
+        assert "--allow-dev" in stderr or "--trust" in stderr
+
+
+def test_one_changed_byte_in_any_file_is_exit_4(copy: Path) -> None:
+    for path in sorted(item for item in copy.rglob("*") if item.is_file()):
+        whole = path.read_bytes()
+        middle = len(whole) // 2
+        path.write_bytes(whole[:middle] + bytes([whole[middle] ^ 1]) + whole[middle + 1 :])
+        assert bench("verify", str(copy), "--allow-dev")[0] == 4, path.name
+        path.write_bytes(whole)
+    assert bench("verify", str(copy), "--allow-dev")[0] == 0
+
+
+def test_a_file_too_many_or_too_few_is_exit_4(copy: Path) -> None:
+    (copy / "notes.txt").write_text("harmless")
+    code, _, stderr = bench("verify", str(copy), "--allow-dev")
+    assert (code, "notes.txt" in stderr) == (4, True)
+    (copy / "notes.txt").unlink()
+    (copy / "peaks.json").unlink()
+    code, _, stderr = bench("verify", str(copy), "--allow-dev")
+    assert (code, "peaks.json" in stderr) == (4, True)
+
+
+def test_other_criteria_or_suite_than_expected_is_exit_4(accepted: Path) -> None:
+    code, *_ = bench("verify", str(accepted), "--allow-dev", "--expect-criteria", "0" * 64)
+    assert code == 4
+    assert bench("verify", str(accepted), "--allow-dev", "--expect-suite", "intake")[0] == 4
+    assert bench("verify", str(accepted), "--allow-dev", "--expect-suite", "tiny")[0] == 0
+
+
+def test_signed_run_is_never_written_over(copy: Path) -> None:
+    for words in (("sign", str(copy)), ("report", str(copy)), ("accept", "--resume", str(copy))):
+        before = {path: path.read_bytes() for path in copy.rglob("*") if path.is_file()}
+        code, _, stderr = bench(*words)
+        assert (code, "signed" in stderr) == (2, True)
+        assert before == {path: path.read_bytes() for path in copy.rglob("*") if path.is_file()}
+
+
+def test_run_report_and_sign_apart_make_what_verify_trusts(tmp_path: Path) -> None:
+    assert bench("keys", "create", "Example Laboratory", "--out", str(tmp_path))[0] == 0
+    key, certificate = str(tmp_path / "key.pem"), str(tmp_path / "certificate.pem")
+    out = tmp_path / "out"
+    assert bench("run", "--suite", str(TINY), "--out", str(out), "--quiet")[0] == 0
+    run = only_run(out)
+    assert bench("report", str(run), "--signer", certificate)[0] == 0
+    code, _, stderr = bench("sign", str(run))
+    assert (code, "bench report --signer" in stderr) == (2, True)
+    assert bench("sign", str(run), "--key", key, "--certificate", certificate)[0] == 0
+    for path in (run, run / "report.pdf"):
+        assert bench("verify", str(path), "--trust", certificate)[0] == 0
+        assert bench("verify", str(path), "--allow-dev")[0] == 4
+
+
+# ------------------------------------------------------------------ interruption
+
+
+def begun(out: Path, num_ended: int) -> tuple[subprocess.Popen[str], Path]:
+    """A run that has ended so many launches and is in the middle of another."""
+    process = start("accept", "--suite", str(TINY), "--out", str(out), "--quiet")
+    wait_for(out, num_ended, process)
+    return process, only_run(out)
+
+
+def wait_for(out: Path, num_ended: int, process: subprocess.Popen[str]) -> None:
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline and process.poll() is None:
+        journals = list(out.glob("*/journal.jsonl"))
+        text = journals[0].read_text() if journals else ""
+        started = text.count('"kind":"launch_started"')
+        if text.count('"kind":"launch_ended"') >= num_ended and started > num_ended:
+            return
+        time.sleep(0.01)
+    pytest.fail("the run did not come so far: " + (process.communicate()[1] or ""))
+
+
+def descendants(process: subprocess.Popen[str]) -> list[psutil.Process]:
+    return psutil.Process(process.pid).children(recursive=True)
+
+
+def test_killed_run_resumes_keeps_its_records_and_leaves_no_child(tmp_path: Path) -> None:
+    process, run = begun(tmp_path, 5)
+    children = descendants(process)
+    assert children
+    process.kill()
+    process.communicate()
+    _, alive = psutil.wait_procs(children, timeout=10)
+    assert not [child for child in alive if child.status() != psutil.STATUS_ZOMBIE]
+    before = (run / "journal.jsonl").read_bytes()
+    whole = before[: before.rfind(b"\n") + 1]
+
+    code, _, stderr = bench("accept", "--resume", str(run))
+    assert code == 0, stderr
+    assert (run / "journal.jsonl").read_bytes().startswith(whole)
+    assert len(events(run, "run_resumed")) == 1
+    interrupted = [item for item in events(run, "launch_ended") if item["outcome"] == "interrupted"]
+    assert len(interrupted) <= 1
+    started = [item["launch"] for item in events(run, "launch_started")]
+    timed = [launch for launch in started if not str(launch).endswith("/0")]
+    assert len(timed) == len(set(timed)), "a timed launch was made again"
+    assert bench("verify", str(run), "--allow-dev")[0] == 0
+
+
+def test_second_interruption_leaves_the_cases_touched_inconclusive(tmp_path: Path) -> None:
+    process, run = begun(tmp_path, 4)
+    process.kill()
+    process.communicate()
+    second = start("accept", "--resume", str(run), "--quiet")
+    wait_for(tmp_path, 7, second)
+    second.kill()
+    second.communicate()
+    code, stdout, _ = bench("accept", "--resume", str(run), "--json")
+    rulings = json.loads(stdout)["verdict"]["rulings"]
+    if [item for item in events(run, "launch_ended") if item["outcome"] == "interrupted"]:
+        assert code == 3
+        assert "interrupted" in {ruling["reason"] for ruling in rulings}
+    assert bench("verify", str(run), "--allow-dev")[0] == code
+
+
+def test_ctrl_c_is_exit_130_and_names_how_to_go_on(tmp_path: Path) -> None:
+    process, run = begun(tmp_path, 3)
+    children = descendants(process)
+    process.send_signal(signal.SIGINT)
+    _, stderr = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert f"bench accept --resume {run}" in stderr
+    assert "Traceback" not in stderr
+    assert not [child for child in children if child.is_running()]
+    assert bench("accept", "--resume", str(run), "--quiet")[0] == 0
+    assert bench("verify", str(run), "--allow-dev")[0] == 0
+
+
+def test_resume_refuses_another_plan_and_another_machine(tmp_path: Path) -> None:
+    process, run = begun(tmp_path, 3)
+    process.kill()
+    process.communicate()
+    plan = (run / "plan.json").read_bytes()
+    (run / "plan.json").write_bytes(plan.replace(b'"warmup_steps":1', b'"warmup_steps":2'))
+    code, _, stderr = bench("accept", "--resume", str(run))
+    assert (code, "plan.json" in stderr) == (4, True)
+    (run / "plan.json").write_bytes(plan)
+
+    system = json.loads((run / "system.json").read_bytes())
+    model = system["identity"]["devices"][0]["model"]
+    text = (run / "system.json").read_bytes()
+    (run / "system.json").write_bytes(text.replace(json.dumps(model).encode(), b'"Another"'))
+    code, _, stderr = bench("accept", "--resume", str(run))
+    assert code in {2, 4}
+    assert "Another" in stderr or "system.json" in stderr
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=200k", "tmpfs", str(folder)], check=False
+    )
+    if mounted.returncode != 0:
+        pytest.skip("mounting a small disk needs root")
+    yield folder
+    subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def test_full_disk_loses_nothing_and_the_run_goes_on(small_disk: Path) -> None:
+    code, _, stderr = bench("accept", "--suite", str(TINY), "--out", str(small_disk), "--quiet")
+    assert code == 2, stderr
+    assert "--resume" in stderr
+    run = only_run(small_disk)
+    before = (run / "journal.jsonl").read_bytes()
+    assert before.endswith(b"\n")
+    subprocess.run(["mount", "-o", "remount,size=200m", str(small_disk)], check=True)
+    code, _, stderr = bench("accept", "--resume", str(run), "--quiet")
+    assert code in {0, 3}, stderr
+    assert (run / "journal.jsonl").read_bytes().startswith(before)
+    assert bench("verify", str(run), "--allow-dev")[0] == code
+
+
+# ------------------------------------------------------------------ workloads that misbehave
+
+
+FAULTS = {
+    "abort": ("crashed", "SIGABRT"),
+    "hang": ("timed_out", ""),
+    "exhaust_memory": ("crashed", "out_of_memory"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_misbehaving_workload_is_recorded_and_rejected(fault: str, tmp_path: Path) -> None:
+    suite = TINY.read_text()
+    suite = suite[: suite.index('id = "gemm_exact"')] + (
+        f'id = "{fault}"\nworkload = "tests.faulty.{fault}"\nexpected_seconds = 1\n'
+        "reference_seconds = 1\ntime_limit_seconds = 4\nmemory_limit_gib = 1\nlaunches = 1\n"
+    )
+    (tmp_path / "suite.toml").write_text(suite)
+    out = tmp_path / "out"
+    code, stdout, stderr = bench(
+        "accept", "--suite", str(tmp_path / "suite.toml"), "--out", str(out), "--json"
+    )
+    assert code == 1, stderr
+    run = only_run(out)
+    outcome, reason = FAULTS[fault]
+    ends = [item for item in events(run, "launch_ended") if str(item["launch"]).startswith(fault)]
+    assert ends[0]["outcome"] == outcome
+    assert reason in str(ends[0]["reason"])
+    assert (run / "logs").is_dir()
+    rulings = json.loads(stdout)["verdict"]["rulings"]
+    healthy = [item for item in rulings if str(item["case"]).startswith("gemm")]
+    assert {item["ruling"] for item in healthy} == {"pass"}
+    assert bench("verify", str(run), "--allow-dev")[0] == 1
+
+
+def test_verification_as_json_is_one_document(accepted: Path) -> None:
+    code, stdout, stderr = bench("verify", str(accepted), "--allow-dev", "--json")
+    assert (code, stderr) == (0, "")
+    assert json.loads(stdout)["verdict"] == "ACCEPTED"

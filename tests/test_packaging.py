@@ -1,0 +1,318 @@
+"""What is shipped beside the code: locks, set-up, Dockerfiles, the images' first process, docs."""
+
+import hashlib
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import tomllib
+import zipfile
+from collections.abc import Iterator
+from importlib import util
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import typer
+from packaging.requirements import Requirement
+
+ROOT = Path(__file__).parents[1]
+LOCKS = {name: (ROOT / "locks" / f"{name}.txt").read_text() for name in ("cpu", "cpu-test")}
+DOCKERFILES = sorted(ROOT.glob("Dockerfile.*"))
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+README = (ROOT / "README.md").read_text()
+
+
+def pins(lock: str) -> dict[str, str]:
+    """Each package of a lock with its version; every one must have a sha256."""
+    entries = re.split(r"\n(?=\S)", re.sub(r"(?m)^\s*#.*\n", "", lock).strip())
+    assert all(re.search(r"--hash=sha256:[0-9a-f]{64}", entry) for entry in entries)
+    return dict(entry.split()[0].split("==") for entry in entries)
+
+
+# ------------------------------------------------------------------ locks
+
+
+def test_lock_of_the_tests_holds_the_lock_of_a_run() -> None:
+    assert pins(LOCKS["cpu"]).items() <= pins(LOCKS["cpu-test"]).items()
+    assert pins(LOCKS["cpu"])["torch"] == "2.13.0+cpu"
+
+
+@pytest.mark.parametrize(("name", "extras"), [("cpu", ["run"]), ("cpu-test", ["run", "test"])])
+def test_lock_meets_the_ranges_of_the_project(name: str, extras: list[str]) -> None:
+    pinned = pins(LOCKS[name])
+    ranges = [*PROJECT["dependencies"]]
+    for extra in extras:
+        ranges += PROJECT["optional-dependencies"][extra]
+    for item in map(Requirement, ranges):
+        assert item.specifier.contains(pinned[item.name.lower()].split("+")[0]), item
+
+
+# ------------------------------------------------------------------ set-up
+
+
+def sandbox(folder: Path) -> Path:
+    """A checkout of what set-up reads, with one package in its lock that is made here."""
+    shutil.copytree(ROOT / "scripts", folder / "scripts")
+    (folder / "locks").mkdir(parents=True)
+    (folder / "pyproject.toml").write_text(
+        '[project]\nname = "x"\nversion = "1"\ndependencies = []\n'
+    )
+    return folder
+
+
+def wheel_of_torch(folder: Path) -> str:
+    """A wheel that has the name of ours and nothing in it; its sha256."""
+    folder.mkdir()
+    path = folder / "torch-2.13.0+cpu-py3-none-any.whl"
+    about = "torch-2.13.0+cpu.dist-info"
+    with zipfile.ZipFile(path, "w") as wheel:
+        wheel.writestr("torch.py", "")
+        wheel.writestr(
+            f"{about}/METADATA", "Metadata-Version: 2.1\nName: torch\nVersion: 2.13.0+cpu\n"
+        )
+        wheel.writestr(
+            f"{about}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
+        wheel.writestr(f"{about}/RECORD", "")
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def run(*argv: str, cwd: Path, **variables: str) -> tuple[int, str]:
+    """Exit code and stderr, with pip kept away from every index and configuration."""
+    kept = {key: os.environ[key] for key in ("PATH", "HOME") if key in os.environ}
+    closed = {"PIP_NO_INDEX": "1", "PIP_CONFIG_FILE": os.devnull}
+    done = subprocess.run(
+        argv, cwd=cwd, env=kept | closed | variables, capture_output=True, text=True, check=False
+    )
+    return done.returncode, done.stderr
+
+
+@pytest.fixture(scope="module")
+def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The interpreter of an environment that has pip and nothing else."""
+    folder = tmp_path_factory.mktemp("environment")
+    subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+    return folder / "bin" / "python"
+
+
+@pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="the lock is for CPython 3.11")
+def test_package_is_installed_only_with_its_hash(tmp_path: Path, python: Path) -> None:
+    checkout, wheels = sandbox(tmp_path / "checkout"), tmp_path / "wheels"
+    digest = wheel_of_torch(wheels)
+    lock = checkout / "locks" / "cpu.txt"
+    install = ["scripts/install.sh", str(python), "locks/cpu.txt", "run", "packages"]
+
+    lock.write_text(f"torch==2.13.0+cpu \\\n    --hash=sha256:{digest[::-1]}\n")
+    code, said = run(*install, cwd=checkout, WHEELS=str(wheels))
+    assert code == 2
+    assert "differs from its sha256 in locks/cpu.txt" in said
+    assert run(str(python), "-c", "import torch", cwd=tmp_path)[0] == 1
+
+    lock.write_text(f"torch==2.13.0+cpu \\\n    --hash=sha256:{digest}\n")
+    code, said = run(*install, cwd=checkout)
+    assert code == 2
+    assert "torch could not be installed" in said
+    assert "name its source with TORCH_INDEX, PIP_INDEX_URL or WHEELS=DIR" in said
+
+    assert run(*install, cwd=checkout, WHEELS=str(wheels)) == (0, "")
+    assert run(str(python), "-c", "import torch", cwd=tmp_path)[0] == 0
+
+
+def test_set_up_installs_once_for_each_lock(tmp_path: Path) -> None:
+    checkout = sandbox(tmp_path)
+    for name in ("cpu", "cpu-test"):
+        (checkout / "locks" / f"{name}.txt").write_text("torch==2.13.0+cpu\n")
+    calls = checkout / "calls"
+    (checkout / "scripts" / "install.sh").write_text(f'#!/bin/sh\necho "$2 $3" >>{calls}\n')
+
+    def set_up(name: str) -> None:
+        code, said = run("scripts/setup.sh", name, cwd=checkout, PYTHON=sys.executable)
+        assert code == 0, said
+
+    for name in ("cpu", "cpu", "cpu-test", "cpu-test", "cpu"):
+        set_up(name)
+    assert calls.read_text().splitlines() == [
+        "locks/cpu.txt run,start",
+        "locks/cpu-test.txt run,start,test",
+    ]
+    (checkout / "locks" / "cpu.txt").write_text("torch==2.14.0+cpu\n")
+    (checkout / "locks" / "cpu-test.txt").write_text("torch==2.14.0+cpu\n")
+    set_up("cpu")
+    assert calls.read_text().splitlines()[2:] == ["locks/cpu.txt run,start"]
+
+
+@pytest.mark.parametrize(
+    ("name", "variables", "sentence"),
+    [
+        ("gpu", {}, "there is no locks/gpu.txt: give one of "),
+        ("cpu", {"PYTHON": "/bin/false"}, "PYTHON names /bin/false, which is no Python"),
+    ],
+)
+def test_set_up_says_in_one_sentence_what_is_missing(
+    name: str, variables: dict[str, str], sentence: str
+) -> None:
+    code, said = run("scripts/setup.sh", name, cwd=ROOT, **variables)
+    assert code == 2
+    assert said.startswith(f"setup: {sentence}")
+    assert said.count("\n") == 1
+
+
+# ------------------------------------------------------------------ the images
+
+
+def outside_vendor_block(path: Path) -> str:
+    """A Dockerfile's stages without its head and its vendor block."""
+    begin, end = "# --- vendor block begin ---\n", "# --- vendor block end ---\n"
+    text = path.read_text()
+    assert text.count(begin) == text.count(end) == 1
+    return text.split(end)[1]
+
+
+@pytest.mark.parametrize("path", DOCKERFILES, ids=lambda path: path.name)
+def test_dockerfiles_differ_in_the_vendor_block_alone(path: Path) -> None:
+    assert outside_vendor_block(path) == outside_vendor_block(ROOT / "Dockerfile.cpu")
+
+
+@pytest.mark.parametrize("path", DOCKERFILES, ids=lambda path: path.name)
+def test_dockerfile_is_pinned_and_needs_no_root(path: Path) -> None:
+    text = path.read_text()
+    assert re.search(r"(?m)^ARG BASE_IMAGE=\S+@sha256:[0-9a-f]{64}$", text)
+    assert re.findall(r"(?m)^USER (.*)$", text) == ["65532:65532"]
+    assert "--mount" not in text  # the classic builder has no such thing
+
+
+@pytest.fixture
+def entry() -> ModuleType:
+    """The images' first process, as a module."""
+    spec = util.spec_from_file_location("entry", ROOT / "scripts" / "entry.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_entry_refuses_an_out_that_takes_no_file(
+    entry: ModuleType, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "out").write_text("a file, so that root cannot write below it either")
+    assert entry.main(["accept"], tmp_path / "out") == 2
+    said = capfd.readouterr().err
+    assert said.count("\n") == 1
+    assert 'mkdir -p out && docker run --rm --user "$(id -u):$(id -g)" -v "$PWD/out:/out"' in said
+
+
+@pytest.mark.parametrize(
+    ("words", "added"),
+    [
+        (["accept"], ["--out", "/out"]),
+        (["accept", "--suite", "smoke"], ["--out", "/out"]),
+        (["accept", "--out=/elsewhere"], []),
+        (["accept", "--resume", "/out/run"], []),
+        (["verify", "/out/run"], []),
+        ([], []),
+    ],
+)
+def test_entry_sends_runs_to_out(entry: ModuleType, words: list[str], added: list[str]) -> None:
+    assert entry.command(words, Path("/out"))[1:] == [*words, *added]
+
+
+@pytest.fixture
+def stand_in(entry: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A program in the place of bench; the test writes it."""
+    path = tmp_path / "bench"
+    monkeypatch.setattr(entry, "command", lambda *_: [sys.executable, str(path)])
+    held = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield path
+    for number, handler in held.items():
+        signal.signal(number, handler)
+
+
+def test_entry_sends_every_cache_below_out_and_removes_it(
+    entry: ModuleType, stand_in: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    stand_in.write_text(
+        "import os, pathlib, tempfile\n"
+        "for name in ('HOME', 'TMPDIR', 'XDG_CACHE_HOME', 'HF_HOME', 'TORCHINDUCTOR_CACHE_DIR'):\n"
+        "    (pathlib.Path(os.environ[name]) / 'file').write_text('kept')\n"
+        "print(os.environ['HOME'], tempfile.gettempdir())\n"
+        "raise SystemExit(3)\n"
+    )
+    assert entry.main(["accept"], out) == 3
+    home, temporary = capfd.readouterr().out.split()
+    assert Path(home).parent == out / ".work"
+    assert Path(temporary).parent == Path(home)
+    assert list(out.iterdir()) == []
+
+
+def test_entry_leaves_what_another_run_keeps_for_its_resumption(
+    entry: ModuleType, stand_in: Path, tmp_path: Path
+) -> None:
+    kept = tmp_path / "out" / ".work" / "run-1" / "reference.npy"
+    kept.parent.mkdir(parents=True)
+    kept.write_text("artifact")
+    stand_in.write_text("")
+    assert entry.main(["accept"], tmp_path / "out") == 0
+    assert [path.name for path in (tmp_path / "out" / ".work").iterdir()] == ["run-1"]
+
+
+def test_stop_of_a_container_is_an_interruption(tmp_path: Path) -> None:
+    program, ready = tmp_path / "program", tmp_path / "ready"
+    program.write_text(
+        "import pathlib, time\n"
+        "try:\n"
+        f"    pathlib.Path({str(ready)!r}).touch(); time.sleep(60)\n"
+        "except KeyboardInterrupt:\n"
+        "    raise SystemExit(130)\n"
+    )
+    code = (
+        "import os, runpy, sys\n"
+        f"entry = runpy.run_path({str(ROOT / 'scripts' / 'entry.py')!r})\n"
+        f"sys.exit(entry['supervise']([sys.executable, {str(program)!r}], os.environ))\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", code]) as process:
+        while not ready.exists():
+            time.sleep(0.01)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=30) == 130
+
+
+# ------------------------------------------------------------------ what is written about it
+
+
+def test_readme_names_every_verb() -> None:
+    from appliance.cli import app  # noqa: PLC0415 - not needed by the other tests
+
+    command = typer.main.get_command(app)
+    verbs = set(getattr(command, "commands", {}))
+    assert verbs
+    assert (
+        set(
+            re.findall(
+                r"(?m)^\| `([a-z]+)` \| [a-z]", README.split("| verb |")[1].split("\n## ")[0]
+            )
+        )
+        == verbs
+    )
+
+
+@pytest.mark.parametrize(
+    "path", ["README.md", "CONTRIBUTING.md", "docs/getting-started.md", "docs/verifying.md"]
+)
+def test_links_lead_somewhere(path: str) -> None:
+    page = ROOT / path
+    links = [link for link in re.findall(r"\]\(([^)]+)\)", page.read_text()) if "://" not in link]
+    assert all((page.parent / link.split("#")[0]).exists() for link in links), links
+
+
+def test_ci_runs_the_command_of_the_readme() -> None:
+    script = ROOT / ".ci" / "run"
+    assert os.access(script, os.X_OK)
+    assert "\nmake test\n" in script.read_text()
+    assert "\nmake test " in README

@@ -1,0 +1,137 @@
+"""Train a small network on handwritten digits to a stated accuracy, in a stated number of steps.
+
+The data are scikit-learn's 1797 scanned digits of 8 x 8 pixels; every fifth is held out. One
+step trains a perceptron of one hidden layer on one batch in float32 with AdamW; order and
+first weights come from the seed. The first and the last step are followed in float64: loss,
+logits, gradients, weights and moments, so a wrong kernel shows in one step, long before it
+would cost accuracy. The last must leave a network that reads at least `target` of the held-out
+digits rightly, judged on the host in float64: what trains on wrong data, or stops training
+on the way, ends below.
+
+MEASURED
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from sklearn.datasets import load_digits
+from torch import nn
+
+from appliance.records import Check, Work
+from workloads.contract import Target, Turn, Workload
+from workloads.parts import training
+from workloads.parts.classifier import Classifier, count_training_flops, in_float64
+from workloads.parts.optimizers import AdamW
+from workloads.parts.parameters import require_positive, require_share
+from workloads.parts.size import count_parameters
+
+PIXELS, CLASSES, BRIGHTEST = 64, 10, 16
+HELD_OUT = 5  # every so many-th image
+GROWTH = training.Growth(loss=256, logits=128, gradients=256)
+
+
+@dataclass(kw_only=True)
+class State:
+    training: training.Training
+    images: torch.Tensor
+    labels: torch.Tensor
+
+
+@dataclass(frozen=True, kw_only=True)
+class DigitsMlp(Workload[State, training.Trained]):
+    """`target`: least share of the held-out images read rightly after `num_steps`."""
+
+    summary: ClassVar[str] = "Train a perceptron on handwritten digits to a stated accuracy"
+    version: ClassVar[int] = 1
+    small: ClassVar[Mapping[str, bool | int | float | str]] = {"width": 256}
+
+    batch: int = 256
+    width: int = 512
+    num_steps: int = 200
+    target: float = 0.97
+
+    def __post_init__(self) -> None:
+        require_positive(self, "batch", "width", "num_steps")
+        require_share("target", self.target)
+
+    @property
+    def steps(self) -> int:
+        return self.num_steps
+
+    def work(self) -> Work:
+        with torch.device("meta"):
+            flops = count_training_flops(self._model(), torch.empty(self.batch, PIXELS))
+        return Work(units=self.batch, unit="images", flops=flops)
+
+    def num_parameters(self) -> int:
+        return count_parameters(self._model)
+
+    def _model(self) -> Classifier:
+        return Classifier(
+            nn.Linear(PIXELS, self.width), nn.GELU(), nn.Linear(self.width, CLASSES)
+        )
+
+    def build(self, target: Target, seed: int) -> State:
+        pixels, digits = load_digits(return_X_y=True)
+        images = torch.from_numpy(pixels).float() / BRIGHTEST
+        labels = torch.from_numpy(digits).long()
+        is_held_out = torch.arange(len(labels)) % HELD_OUT == 0
+        model = training.seeded(seed, self._model).to(target.device)
+        rule = AdamW(rate=0.01, steps=self.num_steps)
+        order = self._order(int((~is_held_out).sum()), seed)
+        return State(
+            training=training.Training(
+                model=model,
+                rule=rule,
+                optimizer=rule.make(model),
+                batches=[
+                    {
+                        "inputs": images[~is_held_out][chosen].to(target.device),
+                        "labels": labels[~is_held_out][chosen].to(target.device),
+                    }
+                    for chosen in order
+                ],
+                turn=Turn(of=len(order)),
+                dtype=torch.float32,
+                growth=GROWTH,
+                artifacts=target.artifacts,
+            ),
+            images=images[is_held_out],
+            labels=labels[is_held_out],
+        )
+
+    def _order(self, count: int, seed: int) -> tuple[torch.Tensor, ...]:
+        """Indices of each step's batch: one random order of all images after another."""
+        rng = torch.Generator().manual_seed(seed)
+        passes = self.num_steps * self.batch // count + 1
+        indices = torch.cat([torch.randperm(count, generator=rng) for _ in range(passes)])
+        return indices[: self.num_steps * self.batch].split(self.batch)
+
+    def step(self, state: State) -> training.Trained:
+        return training.step(state.training)
+
+    def snapshot(self, state: State) -> training.Before:
+        return training.snapshot(state.training)
+
+    def check(self, before: object, state: State, output: training.Trained) -> Iterator[Check]:
+        assert isinstance(before, training.Before)  # noqa: S101 - narrows for the type checker
+        yield from training.check(before, state.training, output)
+        if before.number + 1 < self.num_steps:
+            return
+        with torch.no_grad():
+            result = in_float64(state.training.model)(state.images.double(), state.labels)
+        share = (result.logits.argmax(1) != state.labels).double().mean().item()
+        yield Check(
+            name="held-out images misread",
+            error=share,
+            bound=1 - self.target,
+            detects=1 - self.target,
+            detects_what=f"share of {len(state.labels)} images",
+        )
+
+
+WORKLOAD = DigitsMlp

@@ -1,0 +1,133 @@
+"""Matrix multiply of whole numbers: one right answer, the same bits on every vendor.
+
+Inputs are integers so small that every partial sum, in any order, is an integer that the
+accumulator holds exactly, and the result is rounded once, on storing. Whatever its tiles,
+order or rounding mode, a correct device then gives the bits of the golden product, which
+the host computes (in float64, where sums of integers below 2**53 are exact, so it equals
+the product in 64-bit integers). The rule is 8 * sigma**2 * sqrt(K) <= 0.7 * 2**bits: eight
+standard deviations of a sum stay inside 70 % of the accumulator; what breaks it is refused.
+
+The first check counts the elements whose bits differ, the second compares a digest that
+does not depend on order; its golden value is printed, and two devices of any make that ran
+with the same seed can be compared by it. Both bounds are 0: one wrong bit anywhere shows.
+The golden product of each input set is made once per run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import torch
+
+from appliance.records import Check, Work
+from workloads.contract import Artifacts, ParameterError, Target, Turn, Workload
+from workloads.parts.bits import bits, num_differing, weighted_digest
+from workloads.parts.parameters import require_choice, require_positive
+from workloads.parts.precision import on_host, unit_roundoff
+from workloads.parts.products import FLOATS, accumulator_bits, product_work
+
+DEVIATIONS = 8  # standard deviations of a partial sum that must fit
+SHARE = 0.7  # of the accumulator, or of the largest number that the output can hold
+
+
+@dataclass(kw_only=True)
+class State:
+    left: list[torch.Tensor]
+    right: list[torch.Tensor]
+    turn: Turn
+    seed: int
+    artifacts: Artifacts
+
+
+@dataclass(frozen=True, kw_only=True)
+class GemmExact(Workload[State, torch.Tensor]):
+    """`magnitude`: entries are uniform over the integers from -magnitude to magnitude."""
+
+    summary: ClassVar[str] = "Matrix multiply of whole numbers, bit-equal on every vendor"
+    version: ClassVar[int] = 1
+    small: ClassVar[Mapping[str, bool | int | float | str]] = {"m": 256, "n": 256}
+
+    m: int = 8192
+    n: int = 8192
+    k: int = 4096
+    dtype: str = "bfloat16"
+    magnitude: int = 255
+    num_inputs: int = 3
+
+    def __post_init__(self) -> None:
+        require_positive(self, "m", "n", "k", "magnitude", "num_inputs")
+        require_choice("dtype", self.dtype, FLOATS)
+        dtype = FLOATS[self.dtype]
+        if self.magnitude > 1 / unit_roundoff(dtype):
+            limit = int(1 / unit_roundoff(dtype))
+            raise ParameterError(
+                f"magnitude is {self.magnitude}: {self.dtype} holds every integer to {limit} only"
+            )
+        largest = min(2.0 ** accumulator_bits(dtype), torch.finfo(dtype).max)
+        variance = self.magnitude * (self.magnitude + 1) / 3
+        if DEVIATIONS * variance * self.k**0.5 > SHARE * largest:
+            raise ParameterError(
+                f"magnitude {self.magnitude} at k {self.k} may leave {self.dtype} inexact: "
+                "lower magnitude or k"
+            )
+
+    def work(self) -> Work:
+        return product_work(self.m, self.n, self.k, self.dtype)
+
+    def build(self, target: Target, seed: int) -> State:
+        rng = torch.Generator().manual_seed(seed)
+
+        def integers(*shape: int) -> torch.Tensor:
+            whole = torch.randint(
+                -self.magnitude, self.magnitude + 1, shape, generator=rng, dtype=torch.int32
+            )
+            return whole.to(target.device, FLOATS[self.dtype])
+
+        return State(
+            left=[integers(self.m, self.k) for _ in range(self.num_inputs)],
+            right=[integers(self.k, self.n) for _ in range(self.num_inputs)],
+            turn=Turn(of=self.num_inputs),
+            seed=seed,
+            artifacts=target.artifacts,
+        )
+
+    def step(self, state: State) -> torch.Tensor:
+        index = state.turn.advance()
+        return state.left[index] @ state.right[index]
+
+    def check(self, before: object, state: State, output: torch.Tensor) -> Iterator[Check]:
+        del before
+        golden = self._golden(state)
+        yield Check(
+            name="elements that differ from the exact product",
+            error=num_differing(output, golden),
+            bound=0,
+            detects=1,
+            detects_what=f"wrong elements among {golden.numel()}",
+        )
+        digest = weighted_digest(golden, state.seed)
+        yield Check(
+            name="digest of all bits",
+            error=float(weighted_digest(output, state.seed) != digest),
+            bound=0,
+            detects=1,
+            detects_what=f"wrong elements; golden digest {digest:016x}, set {state.turn.index}",
+        )
+
+    def _golden(self, state: State) -> torch.Tensor:
+        """The exact product of the last step's input set, rounded once to the dtype."""
+        index = state.turn.index
+
+        def make(path: Path) -> None:
+            exact = on_host(state.left[index]) @ on_host(state.right[index])
+            np.save(path, bits(exact.to(FLOATS[self.dtype])).numpy())
+
+        words = np.load(state.artifacts.once(f"golden-{index}.npy", make))
+        return torch.from_numpy(words).view(FLOATS[self.dtype])
+
+
+WORKLOAD = GemmExact

@@ -1,0 +1,150 @@
+"""Train a language model on a source that is made from the seed, to its known entropy.
+
+The source is a Markov chain of order two over 32 symbols, each of its 1024 rows drawn from a
+Dirichlet distribution of concentration 0.1. It needs no data set, nobody can have trained on
+it before, and its entropy H (about 1.73 nat), which no model can beat, is computed exactly
+from its stationary distribution. One step trains an embedding and a perceptron of one hidden
+layer, which see four symbols and predict the fifth, on a fresh batch in float32 with AdamW.
+
+The first and the last step are followed in float64: loss, logits, gradients, weights and
+moments. After the last the held-out loss, judged on the host in float64, must lie within `gap`
+nat of H: a run that did not learn starts 1.7 nat above it. It must not lie below what the
+source itself allows: that is a model that sees what it should predict. Both are taken against
+the source's own loss on the same symbols, so that the luck of the sample cancels.
+
+MEASURED
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import nn
+
+from appliance.records import Check, Work
+from workloads.contract import ParameterError, Target, Turn, Workload
+from workloads.parts import training
+from workloads.parts.classifier import Classifier, count_training_flops, in_float64
+from workloads.parts.markov import SYMBOLS, Source
+from workloads.parts.optimizers import AdamW
+from workloads.parts.parameters import require_positive
+from workloads.parts.size import count_parameters
+
+CONTEXT = 4
+NUM_HELD_OUT = 16384
+TOO_GOOD = 0.1  # nat; the mean of 1000 windows strays 0.03
+GROWTH = training.Growth(loss=64, logits=128, gradients=128)
+
+
+@dataclass(kw_only=True)
+class State:
+    training: training.Training
+    source: Source
+    held_out: torch.Tensor
+
+
+@dataclass(frozen=True, kw_only=True)
+class MarkovLm(Workload[State, training.Trained]):
+    """`gap`: nat over the source's entropy that the loss may have after `num_steps`."""
+
+    summary: ClassVar[str] = "Train a language model on a seeded source to its entropy"
+    version: ClassVar[int] = 1
+    small: ClassVar[Mapping[str, bool | int | float | str]] = {
+        "batch": 1024,
+        "num_steps": 250,
+        "gap": 0.5,
+    }
+
+    batch: int = 2048
+    embedding: int = 32
+    width: int = 512
+    num_steps: int = 400
+    gap: float = 0.3
+
+    def __post_init__(self) -> None:
+        require_positive(self, "batch", "embedding", "width", "num_steps")
+        if not 0 < self.gap < 1:
+            raise ParameterError(f"gap is {self.gap}: give nats between 0 and 1")
+
+    @property
+    def steps(self) -> int:
+        return self.num_steps
+
+    def work(self) -> Work:
+        with torch.device("meta"):
+            windows = torch.empty(self.batch, CONTEXT, dtype=torch.long)
+            flops = count_training_flops(self._model(), windows)
+        return Work(units=self.batch, unit="tokens", flops=flops)
+
+    def num_parameters(self) -> int:
+        return count_parameters(self._model)
+
+    def _model(self) -> Classifier:
+        return Classifier(
+            nn.Embedding(SYMBOLS, self.embedding),
+            nn.Flatten(),
+            nn.Linear(CONTEXT * self.embedding, self.width),
+            nn.GELU(),
+            nn.Linear(self.width, SYMBOLS),
+        )
+
+    def build(self, target: Target, seed: int) -> State:
+        source = Source(seed)
+        model = training.seeded(seed, self._model).to(target.device)
+        rule = AdamW(rate=0.02, steps=self.num_steps)
+        windows = source.windows(self.num_steps * self.batch, CONTEXT + 1)
+        return State(
+            training=training.Training(
+                model=model,
+                rule=rule,
+                optimizer=rule.make(model),
+                batches=[
+                    {"inputs": part[:, :-1], "labels": part[:, -1]}
+                    for part in windows.to(target.device).split(self.batch)
+                ],
+                turn=Turn(of=self.num_steps),
+                dtype=torch.float32,
+                growth=GROWTH,
+                artifacts=target.artifacts,
+            ),
+            source=source,
+            held_out=source.windows(NUM_HELD_OUT, CONTEXT + 1),
+        )
+
+    def step(self, state: State) -> training.Trained:
+        return training.step(state.training)
+
+    def snapshot(self, state: State) -> training.Before:
+        return training.snapshot(state.training)
+
+    def check(self, before: object, state: State, output: training.Trained) -> Iterator[Check]:
+        assert isinstance(before, training.Before)  # noqa: S101 - narrows for the type checker
+        yield from training.check(before, state.training, output)
+        if before.number + 1 < self.num_steps:
+            return
+        with torch.no_grad():
+            model = in_float64(state.training.model)
+            result = model(state.held_out[:, :-1], state.held_out[:, -1])
+        excess = result.loss - state.source.loss(state.held_out)
+        yield Check(
+            name="held-out loss over the source's entropy",
+            error=excess.abs().item(),
+            bound=self.gap,
+            detects=self.gap,
+            detects_what=f"nat over the entropy of {state.source.entropy:.4f}",
+        )
+        windows = torch.cat([before.batch["inputs"], before.batch["labels"][:, None]], dim=1)
+        lead = state.source.loss(windows) - output.loss.detach().cpu().double()
+        yield Check(
+            name="loss on the last batch below the source's own",
+            error=lead.clamp(min=0).item(),
+            bound=TOO_GOOD,
+            detects=TOO_GOOD,
+            detects_what="nat below what the source allows",
+        )
+
+
+WORKLOAD = MarkovLm

@@ -1,0 +1,128 @@
+"""Memory bandwidth: copy, scale, add and triad over arrays larger than any cache.
+
+The four kernels of STREAM (McCalpin 1995), in float32: c = a, c = s b, c = a + b and
+c = a + s b. One step is all four one after another, or the one that `operation` names; the
+bytes are those that STREAM counts, without the reads that a cache makes before it writes.
+Input sets change at each step, and an input is read again only after several whole arrays
+have passed, so nothing is served from a cache.
+
+Each result is one rounding of an exact value (s is a power of two, so a fused multiply-add
+earns no other bits), hence the same bits on every device: the check compares all bits of
+all elements with the host's own result. It would catch one flipped bit, a kernel that did
+not run (the outputs hold NaN, or what another input set left), and a narrower dtype.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+
+from appliance.records import Check, Work
+from workloads.contract import ParameterError, Target, Turn, Workload
+from workloads.parts.bits import num_differing
+from workloads.parts.parameters import require_choice, require_positive
+
+SCALE = -0.5
+ARRAYS = {"copy": 2, "scale": 2, "add": 3, "triad": 3}  # arrays read or written
+ITEM = torch.float32.itemsize
+PIECE = 2**17  # elements that the host compares at once, inside its own cache
+
+
+@dataclass(kw_only=True)
+class State:
+    first: list[torch.Tensor]
+    second: list[torch.Tensor]
+    results: dict[str, torch.Tensor]
+    turn: Turn
+
+
+def run(name: str, first: torch.Tensor, second: torch.Tensor, out: torch.Tensor) -> None:
+    """One kernel from the inputs into `out`."""
+    if name == "copy":
+        out.copy_(first)
+    elif name == "scale":
+        torch.mul(second, SCALE, out=out)
+    elif name == "add":
+        torch.add(first, second, out=out)
+    else:
+        torch.add(first, second, alpha=SCALE, out=out)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryBandwidth(Workload[State, dict[str, torch.Tensor]]):
+    """`operation`: copy, scale, add, triad or all; `array_bytes`: size of one array."""
+
+    summary: ClassVar[str] = "Device memory bandwidth: copy, scale, add, triad"
+    version: ClassVar[int] = 1
+    small: ClassVar[Mapping[str, bool | int | float | str]] = {"array_bytes": 64 * 2**20}
+
+    operation: str = "all"
+    array_bytes: int = 2**30
+    num_inputs: int = 2
+
+    def __post_init__(self) -> None:
+        require_positive(self, "array_bytes", "num_inputs")
+        require_choice("operation", self.operation, ["all", *ARRAYS])
+        if self.array_bytes % ITEM:
+            raise ParameterError(f"array_bytes is {self.array_bytes}: give a multiple of {ITEM}")
+
+    @property
+    def _operations(self) -> list[str]:
+        return list(ARRAYS) if self.operation == "all" else [self.operation]
+
+    def work(self) -> Work:
+        moved = float(sum(ARRAYS[name] for name in self._operations) * self.array_bytes)
+        return Work(units=moved, unit="bytes", bytes=moved)
+
+    def build(self, target: Target, seed: int) -> State:
+        rng = torch.Generator().manual_seed(seed)
+        count = self.array_bytes // ITEM
+
+        def uniform() -> torch.Tensor:
+            return torch.rand(count, generator=rng).sub_(0.5).to(target.device)
+
+        return State(
+            first=[uniform() for _ in range(self.num_inputs)],
+            second=[uniform() for _ in range(self.num_inputs)],
+            results={
+                name: torch.full((count,), torch.nan, device=target.device)
+                for name in self._operations
+            },
+            turn=Turn(of=self.num_inputs),
+        )
+
+    def step(self, state: State) -> dict[str, torch.Tensor]:
+        index = state.turn.advance()
+        for name, out in state.results.items():
+            run(name, state.first[index], state.second[index], out)
+        return state.results
+
+    def check(
+        self, before: object, state: State, output: dict[str, torch.Tensor]
+    ) -> Iterator[Check]:
+        del before
+        inputs = state.first[state.turn.index], state.second[state.turn.index]
+        for name in self._operations:
+            pieces = zip(*(t.cpu().split(PIECE) for t in (*inputs, output[name])), strict=True)
+            yield Check(
+                name=f"{name}: elements that differ",
+                error=sum(self._num_wrong(name, *piece) for piece in pieces),
+                bound=0,
+                detects=1,
+                detects_what=f"wrong elements among {output[name].numel()}",
+            )
+
+    @staticmethod
+    def _num_wrong(
+        name: str, first: torch.Tensor, second: torch.Tensor, result: torch.Tensor
+    ) -> int:
+        """Elements of a piece that are not the float64 result rounded once."""
+        exact = torch.empty(first.shape, dtype=torch.float64)
+        run(name, first.double(), second.double(), exact)
+        return num_differing(result, exact.float())
+
+
+WORKLOAD = MemoryBandwidth

@@ -1,0 +1,134 @@
+"""Optimisers twice: torch's, which is timed, and the same formula in float64, which judges it.
+
+`update` is fed with the gradients that the device reported. So an optimiser that divides by a
+gradient's size, and turns the noise of a gradient near zero into a full step, is still checked
+to the last bits of every weight.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+
+Tensors = Mapping[str, torch.Tensor]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Updated:
+    """One tensor after the formula, and the size of the terms that were added up to make it.
+
+    The rounding of a sum goes with the size of its terms, also where they cancel.
+    """
+
+    value: torch.Tensor
+    size: torch.Tensor
+
+
+class Optimizer(Protocol):
+    """What a training step asks of its optimiser."""
+
+    def make(self, model: torch.nn.Module) -> torch.optim.Optimizer: ...
+
+    def rate_at(self, number: int) -> float:
+        """Learning rate of the step with this number, from 0."""
+
+    def update(
+        self, weight: torch.Tensor, gradient: torch.Tensor, moments: Tensors, number: int
+    ) -> Mapping[str, Updated]:
+        """Return the weight (under "weight") and each moment as step `number` leaves them.
+
+        `moments` lacks those that do not exist before the first step: they are zero.
+        """
+
+
+@dataclass(frozen=True, kw_only=True)
+class Momentum:
+    """Stochastic gradient descent with momentum and weight decay."""
+
+    rate: float
+    momentum: float = 0.9
+    decay: float = 1e-4
+
+    def make(self, model: torch.nn.Module) -> torch.optim.Optimizer:
+        return torch.optim.SGD(
+            model.parameters(), lr=self.rate, momentum=self.momentum, weight_decay=self.decay
+        )
+
+    def rate_at(self, number: int) -> float:  # noqa: ARG002 - constant
+        return self.rate
+
+    def update(
+        self,
+        weight: torch.Tensor,
+        gradient: torch.Tensor,
+        moments: Tensors,
+        number: int,  # noqa: ARG002 - the formula is the same in every step
+    ) -> Mapping[str, Updated]:
+        velocity = gradient + self.decay * weight
+        size = gradient.abs() + self.decay * weight.abs()
+        if "momentum_buffer" in moments:
+            old = self.momentum * moments["momentum_buffer"]
+            velocity, size = velocity + old, size + old.abs()
+        return {
+            "weight": Updated(
+                value=weight - self.rate * velocity, size=weight.abs() + self.rate * size
+            ),
+            "momentum_buffer": Updated(value=velocity, size=size),
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdamW:
+    """Adam with decoupled weight decay of matrices.
+
+    With `steps` the rate rises over `warmup` steps and then falls by half a cosine to a tenth;
+    without, it is constant.
+    """
+
+    rate: float
+    betas: tuple[float, float] = (0.9, 0.999)
+    epsilon: float = 1e-8
+    decay: float = 0.01
+    warmup: int = 0
+    steps: int | None = None
+
+    def make(self, model: torch.nn.Module) -> torch.optim.Optimizer:
+        weights = list(model.parameters())
+        groups: list[dict[str, Any]] = [
+            {"params": [w for w in weights if self._decay_of(w) == decay], "weight_decay": decay}
+            for decay in sorted({self._decay_of(w) for w in weights})
+        ]
+        return torch.optim.AdamW(groups, lr=self.rate, betas=self.betas, eps=self.epsilon)
+
+    def _decay_of(self, weight: torch.Tensor) -> float:
+        return self.decay if weight.dim() > 1 else 0.0
+
+    def rate_at(self, number: int) -> float:
+        if self.steps is None:
+            return self.rate
+        if number < self.warmup:
+            return self.rate * (number + 1) / (self.warmup + 1)
+        done = min(1.0, (number - self.warmup) / max(1, self.steps - self.warmup))
+        return self.rate * (0.1 + 0.45 * (1 + math.cos(math.pi * done)))
+
+    def update(
+        self, weight: torch.Tensor, gradient: torch.Tensor, moments: Tensors, number: int
+    ) -> Mapping[str, Updated]:
+        (beta1, beta2), rate = self.betas, self.rate_at(number)
+        first = moments.get("exp_avg", torch.zeros_like(weight))
+        second = moments.get("exp_avg_sq", torch.zeros_like(weight))
+        mean = first + (1 - beta1) * (gradient - first)
+        square = beta2 * second + (1 - beta2) * gradient.square()
+        divisor = (square / (1 - beta2 ** (number + 1))).sqrt() + self.epsilon
+        pace = rate / (1 - beta1 ** (number + 1)) / divisor
+        kept = weight * (1 - rate * self._decay_of(weight))
+        size = first.abs() + gradient.abs()
+        return {
+            "weight": Updated(value=kept - pace * mean, size=weight.abs() + pace * size),
+            "exp_avg": Updated(value=mean, size=size),
+            "exp_avg_sq": Updated(value=square, size=square),
+        }

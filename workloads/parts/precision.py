@@ -1,0 +1,77 @@
+"""Number formats by name, what rounding in them costs, and the comparison of logits.
+
+Bounds are written as a multiple of the unit roundoff of the format that a case asks for, so
+that one measured multiple serves float32 on a processor and bfloat16 on an accelerator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+
+from appliance.records import Check
+from workloads.contract import ParameterError
+
+FORMATS = ("float32", "bfloat16", "float16")
+
+
+def dtype_named(name: str) -> torch.dtype:
+    """Return the floating-point format called `name`; raises ParameterError for another one."""
+    if name not in FORMATS:
+        message = f"dtype {name!r} is not one of {', '.join(FORMATS)}"
+        raise ParameterError(message)
+    dtype = getattr(torch, name)
+    assert isinstance(dtype, torch.dtype)  # noqa: S101 - narrows getattr for the type checker
+    return dtype
+
+
+def unit_roundoff(dtype: torch.dtype) -> float:
+    """Return the largest relative error of one rounding to nearest."""
+    return torch.finfo(dtype).eps / 2
+
+
+def on_host(tensor: torch.Tensor) -> torch.Tensor:
+    """Return the values in float64 on the host."""
+    return tensor.detach().cpu().double()
+
+
+def compare_logits(
+    output: torch.Tensor, reference: torch.Tensor, *, growth: float, dtype: torch.dtype
+) -> Iterator[Check]:
+    """Compare logits, last dimension the classes, with their float64 reference.
+
+    `growth` is how many unit roundoffs the worst logit may be off, in units of the logits' root
+    mean square. The scale averages the noise out over all logits, so it is held five times
+    closer: it is what sees a factor of 1.01 where the noise of a 16-bit format hides it.
+    """
+    measured, exact = on_host(output), on_host(reference)
+    size = exact.square().mean().sqrt()
+    bound = growth * unit_roundoff(dtype)
+    yield Check(
+        name="logits against float64",
+        error=((measured - exact).abs().max() / size).item(),
+        bound=bound,
+        detects=bound,
+        detects_what="error of one logit, in units of their root mean square",
+    )
+    scale = (measured * exact).sum() / exact.square().sum()
+    yield Check(
+        name="scale of the logits",
+        error=(scale - 1).abs().item(),
+        bound=bound / 5,
+        detects=bound / 5,
+        detects_what="relative error common to all logits",
+    )
+    rows = measured.reshape(-1, measured.shape[-1])
+    share = rows.std(dim=0, correction=0).square().mean().sqrt() / size
+    yield Check(
+        name="logits depend on the input",
+        error=(LEAST_SHARE / share).item(),
+        bound=1.0,
+        detects=LEAST_SHARE,
+        detects_what="share of the logits' size that varies from input to input",
+    )
+
+
+LEAST_SHARE = 0.01
