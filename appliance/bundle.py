@@ -11,6 +11,7 @@ import os
 import re
 import stat
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -253,7 +254,8 @@ def write(path: Path, data: bytes) -> None:
         unfinished.replace(path)
         _sync_folder(path.parent)
     except OSError as error:
-        unfinished.unlink(missing_ok=True)
+        with suppress(OSError):
+            unfinished.unlink()
         raise OutputError(
             f"{path} cannot be written ({error.strerror}): make room or give write permission "
             f"in {path.parent}"

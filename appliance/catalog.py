@@ -42,7 +42,7 @@ BASELINES = ROOT / "appliance" / "baselines"
 DATASETS = ROOT / "workloads" / "datasets.toml"
 FUNCTIONAL_KINDS = ("completion", "numeric", "determinism")
 CASE_ID = re.compile(r"\w[\w.-]*", re.ASCII)  # "@" and "/" part a case from device and launch
-LARGEST_INT = 2**53  # beyond it JSON numbers are not exact
+LARGEST_INT = 2**53 - 1  # beyond it JSON numbers are not exact
 
 R = TypeVar("R")
 
@@ -95,6 +95,8 @@ def load_peaks(models: Sequence[str]) -> Peaks:
     """The makers' figures for these models; empty where none is known."""
     files = sorted(DEVICES.glob("*.toml"))
     known = [peak for path in files for peak in parse(Peaks, path.read_bytes(), path.name).peak]
+    for peak in known:
+        _positive(f'peak "{peak.quantity}" of {peak.model}', "value", peak.value)
     return Peaks(peak=tuple(peak for peak in known if peak.model in models))
 
 
@@ -266,7 +268,7 @@ def _check_case(case: SuiteCase, name: str) -> None:
     if case.launches is not None and case.launches < 1:
         raise UsageError(f"{name} must have at least 1 launch")
     for key, value in case.parameters.items():
-        if isinstance(value, int) and abs(value) > LARGEST_INT:
+        if not isinstance(value, str) and abs(value) > LARGEST_INT:
             raise UsageError(f'{name}: parameter "{key}" is beyond 2**53; give a smaller number')
 
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 from appliance.errors import BenchError, RunInterrupted, UsageError
+from appliance.vendors.makers import NOT_VISIBLE
 
 if TYPE_CHECKING:
     from appliance.accept import Finished
@@ -44,7 +45,9 @@ app.add_typer(list_app, name="list")
 
 SuiteOption = Annotated[str, typer.Option(help="Name of a suite, or the path of its TOML file.")]
 CriteriaOption = Annotated[str, typer.Option(help="Name of criteria, or the path of the file.")]
-VendorOption = Annotated[str | None, typer.Option(help="cpu, cuda, rocm or xpu; else found.")]
+VendorOption = Annotated[
+    str | None, typer.Option(help=f"cpu, {', '.join(NOT_VISIBLE)}; else the one that is found.")
+]
 OutOption = Annotated[Path, typer.Option(help="Folder that gets out/<run id>.")]
 DataOption = Annotated[Path | None, typer.Option(help="Folder with the data sets.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]

@@ -15,7 +15,7 @@ from functools import partial
 from appliance import smbios
 from appliance.facts import fact, firmware, line
 from appliance.records import Fact, Facts
-from appliance.tree import Tree, Unreadable
+from appliance.tree import Tree, Unreadable, or_none
 
 TABLE = "/sys/firmware/dmi/tables/DMI"
 NO_TABLE = (
@@ -29,6 +29,7 @@ NO_SYSTEM = "mount /sys read-only into the container"
 NO_NETWORK = "its interface is in another network namespace: start with --network host"
 NOT_TOLD = "the driver does not tell it"
 NOT_WRITTEN = "the firmware does not tell it"
+NOT_ON_BUS = "it is not on the PCI bus"
 _PCI_ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 _NETWORK_CLASS = "0x02"
 _SECTOR = 512
@@ -114,17 +115,24 @@ def _is_disk(tree: Tree, folder: str) -> bool:
 
 
 def _disk(tree: Tree, folder: str) -> Facts:
-    device = f"{folder}/device"
-    size, spins = f"{folder}/size", f"{folder}/queue/rotational"
+    device, every = f"{folder}/device", f"{BLOCK}/*"
+
+    def size() -> int:
+        return tree.number(f"{folder}/size") * _SECTOR
+
+    def rotational() -> bool:
+        return bool(tree.number(f"{folder}/queue/rotational"))
+
+    read = partial(fact, absent=NOT_TOLD)
+    revisions = (f"{device}/firmware_rev", f"{device}/rev")
+    revision = next((path for path in revisions if tree.exists(path)), revisions[0])
     return {
-        "address": _address(tree, folder),
-        "model": line(tree, f"{device}/model", NOT_TOLD),
-        "serial": fact(lambda: _disk_serial(tree, folder), source=device, absent=NOT_TOLD),
-        "firmware": _either(tree, (f"{device}/firmware_rev", f"{device}/rev")),
-        "size": fact(
-            lambda: tree.number(size) * _SECTOR, source=size, unit="bytes", absent=NOT_TOLD
-        ),
-        "rotational": fact(lambda: bool(tree.number(spins)), source=spins, absent=NOT_TOLD),
+        "address": _address(tree, folder, every),
+        "model": line(tree, f"{device}/model", NOT_TOLD, source=f"{every}/device/model"),
+        "serial": read(lambda: _disk_serial(tree, folder), source=f"{every}/device/serial"),
+        "firmware": line(tree, revision, NOT_TOLD, source=f"{every}/device/firmware_rev"),
+        "size": read(size, source=f"{every}/size", unit="bytes"),
+        "rotational": read(rotational, source=f"{every}/queue/rotational"),
     }
 
 
@@ -137,12 +145,7 @@ def _disk_serial(tree: Tree, folder: str) -> str:
     return firmware(tree.line(own if tree.exists(own) else f"{folder}/serial"))
 
 
-def _either(tree: Tree, paths: Sequence[str]) -> Fact:
-    """The first of some files that is there; drivers differ in the name."""
-    return line(tree, next((path for path in paths if tree.exists(path)), paths[0]), NOT_TOLD)
-
-
-def _address(tree: Tree, folder: str) -> Fact:
+def _address(tree: Tree, folder: str, source: str) -> Fact:
     """The nearest address on the PCI bus above a device."""
 
     def read() -> str:
@@ -151,7 +154,7 @@ def _address(tree: Tree, folder: str) -> Fact:
             raise Unreadable
         return str(found[-1])
 
-    return fact(read, source=folder, absent="it is not on the PCI bus")
+    return fact(read, source=source, absent=NOT_ON_BUS)
 
 
 # ------------------------------------------------------------------ network
@@ -177,7 +180,7 @@ def _network_folders(tree: Tree) -> Iterator[str]:
             seen.add(name)
             if not tree.exists(f"{folder}/physfn"):
                 yield folder
-    for name in physical_interfaces(tree):
+    for name in or_none(lambda: physical_interfaces(tree)) or ():
         if not seen.intersection(_PCI_ADDRESS.findall(tree.target(f"{NET}/{name}"))):
             yield f"{NET}/{name}/device"
 
@@ -188,22 +191,24 @@ def physical_interfaces(tree: Tree) -> tuple[str, ...]:
 
 
 def _interface(tree: Tree, folder: str) -> Facts:
+    every = f"{PCI}/*" if folder.startswith(PCI) else f"{NET}/*/device"
+
     def numa_node() -> int:
         node = tree.number(f"{folder}/numa_node")
         if node < 0:
-            raise Unreadable("the firmware does not tell it")
+            raise Unreadable(NOT_WRITTEN)
         return node
 
     def driver() -> str:
         return tree.target(f"{folder}/driver").rpartition("/")[2]
 
     return {
-        "address": _address(tree, folder),
-        "vendor_id": line(tree, f"{folder}/vendor", "it is not on the PCI bus"),
-        "device_id": line(tree, f"{folder}/device", "it is not on the PCI bus"),
-        "driver": fact(driver, source=f"{folder}/driver", absent="no driver is bound to it"),
+        "address": _address(tree, folder, every),
+        "vendor_id": line(tree, f"{folder}/vendor", NOT_ON_BUS, source=f"{every}/vendor"),
+        "device_id": line(tree, f"{folder}/device", NOT_ON_BUS, source=f"{every}/device"),
+        "driver": fact(driver, source=f"{every}/driver", absent="no driver is bound to it"),
         "mac": fact(lambda: _hardware_address(tree, folder), source=NET, absent=NO_NETWORK),
-        "numa_node": fact(numa_node, source=f"{folder}/numa_node", absent=NOT_TOLD),
+        "numa_node": fact(numa_node, source=f"{every}/numa_node", absent=NOT_TOLD),
         **_fabric(tree, folder),
     }
 
@@ -238,7 +243,12 @@ def _fabric(tree: Tree, folder: str) -> Facts:
         return {}
     files = {"firmware": "fw_ver", "board": "board_id", "node_guid": "node_guid"}
     return {
-        key: line(tree, f"{folder}/infiniband/{name}/{file}", NOT_TOLD)
+        key: line(
+            tree,
+            f"{folder}/infiniband/{name}/{file}",
+            NOT_TOLD,
+            source=f"{PCI}/*/infiniband/*/{file}",
+        )
         for name in names[:1]
         for key, file in files.items()
     }

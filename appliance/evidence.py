@@ -90,6 +90,8 @@ class LaunchEvidence:
                 self.checks.append(event)
             case Artifact():
                 self._inside()
+                if event.is_made and self.number > 0:
+                    return  # a timed launch that makes a file itself depends on no other
                 self.artifacts.setdefault(event.name, set()).add(event.sha256)
             case _:  # readings and environments decide nothing
                 pass

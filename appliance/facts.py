@@ -57,9 +57,9 @@ def _plausible(value: Scalar, source: str) -> Scalar:
     return value
 
 
-def line(tree: Tree, path: str, absent: str = "not present") -> Fact:
-    """The one line of a file."""
-    return fact(lambda: tree.line(path), source=path, absent=absent)
+def line(tree: Tree, path: str, absent: str = "not present", *, source: str = "") -> Fact:
+    """The one line of a file. `source` stands for the path where that has a passing name in it."""
+    return fact(lambda: tree.line(path), source=source or path, absent=absent)
 
 
 def firmware(text: str) -> str:

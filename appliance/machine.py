@@ -83,7 +83,7 @@ KERNEL_PARAMETERS = frozenset(
 )
 """Parameters that change speed, or which processors and memory there are; others stay unread."""
 _CONTAINER_FILES = {"/.dockerenv": "docker", "/run/.containerenv": "podman"}
-_CONTAINER_GROUPS = ("kubepods", "docker", "libpod", "containerd", "lxc", "machine.slice")
+_CONTAINER_GROUPS = ("kubepods", "docker", "libpod", "cri-containerd", "lxc")
 _VIRTUAL_MAKERS = ("QEMU", "KVM", "VMware", "Xen", "innotek", "Amazon EC2", "Google Compute Engine")
 
 

@@ -94,8 +94,8 @@ def make_plan(
     expected = _expected_seconds(cases, launches, groups)
     if expected > suite.time_limit_seconds:
         raise UsageError(
-            f"suite {suite.name} plans {expected:.0f} s, more than its limit of "
-            f"{suite.time_limit_seconds:.0f} s: remove cases or raise time_limit_seconds"
+            f"suite {suite.name} plans {expected:.1f} s, more than its limit of "
+            f"{suite.time_limit_seconds:.1f} s: remove cases or raise time_limit_seconds"
         )
     return Plan(
         run_id=run_id,

@@ -180,10 +180,11 @@ def differences(a: Identity, b: Identity) -> list[str]:
 def _flat(identity: Identity) -> Iterator[tuple[str, Fact]]:
     """Every fact with a name of its own."""
     for device in identity.devices:
-        for name in ("vendor", "model", "serial", "memory_bytes"):
-            yield f"{device.id}: {name}", Fact(value=getattr(device, name))
+        own = {"model": device.model, "serial": device.serial, "memory": device.memory_bytes}
+        yield from ((f"{device.id}: {name}", Fact(value=value)) for name, value in own.items())
         for name, found in device.facts.items():
-            yield f"{device.id}: {name} as read", found
+            if name not in own or found.value != own[name]:
+                yield f"{device.id}: {name}{' as read' if name in own else ''}", found
     yield "num_devices", Fact(value=len(identity.devices))
     for title, facts in (("host", identity.host), ("software", identity.software)):
         yield from ((f"{title}: {name}", found) for name, found in facts.items())

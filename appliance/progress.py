@@ -59,7 +59,7 @@ class Lines(Silent):
 
     def __init__(self, out: Console) -> None:
         self._out = out
-        self._begin = time.monotonic()
+        self._begin = 0.0
         self._num_done = 0
         self._num = 0
         self._expected = 0.0
@@ -67,6 +67,7 @@ class Lines(Silent):
     def run_begins(self, plan: Plan, num_done: int) -> None:
         self._num, self._num_done = len(plan.launches), num_done
         self._expected = plan.expected_seconds
+        self._begin = time.monotonic()
         self._out.print(begin_sentence(plan, num_done))
 
     def launch_ended(self, launch: Launch, event: LaunchEnded) -> None:

@@ -65,7 +65,9 @@ BigInt = Annotated[
     PlainSerializer(str, return_type=str, when_used="json"),
     WithJsonSchema({"type": "string", "pattern": "^-?[0-9]+$"}),
 ]
-Scalar = bool | int | Annotated[float, Field(allow_inf_nan=False)] | str  # the text "nan" is a text
+SafeInt = Annotated[int, Field(gt=-(2**53), lt=2**53)]  # what JSON shows beyond was a float
+FiniteFloat = Annotated[float, Field(allow_inf_nan=False)]  # the text "nan" is a text
+Scalar = bool | SafeInt | FiniteFloat | str
 Parameters = Mapping[str, Scalar]
 
 Outcome = Literal["completed", "crashed", "timed_out", "interrupted", "unsupported", "not_run"]

@@ -8,11 +8,10 @@ machine has no such sensor; a count of which one part cannot be read is not know
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from functools import cached_property
-from typing import TypeVar
 
-from appliance.tree import Tree, Unreadable
+from appliance.tree import Tree, Unreadable, or_none
 
 CPU = "/sys/devices/system/cpu"
 EDAC = "/sys/devices/system/edac/mc"
@@ -26,8 +25,6 @@ _NUM_ASKED = 8
 """Frequencies read at once at most: each costs an interrupt to the processor asked."""
 _CPUINFO_START = 4096
 """Bytes of /proc/cpuinfo read: the kernel interrupts every processor that it writes about."""
-
-Value = TypeVar("Value")
 
 
 class Sensors:
@@ -119,11 +116,3 @@ class Sensors:
         if not counts or min(counts) < 0:
             raise Unreadable
         return sum(counts)
-
-
-def or_none(read: Callable[[], Value]) -> Value | None:
-    """What `read` returns, or None where it raises Unreadable."""
-    try:
-        return read()
-    except Unreadable:
-        return None

@@ -104,6 +104,7 @@ def _structures(table: bytes) -> Iterator[_Structure]:
         if header[0] == _END_OF_TABLE:
             return
         offset = end + 2
+    raise DamagedTableError("it has no end-of-table structure")
 
 
 def _module(one: _Structure) -> MemoryModule:

@@ -11,8 +11,12 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
+
+Value = TypeVar("Value")
 
 
 class Unreadable(Exception):
@@ -109,6 +113,14 @@ def number(text: str, source: str) -> int:
     if not re.fullmatch(r"-?[0-9]{1,20}", text.strip(), re.ASCII):
         raise Unreadable(f'{source} is damaged: "{text[:20]}" is no whole number')
     return int(text)
+
+
+def or_none(read: Callable[[], Value]) -> Value | None:
+    """What `read` returns, or None where it raises Unreadable."""
+    try:
+        return read()
+    except Unreadable:
+        return None
 
 
 def _human_order(name: str) -> tuple[tuple[int, str], ...]:

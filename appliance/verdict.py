@@ -222,10 +222,10 @@ def _scope(plan: Plan, criteria: Criteria, baselines: Baselines) -> str:
     limits = [item for item in criteria.criterion if item.kind == "perf" and item.required]
     num_limited = sum(any(_matches(item, case) for item in limits) for case in plan.cases)
     num_small = sum(case.small for case in plan.cases)
-    words = ["Judged: every planned case completed, was correct and repeatable"]
+    words = ["Judged: whether every planned case completed, was correct and repeatable"]
     if num_limited:
         words.append(
-            f", and {num_limited} of {len(plan.cases)} cases met the limits of the criteria file."
+            f", and whether {num_limited} of {len(plan.cases)} cases met the limits of the criteria."
         )
     else:
         words.append(

@@ -31,7 +31,7 @@ from reports.words import NOT_REPORTED, count
 WORST_FIRST: tuple[RulingWord, ...] = ("fail", "inconclusive", "not_applicable", "pass")
 _PHASES = {
     "first": "first output",
-    "last": "last timed output",
+    "last": "last output",
     "repeatability": "same step twice",
 }
 _QUANTITIES = {

@@ -11,6 +11,7 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 
 from appliance.records import (
+    Device,
     Environment,
     Fact,
     Facts,
@@ -53,10 +54,7 @@ def system_groups(system: System, peaks: Peaks) -> tuple[Group, ...]:
             title=f"Device {device.id}: {device.model}",
             rows=(
                 _plain("Serial", device.serial),
-                _plain(
-                    "Memory",
-                    None if device.memory_bytes is None else words.size(device.memory_bytes),
-                ),
+                *_memory(device),
                 *rows(device.facts),
             ),
         )
@@ -65,11 +63,17 @@ def system_groups(system: System, peaks: Peaks) -> tuple[Group, ...]:
     return (
         *devices,
         Group(title="Host", rows=rows(identity.host)),
-        parts("Memory modules", identity.memory_modules),
-        parts("Disks", identity.disks),
-        parts("Network interfaces", identity.interfaces),
+        parts("Memory modules", identity.memory_modules, identity.host.get("memory_modules")),
+        parts("Disks", identity.disks, identity.host.get("disks")),
+        parts("Network interfaces", identity.interfaces, identity.host.get("network_interfaces")),
         *_peaks(peaks),
     )
+
+
+def _memory(device: Device) -> tuple[Row, ...]:
+    """The device's memory, where its facts do not tell it already."""
+    size = None if device.memory_bytes is None else words.size(device.memory_bytes)
+    return () if "memory" in device.facts else (_plain("Memory", size),)
 
 
 def _plain(name: str, value: str | None) -> Row:
@@ -89,11 +93,14 @@ def _peaks(peaks: Peaks) -> tuple[Group, ...]:
     return (Group(title="Maker's figures", grid=grid),)
 
 
-def parts(title: str, items: Sequence[Facts]) -> Group:
-    """Parts of one kind: shared values once, what differs as a table, gaps as notes."""
+def parts(title: str, items: Sequence[Facts], told: Fact | None = None) -> Group:
+    """Parts of one kind: shared values once, what differs as a table, gaps as notes.
+
+    `told` is how many the host says that there are; where none is listed, it tells why.
+    """
     heading = f"{title} ({len(items)})"
     if not items:
-        return Group(title=title, notes=(f"{NOT_REPORTED}: none was found or none could be read",))
+        return Group(title=title, notes=(_none(told),))
     if len(items) == 1:
         return Group(title=heading, rows=rows(items[0]))
     keys = list(dict.fromkeys(key for item in items for key in item))
@@ -109,6 +116,13 @@ def parts(title: str, items: Sequence[Facts]) -> Group:
         grid=_grid(own, items),
         notes=tuple(f"{label(key)} {NOT_REPORTED}: {gaps[key]}" for key in own if gaps.get(key)),
     )
+
+
+def _none(told: Fact | None) -> str:
+    if told is not None and told.value == 0:
+        return "none"
+    hint = "" if told is None else told.hint
+    return f"{NOT_REPORTED}: {hint or 'none was found or none could be read'}"
 
 
 def _is_gap(found: Fact) -> bool:

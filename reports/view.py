@@ -50,10 +50,7 @@ REASONS = {
     "baseline_mismatch": "baseline does not apply",
     "clock": "clock fault",
 }
-_SYSTEM_NAMES = ("system_model", "product", "product_name", "system_product", "model", "board")
-_MAKER_NAMES = ("system_maker", "system_vendor", "vendor", "maker", "manufacturer")
-_SERIAL_NAMES = ("system_serial", "serial", "product_serial", "board_serial", "machine_id")
-_NODE_NAMES = ("hostname", "node", "node_name", "host_name")
+_SERIALS = ("system_serial", "system_uuid", "chassis_serial", "board_serial")
 
 
 def view(bundle: Bundle) -> View:
@@ -119,13 +116,21 @@ def _subject_words(bundle: Bundle) -> str:
 
 def _subject(bundle: Bundle) -> tuple[Row, ...]:
     host = bundle.system.identity.host
-    maker = machine.first_known(host, _MAKER_NAMES)
-    model = machine.first_known(host, _SYSTEM_NAMES)
-    known = [text for text in (maker, model) if text != NOT_REPORTED]
+    parts = [
+        machine.first_known(host, names)
+        for names in (("system_vendor", "board_vendor"), ("system_product", "board_product"))
+    ]
+    known = [text for text in parts if text != NOT_REPORTED]
+    serial = next((name for name in _SERIALS if name in host and host[name].value), "")
+    missing = host["system_serial"].hint if not serial and "system_serial" in host else ""
     return (
         _row("System", " ".join(known) or NOT_REPORTED),
-        _row("System serial", machine.first_known(host, _SERIAL_NAMES)),
-        _row("Node", machine.first_known(host, _NODE_NAMES)),
+        _row(
+            words.label(serial) if serial else "System serial",
+            machine.first_known(host, (serial,)),
+            missing,
+        ),
+        _row("Node", machine.first_known(bundle.system.conditions.facts, ("hostname",))),
     )
 
 

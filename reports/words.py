@@ -156,7 +156,7 @@ def label(name: str) -> str:
     plain = clean(name)
     plain = f"number of {plain[4:]}" if plain.startswith("num_") else plain
     words = [_WORDS.get(word.lower(), word) for word in re.split(r"[_\s]+", plain) if word]
-    is_proper = bool(words) and words[0] in _WORDS.values()
+    is_proper = bool(words) and (words[0] in _WORDS.values() or ":" in words[0])
     text = " ".join(words)
     return text if is_proper else text[:1].upper() + text[1:]
 

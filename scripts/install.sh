@@ -31,7 +31,7 @@ explain() {
     elif grep -aq 'CERTIFICATE_VERIFY_FAILED' "$log"; then
         stop "the package index shows a certificate that this machine does not trust: name your site's CA bundle with PIP_CERT and start again"
     elif grep -aqE 'NewConnectionError|ConnectTimeout|NameResolutionError|name resolution|unreachable|ProxyError|ReadTimeout|refused' "$log"; then
-        stop "no package index can be reached: connect this machine, point PIP_INDEX_URL at a mirror, or put the wheels of $lock in a folder and start again with WHEELS=DIR PIP_NO_INDEX=1"
+        stop "no package index with $1 can be reached: connect this machine, name a mirror with PIP_INDEX_URL (TORCH_INDEX for torch), or put the wheels of $lock in a folder and start again with WHEELS=DIR PIP_NO_INDEX=1"
     fi
     stop "$1 could not be installed (${last:-pip gave no reason}): name its source with TORCH_INDEX, PIP_INDEX_URL or WHEELS=DIR and start again"
 }
@@ -78,7 +78,8 @@ install_ranges() {
     local torch all
     torch=$(requirements torch)
     mapfile -t all < <(requirements '')
-    TORCH_INDEX=${TORCH_INDEX:-$cpu_index} torch_from --no-deps "$torch" || torch_from "$torch" || explain torch
+    # never from a general index: the build there brings gigabytes for accelerators
+    TORCH_INDEX=${TORCH_INDEX:-$cpu_index} torch_from --no-deps "$torch" || explain torch
     : >"$log"
     pip_install "${all[@]}" || explain "pyproject.toml"
 }

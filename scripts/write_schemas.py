@@ -1,4 +1,3 @@
-# ruff: noqa: INP001 - a script is no package
 """Writes appliance/schemas/*.json, the JSON Schemas of the bundle's files, from the records.
 
 Run it after a change of appliance/records.py; a test compares what it would write with what is

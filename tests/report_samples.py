@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from pathlib import Path
 
 from appliance.bundle import Bundle, log_name, read_files
@@ -195,6 +196,7 @@ ROWS = (
 )
 
 
+@cache
 def sample(
     *,
     failing: str = "",
@@ -290,9 +292,8 @@ def _system(*, is_hostile: bool) -> System:
                 ),
             ),
             host={
-                "hostname": Fact(value="node-017", source="uname"),
-                "system_maker": Fact(value="Supermicro", source="/sys/class/dmi/id"),
-                "system_model": Fact(value="SYS-421GE-TNRT", source="/sys/class/dmi/id"),
+                "system_vendor": Fact(value="Supermicro", source="/sys/class/dmi/id"),
+                "system_product": Fact(value="SYS-421GE-TNRT", source="/sys/class/dmi/id"),
                 "system_serial": Fact(
                     value=None, source="/sys/class/dmi/id", hint="readable by root alone"
                 ),
@@ -322,6 +323,7 @@ def _system(*, is_hostile: bool) -> System:
         conditions=Conditions(
             utc=_time(-4),
             facts={
+                "hostname": Fact(value="node-017", source="/proc/sys/kernel/hostname"),
                 "load_1_minute": Fact(value=0.31, source="/proc/loadavg"),
                 "memory_available": Fact(value=241 * 2**30, unit="bytes", source="/proc/meminfo"),
                 "governor": Fact(value=None, source="/sys", hint="the hypervisor hides it"),

@@ -105,9 +105,7 @@ def faults(tmp_path_factory: pytest.TempPathFactory) -> Bench:
         ),
     )
     bench = Bench(folder / "run", plan(*cases, *others))
-    stdout = os.dup(1)
     bench.run(Seen(_shout_at_the_socket))
-    os.close(stdout)
     return bench
 
 
@@ -396,16 +394,13 @@ def test_killed_parent_leaves_no_child_and_its_launch_is_not_made_again(
 
     if mode == "fresh":
         return
-    one = case("one", parameters={"fault": "none"}, launches=2, checked_launch=1)
     faulty = {"fault": "leave_a_child_and_hang", "at": 2}
-    planned = plan(
-        case("one", parameters=faulty, launches=2, checked_launch=1), mode=mode, looks=(2,)
-    )
-    bench = Bench(tmp_path / "run", planned)
-    bench.journal.append(
-        RunResumed(interruption=1, interrupted=("one@cpu:0/1",), dropped="", pid=1)
-    )
-    bench.plan = plan(one, mode=mode, looks=(2,))
+    one = case("one", parameters=faulty, launches=2, checked_launch=1)
+    bench = Bench(tmp_path / "run", plan(one, mode=mode, looks=(2,)))
+    resumed = RunResumed(interruption=1, interrupted=("one@cpu:0/1",), dropped="", pid=1)
+    bench.journal.append(resumed)
+    healthy = case("one", launches=2, checked_launch=1)  # so that what is left can complete
+    bench.plan = plan(healthy, mode=mode, looks=(2,))
     bench.run()
     assert len(bench.of("one@cpu:0/1", LaunchStarted)) == 1
     assert bench.of("one@cpu:0/1", Warmed)

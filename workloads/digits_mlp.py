@@ -8,7 +8,10 @@ would cost accuracy. The last must leave a network that reads at least `target` 
 digits rightly, judged on the host in float64: what trains on wrong data, or stops training
 on the way, ends below.
 
-MEASURED
+Healthy runs on a CPU misread 1.88 % (standard deviation 0.21 %, worst 2.50 %) of the 360 over
+100 seeds at width 512, and 1.88 % (0.18 %, worst 2.22 %) over 20 seeds at width 1024: the bound
+of 3 % lies five deviations away. The activation is smooth, because a ReLU that float32 and
+float64 see on two sides of its kink moved a gradient by 4e-3 in one of 24 steps.
 """
 
 from __future__ import annotations
@@ -47,10 +50,10 @@ class DigitsMlp(Workload[State, training.Trained]):
 
     summary: ClassVar[str] = "Train a perceptron on handwritten digits to a stated accuracy"
     version: ClassVar[int] = 1
-    small: ClassVar[Mapping[str, bool | int | float | str]] = {"width": 256}
+    small: ClassVar[Mapping[str, bool | int | float | str]] = {"width": 512}
 
     batch: int = 256
-    width: int = 512
+    width: int = 1024
     num_steps: int = 200
     target: float = 0.97
 
@@ -71,9 +74,7 @@ class DigitsMlp(Workload[State, training.Trained]):
         return count_parameters(self._model)
 
     def _model(self) -> Classifier:
-        return Classifier(
-            nn.Linear(PIXELS, self.width), nn.GELU(), nn.Linear(self.width, CLASSES)
-        )
+        return Classifier(nn.Linear(PIXELS, self.width), nn.GELU(), nn.Linear(self.width, CLASSES))
 
     def build(self, target: Target, seed: int) -> State:
         pixels, digits = load_digits(return_X_y=True)
@@ -109,7 +110,7 @@ class DigitsMlp(Workload[State, training.Trained]):
         rng = torch.Generator().manual_seed(seed)
         passes = self.num_steps * self.batch // count + 1
         indices = torch.cat([torch.randperm(count, generator=rng) for _ in range(passes)])
-        return indices[: self.num_steps * self.batch].split(self.batch)
+        return torch.split(indices[: self.num_steps * self.batch], self.batch)
 
     def step(self, state: State) -> training.Trained:
         return training.step(state.training)

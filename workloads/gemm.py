@@ -64,9 +64,11 @@ class Gemm(Workload[State, torch.Tensor]):
 
     def build(self, target: Target, seed: int) -> State:
         rng = torch.Generator().manual_seed(seed)
+        dtype = FLOATS[self.dtype]
+        drawn = torch.promote_types(dtype, torch.float32)
 
         def normal(*shape: int) -> torch.Tensor:
-            return torch.randn(*shape, generator=rng).to(target.device, FLOATS[self.dtype])
+            return torch.randn(*shape, generator=rng, dtype=drawn).to(target.device, dtype)
 
         return State(
             left=[normal(self.m, self.k) for _ in range(self.num_inputs)],

@@ -12,7 +12,9 @@ nat of H: a run that did not learn starts 1.7 nat above it. It must not lie belo
 source itself allows: that is a model that sees what it should predict. Both are taken against
 the source's own loss on the same symbols, so that the luck of the sample cancels.
 
-MEASURED
+Healthy runs on a CPU end 0.366 nat over H (standard deviation 0.007, worst 0.380) over 20 seeds
+of the small size, held to 0.5 after 200 steps, and 0.155 (0.002, worst 0.157) over 4 seeds
+of the full size, held to 0.3 after 400.
 """
 
 from __future__ import annotations
@@ -54,7 +56,7 @@ class MarkovLm(Workload[State, training.Trained]):
     version: ClassVar[int] = 1
     small: ClassVar[Mapping[str, bool | int | float | str]] = {
         "batch": 1024,
-        "num_steps": 250,
+        "num_steps": 200,
         "gap": 0.5,
     }
 
@@ -103,7 +105,7 @@ class MarkovLm(Workload[State, training.Trained]):
                 optimizer=rule.make(model),
                 batches=[
                     {"inputs": part[:, :-1], "labels": part[:, -1]}
-                    for part in windows.to(target.device).split(self.batch)
+                    for part in torch.split(windows.to(target.device), self.batch)
                 ],
                 turn=Turn(of=self.num_steps),
                 dtype=torch.float32,

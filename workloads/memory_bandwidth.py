@@ -106,7 +106,9 @@ class MemoryBandwidth(Workload[State, dict[str, torch.Tensor]]):
         del before
         inputs = state.first[state.turn.index], state.second[state.turn.index]
         for name in self._operations:
-            pieces = zip(*(t.cpu().split(PIECE) for t in (*inputs, output[name])), strict=True)
+            pieces = zip(
+                *(torch.split(t.cpu(), PIECE) for t in (*inputs, output[name])), strict=True
+            )
             yield Check(
                 name=f"{name}: elements that differ",
                 error=sum(self._num_wrong(name, *piece) for piece in pieces),

@@ -6,7 +6,9 @@ float64: a convolution in a lower precision, a wrong or lost gradient, a stale b
 that the optimiser missed and running statistics that drift would each be seen, in the first
 step and in the last.
 
-Growth, in unit roundoffs of the dtype: MEASURED
+`GROWTH` allows three to seven times what was measured on a processor (4 images of 64 pixels, 2
+seeds, steps 0 and 4; one rounding is 5.4e-7 in float32 and 3.9e-3 in bfloat16 with float32
+sums): loss 0.2 and 0.5 roundings, logits 7.2 and 13, running statistics 1.8 and 3.4.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from workloads.parts.resnet import CLASSES, resnet50
 from workloads.parts.size import count_parameters, count_training_flops
 from workloads.parts.training import Before, Growth, Trained, Training
 
-GROWTH = Growth(loss=1e9, logits=1e9, gradients=1e9, statistics=1e9)
+GROWTH = Growth(loss=4, logits=50, gradients=32, statistics=16, has_kinks=True)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,8 +16,8 @@ from appliance import cgroup
 from appliance.facts import fact, line
 from appliance.processors import CPU, CPUINFO, MEMORY, STATUS, Processors, joined, meminfo
 from appliance.records import Device, Fact, Facts
-from appliance.sensors import Sensors, or_none
-from appliance.tree import Tree, Unreadable
+from appliance.sensors import Sensors
+from appliance.tree import Tree, Unreadable, or_none
 
 NO_SYSTEM = "mount /sys and /proc read-only into the container"
 NO_FREQUENCY = "no frequency driver is loaded; a virtual machine's host keeps it: run on the host"

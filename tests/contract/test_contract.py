@@ -6,17 +6,18 @@ bound) is written to the test's properties, so that a bound too near to the trut
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import trial
-from trial import MODULES, Trial
+from trial import MODULES, Kind, Trial
 
 from workloads.contract import ParameterError
 
 
 @pytest.fixture(params=MODULES, scope="module")
-def subject(request: pytest.FixtureRequest, tmp_path_factory) -> Iterator[Trial]:
+def subject(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Trial:
     kind = trial.load(request.param)
     workload = kind(**kind.small)
     if missing := trial.missing_data(workload):
@@ -25,35 +26,37 @@ def subject(request: pytest.FixtureRequest, tmp_path_factory) -> Iterator[Trial]
 
 
 @pytest.fixture(params=MODULES)
-def kind(request: pytest.FixtureRequest):
+def kind(request: pytest.FixtureRequest) -> Kind:
     return trial.load(request.param)
 
 
-def test_output_is_judged_rightly_at_the_first_and_the_last_step(subject, record_property):
+def test_output_is_judged_rightly_at_the_first_and_the_last_step(
+    subject: Trial, record_property: Callable[[str, object], None]
+) -> None:
     assert trial.misjudged(subject, record_property) == []
 
 
-def test_one_seed_gives_the_same_bits_and_two_seeds_do_not(subject):
+def test_one_seed_gives_the_same_bits_and_two_seeds_do_not(subject: Trial) -> None:
     assert trial.irreproducible(subject) == []
 
 
-def test_lower_precision_is_rejected(subject):
+def test_lower_precision_is_rejected(subject: Trial) -> None:
     assert trial.blind_to_downgrade(subject) == []
 
 
-def test_lost_update_is_rejected(subject):
+def test_lost_update_is_rejected(subject: Trial) -> None:
     assert trial.blind_to_lost_update(subject) == []
 
 
-def test_work_is_counted_and_grows_with_size(kind):
+def test_work_is_counted_and_grows_with_size(kind: Kind) -> None:
     assert trial.uncounted(kind) == []
 
 
-def test_module_says_what_it_is(kind):
+def test_module_says_what_it_is(kind: Kind) -> None:
     assert trial.misdescribed(kind) == []
 
 
-def test_parameters_that_cannot_run_are_refused(kind):
+def test_parameters_that_cannot_run_are_refused(kind: Kind) -> None:
     """A count below one can never run; every workload with a whole-number field says so."""
     sizes = [name for name, value in kind.small.items() if type(value) is int]
     for name in sizes:
@@ -63,8 +66,10 @@ def test_parameters_that_cannot_run_are_refused(kind):
 
 @pytest.mark.parametrize(
     "path",
-    sorted([*(trial.ROOT / "workloads").glob("*.py"), *(trial.ROOT / "workloads/parts").glob("*.py")]),
+    sorted(
+        [*(trial.ROOT / "workloads").glob("*.py"), *(trial.ROOT / "workloads/parts").glob("*.py")]
+    ),
     ids=lambda path: path.stem,
 )
-def test_module_has_no_clock(path):
+def test_module_has_no_clock(path: Path) -> None:
     assert trial.clocked(path.read_text()) == []

@@ -4,16 +4,19 @@ Every lax workload is the sound one but for a single fault, so that each asserti
 contract test is seen to fail for its own reason.
 """
 
+# ruff: noqa: ARG002 - a lax workload is one that uses less than it is given
+
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import ClassVar
 
 import pytest
 import torch
 import trial
-from trial import Trial
+from trial import Kind, Trial
 
 from appliance.records import Check, Work
 from workloads.contract import Target, Turn, Workload
@@ -82,88 +85,88 @@ def close(name: str, value: torch.Tensor, exact: torch.Tensor, bound: float = 1e
     return Check(name=name, error=error, bound=bound, detects=bound, detects_what="relative error")
 
 
-def altered(**changes: object):
+def altered(**changes: object) -> type[Sound]:
     """The sound workload's checks with their attributes changed."""
 
     class Altered(Sound):
-        def check(self, before, state, output):
+        def check(self, before: object, state: State, output: Output) -> Iterator[Check]:
             return (replace(check, **changes) for check in super().check(before, state, output))
 
     return Altered
 
 
 class SeesNoWeights(Sound):
-    def check(self, before, state, output):
+    def check(self, before: object, state: State, output: Output) -> Iterator[Check]:
         return (c for c in super().check(before, state, output) if c.name != "weights")
 
 
 class SeesNoLoss(Sound):
-    def check(self, before, state, output):
+    def check(self, before: object, state: State, output: Output) -> Iterator[Check]:
         return (c for c in super().check(before, state, output) if c.name != "loss")
 
 
 class BelievesTheOutput(Sound):
     """Its reference is what it should judge."""
 
-    def check(self, before, state, output):
+    def check(self, before: object, state: State, output: Output) -> Iterator[Check]:
         yield close("product", output.product, output.product.double())
 
 
 class AllowsBfloat16(Sound):
-    def check(self, before, state, output):
+    def check(self, before: object, state: State, output: Output) -> Iterator[Check]:
         return (replace(c, bound=0.009) for c in super().check(before, state, output))
 
 
 class OneInput(Sound):
     """Trains at no rate on one input, so that every step gives the same."""
 
-    def build(self, target, seed):
+    def build(self, target: Target, seed: int) -> State:
         state = super().build(target, seed)
         state.inputs[1] = state.inputs[0]
         return state
 
-    def step(self, state):
+    def step(self, state: State) -> Output:
         product = state.inputs[state.turn.advance()] @ state.weight.detach()
         return Output(loss=product.square().mean(), product=product)
 
-    def check(self, before, state, output):
+    def check(self, before: object, state: State, output: Output) -> Iterator[Check]:
         return (c for c in super().check(before, state, output) if c.name != "weights")
 
 
 class AnySeed(Sound):
-    def build(self, target, seed):
+    def build(self, target: Target, seed: int) -> State:
         return super().build(target, 0)
 
 
 class NoSeed(Sound):
-    def build(self, target, seed):
+    def build(self, target: Target, seed: int) -> State:
         return super().build(target, torch.seed())
 
 
 class ChangesOutput(Sound):
-    def check(self, before, state, output):
+    def check(self, before: object, state: State, output: Output) -> Iterator[Check]:
         yield from super().check(before, state, output)
         output.product *= 2
 
 
 class ChangesState(Sound):
-    def check(self, before, state, output):
+    def check(self, before: object, state: State, output: Output) -> Iterator[Check]:
         yield from super().check(before, state, output)
         state.inputs[0].zero_()
 
 
 class ChecksNothing(Sound):
-    def check(self, before, state, output):
+    def check(self, before: object, state: State, output: Output) -> Iterator[Check]:
         return iter(())
 
 
 class ConstantWork(Sound):
-    def work(self):
+    def work(self) -> Work:
         return Work(flops=1.0)
 
 
 class NoWork(Sound):
-    def work(self):
+    def work(self) -> Work:
         return Work(flops=0 if self.size == 8 else 1)
 
 
@@ -175,7 +178,7 @@ class UnknownSmall(Sound):
     small: ClassVar = {"sise": 8}
 
 
-def test_sound_workload_has_no_fault(tmp_path):
+def test_sound_workload_has_no_fault(tmp_path: Path) -> None:
     subject = Trial(Sound(**Sound.small), tmp_path)
     assert trial.misjudged(subject) == []
     assert trial.irreproducible(subject) == []
@@ -207,34 +210,34 @@ def test_sound_workload_has_no_fault(tmp_path):
         (ChangesState, "check changed the state"),
     ],
 )
-def test_lax_check_is_caught(kind, fault, tmp_path):
+def test_lax_check_is_caught(kind: Kind, fault: str, tmp_path: Path) -> None:
     faults = trial.misjudged(Trial(kind(size=8), tmp_path))
     assert any(fault in found for found in faults), faults
 
 
-def test_unseeded_and_constant_inputs_are_caught(tmp_path):
+def test_unseeded_and_constant_inputs_are_caught(tmp_path: Path) -> None:
     assert trial.irreproducible(Trial(NoSeed(size=8), tmp_path)) == ["one seed gave two outputs"]
     assert trial.irreproducible(Trial(AnySeed(size=8), tmp_path)) == ["two seeds gave one output"]
 
 
 @pytest.mark.parametrize("kind", [AllowsBfloat16, altered(bound=1e9)])
-def test_check_that_allows_a_lower_precision_is_caught(kind, tmp_path):
+def test_check_that_allows_a_lower_precision_is_caught(kind: Kind, tmp_path: Path) -> None:
     faults = trial.blind_to_downgrade(Trial(kind(size=64), tmp_path))
     assert faults == ["a step in torch.bfloat16 was accepted"]
 
 
-def test_check_that_sees_no_weights_is_caught(tmp_path):
+def test_check_that_sees_no_weights_is_caught(tmp_path: Path) -> None:
     subject = Trial(SeesNoWeights(size=8), tmp_path)
     assert trial.blind_to_lost_update(subject) == ["a lost update was accepted"]
 
 
 @pytest.mark.parametrize("kind", [ConstantWork, NoWork])
-def test_work_that_does_not_count_is_caught(kind):
+def test_work_that_does_not_count_is_caught(kind: Kind) -> None:
     assert trial.uncounted(kind)
 
 
 @pytest.mark.parametrize("kind", [NoVersion, UnknownSmall])
-def test_misdescribed_workload_is_caught(kind):
+def test_misdescribed_workload_is_caught(kind: Kind) -> None:
     assert trial.misdescribed(kind)
 
 
@@ -244,9 +247,9 @@ def test_misdescribed_workload_is_caught(kind):
         "import time",
         "from time import perf_counter",
         "torch.cuda.synchronize()",
-        "def step(self, state):\n    print(state)",
-        "def step(self, state):\n    return state.loss.item()",
+        "def step(self, state: State) -> Output:\n    print(state)",
+        "def step(self, state: State) -> Output:\n    return state.loss.item()",
     ],
 )
-def test_clock_print_and_synchronise_are_caught(source):
+def test_clock_print_and_synchronise_are_caught(source: str) -> None:
     assert trial.clocked(source)

@@ -48,9 +48,10 @@ CLOCKS = {"time", "datetime", "timeit"}
 
 Leaf = torch.Tensor | np.ndarray
 Path_ = tuple[str, ...]
+Kind = type[Workload[Any, Any]]
 
 
-def load(name: str) -> type[Workload[Any, Any]]:
+def load(name: str) -> Kind:
     """The workload class of the module `name`."""
     return importlib.import_module(f"workloads.{name}").WORKLOAD
 
@@ -499,7 +500,7 @@ def blind_to_lost_update(trial: Trial) -> list[str]:
     return [] if trial.is_rejected(moment, moment.output) else ["a lost update was accepted"]
 
 
-def uncounted(kind: type[Workload[Any, Any]]) -> list[str]:
+def uncounted(kind: Kind) -> list[str]:
     """Work that is not positive, or that does not grow from the small size to the full one."""
     small, full = kind(**kind.small).work(), kind().work()
     pairs = {
@@ -518,7 +519,7 @@ def uncounted(kind: type[Workload[Any, Any]]) -> list[str]:
     return faults
 
 
-def misdescribed(kind: type[Workload[Any, Any]]) -> list[str]:
+def misdescribed(kind: Kind) -> list[str]:
     """A module or class that does not say what the plan and the report need."""
     module = importlib.import_module(kind.__module__)
     fields = {field.name: field for field in dataclasses.fields(kind)}

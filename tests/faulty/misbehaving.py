@@ -4,7 +4,7 @@ It lies outside the shipped packages and is named with a dot, "faulty.misbehavin
 that put this folder's parent on PYTHONPATH.
 """
 
-# ruff: noqa: ARG005, ARG002 - the contract names the arguments
+# ruff: noqa: ARG005 - the table of faults names the argument
 
 from __future__ import annotations
 

@@ -37,5 +37,5 @@ def weighted_digest(matrix: torch.Tensor, seed: int) -> int:
     words = bits(matrix)
     mask = (1 << (8 * words.element_size())) - 1 if words.dtype != torch.int64 else -1
     rows, columns = odd(words.shape[0]), odd(words.shape[1])
-    parts = zip(words.split(_ROWS_AT_ONCE), rows.split(_ROWS_AT_ONCE), strict=True)
+    parts = zip(torch.split(words, _ROWS_AT_ONCE), torch.split(rows, _ROWS_AT_ONCE), strict=True)
     return sum(int((((w.long() & mask) * columns).sum(1) * r).sum()) for w, r in parts) % 2**64

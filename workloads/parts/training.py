@@ -5,8 +5,7 @@ float32 weights. Its output is everything that it made, and it is judged in two 
 weights and moments are held to the optimiser's formula in float64, fed with the gradients that
 the device reported: about ten roundings of float32, whatever the model. Loss, logits, gradients
 and running statistics are held to the same step in float64 on the host, from copies of what it
-started from; their bounds are multiples of the unit roundoff (`Growth`), measured by each
-workload. The float64 result of the first step is made once per run and read by its launches.
+started from; their bounds are multiples of one rounding (`Growth`), measured by each workload. The float64 result of the first step is made once per run and read by its launches.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from appliance.records import Check
 from workloads.contract import Artifacts, Turn
 from workloads.parts.dropout import generator_of
 from workloads.parts.optimizers import Optimizer, Tensors
-from workloads.parts.precision import compare_logits, on_host, unit_roundoff
+from workloads.parts.precision import compare_logits, on_host, rounding, unit_roundoff
 
 Model = TypeVar("Model", bound=torch.nn.Module)
 
@@ -34,6 +33,12 @@ _FLOOR = 0.01
 
 The gradient of an attention's key bias is zero but for rounding: relative to itself it is all
 error."""
+SWITCHED, KINKS = 0.1, 8.0
+"""What units that switch may do to a gradient: one alone, and as a share of very many.
+
+A unit switches if it lies within the error of zero, so their share goes with a rounding, and
+the gradient's relative error with its root. ResNet-50 in bfloat16 was seen at 4.2 roots; in
+float32, where one or no unit switches, at 0.013 at most in 26 steps of 4 images."""
 _SMALLEST = 1e-30
 """Added to sizes, so that zero, and what a device flushes to zero, may stand beside zero."""
 _LOSS_SCALE = 1024.0
@@ -48,12 +53,22 @@ class Batches(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Growth:
-    """Unit roundoffs of the dtype that a healthy step may be off, for each kind of result."""
+    """Roundings of the dtype that a healthy step may be off, for each kind of result.
+
+    `has_kinks`: the network has rectifiers or maxima, so that a rounding now and then switches
+    one unit's gradient on or off, which no multiple of a rounding bounds.
+    """
 
     loss: float
     logits: float
     gradients: float
     statistics: float | None = None
+    has_kinks: bool = False
+
+    def bound_gradients(self, dtype: torch.dtype) -> float:
+        """Largest relative error of one tensor's gradient."""
+        smooth = self.gradients * rounding(dtype)
+        return smooth + (SWITCHED + KINKS * rounding(dtype) ** 0.5 if self.has_kinks else 0.0)
 
 
 @dataclass(kw_only=True)
@@ -258,21 +273,15 @@ def check(before: Before, state: Training, output: Trained) -> Iterator[Check]:
     yield _check_learning(before, output)
     yield from _check_update(before, state, output)
     reference = _reference(before, state)
-    unit = unit_roundoff(state.dtype)
-    bound = state.growth.loss * unit
-    yield Check(
-        name="loss against float64",
-        error=((on_host(output.loss) - reference.loss) / reference.loss).abs().item(),
-        bound=bound,
-        detects=bound,
-        detects_what="relative error of the loss",
-    )
+    yield _check_loss(output.loss, reference.loss, state.growth.loss * rounding(state.dtype))
     yield from compare_logits(
         output.logits, reference.logits, growth=state.growth.logits, dtype=state.dtype
     )
-    yield _check_gradients(output.gradients, reference.gradients, state.growth.gradients * unit)
+    bound = state.growth.bound_gradients(state.dtype)
+    yield _check_gradients(output.gradients, reference.gradients, bound)
     if state.growth.statistics is not None:
-        yield from _check_statistics(output, reference, state.growth.statistics * unit)
+        bound = state.growth.statistics * rounding(state.dtype)
+        yield from _check_statistics(output, reference, bound)
 
 
 def _check_learning(before: Before, output: Trained) -> Check:
@@ -305,6 +314,18 @@ def _check_update(before: Before, state: Training, output: Trained) -> Iterator[
             detects=bound,
             detects_what="error of one element, relative to the terms that make it",
         )
+
+
+def _check_loss(output: torch.Tensor, reference: torch.Tensor, bound: float) -> Check:
+    """Relative to one nat at least: a loss near zero is the difference of large numbers."""
+    error = (on_host(output) - reference).abs() / reference.abs().clamp(min=1.0)
+    return Check(
+        name="loss against float64",
+        error=error.item(),
+        bound=bound,
+        detects=bound,
+        detects_what="error of the loss, relative to itself or to 1 if that is more",
+    )
 
 
 def _check_gradients(output: Tensors, reference: Tensors, bound: float) -> Check:

@@ -1,0 +1,113 @@
+"""Parameters beyond the small ones: every dtype of the products, every kernel of the memory.
+
+The contract test runs each workload once, at its small parameters; these are the other
+numerics that a suite can ask of the same code.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+import trial
+from trial import Trial
+
+from workloads.contract import ParameterError
+from workloads.gemm import Gemm
+from workloads.gemm_exact import GemmExact
+from workloads.memory_bandwidth import MemoryBandwidth
+from workloads.parts.bits import num_differing, weighted_digest
+
+SMALL = {"m": 64, "n": 96}
+
+
+@pytest.mark.parametrize(
+    ("dtype", "k"),
+    [("float64", 1000), ("float32", 8192), ("float16", 1000), ("bfloat16", 1000)],
+)
+def test_product_of_any_dtype_is_judged_rightly(dtype: str, k: int, tmp_path: Path) -> None:
+    subject = Trial(Gemm(**SMALL, k=k, dtype=dtype), tmp_path)
+    assert trial.misjudged(subject) == []
+    assert trial.blind_to_downgrade(subject) == []
+
+
+def test_tensor_float_32_is_no_float_32(tmp_path: Path) -> None:
+    subject = Trial(Gemm(**SMALL, dtype="float32"), tmp_path)
+    moment = subject.first()
+    left, right = moment.state.left[0], moment.state.right[0]
+    assert subject.is_rejected(moment, cut(left) @ cut(right))
+
+
+def cut(tensor: torch.Tensor) -> torch.Tensor:
+    """Rounded to the 10 bits after the leading one that TF32 keeps."""
+    return ((tensor.view(torch.int32) + 2**12) & ~(2**13 - 1)).view(torch.float32)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "magnitude", "k"),
+    [
+        ("bfloat16", 255, 4096),
+        ("bfloat16", 127, 16384),
+        ("float16", 15, 4096),
+        ("float32", 255, 4096),
+        ("float64", 2**20, 4096),
+    ],
+)
+def test_exact_product_has_no_tolerance(dtype: str, magnitude: int, k: int, tmp_path: Path) -> None:
+    subject = Trial(GemmExact(**SMALL, dtype=dtype, magnitude=magnitude, k=k), tmp_path)
+    assert trial.misjudged(subject) == []
+    moment = subject.first()
+    wrong = moment.output.clone()
+    wrong.view(torch.uint8).reshape(-1)[7] ^= 1
+    assert [check.error for check in subject.checks(moment, wrong)] == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("parameters", "sentence"),
+    [
+        ({"magnitude": 255, "k": 16384}, "lower magnitude or k"),
+        ({"magnitude": 255, "k": 4096, "dtype": "float16"}, "lower magnitude or k"),
+        ({"magnitude": 257}, "holds every integer to 256 only"),
+        ({"dtype": "int7"}, "choose one of"),
+    ],
+)
+def test_product_that_may_be_inexact_is_refused(parameters: dict[str, int], sentence: str) -> None:
+    with pytest.raises(ParameterError, match=sentence):
+        GemmExact(**parameters)
+
+
+def test_golden_digest_is_the_one_that_every_device_must_give(tmp_path: Path) -> None:
+    """Recorded once; it moves only if inputs, weights or digest change: bump `version` then."""
+    subject = Trial(GemmExact(**GemmExact.small), tmp_path)
+    digest = subject.checks(subject.first())[1]
+    assert "golden digest 38ca14489f8227d7, set 0" in digest.detects_what
+
+
+def test_golden_product_is_the_integer_product(tmp_path: Path) -> None:
+    subject = Trial(GemmExact(**SMALL, k=512), tmp_path)
+    moment = subject.first()
+    exact = moment.state.left[0].long() @ moment.state.right[0].long()
+    assert num_differing(moment.output, exact.to(torch.bfloat16)) == 0
+
+
+def test_digest_sees_swapped_rows_and_swapped_columns() -> None:
+    matrix = torch.arange(12.0).reshape(3, 4)
+    others = [matrix[[1, 0, 2]], matrix[:, [1, 0, 2, 3]], -matrix, matrix.double()]
+    digests = {weighted_digest(other, 5) for other in [matrix, matrix.clone(), *others]}
+    assert len(digests) == 1 + len(others)
+
+
+@pytest.mark.parametrize("operation", ["copy", "scale", "add", "triad"])
+def test_one_kernel_alone_is_judged_rightly(operation: str, tmp_path: Path) -> None:
+    workload = MemoryBandwidth(operation=operation, array_bytes=2**20)
+    assert trial.misjudged(Trial(workload, tmp_path)) == []
+    assert workload.work().bytes == {"copy": 2, "scale": 2, "add": 3, "triad": 3}[operation] * 2**20
+
+
+def test_kernel_that_does_not_write_is_seen(tmp_path: Path) -> None:
+    subject = Trial(MemoryBandwidth(array_bytes=2**16), tmp_path)
+    state = subject.build()
+    state.turn.advance()
+    checks = list(subject.workload.check(None, state, state.results))
+    assert [check.error for check in checks] == [2**14] * 4

@@ -1,0 +1,313 @@
+"""The plan: everything is drawn from the seed, and what cannot be planned is refused."""
+
+import hashlib
+import hmac
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+from builders import PROTOCOL, SEED, a_case, a_plan
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from hypothesis import given
+from hypothesis import strategies as st
+
+from appliance.errors import UsageError
+from appliance.plan import Place, case_looks, case_seed, derive_seed, make_plan, requests
+from appliance.records import (
+    Answer,
+    Description,
+    Device,
+    Plan,
+    Protocol,
+    Refused,
+    Resolved,
+    Suite,
+    SuiteCase,
+    Work,
+    from_json,
+    to_json,
+)
+
+OTHER = "00" * 32
+NAMES = ("gemm", "bert", "llama", "exact")
+
+
+def description(name: str) -> Description:
+    return Description(
+        name=name,
+        version=3,
+        summary=f"The {name}",
+        parameters=(),
+        small={},
+        needs=("float8",) if name == "llama" else (),
+        data=("shakespeare",) if name == "char_lm" else (),
+        steps=None,
+        alone=name == "bert",
+        is_timed=name != "exact",
+        is_repeatable=True,
+    )
+
+
+def place(index: int, *, features: Sequence[str] = ("float8",)) -> Place:
+    device = Device(
+        id=f"cpu:{index}",
+        vendor="cpu",
+        index=index,
+        model="M",
+        serial=None,
+        memory_bytes=None,
+        facts={},
+    )
+    return Place(device=device, features=frozenset(features), data=frozenset())
+
+
+def suite_case(name: str, *, launches: int | None = None) -> SuiteCase:
+    return SuiteCase(
+        id=f"{name}-1",
+        workload=name,
+        small=True,
+        parameters={"size": 5},
+        launches=launches,
+        expected_seconds=1.0,
+        reference_seconds=2.0,
+        time_limit_seconds=60.0,
+        memory_limit_gib=0.5,
+    )
+
+
+def suite(*cases: SuiteCase, protocol: Protocol = PROTOCOL, limit: float = 1000.0) -> Suite:
+    return Suite(
+        name="mine",
+        version=2,
+        summary="tests",
+        time_limit_seconds=limit,
+        protocol=protocol,
+        case=cases or tuple(map(suite_case, NAMES)),
+    )
+
+
+def planned(
+    given_suite: Suite | None = None,
+    *,
+    seed: str = SEED,
+    places: Sequence[Place] = (place(0),),
+    answer: Answer | None = None,
+) -> Plan:
+    given_suite = given_suite or suite()
+    resolved = Resolved(
+        parameters={"size": 5, "dtype": "float32"}, work=Work(), num_parameters=7, steps=None
+    )
+    return make_plan(
+        suite=given_suite,
+        answer=answer
+        or Answer(
+            descriptions=tuple(map(description, (*NAMES, "char_lm"))),
+            resolved=(resolved,) * len(given_suite.case),
+            software={},
+        ),
+        places=places,
+        criteria="functional",
+        digests={"suite": "0" * 64},
+        seed=seed,
+        run_id="run",
+        created_utc="2026-11-21T12:00:00Z",
+        bench_version="0.1.0",
+    )
+
+
+def numbers(plan: Plan) -> list[list[int]]:
+    number = {launch.id: launch.number for launch in plan.launches}
+    return [[number[name] for name in group] for group in plan.groups]
+
+
+# ------------------------------------------------------------------ seeds
+
+
+def hkdf(secret: bytes, info: bytes, length: int, salt: bytes = b"") -> bytes:
+    """RFC 5869, written out."""
+    key = hmac.digest(salt or bytes(32), secret, hashlib.sha256)
+    done, last = b"", b""
+    for counter in range(1, -(-length // 32) + 1):
+        last = hmac.digest(key, last + info + bytes([counter]), hashlib.sha256)
+        done += last
+    return done[:length]
+
+
+def test_hkdf_is_that_of_the_rfc() -> None:
+    secret, salt, info = b"\x0b" * 22, bytes(range(13)), bytes(range(0xF0, 0xFA))
+    expected = (  # RFC 5869, appendix A.1
+        "3cb25f25faacd57a90434f64d0362f2a2d2d0a90cf1a5a4c5db02d56ecc4c5bf34007208d5b887185865"
+    )
+    assert hkdf(secret, info, 42, salt).hex() == expected
+    assert (
+        HKDF(algorithm=SHA256(), length=42, salt=salt, info=info).derive(secret).hex() == expected
+    )
+
+
+@given(seed=st.binary(min_size=32, max_size=32), label=st.text(max_size=20))
+def test_seeds_derive_from_the_run_by_label(seed: bytes, label: str) -> None:
+    expected = int.from_bytes(hkdf(seed, f"bench:{label}".encode(), 8), "big") >> 1
+    assert derive_seed(seed.hex(), label) == expected
+    assert 0 <= expected < 2**63
+
+
+def test_inputs_are_the_same_on_every_device_and_others_for_another_case() -> None:
+    first, second, bert = a_case(), a_case(device="cpu:1"), a_case("bert")
+    assert case_seed(SEED, first) == case_seed(SEED, second)
+    assert len({case_seed(SEED, first), case_seed(SEED, bert), case_seed(OTHER, first)}) == 3
+
+
+# ------------------------------------------------------------------ what is planned
+
+
+def test_the_same_seed_makes_the_same_plan_and_another_another_order() -> None:
+    assert to_json(planned()) == to_json(planned())
+    assert planned(seed=OTHER).groups != planned().groups
+    assert set(planned(seed=OTHER).groups) == set(planned().groups)
+
+
+def test_a_plan_comes_back_from_its_file() -> None:
+    assert from_json(Plan, to_json(planned()), name="plan.json") == planned()
+
+
+def test_a_case_is_what_suite_worker_and_place_say() -> None:
+    case = planned().cases[0]
+    assert (case.id, case.workload, case.version, case.device) == (
+        "gemm-1@cpu:0",
+        "gemm",
+        3,
+        "cpu:0",
+    )
+    assert (case.parameters, case.num_parameters) == ({"size": 5, "dtype": "float32"}, 7)
+    assert (case.launches, case.memory_limit_bytes, case.small) == (5, 2**29, True)
+    assert [request.parameters for request in requests(suite())] == [{"size": 5}] * 4
+
+
+def test_every_launch_stands_in_one_group() -> None:
+    plan = planned(places=(place(0), place(1)))
+    grouped = [name for group in plan.groups for name in group]
+    assert sorted(grouped) == sorted(launch.id for launch in plan.launches)
+    assert len(grouped) == len(set(grouped)) == 2 * (3 * 6 + 1)
+    assert grouped[0].partition("/")[2] == "0"
+
+
+@pytest.mark.parametrize("seed", [SEED, OTHER, "a1" * 32])
+def test_reference_launches_come_first_and_each_round_has_one_launch_of_every_case(
+    seed: str,
+) -> None:
+    rounds = [group[0] for group in numbers(planned(seed=seed))]
+    assert rounds == [0] * 4 + [number for n in range(1, 6) for number in [n] * 3]
+
+
+def test_rounds_are_shuffled_and_not_all_alike() -> None:
+    cases = tuple(suite_case(f"gemm{n}") for n in range(8))
+    answer = Answer(
+        descriptions=tuple(description(case.workload) for case in cases),
+        resolved=(Resolved(parameters={}, work=Work(), num_parameters=None, steps=None),) * 8,
+        software={},
+    )
+    plan = planned(suite(*cases), answer=answer)
+    names = [group[0].partition("@")[0] for group in plan.groups]
+    orders = {tuple(names[start : start + 8]) for start in range(0, len(names), 8)}
+    assert len(orders) == 6
+
+
+def test_devices_work_together_unless_the_case_is_alone() -> None:
+    plan = planned(places=(place(0), place(1)))
+    sizes = {group[0].partition("-")[0]: len(group) for group in plan.groups}
+    assert sizes == {"gemm": 2, "bert": 1, "llama": 2, "exact": 2}
+    assert all(len({name.partition("/")[2] for name in group}) == 1 for group in plan.groups)
+
+
+def test_an_untimed_case_has_its_reference_launch_only() -> None:
+    exact = next(case for case in planned().cases if case.workload == "exact")
+    assert (exact.launches, exact.checked_launch) == (0, None)
+
+
+# ------------------------------------------------------------------ the launch that is checked
+
+
+@given(seed=st.binary(min_size=32, max_size=32), launches=st.integers(1, 30))
+def test_the_checked_launch_is_before_the_first_look_and_never_the_last(
+    seed: bytes, launches: int
+) -> None:
+    protocol = replace(PROTOCOL, looks=(5, 10))
+    plan = planned(suite(suite_case("gemm", launches=launches), protocol=protocol), seed=seed.hex())
+    checked = plan.cases[0].checked_launch
+    assert checked is not None
+    assert 1 <= checked <= max(1, min(5, launches) - 1)
+
+
+def test_every_launch_may_be_drawn_and_all_devices_check_the_same() -> None:
+    drawn = set()
+    for byte in range(40):
+        plan = planned(seed=f"{byte:02x}" * 32, places=(place(0), place(1)))
+        pairs = [case.checked_launch for case in plan.cases if case.workload == "gemm"]
+        assert pairs[0] == pairs[1]
+        drawn.add(pairs[0])
+    assert drawn == {1, 2, 3, 4}
+
+
+def test_where_all_are_checked_none_is_drawn() -> None:
+    plan = planned(suite(protocol=replace(PROTOCOL, last_checks="all")))
+    assert {case.checked_launch for case in plan.cases} == {None}
+
+
+def test_the_last_look_is_all_launches() -> None:
+    protocol = replace(PROTOCOL, looks=(5, 10, 20))
+    for launches, expected in ((20, (5, 10, 20)), (10, (5, 10)), (7, (5, 7)), (3, (3,))):
+        plan = a_plan(a_case(launches=launches), protocol=protocol)
+        assert case_looks(plan, plan.cases[0]) == expected
+
+
+# ------------------------------------------------------------------ time
+
+
+def test_planned_time_counts_groups_by_their_slowest_launch() -> None:
+    together = planned(suite(suite_case("gemm")), places=(place(0), place(1)))
+    assert together.expected_seconds == 2.0 + 5 * 1.0
+    apart = planned(suite(suite_case("bert")), places=(place(0), place(1)))
+    assert apart.expected_seconds == 2 * (2.0 + 5 * 1.0)
+
+
+def test_a_suite_that_takes_longer_than_it_says_is_refused() -> None:
+    assert planned(suite(suite_case("gemm"), limit=7.0)).expected_seconds == 7.0
+    with pytest.raises(UsageError, match="plans 7.0 s, more than its limit of 6.9 s"):
+        planned(suite(suite_case("gemm"), limit=6.9))
+
+
+def test_a_case_that_cannot_run_is_planned_as_unsupported_and_takes_no_time() -> None:
+    plan = planned(suite(suite_case("llama")), places=(place(0, features=()),))
+    assert plan.cases[0].unsupported == "cpu:0 has no float8"
+    assert (len(plan.launches), plan.expected_seconds) == (6, 0.0)
+
+
+# ------------------------------------------------------------------ refusals
+
+
+def answer_with(resolved: Resolved | Refused) -> Answer:
+    return Answer(descriptions=tuple(map(description, NAMES)), resolved=(resolved,), software={})
+
+
+def test_what_the_worker_refuses_is_told_with_its_case() -> None:
+    sentence = 'workload "gemm" has no parameter "siez" (did you mean "size"?)'
+    with pytest.raises(UsageError) as refused:
+        planned(suite(suite_case("gemm")), answer=answer_with(Refused(error=sentence)))
+    assert str(refused.value) == f'suite mine, case "gemm-1": {sentence}'
+
+
+def test_a_workload_that_was_not_described_is_unknown() -> None:
+    resolved = Resolved(parameters={}, work=Work(), num_parameters=None, steps=None)
+    with pytest.raises(UsageError, match=r'no workload "gem" \(did you mean "gemm"\?\)'):
+        planned(suite(suite_case("gem")), answer=answer_with(resolved))
+
+
+def test_a_missing_data_set_is_refused_with_the_way_to_get_it() -> None:
+    with pytest.raises(UsageError, match="bench data fetch shakespeare"):
+        planned(suite(suite_case("char_lm")))
+
+
+def test_no_device_plans_nothing() -> None:
+    with pytest.raises(UsageError, match="plans nothing"):
+        planned(places=())
