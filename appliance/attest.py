@@ -60,7 +60,7 @@ def _carried(bundle: bundles.Bundle) -> dict[str, bytes]:
     return {
         name: text
         for name, text in bundle.data.items()
-        if not large or name in bundles.CARRIED_FILES
+        if not large or not bundles.may_stay_behind(name)
     }
 
 

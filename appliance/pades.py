@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import warnings
+import zlib
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from io import BytesIO
@@ -40,6 +41,7 @@ from appliance.errors import ApplianceError, EvidenceError
 
 FIELD = "Signature"
 NAME = "report.pdf"
+LARGEST_LOAD = 2**26  # bytes of all attachments; a report is given a quarter of it at most
 LONGEST_ECDSA = 72  # bytes of an ECDSA P-256 signature in DER
 
 for _source in ("pyhanko", "pyhanko_certvalidator"):  # they explain refusals on stderr
@@ -261,13 +263,25 @@ def _embedded(tree: Any) -> Iterator[tuple[str, bytes]]:
     """Entries of the name tree of embedded files; we write it as one flat list."""
     if "/Kids" in tree:
         raise EvidenceError(f"{NAME}: its attachments are not listed as they are written here")
-    entries = tree["/Names"]
+    entries, room = tree["/Names"], LARGEST_LOAD
     for index in range(0, len(entries), 2):
         specification = entries[index + 1]
         name = str(specification["/UF"])
         if str(specification["/F"]) != name:
             raise EvidenceError(f"{NAME}: the attachment {name} has two names")
-        stream = specification["/EF"]["/F"]
-        if not isinstance(stream, generic.StreamObject):
-            raise EvidenceError(f"{NAME}: the attachment {name} has no content")
-        yield name, stream.data
+        content = _content(specification["/EF"]["/F"], room)
+        room -= len(content)
+        yield name, content
+
+
+def _content(stream: generic.StreamObject, room: int) -> bytes:
+    """Content of an attachment, of `room` bytes at most: a small file may inflate to gigabytes."""
+    kind = stream.get("/Filter")
+    if kind is None and len(stream.encoded_data) <= room:
+        return stream.encoded_data
+    if kind == "/FlateDecode" and "/DecodeParms" not in stream:
+        inflate = zlib.decompressobj()
+        content = inflate.decompress(stream.encoded_data, room + 1)
+        if inflate.eof and len(content) <= room:
+            return content
+    raise EvidenceError(f"{NAME}: its attachments are too large, or not packed as they are here")

@@ -225,7 +225,8 @@ def _scope(plan: Plan, criteria: Criteria, baselines: Baselines) -> str:
     words = ["Judged: whether every planned case completed, was correct and repeatable"]
     if num_limited:
         words.append(
-            f", and whether {num_limited} of {len(plan.cases)} cases met the limits of the criteria."
+            f", and whether {num_limited} of {len(plan.cases)} cases met the limits "
+            "of the criteria."
         )
     else:
         words.append(

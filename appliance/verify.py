@@ -32,6 +32,7 @@ from appliance.records import (
     to_data,
 )
 from appliance.verdict import judge
+from appliance.version import VERSION
 
 RELATIVE = 1e-9  # figures may differ by this much between machines; words may not differ
 EXIT_CODES: Mapping[VerdictWord, int] = {"ACCEPTED": 0, "REJECTED": 1, "INCONCLUSIVE": 3}
@@ -345,8 +346,10 @@ def _verdict(examination: _Examination) -> str:
     )
     where = difference(to_data(derived), to_data(bundle.verdict))
     if where is not None:
+        made_by = bundle.plan.bench_version
+        hint = "" if made_by == VERSION else f"; it was made by bench {made_by}, this is {VERSION}"
         raise EvidenceError(
-            f"verdict.json does not follow from the journal ({where or 'whole'} differs)"
+            f"verdict.json does not follow from the journal: {where or 'all of it'} differs{hint}"
         )
     examination.verdict = derived
     return f"{derived.verdict}, derived again from the raw samples: {len(derived.rulings)} rulings"

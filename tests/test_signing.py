@@ -500,6 +500,17 @@ def test_attachments_of_garbage_are_refused_in_a_sentence() -> None:
         pades.attachments(b"%PDF-1.7\n" + b"garbage " * 99)
 
 
+def test_attachments_that_inflate_without_end_are_refused(
+    signed: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    size = sum(map(len, FILES.values()))
+    monkeypatch.setattr(pades, "LARGEST_LOAD", size)
+    assert pades.attachments(signed) == FILES
+    monkeypatch.setattr(pades, "LARGEST_LOAD", size - 1)
+    with pytest.raises(EvidenceError, match="too large"):
+        pades.attachments(signed)
+
+
 @pytest.mark.skipif(shutil.which("pdfsig") is None, reason="poppler's pdfsig is not installed")
 def test_poppler_agrees_that_the_whole_document_is_signed(signed: bytes, tmp_path: Path) -> None:
     (tmp_path / "report.pdf").write_bytes(signed)
