@@ -21,7 +21,6 @@ from appliance.records import (
     LaunchStarted,
     Line,
     Looked,
-    Outcome,
     Plan,
     Protocol,
     RunResumed,
@@ -31,8 +30,6 @@ from appliance.records import (
 from appliance.statistics import launch_statistic, planned_looks
 
 CLOCK_SLACK = 1.005  # steps may exceed the block that holds them by the error of the clocks only
-MADE: frozenset[Outcome] = frozenset({"completed", "crashed", "timed_out"})
-"""Outcomes of a launch that ran until its own end, so that there must be a start."""
 
 
 @dataclass
@@ -111,8 +108,6 @@ class LaunchEvidence:
     def _end(self, event: LaunchEnded) -> None:
         if self.ended is not None:
             self._note(f"launch {self.id} has two ends")
-        elif event.outcome in MADE and not self.is_open:
-            self._note(f"launch {self.id} has an end without a start")
         elif self.is_cut and event.outcome != "interrupted":
             self._note(f"launch {self.id} was interrupted and has another end")
         if event.outcome == "interrupted":

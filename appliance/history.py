@@ -36,6 +36,10 @@ class _CaseHistory:
         ended = self.ended.get(number)
         return number in self.started and (ended is None or ended.outcome == "interrupted")
 
+    def is_incomplete(self, number: int) -> bool:
+        ended = self.ended.get(number)
+        return number in self.started and (ended is None or ended.outcome != "completed")
+
     def is_settled(self, number: int) -> bool:
         if number == 0:
             return number in self.ended and not self.is_interrupted(number)
@@ -79,12 +83,12 @@ class History:
         """Launches that need not be made any more."""
         return sum(self.is_settled(launch) for launch in self._launches.values())
 
-    def interrupted(self) -> tuple[str, ...]:
-        """Launches that were started and cut short."""
+    def incomplete(self) -> tuple[str, ...]:
+        """Launches that were started and did not complete, whose logs the bundle keeps."""
         return tuple(
             launch.id
             for launch in self._launches.values()
-            if self._cases[launch.case].is_interrupted(launch.number)
+            if self._cases[launch.case].is_incomplete(launch.number)
         )
 
     def is_settled(self, launch: Launch) -> bool:

@@ -107,8 +107,7 @@ def _incomplete(evidence: CaseEvidence) -> Answer | None:
                 explanation=f"launch {launch.id} was interrupted and is not made again",
                 action="Start a new run and let it finish.",
             )
-        is_left_out = launch.is_decided and launch.number > 0
-        if ended.outcome not in ("completed", "interrupted") and not is_left_out:
+        if ended.outcome not in ("completed", "interrupted") and not launch.is_decided:
             return Answer(
                 ruling="inconclusive",
                 reason="not_run" if ended.outcome == "not_run" else "unsupported",

@@ -290,6 +290,7 @@ class _Run:
     history: history.History
     cases: Mapping[str, Case] = field(init=False)
     logs: Path = field(init=False)
+    full: bool = False
 
     def __post_init__(self) -> None:
         self.cases = {case.id: case for case in self.plan.cases}
@@ -298,7 +299,7 @@ class _Run:
 
     def all(self) -> None:
         """Settle every group in its order."""
-        for name in self.history.interrupted():  # whose parent could not keep them
+        for name in self.history.incomplete():  # whose parent may not have kept them
             self._keep_logs(name)
         self.observer.run_begins(self.plan, self.history.num_settled)
         launches = {launch.id: launch for launch in self.plan.launches}
@@ -324,6 +325,7 @@ class _Run:
                 self._prepare(self.cases[launch.case])
             started = [self._start(launch) for launch in to_make]
             watch.until_ended([item for item in started if item is not None])
+            self._stop_if_full()
             self._stop_if_interrupted()
         for name in dict.fromkeys(launch.case for launch in group):
             self._looks(self.cases[name])
@@ -358,6 +360,11 @@ class _Run:
         )
         self._record(event)
         self.observer.launch_ended(launch, event)
+
+    def _stop_if_full(self) -> None:
+        """A launch that the disk cut short says nothing of the device; nor would the next ones."""
+        if self.full:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.launcher.work))
 
     def _stop_if_interrupted(self) -> None:
         name = self.interrupted()
@@ -433,12 +440,13 @@ class _Run:
         self._record(Reading(launch=item.launch.id, device=device.id, values=dict(values)))
 
     def _finish(self, item: Watched, ended: LaunchEnded) -> None:
-        if ended.outcome != "completed":
-            self._keep_logs(item.launch.id)
-        if ended.reason == "server_lost":
-            self.launcher.drop(item.case)
         self._record(ended, sync=True)
         self.observer.launch_ended(item.launch, ended)
+        if ended.reason == "server_lost":
+            self.launcher.drop(item.case)
+        self.full |= ended.reason == "disk_full"
+        if ended.outcome != "completed":
+            self._keep_logs(item.launch.id)
 
     # -------------------------------------------------------------- logs
 
@@ -452,7 +460,9 @@ class _Run:
             kept = self.folder / "logs" / source.name
             if source.exists() and not kept.exists():
                 kept.parent.mkdir(exist_ok=True)
-                kept.write_bytes(_bounded(source))
+                unfinished = source.with_suffix(".kept")
+                unfinished.write_bytes(_bounded(source))
+                unfinished.replace(kept)  # a full disk leaves no half of it in the bundle
 
 
 def _bounded(path: Path) -> bytes:

@@ -233,10 +233,11 @@ def launch(spec: LaunchSpec) -> NoReturn:
     rank = int(os.environ.get("RANK", "0"))
     link = Link(spec.socket, Hello(launch=spec.launch, rank=rank, token=spec.token))
     end = _ended(spec, link, rank)
-    sys.stdout.flush()
-    sys.stderr.flush()
     with contextlib.suppress(OSError):
         link.send(end)
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError):  # a full disk takes no more words
+            stream.flush()
     # Neither exit handlers nor a library's threads have a part in a launch that has ended.
     os._exit(0)
 
@@ -249,7 +250,8 @@ def _ended(spec: LaunchSpec, link: Link, rank: int) -> End:
     except ParameterError as error:
         return End(outcome="not_run", reason="bad_parameters", detail=one_line(error))
     except BaseException as error:
-        traceback.print_exc()
+        with contextlib.suppress(OSError):
+            traceback.print_exc()
         return _failed(error)
     return End(outcome="completed", reason="", detail="")
 
@@ -260,7 +262,7 @@ def _failed(error: BaseException) -> End:
     if isinstance(error, ApplianceError):
         return End(outcome="not_run", reason="artifact", detail=detail)
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return End(outcome="not_run", reason="disk_full", detail=detail)
+        return End(outcome="interrupted", reason="disk_full", detail=detail)
     reason = "out_of_memory" if _is_out_of_memory(error) else type(error).__name__
     return End(outcome="crashed", reason=reason, detail=detail)
 

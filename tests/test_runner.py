@@ -72,7 +72,6 @@ FAULTS: dict[str, tuple[dict[str, Any], dict[str, Any], str, str]] = {
     "leave_a_child": ({}, {}, "completed", ""),
     "babble": ({}, {}, "crashed", "protocol"),
     "exit_at_once": ({}, {}, "crashed", "exit"),
-    "disk_full": ({}, {}, "not_run", "disk_full"),
 }
 
 
@@ -121,6 +120,15 @@ def _shout_at_the_socket(launch: Launch) -> None:
                     with socket.socket(socket.AF_UNIX) as stranger:
                         stranger.connect("\0" + name[1:])
                         stranger.sendall(line.replace(b"%s", launch.id.encode()))
+
+
+def test_disk_that_is_full_under_a_launch_stops_the_run(tmp_path: Path) -> None:
+    full = case("full", parameters={"fault": "disk_full", "at": 2, "num_steps": 0})
+    bench = Bench(tmp_path / "run", plan(full))
+    with pytest.raises(OutputError, match="--resume"):
+        bench.run()
+    ended = bench.ended("full@cpu:0/1")
+    assert (ended.outcome, ended.reason) == ("interrupted", "disk_full")
 
 
 @pytest.mark.parametrize("name", FAULTS)
@@ -447,7 +455,7 @@ def test_untimed_launch_is_made_again_after_an_interruption_and_a_timed_one_neve
         past.take(LaunchStarted(launch=launch.id, mode="fresh"))
     assert not past.is_settled(untimed)
     assert past.is_settled(timed)
-    assert past.interrupted() == (untimed.id, timed.id)
+    assert past.incomplete() == (untimed.id, timed.id)
     for outcome, is_settled in (("interrupted", False), ("crashed", True)):
         past.take(
             LaunchEnded(

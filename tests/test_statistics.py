@@ -75,17 +75,24 @@ def test_the_two_risks_of_a_limit_leave_nothing_over(values: list[float], limit:
     assert below + above == pytest.approx(1.0, abs=1e-9)
 
 
+@given(values=st.lists(FINITE, max_size=4), limit=FINITE)
+def test_too_few_launches_earn_nothing(values: list[float], limit: float) -> None:
+    assert risk_below(values, limit) == 1.0
+    assert interval(values) is None
+
+
 @given(
-    values=st.lists(st.floats(), max_size=10),
-    limit=st.floats(),
+    values=st.lists(FINITE, min_size=5, max_size=9),
+    bad=st.sampled_from([math.nan, math.inf, -math.inf]),
+    place=st.integers(0, 5),
 )
-def test_too_few_launches_or_one_that_is_no_number_earn_nothing(
-    values: list[float], limit: float
+def test_a_launch_or_limit_that_is_no_number_earns_nothing(
+    values: list[float], bad: float, place: int
 ) -> None:
-    is_sound = len(values) >= 5 and all(map(math.isfinite, [*values, limit]))
-    if not is_sound:
-        assert risk_below(values, limit) == 1.0
-        assert interval(values) is None or not math.isfinite(limit)
+    assert risk_below(values, bad) == 1.0
+    values.insert(place, bad)
+    assert risk_below(values, 0.0) == 1.0
+    assert interval(values) is None
 
 
 def test_equal_launches_earn_nothing_on_either_side() -> None:

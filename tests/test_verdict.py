@@ -54,7 +54,7 @@ from appliance.records import (
     Warmed,
     Work,
 )
-from appliance.verdict import judge, look, requirements
+from appliance.verdict import _word, judge, look, requirements
 
 CASE = "gemm@cpu:0"
 PLAN = a_plan()
@@ -434,11 +434,32 @@ def test_what_the_interrupted_untimed_launch_had_checked_stays() -> None:
 
 
 @pytest.mark.parametrize("outcome", ["completed", "interrupted", "not_run"])
-def test_no_timed_launch_is_redrawn(outcome: Outcome) -> None:
+@pytest.mark.parametrize("is_timed", [True, False], ids=["after its blocks", "before a block"])
+def test_no_timed_launch_is_redrawn(
+    outcome: Outcome,
+    is_timed: bool,  # noqa: FBT001 - the parameter of the test
+) -> None:
     again = [event for event in HEALTHY if of_launch(event, f"{CASE}/3")]
     place = HEALTHY.index(again[0])
-    slow = with_end(again, f"{CASE}/3", outcome)
+    slow = with_end(again if is_timed else [again[0], again[-1]], f"{CASE}/3", outcome)
     assert word_of(PLAN, [*HEALTHY[:place], *slow, *HEALTHY[place:]]) == "INCONCLUSIVE"
+
+
+def test_a_launch_that_was_cut_short_cannot_complete_after_all() -> None:
+    place = HEALTHY.index(ended(f"{CASE}/3"))
+    assert word_of(PLAN, [*HEALTHY[:place], *resumed(1), *HEALTHY[place:]]) == "INCONCLUSIVE"
+
+
+def test_the_reference_is_the_one_that_was_made_last() -> None:
+    events = twice_untimed("interrupted")
+    made = [i for i, e in enumerate(events) if isinstance(e, Artifact) and e.is_made]
+    first = events[made[0]]
+    assert isinstance(first, Artifact)
+    events[made[0]] = replace(first, sha256="c" * 64)
+    assert word_of(PLAN, events) == "ACCEPTED"
+    read = next(i for i, e in enumerate(events) if isinstance(e, Artifact) and not e.is_made)
+    events[read] = replace(first, launch=f"{CASE}/1", sha256="c" * 64, is_made=False)
+    assert word_of(PLAN, events) == "INCONCLUSIVE"
 
 
 def test_a_crash_is_not_forgotten_when_the_launch_is_made_again() -> None:
@@ -453,6 +474,7 @@ def test_a_crash_is_not_forgotten_when_the_launch_is_made_again() -> None:
     [
         ended(f"{CASE}/4", "not_run", "decided"),
         ended(f"{CASE}/4"),
+        ended(f"{CASE}/4", "interrupted", "SIGINT"),
         block(f"{CASE}/4", 2, (1, 1, 1)),
         checked(f"{CASE}/4", "last"),
         LaunchStarted(launch=f"{CASE}/6", mode="fresh"),
@@ -628,7 +650,8 @@ def test_no_speed_is_judged_where_a_check_failed() -> None:
 def test_a_limit_on_a_case_without_times_is_inconclusive() -> None:
     plan = a_plan(a_case("exact", is_timed=False))
     assert word_of(plan, healthy_events(plan)) == "ACCEPTED"
-    assert word_of(plan, healthy_events(plan), limited(10.0)) == "INCONCLUSIVE"
+    verdict = verdict_of(plan, healthy_events(plan), limited(10.0))
+    assert (verdict.verdict, verdict.rulings[-1].reason) == ("INCONCLUSIVE", "coverage")
 
 
 def test_many_limits_share_the_risk_of_a_wrong_fail() -> None:
@@ -685,6 +708,10 @@ def test_a_criterion_that_matches_no_case_is_inconclusive(
     assert word_of(PLAN, HEALTHY, criteria) == word
     found = ruling(HEALTHY, "speed", criteria)
     assert (found.case, found.ruling, found.reason) == ("", "inconclusive", "coverage")
+
+
+def test_no_rulings_at_all_are_inconclusive() -> None:
+    assert _word([]) == "INCONCLUSIVE"
 
 
 def test_a_fail_stands_over_what_is_inconclusive() -> None:

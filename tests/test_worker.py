@@ -234,7 +234,7 @@ def test_value_that_does_not_fit_is_refused_in_a_sentence(
         (MemoryError(), "crashed", "out_of_memory"),
         (torch.OutOfMemoryError("device"), "crashed", "out_of_memory"),
         (RuntimeError("DefaultCPUAllocator: can't allocate memory"), "crashed", "out_of_memory"),
-        (OSError(errno.ENOSPC, "No space left"), "not_run", "disk_full"),
+        (OSError(errno.ENOSPC, "No space left"), "interrupted", "disk_full"),
         (OSError(errno.EIO, "broken"), "crashed", "OSError"),
         (ApplianceError("a file changed"), "not_run", "artifact"),
         (SystemExit(0), "crashed", "SystemExit"),

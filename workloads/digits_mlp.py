@@ -34,7 +34,7 @@ from workloads.parts.size import count_parameters
 
 PIXELS, CLASSES, BRIGHTEST = 64, 10, 16
 HELD_OUT = 5  # every so many-th image
-GROWTH = training.Growth(loss=256, logits=128, gradients=256)
+GROWTH = training.Growth(loss=4, logits=16, gradients=64)
 
 
 @dataclass(kw_only=True)

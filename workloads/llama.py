@@ -128,7 +128,7 @@ class Llama(Workload[State, Generated]):
 
     def build(self, target: Target, seed: int) -> State:
         with target.device:
-            model = AutoModelForCausalLM.from_config(
+            model = AutoModelForCausalLM.from_config(  # type: ignore[no-untyped-call]
                 self._config(), dtype=dtype_named(self.dtype)
             ).eval()
         fill(model, seed)
@@ -170,12 +170,14 @@ class Llama(Workload[State, Generated]):
         yield _count("tokens outside the vocabulary", ~is_known)
         tokens = tokens.where(is_known, 0)
         chosen = logits.gather(2, tokens[..., None])
-        yield _count("tokens that are not the largest logit", ~(chosen >= logits.amax(2, True)))
+        yield _count(
+            "tokens that are not the largest logit", ~(chosen >= logits.amax(2, keepdim=True))
+        )
         reference = self._reference(before, state, tokens)
         dtype = dtype_named(self.dtype)
         yield from compare_logits(output.logits, reference, growth=LOGITS, dtype=dtype)
         size = reference.square().mean().sqrt()
-        lost = reference.amax(2, True) - reference.gather(2, tokens[..., None])
+        lost = reference.amax(2, keepdim=True) - reference.gather(2, tokens[..., None])
         is_worse = lost > 2 * LOGITS * rounding(dtype) * size
         yield _count("tokens that float64 would not choose", is_worse)
 

@@ -30,7 +30,7 @@ from workloads.parts import training
 from workloads.parts.images import labelled_images
 from workloads.parts.parameters import require_positive
 from workloads.parts.precision import compare_logits, rounding
-from workloads.parts.resnet import CLASSES, resnet50
+from workloads.parts.resnet import CLASSES, require_values_to_normalise, resnet50
 from workloads.parts.size import count_inference_flops, count_parameters
 
 LOGITS = 50.0
@@ -71,6 +71,7 @@ class OnnxResnet50(Workload[State, Images]):
 
     def __post_init__(self) -> None:
         require_positive(self, "batch", "side", "num_inputs")
+        require_values_to_normalise(self.batch, self.side)
 
     def work(self) -> Work:
         shapes = {"pixel_values": (self.batch, 3, self.side, self.side)}
@@ -152,10 +153,10 @@ def _logits(network: torch.nn.Module, images: list[torch.Tensor]) -> torch.Tenso
 
 def _export(network: torch.nn.Module, images: torch.Tensor, path: Path) -> None:
     with warnings.catch_warnings():
-        # torch's exporter warns of its own use of what Python deprecates
-        warnings.simplefilter("ignore")
+        # torch's exporter uses what torch itself has deprecated
+        warnings.filterwarnings("ignore", r"`isinstance\(treespec, LeafSpec\)`", FutureWarning)
         torch.onnx.export(
-            Served(network),
+            Served(network).eval(),
             (images,),
             path,
             dynamo=True,
@@ -167,8 +168,9 @@ def _export(network: torch.nn.Module, images: torch.Tensor, path: Path) -> None:
 
 
 def _session(file: Path, providers: tuple[str, ...]) -> Any:
-    """Open the file on the first provider; on the others, with the processor last, if it is not
-    there. Where it is there, no single node may fall back to the processor.
+    """Open the file on the first provider, or on those after it where the first is not there.
+
+    Where it is there, no single node may fall back to the processor.
     """
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = torch.get_num_threads()

@@ -26,7 +26,7 @@ from workloads.parts.images import labelled_images
 from workloads.parts.optimizers import Momentum
 from workloads.parts.parameters import require_positive
 from workloads.parts.precision import dtype_named
-from workloads.parts.resnet import CLASSES, resnet50
+from workloads.parts.resnet import CLASSES, require_values_to_normalise, resnet50
 from workloads.parts.size import count_parameters, count_training_flops
 from workloads.parts.training import Before, Growth, Trained, Training
 
@@ -54,6 +54,7 @@ class Resnet50(Workload[Training, Trained]):
 
     def __post_init__(self) -> None:
         require_positive(self, "batch", "side", "num_inputs")
+        require_values_to_normalise(self.batch, self.side)
         dtype_named(self.dtype)
 
     def work(self) -> Work:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from transformers import ResNetConfig, ResNetForImageClassification
+
+from workloads.contract import ParameterError
 
 CLASSES = 1000
 BRANCH = 0.1
@@ -15,17 +19,24 @@ tell anything. At 0, as Goyal et al. (2017) start, no gradient reaches the branc
 """
 
 
+def require_values_to_normalise(batch: int, side: int) -> None:
+    """Raise ParameterError if the last layers would see one value per channel."""
+    last = math.ceil(side / 32)
+    if batch * last * last == 1:
+        raise ParameterError(f"side is {side} where batch is {batch}: give a larger one of them")
+
+
 def resnet50() -> ResNetForImageClassification:
     """Build the network with its library's random weights, from torch's generator."""
     config = ResNetConfig(
         depths=[3, 4, 6, 3],
         layer_type="bottleneck",
-        num_labels=CLASSES,
         problem_type="single_label_classification",
     )
+    config.num_labels = CLASSES
     network = ResNetForImageClassification(config)
     with torch.no_grad():
-        for stage in network.resnet.encoder.stages:
-            for block in stage.layers:
-                block.layer[-1].normalization.weight.fill_(BRANCH)
+        for name, weight in network.named_parameters():
+            if name.endswith(".layer.2.normalization.weight"):
+                weight.fill_(BRANCH)
     return network

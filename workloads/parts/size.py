@@ -24,14 +24,14 @@ def count_training_flops(make: Callable[[], torch.nn.Module], inputs: Shapes) ->
     """Floating-point operations of matrix products in one forward and backward pass."""
     with torch.device("meta"), FlopCounterMode(display=False) as counter:
         make()(**_tensors(inputs)).loss.backward()
-    return counter.get_total_flops()
+    return int(counter.get_total_flops())
 
 
 def count_inference_flops(make: Callable[[], torch.nn.Module], inputs: Shapes) -> int:
     """Floating-point operations of matrix products in one forward pass."""
     with torch.device("meta"), torch.no_grad(), FlopCounterMode(display=False) as counter:
         make().eval()(**_tensors(inputs))
-    return counter.get_total_flops()
+    return int(counter.get_total_flops())
 
 
 def _tensors(inputs: Shapes) -> dict[str, torch.Tensor]:

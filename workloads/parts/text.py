@@ -7,6 +7,7 @@ token can be told from its neighbours and the loss of a model that learns must f
 from __future__ import annotations
 
 import hashlib
+import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,9 +43,7 @@ def masked_text(
     return tokens.scatter(1, chosen, replaced), labels
 
 
-def _chain(
-    generator: torch.Generator, *, count: int, length: int, vocabulary: int
-) -> torch.Tensor:
+def _chain(generator: torch.Generator, *, count: int, length: int, vocabulary: int) -> torch.Tensor:
     """Sequences in which each token is one of the few successors of the one before.
 
     The table of successors is fixed: it is the language, and the same in every batch.
@@ -69,7 +68,7 @@ class Characters:
 
 
 SHAKESPEARE_CHARACTERS = 65
-_SHAKESPEARE = "86c4e6aa9db7c042ec79f339dcb96d42b0075e16b8fc2e86bf0ca57e2dc565ed"
+_MANIFEST = Path(__file__).parents[1] / "datasets.toml"
 
 
 def shakespeare(data: Path | None) -> Characters:
@@ -85,10 +84,18 @@ def shakespeare(data: Path | None) -> Characters:
     except FileNotFoundError:
         message = f"the data set tinyshakespeare is missing ({path}): {fix}"
         raise ParameterError(message) from None
-    if hashlib.sha256(raw).hexdigest() != _SHAKESPEARE:
+    if hashlib.sha256(raw).hexdigest() != _pinned("tinyshakespeare", "input.txt"):
         message = f"{path} is not the text whose validation loss is stated: {fix}"
         raise ParameterError(message)
     number = {character: index for index, character in enumerate(sorted(set(raw)))}
     text = torch.tensor([number[character] for character in raw])
     split = int(0.9 * len(text))
     return Characters(training=text[:split], validation=text[split:])
+
+
+def _pinned(dataset: str, file: str) -> str:
+    """Digest of a file as the manifest of data sets has it."""
+    manifest = tomllib.loads(_MANIFEST.read_text())
+    files = next(entry["file"] for entry in manifest["dataset"] if entry["name"] == dataset)
+    digest: str = next(entry["sha256"] for entry in files if entry["name"] == file)
+    return digest

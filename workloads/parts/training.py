@@ -5,7 +5,8 @@ float32 weights. Its output is everything that it made, and it is judged in two 
 weights and moments are held to the optimiser's formula in float64, fed with the gradients that
 the device reported: about ten roundings of float32, whatever the model. Loss, logits, gradients
 and running statistics are held to the same step in float64 on the host, from copies of what it
-started from; their bounds are multiples of one rounding (`Growth`), measured by each workload. The float64 result of the first step is made once per run and read by its launches.
+started from; their bounds are multiples of one rounding (`Growth`), measured by each workload.
+The float64 result of the first step is made once per run and read by its launches.
 """
 
 from __future__ import annotations
