@@ -39,6 +39,7 @@ from appliance.records import (
 from appliance.verdict import look
 
 WITHOUT_START: frozenset[Outcome] = frozenset({"not_run", "unsupported"})
+UNSTARTED_REASONS = frozenset({"decided", "reference_failed"})  # those that start no process
 SERVER_LOST = "server_lost"
 
 
@@ -241,8 +242,8 @@ def _end(walk: _Walk, event: LaunchEnded) -> None:
 
 
 def _end_open(walk: _Walk, launch: Launch, event: LaunchEnded) -> None:
-    if event.outcome == "not_run":
-        raise walk.fault(f"launch {launch.id} was started, so it cannot be not_run")
+    if event.outcome == "not_run" and event.reason in UNSTARTED_REASONS:
+        raise walk.fault(f"launch {launch.id} was started, so it cannot be {event.reason}")
     if launch.id in walk.halted and event.outcome != "interrupted":
         raise walk.fault(f"launch {launch.id} was interrupted, so it cannot be {event.outcome}")
     if event.outcome == "interrupted" and launch.id not in walk.halted:

@@ -215,6 +215,10 @@ def _probe(vendor: Vendor) -> None:
 # ------------------------------------------------------------------ one launch
 
 
+FULL = (errno.ENOSPC, errno.EDQUOT)
+LEAST_ROOM = 2**16  # bytes; less than this takes no reference file
+
+
 class _NotMade(Exception):
     """The launch cannot be made, through no fault of the device."""
 
@@ -252,19 +256,31 @@ def _ended(spec: LaunchSpec, link: Link, rank: int) -> End:
     except BaseException as error:
         with contextlib.suppress(OSError):
             traceback.print_exc()
-        return _failed(error)
+        return _failed(error, Path(spec.artifacts_folder))
     return End(outcome="completed", reason="", detail="")
 
 
-def _failed(error: BaseException) -> End:
-    """The result that an exception is; what the appliance or its disk lacks is no crash."""
+def _failed(error: BaseException, folder: Path) -> End:
+    """The result that an exception is; what the appliance or its disk lacks is no crash.
+
+    `folder` is where the launch writes. Not every library says why a write failed (numpy does
+    not), so the disk is asked too.
+    """
     detail = one_line(error)
     if isinstance(error, ApplianceError):
         return End(outcome="not_run", reason="artifact", detail=detail)
-    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+    if isinstance(error, OSError) and (error.errno in FULL or _is_full(folder)):
         return End(outcome="interrupted", reason="disk_full", detail=detail)
     reason = "out_of_memory" if _is_out_of_memory(error) else type(error).__name__
     return End(outcome="crashed", reason=reason, detail=detail)
+
+
+def _is_full(folder: Path) -> bool:
+    try:
+        disk = os.statvfs(folder if folder.exists() else folder.parent)
+    except OSError:
+        return False
+    return disk.f_bavail * disk.f_frsize < LEAST_ROOM
 
 
 def _is_out_of_memory(error: BaseException) -> bool:

@@ -241,9 +241,9 @@ def test_value_that_does_not_fit_is_refused_in_a_sentence(
     ],
 )
 def test_exception_is_a_result_with_its_reason(
-    error: BaseException, outcome: str, reason: str
+    tmp_path: Path, error: BaseException, outcome: str, reason: str
 ) -> None:
-    end = worker._failed(error)
+    end = worker._failed(error, tmp_path)
     assert (end.outcome, end.reason) == (outcome, reason)
     assert "\n" not in end.detail
 

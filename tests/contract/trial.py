@@ -330,18 +330,17 @@ class Trial:
 # ------------------------------------------------------------------ virtues
 
 
-def unlike_truth(trial: Trial, moment: Moment) -> list[str]:
-    """A check that refuses the true output, or says too little of itself."""
-    checks = trial.checks(moment)
+def unlike_truth(checks: list[Check]) -> list[str]:
+    """Checks that refuse the true output, or say too little of themselves."""
     faults = [
-        f"{moment.name}: {check.name}: error {check.error:.3g} over bound {check.bound:.3g}"
+        f"{check.name}: error {check.error:.3g} over bound {check.bound:.3g}"
         for check in checks
         if not check.is_within
     ]
     if not checks:
-        faults.append(f"{moment.name}: no check at all")
+        faults.append("no check at all")
     if len({check.name for check in checks}) < len(checks):
-        faults.append(f"{moment.name}: two checks of one name")
+        faults.append("two checks of one name")
     return faults + [fault for check in checks for fault in undocumented(check)]
 
 
@@ -368,7 +367,7 @@ def blind_to_corruption(trial: Trial, moment: Moment) -> list[str]:
     if not found:
         return ["the output has no tensor to judge"]
     return [
-        f"{moment.name}: output{list(path)}: {name} was accepted"
+        f"output{list(path)}: {name} was accepted"
         for path, name, wrong in drawn(found)
         if not trial.is_rejected(moment, replaced(moment.output, path, wrong))
     ]
@@ -378,24 +377,20 @@ def blind_to_staleness(trial: Trial, moment: Moment, other: Any) -> list[str]:
     """Output of another step or seed that no check rejects."""
     stale = {"another seed's output": other, "the previous step's output": moment.previous}
     return [
-        f"{moment.name}: {name} was accepted"
+        f"{name} was accepted"
         for name, output in stale.items()
         if output is not None and not trial.is_rejected(moment, output)
     ]
 
 
-def meddlesome(trial: Trial, moment: Moment) -> list[str]:
-    """A check that changes the state, the snapshot or the output, or says two things."""
-    before = digest(moment.before), digest(moment.state), digest(moment.output)
+def meddlesome(trial: Trial, moment: Moment) -> tuple[list[Check], list[str]]:
+    """The checks of the true output; one that changes what it is given, or says two things."""
+    given = {"snapshot": moment.before, "state": moment.state, "output": moment.output}
+    before = {name: digest(value) for name, value in given.items()}
     once, twice = trial.checks(moment), trial.checks(moment)
-    after = digest(moment.before), digest(moment.state), digest(moment.output)
-    names = ("snapshot", "state", "output")
-    faults = [
-        f"{moment.name}: check changed the {name}"
-        for name, one, two in zip(names, before, after, strict=True)
-        if one != two
-    ]
-    return faults + ([f"{moment.name}: two checks differ"] if once != twice else [])
+    changed = [name for name, value in given.items() if digest(value) != before[name]]
+    faults = [f"check changed the {name}" for name in changed]
+    return once, faults + (["two checks differ"] if repr(once) != repr(twice) else [])
 
 
 def misjudged(trial: Trial, report: Callable[[str, object], None] = lambda *_: None) -> list[str]:
@@ -404,16 +399,17 @@ def misjudged(trial: Trial, report: Callable[[str, object], None] = lambda *_: N
     One pass for all of them, because the moments of a launch cannot be had again cheaply.
     """
     other = frozen(trial.first(OTHER_SEED).output)
-    faults = []
+    found = []
     for moment in trial.moments():
-        faults += meddlesome(trial, moment)  # first, while the state is surely untouched
-        faults += unlike_truth(trial, moment)
+        checks, faults = meddlesome(trial, moment)  # first, while the state is surely untouched
+        faults += unlike_truth(checks)
         faults += blind_to_corruption(trial, moment)
         faults += blind_to_staleness(trial, moment, other)
-        for check in trial.checks(moment):
+        found += [f"{moment.name}: {fault}" for fault in faults]
+        for check in checks:
             if check.bound:
                 report(f"{moment.name}: {check.name}: error over bound", check.error / check.bound)
-    return faults
+    return found
 
 
 def irreproducible(trial: Trial) -> list[str]:

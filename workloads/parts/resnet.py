@@ -10,6 +10,8 @@ from transformers import ResNetConfig, ResNetForImageClassification
 from workloads.contract import ParameterError
 
 CLASSES = 1000
+LEAST_VALUES = 8
+"""Per channel; of two, normalisation makes plus and minus one, whatever they were."""
 BRANCH = 0.1
 """Scale of every residual branch before training.
 
@@ -20,9 +22,9 @@ tell anything. At 0, as Goyal et al. (2017) start, no gradient reaches the branc
 
 
 def require_values_to_normalise(batch: int, side: int) -> None:
-    """Raise ParameterError if the last layers would see one value per channel."""
+    """Raise ParameterError if the last layers would normalise fewer than `LEAST_VALUES`."""
     last = math.ceil(side / 32)
-    if batch * last * last == 1:
+    if batch * last * last < LEAST_VALUES:
         raise ParameterError(f"side is {side} where batch is {batch}: give a larger one of them")
 
 
