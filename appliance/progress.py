@@ -158,8 +158,7 @@ def outcome_words(event: LaunchEnded) -> str:
 
 
 def look_sentence(event: Looked) -> str:
-    state = "decided" if event.is_decided else "not decided"
-    return f"{event.case}: look after {event.launches} launches: {state}: {event.reason}"
+    return f"{event.case}: look after {event.launches} launches: {event.reason}"
 
 
 def fact_words(fact: Fact) -> str:
@@ -176,7 +175,7 @@ def print_result(folder: Path, verdict: Verdict, *, is_signed: bool) -> None:
     """The final table, the verdict with its reasons, and where everything is."""
     out = console()
     table = Table(box=None, pad_edge=False)
-    for name in ("case", "launches", "checks within", "step", "rate"):
+    for name in ("case", "launches", "checks within", "step", "rate", "arithmetic"):
         table.add_column(name, justify="left" if name == "case" else "right")
     for case in verdict.cases:
         table.add_row(*_result_row(case))
@@ -196,17 +195,16 @@ def _result_row(case: CaseResult) -> tuple[str, ...]:
     num_checks = sum(check.count for check in case.checks)
     num_outside = sum(check.num_outside for check in case.checks)
     by_name = {estimate.name: estimate for estimate in case.estimates}
-    rates = [by_name[name] for name in RATES if name in by_name]
     return (
         case.case,
         f"{case.num_completed}/{case.num_planned}",
         f"{num_checks - num_outside}/{num_checks}",
         _seconds_words(by_name.get("step_seconds")),
-        _rate_words(rates[0]) if rates else "-",
+        _rate_words(by_name.get("units_per_second")),
+        _rate_words(by_name.get("flops_per_second")),
     )
 
 
-RATES = ("flops_per_second", "units_per_second", "bytes_per_second")
 SCALES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 
 
@@ -214,11 +212,15 @@ def _seconds_words(estimate: Estimate | None) -> str:
     return "-" if estimate is None else f"{estimate.value * 1e3:.3f} ms"
 
 
-def _rate_words(estimate: Estimate) -> str:
-    for scale, prefix in SCALES:
-        if estimate.value >= scale:
-            return f"{estimate.value / scale:.2f} {prefix}{estimate.unit}"
-    return f"{estimate.value:.2f} {estimate.unit}"
+def _rate_words(estimate: Estimate | None) -> str:
+    if estimate is None:
+        return "-"
+    unit = estimate.unit.replace("bytes/s", "B/s")
+    if unit in {"B/s", "FLOP/s"}:
+        for scale, prefix in SCALES:
+            if estimate.value >= scale:
+                return f"{estimate.value / scale:.2f} {prefix}{unit}"
+    return f"{estimate.value:,.1f} {unit}"
 
 
 def ruling_sentence(ruling: Ruling) -> str:

@@ -64,6 +64,8 @@ def engine(cache: Path) -> Iterator[docker.DockerClient]:
                 client.close()
             process.terminate()
             process.wait(timeout=60)
+    # the engine leaves its network namespace mounted; lazily, because nobody else uses it
+    subprocess.run(["umount", "-l", folder / "exec" / "netns" / "default"], check=False)
     shutil.rmtree(folder, ignore_errors=True)
 
 
