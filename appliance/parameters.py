@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 import sys
 import traceback
 import typing
@@ -38,6 +39,7 @@ WORDS: Mapping[TypeName, str] = {
 AnyWorkload = Workload[Any, Any]
 
 
+COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 LARGEST = 2**53
 """Whole numbers above it are not the same in every reader of JSON."""
 
@@ -86,8 +88,8 @@ def resolve(kind: type[AnyWorkload], request: CaseRequest) -> Resolved | Refused
 
 
 def one_line(error: BaseException) -> str:
-    """An error's text as one line of at most 300 characters."""
-    return " ".join(str(error).split())[:300]
+    """An error's text as one line of at most 300 characters, without terminal colours."""
+    return " ".join(COLOURS.sub("", str(error)).split())[:300]
 
 
 def _complete(kind: type[AnyWorkload], request: CaseRequest) -> dict[str, Scalar]:

@@ -37,12 +37,16 @@ if TYPE_CHECKING:
     from appliance.verify import Verification
 
 VERDICT_STYLES = {"ACCEPTED": "bold green", "REJECTED": "bold red", "INCONCLUSIVE": "bold yellow"}
+LOG_WIDTH = 140
 NOT_REPORTED = "not reported"
 
 
 def console() -> Console:
-    """Where text for people goes."""
-    return Console(stderr=True, highlight=False, soft_wrap=True)
+    """Where text for people goes; in a log, tables keep their columns."""
+    out = Console(stderr=True, highlight=False, soft_wrap=True)
+    if not out.is_terminal:
+        out.width = LOG_WIDTH
+    return out
 
 
 class Silent:

@@ -301,9 +301,6 @@ def _prepared(spec: LaunchSpec, link: Link, rank: int) -> LaunchCourse:
     vendor.prepare()
     if spec.num_threads is not None:
         torch.set_num_threads(spec.num_threads)
-    # float32 means IEEE float32 on every maker's device; a workload that wants less says so.
-    # (The attribute is a property of the module, which its types do not know.)
-    torch.backends.fp32_precision = "ieee"  # type: ignore[attr-defined]
     _refuse_lacking(kind, spec, vendor)
     workload = _constructed(kind, spec.case.parameters)
     # The environment shows this device alone, so it is the first of its type.

@@ -120,7 +120,7 @@ def rsa_key() -> Key:
 def test_development_key_says_what_it_is_and_lives_a_week_at_most() -> None:
     certificate = signing.development_key().certificate
     assert signing.is_development(certificate)
-    assert certificate.not_valid_after_utc - NOW <= timedelta(days=7)
+    assert certificate.not_valid_after_utc - datetime.now(UTC) <= timedelta(days=7)
     usage = certificate.extensions.get_extension_for_class(x509.KeyUsage).value
     assert usage.digital_signature
     assert usage.content_commitment
@@ -205,7 +205,7 @@ def test_rsa_key_is_taken(rsa_key: Key, tmp_path: Path) -> None:
 
 
 def trust(key: Key, *trusted: bytes, allow_development: bool = False, days: float = 0) -> str:
-    moment = NOW + timedelta(days=days, minutes=1)
+    moment = datetime.now(UTC) + timedelta(days=days, minutes=1)
     return signing.check_trust(
         key.certificate, trusted, allow_development=allow_development, moment=moment
     )

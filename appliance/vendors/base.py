@@ -43,7 +43,11 @@ class Vendor(Protocol):
         """What workloads may need and this device has (`float64`, `jax`)."""
 
     def prepare(self) -> None:
-        """Called in the worker alone, before torch is used; may import the maker's extension."""
+        """Called in the worker alone, before torch is used; may import the maker's extension.
+
+        After it, float32 means IEEE float32: a maker whose libraries shorten it by default (TF32)
+        switches that off here, and a workload that wants less says so in its parameters.
+        """
 
     def container_options(self) -> Mapping[str, object]:
         """How the docker SDK passes the devices into a container."""
