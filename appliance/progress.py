@@ -246,9 +246,9 @@ def print_plan(plan: Plan) -> None:
 
 
 def _plan_row(case: Case) -> tuple[str, ...]:
-    size = "-" if case.num_parameters is None else f"{case.num_parameters:,} parameters"
+    size = "" if case.num_parameters is None else f"{case.num_parameters:,} parameters"
     values = ", ".join(f"{name}={value}" for name, value in case.parameters.items())
-    words = ("reduced, " if case.small else "") + size
+    words = ", ".join(filter(None, ("reduced" if case.small else "", size))) or "-"
     return (case.id, f"{case.workload} {case.version}", words, str(case.launches + 1), values)
 
 
