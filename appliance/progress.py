@@ -230,7 +230,7 @@ def _rate_words(estimate: Estimate | None) -> str:
 def ruling_sentence(ruling: Ruling) -> str:
     case = ruling.case or "the plan"
     word = ruling.ruling + ("" if ruling.required else " (advisory)")
-    return f"{case}: {ruling.criterion}: {word}: {ruling.explanation} {ruling.action}".strip()
+    return f"{case}: {ruling.criterion}: {word}: {ruling.explanation}. {ruling.action}".strip()
 
 
 def print_plan(plan: Plan) -> None:
