@@ -10,6 +10,7 @@ and on the versions of WeasyPrint and pango, so bytes are compared inside one im
 from __future__ import annotations
 
 import base64
+import gc
 import io
 import warnings
 from collections.abc import Mapping
