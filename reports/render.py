@@ -49,9 +49,13 @@ def pdf(view: View, attachments: Mapping[str, bytes]) -> bytes:
         was_enabled = gc.isenabled()
     gc.disable()  # the layout's many objects live to the end; looking for cycles costs a fifth
     try:
-        made = HTML(string=page, url_fetcher=fetcher).write_pdf(
-            pdf_variant=VARIANT, attachments=attached, finisher=_finish
-        )
+        with warnings.catch_warnings():
+            # WeasyPrint leaves the closing of its colour profile to the garbage collector.
+            warnings.simplefilter("ignore", ResourceWarning)
+            made = HTML(string=page, url_fetcher=fetcher).write_pdf(
+                pdf_variant=VARIANT, attachments=attached, finisher=_finish
+            )
+            gc.collect()
     finally:
         if was_enabled:
             gc.enable()
