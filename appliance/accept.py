@@ -103,7 +103,7 @@ def prepare(request: Request) -> Prepared:
             "criteria": sha256(criteria_bytes),
             "baselines": sha256(files["baselines.json"]),
             "peaks": sha256(files["peaks.json"]),
-            "identity": sha256(to_json(system.identity)),
+            "identity": probe.identity_digest(system.identity),
         },
         seed=secrets.token_hex(32),
         run_id=f"{now:%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}",
@@ -174,8 +174,14 @@ def _prepared_again(folder: Path, data: Path | None) -> Prepared:
     files = {name: _read(folder / name) for name in bundle.PREPARED_FILES}
     plan = from_json(Plan, files["plan.json"], name="plan.json")
     system = from_json(System, files["system.json"], name="system.json")
-    for name, key in (("criteria.toml", "criteria"), ("baselines.json", "baselines")):
-        if sha256(files[name]) != plan.digests[key]:
+    found = {
+        "criteria.toml": ("criteria", sha256(files["criteria.toml"])),
+        "baselines.json": ("baselines", sha256(files["baselines.json"])),
+        "peaks.json": ("peaks", sha256(files["peaks.json"])),
+        "system.json": ("identity", probe.identity_digest(system.identity)),
+    }
+    for name, (key, digest) in found.items():
+        if digest != plan.digests[key]:
             raise EvidenceError(f"{folder / name} is not the file that the run was planned with")
     vendor = probe.present(system.identity.devices[0].vendor)
     now = probe.probe((vendor,), software=runner.describe(()).software).identity

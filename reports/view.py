@@ -47,7 +47,6 @@ REASONS = {
     "evidence_missing": "evidence missing",
     "noise": "too noisy to tell",
     "over_limit": "over the limit",
-    "baseline_mismatch": "baseline does not apply",
     "clock": "clock fault",
 }
 _SERIALS = ("system_serial", "system_uuid", "chassis_serial", "board_serial")
