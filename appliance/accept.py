@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,10 +19,14 @@ from appliance import attest, bundle, catalog, datasets, probe, runner
 from appliance import plan as planning
 from appliance.errors import EvidenceError, OutputError, UsageError
 from appliance.journal import Journal
+from appliance.plausible import check_limits, check_margins
 from appliance.records import (
     Baselines,
+    Case,
+    Counted,
     Criteria,
     Identity,
+    Injected,
     LaunchEnded,
     LaunchStarted,
     Line,
@@ -39,19 +43,23 @@ from appliance.records import (
 )
 from appliance.signing import Key
 from appliance.vendors.base import Vendor
-from appliance.verdict import judge, look
+from appliance.verdict import Judge, judge
 from appliance.version import VERSION
 
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """What a person asked for. `data` None means the usual places; `vendor` None the one found."""
+    """What a person asked for. `data` None means the usual places; `vendor` None the one found.
+
+    `baseline` is a file of `bench baseline create`; None means those that are shipped.
+    """
 
     suite: str = "smoke"
     criteria: str = "functional"
     vendor: str | None = None
     out: Path = Path("out")
     data: Path | None = None
+    baseline: Path | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +93,8 @@ def prepare(request: Request) -> Prepared:
     answer = runner.describe(planning.requests(suite))
     system = probe.probe((vendor,), software=answer.software)
     models = [device.model for device in system.identity.devices]
-    baselines, peaks = catalog.load_baselines(models), catalog.load_peaks(models)
+    peaks = catalog.load_peaks(models)
+    baselines = catalog.load_baselines(models, request.baseline)
     files = {
         "system.json": to_json(system),
         "criteria.toml": criteria_bytes,
@@ -97,7 +106,7 @@ def prepare(request: Request) -> Prepared:
         suite=suite,
         answer=answer,
         places=_places(vendor, system.identity, data),
-        criteria=criteria.name,
+        criteria=criteria,
         digests={
             "suite": sha256(suite_bytes),
             "criteria": sha256(criteria_bytes),
@@ -110,6 +119,8 @@ def prepare(request: Request) -> Prepared:
         created_utc=f"{now:%Y-%m-%dT%H:%M:%SZ}",
         bench_version=VERSION,
     )
+    check_limits(criteria, plan.cases, peaks, system)
+    check_margins(criteria, baselines, plan.cases, plan.protocol, system)
     return Prepared(
         plan=plan,
         system=system,
@@ -143,7 +154,15 @@ def run(request: Request, observer: runner.Observer) -> Finished:
         ),
         sync=True,
     )
+    for injector in prepared.plan.injectors:
+        journal.append(_injected(injector, prepared.plan.cases), sync=True)
     return _go_on(folder, prepared, journal, observer)
+
+
+def _injected(injector: str, cases: Sequence[Case]) -> Injected:
+    """What the journal says of a fault that the run injects, before the first launch."""
+    injecting = (case.id for case in cases if case.injector == injector)
+    return Injected(injector=injector, cases=tuple(injecting))
 
 
 def resume(folder: Path, data: Path | None, observer: runner.Observer) -> Finished:
@@ -239,20 +258,27 @@ def _go_on(
     folder: Path, prepared: Prepared, journal: Journal, observer: runner.Observer
 ) -> Finished:
     """Make the launches that are left, judge all of them, and tidy up."""
+    judging = Judge(
+        plan=prepared.plan,
+        criteria=prepared.criteria,
+        baselines=prepared.baselines,
+        peaks=prepared.peaks,
+        system=prepared.system,
+    )
+    num_taken = 0
 
     def asked(case: str, lines: Sequence[Line]) -> tuple[bool, str]:
-        return look(
-            plan=prepared.plan,
-            criteria=prepared.criteria,
-            lines=lines,
-            baselines=prepared.baselines,
-            peaks=prepared.peaks,
-            case=case,
-        )
+        nonlocal num_taken
+        for line in lines[num_taken:]:
+            judging.take(line)
+        num_taken = len(lines)
+        return judging.look(case)
 
     work = folder.parent / ".work" / prepared.plan.run_id
     try:
         if not any(isinstance(line.event, RunEnded) for line in journal.lines):
+            for counted in _counted(prepared):
+                journal.append(counted)
             runner.run(
                 plan=prepared.plan,
                 vendors={prepared.vendor.name: prepared.vendor},
@@ -264,6 +290,8 @@ def _go_on(
                 look=asked,
                 observer=observer,
             )
+            for counted in _counted(prepared):
+                journal.append(counted)
             journal.append(RunEnded(launches=len(prepared.plan.launches)), sync=True)
         verdict = judge(
             plan=prepared.plan,
@@ -271,12 +299,20 @@ def _go_on(
             lines=journal.lines,
             baselines=prepared.baselines,
             peaks=prepared.peaks,
+            system=prepared.system,
         )
         bundle.write(folder / "verdict.json", to_json(verdict))
     finally:
         journal.close()
     _tidy(work)
     return Finished(folder=folder, verdict=verdict)
+
+
+def _counted(prepared: Prepared) -> Iterator[Counted]:
+    """The error counters of each device at this moment: what counts is how they grow."""
+    for device in prepared.system.identity.devices:
+        counters = prepared.vendor.counters(device)
+        yield Counted(device=device.id, counters=dict(counters))
 
 
 def _tidy(work: Path) -> None:

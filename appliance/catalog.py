@@ -12,7 +12,7 @@ import json
 import math
 import re
 import tomllib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any, TypeVar, get_args, get_type_hints
@@ -21,12 +21,16 @@ from pydantic import ValidationError
 
 from appliance.errors import UsageError
 from appliance.records import (
+    MARGINS,
     Baseline,
     Baselines,
     Criteria,
     Criterion,
     DataFile,
     Datasets,
+    DeviceFile,
+    Figure,
+    Peak,
     Peaks,
     Protocol,
     Suite,
@@ -40,9 +44,43 @@ CRITERIA = ROOT / "appliance" / "criteria"
 DEVICES = ROOT / "appliance" / "devices"
 BASELINES = ROOT / "appliance" / "baselines"
 DATASETS = ROOT / "workloads" / "datasets.toml"
-FUNCTIONAL_KINDS = ("completion", "numeric", "determinism")
+FUNCTIONAL_KINDS = ("completion", "integrity", "numeric", "determinism")
+CHECK_KINDS = ("exact", "trajectory", "collective")
+LIMIT_KEYS = ("at_least", "at_most", "equals", "fraction_of_peak", "within_of_baseline")
+RATES = ("units_per_second", "flops_per_second", "bytes_per_second")
+METRIC_UNITS = {
+    "step_seconds": ("s", "ms", "us"),
+    "first_step_seconds": ("s", "ms", "us"),
+    "latency_seconds": ("s", "ms", "us"),
+    "units_per_second": (),
+    "flops_per_second": ("FLOP/s", "GFLOP/s", "TFLOP/s", "PFLOP/s"),
+    "bytes_per_second": ("B/s", "MB/s", "GB/s", "TB/s"),
+    "stall_rate": (),
+    "slow_launch_rate": (),
+    "drift_per_30_minutes": (),
+}
+"""Metrics of times, and the units in which their limits may be written."""
+KIND_METRICS = {
+    "perf": ("step_seconds", "first_step_seconds", *RATES),
+    "tail": ("stall_rate", "latency_seconds", "slow_launch_rate"),
+    "drift": ("drift_per_30_minutes",),
+}
+PARTS = ("stall_rate", "slow_launch_rate", "drift_per_30_minutes")  # limits below 1
+LARGEST_RISK = 0.05
+LARGEST_MARGIN = 10.0
 CASE_ID = re.compile(r"\w[\w.-]*", re.ASCII)  # "@" and "/" part a case from device and launch
 LARGEST_INT = 2**53 - 1  # beyond it JSON numbers are not exact
+LEAST_LAUNCHES, LEAST_DEVICES = 5, 2  # of a baseline: below, a spread is a guess
+LEAST_LOG_SECONDS, LARGEST_LOG_SECONDS = math.log(1e-9), math.log(1e6)
+FORMATS = ("float64", "float32", "tf32", "bfloat16", "float16", "float8")
+QUANTITIES: Mapping[str, str] = {
+    **{f"{name}_flops_per_second": "FLOP/s" for name in FORMATS},
+    **{f"{name}_matrix_flops_per_second": "FLOP/s" for name in ("float64", "float32")},
+    "int8_operations_per_second": "OP/s",
+    "memory_bytes_per_second": "B/s",
+    "memory_bytes": "B",
+}
+"""What a device file may state, with its unit; matrix units of 64 and 32 bits are kept apart."""
 
 R = TypeVar("R")
 
@@ -83,6 +121,7 @@ def load_criteria(name_or_path: str) -> tuple[Criteria, bytes]:
 def parse_criteria(data: bytes, name: str) -> Criteria:
     """Criteria from the bytes of a file called `name`; UsageError if a limit cannot be judged."""
     criteria = parse(Criteria, data, name)
+    _check_risks(criteria, name)
     _unique(name, "criterion", [criterion.id for criterion in criteria.criterion])
     for criterion in criteria.criterion:
         fault = _fault(criterion)
@@ -92,20 +131,53 @@ def parse_criteria(data: bytes, name: str) -> Criteria:
 
 
 def load_peaks(models: Sequence[str]) -> Peaks:
-    """The makers' figures for these models; empty where none is known."""
-    files = sorted(DEVICES.glob("*.toml"))
-    known = [peak for path in files for peak in parse(Peaks, path.read_bytes(), path.name).peak]
-    for peak in known:
-        _positive(f'peak "{peak.quantity}" of {peak.model}', "value", peak.value)
-    return Peaks(peak=tuple(peak for peak in known if peak.model in models))
+    """The makers' figures for these models; empty where none is known.
+
+    UsageError for a figure in another unit than its quantity has, for one that is not a positive
+    number, and for a model or a quantity that stands there twice.
+    """
+    peaks: list[Peak] = []
+    owners: dict[str, str] = {}
+    for path in sorted(DEVICES.glob("*.toml")):
+        device = parse(DeviceFile, path.read_bytes(), path.name)
+        _check_device(device, path.name)
+        for model in device.models:
+            if model in owners:
+                raise UsageError(f'"{model}" stands in {owners[model]} and in {path.name}')
+            owners[model] = path.name
+            if model in models:
+                peaks += [_peak(model, figure) for figure in device.figure]
+    return Peaks(peak=tuple(peaks))
 
 
-def load_baselines(models: Sequence[str]) -> Baselines:
-    """Our measured figures for these models; empty where none exists."""
+def load_baselines(models: Sequence[str], path: Path | None = None) -> Baselines:
+    """Our measured figures: those that are shipped for these models, or all of the file `path`.
+
+    A baseline of a named file is kept whatever its model, so that the judge can say what differs.
+    UsageError for a figure that cannot be one (not positive, not finite, of too few launches).
+    """
+    if path is not None:
+        try:
+            return parse_baselines(path.read_bytes(), path.name)
+        except OSError as error:
+            raise UsageError(f"baseline file {path} cannot be read ({error.strerror})") from None
     found: list[Baseline] = []
-    for path in sorted(BASELINES.glob("*.json")):
-        found += parse_json(Baselines, path.read_bytes(), path.name).baseline
-    return Baselines(baseline=tuple(item for item in found if item.model in models))
+    for shipped in sorted(BASELINES.glob("*.json")):
+        found += parse_baselines(shipped.read_bytes(), shipped.name).baseline
+    return Baselines(baseline=tuple(item for item in found if item.key.model in models))
+
+
+def parse_baselines(data: bytes, name: str) -> Baselines:
+    """Baselines from the bytes of a file called `name`, each of them sound."""
+    baselines = parse_json(Baselines, data, name)
+    for number, baseline in enumerate(baselines.baseline, 1):
+        fault = _baseline_fault(baseline)
+        if fault:
+            where = f'{name}: baseline {number}, of the case "{baseline.key.case}",'
+            raise UsageError(f"{where} {fault}: make it again")
+        if baseline in baselines.baseline[: number - 1]:
+            raise UsageError(f"{name}: baseline {number} stands there twice; remove one")
+    return baselines
 
 
 def load_datasets(path: Path = DATASETS) -> Datasets:
@@ -182,7 +254,11 @@ MUST_BE = {
 def _sentence(kind: type[object], fault: Any) -> str:
     """What is wrong with a file, in the words of the file and none of the reader's."""
     place: tuple[str | int, ...] = fault["loc"] or ("the file",)
+    while len(place) > 1 and isinstance(place[-1], str) and "[" in place[-1]:
+        place = place[:-1]  # one of the types that a value may have
     *parents, last = place
+    if last == "within_of_baseline":
+        return f'{_key(parents, last)} must be a number like 0.03, or "class"'
     if "parameters" in parents:  # what follows the parameter's name is one of its possible types
         *parents, last = place[: place.index("parameters") + 2]
         return f"{_key(parents, last)} must be a finite number, a text, true or false"
@@ -225,6 +301,66 @@ def _unique(name: str, what: str, ids: Sequence[str]) -> None:
         raise UsageError(f'{name}: the {what} "{twice[0]}" stands there twice; rename one')
 
 
+def _peak(model: str, figure: Figure) -> Peak:
+    return Peak(
+        model=model,
+        quantity=figure.quantity,
+        value=figure.value,
+        unit=figure.unit,
+        per=figure.per,
+        is_confirmed=figure.is_confirmed,
+        source=figure.source,
+    )
+
+
+def _check_device(device: DeviceFile, name: str) -> None:
+    if not device.models or not all(device.models):
+        raise UsageError(f'{name}: key "models" must name the device as its maker\'s tools do')
+    _unique(name, "model", device.models)
+    _unique(name, "quantity", [figure.quantity for figure in device.figure])
+    for figure in device.figure:
+        unit = QUANTITIES.get(figure.quantity)
+        if unit is None:
+            hint = did_you_mean(figure.quantity, QUANTITIES)
+            raise UsageError(f'{name}: there is no quantity "{figure.quantity}"{hint}')
+        if figure.unit != unit:
+            raise UsageError(
+                f'{name}: {figure.quantity} is in "{unit}", not in "{figure.unit}": convert it'
+            )
+        _positive(f"{name}, {figure.quantity}", "value", figure.value)
+        if not figure.source.strip():
+            raise UsageError(f"{name}: {figure.quantity} needs its source")
+
+
+def _baseline_fault(baseline: Baseline) -> str:
+    """Why nothing can be compared with this baseline, or nothing."""
+    positive = {"launch_sd": baseline.launch_sd, "smallest_margin": baseline.smallest_margin}
+    for key, value in positive.items():
+        if not (math.isfinite(value) and value > 0):
+            return f"has {key} {value}, which must be a positive number"
+    if not LEAST_LOG_SECONDS <= baseline.log_seconds <= LARGEST_LOG_SECONDS:
+        return f"has log_seconds {baseline.log_seconds}, which is no time of a step"
+    launches, runs = baseline.num_launches, baseline.num_runs
+    if launches < LEAST_LAUNCHES or not 1 <= runs <= launches:
+        return f"is of {launches} launches in {runs} runs, which is too few"
+    if not baseline.devices or not baseline.bundles:
+        return "names no device or no bundle"
+    return _population_fault(baseline)
+
+
+def _population_fault(baseline: Baseline) -> str:
+    is_population = baseline.kind == "population"
+    spread, tolerance = baseline.device_sd, baseline.tolerance
+    if is_population is (spread is None) or is_population is (tolerance is None):
+        return "must have device_sd and a tolerance limit as a population, and else neither"
+    if spread is None or tolerance is None:
+        return ""
+    figures = (spread, tolerance.k, tolerance.log_limit)
+    if not all(map(math.isfinite, figures)) or spread <= 0 or len(baseline.devices) < LEAST_DEVICES:
+        return "has a spread of devices that is no positive number, or of one device"
+    return "" if tolerance.log_limit >= baseline.log_seconds else "has its limit below its mean"
+
+
 def _is_file_name(name: str) -> bool:
     return bool(re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name))
 
@@ -255,15 +391,19 @@ def _check_protocol(protocol: Protocol, name: str) -> None:
         raise UsageError(f'{name}: key "looks" of protocol must rise from 1 or more')
     if min(protocol.blocks, protocol.block_steps) < 1:
         raise UsageError(f"{name}: a launch needs at least one block of one step")
-    if protocol.warmup_steps < 0:
-        raise UsageError(f'{name}: key "warmup_steps" of protocol must be 0 or more')
+    for key in ("warmup_steps", "warmup_seconds"):
+        value = getattr(protocol, key)
+        if not (math.isfinite(value) and value >= 0):
+            raise UsageError(f'{name}: key "{key}" of protocol must be 0 or more')
+    _positive(name, "calibration_seconds", protocol.calibration_seconds)
     _positive(name, "block_seconds", protocol.block_seconds)
 
 
 def _check_case(case: SuiteCase, name: str) -> None:
     if not CASE_ID.fullmatch(case.id):
         raise UsageError(f"{name}: an id may have letters, digits, dot, dash and underscore only")
-    for key in ("expected_seconds", "reference_seconds", "time_limit_seconds", "memory_limit_gib"):
+    keys = ("expected_seconds", "reference_seconds", "time_limit_seconds", "memory_limit_gib")
+    for key in (*keys, "weight"):
         _positive(name, key, getattr(case, key))
     if case.launches is not None and case.launches < 1:
         raise UsageError(f"{name} must have at least 1 launch")
@@ -277,19 +417,99 @@ def _positive(name: str, key: str, value: float) -> None:
         raise UsageError(f'{name}: key "{key}" is {value}; it must be a positive number')
 
 
+def _check_risks(criteria: Criteria, name: str) -> None:
+    for key in ("alpha_pass", "alpha_fail"):
+        risk = getattr(criteria, key)
+        if not 0.0 < risk <= LARGEST_RISK:
+            raise UsageError(f'{name}: key "{key}" is {risk}; it must lie between 0 and 0.05')
+    for bound, margin in criteria.margins.items():
+        if bound not in MARGINS:
+            raise UsageError(
+                f'{name}: unknown key "{bound}" of margins{did_you_mean(bound, MARGINS)}'
+            )
+        if not 0.0 < margin <= LARGEST_MARGIN:
+            raise UsageError(
+                f'{name}: key "{bound}" of margins is {margin}; it must be a positive number'
+            )
+
+
 def _fault(criterion: Criterion) -> str:
     """Why this criterion cannot be judged, or nothing."""
-    limits = [limit for limit in (criterion.at_least, criterion.at_most) if limit is not None]
+    limits = [key for key in LIMIT_KEYS if getattr(criterion, key) is not None]
     if criterion.kind in FUNCTIONAL_KINDS:
         if not criterion.required or limits or criterion.metric:
             return "is functional: it is always required and takes no limit"
         return ""
-    if len(limits) != 1 or not criterion.metric:
-        return 'needs a "metric" and one of "at_least" and "at_most"'
-    if not math.isfinite(limits[0]) or limits[0] <= 0:
-        return f"has the limit {limits[0]}, which nothing can meet: give a positive number"
-    wants_most = criterion.metric == "step_seconds"
-    if wants_most != (criterion.at_most is not None):
-        word = "at_most" if wants_most else "at_least"
-        return f'judges {criterion.metric}, so its limit must be "{word}"'
+    if criterion.kind in CHECK_KINDS:
+        return "takes no limit: its checks have their own bounds" if limits else ""
+    if not criterion.metric:
+        return 'needs a "metric"'
+    for fault in (_metric_fault, _number_fault, _choice_fault, _quantile_fault):
+        found = fault(criterion, limits)
+        if found:
+            return found
+    return ""
+
+
+def _metric_fault(criterion: Criterion, _: Sequence[str]) -> str:
+    """A metric that this kind does not judge, or a limit in a unit that is not the metric's."""
+    metrics = KIND_METRICS.get(criterion.kind)
+    if metrics is None:
+        return ""
+    if criterion.metric not in metrics:
+        hint = did_you_mean(criterion.metric, metrics)
+        return f'is of kind {criterion.kind}, which does not judge "{criterion.metric}"{hint}'
+    units = METRIC_UNITS[criterion.metric]
+    if criterion.unit and criterion.unit not in units:
+        known = f"use {', '.join(units)}" if units else "leave the unit out"
+        return f'writes {criterion.metric} in "{criterion.unit}": {known}'
+    return ""
+
+
+def _number_fault(criterion: Criterion, limits: Sequence[str]) -> str:
+    """A limit that is no number, or one that everything or nothing can meet."""
+    for key in (*limits, *(("margin",) if criterion.margin is not None else ())):
+        value = getattr(criterion, key)
+        if isinstance(value, bool | str):
+            continue
+        if not math.isfinite(value):
+            return f'has {value} for "{key}": give a finite number'
+        if value <= 0 and criterion.kind not in ("health", "inventory"):
+            return f"has the limit {value}, which nothing can meet: give a positive number"
+        if key == "fraction_of_peak" and value > 1:
+            return f"asks for {value} of the peak, which nothing can reach: give at most 1"
+        if criterion.metric in PARTS and value >= 1:
+            return f"has the limit {value}, which everything meets: give a part below 1"
+    return ""
+
+
+def _choice_fault(criterion: Criterion, limits: Sequence[str]) -> str:
+    """Not exactly one limit of those that the kind and the metric take."""
+    allowed = {
+        "perf": ("at_most", "at_least", "fraction_of_peak", "within_of_baseline"),
+        "health": ("at_least", "at_most"),
+        "inventory": ("equals", "at_least", "at_most"),
+    }.get(criterion.kind, ("at_most",))
+    if len(limits) != 1 or limits[0] not in allowed:
+        names = " and ".join(f'"{key}"' for key in allowed)
+        return f"needs {'one of ' if len(allowed) > 1 else ''}{names} and no other limit"
+    limit = limits[0]
+    if criterion.kind == "perf" and limit in ("at_most", "at_least"):
+        word = "at_least" if criterion.metric in RATES else "at_most"
+        if limit != word:
+            return f'judges {criterion.metric}, so its limit must be "{word}"'
+    is_rate_of_peak = criterion.metric in ("flops_per_second", "bytes_per_second")
+    if limit == "fraction_of_peak" and not is_rate_of_peak:
+        return f"has no peak to be compared with: {criterion.metric} is no rate of operations"
+    if limit == "within_of_baseline" and criterion.metric == "first_step_seconds":
+        return "has no baseline: first_step_seconds takes an absolute limit"
+    return ""
+
+
+def _quantile_fault(criterion: Criterion, _: Sequence[str]) -> str:
+    is_wanted = criterion.metric == "latency_seconds"
+    if is_wanted and (criterion.quantile is None or not 0.0 < criterion.quantile < 1.0):
+        return 'needs a "quantile" between 0 and 1, like 0.99'
+    if not is_wanted and criterion.quantile is not None:
+        return f'judges {criterion.metric}, which takes no "quantile"'
     return ""

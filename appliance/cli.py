@@ -42,9 +42,16 @@ list_app = typer.Typer(help="List suites, workloads or criteria.", no_args_is_he
 app.add_typer(keys_app, name="keys")
 app.add_typer(data_app, name="data")
 app.add_typer(list_app, name="list")
+baseline_app = typer.Typer(
+    help="Make baselines of signed runs, and check such a file.", no_args_is_help=True
+)
+app.add_typer(baseline_app, name="baseline")
 
 SuiteOption = Annotated[str, typer.Option(help="Name of a suite, or the path of its TOML file.")]
 CriteriaOption = Annotated[str, typer.Option(help="Name of criteria, or the path of the file.")]
+BaselineOption = Annotated[
+    Path | None, typer.Option(help="Baselines to compare with, made by `bench baseline create`.")
+]
 VendorOption = Annotated[
     str | None, typer.Option(help=f"cpu, {', '.join(NOT_VISIBLE)}; else the one that is found.")
 ]
@@ -119,6 +126,7 @@ def accept(
     suite: SuiteOption = "smoke",
     criteria: CriteriaOption = "functional",
     vendor: VendorOption = None,
+    baseline: BaselineOption = None,
     out: OutOption = Path("out"),
     data: DataOption = None,
     key: KeyOption = None,
@@ -134,7 +142,16 @@ def accept(
     from appliance import attest
 
     signer, role_word = _key(key, certificate), _role(role)
-    finished = _run(suite, criteria, vendor, out, data, resume, quiet=quiet or as_json)
+    finished = _run(
+        suite=suite,
+        criteria=criteria,
+        vendor=vendor,
+        baseline=baseline,
+        out=out,
+        data=data,
+        resume=resume,
+        quiet=quiet or as_json,
+    )
     attest.sign(finished.folder, signer, role_word)
     _conclude(finished, is_signed=True, quiet=quiet, as_json=as_json)
 
@@ -144,6 +161,7 @@ def run(
     suite: SuiteOption = "smoke",
     criteria: CriteriaOption = "functional",
     vendor: VendorOption = None,
+    baseline: BaselineOption = None,
     out: OutOption = Path("out"),
     data: DataOption = None,
     resume: Annotated[
@@ -153,18 +171,28 @@ def run(
     as_json: JsonOption = False,
 ) -> None:
     """Run a suite and judge it; leaves a folder without report or signature."""
-    finished = _run(suite, criteria, vendor, out, data, resume, quiet=quiet or as_json)
+    finished = _run(
+        suite=suite,
+        criteria=criteria,
+        vendor=vendor,
+        baseline=baseline,
+        out=out,
+        data=data,
+        resume=resume,
+        quiet=quiet or as_json,
+    )
     _conclude(finished, is_signed=False, quiet=quiet, as_json=as_json)
 
 
 def _run(
+    *,
     suite: str,
     criteria: str,
     vendor: str | None,
+    baseline: Path | None,
     out: Path,
     data: Path | None,
     resume: Path | None,
-    *,
     quiet: bool,
 ) -> Finished:
     from appliance import accept as accepting
@@ -174,7 +202,12 @@ def _run(
         if resume is not None:
             return accepting.resume(resume, data, watching)
         request = accepting.Request(
-            suite=suite, criteria=criteria, vendor=vendor, out=out, data=data
+            suite=suite,
+            criteria=criteria,
+            vendor=vendor,
+            out=out,
+            data=data,
+            baseline=baseline,
         )
         return accepting.run(request, watching)
 
@@ -212,6 +245,7 @@ def plan(
     suite: SuiteOption = "smoke",
     criteria: CriteriaOption = "functional",
     vendor: VendorOption = None,
+    baseline: BaselineOption = None,
     data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -221,7 +255,9 @@ def plan(
     from appliance.records import to_data
 
     prepared = accepting.prepare(
-        accepting.Request(suite=suite, criteria=criteria, vendor=vendor, data=data)
+        accepting.Request(
+            suite=suite, criteria=criteria, vendor=vendor, data=data, baseline=baseline
+        )
     )
     if as_json:
         _print_json(to_data(prepared.plan))
@@ -301,6 +337,78 @@ def verify(
     else:
         print_verification(path, verification)
     raise typer.Exit(verification.exit_code)
+
+
+# ------------------------------------------------------------------ baselines
+
+
+@baseline_app.command("create")
+def baseline_create(
+    folders: Annotated[list[Path], typer.Argument(help="Folders of signed runs, out/<run id>.")],
+    out: Annotated[Path, typer.Option(help="File to write, for --baseline of a run.")],
+    kind: Annotated[
+        str, typer.Option(help="same-device: each device for itself; population: one of all.")
+    ] = "same-device",
+    criteria: Annotated[
+        Path | None, typer.Option(help="Also write criteria with the smallest margins here.")
+    ] = None,
+    trust: Annotated[
+        list[Path] | None, typer.Option(help="Certificate (PEM) of a signer that you trust.")
+    ] = None,
+    allow_dev: Annotated[
+        bool, typer.Option("--allow-dev", help="Take a development key as a trusted signer.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Make baselines of signed runs that are comparable with one another."""
+    from appliance import baseline, catalog
+
+    if kind not in baseline.KINDS:
+        hint = catalog.did_you_mean(kind, baseline.KINDS)
+        raise UsageError(f'there is no kind "{kind}"{hint}')
+    created = baseline.create(
+        folders,
+        kind=baseline.KINDS[kind],
+        trusted=[_read(certificate) for certificate in trust or []],
+        allow_development=allow_dev,
+    )
+    baseline.write(created, out, criteria)
+    for sentence in () if as_json else baseline.report(created, out, criteria):
+        _say(sentence)
+    if as_json:
+        files = {"file": str(out), "criteria": None if criteria is None else str(criteria)}
+        _print_json(files | baseline.to_document(created))
+
+
+@baseline_app.command("check")
+def baseline_check(
+    file: Annotated[Path, typer.Argument(help="File of `bench baseline create`.")],
+    criteria: Annotated[
+        str | None, typer.Option(help="Criteria whose margins it must carry.")
+    ] = None,
+    vendor: VendorOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Say whether a file of baselines is sound, and can be compared with on this node."""
+    from appliance import baseline, catalog, runner
+    from appliance import probe as probing
+    from appliance.records import to_data
+
+    baselines = baseline.load(file)
+    parsed = None if criteria is None else catalog.load_criteria(criteria)[0]
+    answer = runner.describe(baseline.requests(baselines))
+    findings = baseline.check(
+        file,
+        baselines,
+        system=probing.probe((probing.present(vendor),), software=answer.software),
+        answer=answer,
+        criteria=parsed,
+    )
+    if as_json:
+        _print_json(to_data(findings))
+    for number, found in enumerate(() if as_json else findings.findings, 1):
+        _say(f"{number} {found.status:8} {found.name}: {found.sentence}")
+    raise typer.Exit(findings.exit_code)
 
 
 # ------------------------------------------------------------------ lists, keys, data

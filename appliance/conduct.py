@@ -8,15 +8,21 @@ every look at the samples is taken again on what was known then.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from appliance.errors import EvidenceError
-from appliance.plan import case_looks
+from appliance.matching import is_judged, planned_bounds
+from appliance.plan import case_looks, num_launches
 from appliance.records import (
     Baselines,
+    Bounds,
     Case,
+    Counted,
     Criteria,
+    Injected,
     Launch,
     LaunchEnded,
     LaunchMode,
@@ -36,11 +42,12 @@ from appliance.records import (
     sha256,
     to_json,
 )
-from appliance.verdict import look
+from appliance.verdict import Judge
 
 WITHOUT_START: frozenset[Outcome] = frozenset({"not_run", "unsupported"})
 UNSTARTED_REASONS = frozenset({"decided", "reference_failed"})  # those that start no process
 SERVER_LOST = "server_lost"
+RELATIVE = 1e-9  # bounds computed on another machine may differ by this much
 
 
 def check_plan(plan: Plan, system: System, files: Mapping[str, str]) -> None:
@@ -67,6 +74,27 @@ def check_plan(plan: Plan, system: System, files: Mapping[str, str]) -> None:
         raise EvidenceError("plan.json: its groups do not hold each launch exactly once")
 
 
+def check_bounds(plan: Plan, criteria: Criteria) -> None:
+    """EvidenceError unless the plan holds the bounds that its criteria and cases need.
+
+    They are computed again: whoever may choose the bounds chooses the verdict.
+    """
+    number, bounds = planned_bounds(criteria, plan.cases, plan.protocol.looks)
+    same = plan.num_limits == number and len(plan.bounds) == len(bounds)
+    if not same or not all(map(_is_same, plan.bounds, bounds)):
+        raise EvidenceError("plan.json: its bounds are not those that its criteria need")
+    injectors = tuple(dict.fromkeys(case.injector for case in plan.cases if case.injector))
+    if plan.injectors != injectors:
+        raise EvidenceError("plan.json names other injected faults than its cases do")
+
+
+def _is_same(found: Bounds, wanted: Bounds) -> bool:
+    if found.looks != wanted.looks or len(found.z) != len(wanted.z):
+        return False
+    pairs = zip((found.alpha, *found.z), (wanted.alpha, *wanted.z), strict=True)
+    return all(math.isclose(one, other, rel_tol=RELATIVE) for one, other in pairs)
+
+
 def _check_cases(plan: Plan, devices: set[str]) -> None:
     numbers: dict[str, list[int]] = {case.id: [] for case in plan.cases}
     if len(numbers) != len(plan.cases) or not plan.cases:
@@ -85,7 +113,7 @@ def _check_cases(plan: Plan, devices: set[str]) -> None:
             raise EvidenceError(f"plan.json: case {case.id} is for a device that system.json lacks")
 
 
-def check_suite(plan: Plan, system: System, suite: Suite) -> None:
+def check_suite(plan: Plan, system: System, criteria: Criteria, suite: Suite) -> None:
     """EvidenceError unless the plan holds each case of the suite on each device, as it says."""
     devices = [device.id for device in system.identity.devices]
     cases = {case.id: case for case in plan.cases}
@@ -93,14 +121,15 @@ def check_suite(plan: Plan, system: System, suite: Suite) -> None:
     if cases.keys() != items.keys() or plan.protocol != suite.protocol:
         raise EvidenceError(f"the plan has other cases or another protocol than suite {suite.name}")
     for name, item in items.items():
-        if not _is_planned(cases[name], item, suite):
+        if not _is_planned(cases[name], item, suite, criteria):
             raise EvidenceError(f"case {name} is not planned as suite {suite.name} says")
 
 
-def _is_planned(case: Case, item: SuiteCase, suite: Suite) -> bool:
-    launches = (item.launches or suite.protocol.looks[-1]) if case.is_timed else 0
-    told = (case.workload, case.small, case.launches, case.time_limit_seconds)
-    asked = (item.workload, item.small, launches, item.time_limit_seconds)
+def _is_planned(case: Case, item: SuiteCase, suite: Suite, criteria: Criteria) -> bool:
+    most = num_launches(suite, item, is_judged=is_judged(criteria, case.id))
+    launches = most if case.is_timed else 0
+    told = (case.workload, case.small, case.launches, case.time_limit_seconds, case.weight)
+    asked = (item.workload, item.small, launches, item.time_limit_seconds, item.weight)
     missing = object()
     return told == asked and all(
         case.parameters.get(name, missing) == value for name, value in item.parameters.items()
@@ -135,6 +164,7 @@ class _Walk:
     ended: dict[str, Outcome] = field(default_factory=dict)
     decided: set[str] = field(default_factory=set)
     looks: dict[str, list[int]] = field(default_factory=dict)
+    injected: list[str] = field(default_factory=list)
 
     def fault(self, what: str) -> EvidenceError:
         return EvidenceError(f"journal.jsonl line {self.number}: {what}")
@@ -166,23 +196,13 @@ def check_conduct(plan: Plan, lines: Sequence[Line], files: Mapping[str, str]) -
 def _step(walk: _Walk, event: object) -> None:
     if walk.is_ended:
         raise walk.fault("something was recorded after the end of the run")
-    match event:
-        case RunStarted():
-            raise walk.fault("the run starts a second time")
-        case RunResumed():
-            _resume(walk, event)
-        case LaunchStarted():
-            _start(walk, event)
-        case LaunchEnded():
-            _end(walk, event)
-        case Looked():
-            _look(walk, event)
-        case RunEnded():
-            _finish(walk, event)
-        case ServerProbed():
-            pass
-        case _:
-            _record(walk, str(getattr(event, "launch", "")))
+    if isinstance(event, RunStarted):
+        raise walk.fault("the run starts a second time")
+    rule = RULES.get(type(event))
+    if rule is not None:
+        rule(walk, event)
+    elif not isinstance(event, ServerProbed):
+        _record(walk, str(getattr(event, "launch", "")))
 
 
 def _resume(walk: _Walk, event: RunResumed) -> None:
@@ -196,7 +216,23 @@ def _resume(walk: _Walk, event: RunResumed) -> None:
     walk.spoilt.clear()
 
 
+def _inject(walk: _Walk, event: Injected) -> None:
+    cases = tuple(case.id for case in walk.plan.cases if case.injector == event.injector)
+    if event.injector not in walk.plan.injectors or event.cases != cases:
+        raise walk.fault(f'the injected fault "{event.injector}" is not as the plan says')
+    if walk.modes:
+        raise walk.fault("an injected fault is named after the first launch")
+    walk.injected.append(event.injector)
+
+
+def _count(walk: _Walk, event: Counted) -> None:
+    if event.device not in {case.device for case in walk.plan.cases}:
+        raise walk.fault(f"counters are recorded of {event.device}, which the plan does not use")
+
+
 def _start(walk: _Walk, event: LaunchStarted) -> None:
+    if set(walk.plan.injectors) != set(walk.injected):
+        raise walk.fault("a launch starts before the injected faults are named")
     launch = _launch(walk, event.launch)
     case = walk.cases[launch.case]
     if launch.id in walk.open:
@@ -294,6 +330,18 @@ def _launch(walk: _Walk, name: str) -> Launch:
     return walk.launches[name]
 
 
+RULES: Mapping[type, Callable[[_Walk, Any], None]] = {
+    RunResumed: _resume,
+    Injected: _inject,
+    Counted: _count,
+    LaunchStarted: _start,
+    LaunchEnded: _end,
+    Looked: _look,
+    RunEnded: _finish,
+}
+"""What each kind of line may do; all others are of a launch that runs."""
+
+
 # ------------------------------------------------------------------ the looks, taken again
 
 
@@ -304,28 +352,22 @@ def check_looks(
     lines: Sequence[Line],
     baselines: Baselines,
     peaks: Peaks,
+    system: System,
 ) -> int:
     """Take every look again on the lines before it; how many there were.
 
     Raises EvidenceError where the judge would have answered otherwise.
     """
+    judge = Judge(plan=plan, criteria=criteria, baselines=baselines, peaks=peaks, system=system)
     count = 0
-    for index, line in enumerate(lines):
+    for number, line in enumerate(lines, 1):
         event = line.event
-        if not isinstance(event, Looked):
-            continue
-        count += 1
-        answer = look(
-            plan=plan,
-            criteria=criteria,
-            lines=lines[:index],
-            baselines=baselines,
-            peaks=peaks,
-            case=event.case,
-        )
-        if answer != (event.is_decided, event.reason):
-            raise EvidenceError(
-                f"journal.jsonl line {index + 1}: the look at {event.case} does not follow from "
-                "the lines before it"
-            )
+        if isinstance(event, Looked):
+            count += 1
+            if judge.look(event.case) != (event.is_decided, event.reason):
+                raise EvidenceError(
+                    f"journal.jsonl line {number}: the look at {event.case} does not follow from "
+                    "the lines before it"
+                )
+        judge.take(line)
     return count

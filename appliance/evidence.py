@@ -4,51 +4,75 @@ Nothing is ruled here, but nothing is forgiven either. A launch is what stands b
 start and its end, once: only the untimed one may be made again, and only after an
 interruption. What does not fit (a second start, an end without a start, records from outside,
 a time that no clock can give) is kept as a fault, for which the verdict accepts nothing.
+
+Lines are taken one after another, so that a look at any moment costs only what came since the
+look before it; what is computed of blocks is computed for all new ones together.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
 
 from appliance.records import (
     Artifact,
     Block,
+    Calibrated,
     Case,
     Checked,
+    Counted,
+    Injected,
     LaunchEnded,
     LaunchMode,
     LaunchStarted,
     Line,
-    Looked,
     Plan,
     Protocol,
+    Reading,
     RunResumed,
     RunStarted,
     Started,
 )
-from appliance.statistics import launch_statistic, planned_looks
+from appliance.series import Series, classify
+from appliance.statistics import BlockFigures, block_figures, launch_statistic, planned_looks
 
 CLOCK_SLACK = 1.005  # steps may exceed the block that holds them by the error of the clocks only
+CLOCK_AGREEMENT = 0.005  # two clocks over a case, as the median of its spans
+CLOCK_LIE = 0.02  # two clocks over one span; less may be a moment without a processor
+INTERRUPTED_SECONDS = 0.05  # a process may stand so long between two readings of its clocks
 
 
 @dataclass
 class LaunchEvidence:
-    """What the journal tells of one launch; of an untimed one made again, all of it."""
+    """What the journal tells of one launch; of an untimed one made again, all of it.
+
+    `place` is its place among the launches of the run, in the order in which they started;
+    `moments` are the times (UTC) at which its blocks were told. `figures` grow with `settle`.
+    """
 
     id: str
     number: int
     mode: LaunchMode | None = None
+    place: int | None = None
     ended: LaunchEnded | None = None
     ends: list[LaunchEnded] = field(default_factory=list)
     started: Started | None = None
+    calibrated: list[Calibrated] = field(default_factory=list)
     blocks: list[Block] = field(default_factory=list)
+    moments: list[str] = field(default_factory=list)
+    figures: list[BlockFigures] = field(default_factory=list)
+    readings: list[Reading] = field(default_factory=list)
     checks: list[Checked] = field(default_factory=list)
     artifacts: dict[str, set[str]] = field(default_factory=dict)
     is_open: bool = False
     is_cut: bool = False
     was_interrupted: bool = False
     fault: str = ""
+    _series: tuple[int, Series] | None = None
 
     @property
     def is_completed(self) -> bool:
@@ -61,27 +85,55 @@ class LaunchEvidence:
         return ended is not None and (ended.outcome, ended.reason) == ("not_run", "decided")
 
     @property
+    def is_counted(self) -> bool:
+        """Whether its times count: an interrupted one's do, as it is not made again."""
+        is_cut = self.ended is not None and self.ended.outcome == "interrupted"
+        return bool(self.blocks) and (self.is_completed or is_cut)
+
+    @property
     def statistic(self) -> float | None:
         """ln(seconds) of a step; of an interrupted launch, from the blocks that it had finished."""
-        is_cut = self.ended is not None and self.ended.outcome == "interrupted"
-        return launch_statistic(self.blocks) if self.is_completed or is_cut else None
+        return launch_statistic(self.figures) if self.is_counted else None
+
+    @property
+    def step_seconds(self) -> NDArray[np.float64]:
+        """Times of all steps of the first rank, by device time where there is one."""
+        first = [block for block in self.blocks if block.rank == self.blocks[0].rank]
+        times = [block.wall_ns if block.event_ns is None else block.event_ns for block in first]
+        return np.concatenate([np.array(each, dtype=np.float64) for each in times]) * 1e-9
+
+    @property
+    def series(self) -> Series:
+        """What its timed steps look like over time; needs a block."""
+        if self._series is None or self._series[0] != len(self.blocks):
+            with np.errstate(divide="ignore", invalid="ignore"):
+                found = classify(np.log(self.step_seconds))
+            self._series = len(self.blocks), found
+        return self._series[1]
 
     def has_phase(self, phase: str) -> bool:
         return any(checked.phase == phase for checked in self.checks)
 
-    def take(self, event: object) -> None:
+    def take(self, event: object, utc: str, place: int) -> None:
         """Add one event that names this launch."""
         match event:
             case LaunchStarted():
                 self._start(event)
+                self.place = place
             case LaunchEnded():
                 self._end(event)
             case Started():
                 self._inside()
                 self.started = event
+            case Calibrated():
+                self._inside()
+                self.calibrated.append(event)
             case Block():
                 self._inside()
                 self.blocks.append(event)
+                self.moments.append(utc)
+            case Reading():
+                self.readings.append(event)
             case Checked():
                 self._inside()
                 self.checks.append(event)
@@ -90,7 +142,7 @@ class LaunchEvidence:
                 if event.is_made and self.number > 0:
                     return  # a timed launch that makes a file itself depends on no other
                 self.artifacts.setdefault(event.name, set()).add(event.sha256)
-            case _:  # readings and environments decide nothing
+            case _:  # what libraries it had decides nothing
                 pass
 
     def cut(self) -> None:
@@ -123,38 +175,6 @@ class LaunchEvidence:
         self.fault = self.fault or fault
 
 
-@dataclass(frozen=True, kw_only=True)
-class CaseEvidence:
-    """All that one case has shown, how often the run was interrupted, and where it was decided.
-
-    `decided_at` is the index of the first line that says that this case is decided.
-    """
-
-    case: Case
-    protocol: Protocol
-    launches: tuple[LaunchEvidence, ...]
-    num_interruptions: int
-    decided_at: int | None
-    fault: str
-
-    @property
-    def checks(self) -> list[Checked]:
-        return [checked for launch in self.launches for checked in launch.checks]
-
-    @property
-    def looks(self) -> tuple[int, ...]:
-        return planned_looks(self.protocol.looks, self.case.launches)
-
-    @property
-    def timed(self) -> list[LaunchEvidence]:
-        return [launch for launch in self.launches if launch.number > 0]
-
-    @property
-    def was_touched(self) -> bool:
-        """Whether an interruption of the run fell into one of its launches."""
-        return any(launch.was_interrupted for launch in self.launches)
-
-
 @dataclass
 class _Interruptions:
     """Counts interruptions of the run: resumptions, and launches cut short without one.
@@ -177,38 +197,143 @@ class _Interruptions:
         return self.num + self.is_pending
 
 
-def gather(plan: Plan, lines: Sequence[Line]) -> dict[str, CaseEvidence]:
-    """Evidence of every planned case, by its id."""
-    launches = {launch.id: LaunchEvidence(launch.id, launch.number) for launch in plan.launches}
-    decided: dict[str, int] = {}
-    interruptions, fault = _Interruptions(), ""
-    for index, line in enumerate(lines):
+@dataclass
+class RunEvidence:
+    """What the journal tells of the run and not of one launch."""
+
+    fault: str = ""
+    injected: list[str] = field(default_factory=list)
+    counters: dict[str, list[Mapping[str, int | None]]] = field(default_factory=dict)
+    interruptions: _Interruptions = field(default_factory=_Interruptions)
+
+    @property
+    def num_interruptions(self) -> int:
+        return self.interruptions.total
+
+
+@dataclass
+class CaseEvidence:
+    """All that one case has shown. `version` counts its events, so that a look can be kept.
+
+    `decision` is None until a look has decided the case, then what is wrong with that, or empty.
+    """
+
+    case: Case
+    protocol: Protocol
+    launches: tuple[LaunchEvidence, ...]
+    run: RunEvidence
+    decision: str | None = None
+    version: int = 0
+
+    @property
+    def checks(self) -> list[Checked]:
+        return [checked for launch in self.launches for checked in launch.checks]
+
+    @property
+    def looks(self) -> tuple[int, ...]:
+        return planned_looks(self.protocol.looks, self.case.launches)
+
+    @property
+    def timed(self) -> list[LaunchEvidence]:
+        return [launch for launch in self.launches if launch.number > 0]
+
+    @property
+    def counted(self) -> list[LaunchEvidence]:
+        """Timed launches whose times count."""
+        return [launch for launch in self.launches if launch.number > 0 and launch.is_counted]
+
+    @property
+    def num_made(self) -> int:
+        """Timed launches that have ended, those left out as decided not among them."""
+        return sum(launch.ended is not None and not launch.is_decided for launch in self.timed)
+
+    @property
+    def num_interruptions(self) -> int:
+        return self.run.num_interruptions
+
+    @property
+    def was_touched(self) -> bool:
+        """Whether an interruption of the run fell into one of its launches."""
+        return any(launch.was_interrupted for launch in self.launches)
+
+    @property
+    def fault(self) -> str:
+        """Why the records of this case cannot be what happened, or nothing."""
+        fault = evidence_fault(self)
+        if fault or not any(launch.is_decided for launch in self.launches):
+            return fault
+        if self.decision is None:
+            return "launches were left out, but no look had decided the case"
+        return self.decision
+
+
+class Gathering:
+    """Evidence of all planned cases, line by line."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.run = RunEvidence()
+        self._run_id = plan.run_id
+        self._launches = {
+            launch.id: LaunchEvidence(launch.id, launch.number) for launch in plan.launches
+        }
+        by_case: dict[str, list[LaunchEvidence]] = {case.id: [] for case in plan.cases}
+        for launch in plan.launches:
+            by_case[launch.case].append(self._launches[launch.id])
+        self.cases = {
+            case.id: CaseEvidence(
+                case=case,
+                protocol=plan.protocol,
+                launches=tuple(by_case[case.id]),
+                run=self.run,
+            )
+            for case in plan.cases
+        }
+        self._case_of = {launch.id: self.cases[launch.case] for launch in plan.launches}
+        self._unsettled: list[tuple[LaunchEvidence, Block]] = []
+        self._num_started = 0
+
+    def take(self, line: Line) -> None:
+        """Add the next line."""
         event = line.event
+        name: str = getattr(event, "launch", "")
+        launch = self._launches.get(name)
+        self.run.interruptions.take(event, was_open=launch is not None and launch.is_open)
+        if launch is not None:
+            self._num_started += isinstance(event, LaunchStarted)
+            launch.take(event, line.utc, self._num_started)
+            self._case_of[name].version += 1
+            if isinstance(event, Block):
+                self._unsettled.append((launch, event))
+        elif name:
+            self._note(f"the journal tells of {name}, which was not planned")
+        else:
+            self._take_of_run(event)
+
+    def settle(self) -> None:
+        """Compute the figures of all blocks that came since the last time."""
+        found = block_figures([block for _, block in self._unsettled])
+        for (launch, _), figures in zip(self._unsettled, found, strict=True):
+            launch.figures.append(figures)
+        self._unsettled.clear()
+
+    def _take_of_run(self, event: object) -> None:
         match event:
             case RunResumed():
-                for launch in launches.values():
+                for launch in self._launches.values():
                     launch.cut()
-            case RunStarted() if event.run_id != plan.run_id:
-                fault = fault or f"the journal is of the run {event.run_id}"
-            case Looked() if event.is_decided:
-                decided.setdefault(event.case, index)
-        name: str = getattr(event, "launch", "")
-        interruptions.take(event, was_open=name in launches and launches[name].is_open)
-        if name in launches:
-            launches[name].take(event)
-        elif name:
-            fault = fault or f"the journal tells of {name}, which was not planned"
-    return {
-        case.id: CaseEvidence(
-            case=case,
-            protocol=plan.protocol,
-            launches=tuple(launches[item.id] for item in plan.launches if item.case == case.id),
-            num_interruptions=interruptions.total,
-            decided_at=decided.get(case.id),
-            fault=fault,
-        )
-        for case in plan.cases
-    }
+                for case in self.cases.values():
+                    case.version += 1
+            case RunStarted() if event.run_id != self._run_id:
+                self._note(f"the journal is of the run {event.run_id}")
+            case Injected():
+                self.run.injected.append(event.injector)
+            case Counted():
+                self.run.counters.setdefault(event.device, []).append(event.counters)
+            case _:  # looks, the fork server, the end
+                pass
+
+    def _note(self, fault: str) -> None:
+        self.run.fault = self.run.fault or fault
 
 
 def evidence_fault(evidence: CaseEvidence) -> str:
@@ -217,7 +342,7 @@ def evidence_fault(evidence: CaseEvidence) -> str:
     if numbers != list(range(evidence.case.launches + 1)):
         return "the planned launches are not those that the case asks for"
     faults = (launch.fault or _length_fault(launch, evidence) for launch in evidence.launches)
-    return evidence.fault or next(filter(None, faults), "")
+    return evidence.run.fault or next(filter(None, faults), "")
 
 
 def _length_fault(launch: LaunchEvidence, evidence: CaseEvidence) -> str:
@@ -238,25 +363,85 @@ def _length_fault(launch: LaunchEvidence, evidence: CaseEvidence) -> str:
     return ""
 
 
+# ------------------------------------------------------------------ clocks
+
+
 def clock_fault(evidence: CaseEvidence) -> str:
-    """Times that no clock can give: not positive, or longer than the block that holds them."""
+    """Times that no honest clock can give, or nothing.
+
+    Not positive, longer than what holds them, or another length by a second clock.
+    """
     for launch in evidence.launches:
         started = launch.started
         if started is not None and (started.build_ns < 0 or started.first_step_ns <= 0):
             return f"launch {launch.id} has a first step or a build of no time"
-        for block in launch.blocks:
-            fault = _block_fault(block)
+        for block, figures in zip(launch.blocks, launch.figures, strict=True):
+            fault = _block_fault(block, figures)
             if fault:
                 return f"launch {launch.id}, block {block.index} {fault}"
-    return ""
+        fault = _whole_fault(launch)
+        if fault:
+            return f"launch {launch.id} {fault}"
+    return _disagreement(evidence, CLOCK_AGREEMENT, CLOCK_LIE)
 
 
-def _block_fault(block: Block) -> str:
-    clocks = [block.wall_ns] if block.event_ns is None else [block.wall_ns, block.event_ns]
-    if any(min(times, default=1) <= 0 for times in clocks):
+def clock_doubt(evidence: CaseEvidence) -> str:
+    """Clocks that differ by more than they may and by less than a lie, or nothing."""
+    for launch in evidence.launches:
+        for ratio in _calibrated_ratios([launch], "raw"):
+            if abs(ratio - 1) > CLOCK_LIE:
+                return f"launch {launch.id} was cut off between two readings of its clocks"
+    return _disagreement(evidence, CLOCK_AGREEMENT, CLOCK_AGREEMENT)
+
+
+def _block_fault(block: Block, figures: BlockFigures) -> str:
+    if figures.num_steps and not figures.shortest > 0:
         return "has a step time that is not positive"
-    if any(len(times) != len(block.wall_ns) for times in clocks):
+    if block.event_ns is not None and len(block.event_ns) != len(block.wall_ns):
         return "has not one device time for each step"
-    if any(sum(times) > block.block_wall_ns * CLOCK_SLACK for times in clocks):
+    held = block.block_wall_ns * 1e-9
+    if max(figures.seconds, figures.event_seconds or 0.0) > held * CLOCK_SLACK:
         return "has steps that take longer than the block that holds them"
+    raw = block.block_raw_ns * 1e-9
+    if abs(held - raw) > max(CLOCK_LIE * raw, INTERRUPTED_SECONDS):
+        return f"took {held:.4g} s by one clock of the host and {raw:.4g} s by another"
     return ""
+
+
+def _whole_fault(launch: LaunchEvidence) -> str:
+    """Blocks that together take longer than the parent, by its own clock, saw the launch take."""
+    if launch.ended is None or not launch.is_completed or not launch.blocks:
+        return ""
+    rank = launch.blocks[0].rank
+    inside = sum(block.block_wall_ns for block in launch.blocks if block.rank == rank)
+    whole = launch.ended.wall_ns * CLOCK_SLACK + INTERRUPTED_SECONDS * 1e9
+    return "has blocks that take longer than the launch that holds them" if inside > whole else ""
+
+
+def _disagreement(evidence: CaseEvidence, of_host: float, of_device: float) -> str:
+    """Two clocks whose spans, as the median over the case, differ by more than they may."""
+    blocks = [
+        block.block_wall_ns / block.block_raw_ns
+        for launch in evidence.timed
+        for block in launch.blocks
+        if block.block_raw_ns > 0
+    ]
+    spans = (
+        ("the clock of the samples", [*blocks, *_calibrated_ratios(evidence.launches, "raw")]),
+        ("the device's clock", list(_calibrated_ratios(evidence.launches, "event"))),
+    )
+    for (name, ratios), allowed in zip(spans, (of_host, of_device), strict=True):
+        ratio = statistics.median(ratios) if ratios else 1.0
+        if abs(ratio - 1) > allowed:
+            return f"{name} runs at {ratio:.4f} of the one that it is compared with"
+    return ""
+
+
+def _calibrated_ratios(launches: Sequence[LaunchEvidence], clock: str) -> Iterator[float]:
+    """Of each launch the median ratio: samples over raw, or device over samples."""
+    for launch in launches:
+        for found in launch.calibrated:
+            below = found.raw_ns if clock == "raw" else found.wall_ns
+            above = found.wall_ns if clock == "raw" else found.event_ns
+            if above and len(above) == len(below) and min(below) > 0:
+                yield statistics.median(a / b for a, b in zip(above, below, strict=True))

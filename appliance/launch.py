@@ -1,9 +1,10 @@
-"""One launch, in the child: build, first step, check, warm-up, blocks, last check.
+"""One launch, in the child: build, first step, check, clocks, warm-up, blocks, last check.
 
-The untimed launch of a case builds and steps a second time with the same seed and compares the
-two outputs. A timed one warms up, waits until its group is ready, and is timed in blocks. A
-workload with `steps` makes exactly so many: the first, which is checked as every first step
-is, then the rest without warm-up. All of them are one block, and its last output is checked.
+The clocks are compared after the first step, whose time holds all that the first use of a
+device costs. The untimed launch of a case builds and steps a second time with the same seed and
+compares the two outputs. A timed one warms up, waits until its group is ready, and is timed in
+blocks. A workload with `steps` makes exactly so many: the first, which is checked as every first
+step is, then the rest without warm-up. All of them are one block, and its last output is checked.
 
 Everything is told to `send` as it happens, never between two samples. What only torch can do
 (synchronise, seed, copy a tensor) comes from outside, as `Machine`.
@@ -17,15 +18,29 @@ from dataclasses import dataclass
 from typing import Any
 
 from appliance import outputs, timing
-from appliance.records import Block, Check, Checked, LaunchSpec, Phase, Record, Started, Warmed
+from appliance.records import (
+    Block,
+    Calibrated,
+    Check,
+    Checked,
+    LaunchSpec,
+    Phase,
+    Record,
+    Started,
+    Warmed,
+)
 from workloads.contract import Target, Workload
 
 
 @dataclass(frozen=True, kw_only=True)
 class Machine:
-    """What the launch runs on: its clock, its generators, and copies of tensors on the host."""
+    """What the launch runs on: its clocks, its generators, and copies of tensors on the host.
+
+    `make_work` gives a short piece of work that keeps the device busy and changes nothing.
+    """
 
     stopwatch: timing.Stopwatch
+    make_work: Callable[[], Callable[[], object]]
     seed: Callable[[int], None]
     bits: outputs.Copy
     values: outputs.Copy
@@ -46,7 +61,7 @@ class _Start:
     state: Any
     before: object
     output: Any
-    nanoseconds: int
+    span: timing.Span
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,26 +101,49 @@ class LaunchCourse:
             self._finish(start)
             return
         start.before = start.output = None
-        num_warm = self.spec.protocol.warmup_steps
-        warmed = tuple(self._one(self._stepper(start.state))[1] for _ in range(num_warm))
-        self._send(Warmed, wall_ns=warmed)
+        warmed = self._warm_up(start.state)
         self.wires.wait()
-        self._blocks(start.state, 1 + num_warm)
+        self._blocks(start.state, 1 + warmed)
 
     # -------------------------------------------------------------- their parts
 
     def _start(self) -> _Start:
-        """Build, step once, check the output."""
-        state, build_ns = self._one(self._build)
+        """Build, step once, check the output, compare the clocks."""
+        state, built = self._one(self._build)
         before = self.workload.snapshot(state)
-        output, first_ns = self._one(self._stepper(state))
-        self._send(Started, build_ns=build_ns, first_step_ns=first_ns)
+        output, first = self._one(self._stepper(state))
+        self._send(Started, build_ns=built.wall_ns, first_step_ns=first.wall_ns)
         self._check("first", 0, before, state, output)
-        return _Start(state=state, before=before, output=output, nanoseconds=first_ns)
+        self._compare_clocks()
+        return _Start(state=state, before=before, output=output, span=first)
 
     def _build(self) -> Any:
         self.machine.seed(self.spec.seed)
         return self.workload.build(self.target, self.spec.seed)
+
+    def _compare_clocks(self) -> None:
+        spans = timing.compare_clocks(
+            self.machine.make_work(),
+            self.machine.stopwatch,
+            round(self.spec.protocol.calibration_seconds * 1e9),
+        )
+        events = tuple(span.event_ns for span in spans if span.event_ns is not None)
+        self._send(
+            Calibrated,
+            wall_ns=tuple(span.wall_ns for span in spans),
+            raw_ns=tuple(span.raw_ns for span in spans),
+            event_ns=events or None,
+        )
+
+    def _warm_up(self, state: Any) -> int:
+        """Number of steps that were made."""
+        protocol = self.spec.protocol
+        length = timing.Length(
+            steps=protocol.warmup_steps, nanoseconds=round(protocol.warmup_seconds * 1e9)
+        )
+        times = timing.warm_up(self._stepper(state), self.machine.stopwatch, length)
+        self._send(Warmed, wall_ns=times)
+        return len(times)
 
     def _blocks(self, state: Any, first_step: int) -> None:
         protocol = self.spec.protocol
@@ -127,9 +165,7 @@ class LaunchCourse:
         if rest:
             samples.before = samples.output = start.before = start.output = None
             samples = self._block(start.state, timing.Length(steps=rest), is_checked=True)
-        samples.wall_ns.insert(0, start.nanoseconds)
-        samples.event_ns = None  # of the first step there is none
-        samples.block_wall_ns += start.nanoseconds
+        samples.begin_with(start.span)
         if self.spec.is_timed:
             self._send_block(0, 0, samples)
         self._check("last", rest, samples.before, start.state, samples.output)
@@ -147,7 +183,7 @@ class LaunchCourse:
         step = self.workload.step
         return lambda: step(state)
 
-    def _one(self, action: Callable[[], Any]) -> tuple[Any, int]:
+    def _one(self, action: Callable[[], Any]) -> tuple[Any, timing.Span]:
         return timing.one(action, self.machine.stopwatch)
 
     def _step_once(self, state: Any) -> Any:
@@ -162,7 +198,7 @@ class LaunchCourse:
     def _repeatability(self, first: outputs.Frozen, second: outputs.Frozen) -> Check:
         if self.workload.is_repeatable:
             error = outputs.differing_bytes(first, second)
-            return Check(name="same bits twice", error=error, bound=0.0)
+            return Check(name="same bits twice", error=error, bound=0.0, kind="exact")
         return Check(
             name="same output twice, within its measured spread",
             error=outputs.relative_difference(first, second),
@@ -183,6 +219,7 @@ class LaunchCourse:
             wall_ns=tuple(samples.wall_ns),
             event_ns=None if samples.event_ns is None else tuple(samples.event_ns),
             block_wall_ns=samples.block_wall_ns,
+            block_raw_ns=samples.block_raw_ns,
         )
 
     def _send(self, kind: Callable[..., Record], **fields: Any) -> None:

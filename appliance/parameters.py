@@ -65,6 +65,9 @@ def description(name: str, kind: type[AnyWorkload]) -> Description:
         alone=kind.alone,
         is_timed=kind.is_timed,
         is_repeatable=kind.is_repeatable,
+        bound_by=kind.bound_by,
+        data_pattern=kind.data_pattern,
+        injector=kind.injector,
     )
 
 
@@ -78,6 +81,7 @@ def resolve(kind: type[AnyWorkload], request: CaseRequest) -> Resolved | Refused
             work=workload.work(),
             num_parameters=workload.num_parameters(),
             steps=workload.steps,
+            scenario=workload.scenario,
         )
     except (Unfit, ParameterError) as error:
         return Refused(error=one_line(error))

@@ -17,10 +17,12 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from appliance.catalog import did_you_mean
 from appliance.errors import UsageError
+from appliance.matching import is_judged, planned_bounds
 from appliance.records import (
     Answer,
     Case,
     CaseRequest,
+    Criteria,
     Description,
     Device,
     Launch,
@@ -68,22 +70,44 @@ def case_looks(plan: Plan, case: Case) -> tuple[int, ...]:
     return planned_looks(plan.protocol.looks, case.launches)
 
 
+def num_launches(suite: Suite, item: SuiteCase, *, is_judged: bool) -> int:
+    """Timed launches of a case at most.
+
+    Where no limit is set on its times the first look's are enough: more would only report them
+    more closely.
+    """
+    largest = item.launches or suite.protocol.looks[-1]
+    return largest if is_judged else min(largest, suite.protocol.looks[0])
+
+
 def make_plan(
     *,
     suite: Suite,
     answer: Answer,
     places: Sequence[Place],
-    criteria: str,
+    criteria: Criteria,
     digests: Mapping[str, str],
     seed: str,
     run_id: str,
     created_utc: str,
     bench_version: str,
 ) -> Plan:
-    """The plan of one run; UsageError if it plans nothing or more than the suite's time limit."""
+    """The plan of one run; UsageError if it plans nothing or more than the suite's time limit.
+
+    The limit is held by the time of a node whose cases are decided at their first look, as those
+    of a healthy one mostly are.
+    """
     descriptions = {description.name: description for description in answer.descriptions}
     cases = tuple(
-        _case(suite, item, resolved, descriptions=descriptions, place=place, seed=seed)
+        _case(
+            suite,
+            item,
+            resolved,
+            criteria=criteria,
+            descriptions=descriptions,
+            place=place,
+            seed=seed,
+        )
         for item, resolved in zip(suite.case, answer.resolved, strict=True)
         for place in places
     )
@@ -91,7 +115,9 @@ def make_plan(
         raise UsageError(f"suite {suite.name} plans nothing: there is no device to run on")
     launches = tuple(launch for case in cases for launch in _launches(case))
     groups = _groups(cases, launches, seed)
-    expected = _expected_seconds(cases, launches, groups)
+    expected = _expected_seconds(cases, launches, groups, suite.protocol.looks[0])
+    longest = _expected_seconds(cases, launches, groups, suite.protocol.looks[-1])
+    limits, bounds = planned_bounds(criteria, cases, suite.protocol.looks)
     if expected > suite.time_limit_seconds:
         raise UsageError(
             f"suite {suite.name} plans {expected:.1f} s, more than its limit of "
@@ -105,14 +131,19 @@ def make_plan(
         suite=suite.name,
         suite_version=suite.version,
         suite_summary=suite.summary,
-        criteria=criteria,
+        criteria=criteria.name,
         digests=digests,
         protocol=suite.protocol,
         cases=cases,
         launches=launches,
         groups=groups,
+        num_limits=limits,
+        bounds=bounds,
         expected_seconds=expected,
+        longest_seconds=longest,
         time_limit_seconds=suite.time_limit_seconds,
+        injectors=tuple(dict.fromkeys(case.injector for case in cases if case.injector)),
+        rerun_of="",
     )
 
 
@@ -121,6 +152,7 @@ def _case(
     item: SuiteCase,
     resolved: Resolved | Refused,
     *,
+    criteria: Criteria,
     descriptions: Mapping[str, Description],
     place: Place,
     seed: str,
@@ -139,9 +171,12 @@ def _case(
             f'suite {suite.name}, case "{item.id}" needs the data set {missing[0]}, which is not '
             f"at hand: `bench data fetch {missing[0]} --to FOLDER`, then --data FOLDER"
         )
-    launches = (item.launches or suite.protocol.looks[-1]) if description.is_timed else 0
+    name = f"{item.id}@{place.device.id}"
+    launches = 0
+    if description.is_timed:
+        launches = num_launches(suite, item, is_judged=is_judged(criteria, name))
     return Case(
-        id=f"{item.id}@{place.device.id}",
+        id=name,
         workload=item.workload,
         version=description.version,
         summary=description.summary,
@@ -153,6 +188,11 @@ def _case(
         is_timed=description.is_timed,
         is_repeatable=description.is_repeatable,
         alone=description.alone,
+        bound_by=description.bound_by,
+        data_pattern=description.data_pattern,
+        scenario=resolved.scenario,
+        weight=item.weight,
+        injector=description.injector,
         device=place.device.id,
         launches=launches,
         checked_launch=_checked_launch(suite, item, launches, seed),
@@ -215,14 +255,20 @@ def _groups(
 
 
 def _expected_seconds(
-    cases: Sequence[Case], launches: Sequence[Launch], groups: Sequence[Sequence[str]]
+    cases: Sequence[Case],
+    launches: Sequence[Launch],
+    groups: Sequence[Sequence[str]],
+    most: int,
 ) -> float:
-    """Planned time: groups one after another, each as long as its slowest launch."""
+    """Planned time: groups one after another, each as long as its slowest launch.
+
+    Counts the first `most` timed launches of each case.
+    """
     by_id = {case.id: case for case in cases}
 
     def seconds(launch: Launch) -> float:
         case = by_id[launch.case]
-        if case.unsupported:
+        if case.unsupported or launch.number > most:
             return 0.0
         return case.expected_seconds if launch.is_timed else case.reference_seconds
 

@@ -73,7 +73,21 @@ Parameters = Mapping[str, Scalar]
 Outcome = Literal["completed", "crashed", "timed_out", "interrupted", "unsupported", "not_run"]
 RulingWord = Literal["pass", "fail", "inconclusive", "not_applicable"]
 VerdictWord = Literal["ACCEPTED", "REJECTED", "INCONCLUSIVE"]
-CriterionKind = Literal["completion", "numeric", "determinism", "perf"]
+CriterionKind = Literal[
+    "completion",
+    "integrity",
+    "numeric",
+    "exact",
+    "determinism",
+    "trajectory",
+    "collective",
+    "health",
+    "inventory",
+    "perf",
+    "tail",
+    "drift",
+]
+CheckKind = Literal["numeric", "exact", "trajectory", "collective"]
 Reason = Literal[
     "",  # a pass needs none
     "crashed",
@@ -87,8 +101,22 @@ Reason = Literal[
     "noise",
     "over_limit",
     "clock",
+    "unstable",
+    "environment",
+    "budget",
+    "baseline_missing",
+    "baseline_mismatch",
+    "peak_missing",
+    "above_peak",
+    "too_good",
+    "injected",
+    "rerun",
+    "health",
+    "inventory",
 ]
-Metric = Literal["", "step_seconds", "units_per_second", "flops_per_second", "bytes_per_second"]
+Bound = Literal["compute", "memory", "latency", "input", "collective"]
+Scenario = Literal["", "single_stream", "offline"]
+SeriesClass = Literal["", "short", "steady", "warm_up", "slowdown", "no_steady_state"]
 Phase = Literal["first", "last", "repeatability"]
 LaunchMode = Literal["forked", "fresh"]
 
@@ -181,13 +209,16 @@ class System(Record):
 class Work(Record):
     """What one step does: `units` of `unit`, floating-point operations, bytes moved.
 
-    None means that it is not counted; never a guess.
+    None means that it is not counted; never a guess. `precision` is the number format of the
+    operations as the device files name it ("bfloat16"); empty where they are of several, so that
+    no one peak bounds them.
     """
 
     units: Number = 1.0
     unit: str = "steps"
     flops: Number | None = None
     bytes: Number | None = None
+    precision: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,8 +234,9 @@ class Parameter(Record):
 class Description(Record):
     """What the plan needs to know of one workload, without importing it.
 
-    `work`, `small_work` and the parameter counts are those of the default and of the small
-    parameters; `num_parameters` None means that the workload has no model.
+    `bound_by` is what limits its speed on a healthy device, which chooses its margin;
+    `data_pattern` what its inputs are; `injector` the fault that it injects on purpose, empty
+    for every workload that measures a device.
     """
 
     name: str
@@ -218,6 +250,9 @@ class Description(Record):
     alone: bool
     is_timed: bool
     is_repeatable: bool
+    bound_by: Bound
+    data_pattern: str
+    injector: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,20 +263,24 @@ class Resolved(Record):
     work: Work
     num_parameters: int | None
     steps: int | None
+    scenario: Scenario
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Protocol(Record):
     """How the launches of a suite are made; printed on page 1.
 
-    A launch makes `warmup_steps`, then `blocks` blocks of at least `block_steps` steps and
-    `block_seconds`. `looks` are the launch counts at which a case is judged; the last is the
-    largest number of launches. `last_checks`: check the last timed output in every launch
+    A launch compares its clocks over `calibration_seconds` of work, warms up for at least
+    `warmup_steps` and `warmup_seconds`, then makes `blocks` blocks of at least `block_steps`
+    steps and `block_seconds`. `looks` are the launch counts at which a case is judged; the last
+    is the largest number of launches. `last_checks`: check the last timed output in every launch
     ("all") or in one launch of each case, drawn by the seed ("one").
     """
 
     mode: LaunchMode
+    calibration_seconds: Number
     warmup_steps: int
+    warmup_seconds: Number
     blocks: int
     block_steps: int
     block_seconds: Number
@@ -253,6 +292,7 @@ class Protocol(Record):
 class SuiteCase(Record):
     """One case as a suite file writes it.
 
+    `launches` None means those of the protocol's looks; `weight` is its part in the suite score.
     `expected_seconds` is of one timed launch, `reference_seconds` of the untimed one, both on a
     2-core CPU; they make the planned time and the expected time that progress shows.
     """
@@ -262,6 +302,7 @@ class SuiteCase(Record):
     small: bool = False
     parameters: Parameters = field(default_factory=dict)
     launches: int | None = None
+    weight: Number = 1.0
     expected_seconds: Number
     reference_seconds: Number
     time_limit_seconds: Number
@@ -283,26 +324,66 @@ class Suite(Record):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Criterion(Record):
-    """One requirement, applied to every case that `cases` matches (a shell pattern)."""
+    """One requirement, applied to every case that `cases` matches (a shell pattern).
+
+    What it compares, by its kind:
+
+    - perf: `metric` (step_seconds, first_step_seconds, units_per_second, flops_per_second,
+      bytes_per_second) with one limit: `at_most`, `at_least`, `fraction_of_peak`, or
+      `within_of_baseline`, a margin like 0.03, or "class" for that of `Criteria.margins`.
+      `margin` is the practical margin that an absolute limit leaves, which sets the smallest
+      spread that a pass is granted for (None: the class's).
+    - tail: `metric` stall_rate, slow_launch_rate (of all matching cases together), or
+      latency_seconds at `quantile`; with `at_most`.
+    - drift: `metric` drift_per_30_minutes, relative; with `at_most`.
+    - health: `metric` a reading or a counter's growth over the run, with `at_least` or `at_most`.
+    - inventory: `metric` a fact of system.json ("devices.count", "devices.memory_bytes",
+      "devices.FACT", "host.FACT"), with `equals`, `at_least` or `at_most`.
+
+    `unit` is that of the limit (say "TFLOP/s"); empty means the metric's own SI unit.
+    """
 
     id: str
     kind: CriterionKind
     title: str
     cases: str = "*"
     required: bool = True
-    metric: Metric = ""
+    metric: str = ""
+    unit: str = ""
     at_least: Number | None = None
     at_most: Number | None = None
+    equals: Scalar | None = None
+    fraction_of_peak: Number | None = None
+    within_of_baseline: Number | Literal["class"] | None = None
+    margin: Number | None = None
+    quantile: Number | None = None
+
+
+MARGINS: Mapping[str, float] = {
+    "compute": 0.03,
+    "memory": 0.03,
+    "latency": 0.05,
+    "input": 0.05,
+    "collective": 0.05,
+}
+"""What a healthy device may lose, by what bounds the workload."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Criteria(Record):
-    """criteria.toml: all requirements, fixed before anything runs."""
+    """criteria.toml: all requirements, fixed before anything runs.
+
+    `alpha_pass` is the largest risk that a criterion at its limit is passed; `alpha_fail` that a
+    run with everything at its limit is rejected, which all of its limits share.
+    """
 
     schema: Literal["bench/criteria/1"] = "bench/criteria/1"
     name: str
     version: int
     summary: str
+    alpha_pass: Number = 0.01
+    alpha_fail: Number = 0.008
+    margins: Mapping[str, Number] = field(default_factory=lambda: dict(MARGINS))
     criterion: tuple[Criterion, ...]
 
 
@@ -310,7 +391,8 @@ class Criteria(Record):
 class Case(Record):
     """Workload, parameters and device: one planned thing.
 
-    `unsupported` is the reason why it cannot run here, or empty.
+    `unsupported` is the reason why it cannot run here, or empty. `injector` names the fault that
+    its workload injects: a run that has one is never accepted.
     """
 
     id: str
@@ -325,6 +407,11 @@ class Case(Record):
     is_timed: bool
     is_repeatable: bool
     alone: bool
+    bound_by: Bound
+    data_pattern: str
+    scenario: Scenario
+    weight: Number
+    injector: str
     device: str
     launches: int
     checked_launch: int | None
@@ -350,16 +437,32 @@ class Launch(Record):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds(Record):
+    """Group-sequential bounds of one one-sided test of level `alpha`.
+
+    `z[i]` is the bound on the standard-normal scale at `looks[i]` launches; Student's t is
+    compared with the value of the same tail probability.
+    """
+
+    alpha: Number
+    looks: tuple[int, ...]
+    z: tuple[Number, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan(Record):
     """plan.json: everything that is fixed before the first launch.
 
     `seed` is 32 bytes in hexadecimal, from which all seeds derive. `groups` is the order: the
     launches of one group start together. `digests` holds the sha256 of the suite, criteria,
     baselines and peaks files and of the system's identity. A case's `checked_launch` None
-    means that every launch checks its last output.
+    means that every launch checks its last output. `num_limits` is how many limits may each
+    reject this run by chance; `bounds` are those that its tests use. `expected_seconds` is for a
+    node that is decided at the first look, `longest_seconds` for all launches. `injectors` are
+    the faults that the run injects; `rerun_of` is RUN/LAUNCH where it repeats a dispute.
     """
 
-    schema: Literal["bench/plan/1"] = "bench/plan/1"
+    schema: Literal["bench/plan/2"] = "bench/plan/2"
     run_id: str
     created_utc: str
     bench_version: str
@@ -373,8 +476,13 @@ class Plan(Record):
     cases: tuple[Case, ...]
     launches: tuple[Launch, ...]
     groups: tuple[tuple[str, ...], ...]
+    num_limits: int
+    bounds: tuple[Bounds, ...]
     expected_seconds: Number
+    longest_seconds: Number
     time_limit_seconds: Number
+    injectors: tuple[str, ...]
+    rerun_of: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -442,6 +550,7 @@ class Check(Record):
     name: str
     error: Number
     bound: Number
+    kind: CheckKind = "numeric"
     detects: Number | None = None
     detects_what: str = ""
 
@@ -479,6 +588,24 @@ class ServerProbed(Record):
     is_healthy: bool
     seconds: Number
     reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Injected(Record):
+    """A fault that the run injects on purpose, said before the first launch; one line for each."""
+
+    kind: Literal["injected"] = "injected"
+    injector: str
+    cases: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counted(Record):
+    """A device's error counters at one moment, read by the parent; None is not reported."""
+
+    kind: Literal["counted"] = "counted"
+    device: str
+    counters: Mapping[str, int | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -533,6 +660,22 @@ class Started(Record):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Calibrated(Record):
+    """The same spans of work by the clocks that the launch uses, to compare them.
+
+    `wall_ns` is the clock of the samples, `raw_ns` the one that no time service slews
+    (CLOCK_MONOTONIC_RAW), `event_ns` the device's own; None where it has none.
+    """
+
+    kind: Literal["calibrated"] = "calibrated"
+    launch: str
+    rank: int
+    wall_ns: tuple[BigInt, ...]
+    raw_ns: tuple[BigInt, ...]
+    event_ns: tuple[BigInt, ...] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Warmed(Record):
     kind: Literal["warmed"] = "warmed"
     launch: str
@@ -542,7 +685,11 @@ class Warmed(Record):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block(Record):
-    """Consecutive samples inside a launch: wall time of each step, and device time if any."""
+    """Consecutive samples inside a launch: wall time of each step, and device time if any.
+
+    `block_wall_ns` and `block_raw_ns` are the same span, without snapshots, by the clock of the
+    samples and by CLOCK_MONOTONIC_RAW.
+    """
 
     kind: Literal["block"] = "block"
     launch: str
@@ -552,6 +699,7 @@ class Block(Record):
     wall_ns: tuple[BigInt, ...]
     event_ns: tuple[BigInt, ...] | None
     block_wall_ns: BigInt
+    block_raw_ns: BigInt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -598,12 +746,15 @@ class RunEnded(Record):
 Event = Annotated[
     RunStarted
     | RunResumed
+    | Injected
+    | Counted
     | ServerProbed
     | LaunchStarted
     | Environment
     | Artifact
     | Checked
     | Started
+    | Calibrated
     | Warmed
     | Block
     | Reading
@@ -612,7 +763,7 @@ Event = Annotated[
     | RunEnded,
     Field(discriminator="kind"),
 ]
-WorkerEvent = Environment | Artifact | Checked | Started | Warmed | Block
+WorkerEvent = Environment | Artifact | Checked | Started | Calibrated | Warmed | Block
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -645,7 +796,12 @@ class Estimate(Record):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchResult(Record):
-    """One launch as it ended, with its statistic (mean of block medians of ln seconds)."""
+    """One launch as it ended, with its statistic (mean of block medians of ln seconds).
+
+    `series` is what its timed steps look like over time, `cut` the number of steps before the
+    steady part, `num_changes` the level changes found, `lag1` their first autocorrelation and
+    `effective_samples` what they are worth as independent ones (None below 20 steps).
+    """
 
     launch: str
     outcome: Outcome
@@ -654,6 +810,11 @@ class LaunchResult(Record):
     num_steps: int
     log_seconds: Number | None
     first_step_seconds: Number | None
+    series: SeriesClass
+    cut: int
+    num_changes: int
+    lag1: Number | None
+    effective_samples: Number | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -682,8 +843,40 @@ class CaseResult(Record):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Statistic(Record):
+    """The figures behind a ruling, in the unit of its metric, and how they were compared.
+
+    `count` are launches, steps or readings. The `log_` fields and the t statistics are of ln of
+    seconds: `log_sd_used` is the spread that the test for a pass took, at least a third of the
+    margin; a ruling is pass where `t_pass` reaches `critical_pass`, fail where `t_fail` reaches
+    `critical_fail`. None where the kind of criterion has no such figure.
+    """
+
+    metric: str
+    unit: str
+    value: Number
+    low: Number | None
+    high: Number | None
+    confidence: Number | None
+    limit: Number | None
+    limit_source: str
+    count: int
+    log_mean: Number | None = None
+    log_sd: Number | None = None
+    log_sd_used: Number | None = None
+    log_limit: Number | None = None
+    t_pass: Number | None = None
+    critical_pass: Number | None = None
+    t_fail: Number | None = None
+    critical_fail: Number | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Ruling(Record):
-    """The answer to one criterion for one case, with its reason and one next action."""
+    """The answer to one criterion for one case, with its reason and one next action.
+
+    `case` is empty where the criterion is of all its cases together, or of the node.
+    """
 
     criterion: str
     case: str
@@ -692,29 +885,93 @@ class Ruling(Record):
     reason: Reason
     explanation: str
     action: str
+    statistic: Statistic | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ratio(Record):
+    """Speed of one case against its baseline: above 1 is faster."""
+
+    case: str
+    weight: Number
+    ratio: Number
+    low: Number | None
+    high: Number | None
+    count: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Score(Record):
+    """Suite score: weighted geometric mean of speeds against the baseline, with its interval.
+
+    It never offsets a criterion. `left_out` are timed cases without a comparable baseline, or
+    without timing.
+    """
+
+    value: Number
+    low: Number | None
+    high: Number | None
+    confidence: Number
+    ratios: tuple[Ratio, ...]
+    left_out: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Straggler(Record):
+    """One device against the others of its node, over all workloads that all of them ran.
+
+    `effect` is relative step time (0.03: three percent slower). A device `is_flagged` where `t`
+    reaches `critical`, the effect is large enough, and both halves of the run show it.
+    """
+
+    device: str
+    effect: Number
+    t: Number
+    critical: Number
+    first_half: Number
+    second_half: Number
+    num_workloads: int
+    is_flagged: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict(Record):
-    """verdict.json: what the rulings come to. `scope` says what was judged and what was not."""
+    """verdict.json: what the rulings come to. `scope` says what was judged and what was not.
 
-    schema: Literal["bench/verdict/1"] = "bench/verdict/1"
+    `decided_by` names the criterion of the highest precedence among those that kept the run
+    from a better word; empty for ACCEPTED. `num_failed` of `num_made` launches crashed, did not
+    end in time, or had a check outside its bound: the failure rate.
+    """
+
+    schema: Literal["bench/verdict/2"] = "bench/verdict/2"
     run_id: str
     verdict: VerdictWord
+    decided_by: str
     scope: str
     num_interruptions: int
+    num_made: int
+    num_failed: int
     rulings: tuple[Ruling, ...]
     cases: tuple[CaseResult, ...]
+    score: Score | None
+    stragglers: tuple[Straggler, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Peak(Record):
-    """The maker's figure for a device, with where it was published."""
+    """The maker's figure for a device, with where it was published.
+
+    `quantity` is FORMAT_flops_per_second or memory_bytes_per_second; `per` says whether the
+    figure is of the device or of each of its cores. `is_confirmed` False: read in one second-hand
+    source only.
+    """
 
     model: str
     quantity: str
     value: Number
     unit: str
+    per: Literal["device", "core"]
+    is_confirmed: bool
     source: str
 
 
@@ -722,27 +979,95 @@ class Peak(Record):
 class Peaks(Record):
     """peaks.json: the maker's figures for the devices found; empty where none is known."""
 
-    schema: Literal["bench/peaks/1"] = "bench/peaks/1"
+    schema: Literal["bench/peaks/2"] = "bench/peaks/2"
     peak: tuple[Peak, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Baseline(Record):
-    """Our measured figure for one case on one model, from a signed bundle."""
+class Figure(Record):
+    """One figure of a device file."""
+
+    quantity: str
+    value: Number
+    unit: str
+    per: Literal["device", "core"] = "device"
+    is_confirmed: bool = True
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceFile(Record):
+    """appliance/devices/NAME.toml: a device's figures; `models` as the makers' tools name it."""
+
+    schema: Literal["bench/device/1"] = "bench/device/1"
+    name: str
+    maker: str
+    models: tuple[str, ...]
+    figure: tuple[Figure, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BaselineKey(Record):
+    """What must be the same for a measured figure to be comparable.
+
+    `software` are versions by name; `image` the digest of the container image, None outside of
+    one; `power_limit_watts` None where the device tells none.
+    """
 
     model: str
     case: str
+    workload: str
+    version: int
+    parameters: Parameters
+    data_pattern: str
+    mode: LaunchMode
+    software: Mapping[str, str]
+    image: str | None
+    power_limit_watts: Number | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tolerance(Record):
+    """One-sided normal tolerance limit over devices: mean + k sd covers the part `p` of them.
+
+    With confidence `gamma`; `log_limit` is that limit in ln(seconds).
+    """
+
+    p: Number
+    gamma: Number
+    k: Number
+    log_limit: Number
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Baseline(Record):
+    """Our measured figure for one case, from signed bundles.
+
+    "same_device" is for checking one machine again: `devices` names it. "population" is of a
+    reference population of a model. `log_seconds` is the mean of ln(step seconds); `launch_sd`
+    the spread between launches (of several runs: within and between them); `device_sd` between
+    devices, None for one. `smallest_margin` is the smallest at which a healthy run passes.
+    `bundles` are the sha256 of the statements of the bundles that it came from.
+    """
+
+    key: BaselineKey
+    kind: Literal["same_device", "population"]
+    devices: tuple[str, ...]
     log_seconds: Number
     launch_sd: Number
-    count: int
-    bundle: str
+    device_sd: Number | None
+    num_launches: int
+    num_runs: int
+    tolerance: Tolerance | None
+    smallest_margin: Number
+    bundles: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Baselines(Record):
     """baselines.json: what a ruling may compare with; empty where none exists for the device."""
 
-    schema: Literal["bench/baselines/1"] = "bench/baselines/1"
+    schema: Literal["bench/baselines/2"] = "bench/baselines/2"
     baseline: tuple[Baseline, ...]
 
 

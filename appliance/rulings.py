@@ -1,25 +1,40 @@
-"""Rulings: one criterion, applied to all that one case has shown, and the reason of the answer.
+"""Rulings on what happened: completion, integrity, checks, repeatability, health, inventory.
 
-Functional criteria first: a launch that crashed or did not end, a clock that cannot be right
-or a check outside its bound fails; whatever is missing is inconclusive. Performance is judged
-only for outputs that were right, by two one-sided t-tests at the same limit, so that noise
-earns neither a pass nor a fail.
+A launch that crashed or did not end, a clock that cannot be right, a rate above what the device
+can do or a check outside its bound fails; whatever is missing is inconclusive, so that nothing
+is accepted by default. Rulings on times are in performance.py.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from appliance.evidence import CaseEvidence, LaunchEvidence, clock_fault
-from appliance.records import Case, Checked, Criterion, LaunchEnded, Reason, RulingWord
-from appliance.statistics import risk_below
+from appliance.comparable import peak_for
+from appliance.evidence import CaseEvidence, LaunchEvidence, clock_doubt, clock_fault
+from appliance.limits import Ground, amount_of
+from appliance.records import (
+    Case,
+    Checked,
+    CheckKind,
+    Criterion,
+    Fact,
+    LaunchEnded,
+    Reason,
+    RulingWord,
+    Scalar,
+    Statistic,
+    System,
+)
 
 TOLERATED_INTERRUPTIONS = 1
+CLOCK = "Find out what disturbs the clock of this node; run again."
+PEAK_SLACK = 1.05  # devices run a little above the nominal clock of their published figures
+RATES = ("flops_per_second", "bytes_per_second")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
     """A ruling without its criterion and case."""
 
@@ -27,29 +42,34 @@ class Answer:
     reason: Reason = ""
     explanation: str = ""
     action: str = ""
+    statistic: Statistic | None = None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Risks:
-    """The risk of a wrong pass and of a wrong fail that one look at one limit may take.
-
-    Passing needs every limit, so each may take the whole risk; failing needs only one, so the
-    limits of the run share it (Bonferroni, as do the looks).
-    """
-
-    passing: float
-    failing: float
+def inconclusive(reason: Reason, explanation: str, action: str) -> Answer:
+    """What is neither a pass nor a fail, why, and what to do next."""
+    return Answer(ruling="inconclusive", reason=reason, explanation=explanation, action=action)
 
 
-def answer(criterion: Criterion, evidence: CaseEvidence, risks: Risks) -> Answer:
-    """The ruling that a criterion comes to for one case."""
-    if criterion.kind == "completion":
-        return _completion(evidence)
-    if criterion.kind == "numeric":
-        return _numeric(evidence)
-    if criterion.kind == "determinism":
-        return _determinism(evidence)
-    return _performance(criterion, evidence, risks)
+def functional(criterion: Criterion, evidence: CaseEvidence, ground: Ground) -> Answer:
+    """The ruling of a criterion that is not about times, for one case."""
+    match criterion.kind:
+        case "completion":
+            return _completion(evidence)
+        case "integrity":
+            return _integrity(evidence, ground)
+        case "numeric":
+            return numeric(evidence)
+        case "determinism":
+            return _determinism(evidence)
+        case "exact" | "trajectory" | "collective":
+            return _of_kind(criterion.kind, evidence)
+        case "health":
+            return _health(criterion, evidence)
+        case _:
+            raise AssertionError(criterion.kind)
+
+
+# ------------------------------------------------------------------ completion
 
 
 def _completion(evidence: CaseEvidence) -> Answer:
@@ -63,14 +83,6 @@ def _completion(evidence: CaseEvidence) -> Answer:
             reason="unsupported",
             explanation=f"cannot run here: {case.unsupported}",
             action="Provide what is missing, or agree on a suite without this case.",
-        )
-    clock = clock_fault(evidence)
-    if clock:
-        return Answer(
-            ruling="fail",
-            reason="clock",
-            explanation=clock,
-            action="Find out what disturbs the clock of this node; run again.",
         )
     return _incomplete(evidence) or Answer(ruling="pass")
 
@@ -135,7 +147,7 @@ def _missing(explanation: str) -> Answer:
     )
 
 
-def _numeric(evidence: CaseEvidence) -> Answer:
+def numeric(evidence: CaseEvidence) -> Answer:
     outside = [
         item
         for item in evidence.checks
@@ -215,73 +227,187 @@ def _determinism(evidence: CaseEvidence) -> Answer:
     return _failed_check(outside[0]) if outside else Answer(ruling="pass")
 
 
-def _performance(criterion: Criterion, evidence: CaseEvidence, risks: Risks) -> Answer:
-    unjudged = _unjudged(evidence)
-    if unjudged is not None:
-        return unjudged
-    limit = _log_limit(criterion, evidence.case)
-    if limit is None or not evidence.case.is_timed:
-        return _uncovered(f"{criterion.metric} is not counted for this workload")
-    values = [launch.statistic for launch in evidence.timed if launch.statistic is not None]
-    if risk_below(values, limit) <= risks.passing:
-        return Answer(ruling="pass")
-    if risk_below([-value for value in values], -limit) <= risks.failing:
-        return Answer(
-            ruling="fail",
-            reason="over_limit",
-            explanation=f"{criterion.title}: slower than the limit, "
-            f"at a risk of {risks.failing:.2g} that it is not",
-            action="Find what slows this device (clocks, power, neighbours) or replace it.",
-        )
-    return _noise(criterion, values)
+def _of_kind(kind: CheckKind, evidence: CaseEvidence) -> Answer:
+    """Checks of one kind: at least one, and all of them within."""
+    found = [checked for checked in evidence.checks if checked.check.kind == kind]
+    if not found:
+        return _uncovered(f"{evidence.case.id} yields no check of the kind {kind}")
+    outside = [checked for checked in found if not checked.check.is_within]
+    return _failed_check(outside[0]) if outside else numeric(evidence)
 
 
-def _unjudged(evidence: CaseEvidence) -> Answer | None:
-    """Why the times of this case are not judged at all."""
-    if _numeric(evidence).ruling != "pass":
-        return _uncovered("no timing is judged while a check is missing or has failed")
-    fault = evidence.fault or clock_fault(evidence)
+# ------------------------------------------------------------------ integrity
+
+
+def injected(case: Case) -> str:
+    """The fault that this case injects; a workload from outside the appliance counts as one."""
+    is_foreign = "." in case.workload and not case.injector
+    return f"{case.workload}, from outside the appliance" if is_foreign else case.injector
+
+
+def _integrity(evidence: CaseEvidence, ground: Ground) -> Answer:
+    """Whether what was recorded can be what a device did."""
+    fault = clock_fault(evidence)
     if fault:
-        return _missing(f"no timing is judged: {fault}")
-    if evidence.num_interruptions > TOLERATED_INTERRUPTIONS and evidence.was_touched:
-        return Answer(
-            ruling="inconclusive",
-            reason="interrupted",
-            explanation="the run was interrupted more than once, and in a launch of this case",
-            action="Start a new run and let it finish.",
+        return Answer(ruling="fail", reason="clock", explanation=fault, action=CLOCK)
+    above = _above_peak(evidence, ground)
+    if above is not None:
+        return above
+    if injected(evidence.case):
+        return inconclusive(
+            "injected",
+            f"this case injects a fault on purpose: {injected(evidence.case)}",
+            "Run a suite of the appliance's own workloads.",
         )
+    return _unattested(evidence) or Answer(ruling="pass")
+
+
+def _unattested(evidence: CaseEvidence) -> Answer | None:
+    """Clocks that do not quite agree or were not compared, and steps that do no work."""
+    doubt = clock_doubt(evidence)
+    if doubt:
+        return inconclusive("clock", doubt, CLOCK)
+    if not any(launch.is_completed for launch in evidence.launches):
+        return _uncovered("no launch completed, so no clocks were compared")
+    uncompared = [
+        launch.id for launch in evidence.launches if launch.is_completed and not launch.calibrated
+    ]
+    if uncompared:
+        return inconclusive(
+            "evidence_missing", f"launch {uncompared[0]} did not compare its clocks", "Run again."
+        )
+    if not 0.0 < evidence.case.work.units < math.inf:
+        return _uncovered(f"{evidence.case.id} does no work in a step")
     return None
 
 
-def _noise(criterion: Criterion, values: Sequence[float]) -> Answer:
-    if len(values) > 1 and len(set(values)) == 1:
-        return Answer(
-            ruling="inconclusive",
-            reason="clock",
-            explanation=f"all {len(values)} launches took the same time to the last digit",
-            action="Find out what disturbs the clock of this node; run again.",
-        )
-    return Answer(
-        ruling="inconclusive",
-        reason="noise",
-        explanation=f"{criterion.title}: {len(values)} launches cannot tell it from the limit",
-        action="Quieten the node and run again, or agree on a wider limit.",
+def _above_peak(evidence: CaseEvidence, ground: Ground) -> Answer | None:
+    """A rate that the device cannot reach, so that the work was not done or the clock lies."""
+    found = [value for launch in evidence.counted if (value := launch.statistic) is not None]
+    fastest = min((value for value in found if math.isfinite(value)), default=None)
+    for metric in RATES if fastest is not None else ():
+        amount = amount_of(evidence.case, metric)
+        peak = peak_for(ground.peaks, ground.system, evidence.case, metric)
+        if fastest is None or amount is None or peak is None:
+            continue
+        rate = amount / math.exp(fastest)
+        if rate > peak:
+            return Answer(
+                ruling="fail" if rate > PEAK_SLACK * peak else "inconclusive",
+                reason="above_peak",
+                explanation=f"{metric} {rate:.4g} is above the device's peak of {peak:.4g}: "
+                "the work was not done, or the clock is wrong",
+                action="Do not trust this node's figures; run it again under supervision.",
+            )
+    return None
+
+
+# ------------------------------------------------------------------ health and inventory
+
+
+def _health(criterion: Criterion, evidence: CaseEvidence) -> Answer:
+    """A reading that stays inside its limits, or a counter that does not grow beyond them."""
+    metric, device = criterion.metric, evidence.case.device
+    counted = [
+        counters[metric] for counters in evidence.run.counters.get(device, []) if metric in counters
+    ]
+    if counted:
+        begin, end = counted[0], counted[-1]
+        if len(counted) < 2 or begin is None or end is None or end < begin:  # noqa: PLR2004
+            return _unseen(metric, device)
+        return _between(criterion, [float(end - begin)], f"{metric} of {device} grew by")
+    readings = [
+        reading.values.get(metric) for launch in evidence.launches for reading in launch.readings
+    ]
+    known = [value for value in readings if value is not None]
+    return _between(criterion, known, metric) if known else _unseen(metric, device)
+
+
+def _unseen(metric: str, device: str) -> Answer:
+    return inconclusive(
+        "evidence_missing",
+        f"{metric} of {device} was not reported, so nothing is known of it",
+        "Allow the appliance to read it (see `bench probe`), and run again.",
     )
 
 
-def _log_limit(criterion: Criterion, case: Case) -> float | None:
-    """The limit as ln(seconds of a step), rates being work over time; None if there is none."""
-    work = case.work
-    amounts: Mapping[str, float | None] = {
-        "units_per_second": work.units,
-        "flops_per_second": work.flops,
-        "bytes_per_second": work.bytes,
+def _between(criterion: Criterion, values: Sequence[float], name: str) -> Answer:
+    """Whether all values keep the limits of a criterion."""
+    is_low = criterion.at_least is not None
+    limit = criterion.at_least if is_low else criterion.at_most
+    if limit is None or not all(map(math.isfinite, values)):
+        return inconclusive("evidence_missing", f"{name} is no number", "Run again.")
+    worst = min(values) if is_low else max(values)
+    statistic = Statistic(
+        metric=criterion.metric,
+        unit=criterion.unit,
+        value=worst,
+        low=None,
+        high=None,
+        confidence=None,
+        limit=limit,
+        limit_source="absolute",
+        count=len(values),
+    )
+    if worst >= limit if is_low else worst <= limit:
+        return Answer(ruling="pass", statistic=statistic)
+    reason: Reason = "inventory" if criterion.kind == "inventory" else "health"
+    return Answer(
+        ruling="fail",
+        reason=reason,
+        explanation=f"{criterion.title}: {name} {worst:.6g}, "
+        f"where {'at least' if is_low else 'at most'} {limit:.6g} is required",
+        action="Mend or replace the part, and run again.",
+        statistic=statistic,
+    )
+
+
+def inventory(criterion: Criterion, system: System) -> Answer:
+    """Whether a fact of the node, or that fact of each device, is what the criterion asks for."""
+    facts = _facts(criterion.metric, system)
+    if not facts or any(value is None for value in facts.values()):
+        unknown = next((name for name, value in facts.items() if value is None), criterion.metric)
+        return inconclusive(
+            "evidence_missing",
+            f"{criterion.title}: {unknown} was not reported",
+            "Allow the appliance to read it (see `bench probe`), and run again.",
+        )
+    if criterion.equals is None:
+        numbers = [
+            float(value)
+            for value in facts.values()
+            if isinstance(value, int | float) and not isinstance(value, bool)
+        ]
+        if len(numbers) < len(facts):
+            return inconclusive(
+                "evidence_missing", f"{criterion.metric} is no number", "Correct the criterion."
+            )
+        return _between(criterion, numbers, criterion.metric)
+    for name, value in facts.items():
+        if value != criterion.equals or isinstance(value, bool) != isinstance(
+            criterion.equals, bool
+        ):
+            return Answer(
+                ruling="fail",
+                reason="inventory",
+                explanation=f"{criterion.title}: {name} is {value}, "
+                f"where {criterion.equals} is required",
+                action="Compare the node with what was agreed.",
+            )
+    return Answer(ruling="pass")
+
+
+def _facts(metric: str, system: System) -> dict[str, Scalar | None]:
+    """The values that a name of the inventory stands for, by where they were found."""
+    place, _, name = metric.partition(".")
+    identity = system.identity
+    if place == "host":
+        return {metric: identity.host.get(name, Fact(value=None)).value}
+    if name == "count":
+        return {metric: len(identity.devices)}
+    return {
+        f"{device.id} {name}": getattr(device, name)
+        if name in ("model", "serial", "memory_bytes")
+        else device.facts.get(name, Fact(value=None)).value
+        for device in identity.devices
     }
-    is_time = criterion.metric == "step_seconds"
-    above = criterion.at_most if is_time else amounts.get(criterion.metric)
-    below = 1.0 if is_time else criterion.at_least
-    if above is None or below is None:
-        return None
-    if not (0.0 < above < math.inf and 0.0 < below < math.inf):
-        return None
-    return math.log(above) - math.log(below)

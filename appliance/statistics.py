@@ -10,15 +10,17 @@ Student's t interval, given for five launches or more. No sample is ever dropped
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import stdtr, stdtrit
+from scipy.special import stdtrit
 
 from appliance.records import Block, Estimate, Work
 
 CONFIDENCE = 0.95
 LEAST_LAUNCHES = 5
+STALL = 1.25  # of the block's median: a step that took longer has stalled
 METHOD = "geometric mean over launches, Student's t on ln(step time)"
 
 
@@ -27,21 +29,85 @@ def planned_looks(looks: Sequence[int], launches: int) -> tuple[int, ...]:
     return (*(look for look in looks if look < launches), launches)
 
 
-def block_statistic(block: Block) -> float:
-    """Median of ln(seconds) of the steps of a block; device time where there is one.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlockFigures:
+    """What is computed of one block, at once with all others of its length.
 
-    NaN when the block has no step, a time that is not positive, or not one device time for each
-    step: a fault, never a zero.
+    `log_seconds` is the median of ln(seconds) of its steps, by device time where there is one;
+    NaN when it has no step, a time that is not positive, or not one device time for each step: a
+    fault, never a zero. `num_stalls` counts steps above STALL times the median; `seconds` and
+    `event_seconds` are the sums of its samples, `shortest` the least of them.
     """
-    times = block.event_ns if block.event_ns is not None else block.wall_ns
-    if not times or min(times) <= 0 or len(times) != len(block.wall_ns):
-        return math.nan
-    return float(np.median(np.log(np.asarray(times, dtype=np.float64) * 1e-9)))
+
+    log_seconds: float
+    num_steps: int
+    num_stalls: int
+    seconds: float
+    event_seconds: float | None
+    shortest: float
 
 
-def launch_statistic(blocks: Sequence[Block]) -> float | None:
+def block_figures(blocks: Sequence[Block]) -> list[BlockFigures]:
+    """Figures of blocks, in their order; blocks of the same length are computed together."""
+    groups: dict[tuple[int, bool], list[int]] = {}
+    for index, block in enumerate(blocks):
+        has_events = block.event_ns is not None and len(block.event_ns) == len(block.wall_ns)
+        groups.setdefault((len(block.wall_ns), has_events), []).append(index)
+    found: dict[int, BlockFigures] = {}
+    for (length, has_events), indices in groups.items():
+        members = [blocks[index] for index in indices]
+        found |= zip(indices, _figures(members, length, has_events=has_events), strict=True)
+    return [found[index] for index in range(len(blocks))]
+
+
+def _figures(blocks: Sequence[Block], length: int, *, has_events: bool) -> Iterator[BlockFigures]:
+    if length == 0:
+        yield from (NO_FIGURES for _ in blocks)
+        return
+    walls = np.array([block.wall_ns for block in blocks], dtype=np.float64) * 1e-9
+    events = (
+        np.array([block.event_ns for block in blocks], dtype=np.float64) * 1e-9
+        if has_events
+        else None
+    )
+    times = walls if events is None else events
+    shortest = np.minimum(walls.min(axis=1), times.min(axis=1))
+    medians = np.full(len(blocks), np.nan)
+    sound = shortest > 0
+    medians[sound] = np.median(np.log(times[sound]), axis=1)
+    with np.errstate(invalid="ignore"):
+        stalls = (times > STALL * np.exp(medians)[:, None]).sum(axis=1)
+    seconds = walls.sum(axis=1)
+    for row, block in enumerate(blocks):
+        is_whole = has_events or block.event_ns is None
+        yield BlockFigures(
+            log_seconds=float(medians[row]) if is_whole else math.nan,
+            num_steps=length,
+            num_stalls=int(stalls[row]),
+            seconds=float(seconds[row]),
+            event_seconds=None if events is None else float(events[row].sum()),
+            shortest=float(shortest[row]),
+        )
+
+
+NO_FIGURES = BlockFigures(
+    log_seconds=math.nan,
+    num_steps=0,
+    num_stalls=0,
+    seconds=0.0,
+    event_seconds=None,
+    shortest=math.inf,
+)
+
+
+def block_statistic(block: Block) -> float:
+    """Median of ln(seconds) of the steps of one block; NaN where a time is impossible."""
+    return block_figures([block])[0].log_seconds
+
+
+def launch_statistic(figures: Sequence[BlockFigures]) -> float | None:
     """Mean of the block medians of ln(seconds); None for a launch without blocks."""
-    return float(np.mean([block_statistic(block) for block in blocks])) if blocks else None
+    return sum(block.log_seconds for block in figures) / len(figures) if figures else None
 
 
 def interval(values: Sequence[float], confidence: float = CONFIDENCE) -> tuple[float, float] | None:
@@ -53,19 +119,6 @@ def interval(values: Sequence[float], confidence: float = CONFIDENCE) -> tuple[f
         _standard_error(values) * float(stdtrit(len(values) - 1, 0.5 + confidence / 2)),
     )
     return mean - half, mean + half
-
-
-def risk_below(values: Sequence[float], limit: float) -> float:
-    """One-sided p-value of "the mean is at or above `limit`"; small means: it is below.
-
-    1.0, which earns no ruling, with fewer than five launches, with a value or limit that is not
-    finite, and where all launches took the same time to the last digit: a clock that stands or
-    copied samples, from which Student's t would conclude anything with certainty.
-    """
-    if not _are_enough(values) or not math.isfinite(limit) or min(values) == max(values):
-        return 1.0
-    distance = float(np.mean(values)) - limit
-    return float(stdtr(len(values) - 1, distance / _standard_error(values)))
 
 
 def _are_enough(values: Sequence[float]) -> bool:

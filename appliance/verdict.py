@@ -3,8 +3,10 @@
 Nothing is accepted by default. Every criterion is applied to every case that it matches and
 gives one ruling with a reason and, unless it is a pass, one next action. ACCEPTED needs a
 pass from every required ruling; one fail makes REJECTED; anything else is INCONCLUSIVE. The
-three functional criteria (completed, correct, repeatable) hold for every planned case, whether
-the criteria file names them or not.
+four functional criteria (completed, honest clocks and no injected fault, correct, repeatable)
+hold for every planned case, whether the criteria file names them or not. Where several rulings
+stand against acceptance, the one of the highest precedence is named: integrity, correctness,
+health, performance, then what is open.
 
 One interruption per run is tolerated: the interrupted launch counts as made and is never made
 again, because whoever may repeat a slow launch can choose his result. From the second
@@ -14,37 +16,56 @@ interruption on, the cases touched are inconclusive.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from fnmatch import fnmatchcase
 
-from appliance.evidence import CaseEvidence, LaunchEvidence, clock_fault, evidence_fault, gather
+import numpy as np
+
+from appliance import score, stragglers
+from appliance.comparable import find
+from appliance.evidence import CaseEvidence, Gathering, LaunchEvidence
+from appliance.limits import Ground
+from appliance.matching import CHANCE_KINDS, is_pooled, matches
+from appliance.performance import judged, pooled
 from appliance.records import (
     Baselines,
-    Case,
-    CaseResult,
-    Check,
-    Checked,
-    CheckResult,
     Criteria,
     Criterion,
-    LaunchResult,
+    CriterionKind,
     Line,
+    Looked,
     Peaks,
     Plan,
     Ruling,
+    Score,
+    Straggler,
+    System,
     Verdict,
     VerdictWord,
 )
-from appliance.rulings import Answer, Risks, answer
-from appliance.statistics import timing_estimates
+from appliance.results import case_result, log_seconds, withheld
+from appliance.rulings import Answer, functional, inconclusive, injected, inventory
 
-ALPHA = 0.01
 IMPLIED = (
     Criterion(id="completion", kind="completion", title="Every planned launch completed"),
+    Criterion(id="integrity", kind="integrity", title="Clocks agree, nothing was injected"),
     Criterion(id="correctness", kind="numeric", title="Every check within its bound"),
     Criterion(id="repeatability", kind="determinism", title="Same inputs, same output"),
 )
+PRECEDENCE: Mapping[CriterionKind, int] = {
+    "integrity": 0,
+    "completion": 1,
+    "numeric": 1,
+    "exact": 1,
+    "determinism": 1,
+    "trajectory": 1,
+    "collective": 1,
+    "health": 2,
+    "inventory": 2,
+    "perf": 3,
+    "tail": 3,
+    "drift": 3,
+}
 
 
 def requirements(criteria: Criteria) -> tuple[Criterion, ...]:
@@ -67,6 +88,211 @@ def _renamed(criterion: Criterion, taken: set[str]) -> Criterion:
     return replace(criterion, id=name)
 
 
+class Judge:
+    """One run under judgement: takes the journal line by line, answers at any moment.
+
+    The same lines give the same answers, whoever asks and wherever.
+    """
+
+    def __init__(
+        self,
+        *,
+        plan: Plan,
+        criteria: Criteria,
+        baselines: Baselines,
+        peaks: Peaks,
+        system: System,
+    ) -> None:
+        self._ground = Ground(
+            plan=plan, criteria=criteria, baselines=baselines, peaks=peaks, system=system
+        )
+        self._requirements = requirements(criteria)
+        self._gathering = Gathering(plan)
+        self._looked: dict[str, tuple[int, tuple[bool, str]]] = {}
+
+    def take(self, line: Line) -> None:
+        """Add the next line of the journal."""
+        event = line.event
+        if isinstance(event, Looked) and event.is_decided and event.case in self._gathering.cases:
+            self._check_decision(event.case)
+        self._gathering.take(line)
+
+    def look(self, case: str) -> tuple[bool, str]:
+        """Whether a case is decided by the launches so far, so that the rest need not be made.
+
+        A fail is final. Where times are judged, so is an answer to every limit on them, at a
+        planned look only: who looks more often finds a pass by chance.
+        """
+        evidence = self._gathering.cases[case]
+        known = self._looked.get(case)
+        if known is None or known[0] != evidence.version:
+            self._gathering.settle()
+            known = evidence.version, self._look(evidence)
+            self._looked[case] = known
+        return known[1]
+
+    def verdict(self) -> Verdict:
+        """All rulings of the run, and what they come to."""
+        self._gathering.settle()
+        plan, cases = self._ground.plan, self._gathering.cases
+        rulings = [*self._rulings(), *self._run_rulings()]
+        return Verdict(
+            run_id=plan.run_id,
+            verdict=_word(rulings),
+            decided_by=self._decided_by(rulings),
+            scope=_scope(self._ground),
+            num_interruptions=self._gathering.run.num_interruptions,
+            num_made=sum(len(_made(evidence)) for evidence in cases.values()),
+            num_failed=sum(
+                _has_failed(launch) for evidence in cases.values() for launch in _made(evidence)
+            ),
+            rulings=tuple(rulings),
+            cases=tuple(case_result(evidence) for evidence in cases.values()),
+            score=self._score(),
+            stragglers=self._stragglers(),
+        )
+
+    # -------------------------------------------------------------- looks
+
+    def _check_decision(self, case: str) -> None:
+        evidence = self._gathering.cases[case]
+        if evidence.decision is None:
+            is_decided, reason = self.look(case)
+            evidence.decision = (
+                "" if is_decided else f"launches were left out, but the look says: {reason}"
+            )
+
+    def _look(self, evidence: CaseEvidence) -> tuple[bool, str]:
+        on_times: list[Answer] = []
+        others: list[Answer] = []
+        is_planned = evidence.num_made in evidence.looks
+        for criterion in self._of_case(evidence):
+            if criterion.kind not in CHANCE_KINDS:
+                others.append(functional(criterion, evidence, self._ground))
+            elif is_planned:
+                on_times.append(judged(criterion, evidence, self._ground))
+        for found in (*others, *on_times):
+            if found.ruling == "fail":
+                return True, f"decided: {found.explanation}"
+        if not is_planned:
+            return False, f"open: no look is planned after {evidence.num_made} launches"
+        if not on_times:
+            return False, "nothing has failed; performance is reported, not judged"
+        for found in on_times:
+            if found.ruling != "pass":
+                return False, f"open: {found.explanation}"
+        return True, "decided: within every limit"
+
+    def _of_case(self, evidence: CaseEvidence) -> Iterator[Criterion]:
+        """Required criteria whose ruling is about this case alone."""
+        for criterion in self._requirements:
+            is_alone = criterion.kind != "inventory" and not is_pooled(criterion)
+            if criterion.required and is_alone and matches(criterion, evidence.case.id):
+                yield criterion
+
+    # -------------------------------------------------------------- rulings
+
+    def _rulings(self) -> Iterator[Ruling]:
+        for criterion in self._requirements:
+            cases = [
+                evidence
+                for evidence in self._gathering.cases.values()
+                if matches(criterion, evidence.case.id)
+            ]
+            if criterion.kind == "inventory":
+                yield _ruling(criterion, "", inventory(criterion, self._ground.system))
+            elif not cases:
+                yield _unmatched(criterion)
+            elif is_pooled(criterion):
+                timed = [evidence for evidence in cases if evidence.case.is_timed]
+                yield _ruling(criterion, "", pooled(criterion, timed, self._ground))
+            else:
+                rule = judged if criterion.kind in CHANCE_KINDS else functional
+                for evidence in cases:
+                    found = rule(criterion, evidence, self._ground)
+                    yield _ruling(criterion, evidence.case.id, found)
+
+    def _run_rulings(self) -> Iterator[Ruling]:
+        """What stands against the whole run, whatever its cases show."""
+        plan = self._ground.plan
+        integrity = next(item for item in self._requirements if item.kind == "integrity")
+        planned = [injected(case) for case in plan.cases if injected(case)]
+        faults = [*plan.injectors, *self._gathering.run.injected, *planned]
+        if faults:
+            names = ", ".join(dict.fromkeys(faults))
+            yield _ruling(
+                replace(integrity, required=True),
+                "",
+                inconclusive(
+                    "injected",
+                    f"this run injects faults on purpose ({names}), so it accepts nothing",
+                    "Run a suite of the appliance's own workloads.",
+                ),
+            )
+        if plan.rerun_of:
+            yield _ruling(
+                replace(integrity, required=True),
+                "",
+                inconclusive(
+                    "rerun",
+                    f"this run repeats {plan.rerun_of} to settle a dispute, so it accepts nothing",
+                    "Compare it with the run that it repeats.",
+                ),
+            )
+
+    def _decided_by(self, rulings: Sequence[Ruling]) -> str:
+        kinds = {criterion.id: criterion.kind for criterion in self._requirements}
+        against = [ruling for ruling in rulings if ruling.required and ruling.ruling != "pass"]
+        if not against:
+            return ""
+        first = min(
+            against,
+            key=lambda ruling: (ruling.ruling != "fail", PRECEDENCE[kinds[ruling.criterion]]),
+        )
+        return f"{first.criterion} of {first.case}" if first.case else first.criterion
+
+    # -------------------------------------------------------------- figures of the whole run
+
+    def _score(self) -> Score | None:
+        ground = self._ground
+        rows: list[score.Row] = []
+        left_out: list[str] = []
+        for evidence in self._gathering.cases.values():
+            case = evidence.case
+            if not case.is_timed:
+                continue
+            baseline, _, _ = find(ground.baselines, case, ground.plan.protocol, ground.system)
+            values = [] if withheld(evidence) else log_seconds(evidence)
+            if baseline is None or not all(map(math.isfinite, values)) or not values:
+                left_out.append(case.id)
+                continue
+            rows.append(
+                score.Row(
+                    case=case.id,
+                    weight=case.weight,
+                    log_baseline=baseline.log_seconds,
+                    log_mean=float(np.mean(values)),
+                    log_sd=float(np.std(values, ddof=1)) if len(values) > 1 else math.nan,
+                    count=len(values),
+                )
+            )
+        return score.suite_score(rows, left_out=tuple(left_out))
+
+    def _stragglers(self) -> tuple[Straggler, ...]:
+        times: dict[str, dict[str, list[tuple[int, float]]]] = {}
+        for evidence in self._gathering.cases.values():
+            if not evidence.case.is_timed or withheld(evidence):
+                continue
+            name, _, device = evidence.case.id.partition("@")
+            found = [
+                (launch.place, launch.statistic)
+                for launch in evidence.counted
+                if launch.place is not None and launch.statistic is not None
+            ]
+            times.setdefault(device, {})[name] = found
+        return stragglers.find(times)
+
+
 def judge(
     *,
     plan: Plan,
@@ -74,36 +300,13 @@ def judge(
     lines: Sequence[Line],
     baselines: Baselines,
     peaks: Peaks,
+    system: System,
 ) -> Verdict:
     """All rulings of a run, and what they come to; the same for the same files, anywhere."""
-    del peaks  # no criterion judges a fraction of peak
-    found = gather(plan, lines)
-    evidence = {
-        case.id: replace(
-            found[case.id],
-            fault=evidence_fault(found[case.id])
-            or _decision_fault(plan, criteria, lines, found[case.id]),
-        )
-        for case in plan.cases
-    }
-    num_limits = _num_limits(plan, criteria)
-    rulings: list[Ruling] = []
-    for criterion in requirements(criteria):
-        matching = [case for case in plan.cases if _matches(criterion, case)]
-        rulings += [
-            _ruling(criterion, evidence[case.id], _risks(evidence[case.id], num_limits))
-            for case in matching
-        ]
-        if not matching:
-            rulings.append(_unmatched(criterion))
-    return Verdict(
-        run_id=plan.run_id,
-        verdict=_word(rulings),
-        scope=_scope(plan, criteria, baselines),
-        num_interruptions=max((item.num_interruptions for item in evidence.values()), default=0),
-        rulings=tuple(rulings),
-        cases=tuple(_case_result(evidence[case.id]) for case in plan.cases),
-    )
+    one = Judge(plan=plan, criteria=criteria, baselines=baselines, peaks=peaks, system=system)
+    for line in lines:
+        one.take(line)
+    return one.verdict()
 
 
 def look(
@@ -113,96 +316,41 @@ def look(
     lines: Sequence[Line],
     baselines: Baselines,
     peaks: Peaks,
+    system: System,
     case: str,
 ) -> tuple[bool, str]:
-    """Whether a case is decided by the launches so far, so that the rest need not be made.
-
-    A fail is final. Where performance is judged, so is a performance ruling on every criterion,
-    at a planned look only: who looks more often finds a pass by chance. Where it is not judged,
-    all launches are made, for their timing is reported.
-    """
-    del baselines, peaks  # no criterion compares with them
-    return _look(plan, criteria, gather(plan, lines)[case])
-
-
-def _look(plan: Plan, criteria: Criteria, evidence: CaseEvidence) -> tuple[bool, str]:
-    risks = _risks(evidence, _num_limits(plan, criteria))
-    functional: list[Answer] = []
-    performance: list[Answer] = []
-    for criterion in requirements(criteria):
-        if criterion.required and _matches(criterion, evidence.case):
-            kind = performance if criterion.kind == "perf" else functional
-            kind.append(answer(criterion, evidence, risks))
-    num_made = sum(launch.ended is not None and not launch.is_decided for launch in evidence.timed)
-    is_planned = num_made in evidence.looks
-    for found in (*functional, *(performance if is_planned else ())):
-        if found.ruling == "fail":
-            return True, f"decided: {found.explanation}"
-    if not performance:
-        return False, "nothing has failed; performance is reported, not judged"
-    if not is_planned:
-        return False, f"open: no look is planned after {num_made} launches"
-    for found in performance:
-        if found.ruling != "pass":
-            return False, f"open: {found.explanation}"
-    return True, "decided: within every limit"
-
-
-def _decision_fault(
-    plan: Plan, criteria: Criteria, lines: Sequence[Line], evidence: CaseEvidence
-) -> str:
-    """Launches left out as decided, where no look had decided the case, or nothing."""
-    if not any(launch.is_decided for launch in evidence.launches):
-        return ""
-    if evidence.decided_at is None:
-        return "launches were left out, but no look had decided the case"
-    before = gather(plan, lines[: evidence.decided_at])[evidence.case.id]
-    is_decided, reason = _look(plan, criteria, before)
-    return "" if is_decided else f"launches were left out, but the look says: {reason}"
-
-
-def _num_limits(plan: Plan, criteria: Criteria) -> int:
-    """Performance limits that may each reject this run by chance."""
-    limits = [item for item in criteria.criterion if item.kind == "perf" and item.required]
-    return sum(_matches(item, case) for item in limits for case in plan.cases)
-
-
-def _risks(evidence: CaseEvidence, num_limits: int) -> Risks:
-    passing = ALPHA / len(evidence.looks)
-    return Risks(passing=passing, failing=passing / max(1, num_limits))
+    """Whether a case is decided by the lines so far; see `Judge.look`."""
+    one = Judge(plan=plan, criteria=criteria, baselines=baselines, peaks=peaks, system=system)
+    for line in lines:
+        one.take(line)
+    return one.look(case)
 
 
 # ------------------------------------------------------------------ rulings
 
 
-def _matches(criterion: Criterion, case: Case) -> bool:
-    return fnmatchcase(case.id, criterion.cases) or fnmatchcase(
-        case.id.partition("@")[0], criterion.cases
-    )
-
-
-def _ruling(criterion: Criterion, evidence: CaseEvidence, risks: Risks) -> Ruling:
-    found = answer(criterion, evidence, risks)
+def _ruling(criterion: Criterion, case: str, found: Answer) -> Ruling:
     return Ruling(
         criterion=criterion.id,
-        case=evidence.case.id,
+        case=case,
         required=criterion.required,
         ruling=found.ruling,
         reason=found.reason,
         explanation=found.explanation,
         action=found.action,
+        statistic=found.statistic,
     )
 
 
 def _unmatched(criterion: Criterion) -> Ruling:
-    return Ruling(
-        criterion=criterion.id,
-        case="",
-        required=criterion.required,
-        ruling="inconclusive",
-        reason="coverage",
-        explanation=f'no planned case matches "{criterion.cases}"',
-        action="Plan a suite that has such a case, or correct the pattern in the criteria file.",
+    return _ruling(
+        criterion,
+        "",
+        inconclusive(
+            "coverage",
+            f'no planned case matches "{criterion.cases}"',
+            "Plan a suite that has such a case, or correct the pattern in the criteria file.",
+        ),
     )
 
 
@@ -218,9 +366,10 @@ def _word(rulings: Sequence[Ruling]) -> VerdictWord:
     return "INCONCLUSIVE"
 
 
-def _scope(plan: Plan, criteria: Criteria, baselines: Baselines) -> str:
-    limits = [item for item in criteria.criterion if item.kind == "perf" and item.required]
-    num_limited = sum(any(_matches(item, case) for item in limits) for case in plan.cases)
+def _scope(ground: Ground) -> str:
+    plan, criteria = ground.plan, ground.criteria
+    limits = [item for item in criteria.criterion if item.kind in CHANCE_KINDS and item.required]
+    num_limited = sum(any(matches(item, case.id) for item in limits) for case in plan.cases)
     num_small = sum(case.small for case in plan.cases)
     words = ["Judged: whether every planned case completed, was correct and repeatable"]
     if num_limited:
@@ -231,74 +380,18 @@ def _scope(plan: Plan, criteria: Criteria, baselines: Baselines) -> str:
     else:
         words.append(
             ". Performance was measured and is reported, but not judged: the criteria set no limit"
-            + ("." if baselines.baseline else " and there is no baseline for this device.")
+            + ("." if ground.baselines.baseline else " and there is no baseline for this device.")
         )
     if num_small:
         words.append(f" {num_small} of {len(plan.cases)} cases are of reduced size.")
     return "".join(words)
 
 
-def _case_result(evidence: CaseEvidence) -> CaseResult:
-    withheld = _withheld(evidence)
-    shown = [] if withheld else evidence.timed
-    values = [launch.statistic for launch in shown if launch.statistic is not None]
-    first_steps = [launch.started.first_step_ns * 1e-9 for launch in shown if launch.started]
-    return CaseResult(
-        case=evidence.case.id,
-        num_planned=len(evidence.launches),
-        num_completed=sum(launch.is_completed for launch in evidence.launches),
-        num_decided=sum(launch.is_decided for launch in evidence.launches),
-        launches=tuple(
-            _launch_result(launch, is_shown=not withheld) for launch in evidence.launches
-        ),
-        checks=_check_results(evidence.checks),
-        estimates=timing_estimates(values, first_steps, evidence.case.work),
-        withheld=withheld,
-    )
+def _made(evidence: CaseEvidence) -> list[LaunchEvidence]:
+    """Launches that were started, the untimed one among them."""
+    return [launch for launch in evidence.launches if launch.mode is not None]
 
 
-def _withheld(evidence: CaseEvidence) -> str:
-    """Why no timing of this case may be shown, or nothing."""
-    outside = [checked.check.name for checked in evidence.checks if not checked.check.is_within]
-    if outside:
-        return f'no timing is shown: the check "{outside[0]}" is not within its bound'
-    if not evidence.checks:
-        return "no timing is shown: nothing was checked"
-    fault = clock_fault(evidence)
-    return f"no timing is shown: {fault}" if fault else ""
-
-
-def _launch_result(launch: LaunchEvidence, *, is_shown: bool) -> LaunchResult:
-    first_step = launch.started if is_shown else None
-    return LaunchResult(
-        launch=launch.id,
-        outcome=launch.ended.outcome if launch.ended else "not_run",
-        reason=launch.ended.reason if launch.ended else "no end is recorded",
-        mode=launch.mode,
-        num_steps=sum(len(block.wall_ns) for block in launch.blocks),
-        log_seconds=launch.statistic if is_shown else None,
-        first_step_seconds=None if first_step is None else first_step.first_step_ns * 1e-9,
-    )
-
-
-def _check_results(checks: Sequence[Checked]) -> tuple[CheckResult, ...]:
-    groups: dict[tuple[str, str], list[Checked]] = {}
-    for checked in checks:
-        groups.setdefault((checked.phase, checked.check.name), []).append(checked)
-    return tuple(
-        CheckResult(
-            name=group[0].check.name,
-            phase=group[0].phase,
-            count=len(group),
-            num_outside=sum(not checked.check.is_within for checked in group),
-            worst=max((checked.check for checked in group), key=_badness),
-        )
-        for group in groups.values()
-    )
-
-
-def _badness(check: Check) -> float:
-    """Error over bound; anything that is not a finite comparison is the worst of all."""
-    if not (math.isfinite(check.error) and math.isfinite(check.bound)) or check.error < 0:
-        return math.inf
-    return check.error / check.bound if check.bound > 0 else (math.inf if check.error else 0.0)
+def _has_failed(launch: LaunchEvidence) -> bool:
+    has_crashed = any(ended.outcome in ("crashed", "timed_out") for ended in launch.ends)
+    return has_crashed or any(not checked.check.is_within for checked in launch.checks)

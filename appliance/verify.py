@@ -306,6 +306,7 @@ def _conduct(examination: _Examination) -> str:
     bundle = examination.bundle
     digests = {name: sha256(data) for name, data in examination.files.items()}
     conduct.check_plan(bundle.plan, bundle.system, digests)
+    conduct.check_bounds(bundle.plan, bundle.criteria)
     conduct.check_conduct(bundle.plan, bundle.lines, digests)
     _check_logs(bundle)
     return f"{len(bundle.plan.launches)} planned launches, each accounted for, in the plan's order"
@@ -331,6 +332,7 @@ def _looks(examination: _Examination) -> str:
         lines=bundle.lines,
         baselines=bundle.baselines,
         peaks=bundle.peaks,
+        system=bundle.system,
     )
     return f"{count} looks taken again, each with the same answer"
 
@@ -343,6 +345,7 @@ def _verdict(examination: _Examination) -> str:
         lines=bundle.lines,
         baselines=bundle.baselines,
         peaks=bundle.peaks,
+        system=bundle.system,
     )
     where = difference(to_data(derived), to_data(bundle.verdict))
     if where is not None:
@@ -430,4 +433,4 @@ def _expect_suite(bundle: Bundle, wanted: str) -> None:
     if bundle.plan.digests.get("suite") != digest:
         raise EvidenceError(f"the run was planned from another suite than you expect ({wanted})")
     if suite is not None:
-        conduct.check_suite(bundle.plan, bundle.system, suite)
+        conduct.check_suite(bundle.plan, bundle.system, bundle.criteria, suite)

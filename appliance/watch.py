@@ -1,10 +1,11 @@
 """The launches of one group from start to end: heard, measured, limited, and ended.
 
 While launches run the parent does four things, cheaply, because it shares the machine with what
-is being timed: it takes their records as they arrive, it reads telemetry at most twice a second
-and memory four times, it holds each launch to its limits, and it lets a group begin its timed
-steps when all of it is ready. A launch's time stands still while it waits for the others, so a
-device that hangs in its build does not time out its neighbours.
+is being timed: it takes their records as they arrive, it reads telemetry of a device at most
+twice a second (and once more when a launch has ended, however short it was) and memory four
+times, it holds each launch to its limits, and it lets a group begin its timed steps when all of
+it is ready. A launch's time stands still while it waits for the others, so a device that hangs
+in its build does not time out its neighbours.
 
 However a launch ends, all of its processes are ended with it, and one `LaunchEnded` says what
 happened, by the first of these that holds: the child broke the protocol; the child said how it
@@ -13,6 +14,7 @@ ended; the parent stopped it at a limit or because a person said so; a signal or
 
 from __future__ import annotations
 
+import math
 import secrets
 import selectors
 import signal
@@ -64,7 +66,7 @@ class Watched:
     pids: tuple[int, ...] = ()
     next_family: float = 0.0
     next_memory: float = 0.0
-    next_telemetry: float = 0.0
+    last_telemetry: float | None = None
     ended: LaunchEnded | None = None
 
 
@@ -106,6 +108,7 @@ class Watch:
         self._selector = selectors.DefaultSelector()
         self._selector.register(listener.socket, selectors.EVENT_READ)
         self._strangers: list[Call] = []
+        self._last_telemetry: dict[str, float] = {}
 
     def close(self) -> None:
         self._selector.close()
@@ -233,15 +236,21 @@ class Watch:
             detail = f"did not end within its limit of {limit}"
             _stop(item, Stop(outcome="timed_out", reason="time_limit", detail=detail))
             return
-        if now >= item.next_telemetry:
-            item.next_telemetry = now + TELEMETRY_SECONDS
-            self._read(item)
+        if now >= self._last_telemetry.get(item.case.device, -math.inf) + TELEMETRY_SECONDS:
+            self._take_reading(item, now)
         if now >= item.next_memory:
             item.next_memory = now + MEMORY_SECONDS
             _hold_to_memory(item)
 
+    def _take_reading(self, item: Watched, now: float) -> None:
+        self._last_telemetry[item.case.device] = item.last_telemetry = now
+        self._read(item)
+
     def _close(self, item: Watched, status: int | None, group: Sequence[Watched]) -> None:
-        """Hear the rest, end what is left, and say what happened."""
+        """Read and hear the rest, end what is left, and say what happened."""
+        now = time.monotonic()
+        if item.last_telemetry is None or now >= item.last_telemetry + TELEMETRY_SECONDS / 2:
+            self._take_reading(item, now)
         self._welcome()
         for call in [*self._strangers, *item.calls]:
             if call.is_open:

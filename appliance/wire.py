@@ -24,6 +24,7 @@ from pydantic import Field, ValidationError
 from appliance.records import (
     Artifact,
     Block,
+    Calibrated,
     Checked,
     Environment,
     LaunchSpec,
@@ -67,7 +68,7 @@ class End(Record):
 
 
 Message = Annotated[
-    Hello | Ready | End | Environment | Artifact | Checked | Started | Warmed | Block,
+    Hello | Ready | End | Environment | Artifact | Checked | Started | Calibrated | Warmed | Block,
     Field(discriminator="kind"),
 ]
 

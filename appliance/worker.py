@@ -26,6 +26,8 @@ import resource
 import sys
 import time
 import traceback
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -60,6 +62,8 @@ from workloads.contract import Artifacts, ParameterError, Target, Workload
 
 LIBRARIES = ("torch", "transformers", "onnxruntime", "onnx", "numpy", "scikit-learn")
 PROBE_SIZE = 512
+BUSY_SIZE, BUSY_PRODUCTS = 256, 8
+"""Products between two synchronises while clocks are compared: well below 10 ms on one core."""
 
 # ------------------------------------------------------------------ finding workloads
 
@@ -145,7 +149,7 @@ def _version(library: str) -> Fact:
 
 
 class _DeviceStopwatch:
-    """The host's clock and, where the device has one, its events; torch hides the maker."""
+    """The host's clocks and, where the device has one, its events; torch hides the maker."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
@@ -154,6 +158,9 @@ class _DeviceStopwatch:
 
     def now(self) -> int:
         return time.perf_counter_ns()
+
+    def raw(self) -> int:
+        return time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)
 
     def synchronise(self) -> None:
         self._wait()
@@ -167,6 +174,17 @@ class _DeviceStopwatch:
 
     def between(self, begin: torch.Event, end: torch.Event) -> int:
         return round(begin.elapsed_time(end) * 1e6)
+
+
+def _busy_work(device: torch.device) -> Callable[[], None]:
+    """A short piece of work for the device, which draws no random number."""
+    matrix = torch.ones(BUSY_SIZE, BUSY_SIZE, device=device)
+
+    def multiply() -> None:
+        for _ in range(BUSY_PRODUCTS):
+            torch.matmul(matrix, matrix)
+
+    return multiply
 
 
 def _seed(seed: int) -> None:
@@ -314,7 +332,13 @@ def _prepared(spec: LaunchSpec, link: Link, rank: int) -> LaunchCourse:
         rank=rank,
         world_size=int(os.environ.get("WORLD_SIZE", "1")),
     )
-    machine = Machine(stopwatch=_DeviceStopwatch(device), seed=_seed, bits=_bits, values=_values)
+    machine = Machine(
+        stopwatch=_DeviceStopwatch(device),
+        make_work=partial(_busy_work, device),
+        seed=_seed,
+        bits=_bits,
+        values=_values,
+    )
     return LaunchCourse(
         spec=spec,
         rank=rank,

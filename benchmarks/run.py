@@ -7,6 +7,7 @@ read the ratios, which are made within one run.
     overhead    a step timed by the worker's own loop over the same step in a bare loop
     launches    wall time of a fresh launch over a forked one, for each smoke workload
     smoke       wall time of the smoke suite, and of the report and its verification
+    series      time of the changepoint search beside ruptures, and of classifying a launch
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+from changepoints import measure_series
 
 ROOT = Path(__file__).parents[1]
 SMOKE = ROOT / "workloads" / "suites" / "smoke.toml"
@@ -132,6 +134,7 @@ def main() -> None:
         parts = {
             "help": measure_help,
             "overhead": measure_overhead,
+            "series": measure_series,
             "smoke": lambda: measure_smoke(folder),
             "launches": lambda: measure_launches(folder),
         }

@@ -7,10 +7,14 @@ whatever the verdict's record holds, a failed check takes the figures and the pl
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
 
 from appliance.records import (
     Block,
+    Calibrated,
     Case,
     CaseResult,
     CheckResult,
@@ -25,7 +29,7 @@ from appliance.records import (
     Verdict,
 )
 from reports import machine, plots, words
-from reports.model import CaseSection, CheckRow, Grid, LaunchRow, Row, Timing
+from reports.model import CaseSection, CheckRow, Grid, LaunchRow, Legend, Row, Timing
 from reports.words import NOT_REPORTED, count
 
 WORST_FIRST: tuple[RulingWord, ...] = ("fail", "inconclusive", "not_applicable", "pass")
@@ -34,20 +38,54 @@ _PHASES = {
     "last": "last output",
     "repeatability": "same step twice",
 }
-_QUANTITIES = {
-    "step_seconds": "Step time",
-    "units_per_second": "Rate",
-    "flops_per_second": "Arithmetic rate",
-    "bytes_per_second": "Memory rate",
-    "first_step_seconds": "First step",
+_SERIES = {
+    "": "—",
+    "short": "too short to class",
+    "steady": "steady",
+    "warm_up": "warm-up",
+    "slowdown": "slowdown",
+    "no_steady_state": "no steady state",
+}
+_SCENARIOS = {
+    "": "",
+    "single_stream": "Single stream: one query after the other, a step is one query.",
+    "offline": "Offline: all queries are there at once, a step is one batch of them.",
 }
 _LONGEST_DETAIL = 160
+LAUNCHES_LEGEND = (
+    "Launches: the median is the mean of the launch's block medians. The series of a launch's "
+    "steps is steady, or says how many steps came before its steady part and how often its level "
+    "changed; lag-1 is the autocorrelation of consecutive steps, worth how many independent steps "
+    "all of them are worth. A launch counts once, however many steps it has."
+)
+PLOTS_LEGEND = (
+    "Plots: above, every timed step of every launch, dots in their order, a bar for each block's "
+    "median, the shaded band for the interval of the mean over launches; a grey field is what came "
+    "before the steady part, which counts all the same. Where there are many steps, the smallest "
+    "and largest of each run of them are drawn. Below, the median of every block at the time of "
+    "the run, those of one launch joined. No axis need begin at zero."
+)
+
+
+@dataclass
+class _Course:
+    """What the journal tells of one launch over time.
+
+    `blocks` are milliseconds of each step of a block and the minutes after the run's first line
+    at which the block was recorded; device time where there is one. `spans` and `events` are
+    the largest relative differences that its clocks showed; None where they were not compared.
+    """
+
+    blocks: list[tuple[float, tuple[float, ...]]] = field(default_factory=list)
+    spans: float | None = None
+    events: float | None = None
 
 
 def sections(plan: Plan, verdict: Verdict, lines: Sequence[Line]) -> tuple[CaseSection, ...]:
     """One section per planned case, in the plan's order."""
     results = {result.case: result for result in verdict.cases}
-    samples = _samples(lines)
+    courses = _courses(lines)
+    readings = _readings(lines)
     ended = {line.event.launch: line.event for line in lines if isinstance(line.event, LaunchEnded)}
     return tuple(
         _section(
@@ -55,17 +93,40 @@ def sections(plan: Plan, verdict: Verdict, lines: Sequence[Line]) -> tuple[CaseS
             case=case,
             result=results.get(case.id) or _nothing(case),
             rulings=[ruling for ruling in verdict.rulings if ruling.case == case.id],
-            samples=samples,
+            courses=courses,
             ended=ended,
-            readings=_readings(case, lines),
+            readings=readings.get(case.id, ()),
         )
         for number, case in enumerate(plan.cases, 1)
+    )
+
+
+def untimed(plan: Plan, verdict: Verdict) -> frozenset[str]:
+    """The cases of which no timing may be shown."""
+    results = {result.case: result for result in verdict.cases}
+    return frozenset(
+        case.id for case in plan.cases if no_timing(case, results.get(case.id) or _nothing(case))
     )
 
 
 def worst(rulings: Sequence[RulingWord]) -> RulingWord:
     """The worst of several rulings; no ruling at all is inconclusive."""
     return next((word for word in WORST_FIRST if word in rulings), "inconclusive")
+
+
+def legend(verdict: Verdict) -> Legend:
+    """How a section is read, with the method of every figure that the run has."""
+    methods: dict[str, list[str]] = {}
+    for result in verdict.cases:
+        for estimate in result.estimates:
+            names = methods.setdefault(estimate.method, [])
+            if (name := _quantity_name(estimate)) not in names:
+                names.append(name)
+    return Legend(
+        estimates=tuple(f"{', '.join(names)}: {method}." for method, names in methods.items()),
+        launches=LAUNCHES_LEGEND,
+        plots=PLOTS_LEGEND,
+    )
 
 
 def _nothing(case: Case) -> CaseResult:
@@ -81,22 +142,42 @@ def _nothing(case: Case) -> CaseResult:
     )
 
 
-def _samples(lines: Sequence[Line]) -> Mapping[str, tuple[float, ...]]:
-    """Milliseconds of every timed step, by launch: device time where there is one."""
-    found: dict[str, list[float]] = {}
+def _courses(lines: Sequence[Line]) -> Mapping[str, _Course]:
+    """By launch: its blocks in their order, and how far its clocks were apart."""
+    begin = words.moment(lines[0].utc) if lines else None
+    found: dict[str, _Course] = {}
     for line in lines:
-        if isinstance(line.event, Block):
-            times = line.event.wall_ns if line.event.event_ns is None else line.event.event_ns
-            found.setdefault(line.event.launch, []).extend(time * 1e-6 for time in times)
-    return {launch: tuple(times) for launch, times in found.items()}
+        event = line.event
+        if isinstance(event, Block):
+            now = words.moment(line.utc)
+            passed = 0.0 if now is None or begin is None else (now - begin).total_seconds() / 60
+            times = event.wall_ns if event.event_ns is None else event.event_ns
+            course = found.setdefault(event.launch, _Course())
+            course.blocks.append((passed, tuple(time * 1e-6 for time in times)))
+            span = [(event.block_raw_ns, event.block_wall_ns)]
+            course.spans = _largest(course.spans, span)
+        elif isinstance(event, Calibrated):
+            course = found.setdefault(event.launch, _Course())
+            pairs = zip(event.raw_ns, event.wall_ns, strict=False)
+            course.spans = _largest(course.spans, list(pairs))
+            if event.event_ns is not None:
+                pairs = zip(event.event_ns, event.wall_ns, strict=False)
+                course.events = _largest(course.events, list(pairs))
+    return found
 
 
-def _readings(case: Case, lines: Sequence[Line]) -> list[Reading]:
-    return [
-        line.event
-        for line in lines
-        if isinstance(line.event, Reading) and line.event.launch.rpartition("/")[0] == case.id
-    ]
+def _largest(known: float | None, pairs: Sequence[tuple[int, int]]) -> float | None:
+    """The largest relative difference of any pair of times, and of what was known before."""
+    apart = [abs(one / other - 1) if other else math.inf for one, other in pairs]
+    return max([*apart, *([] if known is None else [known])], default=None)
+
+
+def _readings(lines: Sequence[Line]) -> Mapping[str, Sequence[Reading]]:
+    found: dict[str, list[Reading]] = {}
+    for line in lines:
+        if isinstance(line.event, Reading):
+            found.setdefault(line.event.launch.rpartition("/")[0], []).append(line.event)
+    return found
 
 
 def _section(
@@ -105,11 +186,11 @@ def _section(
     case: Case,
     result: CaseResult,
     rulings: Sequence[Ruling],
-    samples: Mapping[str, tuple[float, ...]],
+    courses: Mapping[str, _Course],
     ended: Mapping[str, LaunchEnded],
     readings: Sequence[Reading],
 ) -> CaseSection:
-    no_timing = _no_timing(case, result)
+    reason = no_timing(case, result)
     return CaseSection(
         number=str(number),
         id=case.id,
@@ -122,19 +203,16 @@ def _section(
             Row(label=name, value=words.scalar(value)) for name, value in case.parameters.items()
         ),
         checks=tuple(map(_check, result.checks)),
-        launches=tuple(
-            _launch(one, ended.get(one.launch), is_timing_shown=not no_timing)
-            for one in result.launches
-        ),
+        launches=tuple(_launches(result, ended, is_timing_shown=not reason)),
         launch_counts=_launch_counts(result),
-        timing=None if no_timing else _timing(case, result, samples),
-        no_timing=no_timing,
+        timing=None if reason else _timing(case, result, courses),
+        no_timing=reason,
         readings=_readings_words(machine.telemetry(readings)),
     )
 
 
-def _no_timing(case: Case, result: CaseResult) -> str:
-    """Why no timing is shown, or nothing."""
+def no_timing(case: Case, result: CaseResult) -> str:
+    """Why no timing of a case is shown, or nothing."""
     outside = [check for check in result.checks if check.num_outside or not check.worst.is_within]
     if outside:
         return f"No timing is shown: the check “{outside[0].name}” is not within its bound."
@@ -214,6 +292,29 @@ def _margin(result: CheckResult) -> str:
 # ------------------------------------------------------------------ launches and timing
 
 
+def _launches(
+    result: CaseResult, ended: Mapping[str, LaunchEnded], *, is_timing_shown: bool
+) -> Iterator[LaunchRow]:
+    """A row for each launch; those that were not needed, which come last, share one."""
+    unneeded = [one for one in result.launches if _is_unneeded(one)]
+    for one in result.launches:
+        if not _is_unneeded(one):
+            yield _launch(one, ended.get(one.launch), is_timing_shown=is_timing_shown)
+    if unneeded:
+        numbers = [one.launch.rpartition("/")[2] for one in (unneeded[0], unneeded[-1])]
+        row = _launch(unneeded[0], None, is_timing_shown=False)
+        yield replace(
+            row,
+            number=" to ".join(dict.fromkeys(numbers)),
+            outcome="not needed",
+            is_completed=True,
+        )
+
+
+def _is_unneeded(result: LaunchResult) -> bool:
+    return (result.outcome, result.reason) == ("not_run", "decided")
+
+
 def _launch(result: LaunchResult, ended: LaunchEnded | None, *, is_timing_shown: bool) -> LaunchRow:
     number = result.launch.rpartition("/")[2]
     memory = None if ended is None else ended.peak_memory_bytes
@@ -227,13 +328,30 @@ def _launch(result: LaunchResult, ended: LaunchEnded | None, *, is_timing_shown:
         is_completed=result.outcome == "completed",
         memory="—" if memory is None else words.size(memory),
         steps=str(result.num_steps) if is_shown else "",
-        median=_milliseconds(median) if is_shown else "",
-        first_step=_milliseconds(first) if is_shown else "",
+        median=_figure(median) if is_shown else "",
+        first_step=_figure(first) if is_shown else "",
+        series=_series(result) if is_shown else "",
+        lag1=_plain(result.lag1, 2) if is_shown else "",
+        effective=_plain(result.effective_samples, 0) if is_shown else "",
     )
 
 
-def _milliseconds(value: float | None) -> str:
-    return "—" if value is None else words.figure(value)
+def _series(result: LaunchResult) -> str:
+    """The class of a launch's series, with where its steady part begins and how often it shifts."""
+    told = [_SERIES.get(result.series, result.series)]
+    if result.cut:
+        told.append(f"first {result.cut} cut")
+    if result.num_changes:
+        told.append(count(result.num_changes, "change"))
+    return ", ".join(told)
+
+
+def _figure(value: float | None, digits: int = 4) -> str:
+    return "—" if value is None else words.figure(value, digits)
+
+
+def _plain(value: float | None, places: int) -> str:
+    return "—" if value is None or not math.isfinite(value) else f"{value:.{places}f}"
 
 
 def _outcome(result: LaunchResult, ended: LaunchEnded | None) -> str:
@@ -247,35 +365,81 @@ def _outcome(result: LaunchResult, ended: LaunchEnded | None) -> str:
     )
 
 
-def _timing(case: Case, result: CaseResult, samples: Mapping[str, tuple[float, ...]]) -> Timing:
+def _timing(case: Case, result: CaseResult, courses: Mapping[str, _Course]) -> Timing:
     timed = [one for one in result.launches if not one.launch.endswith("/0")]
-    strips = [_strip(one, samples.get(one.launch, ())) for one in timed]
+    made = [one for one in timed if not _is_unneeded(one)]
+    strips = [_strip(one, courses.get(one.launch, _Course())) for one in made]
     interval = _plotted_interval(result.estimates)
-    num_samples = sum(len(strip.samples) for strip in strips)
-    caption = (
-        f"Every timed step of every launch ({count(num_samples, 'sample')}): dots are steps in "
-        "their order, a bar is the launch's median"
+    course = plots.course(
+        f"Block medians of {case.id} over the run",
+        [
+            plots.Moment(launch=one.launch, minutes=minutes, median=_median(times))
+            for one in made
+            for minutes, times in courses.get(one.launch, _Course()).blocks
+        ],
+        interval,
     )
-    if interval is not None:
-        caption += "; the shaded band is the interval of the mean over launches"
-    if num_samples > plots.MOST_POINTS:
-        caption += "; thinned for drawing, with the smallest and largest of each run of steps kept"
     return Timing(
+        scenario=_SCENARIOS.get(case.scenario, ""),
         estimates=_estimates(result.estimates),
         plot=plots.launches(f"Step times of {case.id} by launch", strips, interval),
-        caption=f"{caption}. The axis need not begin at zero.",
+        course=course,
+        caption=_caption(strips),
+        clocks=_clocks([courses[one.launch] for one in made if one.launch in courses]),
     )
 
 
-def _strip(result: LaunchResult, samples: tuple[float, ...]) -> plots.Strip:
+def _caption(strips: Sequence[plots.Strip]) -> str:
+    num_samples = sum(len(strip.samples) for strip in strips)
+    is_thinned = num_samples > plots.MOST_POINTS
+    return f"{count(num_samples, 'sample')}{', thinned for drawing' if is_thinned else ''}"
+
+
+def _median(times: Sequence[float]) -> float:
+    """The median as the statistic of a block takes it: of the logarithms."""
+    if not times or min(times) <= 0:
+        return math.nan
+    return float(np.exp(np.median(np.log(times))))
+
+
+def _clocks(courses: Sequence[_Course]) -> str:
+    """How far the clocks of the launches were apart at most, in words."""
+    spans = [course.spans for course in courses if course.spans is not None]
+    events = [course.events for course in courses if course.events is not None]
+    if not spans and not events:
+        return "Not reported: no clocks were compared."
+    told = []
+    if spans:
+        told.append(
+            f"the clock of the samples and the raw clock differ by at most "
+            f"{words.percent(max(spans))}"
+        )
+    told.append(
+        f"the device's clock and that of the samples by at most {words.percent(max(events))}"
+        if events
+        else "the device has no clock of its own"
+    )
+    return f"Compared in {count(max(len(spans), len(events)), 'launch', 'launches')}: " + (
+        "; ".join(told) + "."
+    )
+
+
+def _strip(result: LaunchResult, course: _Course) -> plots.Strip:
     number = result.launch.rpartition("/")[2]
     is_completed = result.outcome == "completed"
     told = result.outcome.replace("_", " ")
     note = f"{told}: {result.reason}" if result.reason else told
+    levels: list[plots.Level] = []
+    samples: list[float] = []
+    for _, times in course.blocks:
+        last = len(samples) + len(times) - 1
+        levels.append(plots.Level(first=len(samples), last=last, median=_median(times)))
+        samples += times
     return plots.Strip(
         label=f"{number} {result.mode or ''}" if is_completed else f"{number} {told}",
-        samples=samples,
-        median=None if result.log_seconds is None else math.exp(result.log_seconds) * 1e3,
+        samples=tuple(samples),
+        levels=tuple(levels),
+        cut=result.cut,
         note="" if is_completed or samples else note,
     )
 
@@ -289,31 +453,39 @@ def _plotted_interval(estimates: Sequence[Estimate]) -> tuple[float, float] | No
 
 
 def _estimates(estimates: Sequence[Estimate]) -> Grid:
-    names: dict[str, list[str]] = {}
-    for estimate in estimates:
-        names.setdefault(estimate.method, []).append(_quantity_name(estimate))
     return Grid(
-        columns=("Quantity", "Estimate", "Interval", "Launches"),
+        columns=("Quantity", "Estimate", "Interval", "Of"),
         rows=tuple(
             (
                 _quantity_name(estimate),
-                words.quantity(estimate.value, estimate.unit),
+                words.measured(estimate.name, estimate.value, estimate.unit),
                 _interval(estimate),
-                str(estimate.count),
+                _basis(estimate),
             )
             for estimate in estimates
         ),
-        notes=tuple(f"{', '.join(told)}: {method}." for method, told in names.items()),
     )
 
 
+def _basis(estimate: Estimate) -> str:
+    """What the estimate counts: launches, or steps where it is of single ones."""
+    if estimate.name in ("stall_rate", "window_throughput") or estimate.name.startswith("latency"):
+        return count(estimate.count, "step")
+    return count(estimate.count, "launch", "launches")
+
+
 def _quantity_name(estimate: Estimate) -> str:
-    return _QUANTITIES.get(estimate.name, words.label(estimate.name))
+    return words.metric(estimate.name)
 
 
 def _interval(estimate: Estimate) -> str:
-    if estimate.low is None or estimate.high is None:
-        return "too few launches" if estimate.confidence is None else NOT_REPORTED
-    low, high = (words.quantity(end, estimate.unit) for end in (estimate.low, estimate.high))
-    level = "" if estimate.confidence is None else f" ({estimate.confidence:.0%})"
-    return f"{low} to {high}{level}"
+    if estimate.low is None and estimate.high is None:
+        return "none" if estimate.confidence is None else "too few for an interval"
+    level = "" if estimate.confidence is None else f" ({words.percent(estimate.confidence)})"
+    ends = [
+        None if end is None else words.measured(estimate.name, end, estimate.unit)
+        for end in (estimate.low, estimate.high)
+    ]
+    if ends[0] is None:
+        return f"at most {ends[1]}{level}"
+    return f"at least {ends[0]}{level}" if ends[1] is None else f"{ends[0]} to {ends[1]}{level}"

@@ -43,6 +43,7 @@ class Group:
     """Values under one heading: those shared by all, then what differs from one to the next."""
 
     title: str
+    intro: str = ""
     rows: tuple[Row, ...] = ()
     grid: Grid | None = None
     notes: tuple[str, ...] = ()
@@ -53,12 +54,14 @@ class Certificate:
     """Page 1."""
 
     word: VerdictWord
+    banners: tuple[str, ...]
     counts: str
+    decided: str
     scope: str
     subject: tuple[Row, ...]
     devices: Grid
     run: tuple[Row, ...]
-    interruptions: tuple[str, ...]
+    interruptions: str
     signer: tuple[Row, ...]
     limits: str
 
@@ -69,25 +72,35 @@ class Requirement:
 
     id: str
     title: str
+    limit: str
     cases: str
     ruling: RulingWord
-    passed: str
-    failed: str
-    inconclusive: str
-    not_applicable: str
+    counts: str
     reason: str
     is_required: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OpenCase:
+    """What is said of one case, or of several of which the same is said."""
+
+    cases: str
+    explanation: str
+    action: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OpenRuling:
-    """A ruling that is not a pass."""
+    """Rulings of one criterion that are not a pass, for one reason.
+
+    `action` is what comes next for all of them; empty where each has its own.
+    """
 
     ruling: RulingWord
     criterion: str
-    case: str
+    precedence: str
     reason: str
-    explanation: str
+    cases: tuple[OpenCase, ...]
     action: str
     is_required: bool
 
@@ -118,15 +131,33 @@ class LaunchRow:
     steps: str
     median: str
     first_step: str
+    series: str
+    lag1: str
+    effective: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timing:
-    """What may be shown of a case whose checks are all within their bounds."""
+    """What may be shown of a case whose checks are all within their bounds.
 
+    `course` draws the blocks over the time of the run; empty where there is one moment only.
+    """
+
+    scenario: str
     estimates: Grid
     plot: Markup
+    course: Markup
     caption: str
+    clocks: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Legend:
+    """How the sections of all cases are read, said once."""
+
+    estimates: tuple[str, ...]
+    launches: str
+    plots: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,6 +181,18 @@ class CaseSection:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Judging:
+    """How the limits were judged: risks and bounds, then every comparison with its figures."""
+
+    risks: str
+    bounds: Grid | None
+    limits: tuple[Group, ...]
+    baselines: Group | None
+    score: Group
+    stragglers: Group
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class View:
     """The whole report, ready to be laid out."""
 
@@ -162,7 +205,9 @@ class View:
     certificate: Certificate
     requirements: tuple[Requirement, ...]
     open_rulings: tuple[OpenRuling, ...]
+    legend: Legend
     cases: tuple[CaseSection, ...]
+    judging: Judging
     system: tuple[Group, ...]
     environment: tuple[Group, ...]
     evidence: tuple[Row, ...]

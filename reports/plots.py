@@ -18,8 +18,8 @@ from markupsafe import Markup, escape
 from reports.words import clean, count, figure
 
 MOST_POINTS = 400
-WIDTH, HEIGHT = 660, 190
-_LEFT, _RIGHT, _TOP, _BOTTOM = 58, 652, 14, 158
+WIDTH, HEIGHT, COURSE_HEIGHT = 660, 172, 104
+_LEFT, _RIGHT, _TOP, _BOTTOM, _COURSE_BOTTOM = 58, 652, 14, 140, 72
 _FONT = 'font-family="DejaVu Sans, sans-serif"'
 _FEW, _LARGE_DOT, _SMALL_DOT = 40, 4.4, 2.6  # samples of a launch; widths of a dot
 _BUSY = 12  # launches above which a label has its number only
@@ -27,13 +27,35 @@ _TAIL = 0.1  # share of the largest samples that may lie beyond the axis
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Level:
+    """The median of a block in milliseconds, and the places of its first and last sample."""
+
+    first: int
+    last: int
+    median: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Strip:
-    """One launch: its samples in milliseconds in their order, its statistic, or why not."""
+    """One launch: its samples in milliseconds in their order, its blocks' medians, or why not.
+
+    The first `cut` samples are those before its steady part.
+    """
 
     label: str
     samples: tuple[float, ...]
-    median: float | None
+    levels: tuple[Level, ...] = ()
+    cut: int = 0
     note: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Moment:
+    """A block's median in milliseconds, and when it ended in minutes since the run began."""
+
+    launch: str
+    minutes: float
+    median: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +65,11 @@ class _Axis:
     low: float
     high: float
     ticks: tuple[float, ...]
+    bottom: int = _BOTTOM
 
     def y(self, value: float) -> float:
         share = (min(max(value, self.low), self.high) - self.low) / (self.high - self.low)
-        return _BOTTOM - share * (_BOTTOM - _TOP)
+        return self.bottom - share * (self.bottom - _TOP)
 
 
 def launches(title: str, strips: Sequence[Strip], interval: tuple[float, float] | None) -> Markup:
@@ -55,22 +78,66 @@ def launches(title: str, strips: Sequence[Strip], interval: tuple[float, float] 
     Samples far beyond the others are drawn as triangles at the edge and counted in words.
     """
     values = [value for strip in strips for value in strip.samples if math.isfinite(value)]
-    medians = [strip.median for strip in strips if strip.median is not None]
+    medians = [level.median for strip in strips for level in strip.levels]
     shown = [value for value in (*medians, *(interval or ())) if math.isfinite(value)]
     axis = _axis(values, shown)
     step = (_RIGHT - _LEFT) / max(1, len(strips))
-    parts = [_grid(axis), "" if interval is None else _band(axis, interval)]
-    for number, strip in enumerate(strips):
-        parts.append(_strip(strip, axis, _LEFT + number * step, step, len(strips)))
-    parts.append(_frame())
+    lefts = [_LEFT + number * step for number in range(len(strips))]
+    parts = [_cut(strip, left, step) for strip, left in zip(strips, lefts, strict=True)]
+    parts += [_grid(axis), "" if interval is None else _band(axis, interval)]
+    for strip, left in zip(strips, lefts, strict=True):
+        parts.append(_strip(strip, axis, left, step, len(strips)))
+    parts.append(_frame(axis, "launch", HEIGHT))
     above = [value for value in values if value > axis.high]
     if above:
         words = f"▲ {count(len(above), 'sample')} above the axis, the largest {figure(max(above))}"
         parts.append(_text(_RIGHT - 4, 10, f"{words} ms", "end"))
-    body = "".join(parts)
+    return _drawing(title, "".join(parts), HEIGHT)
+
+
+def course(title: str, moments: Sequence[Moment], interval: tuple[float, float] | None) -> Markup:
+    """The medians of all blocks over the time of the run; nothing where there is no course.
+
+    The blocks of one launch are joined, so that a level that shifts inside a launch, between
+    launches or slowly over the run shows as what it is.
+    """
+    known = [moment for moment in moments if math.isfinite(moment.median)]
+    times = [moment.minutes for moment in known]
+    if len(known) < 2 or min(times) == max(times):  # noqa: PLR2004 - a course has two ends
+        return Markup()
+    axis = _axis([moment.median for moment in known], list(interval or ()), _COURSE_BOTTOM)
+    begin, span = min(times), max(times) - min(times)
+
+    def place(moment: Moment) -> str:
+        x = _LEFT + 10 + (moment.minutes - begin) / span * (_RIGHT - _LEFT - 20)
+        return f"{x:.1f} {axis.y(moment.median):.1f}"
+
+    joined: dict[str, list[str]] = {}
+    for moment in known:
+        joined.setdefault(moment.launch, []).append(place(moment))
+    lines = [f"M{'L'.join(places)}" for places in joined.values() if len(places) > 1]
+    dots = [f"M{point}h0" for places in joined.values() for point in places]
+    labels = "".join(
+        _text(_LEFT + 10 + (tick - begin) / span * (_RIGHT - _LEFT - 20), axis.bottom + 12, told)
+        for tick, told in _labelled(_ticks(begin, max(times)))
+    )
+    body = "".join(
+        (
+            _grid(axis),
+            "" if interval is None else _band(axis, interval),
+            _path(lines, 'stroke="#6f83a0" stroke-width="0.9" fill="none"'),
+            _path(dots, 'stroke="#111111" stroke-width="4" stroke-linecap="round" fill="none"'),
+            labels,
+            _frame(axis, "minutes since the run began", COURSE_HEIGHT),
+        )
+    )
+    return _drawing(title, body, COURSE_HEIGHT)
+
+
+def _drawing(title: str, body: str, height: int) -> Markup:
     return Markup(  # noqa: S704 - every text in it went through escape
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" '
-        f'width="{WIDTH}" height="{HEIGHT}" role="img">'
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" '
+        f'width="{WIDTH}" height="{height}" role="img">'
         f"<title>{escape(clean(title))}</title>{body}</svg>"
     )
 
@@ -88,7 +155,7 @@ def thinned(samples: Sequence[float], most: int) -> list[tuple[int, float]]:
     return [(place, samples[place]) for place in sorted(kept)]
 
 
-def _axis(values: Sequence[float], shown: Sequence[float]) -> _Axis:
+def _axis(values: Sequence[float], shown: Sequence[float], bottom: int = _BOTTOM) -> _Axis:
     """From the smallest sample to the largest, or to where nine in ten and all of `shown` fit.
 
     A few stalls would otherwise press all other samples into one line.
@@ -99,7 +166,7 @@ def _axis(values: Sequence[float], shown: Sequence[float]) -> _Axis:
     low, high = min([low, *shown]), max([min(ordered[-1], reach), *shown])
     spread = (high - low) or abs(high) * 0.1 or 1.0
     low, high = max(0.0, low - 0.08 * spread), high + 0.08 * spread
-    return _Axis(low, high, _ticks(low, high))
+    return _Axis(low, high, _ticks(low, high), bottom)
 
 
 def _ticks(low: float, high: float) -> tuple[float, ...]:
@@ -111,15 +178,21 @@ def _ticks(low: float, high: float) -> tuple[float, ...]:
     return tuple(number * step for number in range(first, last + 1))
 
 
+def _labelled(ticks: Sequence[float]) -> list[tuple[float, str]]:
+    """Each tick with its number, written to the places that tell them apart."""
+    step = ticks[1] - ticks[0] if len(ticks) > 1 else 1.0
+    places = max(0, -math.floor(math.log10(step)))
+    return [(tick, f"{tick:.{places}f}") for tick in ticks]
+
+
 def _grid(axis: _Axis) -> str:
     lines = "".join(f"M{_LEFT} {axis.y(tick):.1f}H{_RIGHT}" for tick in axis.ticks)
-    step = axis.ticks[1] - axis.ticks[0] if len(axis.ticks) > 1 else 1.0
-    places = max(0, -math.floor(math.log10(step)))
     labels = "".join(
-        _text(_LEFT - 6, axis.y(tick) + 3, f"{tick:.{places}f}", "end") for tick in axis.ticks
+        _text(_LEFT - 6, axis.y(tick) + 3, told, "end") for tick, told in _labelled(axis.ticks)
     )
-    turned = f'transform="rotate(-90 11 {(_TOP + _BOTTOM) / 2:.0f})"'
-    name = _text(11, (_TOP + _BOTTOM) / 2, "step time, ms", "middle", turned)
+    middle = (_TOP + axis.bottom) / 2
+    turned = f'transform="rotate(-90 11 {middle:.0f})"'
+    name = _text(11, middle, "step time, ms", "middle", turned)
     return f'<path d="{lines}" stroke="#dddddd" stroke-width="0.7" fill="none"/>{labels}{name}'
 
 
@@ -149,19 +222,34 @@ def _strip(strip: Strip, axis: _Axis, left: float, width: float, num_strips: int
     words = strip.label if num_strips <= _BUSY else strip.label.partition(" ")[0]
     width_of_dot = _LARGE_DOT if len(strip.samples) <= _FEW else _SMALL_DOT
     style = f'stroke="#6f83a0" stroke-width="{width_of_dot}" stroke-linecap="round" fill="none"'
+    bars = [
+        f"M{begin + level.first * pace:.1f} {axis.y(level.median):.1f}"
+        f"H{begin + (level.last + 1) * pace:.1f}"
+        for level in strip.levels
+        if math.isfinite(level.median)
+    ]
     return "".join(
         (
             _path(dots, style),
             _path(beyond, 'fill="#1c2b40"'),
-            ""
-            if strip.median is None or not math.isfinite(strip.median)
-            else _path(
-                [f"M{begin:.1f} {axis.y(strip.median):.1f}H{end:.1f}"],
-                'stroke="#111111" stroke-width="1.8" fill="none"',
-            ),
+            _path(bars, 'stroke="#111111" stroke-width="1.8" fill="none"'),
             _note(strip.note, left, width) if strip.note else "",
             _text(centre, _BOTTOM + 14, words, "middle"),
         )
+    )
+
+
+def _cut(strip: Strip, left: float, width: float) -> str:
+    """The part before the steady one: a grey field that ends in a line, below all else."""
+    if not strip.cut or not strip.samples:
+        return ""
+    begin = left + 0.1 * width
+    end = begin + 0.8 * width * min(1.0, strip.cut / len(strip.samples))
+    return (
+        f'<rect x="{begin:.1f}" y="{_TOP}" width="{end - begin:.1f}" height="{_BOTTOM - _TOP}" '
+        f'fill="#ebedef"/>'
+        f'<path d="M{end:.1f} {_TOP}V{_BOTTOM}" stroke="#777777" stroke-width="0.7" '
+        f'stroke-dasharray="2 2" fill="none"/>'
     )
 
 
@@ -174,7 +262,7 @@ def _note(note: str, left: float, width: float) -> str:
         f'<rect x="{x - 12:.1f}" y="{_TOP + 4}" width="17" height="{_BOTTOM - _TOP - 8}" '
         'fill="#ffffff"/>'
     )
-    short = note if len(note) <= 26 else f"{note[:25]}…"  # noqa: PLR2004 - what the plot's height takes
+    short = note if len(note) <= 22 else f"{note[:21]}…"  # noqa: PLR2004 - what the plot's height takes
     turned = f'transform="rotate(-90 {x:.1f} {y:.0f})" font-weight="bold"'
     return (
         _path([cross], 'stroke="#999999" stroke-width="0.8" fill="none"')
@@ -183,17 +271,17 @@ def _note(note: str, left: float, width: float) -> str:
     )
 
 
-def _frame() -> str:
-    edges = f"M{_LEFT} {_TOP}V{_BOTTOM}H{_RIGHT}"
-    axis = _text((_LEFT + _RIGHT) / 2, HEIGHT - 3, "launch", "middle")
-    return f'<path d="{edges}" stroke="#333333" stroke-width="0.9" fill="none"/>{axis}'
+def _frame(axis: _Axis, name: str, height: int) -> str:
+    edges = f"M{_LEFT} {_TOP}V{axis.bottom}H{_RIGHT}"
+    words = _text((_LEFT + _RIGHT) / 2, height - 3, name)
+    return f'<path d="{edges}" stroke="#333333" stroke-width="0.9" fill="none"/>{words}'
 
 
 def _path(pieces: Sequence[str], style: str) -> str:
     return f'<path d="{"".join(pieces)}" {style}/>' if pieces else ""
 
 
-def _text(x: float, y: float, words: str, anchor: str, more: str = "") -> str:
+def _text(x: float, y: float, words: str, anchor: str = "middle", more: str = "") -> str:
     return (
         f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-size="9" fill="#222222" '
         f"{_FONT} {more}>{escape(clean(words))}</text>"

@@ -22,6 +22,7 @@ from markupsafe import Markup, escape
 from weasyprint import HTML, Attachment
 from weasyprint.urls import URLFetcher
 
+from reports.comparison import Page
 from reports.model import View
 from reports.words import clean, count, size
 
@@ -43,10 +44,7 @@ def pdf(view: View, attachments: Mapping[str, bytes]) -> bytes:
     page = _page(view, is_pdf=True, num_carried=len(attachments), proof=Markup())
     fetcher = URLFetcher(allowed_protocols=("data",), fail_on_errors=True)
     attached = [_attachment(view, name, attachments[name]) for name in sorted(attachments)]
-    with warnings.catch_warnings():
-        # WeasyPrint leaves the closing of its colour profile to the garbage collector.
-        warnings.simplefilter("ignore", ResourceWarning)
-        was_enabled = gc.isenabled()
+    was_enabled = gc.isenabled()
     gc.disable()  # the layout's many objects live to the end; looking for cycles costs a fifth
     try:
         with warnings.catch_warnings():
@@ -62,8 +60,13 @@ def pdf(view: View, attachments: Mapping[str, bytes]) -> bytes:
     return bytes(made)
 
 
-def _page(view: View, *, is_pdf: bool, num_carried: int, proof: Markup) -> str:
-    environment = Environment(
+def comparison_html(page: Page) -> bytes:
+    """The page of a comparison as one file; nothing is signed and nothing carried."""
+    return _environment().get_template("comparison.html").render(page=page).encode()
+
+
+def _environment() -> Environment:
+    return Environment(
         loader=PackageLoader("reports"),
         autoescape=True,
         undefined=StrictUndefined,
@@ -71,14 +74,21 @@ def _page(view: View, *, is_pdf: bool, num_carried: int, proof: Markup) -> str:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    return environment.get_template("report.html").render(
-        view=view,
-        is_pdf=is_pdf,
-        is_signed=num_carried > 0,
-        num_carried=count(num_carried, "file"),
-        created=view.created.strftime(_TIME),
-        modified=view.modified.strftime(_TIME),
-        proof=proof,
+
+
+def _page(view: View, *, is_pdf: bool, num_carried: int, proof: Markup) -> str:
+    return (
+        _environment()
+        .get_template("report.html")
+        .render(
+            view=view,
+            is_pdf=is_pdf,
+            is_signed=num_carried > 0,
+            num_carried=count(num_carried, "file"),
+            created=view.created.strftime(_TIME),
+            modified=view.modified.strftime(_TIME),
+            proof=proof,
+        )
     )
 
 

@@ -7,7 +7,7 @@ pages (the statements and the pages themselves).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
 from appliance.bundle import CHALLENGE, CRITERIA, JOURNAL, LOGS, ORDER, Bundle, data_names
@@ -17,6 +17,7 @@ from appliance.records import (
     Device,
     Line,
     Plan,
+    Reason,
     Ruling,
     RulingWord,
     RunResumed,
@@ -24,18 +25,22 @@ from appliance.records import (
     Verdict,
     sha256,
 )
-from reports import cases, machine, words
-from reports.model import Certificate, Grid, OpenRuling, Requirement, Row, View, cleaned
+from appliance.verdict import PRECEDENCE, requirements
+from reports import cases, judging, machine, words
+from reports.model import Certificate, Grid, OpenCase, OpenRuling, Requirement, Row, View, cleaned
 from reports.words import NOT_REPORTED, count
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+FEW_DEVICES = 4  # that stand below one another on page 1
 MOST_DEVICES = 8  # devices named on page 1; the system pages have them all
+MOST_INTERRUPTIONS = 2  # told on page 1; the journal has them all
+MOST_WORDS = 400  # characters of a sentence on page 1 that the judge wrote; page 2 has all of it
 LIMITS = (
     "This verdict holds for the devices and cases named here, at the time given; it does not "
     "prove that whoever administered the node was honest, nor how the node will do under work "
     "that was not run."
 )
-REASONS = {
+REASONS: dict[Reason, str] = {
     "": "",
     "crashed": "crashed",
     "timed_out": "did not end in time",
@@ -48,7 +53,21 @@ REASONS = {
     "noise": "too noisy to tell",
     "over_limit": "over the limit",
     "clock": "clock fault",
+    "unstable": "no steady level",
+    "environment": "disturbed by others",
+    "budget": "too few launches planned",
+    "baseline_missing": "no baseline",
+    "baseline_mismatch": "baseline of something else",
+    "peak_missing": "no maker's figure",
+    "above_peak": "faster than the maker's peak",
+    "too_good": "faster than the baseline can explain",
+    "injected": "fault injected on purpose",
+    "rerun": "repeats a disputed launch",
+    "health": "health counter or reading",
+    "inventory": "not what was ordered",
 }
+CLASSES = ("integrity", "correctness", "health", "performance")
+"""What a criterion's precedence is called, the highest first."""
 _SERIALS = ("system_serial", "system_uuid", "chassis_serial", "board_serial")
 
 
@@ -59,6 +78,8 @@ def view(bundle: Bundle) -> View:
         missing = "verdict.json" if verdict is None else "signer.json"
         raise EvidenceError(f"the bundle has no {missing}, so there is no report to make of it")
     created = words.moment(plan.created_utc) or EPOCH
+    criteria = requirements(bundle.criteria)
+    hidden = cases.untimed(plan, verdict)
     modified = words.moment(bundle.lines[-1].utc) if bundle.lines else None
     return cleaned(
         View(
@@ -68,10 +89,12 @@ def view(bundle: Bundle) -> View:
             created=created,
             modified=modified or created,
             is_development=signer.is_development,
-            certificate=_certificate(bundle, verdict, signer),
-            requirements=_requirements(bundle, verdict),
-            open_rulings=_open_rulings(verdict),
+            certificate=_certificate(bundle, verdict, signer, hidden),
+            requirements=_requirements(bundle, verdict, criteria),
+            open_rulings=_open_rulings(verdict, criteria),
+            legend=cases.legend(verdict),
             cases=cases.sections(plan, verdict, bundle.lines),
+            judging=judging.chapter(bundle, verdict, criteria, hidden),
             system=machine.system_groups(bundle.system, bundle.peaks),
             environment=machine.environment_groups(bundle.system, bundle.lines),
             evidence=_evidence(bundle),
@@ -84,18 +107,54 @@ def view(bundle: Bundle) -> View:
 # ------------------------------------------------------------------ page 1
 
 
-def _certificate(bundle: Bundle, verdict: Verdict, signer: Signer) -> Certificate:
+def _certificate(
+    bundle: Bundle, verdict: Verdict, signer: Signer, hidden: frozenset[str]
+) -> Certificate:
     return Certificate(
         word=verdict.verdict,
+        banners=tuple(_banners(bundle.plan)),
         counts=_counts(verdict.rulings),
+        decided=_decided(verdict),
         scope=verdict.scope,
         subject=_subject(bundle),
         devices=_devices(bundle.system.identity.devices),
-        run=_run(bundle, verdict),
-        interruptions=tuple(_interruptions(bundle.lines)),
+        run=_run(bundle, verdict, hidden),
+        interruptions=_interruptions(bundle.lines),
         signer=_signer(signer),
         limits=LIMITS,
     )
+
+
+def _banners(plan: Plan) -> Iterable[str]:
+    """What makes this run another thing than an acceptance."""
+    if plan.injectors:
+        yield (
+            f"This run injects faults on purpose ({', '.join(plan.injectors)}); it accepts nothing."
+        )
+    if plan.rerun_of:
+        yield f"This run repeats {plan.rerun_of} to settle a dispute; it accepts nothing."
+
+
+def _decided(verdict: Verdict) -> str:
+    """What decided the verdict: the criterion, and why in the judge's own sentence."""
+    if not verdict.decided_by:
+        return ""
+    decisive = next(
+        (one for one in verdict.rulings if verdict.decided_by == _called(one) and _is_open(one)),
+        None,
+    )
+    told = "" if decisive is None else decisive.explanation or REASONS[decisive.reason]
+    short = told if len(told) <= MOST_WORDS else f"{told[:MOST_WORDS]}…"
+    return f"Decided by {verdict.decided_by}{f': {short}' if short else ''}."
+
+
+def _called(ruling: Ruling) -> str:
+    """A ruling as `Verdict.decided_by` names it."""
+    return f"{ruling.criterion} of {ruling.case}" if ruling.case else ruling.criterion
+
+
+def _is_open(ruling: Ruling) -> bool:
+    return ruling.ruling != "pass"
 
 
 def _counts(rulings: Sequence[Ruling]) -> str:
@@ -138,24 +197,33 @@ def _row(label: str, value: str, note: str = "") -> Row:
 
 
 def _devices(devices: Sequence[Device]) -> Grid:
+    """The devices by serial; many of them in two columns, with what they share said once."""
     shown = devices[:MOST_DEVICES]
     rest = len(devices) - len(shown)
+    notes = (f"and {count(rest, 'more device')}, listed under System",) if rest else ()
+    rows = [
+        (device.id, device.model, device.serial or NOT_REPORTED, _memory(device))
+        for device in shown
+    ]
+    columns = ("Device", "Model", "Serial or UUID", "Memory")
+    kinds = dict.fromkeys((model, memory) for _, model, _, memory in rows)
+    if len(rows) <= FEW_DEVICES or len(kinds) > 1:
+        return Grid(columns=columns, rows=tuple(rows), notes=notes)
+    named = [(name, serial) for name, _, serial, _ in rows] + [("", "")] * (len(rows) % 2)
+    half = len(named) // 2
+    model, memory = next(iter(kinds))
     return Grid(
-        columns=("Device", "Model", "Serial or UUID", "Memory"),
-        rows=tuple(
-            (
-                device.id,
-                device.model,
-                device.serial or NOT_REPORTED,
-                NOT_REPORTED if device.memory_bytes is None else words.size(device.memory_bytes),
-            )
-            for device in shown
-        ),
-        notes=(f"and {count(rest, 'more device')}, listed under System",) if rest else (),
+        columns=("Device", "Serial or UUID", "Device", "Serial or UUID"),
+        rows=tuple((*named[i], *named[i + half]) for i in range(half)),
+        notes=(f"each {model}, {memory}", *notes),
     )
 
 
-def _run(bundle: Bundle, verdict: Verdict) -> tuple[Row, ...]:
+def _memory(device: Device) -> str:
+    return NOT_REPORTED if device.memory_bytes is None else words.size(device.memory_bytes)
+
+
+def _run(bundle: Bundle, verdict: Verdict, hidden: frozenset[str]) -> tuple[Row, ...]:
     plan, criteria = bundle.plan, bundle.criteria
     return (
         _row("Suite", f"{plan.suite}, version {plan.suite_version}: {plan.suite_summary}"),
@@ -163,12 +231,10 @@ def _run(bundle: Bundle, verdict: Verdict) -> tuple[Row, ...]:
         _row("Launches", _launches(verdict)),
         _row("Criteria", f"{criteria.name}, version {criteria.version}: {criteria.summary}"),
         _row("", f"criteria chosen by the signer: {sha256(bundle.files[CRITERIA])}"),
-        _row("Planned", words.utc(plan.created_utc)),
-        _row("Run", _times(bundle.lines)),
-        _row("Run id", plan.run_id),
-        _row(
-            "Interruptions", str(verdict.num_interruptions) if verdict.num_interruptions else "none"
-        ),
+        _row("Risks", judging.risks(plan, criteria)),
+        _row("Suite score", judging.score_words(verdict.score, hidden)),
+        _row("Run", _times(bundle.lines), f"planned {words.utc(plan.created_utc)}"),
+        *(() if verdict.num_interruptions else (_row("Interruptions", "none"),)),
     )
 
 
@@ -181,15 +247,14 @@ def _protocol(plan: Plan) -> str:
         else "one launch of each case, drawn by the seed"
     )
     looks = protocol.looks
-    judged = ", ".join(map(str, looks[:-1])) + (" and " if looks[1:] else "") + str(looks[-1])
+    judged = words.listed([str(look) for look in looks])
     return (
-        f"Each case is made once untimed for reference, then in up to "
-        f"{count(looks[-1], f'{protocol.mode} launch', f'{protocol.mode} launches')} of "
-        f"{count(protocol.warmup_steps, 'warm-up step')} and "
-        f"{count(protocol.blocks, 'block')} of at least {count(protocol.block_steps, 'step')} "
-        f"and {protocol.block_seconds:g} s; it is judged after {judged} "
-        f"({count(len(looks), 'look')}); the first output is checked in every launch, the last "
-        f"timed one in {checked}."
+        f"For each case one untimed launch for reference, then up to "
+        f"{count(looks[-1], f'{protocol.mode} launch', f'{protocol.mode} launches')} of at least "
+        f"{count(protocol.warmup_steps, 'warm-up step')} and {protocol.warmup_seconds:g} s, then "
+        f"{count(protocol.blocks, 'block')} of at least {count(protocol.block_steps, 'step')} and "
+        f"{protocol.block_seconds:g} s; judged after {judged} ({count(len(looks), 'look')}); the "
+        f"first output is checked in every launch, the last timed one in {checked}."
     )
 
 
@@ -198,7 +263,11 @@ def _launches(verdict: Verdict) -> str:
     completed = sum(result.num_completed for result in verdict.cases)
     decided = sum(result.num_decided for result in verdict.cases)
     missing = planned - completed - decided
-    return f"{planned} planned, {completed} completed, {decided} not needed, {missing} missing"
+    rate = f" ({words.percent(verdict.num_failed / verdict.num_made)})" if verdict.num_made else ""
+    return (
+        f"{planned} planned, {completed} completed, {decided} not needed, {missing} missing; "
+        f"failure rate {verdict.num_failed} of {verdict.num_made} made{rate}"
+    )
 
 
 def _times(lines: Sequence[Line]) -> str:
@@ -210,90 +279,140 @@ def _times(lines: Sequence[Line]) -> str:
     return f"{words.utc(first)} to {words.utc(last)}" + (f" ({took})" if took else "")
 
 
-def _interruptions(lines: Sequence[Line]) -> Iterable[str]:
-    for line in lines:
-        event = line.event
-        if isinstance(event, RunResumed):
-            cut = ", ".join(event.interrupted) or "no launch"
-            yield (
-                f"Interruption {event.interruption}, resumed {words.utc(line.utc)}: cut {cut}. "
-                "A timed launch that was cut keeps its records and is not made again."
-            )
+def _interruptions(lines: Sequence[Line]) -> str:
+    """When the run was cut short and in what, or nothing."""
+    found = [(line.utc, line.event) for line in lines if isinstance(line.event, RunResumed)]
+    if not found:
+        return ""
+    told = [
+        f"Interruption {event.interruption}, resumed {words.utc(utc)}, cut "
+        f"{', '.join(event.interrupted[:MOST_DEVICES]) or 'no launch'}."
+        for utc, event in found[:MOST_INTERRUPTIONS]
+    ]
+    rest = len(found) - MOST_INTERRUPTIONS
+    if rest > 0:
+        told.append(f"{count(rest, 'more interruption')} stand in journal.jsonl.")
+    told.append("A timed launch that was cut keeps its records and is not made again.")
+    return " ".join(told)
 
 
 def _signer(signer: Signer) -> tuple[Row, ...]:
     return (
-        _row("Signer", signer.subject),
-        _row("Role", signer.role),
-        _row("Certificate sha256", signer.sha256),
-        _row("Valid until", words.utc(signer.not_after_utc)),
+        _row("Signer", signer.subject, f"as {signer.role}"),
+        _row("Certificate sha256", signer.sha256, f"valid until {words.utc(signer.not_after_utc)}"),
     )
 
 
 # ------------------------------------------------------------------ rulings
 
 
-def _requirements(bundle: Bundle, verdict: Verdict) -> tuple[Requirement, ...]:
+def _requirements(
+    bundle: Bundle, verdict: Verdict, criteria: Sequence[Criterion]
+) -> tuple[Requirement, ...]:
     """One per criterion of the file, then those that are always required and not in it."""
-    known = {criterion.id: criterion for criterion in bundle.criteria.criterion}
+    given = {criterion.id for criterion in bundle.criteria.criterion}
+    known = {criterion.id: criterion for criterion in criteria}
     names = dict.fromkeys([*known, *(ruling.criterion for ruling in verdict.rulings)])
     return tuple(
         _requirement(
             name,
             known.get(name),
             [ruling for ruling in verdict.rulings if ruling.criterion == name],
+            bundle,
+            is_implied=name not in given,
         )
         for name in names
     )
 
 
-def _requirement(name: str, criterion: Criterion | None, rulings: Sequence[Ruling]) -> Requirement:
+def _requirement(
+    name: str,
+    criterion: Criterion | None,
+    rulings: Sequence[Ruling],
+    bundle: Bundle,
+    *,
+    is_implied: bool,
+) -> Requirement:
     found: list[RulingWord] = [ruling.ruling for ruling in rulings]
     word = cases.worst(found)
     reason = next((ruling.reason for ruling in rulings if ruling.ruling == word), "coverage")
-    cases_judged = {ruling.case for ruling in rulings if ruling.case}
+    title = "not in the criteria file" if criterion is None else criterion.title
     return Requirement(
         id=name,
-        title="Required always, whatever the criteria say"
-        if criterion is None
-        else _title(criterion),
-        cases=str(len(cases_judged)),
+        title=f"{title} (required always)" if is_implied else title,
+        limit="" if criterion is None else judging.limit_words(criterion, bundle.criteria),
+        cases=_matched(criterion, rulings),
         ruling=word,
-        passed=str(found.count("pass")),
-        failed=str(found.count("fail")),
-        inconclusive=str(found.count("inconclusive")),
-        not_applicable=str(found.count("not_applicable")),
+        counts=_numbers(found),
         reason=REASONS.get(reason, reason),
         is_required=criterion is None or criterion.required,
     )
 
 
-def _title(criterion: Criterion) -> str:
-    unit = {"step_seconds": "s", "flops_per_second": "FLOP/s", "bytes_per_second": "B/s"}
-    limits = [
-        f"{bound} {words.quantity(limit, unit.get(criterion.metric, ''))}"
-        for bound, limit in (("at least", criterion.at_least), ("at most", criterion.at_most))
-        if limit is not None
+def _matched(criterion: Criterion | None, rulings: Sequence[Ruling]) -> str:
+    """How many cases were judged, and by which pattern they were chosen."""
+    judged = len({ruling.case for ruling in rulings if ruling.case})
+    if not judged:
+        return "the run" if rulings else "none"
+    is_all = criterion is None or criterion.cases == "*"
+    return count(judged, "case") + ("" if is_all or criterion is None else f" ({criterion.cases})")
+
+
+def _numbers(found: Sequence[RulingWord]) -> str:
+    told = [
+        f"{found.count(word)} {word.replace('_', ' ')}"
+        for word in reversed(cases.WORST_FIRST)
+        if word in found
     ]
-    scope = "" if criterion.cases == "*" else f" (cases {criterion.cases})"
-    return f"{criterion.title}{': ' if limits else ''}{', '.join(limits)}{scope}"
+    return ", ".join(told) or "no ruling"
 
 
-def _open_rulings(verdict: Verdict) -> tuple[OpenRuling, ...]:
-    """Every ruling that is not a pass, the required and the worst first."""
-    found = [ruling for ruling in verdict.rulings if ruling.ruling != "pass"]
-    found.sort(key=lambda one: (not one.required, cases.WORST_FIRST.index(one.ruling)))
-    return tuple(
-        OpenRuling(
-            ruling=ruling.ruling,
-            criterion=ruling.criterion,
-            case=ruling.case or "no case",
-            reason=REASONS.get(ruling.reason, ruling.reason),
-            explanation=ruling.explanation,
-            action=ruling.action,
-            is_required=ruling.required,
-        )
-        for ruling in found
+def _open_rulings(verdict: Verdict, criteria: Sequence[Criterion]) -> tuple[OpenRuling, ...]:
+    """Every ruling that is not a pass: the required first, then by precedence.
+
+    A fail of integrity stands before one of correctness, that before one of health, and that
+    before one of performance; what is inconclusive follows in the same order. What has the same
+    reason stands together, and what is the same in all of it is said once.
+    """
+    ranks = {criterion.id: PRECEDENCE[criterion.kind] for criterion in criteria}
+    groups: dict[tuple[object, ...], list[Ruling]] = {}
+    for ruling in filter(_is_open, verdict.rulings):
+        said = (ruling.criterion, ruling.required, ruling.ruling, ruling.reason)
+        groups.setdefault(said, []).append(ruling)
+    ordered = sorted(
+        groups.values(),
+        key=lambda group: (
+            not group[0].required,
+            cases.WORST_FIRST.index(group[0].ruling),
+            ranks.get(group[0].criterion, 0),
+        ),
+    )
+    return tuple(_open_ruling(group, ranks) for group in ordered)
+
+
+def _open_ruling(group: Sequence[Ruling], ranks: Mapping[str, int]) -> OpenRuling:
+    one = group[0]
+    alike: dict[tuple[str, str], list[str]] = {}
+    for ruling in group:
+        said = (ruling.explanation, ruling.action)
+        alike.setdefault(said, []).append(ruling.case or "the run")
+    is_shared = len({action for _, action in alike}) == 1
+    precedence = CLASSES[ranks.get(one.criterion, 0)]
+    return OpenRuling(
+        ruling=one.ruling,
+        criterion=one.criterion,
+        precedence="" if precedence == one.criterion else precedence,
+        reason=REASONS.get(one.reason, one.reason),
+        cases=tuple(
+            OpenCase(
+                cases=", ".join(names),
+                explanation=explanation,
+                action="" if is_shared else action,
+            )
+            for (explanation, action), names in alike.items()
+        ),
+        action=one.action if is_shared else "",
+        is_required=one.required,
     )
 
 
@@ -321,7 +440,7 @@ def _evidence(bundle: Bundle) -> tuple[Row, ...]:
 def _baselines(bundle: Bundle) -> str:
     found = bundle.baselines.baseline
     if not found:
-        return "none for this device: performance is reported and not compared"
+        return "none for this device: no speed is compared with one"
     return f"{count(len(found), 'case')} with a measured figure of ours"
 
 

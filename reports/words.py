@@ -12,11 +12,11 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from functools import partial
 
-from appliance.records import Fact, Scalar
+from appliance.records import Fact, RulingWord, Scalar
 
 NOT_REPORTED = "not reported"
 GIB = 2**30
@@ -32,6 +32,7 @@ _SHOWN = (  # first and last code point of what DejaVu Sans draws, without combi
     (0x2150, 0x2185),
     (0x2190, 0x2311),  # arrows, mathematics
     (0x2500, 0x269C),  # boxes, shapes, symbols
+    (0x2713, 0x2718),  # ticks and crosses
 )
 _HIDDEN = frozenset(("Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"))
 _PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
@@ -52,6 +53,32 @@ _UNIT_NAMES = {
     "bits_per_second": "bit/s",
     "flops_per_second": "FLOP/s",
 }
+METRICS = {
+    "step_seconds": "Step time",
+    "first_step_seconds": "Time to first step",
+    "units_per_second": "Rate",
+    "flops_per_second": "Arithmetic rate",
+    "bytes_per_second": "Memory rate",
+    "window_throughput": "Rate over all blocks",
+    "latency_seconds": "Latency",
+    "stall_rate": "Stalled steps",
+    "slow_launch_rate": "Slow launches",
+    "drift_per_30_minutes": "Drift in 30 minutes",
+}
+"""What is measured of a case, as it is headed."""
+_SHARES = frozenset(("stall_rate", "slow_launch_rate", "drift_per_30_minutes"))
+_METRIC_UNITS = {"flops_per_second": "FLOP/s", "bytes_per_second": "B/s"}
+_READINGS = {
+    "foreign_processors": "Processors used by others",
+    "stolen_processors": "Processors taken by the hypervisor",
+}
+RULINGS: dict[RulingWord, str] = {
+    "pass": "✓ pass",
+    "fail": "✗ FAIL",
+    "inconclusive": "◆ inconclusive",
+    "not_applicable": "- not applicable",
+}
+"""A ruling with its shape, so that a grey copy reads."""
 _SPELT = """BIOS BLAS BMC CPU DIMM DNS ECC FLOP GPU HTTP ID IO IP L1 L1d L1i L2 L3 MAC MKL MTU NIC
 NUMA NVMe NumPy ONNX OS PCI PCIe RAM RAS SMBIOS SMT SSD TPM URL UUID VBIOS WWN oneDNN OpenMP"""
 _WORDS = {word.lower(): word for word in _SPELT.split()}
@@ -137,6 +164,30 @@ def quantity(value: float, unit: str) -> str:
     return f"{number} {unit}".rstrip()
 
 
+def percent(value: float, digits: int = 3) -> str:
+    """A fraction as a percentage."""
+    if not math.isfinite(value):
+        return figure(value)
+    return f"{value * 100:.{digits}g} %" if abs(value) < 10 else f"{figure(value * 100)} %"  # noqa: PLR2004 - beyond it .3g has an exponent
+
+
+def metric(name: str) -> str:
+    """A measured quantity's heading: `latency_p99_seconds` becomes "Latency, 99th percentile"."""
+    if name in METRICS:
+        return METRICS[name]
+    found = re.fullmatch(r"latency_p([0-9]+)_seconds", name)
+    return label(name) if found is None else f"Latency, {found[1]}th percentile"
+
+
+def measured(name: str, value: float, unit: str) -> str:
+    """A value of a measured quantity in its SI unit, as this quantity is read."""
+    if name in _SHARES:
+        return percent(value)
+    return quantity(
+        value, unit or ("s" if name.endswith("_seconds") else _METRIC_UNITS.get(name, ""))
+    )
+
+
 def scalar(value: Scalar, unit: str = "") -> str:
     """Any value of a fact or a parameter."""
     if isinstance(value, bool):
@@ -163,6 +214,8 @@ def label(name: str) -> str:
 
 def reading(name: str) -> tuple[str, Callable[[float], str]]:
     """Heading of a telemetry value and how its values are written, from the unit in its key."""
+    if name in _READINGS:
+        return _READINGS[name], figure
     for suffix in sorted([*_UNIT_NAMES, "fraction", "share"], key=len, reverse=True):
         if name.endswith(f"_{suffix}"):
             return label(name.removesuffix(f"_{suffix}")), partial(quantity, unit=suffix)
@@ -181,6 +234,11 @@ def utc(text: str) -> str:
     """A time as it is printed, in UTC, or the text itself if it is no time."""
     found = moment(text)
     return clean(text) if found is None else found.strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def listed(items: Sequence[str]) -> str:
+    """5, 10 and 20."""
+    return " and ".join(filter(None, (", ".join(items[:-1]), *items[-1:])))
 
 
 def count(number: int, noun: str, plural: str = "") -> str:

@@ -29,7 +29,11 @@ MACHINE_WRITTEN = {
     "verdict": records.Verdict,
     "verification": Verification,
 }
-HAND_WRITTEN = {"criteria": records.Criteria, "suite": records.Suite}
+HAND_WRITTEN = {
+    "criteria": records.Criteria,
+    "device": records.DeviceFile,
+    "suite": records.Suite,
+}
 
 
 def schemas() -> dict[str, bytes]:

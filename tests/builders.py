@@ -7,18 +7,24 @@ breaks the one thing that it is about.
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from appliance.matching import planned_bounds
 from appliance.records import (
     Artifact,
     Baselines,
     Block,
+    Calibrated,
     Case,
     Check,
     Checked,
+    Conditions,
     Criteria,
     Criterion,
+    Device,
     Environment,
     Event,
     Fact,
+    Identity,
+    Injected,
     Launch,
     LaunchEnded,
     LaunchStarted,
@@ -36,6 +42,7 @@ from appliance.records import (
     RunStarted,
     ServerProbed,
     Started,
+    System,
     Verdict,
     VerdictWord,
     Warmed,
@@ -52,7 +59,9 @@ STEP_NS = 10_000_000
 SPREAD_NS = (12_345, -9_876, 3_210, -4_567, 8_901, -2_468, 6_543)
 PROTOCOL = Protocol(
     mode="fresh",
+    calibration_seconds=0.03,
     warmup_steps=1,
+    warmup_seconds=0.0,
     blocks=2,
     block_steps=3,
     block_seconds=0.03,
@@ -65,6 +74,7 @@ FUNCTIONAL = Criteria(
     summary="what every run must show",
     criterion=(
         Criterion(id="completion", kind="completion", title="Every launch completed"),
+        Criterion(id="integrity", kind="integrity", title="Clocks agree, nothing was injected"),
         Criterion(id="correctness", kind="numeric", title="Every check within its bound"),
         Criterion(id="repeatability", kind="determinism", title="Same inputs, same output"),
     ),
@@ -100,6 +110,7 @@ def a_case(
     work: Work | None = None,
     parameters: Parameters | None = None,
     unsupported: str = "",
+    injector: str = "",
 ) -> Case:
     return Case(
         id=f"{name}@{device}",
@@ -114,6 +125,11 @@ def a_case(
         is_timed=is_timed,
         is_repeatable=True,
         alone=alone,
+        bound_by="compute",
+        data_pattern="random",
+        scenario="",
+        weight=1.0,
+        injector=injector,
         device=device,
         launches=launches if is_timed else 0,
         checked_launch=checked_launch if is_timed and steps is None else None,
@@ -147,9 +163,20 @@ def a_plan(*cases: Case, protocol: Protocol = PROTOCOL) -> Plan:
         cases=cases,
         launches=launches,
         groups=tuple((launch.id,) for launch in sorted(launches, key=lambda item: item.number)),
+        num_limits=0,
+        bounds=(),
         expected_seconds=60.0,
+        longest_seconds=60.0,
         time_limit_seconds=300.0,
+        injectors=tuple(dict.fromkeys(case.injector for case in cases if case.injector)),
+        rerun_of="",
     )
+
+
+def with_bounds(plan: Plan, criteria: Criteria) -> Plan:
+    """The same plan with the bounds that planning stores for these criteria."""
+    num_limits, bounds = planned_bounds(criteria, plan.cases, plan.protocol.looks)
+    return replace(plan, num_limits=num_limits, bounds=bounds)
 
 
 # ------------------------------------------------------------------ what happened
@@ -161,6 +188,12 @@ def healthy_events(plan: Plan, *, step_ns: int = STEP_NS) -> list[Event]:
     cases = {case.id: case for case in plan.cases}
     events: list[Event] = [
         RunStarted(run_id=plan.run_id, plan=sha256(to_json(plan)), system="0" * 64, pid=1),
+        *(
+            Injected(
+                injector=name, cases=tuple(case.id for case in plan.cases if case.injector == name)
+            )
+            for name in plan.injectors
+        ),
         ServerProbed(is_healthy=True, seconds=0.1, reason=""),
     ]
     for group in plan.groups:
@@ -194,6 +227,7 @@ def launch_events(
         )
     yield Started(launch=name, rank=0, build_ns=5 * step_ns, first_step_ns=2 * step_ns)
     yield checked(name, "first")
+    yield Calibrated(launch=name, rank=0, wall_ns=(10**7,) * 3, raw_ns=(10**7,) * 3, event_ns=None)
     if launch.is_timed:
         yield Reading(launch=name, device=case.device, values={"load": 0.5, "kelvin": None})
         yield from _timed(plan, case, launch, step_ns + SPREAD_NS[launch.number % len(SPREAD_NS)])
@@ -226,6 +260,7 @@ def block(launch: str, index: int, wall_ns: tuple[int, ...]) -> Block:
         wall_ns=wall_ns,
         event_ns=None,
         block_wall_ns=sum(wall_ns) + 1000,
+        block_raw_ns=sum(wall_ns) + 1000,
     )
 
 
@@ -313,13 +348,54 @@ def bare_lines(events: Sequence[Event]) -> list[Line]:
     ]
 
 
-def verdict_of(plan: Plan, events: Sequence[Event], criteria: Criteria = FUNCTIONAL) -> Verdict:
+def a_system(*devices: str) -> System:
+    """A node with these devices (cpu:0 if none is named), each with a serial."""
+    return System(
+        identity=Identity(
+            devices=tuple(
+                Device(
+                    id=device,
+                    vendor="cpu",
+                    index=number,
+                    model="Test Processor 9000",
+                    serial=f"serial-{number}",
+                    memory_bytes=2**36,
+                    facts={"physical_cores": Fact(value=2)},
+                )
+                for number, device in enumerate(devices or ("cpu:0",))
+            ),
+            host={"system_uuid": Fact(value="4f6d8c1e-0000-4000-8000-000000000001")},
+            memory_modules=(),
+            disks=(),
+            interfaces=(),
+            software={"torch": Fact(value="2.13.0")},
+        ),
+        conditions=Conditions(utc="2026-11-21T12:00:00Z", facts={}, foreign_processes=()),
+    )
+
+
+SYSTEM = a_system()
+NO_BASELINES = Baselines(baseline=())
+NO_PEAKS = Peaks(peak=())
+
+
+def verdict_of(
+    plan: Plan,
+    events: Sequence[Event],
+    criteria: Criteria = FUNCTIONAL,
+    *,
+    baselines: Baselines = NO_BASELINES,
+    peaks: Peaks = NO_PEAKS,
+    system: System = SYSTEM,
+) -> Verdict:
+    """The judge's verdict; the plan gets the bounds that these criteria need."""
     return judge(
-        plan=plan,
+        plan=with_bounds(plan, criteria),
         criteria=criteria,
         lines=bare_lines(events),
-        baselines=Baselines(baseline=()),
-        peaks=Peaks(peak=()),
+        baselines=baselines,
+        peaks=peaks,
+        system=system,
     )
 
 

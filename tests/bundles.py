@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 from builders import (
     FUNCTIONAL,
@@ -57,6 +58,10 @@ id = "completion"
 kind = "completion"
 title = "Every launch completed"
 [[criterion]]
+id = "integrity"
+kind = "integrity"
+title = "Clocks agree, nothing was injected"
+[[criterion]]
 id = "correctness"
 kind = "numeric"
 title = "Every check within its bound"
@@ -86,7 +91,11 @@ SYSTEM = System(
     ),
     conditions=Conditions(utc="2026-11-21T12:00:00Z", facts={}, foreign_processes=()),
 )
-NOTHING_KNOWN = {"baselines": Baselines(baseline=()), "peaks": Peaks(peak=())}
+NOTHING_KNOWN: dict[str, Any] = {
+    "baselines": Baselines(baseline=()),
+    "peaks": Peaks(peak=()),
+    "system": SYSTEM,
+}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -48,6 +48,11 @@ def case(name: str, *, workload: str = "faulty.misbehaving", **fields: Any) -> C
         "is_timed": True,
         "is_repeatable": True,
         "alone": False,
+        "bound_by": "compute",
+        "data_pattern": "random",
+        "scenario": "",
+        "weight": 1.0,
+        "injector": "",
         "launches": 1,
         "checked_launch": None,
         "expected_seconds": 1.0,
@@ -65,6 +70,7 @@ def plan(
     looks: tuple[int, ...] = (1,),
     groups: Sequence[tuple[str, ...]] = (),
     warmup_steps: int = 1,
+    warmup_seconds: float = 0.0,
 ) -> Plan:
     """All launches of the cases; in rounds, one by one, if no groups are given."""
     launches = tuple(
@@ -85,7 +91,9 @@ def plan(
         digests={},
         protocol=Protocol(
             mode=mode,
+            calibration_seconds=0.03,
             warmup_steps=warmup_steps,
+            warmup_seconds=warmup_seconds,
             blocks=2,
             block_steps=3,
             block_seconds=0.0,
@@ -95,8 +103,13 @@ def plan(
         cases=cases,
         launches=launches,
         groups=tuple(groups) or tuple((launch.id,) for launch in launches),
+        num_limits=0,
+        bounds=(),
         expected_seconds=1.0,
+        longest_seconds=1.0,
         time_limit_seconds=100.0,
+        injectors=(),
+        rerun_of="",
     )
 
 

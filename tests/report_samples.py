@@ -1,37 +1,49 @@
-"""Synthetic bundles for the report's tests: ten cases of a smoke run, judged by the real judge.
+"""Synthetic bundles for the report's tests: cases of a smoke run, judged by the real judge.
 
-Everything but the measurements is real: records, journal chain, verdict. The same arguments
-give the same bundle. `python tests/report_samples.py FOLDER` writes the pages of every kind
-there, to be looked at.
+Everything but the measurements is real: records, journal chain, bounds, looks, verdict. The
+same arguments give the same bundle. `python tests/report_samples.py FOLDER` writes the pages of
+every kind there, to be looked at.
 """
 
 from __future__ import annotations
 
+import math
 import random
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
 
 from appliance.bundle import Bundle, log_name, read_files
+from appliance.catalog import parse_criteria
+from appliance.comparable import device_name, key_of
+from appliance.matching import planned_bounds
 from appliance.records import (
+    Baseline,
     Baselines,
     Block,
+    Bound,
+    Calibrated,
     Case,
     Check,
     Checked,
     Conditions,
+    Counted,
+    Criteria,
     Device,
     Environment,
     Event,
     Fact,
     Identity,
+    Injected,
     Launch,
     LaunchEnded,
     LaunchStarted,
     Line,
+    Looked,
+    Peak,
     Peaks,
     Phase,
     Plan,
@@ -41,6 +53,7 @@ from appliance.records import (
     RunEnded,
     RunResumed,
     RunStarted,
+    Scenario,
     ServerProbed,
     Signer,
     Started,
@@ -50,11 +63,12 @@ from appliance.records import (
     sha256,
     to_json,
 )
-from appliance.verdict import judge
+from appliance.verdict import Judge, judge
 
 START = datetime(2026, 11, 21, 12, 46, 3, tzinfo=UTC)
 DEVICE = "cpu:0"
 LAUNCHES = 5
+MOST_LAUNCHES = 10  # where limits are set
 HOSTILE = "Xeon</td><script>alert(1)</script>\u202eDETPECCA\u202c \ue000\x07 & \u4e2d"
 CRITERIA = b"""schema = "bench/criteria/1"
 name = "functional"
@@ -76,6 +90,71 @@ id = "repeatability"
 kind = "determinism"
 title = "The same inputs give the same output twice"
 """
+LIMITS = b"""
+[[criterion]]
+id = "speed"
+kind = "perf"
+title = "As fast as this machine was"
+metric = "step_seconds"
+within_of_baseline = "class"
+
+[[criterion]]
+id = "arithmetic"
+kind = "perf"
+title = "A fair part of what the maker promises"
+cases = "gemm-*"
+metric = "flops_per_second"
+fraction_of_peak = 0.4
+
+[[criterion]]
+id = "bandwidth"
+kind = "perf"
+title = "Bandwidth as ordered"
+cases = "memory_bandwidth"
+metric = "bytes_per_second"
+unit = "GB/s"
+at_least = 12
+
+[[criterion]]
+id = "stalls"
+kind = "tail"
+title = "Few steps stall"
+metric = "stall_rate"
+at_most = 0.02
+
+[[criterion]]
+id = "slow-launches"
+kind = "tail"
+title = "Few launches are slow ones"
+metric = "slow_launch_rate"
+at_most = 0.2
+
+[[criterion]]
+id = "latency"
+kind = "tail"
+title = "Nine queries in ten are answered in time"
+cases = "onnx_resnet50"
+metric = "latency_seconds"
+quantile = 0.9
+unit = "ms"
+at_most = 50
+
+[[criterion]]
+id = "memory-errors"
+kind = "health"
+title = "No uncorrected memory error during the run"
+metric = "ecc_uncorrected"
+at_most = 0
+
+[[criterion]]
+id = "devices"
+kind = "inventory"
+title = "As many devices as ordered"
+metric = "devices.count"
+equals = 1
+required = false
+"""
+JUDGED = CRITERIA.replace(b'"functional"', b'"ordered"') + LIMITS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,6 +171,8 @@ class Row:
     num_parameters: int | None = None
     is_timed: bool = True
     small: bool = True
+    bound_by: Bound = "compute"
+    scenario: Scenario = ""
 
 
 ROWS = (
@@ -100,7 +181,9 @@ ROWS = (
         workload="gemm",
         summary="One matrix product of random data",
         parameters={"size": 512, "dtype": "float32"},
-        work=Work(units=1, unit="products", flops=2 * 512**3, bytes=3 * 512**2 * 4),
+        work=Work(
+            units=1, unit="products", flops=2 * 512**3, bytes=3 * 512**2 * 4, precision="float32"
+        ),
         step_ms=2.9,
         check=("sampled rows in float64", 3.1e-6, 9.2e-6, 1.4e-5, "relative error of one cell"),
     ),
@@ -109,7 +192,9 @@ ROWS = (
         workload="gemm",
         summary="One matrix product of random data",
         parameters={"size": 512, "dtype": "bfloat16"},
-        work=Work(units=1, unit="products", flops=2 * 512**3, bytes=3 * 512**2 * 2),
+        work=Work(
+            units=1, unit="products", flops=2 * 512**3, bytes=3 * 512**2 * 2, precision="bfloat16"
+        ),
         step_ms=4.7,
         check=("random projection", 0.0041, 0.0117, 0.013, "relative scale of the output"),
     ),
@@ -131,6 +216,7 @@ ROWS = (
         work=Work(units=4, unit="kernels", bytes=10 * 16777216 * 8),
         step_ms=96,
         check=("contents of the arrays", 0.0, 0.0, None, ""),
+        bound_by="memory",
     ),
     Row(
         id="resnet50",
@@ -161,6 +247,8 @@ ROWS = (
         step_ms=41,
         check=("logits against a full pass", 1.1e-5, 8e-5, 9e-5, "relative error of one logit"),
         num_parameters=10_748_160,
+        bound_by="latency",
+        scenario="single_stream",
     ),
     Row(
         id="onnx_resnet50",
@@ -171,6 +259,7 @@ ROWS = (
         step_ms=33,
         check=("logits against torch in float64", 5e-6, 6e-5, 7e-5, "relative error of a logit"),
         num_parameters=25_557_032,
+        scenario="offline",
     ),
     Row(
         id="digits_mlp",
@@ -196,34 +285,53 @@ ROWS = (
 )
 
 
+@dataclass(frozen=True, kw_only=True)
+class Story:
+    """What goes otherwise than in a healthy run; a case is named by its suite id.
+
+    `shifting` is slower from its fourth launch on, `slow` throughout and `noisy` scatters; the
+    device `straggler` is slower than the others in every case.
+    """
+
+    failing: str = ""
+    crashing: str = ""
+    unsupported: str = ""
+    slow: str = ""
+    noisy: str = ""
+    shifting: str = ""
+    straggler: str = ""
+    injector: str = ""
+    rerun_of: str = ""
+    interruptions: int = 0
+    num_devices: int = 1
+    is_hostile: bool = False
+    has_readings: bool = True
+
+
 @cache
 def sample(
-    *,
-    failing: str = "",
-    crashing: str = "",
-    unsupported: str = "",
-    interruptions: int = 0,
-    is_hostile: bool = False,
-    has_readings: bool = True,
-    signer: Signer | None = None,
-    criteria: bytes = CRITERIA,
+    *, signer: Signer | None = None, criteria: bytes = CRITERIA, **changes: str | int
 ) -> Bundle:
-    """A judged bundle; `failing`, `crashing` and `unsupported` name a case by its suite id."""
-    system = _system(is_hostile=is_hostile)
-    plan = _plan(system, criteria, unsupported)
-    events = list(_events(plan, failing, crashing, interruptions, has_readings=has_readings))
+    """A judged bundle; `changes` are those of a `Story`."""
+    story = Story(**changes)  # type: ignore[arg-type]
+    system = _system(story)
+    parsed = parse_criteria(criteria, "criteria.toml")
+    plan = _plan(system, criteria, parsed, story)
+    peaks = Peaks(peak=PEAKS if criteria != CRITERIA else ())
+    baselines = _baselines(plan, system) if criteria != CRITERIA else Baselines(baseline=())
+    judging = Judge(plan=plan, criteria=parsed, baselines=baselines, peaks=peaks, system=system)
     plan_bytes = to_json(plan)
     files = {
         "plan.json": plan_bytes,
         "system.json": to_json(system),
         "criteria.toml": criteria,
-        "baselines.json": to_json(Baselines(baseline=())),
-        "peaks.json": to_json(Peaks(peak=())),
+        "baselines.json": to_json(baselines),
+        "peaks.json": to_json(peaks),
         "signer.json": to_json(signer or _signer(is_development=True)),
-        "journal.jsonl": _journal(events, sha256(plan_bytes)),
+        "journal.jsonl": _journal(_events(plan, story, judging), sha256(plan_bytes)),
     }
-    if crashing:
-        name = f"{crashing}@{DEVICE}/3"
+    if story.crashing:
+        name = f"{story.crashing}@{DEVICE}/3"
         files[log_name(name, "stderr")] = b"Fatal Python error: Segmentation fault\n"
         files[log_name(name, "stdout")] = b""
     bundle = read_files(files, complete=False)
@@ -233,8 +341,55 @@ def sample(
         lines=bundle.lines,
         baselines=bundle.baselines,
         peaks=bundle.peaks,
+        system=bundle.system,
     )
     return read_files({**files, "verdict.json": to_json(verdict)}, complete=False)
+
+
+PEAKS = (
+    Peak(
+        model="Intel(R) Xeon(R) Platinum 8488C",
+        quantity="float32_flops_per_second",
+        value=1.1e11,
+        unit="FLOP/s",
+        per="core",
+        is_confirmed=False,
+        source="https://maker.example/xeon-8488c.pdf, page 3",
+    ),
+    Peak(
+        model="Intel(R) Xeon(R) Platinum 8488C",
+        quantity="memory_bytes_per_second",
+        value=3.07e11,
+        unit="B/s",
+        per="device",
+        is_confirmed=True,
+        source="https://maker.example/xeon-8488c.pdf, page 4",
+    ),
+)
+
+
+def _baselines(plan: Plan, system: System) -> Baselines:
+    """What this machine did before, for all timed cases but one."""
+    rows = {row.id: row for row in ROWS}
+    return Baselines(
+        baseline=tuple(
+            Baseline(
+                key=key_of(case, plan.protocol, system),
+                kind="same_device",
+                devices=(device_name(system, case.device),),
+                log_seconds=math.log(rows[_suite_id(case.id)].step_ms * 1.017e-3),
+                launch_sd=0.006,
+                device_sd=None,
+                num_launches=20,
+                num_runs=2,
+                tolerance=None,
+                smallest_margin=0.009,
+                bundles=("b1" * 32, "b2" * 32),
+            )
+            for case in plan.cases
+            if case.is_timed and case.workload != "markov_lm"
+        )
+    )
 
 
 def _signer(*, is_development: bool) -> Signer:
@@ -251,8 +406,7 @@ def _signer(*, is_development: bool) -> Signer:
 ORGANISATION = _signer(is_development=False)
 
 
-def _system(*, is_hostile: bool) -> System:
-    unread = "run with --cap-add SYS_RAWIO and --device /dev/mem to read it"
+def _system(story: Story) -> System:
     module = {
         "maker": Fact(value="Samsung", source="SMBIOS"),
         "size": Fact(value=32 * 2**30, unit="bytes", source="SMBIOS"),
@@ -269,28 +423,7 @@ def _system(*, is_hostile: bool) -> System:
     )
     return System(
         identity=Identity(
-            devices=(
-                Device(
-                    id=DEVICE,
-                    vendor="cpu",
-                    index=0,
-                    model=HOSTILE if is_hostile else "Intel(R) Xeon(R) Platinum 8488C",
-                    serial=None,
-                    memory_bytes=256 * 2**30,
-                    facts={
-                        "sockets": Fact(value=1, source="/sys/devices/system/cpu"),
-                        "num_cores": Fact(value=2, source="/sys/devices/system/cpu"),
-                        "cache_l3": Fact(value=110_100_480, unit="bytes", source="/sys"),
-                        "instruction_sets": Fact(
-                            value="avx avx2 avx512f avx512bw avx512vl avx512_bf16 amx_tile "
-                            "amx_int8 amx_bf16 fma sse4_1 sse4_2",
-                            source="/proc/cpuinfo",
-                        ),
-                        "numa_nodes": Fact(value=1, source="/sys/devices/system/node"),
-                        "microcode": Fact(value=None, source="/proc/cpuinfo", hint=unread),
-                    },
-                ),
-            ),
+            devices=tuple(_device(index, story) for index in range(story.num_devices)),
             host={
                 "system_vendor": Fact(value="Supermicro", source="/sys/class/dmi/id"),
                 "system_product": Fact(value="SYS-421GE-TNRT", source="/sys/class/dmi/id"),
@@ -333,8 +466,43 @@ def _system(*, is_hostile: bool) -> System:
     )
 
 
-def _plan(system: System, criteria: bytes, unsupported: str) -> Plan:
-    cases = tuple(_case(row, unsupported) for row in ROWS)
+def _device(index: int, story: Story) -> Device:
+    unread = "run with --cap-add SYS_RAWIO and --device /dev/mem to read it"
+    return Device(
+        id=f"cpu:{index}",
+        vendor="cpu",
+        index=index,
+        model=HOSTILE if story.is_hostile else "Intel(R) Xeon(R) Platinum 8488C",
+        serial=None,
+        memory_bytes=256 * 2**30,
+        facts={
+            "sockets": Fact(value=1, source="/sys/devices/system/cpu"),
+            "physical_cores": Fact(value=2, source="/sys/devices/system/cpu"),
+            "cache_l3": Fact(value=110_100_480, unit="bytes", source="/sys"),
+            "instruction_sets": Fact(
+                value="avx avx2 avx512f avx512bw avx512vl avx512_bf16 amx_tile "
+                "amx_int8 amx_bf16 fma sse4_1 sse4_2",
+                source="/proc/cpuinfo",
+            ),
+            "numa_nodes": Fact(value=1, source="/sys/devices/system/node"),
+            "microcode": Fact(value=None, source="/proc/cpuinfo", hint=unread),
+        },
+    )
+
+
+def _suite_id(case: str) -> str:
+    return case.partition("@")[0]
+
+
+def _plan(system: System, data: bytes, criteria: Criteria, story: Story) -> Plan:
+    is_judged = data != CRITERIA
+    cases = tuple(
+        _case(row, device.id, MOST_LAUNCHES if is_judged else LAUNCHES, story)
+        for row in ROWS
+        for device in system.identity.devices
+    )
+    looks = (LAUNCHES, MOST_LAUNCHES) if is_judged else (LAUNCHES,)
+    num_limits, bounds = planned_bounds(criteria, cases, looks)
     launches = tuple(
         Launch(id=f"{case.id}/{number}", case=case.id, number=number, is_timed=number > 0)
         for case in cases
@@ -349,32 +517,39 @@ def _plan(system: System, criteria: bytes, unsupported: str) -> Plan:
         suite="smoke",
         suite_version=1,
         suite_summary="Every family of work once, small",
-        criteria="functional",
+        criteria=criteria.name,
         digests={
             "suite": sha256(b"suite"),
-            "criteria": sha256(criteria),
+            "criteria": sha256(data),
             "identity": sha256(to_json(system.identity)),
         },
         protocol=Protocol(
             mode="forked",
+            calibration_seconds=0.2,
             warmup_steps=3,
-            blocks=1,
+            warmup_seconds=0.1,
+            blocks=3,
             block_steps=5,
-            block_seconds=0.5,
-            looks=(5,),
+            block_seconds=0.2,
+            looks=looks,
             last_checks="one",
         ),
         cases=cases,
         launches=launches,
         groups=tuple((launch.id,) for launch in order),
+        num_limits=num_limits,
+        bounds=bounds,
         expected_seconds=140.0,
+        longest_seconds=270.0,
         time_limit_seconds=300.0,
+        injectors=(story.injector,) if story.injector else (),
+        rerun_of=story.rerun_of,
     )
 
 
-def _case(row: Row, unsupported: str) -> Case:
+def _case(row: Row, device: str, launches: int, story: Story) -> Case:
     return Case(
-        id=f"{row.id}@{DEVICE}",
+        id=f"{row.id}@{device}",
         workload=row.workload,
         version=1,
         summary=row.summary,
@@ -386,14 +561,19 @@ def _case(row: Row, unsupported: str) -> Case:
         is_timed=row.is_timed,
         is_repeatable=True,
         alone=False,
-        device=DEVICE,
-        launches=LAUNCHES if row.is_timed else 0,
+        bound_by=row.bound_by,
+        data_pattern="random",
+        scenario=row.scenario,
+        weight=1.0,
+        injector=story.injector if row.id == "gemm-fp32" else "",
+        device=device,
+        launches=launches if row.is_timed else 0,
         checked_launch=2 if row.is_timed else None,
         expected_seconds=2.0,
         reference_seconds=2.0,
         time_limit_seconds=60.0,
         memory_limit_bytes=4 * 2**30,
-        unsupported="cpu:0 has no bfloat16" if row.id == unsupported else "",
+        unsupported="cpu:0 has no bfloat16" if row.id == story.unsupported else "",
     )
 
 
@@ -405,37 +585,52 @@ def _time(seconds: float) -> str:
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _journal(events: Sequence[Event], prev: str) -> bytes:
+def _line(number: int, event: Event, prev: str = "") -> Line:
+    return Line(
+        seq=number,
+        utc=_time(1 + number * 0.35),
+        monotonic_ns=number * 350_000_000,
+        prev=prev,
+        event=event,
+    )
+
+
+def _journal(events: Iterable[Event], prev: str) -> bytes:
     lines = []
     for number, event in enumerate(events):
-        line = to_json(
-            Line(
-                seq=number,
-                utc=_time(1 + number * 0.35),
-                monotonic_ns=number * 350_000_000,
-                prev=prev,
-                event=event,
-            )
-        )
+        line = to_json(_line(number, event, prev))
         prev = sha256(line)
         lines.append(line + b"\n")
     return b"".join(lines)
 
 
-def _events(
-    plan: Plan, failing: str, crashing: str, interruptions: int, *, has_readings: bool
-) -> Iterator[Event]:
-    """The whole run; the first launches numbered 2 are those that an interruption cut."""
-    rows = {f"{row.id}@{DEVICE}": row for row in ROWS}
+def _events(plan: Plan, story: Story, judging: Judge) -> Iterator[Event]:
+    """The whole run, with every look as the judge takes it."""
+    for number, event in enumerate(_run(plan, story, judging)):
+        judging.take(_line(number, event))
+        yield event
+
+
+def _run(plan: Plan, story: Story, judging: Judge) -> Iterator[Event]:
+    """Launches in rounds; the first ones numbered 2 are those that an interruption cut."""
+    rows = {row.id: row for row in ROWS}
     cases = {case.id: case for case in plan.cases}
-    cut = [f"{row.id}@{DEVICE}/2" for row in ROWS if row.is_timed][:interruptions]
+    devices = dict.fromkeys(case.device for case in plan.cases)
+    cut = [f"{row.id}@{DEVICE}/2" for row in ROWS if row.is_timed][: story.interruptions]
+    decided: set[str] = set()
     yield RunStarted(run_id=plan.run_id, plan="", system="", pid=4711)
+    for name in plan.injectors:
+        injected = tuple(case.id for case in plan.cases if case.injector == name)
+        yield Injected(injector=name, cases=injected)
+    yield from (_counted(device, 0) for device in devices)
     yield ServerProbed(is_healthy=True, seconds=0.42, reason="")
     for group in plan.groups:
         launch = next(one for one in plan.launches if one.id in group)
-        row, case = rows[launch.case], cases[launch.case]
+        row, case = rows[_suite_id(launch.case)], cases[launch.case]
         if case.unsupported:
             yield _ended(launch, "unsupported", case.unsupported)
+        elif case.id in decided:
+            yield _ended(launch, "not_run", "decided")
         elif launch.id in cut:
             yield LaunchStarted(launch=launch.id, mode="forked")
             yield RunResumed(
@@ -446,28 +641,21 @@ def _events(
             )
             yield _ended(launch, "interrupted", "the parent was ended")
         else:
-            is_crashing = row.id == crashing and launch.number == 3
-            is_failing = row.id == failing
-            yield from _launch(
-                launch,
-                row,
-                checked=3 if f"{case.id}/2" in cut else 2,
-                is_failing=is_failing,
-                is_crashing=is_crashing,
-                has_readings=has_readings,
-            )
+            yield from _launch(launch, row, case, 3 if f"{case.id}/2" in cut else 2, story)
+        if launch.number in plan.protocol.looks and case.id not in decided:
+            is_decided, reason = judging.look(case.id)
+            decided |= {case.id} if is_decided else set()
+            yield Looked(case=case.id, launches=launch.number, is_decided=is_decided, reason=reason)
+    yield from (_counted(device, 3) for device in devices)
     yield RunEnded(launches=len(plan.launches))
 
 
-def _launch(
-    launch: Launch,
-    row: Row,
-    *,
-    checked: int,
-    is_failing: bool,
-    is_crashing: bool,
-    has_readings: bool,
-) -> Iterator[Event]:
+def _counted(device: str, corrected: int) -> Counted:
+    counters = {"ecc_corrected": corrected, "ecc_uncorrected": 0, "machine_checks": None}
+    return Counted(device=device, counters=counters)
+
+
+def _launch(launch: Launch, row: Row, case: Case, checked: int, story: Story) -> Iterator[Event]:
     chance = random.Random(launch.id)  # noqa: S311 - a sample, not a secret
     yield LaunchStarted(launch=launch.id, mode="forked")
     facts = {
@@ -480,48 +668,64 @@ def _launch(
         int(row.step_ms * chance.uniform(3, 6) * 1e6),
     )
     yield Started(launch=launch.id, rank=0, build_ns=built, first_step_ns=first)
-    if is_crashing:
+    if row.id == story.crashing and launch.number == 3:
         yield _ended(launch, "crashed", "SIGSEGV")
         return
-    is_outside = is_failing and launch.number == 4
+    is_outside = row.id == story.failing and launch.number == 4
     yield _checked(launch, row, "first", chance, is_outside=is_outside)
     if launch.number == 0:
         same = Check(name="bytes that differ", error=0.0, bound=0.0)
         yield Checked(launch=launch.id, rank=0, phase="repeatability", step=0, check=same)
+    span = 200_000_000
+    yield Calibrated(
+        launch=launch.id,
+        rank=0,
+        wall_ns=(span, span, span),
+        raw_ns=tuple(int(span * (1 + chance.uniform(-2e-5, 2e-5))) for _ in range(3)),
+        event_ns=None,
+    )
     if launch.is_timed:
-        yield from _timed(launch, row, chance, checked)
-    if has_readings:
+        yield from _timed(launch, row, case, chance, story)
+        if launch.number == checked:
+            yield _checked(launch, row, "last", chance)
+    if story.has_readings:
         yield Reading(
             launch=launch.id,
-            device=DEVICE,
+            device=case.device,
             values={
                 "frequency_hertz": chance.uniform(2.4e9, 3.1e9),
                 "temperature_celsius": None,
                 "memory_used_bytes": chance.uniform(1, 3) * 2**30,
                 "load_share": chance.uniform(0.8, 1.0),
+                "foreign_processors": chance.uniform(0.0, 0.05),
             },
         )
     yield _ended(launch, "completed", "")
 
 
-def _timed(launch: Launch, row: Row, chance: random.Random, checked: int) -> Iterator[Event]:
-    level = row.step_ms * chance.gauss(1, 0.01)
-    num_steps = max(5, int(500 / row.step_ms))
-    steps = [int(level * (1 + abs(chance.gauss(0, 0.02))) * 1e6) for _ in range(num_steps)]
-    if launch.number == 1:
-        steps[len(steps) // 2] *= 4  # a stall, as real nodes have them
-    yield Warmed(launch=launch.id, rank=0, wall_ns=tuple(steps[:3]))
-    yield Block(
-        launch=launch.id,
-        rank=0,
-        index=0,
-        first_step=4,
-        wall_ns=tuple(steps),
-        event_ns=None,
-        block_wall_ns=sum(steps) + 50_000,
-    )
-    if launch.number == checked:
-        yield _checked(launch, row, "last", chance)
+def _timed(
+    launch: Launch, row: Row, case: Case, chance: random.Random, story: Story
+) -> Iterator[Event]:
+    level = row.step_ms * chance.gauss(1, 0.06 if row.id == story.noisy else 0.004)
+    level *= 1.12 if row.id == story.slow else 1.0
+    level *= 1.05 if row.id == story.shifting and launch.number > 3 else 1.0
+    level *= 1.06 if case.device == story.straggler else 1.0
+    yield Warmed(launch=launch.id, rank=0, wall_ns=(int(level * 1e6),) * 3)
+    num_steps = max(5, int(200 / row.step_ms))
+    for index in range(3):
+        steps = [int(level * (1 + abs(chance.gauss(0, 0.02))) * 1e6) for _ in range(num_steps)]
+        if (launch.number, index) == (1, 1):
+            steps[len(steps) // 2] *= 4  # a stall, as real nodes have them
+        yield Block(
+            launch=launch.id,
+            rank=0,
+            index=index,
+            first_step=4 + index * num_steps,
+            wall_ns=tuple(steps),
+            event_ns=None,
+            block_wall_ns=sum(steps) + 50_000,
+            block_raw_ns=sum(steps) + 51_000,
+        )
 
 
 def _checked(
@@ -540,19 +744,30 @@ def _ended(launch: Launch, outcome: str, reason: str) -> LaunchEnded:
         reason=reason,
         detail="",
         exit_code=0,
-        wall_ns=2_000_000_000,
+        wall_ns=8_000_000_000,
         peak_memory_bytes=2**30,
     )
     return replace(blank, outcome=outcome)  # type: ignore[arg-type]
 
 
-KINDS = {
+KINDS: dict[str, dict[str, object]] = {
     "accepted": {"signer": ORGANISATION},
     "development": {},
     "rejected": {"failing": "resnet50", "crashing": "llama"},
     "inconclusive": {"unsupported": "gemm-bf16", "has_readings": False, "signer": ORGANISATION},
     "interrupted": {"interruptions": 1, "signer": ORGANISATION},
     "hostile": {"is_hostile": True},
+    "judged": {"criteria": JUDGED, "slow": "bert", "noisy": "llama", "shifting": "resnet50"},
+    "node": {"criteria": JUDGED, "num_devices": 4, "straggler": "cpu:2", "signer": ORGANISATION},
+    "injected": {"injector": "scaled output", "failing": "gemm-fp32"},
+    "crowded": {
+        "criteria": JUDGED,
+        "num_devices": 8,
+        "injector": "scaled output",
+        "interruptions": 2,
+        "failing": "resnet50",
+    },
+    "repeated": {"rerun_of": "20261120T101010Z-0badca/bert@cpu:0/3", "signer": ORGANISATION},
 }
 
 if __name__ == "__main__":

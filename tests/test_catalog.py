@@ -4,10 +4,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from builders import SYSTEM, a_plan
 
 from appliance import catalog
+from appliance.comparable import key_of
 from appliance.errors import UsageError
-from appliance.records import Baseline, Baselines, Peaks, to_json
+from appliance.records import Baseline, Baselines, to_json
 
 SUITE = """
 name = "s"
@@ -17,7 +19,9 @@ time_limit_seconds = 60
 
 [protocol]
 mode = "fresh"
+calibration_seconds = 0.1
 warmup_steps = 3
+warmup_seconds = 0
 blocks = 1
 block_steps = 5
 block_seconds = 0.5
@@ -138,14 +142,50 @@ def test_two_cases_of_one_name_are_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        (("at_most = 0.5", "at_most = nan"), 'criterion "speed" has the limit nan'),
-        (("at_most = 0.5", 'at_most = "nan"'), 'criterion "speed" has the limit nan'),
-        (("at_most = 0.5", "at_most = inf"), 'criterion "speed" has the limit inf'),
+        (("at_most = 0.5", "at_most = nan"), 'criterion "speed" has nan for "at_most"'),
+        (("at_most = 0.5", 'at_most = "nan"'), 'criterion "speed" has nan for "at_most"'),
+        (("at_most = 0.5", "at_most = inf"), 'criterion "speed" has inf for "at_most"'),
         (("at_most = 0.5", "at_most = 0"), 'criterion "speed" has the limit 0'),
         (("at_most = 0.5", "at_most = -3"), 'criterion "speed" has the limit -3'),
         (("at_most = 0.5", 'at_most = "much"'), 'key "at_most" of criterion 2 must be a number'),
-        (("at_most = 0.5", ""), 'needs a "metric" and one of "at_least" and "at_most"'),
-        (("at_most = 0.5", "at_most = 1\nat_least = 1"), 'one of "at_least" and "at_most"'),
+        (("at_most = 0.5", ""), 'needs one of "at_most" and "at_least"'),
+        (("at_most = 0.5", "at_most = 1\nat_least = 1"), "and no other limit"),
+        (("at_most = 0.5", 'at_most = 1\nunit = "TFLOP/s"'), 'in "TFLOP/s": use s, ms, us'),
+        (("at_most = 0.5", "at_most = 1\nmargin = nan"), 'has nan for "margin"'),
+        (("at_most = 0.5", "at_most = 1\nquantile = 0.9"), 'takes no "quantile"'),
+        (("at_most = 0.5", "fraction_of_peak = 0.5"), "has no peak to be compared with"),
+        (
+            ('step_seconds"\nat_most = 0.5', 'flops_per_second"\nfraction_of_peak = 1.5'),
+            "asks for 1.5 of the peak, which nothing can reach",
+        ),
+        (("at_most = 0.5", "within_of_baseline = nan"), 'has nan for "within_of_baseline"'),
+        (
+            ("at_most = 0.5", 'within_of_baseline = "clas"'),
+            'key "within_of_baseline" of criterion 2 must be a number like 0.03, or "class"',
+        ),
+        (("at_most = 0.5", "within_of_baseline = -0.1"), "which nothing can meet"),
+        (('"step_seconds"\nat_most = 0.5', '"stall_rate"\nat_most = 0.5'), "is of kind perf"),
+        (
+            (
+                '"perf"\ntitle = "Fast"\nmetric = "step_seconds"',
+                '"tail"\ntitle = "Fast"\nmetric = "latency_seconds"',
+            ),
+            'needs a "quantile" between 0 and 1',
+        ),
+        (
+            (
+                '"perf"\ntitle = "Fast"\nmetric = "step_seconds"\nat_most = 0.5',
+                '"tail"\ntitle = "Fast"\nmetric = "stall_rate"\nat_most = 1.5',
+            ),
+            "which everything meets",
+        ),
+        (('summary = "limits"', 'summary = ""\nalpha_pass = 0.5'), '"alpha_pass" is 0.5'),
+        (('summary = "limits"', 'summary = ""\nalpha_fail = nan'), '"alpha_fail" is nan'),
+        (('summary = "limits"', 'summary = ""\nmargins = { compute = 0 }'), '"compute" of margins'),
+        (
+            ('summary = "limits"', 'summary = ""\nmargins = { comptue = 1 }'),
+            'did you mean "compute"',
+        ),
         (("at_most", "at_least"), 'its limit must be "at_most"'),
         (("step_seconds", "units_per_second"), 'its limit must be "at_least"'),
         (("step_seconds", "step_second"), 'did you mean "step_seconds"?'),
@@ -221,22 +261,32 @@ def test_the_functional_criteria_are_those_that_hold_anyway() -> None:
     assert all(item.required and item.cases == "*" for item in criteria.criterion)
 
 
-def test_only_the_figures_of_the_models_at_hand_are_loaded(
+def test_only_the_baselines_of_the_models_at_hand_are_loaded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    peak = '[[peak]]\nmodel = "{}"\nquantity = "q"\nvalue = 1.0\nunit = "B/s"\nsource = "s"\n'
-    (tmp_path / "a.toml").write_text(peak.format("A") + peak.format("B"))
-    baseline = Baseline(model="A", case="c", log_seconds=0.0, launch_sd=0.1, count=5, bundle="")
-    (tmp_path / "a.json").write_bytes(to_json(Baselines(baseline=(baseline,))))
-    monkeypatch.setattr(catalog, "DEVICES", tmp_path)
+    plan = a_plan()
+    key = key_of(plan.cases[0], plan.protocol, SYSTEM)
+    baseline = Baseline(
+        key=key,
+        kind="same_device",
+        devices=("serial-0",),
+        log_seconds=-4.0,
+        launch_sd=0.1,
+        device_sd=None,
+        num_launches=5,
+        num_runs=1,
+        tolerance=None,
+        smallest_margin=0.2,
+        bundles=("b" * 64,),
+    )
+    file = tmp_path / "a.json"
+    file.write_bytes(to_json(Baselines(baseline=(baseline,))))
     monkeypatch.setattr(catalog, "BASELINES", tmp_path)
-    assert [item.model for item in catalog.load_peaks(["A"]).peak] == ["A"]
-    assert catalog.load_peaks([]) == Peaks(peak=())
-    assert catalog.load_baselines(["A"]).baseline == (baseline,)
+    assert catalog.load_baselines([key.model]).baseline == (baseline,)
     assert catalog.load_baselines(["B"]).baseline == ()
-    (tmp_path / "a.toml").write_text(peak.format("A").replace("1.0", "nan"))
-    with pytest.raises(UsageError, match="nan"):
-        catalog.load_peaks(["A"])
+    assert catalog.load_baselines(["B"], file).baseline == (baseline,)
+    with pytest.raises(UsageError, match="cannot be read"):
+        catalog.load_baselines([], tmp_path / "b.json")
 
 
 def test_did_you_mean_names_the_nearest_or_all() -> None:

@@ -36,15 +36,37 @@ FLOORS: list[list[Room]] = [
     [
         ("workloads.parts.*",),
         ("appliance.vendors.*",),
-        ("appliance.statistics",),
+        # samples to numbers
+        (
+            "appliance.statistics",
+            "appliance.sequential",
+            "appliance.tails",
+            "appliance.tolerance",
+            "appliance.drift",
+            "appliance.changepoints",
+            "appliance.series",
+            "appliance.stragglers",
+            "appliance.score",
+            "appliance.matching",
+        ),
         ("reports.words", "reports.plots"),
     ],
     [
         ("workloads.*",),
         ("appliance.plan",),
-        ("appliance.evidence", "appliance.rulings", "appliance.verdict"),
+        (
+            "appliance.comparable",
+            "appliance.evidence",
+            "appliance.limits",
+            "appliance.plausible",
+            "appliance.performance",
+            "appliance.results",
+            "appliance.rulings",
+            "appliance.verdict",
+        ),
     ],
     [
+        ("workloads.injected.*",),  # workloads that go wrong on purpose, on top of those that do not
         ("appliance.components", "appliance.conditions", "appliance.machine", "appliance.probe"),
         (
             "appliance.timing",
@@ -66,14 +88,15 @@ FLOORS: list[list[Room]] = [
     ],
     [
         ("appliance.links", "appliance.conduct", "appliance.verify"),
-        ("reports.model", "reports.machine", "reports.cases", "reports.view"),
+        ("reports.model", "reports.machine", "reports.cases", "reports.judging", "reports.view"),
+        ("appliance.comparison", "reports.comparison"),
     ],
     [("reports.render",), ("appliance.host",)],
     [
-        ("appliance.datasets", "appliance.attest", "appliance.accept"),
+        ("appliance.datasets", "appliance.attest", "appliance.accept", "appliance.rerun"),
         ("appliance.compare",),
         ("appliance.baseline",),
-        ("appliance.selftest",),
+        ("appliance.simulation", "appliance.selftest"),
         ("appliance.challenge",),
         ("appliance.progress",),
     ],

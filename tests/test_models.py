@@ -252,8 +252,8 @@ def test_damaged_cache_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     assert "logits against float64" in names
 
 
-def test_provider_that_fell_back_is_seen(tmp_path: Path):
-    workload = OnnxResnet50(batch=2, side=64, num_inputs=2)
+def test_single_query_is_judged_and_a_provider_that_fell_back_is_seen(tmp_path: Path):
+    workload = OnnxResnet50(batch=1, side=96, num_inputs=2)
     providers = ("CPUExecutionProvider",)
     state = workload.build(on_processor(tmp_path, *providers), seed=5)
     output = workload.step(state)
@@ -261,6 +261,33 @@ def test_provider_that_fell_back_is_seen(tmp_path: Path):
     state.asked_for = "AnotherExecutionProvider"
     names = [c.name for c in workload.check(None, state, output) if not c.is_within]
     assert names == ["provider that runs is not the one asked for"]
+
+
+def test_answer_to_a_single_query_that_depends_on_no_input_is_seen():
+    """Its own logits alone could not show it, nor could a reference as constant as they are."""
+    constant = torch.randn(1, 10)
+    varied = torch.cat((constant, torch.randn(2, 10)))
+
+    def is_seen(others: torch.Tensor) -> bool:
+        checks = compare_logits(constant, constant, growth=9, dtype=torch.float32, others=others)
+        return [check.name for check in checks if not check.is_within] == [
+            "logits depend on the input"
+        ]
+
+    assert is_seen(constant.expand(3, 10))
+    assert not is_seen(varied)
+
+
+@pytest.mark.parametrize("kind", [Llama, OnnxResnet50])
+def test_batch_of_one_is_a_single_query(kind: type[Workload[Any, Any]]):
+    assert kind(batch=1).scenario == "single_stream"
+    assert kind(batch=2).scenario == "offline"
+    assert Bert().scenario == ""
+
+
+def test_single_query_without_another_to_tell_it_from_is_refused():
+    with pytest.raises(ParameterError, match="give 2 at least"):
+        OnnxResnet50(batch=1, num_inputs=1)
 
 
 def test_loss_of_learnable_text_falls(tmp_path: Path):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from builders import PROTOCOL, SEED, a_case, a_plan
+from builders import FUNCTIONAL, PROTOCOL, SEED, a_case, a_plan, limited
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from hypothesis import given
@@ -16,6 +16,7 @@ from appliance.errors import UsageError
 from appliance.plan import Place, case_looks, case_seed, derive_seed, make_plan, requests
 from appliance.records import (
     Answer,
+    Criteria,
     Description,
     Device,
     Plan,
@@ -28,6 +29,7 @@ from appliance.records import (
     from_json,
     to_json,
 )
+from appliance.sequential import group_bounds
 
 OTHER = "00" * 32
 NAMES = ("gemm", "bert", "llama", "exact")
@@ -46,6 +48,9 @@ def description(name: str) -> Description:
         alone=name == "bert",
         is_timed=name != "exact",
         is_repeatable=True,
+        bound_by="memory" if name == "bert" else "compute",
+        data_pattern="random",
+        injector="bit_flip" if name == "faulty" else "",
     )
 
 
@@ -91,23 +96,28 @@ def planned(
     given_suite: Suite | None = None,
     *,
     seed: str = SEED,
+    criteria: Criteria = FUNCTIONAL,
     places: Sequence[Place] = (place(0),),
     answer: Answer | None = None,
 ) -> Plan:
     given_suite = given_suite or suite()
     resolved = Resolved(
-        parameters={"size": 5, "dtype": "float32"}, work=Work(), num_parameters=7, steps=None
+        parameters={"size": 5, "dtype": "float32"},
+        work=Work(),
+        num_parameters=7,
+        steps=None,
+        scenario="",
     )
     return make_plan(
         suite=given_suite,
         answer=answer
         or Answer(
-            descriptions=tuple(map(description, (*NAMES, "char_lm"))),
+            descriptions=tuple(map(description, (*NAMES, "char_lm", "faulty"))),
             resolved=(resolved,) * len(given_suite.case),
             software={},
         ),
         places=places,
-        criteria="functional",
+        criteria=criteria,
         digests={"suite": "0" * 64},
         seed=seed,
         run_id="run",
@@ -204,7 +214,10 @@ def test_rounds_are_shuffled_and_not_all_alike() -> None:
     cases = tuple(suite_case(f"gemm{n}") for n in range(8))
     answer = Answer(
         descriptions=tuple(description(case.workload) for case in cases),
-        resolved=(Resolved(parameters={}, work=Work(), num_parameters=None, steps=None),) * 8,
+        resolved=(
+            Resolved(parameters={}, work=Work(), num_parameters=None, steps=None, scenario=""),
+        )
+        * 8,
         software={},
     )
     plan = planned(suite(*cases), answer=answer)
@@ -225,6 +238,52 @@ def test_an_untimed_case_has_its_reference_launch_only() -> None:
     assert (exact.launches, exact.checked_launch) == (0, None)
 
 
+# ------------------------------------------------------------------ launches, limits and bounds
+
+LOOKING = replace(PROTOCOL, looks=(5, 10, 20))
+
+
+def test_a_case_without_a_limit_on_its_times_is_made_up_to_the_first_look_only() -> None:
+    unjudged = planned(suite(suite_case("gemm"), protocol=LOOKING))
+    assert (unjudged.cases[0].launches, unjudged.num_limits, unjudged.bounds) == (5, 0, ())
+    advisory = planned(
+        suite(suite_case("gemm"), protocol=LOOKING), criteria=limited(1.0, required=False)
+    )
+    assert (advisory.cases[0].launches, advisory.num_limits) == (5, 0)
+    judged = planned(suite(suite_case("gemm"), protocol=LOOKING), criteria=limited(1.0))
+    assert (judged.cases[0].launches, judged.num_limits) == (20, 1)
+    few = suite(suite_case("gemm", launches=7), protocol=LOOKING)
+    assert planned(few, criteria=limited(1.0)).cases[0].launches == 7
+
+
+def test_the_bounds_are_those_of_the_runs_number_of_limits() -> None:
+    cases = tuple(suite_case(name) for name in ("gemm", "bert", "llama", "exact"))
+    plan = planned(
+        suite(*cases, protocol=LOOKING), criteria=limited(1.0), places=(place(0), place(1))
+    )
+    assert plan.num_limits == 6
+    found = {(item.alpha, item.looks): item.z for item in plan.bounds}
+    assert set(found) == {(0.01, (5, 10, 20)), (0.008 / 6, (5, 10, 20))}
+    assert found[0.01, (5, 10, 20)] == group_bounds(0.01, (5, 10, 20))
+    assert all(
+        low < high
+        for low, high in zip(*(found[key] for key in sorted(found, reverse=True)), strict=True)
+    )
+
+
+def test_the_time_limit_holds_for_a_node_that_is_decided_at_its_first_look() -> None:
+    given = suite(suite_case("gemm"), protocol=LOOKING, limit=7.0)
+    plan = planned(given, criteria=limited(1.0))
+    assert (plan.expected_seconds, plan.longest_seconds) == (7.0, 22.0)
+
+
+def test_a_fault_that_a_workload_injects_stands_in_the_plan() -> None:
+    plan = planned(suite(suite_case("faulty"), suite_case("gemm")))
+    assert plan.injectors == ("bit_flip",)
+    assert [case.injector for case in plan.cases] == ["bit_flip", ""]
+    assert planned().injectors == ()
+
+
 # ------------------------------------------------------------------ the launch that is checked
 
 
@@ -233,7 +292,11 @@ def test_the_checked_launch_is_before_the_first_look_and_never_the_last(
     seed: bytes, launches: int
 ) -> None:
     protocol = replace(PROTOCOL, looks=(5, 10))
-    plan = planned(suite(suite_case("gemm", launches=launches), protocol=protocol), seed=seed.hex())
+    plan = planned(
+        suite(suite_case("gemm", launches=launches), protocol=protocol),
+        seed=seed.hex(),
+        criteria=limited(1.0),
+    )
     checked = plan.cases[0].checked_launch
     assert checked is not None
     assert 1 <= checked <= max(1, min(5, launches) - 1)
@@ -298,7 +361,7 @@ def test_what_the_worker_refuses_is_told_with_its_case() -> None:
 
 
 def test_a_workload_that_was_not_described_is_unknown() -> None:
-    resolved = Resolved(parameters={}, work=Work(), num_parameters=None, steps=None)
+    resolved = Resolved(parameters={}, work=Work(), num_parameters=None, steps=None, scenario="")
     with pytest.raises(UsageError, match=r'no workload "gem" \(did you mean "gemm"\?\)'):
         planned(suite(suite_case("gem")), answer=answer_with(resolved))
 

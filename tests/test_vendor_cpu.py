@@ -74,6 +74,8 @@ def test_telemetry_is_in_the_units_of_its_names(machine: Machine) -> None:
         "temperature_celsius": 54.5,  # the hotter package, and not the board's 99
         "memory_available_bytes": (16 * 2**20 * 2 - 524_288) // 2 * 1024 + 2**20,
         "load1": 0.31,
+        "foreign_processors": None,  # a recorded machine is one moment
+        "stolen_processors": None,
     }
     assert Cpu(root).counters(device(root)) == {
         "ecc_corrected": 3,
@@ -204,6 +206,23 @@ def test_this_machine_has_one_device_that_can_be_read() -> None:
     assert reading["memory_available_bytes"]
     assert all(value is None or value >= 0 for value in reading.values())
     assert vendor.probe() == (one,)
+
+
+def test_second_reading_tells_what_others_used_since_the_first(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = machine("xeon_two_sockets")
+    cpu, clock = Cpu(root, own=7), iter((100.0, 102.0, 102.0))
+    monkeypatch.setattr(cpu._neighbours, "_clock", lambda: next(clock))
+    (root / "proc/7").mkdir()
+    readings = []
+    for busy, stolen, own in ((900, 40, 500), (1400, 70, 800)):
+        (root / "proc/stat").write_text(f"cpu  {busy} 0 0 9000 0 0 0 {stolen} 0 0\n")
+        fields = f"S 1 7 7 0 -1 0 0 0 0 0 {own} 0 0 0 20 0 1 0 1000 1 1"
+        (root / "proc/7/stat").write_text(f"7 (bench) {fields}\n")
+        readings.append(cpu.read(device(root)))
+    assert (readings[0]["foreign_processors"], readings[0]["stolen_processors"]) == (None, None)
+    assert (readings[1]["foreign_processors"], readings[1]["stolen_processors"]) == (1.0, 0.15)
 
 
 def test_recorded_machines_are_what_their_script_writes(monkeypatch: pytest.MonkeyPatch) -> None:

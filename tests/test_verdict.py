@@ -8,6 +8,7 @@ import pytest
 from builders import (
     FUNCTIONAL,
     PROTOCOL,
+    SYSTEM,
     a_case,
     a_plan,
     bare_lines,
@@ -20,6 +21,7 @@ from builders import (
     of_launch,
     resumed,
     verdict_of,
+    with_bounds,
     with_end,
     without,
     word_of,
@@ -40,7 +42,6 @@ from appliance.records import (
     LaunchEnded,
     LaunchStarted,
     Looked,
-    Metric,
     Outcome,
     Peaks,
     Plan,
@@ -73,11 +74,12 @@ def answer(events: Sequence[Event], criterion: str) -> tuple[str, str]:
 
 def looked(plan: Plan, events: Sequence[Event], criteria: Criteria) -> tuple[bool, str]:
     return look(
-        plan=plan,
+        plan=with_bounds(plan, criteria),
         criteria=criteria,
         lines=bare_lines(events),
         baselines=Baselines(baseline=()),
         peaks=Peaks(peak=()),
+        system=SYSTEM,
         case=plan.cases[0].id,
     )
 
@@ -109,7 +111,7 @@ def test_a_healthy_run_is_accepted() -> None:
     assert verdict.verdict == "ACCEPTED"
     assert [(item.ruling, item.reason, item.action) for item in verdict.rulings] == [
         ("pass", "", "")
-    ] * 9
+    ] * 12
     assert [(case.num_planned, case.num_completed) for case in verdict.cases] == [
         (6, 6),
         (1, 1),
@@ -336,7 +338,7 @@ def test_times_that_no_clock_can_give_are_rejected_and_not_shown(
     change: Callable[[Block], Block],
 ) -> None:
     events = with_blocks(change)
-    assert answer(events, "completion") == ("fail", "clock")
+    assert answer(events, "integrity") == ("fail", "clock")
     assert verdict_of(PLAN, events).cases[0].estimates == ()
     assert ruling(events, "speed", limited(0.02)).ruling == "inconclusive"
 
@@ -603,7 +605,7 @@ def test_launches_of_exactly_the_same_time_show_a_fault_of_the_clock() -> None:
         assert (found.ruling, found.reason) == ("inconclusive", "clock")
 
 
-def rate(metric: Metric, at_least: float) -> Criteria:
+def rate(metric: str, at_least: float) -> Criteria:
     limit = Criterion(
         id="speed",
         kind="perf",
@@ -625,7 +627,7 @@ def rate(metric: Metric, at_least: float) -> Criteria:
     ],
 )
 def test_rates_are_judged_as_work_over_time(
-    metric: Metric, at_least: float, expected: tuple[str, str]
+    metric: str, at_least: float, expected: tuple[str, str]
 ) -> None:
     found = ruling(HEALTHY, "speed", rate(metric, at_least))
     assert (found.ruling, found.reason) == expected
@@ -639,6 +641,7 @@ def test_zero_work_is_never_a_pass(units: float) -> None:
     assert [item.name for item in verdict.cases[0].estimates] == [
         "step_seconds",
         "first_step_seconds",
+        "stall_rate",
     ]
 
 
@@ -731,11 +734,12 @@ def test_the_same_files_give_the_same_verdict() -> None:
     lines = bare_lines(HEALTHY)
     given_twice = [
         judge(
-            plan=PLAN,
+            plan=with_bounds(PLAN, limited(0.02)),
             criteria=limited(0.02),
             lines=lines,
             baselines=Baselines(baseline=()),
             peaks=Peaks(peak=()),
+            system=SYSTEM,
         )
         for _ in range(2)
     ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import errno
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -13,25 +13,37 @@ import numpy as np
 import pytest
 import torch
 from faulty.misbehaving import Misbehaving
+from launching import case, plan
 
 from appliance import outputs, parameters, runner, timing, worker
 from appliance.environment import child_environment, usable_cores
 from appliance.errors import ApplianceError, UsageError
-from appliance.records import CaseRequest, Refused, Resolved
+from appliance.launch import LaunchCourse, Machine, Wires
+from appliance.records import CaseRequest, LaunchSpec, Refused, Resolved
+from workloads.contract import Artifacts, Target
 
 # ------------------------------------------------------------------ timing
 
 
 class FakeWatch:
-    """A clock that only steps and snapshots move, and a log of what happened."""
+    """Clocks that only steps and snapshots move, and a log of what happened.
 
-    def __init__(self, *, has_events: bool = False) -> None:
+    The second clock runs twice as fast, so that it is told from the first. `gaps` are the times
+    that pass at its readings, one after another.
+    """
+
+    def __init__(self, *, has_events: bool = False, gaps: Sequence[int] = ()) -> None:
         self.time = 0
         self.log: list[str] = []
         self.has_events = has_events
+        self.gaps = list(gaps)
 
     def now(self) -> int:
         return self.time
+
+    def raw(self) -> int:
+        self.time += self.gaps.pop(0) if self.gaps else 0
+        return 2 * self.time
 
     def synchronise(self) -> None:
         self.log.append("synchronise")
@@ -58,7 +70,7 @@ def test_block_has_at_least_its_steps_and_its_time() -> None:
     watch = FakeWatch()
     by_time = timing.block(watch.action("step", 10), watch, timing.Length(steps=2, nanoseconds=35))
     by_steps = timing.block(watch.action("step", 10), watch, timing.Length(steps=6, nanoseconds=35))
-    assert (by_time.wall_ns, by_time.block_wall_ns) == ([10] * 4, 40)
+    assert (by_time.wall_ns, by_time.block_wall_ns, by_time.block_raw_ns) == ([10] * 4, 40, 80)
     assert by_steps.wall_ns == [10] * 6
     assert by_time.event_ns is None
 
@@ -81,6 +93,7 @@ def test_last_step_of_a_checked_block_has_its_snapshot_just_before_it() -> None:
     assert order == ["step", "step", "snapshot", "step"]
     assert (samples.before, samples.output) == (1, 3)
     assert samples.block_wall_ns == sum(samples.wall_ns) == 30  # the snapshot is not in it
+    assert samples.block_raw_ns == 60
 
 
 def test_block_that_ends_against_expectation_makes_one_more_step_for_its_check() -> None:
@@ -114,6 +127,136 @@ def test_device_events_are_read_after_the_block() -> None:
     watch = FakeWatch(has_events=True)
     samples = timing.block(watch.action("step", 7), watch, timing.Length(steps=3))
     assert samples.event_ns == [7, 7, 7]
+
+
+def test_clocks_are_read_again_when_something_came_between() -> None:
+    watch = FakeWatch(gaps=[0, 9_000_000, 0])  # at the begin, at the end, at the end again
+    span = timing.one(watch.action("step", 10_000_000), watch)[1]
+    assert (span.wall_ns, span.raw_ns) == (19_000_000, 38_000_000)
+
+
+def test_of_clocks_that_are_never_read_close_together_the_closest_reading_counts() -> None:
+    watch = FakeWatch(gaps=[0, 40_000, 80_000, 30_000, 90_000, 50_000])
+    span = timing.one(watch.action("step", 10_000_000), watch)[1]
+    assert span.wall_ns == 10_000_000 + 40_000 + 80_000 + 30_000 // 2
+
+
+def test_time_of_one_step_is_that_of_every_clock() -> None:
+    watch = FakeWatch(has_events=True)
+    output, span = timing.one(watch.action("step", 7), watch)
+    assert (output, span) == (1, timing.Span(wall_ns=7, raw_ns=14, event_ns=7))
+
+
+def test_clocks_are_compared_over_three_spans_of_work() -> None:
+    watch = FakeWatch(has_events=True)
+    spans = timing.compare_clocks(watch.action("work", 4), watch, 30)
+    assert spans == (timing.Span(wall_ns=12, raw_ns=24, event_ns=12),) * 3
+    assert watch.log.count("synchronise") > watch.log.count("work") == 9
+
+
+def test_clocks_are_compared_over_some_work_even_if_no_time_is_given() -> None:
+    watch = FakeWatch()
+    spans = timing.compare_clocks(watch.action("work", 4), watch, 0)
+    assert spans == (timing.Span(wall_ns=4, raw_ns=8),) * 3
+
+
+@pytest.mark.parametrize(
+    ("length", "times"),
+    [
+        (timing.Length(steps=3), (30, 10, 10)),
+        (timing.Length(steps=1, nanoseconds=45), (30, 10, 10)),
+        (timing.Length(steps=4, nanoseconds=45), (30, 10, 10, 10)),
+        (timing.Length(steps=0), ()),
+    ],
+)
+def test_warm_up_has_its_steps_and_its_time(length: timing.Length, times: tuple[int, ...]) -> None:
+    watch = FakeWatch()
+    assert timing.warm_up(watch.action("step", 30, 10), watch, length) == times
+
+
+# ------------------------------------------------------------------ one launch
+
+
+class Told:
+    """The records of a launch that is made in this process, with clocks that stand still."""
+
+    def __init__(self, folder: Path, *, num_steps: int = 0, is_timed: bool = True) -> None:
+        self.records: list[Any] = []
+        watch = FakeWatch(has_events=True)
+        planned = plan(case("quick", steps=num_steps or None))
+        spec = LaunchSpec(
+            launch="quick@cpu:0/1",
+            case=planned.cases[0],
+            vendor="faulty.maker",
+            protocol=planned.protocol,
+            is_timed=is_timed,
+            check_last=True,
+            seed=7,
+            data=None,
+            artifacts_folder=str(folder),
+            artifacts={},
+            socket="",
+            token="",
+            num_threads=1,
+        )
+        LaunchCourse(
+            spec=spec,
+            rank=0,
+            workload=Misbehaving(size=8, num_steps=num_steps),
+            target=Target(device=torch.device("cpu"), artifacts=Artifacts(folder)),
+            machine=Machine(
+                stopwatch=watch,
+                make_work=lambda: watch.action("work", 10**7),
+                seed=worker._seed,
+                bits=worker._bits,
+                values=worker._values,
+            ),
+            wires=Wires(send=self.records.append, wait=lambda: self.records.append("go")),
+        ).run()
+
+    @property
+    def kinds(self) -> list[str]:
+        return [getattr(record, "kind", record) for record in self.records]
+
+    def of(self, kind: str) -> list[Any]:
+        return [record for record in self.records if getattr(record, "kind", "") == kind]
+
+
+def test_clocks_are_compared_after_the_first_step_and_before_the_warm_up(tmp_path: Path) -> None:
+    told = Told(tmp_path)
+    begin = ["started", "checked", "checked", "calibrated", "warmed", "go", "block", "block"]
+    assert told.kinds == [*begin, "checked", "checked"]
+    (calibrated,) = told.of("calibrated")
+    assert calibrated.wall_ns == calibrated.event_ns == (10**7,) * 3
+    assert calibrated.raw_ns == (2 * 10**7,) * 3
+
+
+def test_untimed_launch_compares_its_clocks_too(tmp_path: Path) -> None:
+    told = Told(tmp_path, is_timed=False)
+    assert told.kinds == ["started", "checked", "checked", "calibrated", "checked"]
+
+
+def test_fixed_number_of_steps_is_one_block_with_the_first(tmp_path: Path) -> None:
+    told = Told(tmp_path, num_steps=3)
+    assert told.kinds[3:6] == ["calibrated", "go", "block"]
+    (block,) = told.of("block")
+    assert (block.first_step, len(block.wall_ns), len(block.event_ns)) == (0, 3, 3)
+
+
+def test_step_before_a_block_counts_in_every_clock() -> None:
+    samples = timing.Samples(wall_ns=[3, 4], event_ns=[2, 3], block_wall_ns=9, block_raw_ns=18)
+    samples.begin_with(timing.Span(wall_ns=5, raw_ns=10, event_ns=4))
+    assert (samples.wall_ns, samples.event_ns) == ([5, 3, 4], [4, 2, 3])
+    assert (samples.block_wall_ns, samples.block_raw_ns) == (14, 28)
+
+
+def test_clocks_of_this_host_agree() -> None:
+    """That the second clock is another one; how well they agree is for the judge."""
+    device = torch.device("cpu")
+    stopwatch = worker._DeviceStopwatch(device)
+    spans = timing.compare_clocks(worker._busy_work(device), stopwatch, 30_000_000)
+    assert all(span.wall_ns >= 10_000_000 and span.raw_ns > 0 for span in spans)
+    assert stopwatch.mark() is None
 
 
 # ------------------------------------------------------------------ outputs

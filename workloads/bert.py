@@ -47,6 +47,7 @@ class Bert(Workload[Training, Trained]):
         "heads": 4,
         "dtype": "float32",
     }
+    data_pattern: ClassVar[str] = "generated text with masked tokens"
 
     batch: int = 32
     length: int = 512
@@ -73,7 +74,7 @@ class Bert(Workload[Training, Trained]):
     def work(self) -> Work:
         shape = (self.batch, self.length)
         flops = count_training_flops(self._model, {"input_ids": shape, "labels": shape})
-        return Work(units=self.batch, unit="sequences", flops=flops)
+        return Work(units=self.batch, unit="sequences", flops=flops, precision=self.dtype)
 
     def num_parameters(self) -> int:
         return count_parameters(self._model)

@@ -81,6 +81,7 @@ class CharLm(Workload[State, Trained]):
         "dtype": "float32",
         "target_loss": 1.95,
     }
+    data_pattern: ClassVar[str] = "English text (tinyshakespeare)"
 
     batch: int = 64
     context: int = 256
@@ -113,7 +114,9 @@ class CharLm(Workload[State, Trained]):
     def work(self) -> Work:
         shape = (self.batch, self.context)
         flops = count_training_flops(self._model, {"tokens": shape, "targets": shape})
-        return Work(units=self.batch * self.context, unit="characters", flops=flops)
+        return Work(
+            units=self.batch * self.context, unit="characters", flops=flops, precision=self.dtype
+        )
 
     def num_parameters(self) -> int:
         return count_parameters(self._model)
@@ -173,6 +176,7 @@ class CharLm(Workload[State, Trained]):
                 name="validation loss",
                 error=self._validate(output, state.text.validation),
                 bound=self.target_loss,
+                kind="trajectory",
                 detects=self.target_loss,
                 detects_what="validation loss in nats per character",
             )

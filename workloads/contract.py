@@ -16,11 +16,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
 from appliance.errors import ApplianceError
+from appliance.records import Bound  # not for types alone: listing the parameters evaluates it
 
 if TYPE_CHECKING:
     import torch
 
-    from appliance.records import Check, Work
+    from appliance.records import Check, Scenario, Work
 
 State = TypeVar("State")
 Output = TypeVar("Output")
@@ -98,7 +99,10 @@ class Workload(ABC, Generic[State, Output]):
     to target, trajectories). `small`: parameters for two CPU cores. `alone`: no other device
     works meanwhile. `is_timed`: False for a pure correctness case. `is_repeatable`: the same
     build and first step give the same bits twice in one process; where an operator is not
-    proven so, set it False and `spread`, the measured largest relative difference.
+    proven so, set it False and `spread`, the measured largest relative difference. `bound_by`:
+    what limits its speed on a healthy device. `data_pattern`: what its inputs are, as speed may
+    depend on them. `injector`: the fault that it injects on purpose; a run with one is never
+    accepted.
 
     Raise ParameterError from __post_init__ for values that cannot run.
     """
@@ -112,11 +116,22 @@ class Workload(ABC, Generic[State, Output]):
     is_timed: ClassVar[bool] = True
     is_repeatable: ClassVar[bool] = True
     spread: ClassVar[float] = 0.0
+    bound_by: ClassVar[Bound] = "compute"
+    data_pattern: ClassVar[str] = "random"
+    injector: ClassVar[str] = ""
 
     @property
     def steps(self) -> int | None:
         """Exact number of steps of a launch, or None for blocks of the suite's protocol."""
         return None
+
+    @property
+    def scenario(self) -> Scenario:
+        """How inference is asked for: one query at a time, or all at once; empty for training.
+
+        Of "single_stream" a step is one query, and its latencies are reported by percentile.
+        """
+        return ""
 
     @abstractmethod
     def work(self) -> Work:

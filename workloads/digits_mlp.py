@@ -24,7 +24,7 @@ import torch
 from sklearn.datasets import load_digits
 from torch import nn
 
-from appliance.records import Check, Work
+from appliance.records import Bound, Check, Work
 from workloads.contract import Target, Turn, Workload
 from workloads.parts import training
 from workloads.parts.classifier import Classifier, count_training_flops, in_float64
@@ -51,6 +51,8 @@ class DigitsMlp(Workload[State, training.Trained]):
     summary: ClassVar[str] = "Train a perceptron on handwritten digits to a stated accuracy"
     version: ClassVar[int] = 1
     small: ClassVar[Mapping[str, bool | int | float | str]] = {"width": 512}
+    bound_by: ClassVar[Bound] = "latency"
+    data_pattern: ClassVar[str] = "scanned digits"
 
     batch: int = 256
     width: int = 1024
@@ -68,7 +70,7 @@ class DigitsMlp(Workload[State, training.Trained]):
     def work(self) -> Work:
         with torch.device("meta"):
             flops = count_training_flops(self._model(), torch.empty(self.batch, PIXELS))
-        return Work(units=self.batch, unit="images", flops=flops)
+        return Work(units=self.batch, unit="images", flops=flops, precision="float32")
 
     def num_parameters(self) -> int:
         return count_parameters(self._model)
@@ -130,6 +132,7 @@ class DigitsMlp(Workload[State, training.Trained]):
             name="held-out images misread",
             error=share,
             bound=1 - self.target,
+            kind="trajectory",
             detects=1 - self.target,
             detects_what=f"share of {len(state.labels)} images",
         )

@@ -47,6 +47,7 @@ class Gemm(Workload[State, torch.Tensor]):
     summary: ClassVar[str] = "Dense matrix multiply, C = A @ B, normally distributed data"
     version: ClassVar[int] = 1
     small: ClassVar[Mapping[str, bool | int | float | str]] = {"m": 256, "n": 256}
+    data_pattern: ClassVar[str] = "standard normal numbers"
 
     m: int = 8192
     n: int = 8192

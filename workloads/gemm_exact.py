@@ -50,6 +50,7 @@ class GemmExact(Workload[State, torch.Tensor]):
     summary: ClassVar[str] = "Matrix multiply of whole numbers, bit-equal on every vendor"
     version: ClassVar[int] = 1
     small: ClassVar[Mapping[str, bool | int | float | str]] = {"m": 256, "n": 256}
+    data_pattern: ClassVar[str] = "whole numbers"
 
     m: int = 8192
     n: int = 8192
@@ -106,6 +107,7 @@ class GemmExact(Workload[State, torch.Tensor]):
             name="elements that differ from the exact product",
             error=num_differing(output, golden),
             bound=0,
+            kind="exact",
             detects=1,
             detects_what=f"wrong elements among {golden.numel()}",
         )
@@ -114,6 +116,7 @@ class GemmExact(Workload[State, torch.Tensor]):
             name="digest of all bits",
             error=float(weighted_digest(output, state.seed) != digest),
             bound=0,
+            kind="exact",
             detects=1,
             detects_what=f"wrong elements; golden digest {digest:016x}, set {state.turn.index}",
         )

@@ -24,7 +24,7 @@ from typing import ClassVar
 import torch
 from transformers import AutoModelForCausalLM, DynamicCache, LlamaConfig, LlamaForCausalLM
 
-from appliance.records import Check, Work
+from appliance.records import Bound, Check, CheckKind, Scenario, Work
 from workloads.contract import Artifacts, ParameterError, Target, Turn, Workload
 from workloads.parts.decoder import Shape, decode
 from workloads.parts.parameters import require_positive
@@ -73,6 +73,8 @@ class Llama(Workload[State, Generated]):
         "new_tokens": 24,
         "dtype": "float32",
     }
+    bound_by: ClassVar[Bound] = "memory"
+    data_pattern: ClassVar[str] = "uniformly random tokens"
 
     vocabulary: int = 32_000
     hidden: int = 4096
@@ -93,6 +95,10 @@ class Llama(Workload[State, Generated]):
             raise ParameterError(message)
         dtype_named(self.dtype)
 
+    @property
+    def scenario(self) -> Scenario:
+        return "single_stream" if self.batch == 1 else "offline"
+
     def work(self) -> Work:
         """Every pass reads all weights and the cache; the prompt is one pass for its tokens."""
         positions = self.prompt + self.new_tokens - 1
@@ -109,6 +115,7 @@ class Llama(Workload[State, Generated]):
             unit="generated tokens",
             flops=self.batch * flops,
             bytes=moved * dtype_named(self.dtype).itemsize,
+            precision=self.dtype,
         )
 
     def num_parameters(self) -> int:
@@ -179,7 +186,7 @@ class Llama(Workload[State, Generated]):
         size = reference.square().mean().sqrt()
         lost = reference.amax(2, keepdim=True) - reference.gather(2, tokens[..., None])
         is_worse = lost > 2 * LOGITS * rounding(dtype) * size
-        yield _count("tokens that float64 would not choose", is_worse)
+        yield _count("tokens that float64 would not choose", is_worse, "numeric")
 
     def _reference(self, before: Before, state: State, tokens: torch.Tensor) -> torch.Tensor:
         """Float64 logits of the generated positions, given the tokens before each.
@@ -218,8 +225,8 @@ class Llama(Workload[State, Generated]):
         return decode(shape, weight, sequence, first=self.prompt - 1)
 
 
-def _count(name: str, is_wrong: torch.Tensor) -> Check:
-    return Check(name=name, error=int(is_wrong.sum()), bound=0.0)
+def _count(name: str, is_wrong: torch.Tensor, kind: CheckKind = "exact") -> Check:
+    return Check(name=name, error=int(is_wrong.sum()), bound=0.0, kind=kind)
 
 
 WORKLOAD = Llama

@@ -26,7 +26,7 @@ from typing import ClassVar
 import torch
 from torch import nn
 
-from appliance.records import Check, Work
+from appliance.records import Bound, Check, Work
 from workloads.contract import ParameterError, Target, Turn, Workload
 from workloads.parts import training
 from workloads.parts.classifier import Classifier, count_training_flops, in_float64
@@ -59,6 +59,8 @@ class MarkovLm(Workload[State, training.Trained]):
         "num_steps": 200,
         "gap": 0.5,
     }
+    bound_by: ClassVar[Bound] = "latency"
+    data_pattern: ClassVar[str] = "symbols of a Markov chain"
 
     batch: int = 2048
     embedding: int = 32
@@ -79,7 +81,7 @@ class MarkovLm(Workload[State, training.Trained]):
         with torch.device("meta"):
             windows = torch.empty(self.batch, CONTEXT, dtype=torch.long)
             flops = count_training_flops(self._model(), windows)
-        return Work(units=self.batch, unit="tokens", flops=flops)
+        return Work(units=self.batch, unit="tokens", flops=flops, precision="float32")
 
     def num_parameters(self) -> int:
         return count_parameters(self._model)
@@ -135,6 +137,7 @@ class MarkovLm(Workload[State, training.Trained]):
             name="held-out loss over the source's entropy",
             error=excess.abs().item(),
             bound=self.gap,
+            kind="trajectory",
             detects=self.gap,
             detects_what=f"nat over the entropy of {state.source.entropy:.4f}",
         )
@@ -144,6 +147,7 @@ class MarkovLm(Workload[State, training.Trained]):
             name="loss on the last batch below the source's own",
             error=lead.clamp(min=0).item(),
             bound=TOO_GOOD,
+            kind="trajectory",
             detects=TOO_GOOD,
             detects_what="nat below what the source allows",
         )

@@ -21,7 +21,7 @@ from typing import ClassVar
 import numpy as np
 import torch
 
-from appliance.records import Check, Work
+from appliance.records import Bound, Check, Work
 from workloads.contract import ParameterError, Target, Turn, Workload
 from workloads.parts.parameters import require_choice, require_positive
 
@@ -85,6 +85,8 @@ class MemoryBandwidth(Workload[State, dict[str, torch.Tensor]]):
     summary: ClassVar[str] = "Device memory bandwidth: copy, scale, add, triad"
     version: ClassVar[int] = 1
     small: ClassVar[Mapping[str, bool | int | float | str]] = {"array_bytes": 64 * 2**20}
+    bound_by: ClassVar[Bound] = "memory"
+    data_pattern: ClassVar[str] = "uniform from -0.5 to 0.5"
 
     operation: str = "all"
     array_bytes: int = 2**30
@@ -139,6 +141,7 @@ class MemoryBandwidth(Workload[State, dict[str, torch.Tensor]]):
                 name=f"{name}: elements that differ",
                 error=num_wrong(name, first, second, output[name].cpu().numpy()),
                 bound=0,
+                kind="exact",
                 detects=1,
                 detects_what=f"wrong elements among {output[name].numel()}",
             )

@@ -44,6 +44,7 @@ class Resnet50(Workload[Training, Trained]):
         "channels_last": False,
         "rate": 0.01,
     }
+    data_pattern: ClassVar[str] = "generated images with a pattern by class"
 
     batch: int = 256
     side: int = 224
@@ -60,7 +61,7 @@ class Resnet50(Workload[Training, Trained]):
     def work(self) -> Work:
         shapes = {"pixel_values": (self.batch, 3, self.side, self.side), "labels": (self.batch,)}
         flops = count_training_flops(resnet50, shapes)
-        return Work(units=self.batch, unit="images", flops=flops)
+        return Work(units=self.batch, unit="images", flops=flops, precision=self.dtype)
 
     def num_parameters(self) -> int:
         return count_parameters(resnet50)

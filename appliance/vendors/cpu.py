@@ -14,6 +14,7 @@ from pathlib import Path
 
 from appliance import cgroup
 from appliance.facts import fact, line
+from appliance.neighbours import Neighbours
 from appliance.processors import CPU, CPUINFO, MEMORY, STATUS, Processors, joined, meminfo
 from appliance.records import Device, Fact, Facts
 from appliance.sensors import Sensors
@@ -27,16 +28,20 @@ NOT_STATED = "the kernel does not state it on this architecture"
 
 
 class Cpu:
-    """Vendor of the node's processors; it has exactly one device."""
+    """Vendor of the node's processors; it has exactly one device.
+
+    Readings tell what others use of it: all but `own` (this process unless told) and its children.
+    """
 
     name = "cpu"
     torch_type = "cpu"
     collectives = "gloo"
     fork_safe = True
 
-    def __init__(self, root: Path = Path("/")) -> None:
+    def __init__(self, root: Path = Path("/"), own: int | None = None) -> None:
         self._tree = Tree(root)
         self._sensors = Sensors(self._tree)
+        self._neighbours = Neighbours(self._tree, own)
 
     def probe(self) -> tuple[Device, ...]:
         """The one device, read anew; a fact that cannot be read has its hint."""
@@ -64,12 +69,19 @@ class Cpu:
         )
 
     def read(self, device: Device) -> Mapping[str, float | None]:  # noqa: ARG002 - there is one
-        """Frequency, temperature, free memory and load of this moment; well below 1 ms."""
+        """Frequency, temperature, free memory and load of this moment; about 1 ms.
+
+        Also the processors that others used and that a hypervisor withheld since the reading
+        before.
+        """
+        others = self._neighbours.read()
         return {
             "frequency_hertz": or_none(self._sensors.frequency),
             "temperature_celsius": or_none(self._sensors.temperature),
             "memory_available_bytes": or_none(lambda: meminfo(self._tree, "MemAvailable")),
             "load1": or_none(self._sensors.load),
+            "foreign_processors": others.foreign,
+            "stolen_processors": others.stolen,
         }
 
     def counters(self, device: Device) -> Mapping[str, int | None]:  # noqa: ARG002 - there is one

@@ -44,6 +44,7 @@ class Sound(Workload[State, Output]):
     summary: ClassVar[str] = "A workload without fault"
     version: ClassVar[int] = 1
     small: ClassVar[Mapping[str, bool | int | float | str]] = {"size": 8}
+    data_pattern: ClassVar[str] = "standard normal numbers"
 
     size: int = 64
 
@@ -170,8 +171,25 @@ class NoWork(Sound):
         return Work(flops=0 if self.size == 8 else 1)
 
 
+class UnknownPrecision(Sound):
+    def work(self) -> Work:
+        return Work(flops=2 * self.size**3, precision="float31")
+
+
 class NoVersion(Sound):
     version = 0
+
+
+class NoPattern(Sound):
+    data_pattern = Workload.data_pattern
+
+
+class UnknownBound(Sound):
+    bound_by = "luck"
+
+
+class Injecting(Sound):
+    injector = "bit_flip"
 
 
 class UnknownSmall(Sound):
@@ -200,6 +218,7 @@ def test_sound_workload_has_no_fault(tmp_path: Path) -> None:
         (altered(error=0.0), "NaN was accepted"),
         (altered(name="product"), "two checks of one name"),
         (altered(name=" "), "a check without a name"),
+        (altered(kind="exact"), "exact, and allows 1e-05"),
         (altered(detects=None), "does not say what it detects"),
         (altered(detects_what=""), "of what?"),
         (ChecksNothing, "no check at all"),
@@ -231,12 +250,12 @@ def test_check_that_sees_no_weights_is_caught(tmp_path: Path) -> None:
     assert trial.blind_to_lost_update(subject) == ["a lost update was accepted"]
 
 
-@pytest.mark.parametrize("kind", [ConstantWork, NoWork])
+@pytest.mark.parametrize("kind", [ConstantWork, NoWork, UnknownPrecision])
 def test_work_that_does_not_count_is_caught(kind: Kind) -> None:
     assert trial.uncounted(kind)
 
 
-@pytest.mark.parametrize("kind", [NoVersion, UnknownSmall])
+@pytest.mark.parametrize("kind", [NoVersion, UnknownSmall, NoPattern, UnknownBound, Injecting])
 def test_misdescribed_workload_is_caught(kind: Kind) -> None:
     assert trial.misdescribed(kind)
 

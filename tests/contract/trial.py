@@ -18,12 +18,12 @@ import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import torch
 
-from appliance.records import Check
+from appliance.records import Bound, Check
 from workloads.contract import Artifacts, Target, Workload
 
 ROOT = Path(__file__).parents[2]
@@ -42,6 +42,7 @@ LOWER = {
     "bfloat16": torch.float8_e4m3fn,
     "float16": torch.float8_e4m3fn,
 }
+PRECISIONS = {"", "float64", "float32", "tf32", "bfloat16", "float16", "float8", "int8"}
 FORBIDDEN_NAMES = {"print", "synchronize", "perf_counter", "monotonic", "time_ns", "sleep"}
 FORBIDDEN_IN_STEP = {"item", "tolist", "cpu"}  # each waits for the device
 CLOCKS = {"time", "datetime", "timeit"}
@@ -351,6 +352,8 @@ def undocumented(check: Check) -> list[str]:
         faults.append("a check without a name")
     if not (math.isfinite(check.bound) and check.bound >= 0):
         faults.append(f"{check.name}: bound {check.bound} is no limit")
+    if check.kind == "exact" and check.bound != 0:
+        faults.append(f"{check.name}: exact, and allows {check.bound}")
     if check.detects is None and check.bound != 0:
         faults.append(f"{check.name}: not exact, and does not say what it detects")
     if check.detects is not None:
@@ -512,6 +515,11 @@ def uncounted(kind: Kind) -> list[str]:
             faults.append(f"{name}: {low} at small size, {high} at full size")
     if all(low == high for low, high in pairs.values()) and kind.small:
         faults.append("no count grows with the size")
+    faults += [
+        f"{work.precision} is no number format"
+        for work in (small, full)
+        if work.precision not in PRECISIONS
+    ]
     return faults
 
 
@@ -526,6 +534,12 @@ def misdescribed(kind: Kind) -> list[str]:
         faults.append("summary is one line of text")
     if not isinstance(getattr(kind, "version", None), int) or kind.version < 1:
         faults.append("version is a number from 1")
+    if not kind.data_pattern.strip() or kind.data_pattern == Workload.data_pattern:
+        faults.append("data_pattern does not say what the inputs are")
+    if kind.bound_by not in get_args(Bound):
+        faults.append(f"bound_by {kind.bound_by} has no margin")
+    if kind.injector:
+        faults.append(f"injects {kind.injector}, which workloads that measure do not")
     faults += [f"small sets {name}, no field" for name in kind.small if name not in fields]
     for name, field in fields.items():
         if type(field.default) not in (bool, int, float, str):

@@ -49,13 +49,20 @@ def rounding(dtype: torch.dtype) -> float:
 
 
 def compare_logits(
-    output: torch.Tensor, reference: torch.Tensor, *, growth: float, dtype: torch.dtype
+    output: torch.Tensor,
+    reference: torch.Tensor,
+    *,
+    growth: float,
+    dtype: torch.dtype,
+    others: torch.Tensor | None = None,
 ) -> Iterator[Check]:
     """Compare logits, last dimension the classes, with their float64 reference.
 
     `growth` is how many roundings the worst logit may be off, in units of the logits' root mean
     square. A factor common to all logits stands out of the noise that their number averages
-    away: it is held to one rounding, so that 1.01 is seen in bfloat16 too.
+    away: it is held to one rounding, so that 1.01 is seen in bfloat16 too. An output of a single
+    input cannot show that it depends on it; `others` are the references of other inputs, from
+    which it must differ.
     """
     measured, exact = on_host(output), on_host(reference)
     size = exact.square().mean().sqrt()
@@ -76,6 +83,8 @@ def compare_logits(
         detects_what="relative error common to all logits",
     )
     rows = measured.reshape(-1, measured.shape[-1])
+    if others is not None:
+        rows = torch.cat((rows, on_host(others).reshape(-1, rows.shape[-1])))
     share = rows.std(dim=0, correction=0).square().mean().sqrt() / size
     yield Check(
         name="logits depend on the input",

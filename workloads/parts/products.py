@@ -22,4 +22,9 @@ def accumulator_bits(dtype: torch.dtype) -> int:
 def product_work(m: int, n: int, k: int, dtype: str) -> Work:
     """Work of one product of m x k by k x n: each operand read and the result written once."""
     elements = m * k + k * n + m * n
-    return Work(unit="products", flops=2 * m * n * k, bytes=elements * FLOATS[dtype].itemsize)
+    return Work(
+        unit="products",
+        flops=2 * m * n * k,
+        bytes=elements * FLOATS[dtype].itemsize,
+        precision=dtype,
+    )

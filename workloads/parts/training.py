@@ -292,7 +292,8 @@ def _check_learning(before: Before, output: Trained) -> Check:
         for name, weight in before.weights.items()
         if not output.gradients[name].any() or torch.equal(output.weights[name].cpu(), weight)
     ]
-    return Check(name="tensors without a gradient or a change", error=len(still), bound=0.0)
+    name = "tensors without a gradient or a change"
+    return Check(name=name, error=len(still), bound=0.0, kind="exact")
 
 
 def _check_update(before: Before, state: Training, output: Trained) -> Iterator[Check]:
@@ -361,7 +362,8 @@ def _check_statistics(output: Trained, reference: Reference, bound: float) -> It
     )
     counters = [pair for pair in pairs if not pair[1].is_floating_point()]
     wrong = sum(not torch.equal(actual.cpu(), exact) for actual, exact in counters)
-    yield Check(name="counters of the running statistics", error=wrong, bound=0.0)
+    name = "counters of the running statistics"
+    yield Check(name=name, error=wrong, bound=0.0, kind="exact")
 
 
 def _largest(errors: list[torch.Tensor]) -> float:

@@ -1,0 +1,158 @@
+"""What one case has shown, apart from any limit: launches, checks, and estimates with intervals.
+
+No number is given for a case whose check failed or was never made, or whose clock cannot be
+right: correct first, then fast.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from appliance.evidence import CaseEvidence, LaunchEvidence, clock_fault
+from appliance.records import (
+    CaseResult,
+    Check,
+    Checked,
+    CheckResult,
+    Estimate,
+    LaunchResult,
+)
+from appliance.statistics import CONFIDENCE, timing_estimates
+from appliance.tails import percentile, rate_bounds
+
+PERCENTILES = (0.5, 0.9, 0.99)
+
+
+def log_seconds(evidence: CaseEvidence) -> list[float]:
+    """Launch statistics, ln(seconds of a step), of all launches that count."""
+    return [value for launch in evidence.counted if (value := launch.statistic) is not None]
+
+
+def case_result(evidence: CaseEvidence) -> CaseResult:
+    reason = withheld(evidence)
+    shown = [] if reason else evidence.timed
+    first_steps = [launch.started.first_step_ns * 1e-9 for launch in shown if launch.started]
+    return CaseResult(
+        case=evidence.case.id,
+        num_planned=len(evidence.launches),
+        num_completed=sum(launch.is_completed for launch in evidence.launches),
+        num_decided=sum(launch.is_decided for launch in evidence.launches),
+        launches=tuple(_launch_result(launch, is_shown=not reason) for launch in evidence.launches),
+        checks=_check_results(evidence.checks),
+        estimates=() if reason else _estimates(evidence, first_steps),
+        withheld=reason,
+    )
+
+
+def withheld(evidence: CaseEvidence) -> str:
+    """Why no timing of this case may be shown, or nothing."""
+    outside = [checked.check.name for checked in evidence.checks if not checked.check.is_within]
+    if outside:
+        return f'no timing is shown: the check "{outside[0]}" is not within its bound'
+    if not evidence.checks:
+        return "no timing is shown: nothing was checked"
+    fault = clock_fault(evidence)
+    return f"no timing is shown: {fault}" if fault else ""
+
+
+def _estimates(evidence: CaseEvidence, first_steps: Sequence[float]) -> tuple[Estimate, ...]:
+    """Step time and rates; then what a median cannot see: stalls, the whole window, percentiles."""
+    work = evidence.case.work
+    found = [*timing_estimates(log_seconds(evidence), first_steps, work)]
+    figures = [figures for launch in evidence.counted for figures in launch.figures]
+    steps = sum(block.num_steps for block in figures)
+    held = sum(block.block_wall_ns for launch in evidence.counted for block in launch.blocks) * 1e-9
+    if steps and held > 0:
+        found.append(_stalls(sum(block.num_stalls for block in figures), steps))
+    if steps and held > 0 and 0.0 < work.units < math.inf:
+        found.append(
+            Estimate(
+                name="window_throughput",
+                value=work.units * steps / held,
+                unit=f"{work.unit}/s",
+                low=None,
+                high=None,
+                confidence=None,
+                method="work over wall time of all blocks, with stalls and pauses",
+                count=steps,
+            )
+        )
+    if steps and evidence.case.scenario == "single_stream":
+        found += _latencies(evidence)
+    return tuple(found)
+
+
+def _stalls(bad: int, total: int) -> Estimate:
+    low, high = rate_bounds(bad, total, (1 - CONFIDENCE) / 2)
+    return Estimate(
+        name="stall_rate",
+        value=bad / total,
+        unit="",
+        low=low,
+        high=high,
+        confidence=CONFIDENCE,
+        method="steps above 1.25 times their block's median, exact binomial",
+        count=total,
+    )
+
+
+def _latencies(evidence: CaseEvidence) -> list[Estimate]:
+    times = np.concatenate([launch.step_seconds for launch in evidence.counted])
+    return [
+        Estimate(
+            name=f"latency_p{100 * quantile:g}_seconds",
+            value=float(np.quantile(times, quantile)),
+            unit="s",
+            low=None,
+            high=percentile(times, quantile, 1 - CONFIDENCE),
+            confidence=CONFIDENCE,
+            method="sample quantile of single queries; upper end by the rule of early stopping",
+            count=len(times),
+        )
+        for quantile in PERCENTILES
+    ]
+
+
+def _launch_result(launch: LaunchEvidence, *, is_shown: bool) -> LaunchResult:
+    first_step = launch.started if is_shown else None
+    series = launch.series if is_shown and launch.is_counted else None
+    return LaunchResult(
+        launch=launch.id,
+        outcome=launch.ended.outcome if launch.ended else "not_run",
+        reason=launch.ended.reason if launch.ended else "no end is recorded",
+        mode=launch.mode,
+        num_steps=sum(len(block.wall_ns) for block in launch.blocks),
+        log_seconds=launch.statistic if is_shown else None,
+        first_step_seconds=None if first_step is None else first_step.first_step_ns * 1e-9,
+        series="" if series is None else series.word,
+        cut=0 if series is None else series.cut,
+        num_changes=0 if series is None else series.num_changes,
+        lag1=None if series is None else series.lag1,
+        effective_samples=None if series is None else series.effective_samples,
+    )
+
+
+def _check_results(checks: Sequence[Checked]) -> tuple[CheckResult, ...]:
+    groups: dict[tuple[str, str], list[Checked]] = {}
+    for checked in checks:
+        groups.setdefault((checked.phase, checked.check.name), []).append(checked)
+    return tuple(
+        CheckResult(
+            name=group[0].check.name,
+            phase=group[0].phase,
+            count=len(group),
+            num_outside=sum(not checked.check.is_within for checked in group),
+            worst=max((checked.check for checked in group), key=_badness),
+        )
+        for group in groups.values()
+    )
+
+
+def _badness(check: Check) -> float:
+    """Error over bound; anything that is not a finite comparison is the worst of all."""
+    if not (math.isfinite(check.error) and math.isfinite(check.bound)) or check.error < 0:
+        return math.inf
+    return check.error / check.bound if check.bound > 0 else (math.inf if check.error else 0.0)

@@ -1,0 +1,487 @@
+"""How each limit was judged, on paper: what was measured, what it was compared with, how surely.
+
+A vendor who disputes a ruling begins here: every figure that decided it stands beside the value
+that it had to reach, with the look at which it did. No figure is shown for a case whose check
+failed, whatever the verdict's record holds.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+
+from appliance.bundle import Bundle
+from appliance.matching import alphas
+from appliance.records import (
+    Baseline,
+    Bound,
+    Bounds,
+    Criteria,
+    Criterion,
+    Line,
+    Looked,
+    Number,
+    Peak,
+    Plan,
+    Ratio,
+    Ruling,
+    Score,
+    Statistic,
+    Straggler,
+    Verdict,
+)
+from reports import words
+from reports.model import Grid, Group, Judging, Row
+from reports.words import count, percent
+
+WITHHELD = "withheld"
+NOTHING = "—"
+BOUNDS_NOTE = (
+    "At a look of n launches Student's t with n - 1 degrees of freedom is compared with the value "
+    "that has the same tail probability; exact tests of rates spend the same risk over the looks."
+)
+BASELINES_NOTE = (
+    "The smallest margin is that at which a healthy run of such a spread passes; baselines.json "
+    "has the software and settings that must be the same."
+)
+_CHANCE = ("perf", "tail", "drift")
+_MOST_DIGESTS = 2  # of the bundles behind a baseline; baselines.json has them all
+
+
+def chapter(
+    bundle: Bundle,
+    verdict: Verdict,
+    criteria: Sequence[Criterion],
+    hidden: frozenset[str],
+) -> Judging:
+    """The annex; `criteria` with those always required, `hidden` the cases without timing."""
+    plan, looks = bundle.plan, _looks(bundle.lines)
+    with_figures = [
+        (criterion, rulings)
+        for criterion in criteria
+        if (rulings := [one for one in verdict.rulings if one.criterion == criterion.id])
+        and (criterion.kind in _CHANCE or any(one.statistic for one in rulings))
+    ]
+    return Judging(
+        risks=risks(plan, bundle.criteria),
+        bounds=_bounds(plan, bundle.criteria),
+        limits=tuple(
+            _limit(criterion, rulings, bundle, looks, hidden) for criterion, rulings in with_figures
+        ),
+        baselines=_baselines(bundle.baselines.baseline),
+        score=_score(verdict.score, hidden),
+        stragglers=_stragglers(verdict.stragglers),
+    )
+
+
+# ------------------------------------------------------------------ risks and bounds
+
+
+def risks(plan: Plan, criteria: Criteria) -> str:
+    """The stated risks of buyer and vendor, in one sentence."""
+    if plan.num_limits == 0:
+        return (
+            "No required limit is on times, so chance has no part in the verdict: "
+            "neither buyer nor vendor bears a stated risk."
+        )
+    limits = "the limit" if plan.num_limits == 1 else f"any of the {plan.num_limits} limits"
+    return (
+        f"Buyer's risk: at most {percent(criteria.alpha_pass)} that a device at or beyond "
+        f"{limits} on times passes it; vendor's risk: at most {percent(criteria.alpha_fail)} that "
+        "a run with everything within its limits is rejected."
+    )
+
+
+def _bounds(plan: Plan, criteria: Criteria) -> Grid | None:
+    if not plan.bounds:
+        return None
+    return Grid(
+        columns=("Test", "Risk", "After launches", "Bound at each look, standard normal"),
+        rows=tuple(
+            (
+                _test(bounds, plan, criteria),
+                percent(bounds.alpha, 4),
+                ", ".join(map(str, bounds.looks)),
+                ", ".join(f"{bound:.4f}" for bound in bounds.z),
+            )
+            for bounds in plan.bounds
+        ),
+        notes=(BOUNDS_NOTE,),
+    )
+
+
+def _test(bounds: Bounds, plan: Plan, criteria: Criteria) -> str:
+    passing, failing = alphas(criteria, plan.num_limits)
+    names = [name for name, risk in (("pass", passing), ("fail", failing)) if risk == bounds.alpha]
+    return " and ".join(names) or "not used"
+
+
+def _looks(lines: Sequence[Line]) -> Mapping[str, Looked]:
+    """The last look at each case."""
+    return {line.event.case: line.event for line in lines if isinstance(line.event, Looked)}
+
+
+# ------------------------------------------------------------------ what a criterion demands
+
+
+def limit_words(criterion: Criterion, criteria: Criteria) -> str:
+    """The limit of a criterion as it was written, with what it is measured by."""
+    within = criterion.within_of_baseline
+    told = []
+    if criterion.at_least is not None:
+        told.append(f"at least {_written(criterion, criterion.at_least)}")
+    if criterion.at_most is not None:
+        told.append(f"at most {_written(criterion, criterion.at_most)}")
+    if criterion.equals is not None:
+        told.append(f"equal to {words.scalar(criterion.equals, criterion.unit)}")
+    if criterion.fraction_of_peak is not None:
+        told.append(f"at least {percent(criterion.fraction_of_peak)} of the maker's peak")
+    if within == "class":
+        told.append(f"no slower than the baseline by more than {_class_margins(criteria.margins)}")
+    elif isinstance(within, float | int):
+        told.append(f"no slower than the baseline by more than {percent(within)}")
+    if criterion.margin is not None:
+        told.append(f"practical margin {percent(criterion.margin)}")
+    return f"{_measure(criterion)} {', '.join(told)}" if told else ""
+
+
+def _measure(criterion: Criterion) -> str:
+    if criterion.kind == "inventory":
+        return criterion.metric
+    if criterion.quantile is not None:
+        return f"{words.metric(criterion.metric)}, quantile {criterion.quantile:g},"
+    return words.metric(criterion.metric)
+
+
+def _written(criterion: Criterion, limit: float) -> str:
+    return (
+        f"{limit:,.6g} {criterion.unit}"
+        if criterion.unit
+        else words.measured(criterion.metric, limit, "")
+    )
+
+
+def _class_margins(margins: Mapping[Bound, Number]) -> str:
+    """The margins of the classes, those of one size together."""
+    sizes: dict[float, list[str]] = {}
+    for name, margin in margins.items():
+        sizes.setdefault(margin, []).append(name)
+    told = [f"{percent(size)} ({', '.join(names)})" for size, names in sizes.items()]
+    return " or ".join(told)
+
+
+# ------------------------------------------------------------------ every comparison
+
+
+def _limit(
+    criterion: Criterion,
+    rulings: Sequence[Ruling],
+    bundle: Bundle,
+    looks: Mapping[str, Looked],
+    hidden: frozenset[str],
+) -> Group:
+    tabled = [one for one in rulings if one.statistic is not None and one.case not in hidden]
+    has_t = any(one.statistic is not None and one.statistic.t_pass is not None for one in tabled)
+    columns = ["Case", "Ruling", "Value and interval", "Limit and its source", "Of, look"]
+    if has_t:
+        columns += ["t for a pass", "t for a fail", "sd of ln"]
+    row = _t_row if has_t else _row
+    return Group(
+        title=f"{criterion.id}: {criterion.title}",
+        intro=_sentence(limit_words(criterion, bundle.criteria)),
+        grid=Grid(
+            columns=tuple(columns),
+            rows=tuple(row(one, one.statistic, looks) for one in tabled if one.statistic),
+        )
+        if tabled
+        else None,
+        notes=(*_unfigured(rulings, hidden), *_peak_notes(criterion, bundle)),
+    )
+
+
+def _sentence(text: str) -> str:
+    return f"{text}." if text else ""
+
+
+def _row(ruling: Ruling, found: Statistic, looks: Mapping[str, Looked]) -> tuple[str, ...]:
+    limit = (
+        NOTHING if found.limit is None else words.measured(found.metric, found.limit, found.unit)
+    )
+    return (
+        ruling.case or "all",
+        words.RULINGS[ruling.ruling],
+        _value(found),
+        f"{limit} ({found.limit_source})" if found.limit_source else limit,
+        _counted(found, looks.get(ruling.case)),
+    )
+
+
+def _t_row(ruling: Ruling, found: Statistic, looks: Mapping[str, Looked]) -> tuple[str, ...]:
+    return (
+        *_row(ruling, found, looks),
+        _against(found.t_pass, found.critical_pass),
+        _against(found.t_fail, found.critical_fail),
+        _spread(found),
+    )
+
+
+def _value(found: Statistic) -> str:
+    value = words.measured(found.metric, found.value, found.unit)
+    ends = [
+        None if end is None else words.measured(found.metric, end, found.unit)
+        for end in (found.low, found.high)
+    ]
+    level = "" if found.confidence is None else f", {percent(found.confidence)}"
+    if ends[0] is None and ends[1] is None:
+        return value
+    if ends[0] is None:
+        return f"{value} (at most {ends[1]}{level})"
+    if ends[1] is None:
+        return f"{value} (at least {ends[0]}{level})"
+    return f"{value} ({ends[0]} to {ends[1]}{level})"
+
+
+def _counted(found: Statistic, looked: Looked | None) -> str:
+    """What the figure was made of, and the look at which its case was left."""
+    if looked is None:
+        return f"{found.count:,}"
+    return f"{found.count:,}, look {looked.launches}{'' if looked.is_decided else ' (open)'}"
+
+
+def _against(found: float | None, critical: float | None) -> str:
+    """A statistic and the value that it had to reach."""
+    if found is None or critical is None or not math.isfinite(found):
+        return NOTHING
+    return f"{found:.2f} {'≥' if found >= critical else '<'} {critical:.2f}"
+
+
+def _spread(found: Statistic) -> str:
+    """The spread between launches, and the one that the test for a pass took."""
+    if found.log_sd is None:
+        return NOTHING
+    used = found.log_sd_used
+    if used is None or not math.isfinite(used) or used == found.log_sd:
+        return percent(found.log_sd)
+    return f"{percent(found.log_sd)}, for a pass {percent(used)}"
+
+
+def _unfigured(rulings: Sequence[Ruling], hidden: frozenset[str]) -> Iterable[str]:
+    """The cases that are not in the table, and why."""
+    closed = [one.case for one in rulings if one.case in hidden and one.statistic is not None]
+    if closed:
+        yield f"Withheld, because no timing of them is shown: {_listed(closed)}."
+    without = [one for one in rulings if one.statistic is None and one.case]
+    reasons = dict.fromkeys((one.ruling, one.explanation) for one in without)
+    for ruling, explanation in reasons:
+        named = [
+            one.case for one in without if (one.ruling, one.explanation) == (ruling, explanation)
+        ]
+        told = f": {explanation}" if explanation else ""
+        yield f"Without figures ({words.RULINGS[ruling]}){told}: {_listed(named)}."
+
+
+def _listed(cases: Sequence[str]) -> str:
+    return ", ".join(cases)
+
+
+def _peak_notes(criterion: Criterion, bundle: Bundle) -> Iterable[str]:
+    """The maker's figures that a part of the peak may be of, with where they were published."""
+    if criterion.fraction_of_peak is None:
+        return
+    formats = {case.work.precision for case in bundle.plan.cases if case.work.precision}
+    for peak in bundle.peaks.peak:
+        is_of_memory = peak.quantity == "memory_bytes_per_second"
+        is_of_bytes = criterion.metric == "bytes_per_second"
+        if is_of_memory if is_of_bytes else _format(peak) in formats:
+            doubt = "" if peak.is_confirmed else ", read in one second-hand source only"
+            figure = f"{words.quantity(peak.value, peak.unit)} per {peak.per}"
+            told = f"{words.label(peak.quantity)} {figure}, from {peak.source}{doubt}"
+            yield f"Peak of {peak.model}: {told}."
+
+
+def _format(peak: Peak) -> str:
+    return peak.quantity.partition("_")[0]
+
+
+# ------------------------------------------------------------------ baselines and score
+
+
+def _baselines(found: Sequence[Baseline]) -> Group | None:
+    """What this run may be compared with, and from which bundles that came."""
+    if not found:
+        return None
+    columns = ("Case", "Of", "Step time", "sd of ln", "Smallest margin", "Bundles, sha256")
+    rows = [
+        (
+            one.key.case,
+            _origin(one),
+            words.duration(math.exp(one.log_seconds)),
+            _baseline_spread(one),
+            percent(one.smallest_margin),
+            _digests(one.bundles),
+        )
+        for one in found
+    ]
+    alike = [i for i in range(len(columns)) if len(rows) > 1 and len({row[i] for row in rows}) == 1]
+    own = [i for i in range(len(columns)) if i not in alike]
+    return Group(
+        title=f"Baselines ({len(found)})",
+        rows=tuple(Row(label=f"{columns[i]}, all", value=rows[0][i]) for i in alike),
+        grid=Grid(
+            columns=tuple(columns[i] for i in own),
+            rows=tuple(tuple(row[i] for i in own) for row in rows),
+            notes=(BASELINES_NOTE,),
+        ),
+    )
+
+
+def _origin(one: Baseline) -> str:
+    runs, launches = count(one.num_runs, "run"), count(one.num_launches, "launch", "launches")
+    if one.kind == "same_device":
+        return f"this device: {', '.join(one.devices)}; {runs}, {launches}"
+    return f"{count(len(one.devices), 'device')} of {one.key.model}; {runs}, {launches}"
+
+
+def _baseline_spread(one: Baseline) -> str:
+    told = f"{percent(one.launch_sd)} between launches"
+    if one.device_sd is not None:
+        told += f", {percent(one.device_sd)} between devices"
+    if one.tolerance is not None:
+        limit = one.tolerance
+        told += (
+            f"; tolerance limit {words.duration(math.exp(limit.log_limit))} for "
+            f"{percent(limit.p)} of devices with confidence {percent(limit.gamma)}, "
+            f"k {limit.k:.3f}"
+        )
+    return told
+
+
+def _digests(bundles: Sequence[str]) -> str:
+    rest = len(bundles) - _MOST_DIGESTS
+    return ", ".join(bundles[:_MOST_DIGESTS]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def score_words(score: Score | None, hidden: frozenset[str]) -> str:
+    """The suite score in a sentence, and what it is not."""
+    if score is None:
+        return "none: no case has a comparable baseline"
+    if any(one.case in hidden for one in score.ratios):
+        return f"{WITHHELD}: it counts a case of which no timing is shown"
+    left = f", {len(score.left_out)} left out" if score.left_out else ""
+    ends = (
+        f"{score.low:.4f} to {score.high:.4f}, {percent(score.confidence)}"
+        if score.low is not None and score.high is not None
+        else "no interval"
+    )
+    return (
+        f"{score.value:.4f} ({ends}) of the baseline's speed over "
+        f"{count(len(score.ratios), 'case')}{left}; it never offsets a criterion"
+    )
+
+
+def _ratio(one: Ratio) -> str:
+    ends = "" if one.low is None or one.high is None else f" ({one.low:.4f} to {one.high:.4f})"
+    return f"{one.ratio:.4f}{ends}"
+
+
+def _score(score: Score | None, hidden: frozenset[str]) -> Group:
+    told = score_words(score, hidden)
+    if score is None or told.startswith(WITHHELD):
+        return Group(title="Suite score", notes=(_sentence(f"{told[:1].upper()}{told[1:]}"),))
+    return Group(
+        title="Suite score",
+        grid=Grid(
+            columns=("Case", "Weight", "Speed against the baseline", "Launches"),
+            rows=tuple(
+                (
+                    one.case,
+                    percent(one.weight),
+                    _ratio(one),
+                    str(one.count),
+                )
+                for one in score.ratios
+            ),
+        ),
+        notes=tuple(
+            filter(
+                None,
+                (
+                    f"Weighted geometric mean {told}. Above 1 is faster.",
+                    _sentence(f"Left out: {_listed(score.left_out)}" if score.left_out else ""),
+                ),
+            )
+        ),
+    )
+
+
+# ------------------------------------------------------------------ stragglers
+
+
+def _stragglers(found: Sequence[Straggler]) -> Group:
+    title = "Devices against each other"
+    if not found:
+        reason = "Not compared: it needs several devices that all ran the same timed workloads."
+        return Group(title=title, notes=(reason,))
+    flagged = [one for one in found if one.is_flagged]
+    named = (
+        f"Slower than its neighbours: {', '.join(map(_named, flagged))}."
+        if flagged
+        else "No device is slower than its neighbours by more than chance explains."
+    )
+    return Group(
+        title=title,
+        grid=Grid(
+            columns=(
+                "Device",
+                "Step time",
+                "t",
+                "Critical",
+                "First half",
+                "Second half",
+                "Workloads",
+                "",
+            ),
+            rows=tuple(
+                (
+                    one.device,
+                    _signed(one.effect),
+                    f"{one.t:.2f}" if math.isfinite(one.t) else NOTHING,
+                    f"{one.critical:.2f}",
+                    _signed(one.first_half),
+                    _signed(one.second_half),
+                    str(one.num_workloads),
+                    "✗ straggler" if one.is_flagged else "",
+                )
+                for one in found
+            ),
+        ),
+        notes=(named, *_job_loss(found)),
+    )
+
+
+def _named(one: Straggler) -> str:
+    return f"{one.device} by {percent(one.effect)}"
+
+
+def _signed(value: float) -> str:
+    return f"{value * 100:+.2f} %" if math.isfinite(value) else words.figure(value)
+
+
+def _job_loss(found: Sequence[Straggler]) -> Iterable[str]:
+    """What a job that waits for its slowest device loses here.
+
+    An effect is against the mean of the other n - 1 devices, which is n / (n - 1) times the
+    distance from the mean of all.
+    """
+    effects = [one.effect for one in found]
+    if not all(math.isfinite(effect) for effect in effects):
+        return
+    num = len(effects)
+    distances = [effect * (num - 1) / num for effect in effects]
+    slowest = max(found, key=lambda one: one.effect).device
+    yield (
+        f"A job that waits for all {num} devices at each step runs at the pace of {slowest}: "
+        f"predicted loss {percent(max(0.0, *distances))} against the devices' mean; "
+        f"spread between the devices {percent(statistics.stdev(distances))}."
+    )

@@ -1,0 +1,27 @@
+"""A step never comes back, and does not heed a request to end."""
+
+from __future__ import annotations
+
+import signal
+import time
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+
+from workloads.injected.product import Kept, SpoiltGemm
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hang(SpoiltGemm):
+    summary: ClassVar[str] = "Matrix multiply that never comes back"
+    injector: ClassVar[str] = "hang"
+
+    def spoil(self, state: Kept, output: torch.Tensor) -> torch.Tensor:
+        del state, output
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        while True:
+            time.sleep(1.0)
+
+
+WORKLOAD = Hang
