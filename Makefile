@@ -8,7 +8,7 @@ ARGS ?=
 
 export PYTHON TORCH_INDEX WHEELS
 
-.PHONY: accept test lint bench setup clean
+.PHONY: accept test lint bench oc setup clean
 
 accept: ## run the suite on whatever is there and leave a signed report in $(OUT)/<run id>/
 	@scripts/setup.sh cpu
@@ -27,6 +27,10 @@ lint: ## formatting, style and types
 bench: ## the figures that the project promises of itself, as ratios and seconds
 	@scripts/setup.sh cpu-test
 	@.venv/bin/python benchmarks/run.py $(ARGS)
+
+oc: ## simulate the decision rules and write docs/operating-characteristics.md
+	@scripts/setup.sh cpu-test
+	@.venv/bin/python scripts/operating_characteristics.py $(ARGS)
 
 setup: ## the environment of the tests and nothing else
 	@scripts/setup.sh cpu-test

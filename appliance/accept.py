@@ -135,7 +135,7 @@ def prepare(request: Request) -> Prepared:
 
 def run(request: Request, observer: runner.Observer) -> Finished:
     """Prepare, make every launch, judge; leaves an unsigned folder."""
-    _writable(request.out)
+    check_writable(request.out)
     prepared = prepare(request)
     folder = request.out / prepared.plan.run_id
     try:
@@ -304,7 +304,7 @@ def _go_on(
         bundle.write(folder / "verdict.json", to_json(verdict))
     finally:
         journal.close()
-    _tidy(work)
+    tidy(work)
     return Finished(folder=folder, verdict=verdict)
 
 
@@ -315,7 +315,7 @@ def _counted(prepared: Prepared) -> Iterator[Counted]:
         yield Counted(device=device.id, counters=dict(counters))
 
 
-def _tidy(work: Path) -> None:
+def tidy(work: Path) -> None:
     """Remove this run's working folder, and the one above it when no other run uses it."""
     shutil.rmtree(work, ignore_errors=True)
     if os.environ.get("HOME") == str(work.parent):  # a container's, which nobody else can use
@@ -341,7 +341,7 @@ def _read(path: Path) -> bytes:
         ) from None
 
 
-def _writable(out: Path) -> None:
+def check_writable(out: Path) -> None:
     """OutputError unless runs can be put into `out`."""
     if (out / "plan.json").exists():
         raise OutputError(f"{out} is the folder of a run: use --resume {out}, or another --out")

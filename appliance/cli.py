@@ -65,6 +65,12 @@ KeyOption = Annotated[
 CertificateOption = Annotated[
     Path | None, typer.Option(envvar="BENCH_SIGN_CERT_FILE", help="Its certificate (PEM).")
 ]
+TrustOption = Annotated[
+    list[Path] | None, typer.Option(help="Certificate (PEM) of a signer that you trust.")
+]
+AllowDevOption = Annotated[
+    bool, typer.Option("--allow-dev", help="Take a development key as a trusted signer.")
+]
 RoleOption = Annotated[str, typer.Option(help="Who signs: tester, vendor, buyer or witness.")]
 FolderArgument = Annotated[Path, typer.Argument(help="Folder of a run, out/<run id>.")]
 
@@ -167,10 +173,17 @@ def run(
     resume: Annotated[
         Path | None, typer.Option(help="Go on with the interrupted run in this folder.")
     ] = None,
+    source: Annotated[
+        Path | None, typer.Option("--from", help="Repeat one launch of the run in this folder.")
+    ] = None,
+    case: Annotated[str | None, typer.Option(help="With --from: the case of the launch.")] = None,
+    launch: Annotated[int | None, typer.Option(help="With --from: its number.")] = None,
     quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Run a suite and judge it; leaves a folder without report or signature."""
+    """Run a suite and judge it, or repeat one launch of a run (--from); signs nothing."""
+    if source is not None or case is not None or launch is not None:
+        _rerun(source, case, launch, out, data, quiet=quiet, as_json=as_json)
     finished = _run(
         suite=suite,
         criteria=criteria,
@@ -182,6 +195,34 @@ def run(
         quiet=quiet or as_json,
     )
     _conclude(finished, is_signed=False, quiet=quiet, as_json=as_json)
+
+
+def _rerun(
+    source: Path | None,
+    case: str | None,
+    launch: int | None,
+    out: Path,
+    data: Path | None,
+    *,
+    quiet: bool,
+    as_json: bool,
+) -> NoReturn:
+    from appliance import rerun as rerunning
+    from appliance.dispute import sentences
+    from appliance.progress import observer
+    from appliance.records import to_data
+
+    if source is None or case is None or launch is None:
+        raise UsageError("--from, --case and --launch go together: they name what to repeat")
+    request = rerunning.Request(source=source, case=case, launch=launch, out=out, data=data)
+    with observer(quiet=quiet or as_json) as watching:
+        found = rerunning.rerun(request, watching)
+    if as_json:
+        _print_json(to_data(found))
+    else:
+        for sentence in sentences(found)[-1 if quiet else 0 :]:
+            _say(sentence)
+    raise typer.Exit(0 if found.agrees else 1)
 
 
 def _run(
@@ -310,12 +351,8 @@ def sign(
 @app.command()
 def verify(
     path: Annotated[Path, typer.Argument(help="Folder of a run, or its report.pdf.")],
-    trust: Annotated[
-        list[Path] | None, typer.Option(help="Certificate (PEM) of a signer that you trust.")
-    ] = None,
-    allow_dev: Annotated[
-        bool, typer.Option("--allow-dev", help="Take a development key as a trusted signer.")
-    ] = False,
+    trust: TrustOption = None,
+    allow_dev: AllowDevOption = False,
     expect_criteria: Annotated[
         str | None, typer.Option(help="sha256 that the criteria file must have.")
     ] = None,
@@ -409,6 +446,56 @@ def baseline_check(
     for number, found in enumerate(() if as_json else findings.findings, 1):
         _say(f"{number} {found.status:8} {found.name}: {found.sentence}")
     raise typer.Exit(findings.exit_code)
+
+
+@app.command()
+def compare(
+    paths: Annotated[
+        list[Path], typer.Argument(help="Folders of runs or report.pdf files; the first is A.")
+    ],
+    out: Annotated[
+        Path, typer.Option(help="Folder for comparison.html and comparison.json.")
+    ] = Path("comparison"),
+    margin: Annotated[
+        float, typer.Option(help="Relative difference in step time that may be.")
+    ] = 0.03,
+    trust: TrustOption = None,
+    allow_dev: AllowDevOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Compare runs with the first of them: times, checks, rulings, devices and software."""
+    from appliance import compare as comparing
+    from appliance.records import to_data
+
+    found = comparing.run(
+        paths,
+        out=out,
+        margin=margin,
+        trusted=[_read(certificate) for certificate in trust or []],
+        allow_development=allow_dev,
+    )
+    if as_json:
+        _print_json(to_data(found.comparison))
+    else:
+        for sentence in comparing.sentences(found):
+            _say(sentence)
+    raise typer.Exit(found.exit_code)
+
+
+@app.command()
+def selftest(as_json: JsonOption = False) -> None:
+    """Inject faults into the judge on this machine; fails if one slips through."""
+    from appliance import selftest as testing
+    from appliance.progress import console
+
+    out = console()
+    with out.status("") as status:
+        result = testing.run(status.update)
+    if as_json:
+        _print_json(testing.to_document(result))
+    else:
+        testing.print_result(result, out)
+    raise typer.Exit(0 if result.is_ok else 1)
 
 
 # ------------------------------------------------------------------ lists, keys, data

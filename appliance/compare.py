@@ -81,6 +81,13 @@ def sentences(compared: Compared) -> tuple[str, ...]:
         f"{change.reference or 'not ruled'} and is {change.other or 'not ruled'}"
         for change in found.rulings
     ]
+    for bundle in found.bundles[1:]:
+        number = sum(item.label == bundle.label for item in found.differences)
+        if number:
+            what = "thing differs" if number == 1 else "things differ"
+            told.append(
+                f"{bundle.label}: {number} {what} in plan, machine or software: see the page"
+            )
     return (*told, f"{found.word.upper()}  {compared.folder / PAGE}")
 
 

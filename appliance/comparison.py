@@ -346,11 +346,15 @@ def _explained(found: Contrast, word: Word, ratio: float, limits: _Limits) -> st
     told, margin = _percent_words(ratio), f"{limits.margin * 100:g} %"
     if word != "open":
         return f"{told}, {word} {margin}"
-    low, high = map(math.exp, found.interval())
-    return (
-        f"{told}, by the launches {_percent_words(low)} to {_percent_words(high)}: neither within "
-        f"nor beyond {margin} is shown"
-    )
+    low, high = found.interval()
+    interval = f"{_percent_words(math.exp(low))} to {_percent_words(math.exp(high))}"
+    if max(abs(low), abs(high)) < limits.log_margin:
+        why = f"inside {margin}, but so few launches may have missed a slow mode"
+    elif low > limits.log_margin or high < -limits.log_margin:
+        why = f"beyond {margin} by itself, but not at the risk that all tests share"
+    else:
+        why = f"neither within nor beyond {margin} is shown"
+    return f"{told}, by its launches {interval}: {why}"
 
 
 def _untested(first: int, second: int) -> str:
@@ -527,7 +531,7 @@ def _summary_of(found: Comparison, bundle: ComparedBundle) -> str:
     drift = next((item for item in found.drifts if item.label == bundle.label), None)
     if drift is not None:
         what = "the same devices are" if drift.is_same_device else "over all cases it is"
-        text += f" Together, {what} {_percent_words(drift.ratio)}."
+        text += f" Together, {what} {_percent_words(drift.ratio)} ({drift.word})."
     failed = [change for change in found.rulings if change.label == bundle.label]
     num_failed = sum(map(has_failed_since, failed))
     if num_failed:

@@ -30,7 +30,6 @@ from appliance.records import (
     Record,
 )
 
-
 # ------------------------------------------------------------------ the document
 
 

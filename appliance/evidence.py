@@ -11,8 +11,9 @@ look before it; what is computed of blocks is computed for all new ones together
 
 from __future__ import annotations
 
+import math
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -38,12 +39,17 @@ from appliance.records import (
     Started,
 )
 from appliance.series import Series, classify
-from appliance.statistics import BlockFigures, block_figures, launch_statistic, planned_looks
+from appliance.statistics import (
+    CLOCK_LIE,
+    CLOCK_SLACK,
+    UNSCHEDULED_SECONDS,
+    BlockFigures,
+    block_figures,
+    launch_statistic,
+    planned_looks,
+)
 
-CLOCK_SLACK = 1.005  # steps may exceed the block that holds them by the error of the clocks only
 CLOCK_AGREEMENT = 0.005  # two clocks over a case, as the median of its spans
-CLOCK_LIE = 0.02  # two clocks over one span; less may be a moment without a processor
-INTERRUPTED_SECONDS = 0.05  # a process may stand so long between two readings of its clocks
 
 
 @dataclass
@@ -72,6 +78,7 @@ class LaunchEvidence:
     is_cut: bool = False
     was_interrupted: bool = False
     fault: str = ""
+    _mean: tuple[int, float | None] | None = None
     _series: tuple[int, Series] | None = None
 
     @property
@@ -93,14 +100,18 @@ class LaunchEvidence:
     @property
     def statistic(self) -> float | None:
         """ln(seconds) of a step; of an interrupted launch, from the blocks that it had finished."""
-        return launch_statistic(self.figures) if self.is_counted else None
+        if not self.is_counted:
+            return None
+        if self._mean is None or self._mean[0] != len(self.figures):
+            self._mean = len(self.figures), launch_statistic(self.figures)
+        return self._mean[1]
 
     @property
     def step_seconds(self) -> NDArray[np.float64]:
         """Times of all steps of the first rank, by device time where there is one."""
-        first = [block for block in self.blocks if block.rank == self.blocks[0].rank]
-        times = [block.wall_ns if block.event_ns is None else block.event_ns for block in first]
-        return np.concatenate([np.array(each, dtype=np.float64) for each in times]) * 1e-9
+        rank = self.blocks[0].rank
+        pairs = zip(self.blocks, self.figures, strict=True)
+        return np.concatenate([figures.times for block, figures in pairs if block.rank == rank])
 
     @property
     def series(self) -> Series:
@@ -216,6 +227,7 @@ class CaseEvidence:
     """All that one case has shown. `version` counts its events, so that a look can be kept.
 
     `decision` is None until a look has decided the case, then what is wrong with that, or empty.
+    `clocks` keeps what is said of the clocks, which several rulings ask.
     """
 
     case: Case
@@ -224,6 +236,7 @@ class CaseEvidence:
     run: RunEvidence
     decision: str | None = None
     version: int = 0
+    clocks: dict[str, tuple[int, str]] = field(default_factory=dict)
 
     @property
     def checks(self) -> list[Checked]:
@@ -371,22 +384,37 @@ def clock_fault(evidence: CaseEvidence) -> str:
 
     Not positive, longer than what holds them, or another length by a second clock.
     """
+    return _kept(evidence, "fault", _clock_fault)
+
+
+def clock_doubt(evidence: CaseEvidence) -> str:
+    """Clocks that differ by more than they may and by less than a lie, or nothing."""
+    return _kept(evidence, "doubt", _clock_doubt)
+
+
+def _kept(evidence: CaseEvidence, name: str, find: Callable[[CaseEvidence], str]) -> str:
+    version, said = evidence.clocks.get(name, (-1, ""))
+    if version != evidence.version:
+        said = find(evidence)
+        evidence.clocks[name] = evidence.version, said
+    return said
+
+
+def _clock_fault(evidence: CaseEvidence) -> str:
     for launch in evidence.launches:
         started = launch.started
         if started is not None and (started.build_ns < 0 or started.first_step_ns <= 0):
             return f"launch {launch.id} has a first step or a build of no time"
         for block, figures in zip(launch.blocks, launch.figures, strict=True):
-            fault = _block_fault(block, figures)
-            if fault:
-                return f"launch {launch.id}, block {block.index} {fault}"
+            if not figures.is_plausible:
+                return f"launch {launch.id}, block {block.index} {_block_fault(block)}"
         fault = _whole_fault(launch)
         if fault:
             return f"launch {launch.id} {fault}"
     return _disagreement(evidence, CLOCK_AGREEMENT, CLOCK_LIE)
 
 
-def clock_doubt(evidence: CaseEvidence) -> str:
-    """Clocks that differ by more than they may and by less than a lie, or nothing."""
+def _clock_doubt(evidence: CaseEvidence) -> str:
     for launch in evidence.launches:
         for ratio in _calibrated_ratios([launch], "raw"):
             if abs(ratio - 1) > CLOCK_LIE:
@@ -394,18 +422,17 @@ def clock_doubt(evidence: CaseEvidence) -> str:
     return _disagreement(evidence, CLOCK_AGREEMENT, CLOCK_AGREEMENT)
 
 
-def _block_fault(block: Block, figures: BlockFigures) -> str:
-    if figures.num_steps and not figures.shortest > 0:
+def _block_fault(block: Block) -> str:
+    """What makes a block implausible."""
+    clocks = [block.wall_ns] if block.event_ns is None else [block.wall_ns, block.event_ns]
+    if any(min(times, default=1) <= 0 for times in clocks):
         return "has a step time that is not positive"
-    if block.event_ns is not None and len(block.event_ns) != len(block.wall_ns):
+    if any(len(times) != len(block.wall_ns) for times in clocks):
         return "has not one device time for each step"
-    held = block.block_wall_ns * 1e-9
-    if max(figures.seconds, figures.event_seconds or 0.0) > held * CLOCK_SLACK:
+    if any(sum(times) > block.block_wall_ns * CLOCK_SLACK for times in clocks):
         return "has steps that take longer than the block that holds them"
-    raw = block.block_raw_ns * 1e-9
-    if abs(held - raw) > max(CLOCK_LIE * raw, INTERRUPTED_SECONDS):
-        return f"took {held:.4g} s by one clock of the host and {raw:.4g} s by another"
-    return ""
+    held, raw = block.block_wall_ns * 1e-9, block.block_raw_ns * 1e-9
+    return f"took {held:.4g} s by one clock of the host and {raw:.4g} s by another"
 
 
 def _whole_fault(launch: LaunchEvidence) -> str:
@@ -414,17 +441,17 @@ def _whole_fault(launch: LaunchEvidence) -> str:
         return ""
     rank = launch.blocks[0].rank
     inside = sum(block.block_wall_ns for block in launch.blocks if block.rank == rank)
-    whole = launch.ended.wall_ns * CLOCK_SLACK + INTERRUPTED_SECONDS * 1e9
+    whole = launch.ended.wall_ns * CLOCK_SLACK + UNSCHEDULED_SECONDS * 1e9
     return "has blocks that take longer than the launch that holds them" if inside > whole else ""
 
 
 def _disagreement(evidence: CaseEvidence, of_host: float, of_device: float) -> str:
     """Two clocks whose spans, as the median over the case, differ by more than they may."""
     blocks = [
-        block.block_wall_ns / block.block_raw_ns
+        figures.clock_ratio
         for launch in evidence.timed
-        for block in launch.blocks
-        if block.block_raw_ns > 0
+        for figures in launch.figures
+        if math.isfinite(figures.clock_ratio)
     ]
     spans = (
         ("the clock of the samples", [*blocks, *_calibrated_ratios(evidence.launches, "raw")]),

@@ -9,6 +9,7 @@ the fault, launch by launch between the others; so it matters little what else t
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -65,6 +66,7 @@ from appliance.verdict import Judge, judge
 from appliance.version import VERSION
 
 MARGIN = 0.1
+MARGIN_PER_SPREAD = 1.5  # the least at which a healthy run passes
 PROTOCOL = Protocol(
     mode="forked",
     calibration_seconds=0.1,
@@ -139,7 +141,7 @@ def _spoilt(
     return replace(trial, **more)  # type: ignore[arg-type]
 
 
-TIMED: Parameters = {"m": 256, "n": 256, "k": 4096, "dtype": "float32"}
+TIMED: Parameters = {"m": 512, "n": 512, "k": 4096, "dtype": "float32"}
 EXACT: Parameters = {"m": 128, "n": 128, "k": 512}
 TRAINING: Parameters = {"num_steps": 8, "target": 0.01}
 
@@ -477,7 +479,10 @@ def _lines(
 
 
 def _baselines(made: Made, trials: Sequence[Trial]) -> Baselines:
-    """What the reference case of the same run measured, for every case that is compared with it."""
+    """What the reference case of the same run measured, for every case that is compared with it.
+
+    None where it varied more than the margin can resolve: `bench baseline` would refuse it too.
+    """
     reference = next((trial for trial in trials if trial.id == REFERENCE), None)
     if reference is None:
         return NO_BASELINES
@@ -488,7 +493,8 @@ def _baselines(made: Made, trials: Sequence[Trial]) -> Baselines:
         for launch in case.launches
         if launch.log_seconds is not None
     ]
-    if len(values) < PROTOCOL.looks[0]:
+    spread = float(np.std(values, ddof=1)) if len(values) == PROTOCOL.looks[0] else math.inf
+    if MARGIN_PER_SPREAD * spread > MARGIN:
         return NO_BASELINES
     plans = [
         plan
@@ -498,12 +504,13 @@ def _baselines(made: Made, trials: Sequence[Trial]) -> Baselines:
         if matches(SPEED, trial.id)
     ]
     return Baselines(
-        baseline=tuple(_baseline(case, values, made) for plan in plans for case in plan.cases)
+        baseline=tuple(
+            _baseline(case, values, spread, made) for plan in plans for case in plan.cases
+        )
     )
 
 
-def _baseline(case: Case, values: Sequence[float], made: Made) -> Baseline:
-    spread = float(np.std(values, ddof=1))
+def _baseline(case: Case, values: Sequence[float], spread: float, made: Made) -> Baseline:
     return Baseline(
         key=key_of(case, made.plan.protocol, made.system),
         kind="same_device",
@@ -514,6 +521,6 @@ def _baseline(case: Case, values: Sequence[float], made: Made) -> Baseline:
         num_launches=len(values),
         num_runs=1,
         tolerance=None,
-        smallest_margin=1.5 * spread,
+        smallest_margin=MARGIN_PER_SPREAD * spread,
         bundles=(),
     )

@@ -177,7 +177,10 @@ def check_sides(sides: Sequence[Side]) -> None:
             )
         earlier = names.setdefault(side.plan.run_id, side.path)
         if earlier != side.path or [one.path for one in sides].count(side.path) > 1:
-            raise UsageError(f"{side.path} and {earlier} are the same run {side.plan.run_id}")
+            raise UsageError(
+                f"run {side.plan.run_id} is named twice ({earlier}, {side.path}): compare it with "
+                "another"
+            )
 
 
 # ------------------------------------------------------------------ pairs
@@ -434,11 +437,8 @@ def _plan_differences(first: Plan, second: Plan) -> Iterator[str]:
     for name in sorted({*first.digests, *second.digests} - {"identity"}):
         if first.digests.get(name) != second.digests.get(name):
             yield f"the {name} file is another one"
-    yield (
-        "both were run from the same seed"
-        if first.seed == second.seed
-        else "the seed is another one, so inputs and order are"
-    )
+    if first.seed != second.seed:
+        yield "the seed is another one, and so are inputs and order"
     for item in fields(first.protocol):
         ours, now = getattr(first.protocol, item.name), getattr(second.protocol, item.name)
         if ours != now:

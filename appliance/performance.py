@@ -18,6 +18,7 @@ from datetime import datetime
 
 import numpy as np
 
+from appliance.comparable import find
 from appliance.drift import theil_sen
 from appliance.evidence import CaseEvidence, clock_doubt, clock_fault
 from appliance.limits import Ground, Limit, Unlimited, in_metric, limit_of, scaled, unit_of
@@ -383,9 +384,11 @@ def _risks(evidence: CaseEvidence | None, ground: Ground) -> tuple[float, float]
 
 
 def _reference_spread(evidence: CaseEvidence, ground: Ground) -> float:
-    for baseline in ground.baselines.baseline:
-        if baseline.key.case == evidence.case.id.partition("@")[0]:
-            return baseline.launch_sd
+    baseline, _, _ = find(
+        ground.baselines, evidence.case, ground.plan.protocol, ground.system
+    )
+    if baseline is not None:
+        return baseline.launch_sd
     values = log_seconds(evidence)
     middle = statistics.median(values)
     return 1.4826 * statistics.median(abs(value - middle) for value in values)

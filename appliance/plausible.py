@@ -29,7 +29,7 @@ def check_limits(criteria: Criteria, cases: Sequence[Case], peaks: Peaks, system
     for criterion, case in _limited(criteria, cases):
         least = least_seconds(peaks, system, case)
         wanted = _wanted_seconds(criterion, case, peaks, system)
-        if wanted is not None and least is not None and wanted * PEAK_SLACK < least:
+        if wanted is not None and least is not None and wanted < least:
             raise UsageError(
                 f'criterion "{criterion.id}" asks of {case.id} a step in {wanted:.3g} s, and by '
                 f"its maker's figures none can take less than {least:.3g} s: correct the limit or "

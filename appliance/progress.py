@@ -8,7 +8,7 @@ Colours follow NO_COLOR; everything goes to stderr.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -38,7 +38,9 @@ if TYPE_CHECKING:
 
 VERDICT_STYLES = {"ACCEPTED": "bold green", "REJECTED": "bold red", "INCONCLUSIVE": "bold yellow"}
 LOG_WIDTH = 140
+MINUTE = 60
 NOT_REPORTED = "not reported"
+MOST_RULINGS = 20  # that are not a pass and are printed; verdict.json and the report have all
 
 
 def console() -> Console:
@@ -76,6 +78,8 @@ class Lines(Silent):
 
     def launch_ended(self, launch: Launch, event: LaunchEnded) -> None:
         self._num_done += 1
+        if (event.outcome, event.reason) == ("not_run", "decided"):
+            return  # the look has said it
         self._out.print(
             f"[{self._num_done}/{self._num}] {launch_words(launch)}: {outcome_words(event)}, "
             f"{event.wall_ns * 1e-9:.1f} s; elapsed {time.monotonic() - self._begin:.0f} s "
@@ -100,7 +104,7 @@ class Moving(Silent):
             "starting",
             total=len(plan.launches),
             completed=num_done,
-            expected=f"about {plan.expected_seconds / 60:.0f} min",
+            expected=f"about {minutes(plan.expected_seconds)}",
         )
 
     def launch_started(self, launch: Launch, mode: LaunchMode) -> None:
@@ -145,10 +149,40 @@ def observer(*, quiet: bool) -> Iterator[Observer]:
 
 def begin_sentence(plan: Plan, num_done: int) -> str:
     done = f", {num_done} of them made before" if num_done else ""
+    longest = plan.longest_seconds > plan.expected_seconds
     return (
         f"run {plan.run_id}: suite {plan.suite}, {len(plan.cases)} cases, "
         f"{len(plan.launches)} launches{done}; about {plan.expected_seconds:.0f} s"
+        + (f", at most {plan.longest_seconds:.0f} s" if longest else "")
     )
+
+
+def minutes(seconds: float) -> str:
+    """A length of time on a progress line."""
+    return f"{seconds / MINUTE:.0f} min" if seconds >= MINUTE else f"{seconds:.0f} s"
+
+
+def plan_sentences(plan: Plan) -> tuple[str, ...]:
+    """How the cases will be judged, how long it will take, and what the run is not."""
+    looks = [str(look) for look in plan.protocol.looks]
+    judged = " and ".join(filter(None, (", ".join(looks[:-1]), looks[-1])))
+    limits = (
+        f"{plan.num_limits} limits on times, which share the risk of a wrong rejection"
+        if plan.num_limits
+        else "no limit on times: performance is reported and not judged"
+    )
+    times = (
+        f"expected {plan.expected_seconds:.0f} s if every case is decided at its first look, "
+        f"longest {plan.longest_seconds:.0f} s; the suite is limited to "
+        f"{plan.time_limit_seconds:.0f} s"
+    )
+    judging = f"judged after {judged} timed launches of a case; {limits}"
+    said = [begin_sentence(plan, 0), judging, times]
+    if plan.injectors:
+        said.append(f"injects faults on purpose ({', '.join(plan.injectors)}): accepts nothing")
+    if plan.rerun_of:
+        said.append(f"repeats {plan.rerun_of}: accepts nothing")
+    return tuple(said)
 
 
 def launch_words(launch: Launch) -> str:
@@ -162,7 +196,11 @@ def outcome_words(event: LaunchEnded) -> str:
 
 
 def look_sentence(event: Looked) -> str:
-    return f"{event.case}: look after {event.launches} launches: {event.reason}"
+    """What a look came to, with its word first: decided, open, or reported only."""
+    word, colon, reason = event.reason.partition(": ")
+    if not colon or word not in ("decided", "open"):
+        word, reason = ("decided" if event.is_decided else "reported"), event.reason
+    return f"{event.case}: {word} after {event.launches} launches: {reason}"
 
 
 def fact_words(fact: Fact) -> str:
@@ -184,15 +222,67 @@ def print_result(folder: Path, verdict: Verdict, *, is_signed: bool) -> None:
     for case in verdict.cases:
         table.add_row(*_result_row(case))
     out.print(table)
-    for ruling in verdict.rulings:
-        if ruling.ruling != "pass":
-            out.print(ruling_sentence(ruling), markup=False)
+    for sentence in ruling_sentences(verdict):
+        out.print(sentence, markup=False)
     out.print(f"\n[{VERDICT_STYLES[verdict.verdict]}]{verdict.verdict}[/]  {verdict.scope}")
+    for sentence in verdict_sentences(verdict):
+        out.print(sentence, markup=False)
     if is_signed:
         out.print(f"report: {folder / 'report.pdf'}", markup=False)
         out.print(f"verify: bench verify {folder}", markup=False)
     else:
         out.print(f"unsigned: bench sign {folder}", markup=False)
+
+
+def ruling_sentences(verdict: Verdict) -> tuple[str, ...]:
+    """Every ruling that is not a pass with its next action: the deciding one first, then fails.
+
+    What is said of several cases is said once; beyond MOST_RULINGS the rest is counted.
+    """
+    groups: dict[tuple[str, str, str, str], list[Ruling]] = {}
+    for ruling in sorted(verdict.rulings, key=lambda one: _urgency(one, verdict)):
+        if ruling.ruling != "pass":
+            alike = (ruling.criterion, ruling.ruling, ruling.explanation, ruling.action)
+            groups.setdefault(alike, []).append(ruling)
+    said = [_said(group) for group in groups.values()]
+    if len(said) > MOST_RULINGS:
+        rest = len(said) - MOST_RULINGS
+        said = [*said[:MOST_RULINGS], f"and {rest} more rulings: verdict.json and the report say"]
+    return tuple(said)
+
+
+def _urgency(ruling: Ruling, verdict: Verdict) -> tuple[bool, bool, bool]:
+    name = f"{ruling.criterion} of {ruling.case}" if ruling.case else ruling.criterion
+    return (not ruling.required, name != verdict.decided_by, ruling.ruling != "fail")
+
+
+def _said(group: Sequence[Ruling]) -> str:
+    one = group[0]
+    cases = ", ".join(ruling.case for ruling in group if ruling.case)
+    word = one.ruling.replace("_", " ") + ("" if one.required else " (advisory)")
+    return f"{word}: {one.criterion}{f' of {cases}' if cases else ''}: {one.explanation}" + (
+        f"\n    next: {one.action}" if one.action else ""
+    )
+
+
+def verdict_sentences(verdict: Verdict) -> tuple[str, ...]:
+    """What decided, the failure rate, the suite score and the devices that lag behind."""
+    said = [f"decided by: {verdict.decided_by}"] if verdict.decided_by else []
+    said.append(f"failure rate: {verdict.num_failed} of {verdict.num_made} launches")
+    score = verdict.score
+    if score is not None:
+        has_ends = score.low is not None and score.high is not None
+        ends = f" ({score.low:.4f} to {score.high:.4f})" if has_ends else ""
+        said.append(
+            f"suite score: {score.value:.4f}{ends} of the baseline's speed over "
+            f"{len(score.ratios)} cases; it never offsets a criterion"
+        )
+    said += [
+        f"straggler: {one.device} is {one.effect * 100:.1f} % slower than its neighbours"
+        for one in verdict.stragglers
+        if one.is_flagged
+    ]
+    return tuple(said)
 
 
 def _result_row(case: CaseResult) -> tuple[str, ...]:
@@ -227,12 +317,6 @@ def _rate_words(estimate: Estimate | None) -> str:
     return f"{estimate.value:,.1f} {unit}"
 
 
-def ruling_sentence(ruling: Ruling) -> str:
-    case = ruling.case or "the plan"
-    word = ruling.ruling + ("" if ruling.required else " (advisory)")
-    return f"{case}: {ruling.criterion}: {word}: {ruling.explanation}. {ruling.action}".strip()
-
-
 def print_plan(plan: Plan) -> None:
     """The cases with their sizes, and how long they will take."""
     out = console()
@@ -242,7 +326,8 @@ def print_plan(plan: Plan) -> None:
     for case in plan.cases:
         table.add_row(*_plan_row(case))
     out.print(table)
-    out.print(begin_sentence(plan, 0))
+    for sentence in plan_sentences(plan):
+        out.print(sentence, markup=False)
 
 
 def _plan_row(case: Case) -> tuple[str, ...]:

@@ -800,7 +800,8 @@ class LaunchResult(Record):
 
     `series` is what its timed steps look like over time, `cut` the number of steps before the
     steady part, `num_changes` the level changes found, `lag1` their first autocorrelation and
-    `effective_samples` what they are worth as independent ones (None below 20 steps).
+    `effective_samples` what they are worth as independent ones (None below 20 steps, and where
+    all are equal or one is no number).
     """
 
     launch: str
@@ -1010,7 +1011,7 @@ class DeviceFile(Record):
 class BaselineKey(Record):
     """What must be the same for a measured figure to be comparable.
 
-    `software` are versions by name; `image` the digest of the container image, None outside of
+    `software` are versions and settings that change speed, by name (see comparable.py); `image` the digest of the container image, None outside of
     one; `power_limit_watts` None where the device tells none.
     """
 

@@ -8,48 +8,43 @@ accepts nothing: its plan names what it repeats, and the judge goes by that.
 
 from __future__ import annotations
 
-import math
 import os
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal
 
 from appliance import bundle as bundles
 from appliance import conduct, datasets, probe, runner, verify
-from appliance.accept import _tidy as tidy
-from appliance.accept import _writable as check_writable
+from appliance.accept import check_writable, tidy
 from appliance.bundle import Bundle
 from appliance.catalog import did_you_mean
+from appliance.dispute import (
+    Rerun,
+    Told,
+    check_pairs,
+    disagreements,
+    inputs,
+    launch_differences,
+    outcome_pair,
+    times,
+    told,
+)
 from appliance.errors import EvidenceError, OutputError, UsageError
 from appliance.journal import Journal
 from appliance.matching import planned_bounds
 from appliance.records import (
     Answer,
-    Artifact,
     Case,
     CaseRequest,
-    CaseResult,
-    Check,
-    Checked,
     Counted,
     Device,
-    Environment,
-    Fact,
     Injected,
     Launch,
-    LaunchEnded,
-    LaunchMode,
-    LaunchStarted,
     Line,
-    Number,
-    Outcome,
     Parameters,
-    Phase,
     Plan,
-    Record,
     Refused,
     RunEnded,
     RunStarted,
@@ -127,8 +122,11 @@ def _dispute(request: Request) -> _Dispute:
             f"{case.id} has no launch {request.launch}: name one of {min(numbers)} to "
             f"{max(numbers)} with --launch"
         )
-    told = {number: told(bundle.lines, numbers[number].id) for number in {0, request.launch}}
-    made = {number: found for number, found in told.items() if found is not None}
+    made = {
+        number: found
+        for number in {0, request.launch}
+        if (found := told(bundle.lines, numbers[number].id)) is not None
+    }
     if request.launch not in made:
         raise UsageError(
             f"launch {request.launch} of {case.id} was planned and not made, so there is nothing "
@@ -163,7 +161,7 @@ def _case(plan: Plan, name: str) -> Case:
     """The case of that name, with its device or, where one device has it, without."""
     found = [case for case in plan.cases if name in (case.id, case.id.partition("@")[0])]
     if not found:
-        known = [case.id for case in plan.cases]
+        known = [name for case in plan.cases for name in (case.id, case.id.partition("@")[0])]
         raise UsageError(f'run {plan.run_id} has no case "{name}"{did_you_mean(name, known)}')
     if len(found) > 1:
         names = ", ".join(case.id for case in found)
@@ -369,7 +367,7 @@ def _compared(
         for launch in plan.launches
         if (found := told(lines, launch.id)) is not None
     }
-    outcomes = tuple(outcome_pair(number, dispute.told[number], now.get(number)) for number in now)
+    outcomes = tuple(outcome_pair(number, dispute.told[number], now[number]) for number in now)
     checks = tuple(
         pair for number in now for pair in check_pairs(number, dispute.told[number], now[number])
     )

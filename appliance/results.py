@@ -64,7 +64,7 @@ def _estimates(evidence: CaseEvidence, first_steps: Sequence[float]) -> tuple[Es
     found = [*timing_estimates(log_seconds(evidence), first_steps, work)]
     figures = [figures for launch in evidence.counted for figures in launch.figures]
     steps = sum(block.num_steps for block in figures)
-    held = sum(block.block_wall_ns for launch in evidence.counted for block in launch.blocks) * 1e-9
+    held = sum(block.held for block in figures)
     if steps and held > 0:
         found.append(_stalls(sum(block.num_stalls for block in figures), steps))
     if steps and held > 0 and 0.0 < work.units < math.inf:

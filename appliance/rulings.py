@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from appliance.comparable import peak_for
 from appliance.evidence import CaseEvidence, LaunchEvidence, clock_doubt, clock_fault
 from appliance.limits import Ground, amount_of
+from appliance.plausible import PEAK_SLACK
 from appliance.records import (
     Case,
     Checked,
@@ -30,7 +31,6 @@ from appliance.records import (
 
 TOLERATED_INTERRUPTIONS = 1
 CLOCK = "Find out what disturbs the clock of this node; run again."
-PEAK_SLACK = 1.05  # devices run a little above the nominal clock of their published figures
 RATES = ("flops_per_second", "bytes_per_second")
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from appliance import conduct, nodes, simulation, timings
+from appliance import conduct, pace, simulation, virtual
 from appliance.errors import EvidenceError
 from appliance.injections import (
     ACCEPTED,
@@ -30,7 +30,7 @@ from appliance.injections import (
     unseen_row,
 )
 from appliance.journal import Journal, replay
-from appliance.nodes import Node
+from appliance.pace import Timing
 from appliance.records import (
     Baselines,
     Block,
@@ -44,9 +44,11 @@ from appliance.records import (
     Peaks,
     Protocol,
     Verdict,
+    sha256,
+    to_json,
 )
 from appliance.simulation import Hand, Simulated
-from appliance.timings import Timing
+from appliance.virtual import Node
 
 MARGIN = 0.03
 SPEED = Criterion(
@@ -117,7 +119,7 @@ class Scenario:
             is_accepted = verdict.verdict == "ACCEPTED"
             fault = self.also(verdict) if is_accepted else f"not accepted: {against(verdict)}"
             return control_row("virtual", self.name, ACCEPTED, verdict, fault)
-        simulated = self._simulate(nodes.with_injector(self.node, self.name, self.affected))
+        simulated = self._simulate(virtual.with_injector(self.node, self.name, self.affected))
         node, lines = simulation.concealed(simulated)
         verdict, named = node.judge(lines).verdict(), simulated.verdict.verdict
         fault = (
@@ -153,11 +155,11 @@ def healthy_node(
     timing: Timing | None = None,
     num_cases: int = NUM_CASES,
     num_devices: int = 1,
-    protocol: Protocol = nodes.PROTOCOL,
-    peaks: Peaks = nodes.NO_PEAKS,
+    protocol: Protocol = virtual.PROTOCOL,
+    peaks: Peaks = virtual.NO_PEAKS,
 ) -> Node:
     """A healthy node with so many cases, judged by these limits."""
-    return nodes.make_node(
+    return virtual.make_node(
         dict.fromkeys(names(num_cases), timing or Timing()),
         criteria=criteria(*limits),
         num_devices=num_devices,
@@ -168,7 +170,7 @@ def healthy_node(
 
 def behaving(node: Node, timing: Timing, cases: Sequence[str] = ()) -> Node:
     """The node whose devices truly behave like this, at least in these cases."""
-    return nodes.with_timing(
+    return virtual.with_timing(
         node, dict.fromkeys(cases or [case.id for case in node.plan.cases], timing)
     )
 
@@ -210,7 +212,7 @@ def _slow_devices() -> Iterator[Scenario]:
     for factor in (1.05, 1.08):
         node = healthy_node(SPEED, num_cases=1)
         yield Scenario(
-            name=f"device slower by x{factor}, {MARGIN:.0%} margin",
+            name=f"device slower by x{factor}, {100 * MARGIN:g} % margin",
             node=behaving(node, Timing(effect=math.log(factor))),
             expected=Expected(words=FAIL, criteria=("speed",), reasons=("over_limit",)),
         )
@@ -227,14 +229,14 @@ def _slow_devices() -> Iterator[Scenario]:
         name="throttle: x1.05 from minute 10",
         node=behaving(
             healthy_node(SPEED, DRIFT, num_cases=5),
-            Timing(pace=timings.throttle(600.0, 1.05)),
+            Timing(pace=pace.throttle(600.0, 1.05)),
         ),
         expected=Expected(words=FAIL, criteria=("speed", "drift")),
         gap_seconds=110.0,
     )
     yield Scenario(
         name="slower and slower, by 4 % in an hour",
-        node=behaving(healthy_node(DRIFT, num_cases=2), Timing(pace=timings.creep(0.04))),
+        node=behaving(healthy_node(DRIFT, num_cases=2), Timing(pace=pace.creep(0.04))),
         expected=Expected(words=FAIL, criteria=("drift",)),
         gap_seconds=300.0,
     )
@@ -250,16 +252,14 @@ def _names_the_slow_one(verdict: Verdict) -> str:
 
 def _stragglers_other_than(devices: Sequence[str], verdict: Verdict) -> str:
     """What devices are named as stragglers, if it is not these; else nothing."""
-    flagged = [item.device for item in verdict.stragglers if item.is_flagged]
-    return (
-        "" if flagged == list(devices) else f"named as stragglers: {', '.join(flagged) or 'none'}"
-    )
+    flagged = tuple(item.device for item in verdict.stragglers if item.is_flagged)
+    return "" if flagged == tuple(devices) else f"stragglers named: {', '.join(flagged) or 'none'}"
 
 
 def _unsteady_devices() -> Iterator[Scenario]:
     yield Scenario(
         name="sawtooth of +-5 % within each launch",
-        node=behaving(healthy_node(SPEED, num_cases=2), Timing(pace=timings.sawtooth(0.05, 12.0))),
+        node=behaving(healthy_node(SPEED, num_cases=2), Timing(pace=pace.sawtooth(0.05, 12.0))),
         expected=Expected(words=NEVER_PASS, criteria=("speed",)),
     )
     yield Scenario(
@@ -443,7 +443,7 @@ def _with_other_baselines(node: Node) -> Node:
         replace(item, key=replace(item.key, software={**item.key.software, "torch": "another"}))
         for item in node.baselines.baseline
     )
-    return nodes.with_plan(replace(node, baselines=Baselines(baseline=others)), node.plan)
+    return virtual.with_plan(replace(node, baselines=Baselines(baseline=others)), node.plan)
 
 
 def _interrupted_runs() -> Iterator[Scenario]:
@@ -482,7 +482,7 @@ def _interrupted_count(verdict: Verdict) -> str:
 
 def _implausible_rates() -> Iterator[Scenario]:
     peak = Peak(
-        model=nodes.MODEL,
+        model=virtual.MODEL,
         quantity="bfloat16_flops_per_second",
         value=6e13,
         unit="FLOP/s",
@@ -513,7 +513,7 @@ def invisible_row() -> Row:
     """A healthy run that names an injector: nothing betrays it but its name, which is enough."""
     name = "a fault that nothing shows"
     simulated = simulation.simulate(
-        nodes.with_injector(healthy_node(SPEED, num_cases=2), name), seed=1
+        virtual.with_injector(healthy_node(SPEED, num_cases=2), name), seed=1
     )
     node, lines = simulation.concealed(simulated)
     concealed = node.judge(lines).verdict()
@@ -524,38 +524,46 @@ def invisible_row() -> Row:
 
 
 def chain_rows() -> Iterator[Row]:
-    """A healthy journal is taken whole, and one whose samples were edited afterwards is not."""
+    """A healthy run's evidence is verified; what was altered in it afterwards is refused."""
     node = healthy_node(SPEED, num_cases=2)
+    data = journal_of(node)
+    refusal = refused(node, data)
+    yield _verified("nothing; its journal is verified", "verified", refusal, refusal)
+    lenient = _with_lower_bounds(node)
+    for name, altered, edited in (
+        ("sample edited after the fact", node, _with_edited_sample(data)),
+        ("line removed after the fact", node, _without_a_line(data)),
+        ("limit widened after the fact", _with_wider_limit(node), data),
+        ("run planned with lower bounds", lenient, journal_of(lenient)),
+    ):
+        refusal = refused(altered, edited)
+        yield _verified(name, "refused", "" if refusal else "it was taken as it is", refusal)
+
+
+def journal_of(node: Node, *, seed: int = 1) -> bytes:
+    """What a journal on disk has kept of a simulated run."""
+    clock = simulation.VirtualClock()
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
         path = Path(folder) / "journal.jsonl"
-        journalled(node, path, seed=1)
-        data = path.read_bytes()
-    first = node.digests["plan.json"]
-    refusal = _refusal(node, data, first)
-    yield _verified("nothing; its journal is verified", "verified", refusal, refusal)
-    for name, edited in (
-        ("sample edited after the fact", _with_edited_sample(data)),
-        ("line removed after the fact", _without_a_line(data)),
-    ):
-        refusal = _refusal(node, edited, first)
-        fault = "" if refusal else "it was taken as it is"
-        yield _verified(name, "refused", fault, refusal)
+        journal = Journal.create(path, node.digests["plan.json"], clock.of_journal)
+        try:
+            simulation.simulate(node, seed=seed, keeper=journal, clock=clock)
+        finally:
+            journal.close()
+        return path.read_bytes()
 
 
-def journalled(node: Node, path: Path, *, seed: int) -> Simulated:
-    """A simulated run whose lines a journal at `path` keeps."""
-    clock = simulation.VirtualClock()
-    journal = Journal.create(path, node.digests["plan.json"], clock.of_journal)
+def refused(node: Node, data: bytes) -> str:
+    """Why these bytes are no journal of this node's plan and files, or nothing."""
+    files = {
+        "criteria.toml": sha256(to_json(node.criteria)),
+        "baselines.json": sha256(to_json(node.baselines)),
+        "peaks.json": sha256(to_json(node.peaks)),
+    }
     try:
-        return simulation.simulate(node, seed=seed, keeper=journal, clock=clock)
-    finally:
-        journal.close()
-
-
-def _refusal(node: Node, data: bytes, first: str) -> str:
-    """Why these bytes are no journal of this node's run, or nothing."""
-    try:
-        lines = replay(data, first)
+        conduct.check_plan(node.plan, node.system, files)
+        conduct.check_bounds(node.plan, node.criteria)
+        lines = replay(data, node.digests["plan.json"])
         conduct.check_conduct(node.plan, lines, node.digests)
         conduct.check_looks(
             plan=node.plan,
@@ -582,6 +590,17 @@ def _without_a_line(data: bytes) -> bytes:
     lines = data.split(b"\n")
     block = next(number for number, line in enumerate(lines) if b'"kind":"block"' in line)
     return b"\n".join([*lines[:block], *lines[block + 1 :]])
+
+
+def _with_wider_limit(node: Node) -> Node:
+    """The node judged by another margin than the one that it was planned with."""
+    return replace(node, criteria=criteria(replace(SPEED, within_of_baseline=0.2)))
+
+
+def _with_lower_bounds(node: Node) -> Node:
+    """The node whose plan lets more pass; its bounds do not follow from its criteria."""
+    lower = tuple(replace(item, z=tuple(z / 2 for z in item.z)) for item in node.plan.bounds)
+    return virtual.with_plan(node, replace(node.plan, bounds=lower))
 
 
 def _verified(name: str, expected: str, fault: str, refusal: str) -> Row:

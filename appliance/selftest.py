@@ -19,13 +19,15 @@ from rich.console import Console
 from rich.table import Table
 from scipy.special import bdtrc
 
-from appliance import faults, nodes, scenarios, simulation
+from appliance import faults, scenarios, simulation, virtual
 from appliance.injections import Row
+from appliance.pace import Timing
 from appliance.records import Record, RulingWord, to_data
-from appliance.timings import Timing
 
 SLOWDOWNS = (0.0, 0.02, 0.03, 0.04, 0.05, 0.08)
 NUM_NODES = 100
+CONTROL = "nothing"
+"""How the names of healthy controls begin."""
 BY_CHANCE = 1e-6
 """So seldom may a sound judge be called unsound."""
 
@@ -96,7 +98,7 @@ def behaviour(
 
     Each node has one case, judged by one limit, through the same plan, looks and judge as all.
     """
-    protocol = replace(nodes.PROTOCOL, blocks=2, block_steps=15, warmup_steps=1)
+    protocol = replace(virtual.PROTOCOL, blocks=2, block_steps=15, warmup_steps=1)
     node = scenarios.healthy_node(scenarios.SPEED, num_cases=1, protocol=protocol)
     found = []
     for slowdown in slowdowns:
@@ -116,7 +118,7 @@ def behaviour(
 
 
 def _behaviour(
-    slowdown: float, words: Sequence[RulingWord], mean_launches: float, node: nodes.Node
+    slowdown: float, words: Sequence[RulingWord], mean_launches: float, node: virtual.Node
 ) -> Behaviour:
     """Count the words, and which of them are wrong."""
     limits = node.criteria
@@ -166,13 +168,9 @@ def print_result(result: Result, out: Console) -> None:
         )
 
 
-CONTROL = "nothing"
-"""How the names of healthy controls begin."""
-
-
 def _injections(rows: Sequence[Row]) -> Table:
-    table = Table(title="What was injected, and how it was ruled without the name of the fault")
-    for name in ("", "injected", "expected", "ruled", "verdict"):
+    table = Table(title="What was injected, and how it was ruled with its name taken out")
+    for name in ("", "injected", "expected", "ruled", "verdict", "with its name"):
         table.add_column(name, overflow="fold")
     table.add_column("ok")
     for row in rows:
@@ -184,6 +182,7 @@ def _injections(rows: Sequence[Row]) -> Table:
             row.expected,
             f"{row.ruling}{by}{why}",
             row.concealed,
+            row.verdict,
             "ok" if row.is_ok else "[bold red]NOT OK[/]",
         )
     return table

@@ -21,7 +21,7 @@ import numpy as np
 from appliance import plan as planning
 from appliance.history import History
 from appliance.journal import Clock
-from appliance.nodes import BUILD_SECONDS, EPOCH, Node, utc
+from appliance.pace import Array, Shape
 from appliance.records import (
     Block,
     Calibrated,
@@ -44,8 +44,8 @@ from appliance.records import (
     Verdict,
     Warmed,
 )
-from appliance.timings import Array, Shape
 from appliance.verdict import Judge
+from appliance.virtual import BUILD_SECONDS, EPOCH, Node, utc
 
 STOPPED = "the appliance was stopped"
 Alter = Callable[[Launch, Event], Event | None]

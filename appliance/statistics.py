@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import stdtrit
 
 from appliance.records import Block, Estimate, Work
@@ -21,6 +22,9 @@ from appliance.records import Block, Estimate, Work
 CONFIDENCE = 0.95
 LEAST_LAUNCHES = 5
 STALL = 1.25  # of the block's median: a step that took longer has stalled
+CLOCK_SLACK = 1.005  # steps may exceed the block that holds them by the error of the clocks only
+CLOCK_LIE = 0.02  # two clocks over one span; less may be a moment without a processor
+UNSCHEDULED_SECONDS = 0.05  # a process may stand so long between two readings of its clocks
 METHOD = "geometric mean over launches, Student's t on ln(step time)"
 
 
@@ -35,16 +39,19 @@ class BlockFigures:
 
     `log_seconds` is the median of ln(seconds) of its steps, by device time where there is one;
     NaN when it has no step, a time that is not positive, or not one device time for each step: a
-    fault, never a zero. `num_stalls` counts steps above STALL times the median; `seconds` and
-    `event_seconds` are the sums of its samples, `shortest` the least of them.
+    fault, never a zero. `num_stalls` counts steps above STALL times the median; `times` are the
+    samples in seconds, by device time where there is one. `held` is the block by the clock of the
+    samples, `clock_ratio` that over the other clock of the host (NaN where that one stood), and
+    `is_plausible` says that no two of its times contradict each other by more than clocks may.
     """
 
     log_seconds: float
     num_steps: int
     num_stalls: int
-    seconds: float
-    event_seconds: float | None
-    shortest: float
+    times: NDArray[np.float64] = field(repr=False, compare=False)
+    held: float
+    clock_ratio: float
+    is_plausible: bool
 
 
 def block_figures(blocks: Sequence[Block]) -> list[BlockFigures]:
@@ -61,43 +68,43 @@ def block_figures(blocks: Sequence[Block]) -> list[BlockFigures]:
 
 
 def _figures(blocks: Sequence[Block], length: int, *, has_events: bool) -> Iterator[BlockFigures]:
-    if length == 0:
-        yield from (NO_FIGURES for _ in blocks)
-        return
+    held = np.array([block.block_wall_ns for block in blocks], dtype=np.float64) * 1e-9
+    raw = np.array([block.block_raw_ns for block in blocks], dtype=np.float64) * 1e-9
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratios = np.where(raw > 0, held / raw, np.nan)
     walls = np.array([block.wall_ns for block in blocks], dtype=np.float64) * 1e-9
+    if length == 0:
+        walls = walls.reshape(len(blocks), 0)
     events = (
         np.array([block.event_ns for block in blocks], dtype=np.float64) * 1e-9
         if has_events
         else None
     )
     times = walls if events is None else events
-    shortest = np.minimum(walls.min(axis=1), times.min(axis=1))
+    shortest = np.minimum(walls.min(axis=1, initial=np.inf), times.min(axis=1, initial=np.inf))
     medians = np.full(len(blocks), np.nan)
-    sound = shortest > 0
-    medians[sound] = np.median(np.log(times[sound]), axis=1)
+    sound = (shortest > 0) & (length > 0)
+    if sound.any():
+        medians[sound] = np.median(np.log(times[sound]), axis=1)
     with np.errstate(invalid="ignore"):
         stalls = (times > STALL * np.exp(medians)[:, None]).sum(axis=1)
-    seconds = walls.sum(axis=1)
+    longest = np.maximum(walls.sum(axis=1), times.sum(axis=1))
+    plausible = (
+        (shortest > 0)
+        & (longest <= held * CLOCK_SLACK)
+        & (np.abs(held - raw) <= np.maximum(CLOCK_LIE * raw, UNSCHEDULED_SECONDS))
+    )
     for row, block in enumerate(blocks):
         is_whole = has_events or block.event_ns is None
         yield BlockFigures(
             log_seconds=float(medians[row]) if is_whole else math.nan,
             num_steps=length,
             num_stalls=int(stalls[row]),
-            seconds=float(seconds[row]),
-            event_seconds=None if events is None else float(events[row].sum()),
-            shortest=float(shortest[row]),
+            times=times[row],
+            held=float(held[row]),
+            clock_ratio=float(ratios[row]),
+            is_plausible=bool(plausible[row]) and is_whole,
         )
-
-
-NO_FIGURES = BlockFigures(
-    log_seconds=math.nan,
-    num_steps=0,
-    num_stalls=0,
-    seconds=0.0,
-    event_seconds=None,
-    shortest=math.inf,
-)
 
 
 def block_statistic(block: Block) -> float:

@@ -30,7 +30,7 @@ from appliance.records import (
 )
 from reports import machine, plots, words
 from reports.model import CaseSection, CheckRow, Grid, LaunchRow, Legend, Row, Timing
-from reports.words import NOT_REPORTED, count
+from reports.words import count
 
 WORST_FIRST: tuple[RulingWord, ...] = ("fail", "inconclusive", "not_applicable", "pass")
 _PHASES = {

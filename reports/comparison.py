@@ -202,7 +202,7 @@ def _cases(label: str, cases: Sequence[CaseComparison]) -> Grid:
             "P(A faster)",
             "Launches",
             "Ruling",
-            "Worst check, of its bound",
+            "Worst check of bound",
         ),
         rows=tuple(_case_row(item) for item in cases),
         notes=(
@@ -222,7 +222,7 @@ def _case_row(item: CaseComparison) -> tuple[str, ...]:
     )
     timing = item.timing
     if timing is None:
-        return (item.case, NONE, NONE, "no time is compared", "", "", "", NONE, checks)
+        return (item.case, *[NONE] * 7, checks)
     return (
         item.case,
         words.duration(timing.reference_seconds),
@@ -497,7 +497,7 @@ def _shortened(name: str, longest: int = 30) -> str:
 
 def _profile_drawing(profiles: Sequence[Profile]) -> Markup:
     """Share of cases that take at most so many times A's time, a line for each bundle."""
-    top, bottom, left, right = 16, 176, 58, 600
+    top, bottom, left, right = 16, 176, 58, 590
     longest = max((profile.longest_ratio for profile in profiles), default=1.2)
 
     def x(ratio: float) -> float:
@@ -518,13 +518,15 @@ def _profile_drawing(profiles: Sequence[Profile]) -> Markup:
     parts.append(_text(middle, bottom + 27, "step time against A, at most", "middle"))
     drawn = [profile for profile in profiles if profile.num_cases]
     for number, profile in enumerate(drawn):
-        line, last = f"M{x(1):.1f} {bottom}", 0.0
-        for ratio, share in zip(profile.ratios, profile.shares, strict=True):
-            line, last = f"{line}H{x(ratio):.1f}V{y(share):.1f}", share
+        steps = zip(profile.ratios, profile.shares, strict=True)
+        line = "".join(f"H{x(ratio):.1f}V{y(share):.1f}" for ratio, share in steps)
+        line = f"M{x(1):.1f} {bottom}{line}"
         dash = _DASHES[number % len(_DASHES)]
         style = f'stroke="#1c2b40" stroke-width="1.6" stroke-dasharray="{dash}"'
         parts.append(_path(f"{line}H{right}", style))
-        parts.append(_text(right + 6, y(last) + 3 + 11 * number, profile.label, "start"))
+        height = top + 12 * number
+        parts.append(_path(f"M{right + 8} {height}h26", style))
+        parts.append(_text(right + 40, height + 3, profile.label, "start"))
     return _svg("Performance profiles", parts, bottom + _FOOT)
 
 

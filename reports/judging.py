@@ -15,13 +15,11 @@ from appliance.bundle import Bundle
 from appliance.matching import alphas
 from appliance.records import (
     Baseline,
-    Bound,
     Bounds,
     Criteria,
     Criterion,
     Line,
     Looked,
-    Number,
     Peak,
     Plan,
     Ratio,
@@ -162,7 +160,7 @@ def _written(criterion: Criterion, limit: float) -> str:
     )
 
 
-def _class_margins(margins: Mapping[Bound, Number]) -> str:
+def _class_margins(margins: Mapping[str, float]) -> str:
     """The margins of the classes, those of one size together."""
     sizes: dict[float, list[str]] = {}
     for name, margin in margins.items():
@@ -181,22 +179,24 @@ def _limit(
     looks: Mapping[str, Looked],
     hidden: frozenset[str],
 ) -> Group:
-    tabled = [one for one in rulings if one.statistic is not None and one.case not in hidden]
+    closed = hidden if criterion.kind in _CHANCE else frozenset()
+    tabled = [one for one in rulings if one.statistic is not None and one.case not in closed]
     has_t = any(one.statistic is not None and one.statistic.t_pass is not None for one in tabled)
-    columns = ["Case", "Ruling", "Value and interval", "Limit and its source", "Of, look"]
+    columns = ["Case", "Ruling", "Value and interval", "Limit and its source", "Of"]
     if has_t:
-        columns += ["t for a pass", "t for a fail", "sd of ln"]
+        columns += ["t for a pass", "t for a fail", "sd of ln (for a pass)"]
     row = _t_row if has_t else _row
+    seen = looks if criterion.kind in _CHANCE else {}
     return Group(
         title=f"{criterion.id}: {criterion.title}",
         intro=_sentence(limit_words(criterion, bundle.criteria)),
         grid=Grid(
             columns=tuple(columns),
-            rows=tuple(row(one, one.statistic, looks) for one in tabled if one.statistic),
+            rows=tuple(row(one, one.statistic, seen) for one in tabled if one.statistic),
         )
         if tabled
         else None,
-        notes=(*_unfigured(rulings, hidden), *_peak_notes(criterion, bundle)),
+        notes=(*_unfigured(rulings, closed), *_peak_notes(criterion, bundle)),
     )
 
 
@@ -263,14 +263,14 @@ def _spread(found: Statistic) -> str:
     used = found.log_sd_used
     if used is None or not math.isfinite(used) or used == found.log_sd:
         return percent(found.log_sd)
-    return f"{percent(found.log_sd)}, for a pass {percent(used)}"
+    return f"{percent(found.log_sd)} ({percent(used)})"
 
 
-def _unfigured(rulings: Sequence[Ruling], hidden: frozenset[str]) -> Iterable[str]:
+def _unfigured(rulings: Sequence[Ruling], closed: frozenset[str]) -> Iterable[str]:
     """The cases that are not in the table, and why."""
-    closed = [one.case for one in rulings if one.case in hidden and one.statistic is not None]
-    if closed:
-        yield f"Withheld, because no timing of them is shown: {_listed(closed)}."
+    withheld = [one.case for one in rulings if one.case in closed and one.statistic is not None]
+    if withheld:
+        yield f"Withheld, because no timing of them is shown: {_listed(withheld)}."
     without = [one for one in rulings if one.statistic is None and one.case]
     reasons = dict.fromkeys((one.ruling, one.explanation) for one in without)
     for ruling, explanation in reasons:
@@ -376,7 +376,7 @@ def score_words(score: Score | None, hidden: frozenset[str]) -> str:
     )
     return (
         f"{score.value:.4f} ({ends}) of the baseline's speed over "
-        f"{count(len(score.ratios), 'case')}{left}; it never offsets a criterion"
+        f"{count(len(score.ratios), 'case')}{left}; never offsets a criterion"
     )
 
 
@@ -471,17 +471,16 @@ def _signed(value: float) -> str:
 def _job_loss(found: Sequence[Straggler]) -> Iterable[str]:
     """What a job that waits for its slowest device loses here.
 
-    An effect is against the mean of the other n - 1 devices, which is n / (n - 1) times the
-    distance from the mean of all.
+    An effect is against the mean of the other n - 1 devices, in ln(seconds) n / (n - 1) times
+    the distance from the mean of all.
     """
-    effects = [one.effect for one in found]
-    if not all(math.isfinite(effect) for effect in effects):
+    num = len(found)
+    if not all(math.isfinite(one.effect) and one.effect > -1 for one in found):
         return
-    num = len(effects)
-    distances = [effect * (num - 1) / num for effect in effects]
+    distances = [math.log1p(one.effect) * (num - 1) / num for one in found]
     slowest = max(found, key=lambda one: one.effect).device
     yield (
-        f"A job that waits for all {num} devices at each step runs at the pace of {slowest}: "
-        f"predicted loss {percent(max(0.0, *distances))} against the devices' mean; "
-        f"spread between the devices {percent(statistics.stdev(distances))}."
+        f"A job that waits for all {num} devices at each step goes at the pace of {slowest}: "
+        f"predicted loss {percent(math.expm1(max(distances)))} against the devices' mean; "
+        f"the devices' spread is {percent(statistics.stdev(distances))}."
     )

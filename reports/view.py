@@ -230,7 +230,11 @@ def _run(bundle: Bundle, verdict: Verdict, hidden: frozenset[str]) -> tuple[Row,
         _row("Protocol", _protocol(plan)),
         _row("Launches", _launches(verdict)),
         _row("Criteria", f"{criteria.name}, version {criteria.version}: {criteria.summary}"),
-        _row("", f"criteria chosen by the signer: {sha256(bundle.files[CRITERIA])}"),
+        Row(
+            label="",
+            value="",
+            note=f"criteria chosen by the signer: {sha256(bundle.files[CRITERIA])}",
+        ),
         _row("Risks", judging.risks(plan, criteria)),
         _row("Suite score", judging.score_words(verdict.score, hidden)),
         _row("Run", _times(bundle.lines), f"planned {words.utc(plan.created_utc)}"),
@@ -335,7 +339,7 @@ def _requirement(
 ) -> Requirement:
     found: list[RulingWord] = [ruling.ruling for ruling in rulings]
     word = cases.worst(found)
-    reason = next((ruling.reason for ruling in rulings if ruling.ruling == word), "coverage")
+    reason: Reason = next((one.reason for one in rulings if one.ruling == word), "coverage")
     title = "not in the criteria file" if criterion is None else criterion.title
     return Requirement(
         id=name,

@@ -206,8 +206,8 @@ class Fleet:
 
     The spreads of healthy workloads are spaced geometrically, for most are quiet. The first
     `num_slow` workloads take `slowdown` longer, exactly so where `slow_is_exact`; of a fleet
-    `is_at_limit` every workload is exactly there, without spread between devices. `slow_part` of
-    the launches of every workload take `slow_mode` longer.
+    `is_at_limit` every workload is exactly there, and devices that `are_alike` have no spread
+    between them. `slow_part` of the launches of every workload take `slow_mode` longer.
     """
 
     spreads: tuple[float, ...] = HEALTHY_SPREADS
@@ -216,6 +216,7 @@ class Fleet:
     num_slow: int = 0
     slow_is_exact: bool = False
     is_at_limit: bool = False
+    are_alike: bool = False
     slow_part: float = 0.0
     slow_mode: float = 0.0
 
@@ -225,6 +226,8 @@ def launches_of(rng: np.random.Generator, nodes: int, fleet: Fleet) -> Values:
     shape = nodes, len(fleet.spreads)
     centre = DEVICE_SD * rng.standard_normal((nodes, 1))
     centre = centre + WORKLOAD_SD * rng.standard_normal(shape)
+    if fleet.are_alike:
+        centre = np.zeros(shape)
     if fleet.is_at_limit:
         centre = np.full(shape, math.log1p(fleet.margin))
     if fleet.slow_is_exact:
@@ -277,6 +280,9 @@ NODES_OF: dict[str, Fleet] = {
     "one 5 % slower, CV 1 %, on any healthy device": with_spread(0.01, 0.05, is_exact=False),
     "one 8 % slower, CV 1 %": with_spread(0.01, 0.08),
     "all 5 % slower": Fleet(slowdown=0.05, num_slow=NUM_LIMITS),
+    "healthy, CV 2 % everywhere, devices all alike": Fleet(
+        spreads=(0.02,) * NUM_LIMITS, are_alike=True
+    ),
 }
 
 
@@ -504,6 +510,11 @@ def _stalled(rng: np.random.Generator, nodes: int, rate: float, steps: int) -> R
         num_fail=int(np.count_nonzero(words == "fail")),
         launches=float(launches.mean()),
     )
+
+
+def clean_rates(counts: Sequence[int]) -> dict[int, float]:
+    """The rate of slow launches that so many launches, none of them slow, show to be met."""
+    return {count: rate_bounds(0, count, ALPHA_PASS)[1] for count in counts}
 
 
 def first_look_rates(steps: Sequence[int]) -> dict[int, float]:

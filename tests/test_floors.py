@@ -29,6 +29,7 @@ FLOORS: list[list[Room]] = [
             "appliance.processors",
             "appliance.sensors",
             "appliance.smbios",
+            "appliance.neighbours",
         ),
         # what the parent and the child of a launch say to each other
         ("appliance.processes", "appliance.wire"),
@@ -48,6 +49,7 @@ FLOORS: list[list[Room]] = [
             "appliance.stragglers",
             "appliance.score",
             "appliance.matching",
+            "appliance.contrasts",
         ),
         ("reports.words", "reports.plots"),
     ],
@@ -89,14 +91,24 @@ FLOORS: list[list[Room]] = [
     [
         ("appliance.links", "appliance.conduct", "appliance.verify"),
         ("reports.model", "reports.machine", "reports.cases", "reports.judging", "reports.view"),
-        ("appliance.comparison", "reports.comparison"),
+        ("appliance.pairing", "appliance.comparison"),
+        ("appliance.dispute",),
     ],
-    [("reports.render",), ("appliance.host",)],
+    [("reports.comparison", "reports.render"), ("appliance.host",)],
     [
         ("appliance.datasets", "appliance.attest", "appliance.accept", "appliance.rerun"),
         ("appliance.compare",),
         ("appliance.baseline",),
-        ("appliance.simulation", "appliance.selftest"),
+        # faults that are injected, and what became of them
+        (
+            "appliance.pace",
+            "appliance.virtual",
+            "appliance.simulation",
+            "appliance.injections",
+            "appliance.scenarios",
+            "appliance.faults",
+            "appliance.selftest",
+        ),
         ("appliance.challenge",),
         ("appliance.progress",),
     ],

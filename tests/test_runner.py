@@ -23,6 +23,7 @@ from appliance.history import History
 from appliance.records import (
     Artifact,
     Block,
+    Calibrated,
     Checked,
     Environment,
     Event,
@@ -148,7 +149,8 @@ def test_launch_that_goes_wrong_keeps_what_it_said_before(faults: Bench, name: s
 
 def test_healthy_launch_says_everything_in_order(faults: Bench) -> None:
     events = [event for event in faults.of("healthy@cpu:0/1") if not isinstance(event, Reading)]
-    expected = [LaunchStarted, Environment, Artifact, Started, Checked, Checked, Warmed]
+    expected = [LaunchStarted, Environment, Artifact, Started, Checked, Checked, Calibrated]
+    expected += [Warmed]
     expected += [Block, Block, Checked, Checked, LaunchEnded]
     assert [type(event) for event in events] == expected
     phases = [(event.phase, event.step) for event in events if isinstance(event, Checked)]

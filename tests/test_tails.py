@@ -40,6 +40,11 @@ def test_an_impossible_time_is_a_stall_and_makes_no_other(bad: float) -> None:
     assert tails.num_stalls(np.array([1.0, 1.1, bad, 1.0, 1.0])) == 1
 
 
+@pytest.mark.parametrize("bad", BAD_TIMES)
+def test_a_block_of_impossible_times_is_all_stalls(bad: float) -> None:
+    assert tails.num_stalls(np.full(4, bad)) == 4
+
+
 def test_a_slow_launch_is_beyond_three_percent_and_three_spreads() -> None:
     edge = math.log(1.03) + 3 * 0.002
     found = tails.is_slow(
@@ -118,6 +123,12 @@ def test_a_limit_that_is_no_rate_rules_nothing(limit: float) -> None:
 def test_a_limit_of_none_at_all_is_never_shown_to_be_met() -> None:
     assert rated(0, 10**6, 0.0, 0.5, 0.5) == "open"
     assert rated(1, 10**6, 0.0, 0.5, 0.5) == "fail"
+
+
+@pytest.mark.parametrize(("excess", "pair"), [(1e-12, ("open", "open")), (1e-7, ("pass", "fail"))])
+def test_so_near_to_its_risk_nothing_is_ruled(excess: float, pair: tuple[str, str]) -> None:
+    risk = 0.5 * (1 + excess)
+    assert (rated(0, 1, 0.5, risk, 0.0), rated(1, 1, 0.5, 0.0, risk)) == pair
 
 
 @pytest.mark.parametrize("risk", [0.0, math.nan])

@@ -82,7 +82,8 @@ class Timing:
         numbers = np.arange(logs.shape[1])
         logs += np.log1p(self.warm_up * np.exp(-numbers / self.warm_up_steps))
         logs += math.log(self.change_factor) * (numbers >= warm + self.change_at * timed)
-        return np.exp(logs)
+        seconds: Array = np.exp(logs)
+        return seconds
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 
 from appliance import plan as planning
 from appliance.comparable import key_of
+from appliance.pace import LAUNCH_SD, Timing
 from appliance.records import (
     Answer,
     Baseline,
@@ -36,7 +37,6 @@ from appliance.records import (
     sha256,
     to_json,
 )
-from appliance.timings import LAUNCH_SD, Timing
 from appliance.verdict import Judge
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
