@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 
 from appliance.comparable import find, least_seconds, peak_for
 from appliance.errors import UsageError
-from appliance.limits import TIMES, amount_of, margin_of, scaled
+from appliance.limits import SCALES, TIMES, amount_of, margin_of, scaled, unit_of
 from appliance.matching import matches
 from appliance.records import Baselines, Case, Criteria, Criterion, Peaks, Protocol, System
 
@@ -31,10 +31,19 @@ def check_limits(criteria: Criteria, cases: Sequence[Case], peaks: Peaks, system
         wanted = _wanted_seconds(criterion, case, peaks, system)
         if wanted is not None and least is not None and wanted < least:
             raise UsageError(
-                f'criterion "{criterion.id}" asks of {case.id} a step in {wanted:.3g} s, and by '
-                f"its maker's figures none can take less than {least:.3g} s: correct the limit or "
-                "its unit"
+                f'criterion "{criterion.id}" asks {_worded(criterion, case, wanted)} of {case.id}, '
+                f"which is above the device's peak ({_worded(criterion, case, least)}): correct "
+                "the limit or its unit"
             )
+
+
+def _worded(criterion: Criterion, case: Case, seconds: float) -> str:
+    """A step time as the criterion's metric and unit say it."""
+    if criterion.metric in TIMES:
+        return f"a step in {seconds:.4g} s"
+    scale = SCALES.get(criterion.unit, ("", 1.0))[1]
+    unit = criterion.unit or unit_of(criterion.metric, case)
+    return f"{(amount_of(case, criterion.metric) or math.nan) / seconds / scale:.4g} {unit}"
 
 
 def check_margins(

@@ -922,7 +922,7 @@ def test_the_course_joins_blocks_of_one_launch_alone():
     ]
     drawn = plots.course("course", moments, None)
     assert len(re.findall(r"M[\d.]+ [\d.]+h0", drawn)) == 3
-    assert len(re.findall(r"M[\d.]+ [\d.]+L", drawn)) == 1
+    assert len(re.findall(r"L[\d.]+ [\d.]+", drawn)) == 1
     assert plots.course("course", moments[:1], None) == ""
     assert plots.course("course", [replace(one, minutes=1.0) for one in moments], None) == ""
 
@@ -945,8 +945,10 @@ def test_a_look_is_told_with_its_word_and_reason(reason: str, is_decided: bool, 
 
 def test_the_terminal_tells_the_deciding_ruling_first_and_every_next_action():
     verdict = judged().verdict
-    said = ruling_sentences(verdict)
+    early = ruled("correctness", "llama", "fail")
+    said = ruling_sentences(replace(verdict, rulings=(early, *verdict.rulings)))
     assert said[0].startswith("fail: speed of bert@cpu:0: ")
+    assert said[1].startswith("fail: correctness of llama@cpu:0: ")
     actions = {one.action for one in verdict.rulings if one.ruling != "pass"}
     assert all(f"next: {action}" in "\n".join(said) for action in actions)
     told = verdict_sentences(verdict)
