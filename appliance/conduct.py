@@ -107,10 +107,18 @@ def _check_cases(plan: Plan, devices: set[str]) -> None:
             raise EvidenceError(f"plan.json: launch {launch.id} is timed or not against the rule")
         numbers[launch.case].append(launch.number)
     for case in plan.cases:
-        if sorted(numbers[case.id]) != list(range(case.launches + 1)):
+        if not _has_its_launches(plan, case, sorted(numbers[case.id])):
             raise EvidenceError(f"plan.json: case {case.id} has not the launches that it says")
         if case.device not in devices:
             raise EvidenceError(f"plan.json: case {case.id} is for a device that system.json lacks")
+
+
+def _has_its_launches(plan: Plan, case: Case, numbers: list[int]) -> bool:
+    """All of them; of a launch that is repeated for a dispute, the reference and that one."""
+    if plan.rerun_of:
+        repeated = plan.rerun_of.partition("/")[2]
+        return numbers[:1] == [0] and repeated in {f"{case.id}/{number}" for number in numbers}
+    return numbers == list(range(case.launches + 1))
 
 
 def check_suite(plan: Plan, system: System, criteria: Criteria, suite: Suite) -> None:
@@ -244,7 +252,8 @@ def _start(walk: _Walk, event: LaunchStarted) -> None:
         raise walk.fault("a launch starts before the interrupted ones are accounted for")
     if launch.is_timed and case.id in walk.decided:
         raise walk.fault(f"launch {launch.id} is made although its case was decided")
-    missed = [n for n in case_looks(walk.plan, case) if n < launch.number]
+    looks = () if walk.plan.rerun_of else case_looks(walk.plan, case)
+    missed = [n for n in looks if n < launch.number]
     if set(missed) - set(walk.looks.get(case.id, [])):
         raise walk.fault(f"launch {launch.id} is made without the look before it")
     is_forbidden = walk.plan.protocol.mode == "fresh" or case.device in walk.spoilt

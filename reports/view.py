@@ -388,7 +388,7 @@ def _open_rulings(verdict: Verdict, criteria: Sequence[Criterion]) -> tuple[Open
         key=lambda group: (
             not group[0].required,
             cases.WORST_FIRST.index(group[0].ruling),
-            0,
+            ranks.get(group[0].criterion, 0),
         ),
     )
     return tuple(_open_ruling(group, ranks) for group in ordered)

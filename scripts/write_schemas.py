@@ -16,6 +16,8 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
 from appliance import records  # noqa: E402 - the script runs where nothing is installed
+from appliance.comparison import Comparison  # noqa: E402 - the same
+from appliance.dispute import Rerun  # noqa: E402 - the same
 from appliance.verify import Verification  # noqa: E402 - the same
 
 FOLDER = ROOT / "appliance" / "schemas"
@@ -28,6 +30,8 @@ MACHINE_WRITTEN = {
     "journal-line": records.Line,
     "verdict": records.Verdict,
     "verification": Verification,
+    "comparison": Comparison,
+    "rerun": Rerun,
 }
 HAND_WRITTEN = {
     "criteria": records.Criteria,
