@@ -13,7 +13,7 @@ import math
 import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar, get_args, get_type_hints
 
@@ -122,6 +122,7 @@ def parse_criteria(data: bytes, name: str) -> Criteria:
     """Criteria from the bytes of a file called `name`; UsageError if a limit cannot be judged."""
     criteria = parse(Criteria, data, name)
     _check_risks(criteria, name)
+    criteria = replace(criteria, margins={**MARGINS, **criteria.margins})
     _unique(name, "criterion", [criterion.id for criterion in criteria.criterion])
     for criterion in criteria.criterion:
         fault = _fault(criterion)

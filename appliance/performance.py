@@ -63,8 +63,6 @@ def judged(criterion: Criterion, evidence: CaseEvidence, ground: Ground) -> Answ
     unjudged = _unjudged(evidence)
     if unjudged is not None:
         return unjudged
-    if not evidence.case.is_timed:
-        return inconclusive("coverage", f"{evidence.case.id} has no timing", "Leave this case out.")
     rule = RULES[criterion.kind if criterion.kind != "tail" else criterion.metric]
     return rule(criterion, evidence, ground)
 
@@ -127,11 +125,12 @@ def _ruled(
     if bool(tested.is_pass):
         return Answer(ruling="pass")
     has_all = evidence.num_made >= evidence.case.launches
+    is_short = has_all and evidence.case.launches < evidence.protocol.looks[-1]
     return inconclusive(
-        "noise",
+        "budget" if is_short else "noise",
         f"{criterion.title}: {len(values)} launches cannot tell it from the limit"
         + (", and no more are planned" if has_all else ""),
-        QUIETEN,
+        "Plan more launches of this case." if is_short else QUIETEN,
     )
 
 

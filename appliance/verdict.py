@@ -187,7 +187,8 @@ class Judge:
         """Required criteria whose ruling is about this case alone."""
         for criterion in self._requirements:
             is_alone = criterion.kind != "inventory" and not is_pooled(criterion)
-            if criterion.required and is_alone and matches(criterion, evidence.case.id):
+            can_be = evidence.case.is_timed or criterion.kind not in CHANCE_KINDS
+            if criterion.required and is_alone and can_be and matches(criterion, evidence.case.id):
                 yield criterion
 
     # -------------------------------------------------------------- rulings
@@ -198,14 +199,14 @@ class Judge:
                 evidence
                 for evidence in self._gathering.cases.values()
                 if matches(criterion, evidence.case.id)
+                and (evidence.case.is_timed or criterion.kind not in CHANCE_KINDS)
             ]
             if criterion.kind == "inventory":
                 yield _ruling(criterion, "", inventory(criterion, self._ground.system))
             elif not cases:
                 yield _unmatched(criterion)
             elif is_pooled(criterion):
-                timed = [evidence for evidence in cases if evidence.case.is_timed]
-                yield _ruling(criterion, "", pooled(criterion, timed, self._ground))
+                yield _ruling(criterion, "", pooled(criterion, cases, self._ground))
             else:
                 rule = judged if criterion.kind in CHANCE_KINDS else functional
                 for evidence in cases:
@@ -348,7 +349,7 @@ def _unmatched(criterion: Criterion) -> Ruling:
         "",
         inconclusive(
             "coverage",
-            f'no planned case matches "{criterion.cases}"',
+            f'no planned case that can be judged by it matches "{criterion.cases}"',
             "Plan a suite that has such a case, or correct the pattern in the criteria file.",
         ),
     )
