@@ -451,10 +451,12 @@ def test_the_rate_of_slow_launches_is_one_that_so_many_can_show(launches: int) -
     assert rate <= 0.20
     assert rate * 100 == pytest.approx(round(rate * 100))
     risks = {"risk_pass": 0.01, "risk_fail": 0.01}
-    assert rate_word(0, launches, limit=rate, **risks) == "pass"
+    allowed = 0 if launches < 31 else 1 if launches < 39 else 2
+    assert rate_word(allowed, launches, limit=rate, **risks) == "pass"
     below = rate - 0.01
-    assert below <= 0 or rate_word(0, launches, limit=below, **risks) != "pass"
-    assert rate == pytest.approx(math.ceil(100 * (1 - 0.01 ** (1 / launches))) / 100)
+    assert below <= 0 or rate_word(allowed, launches, limit=below, **risks) != "pass"
+    if allowed == 0:
+        assert rate == pytest.approx(math.ceil(100 * (1 - 0.01 ** (1 / launches))) / 100)
 
 
 def test_too_few_launches_get_no_criterion_that_they_cannot_pass() -> None:
