@@ -8,7 +8,7 @@ ARGS ?=
 
 export PYTHON TORCH_INDEX WHEELS
 
-.PHONY: accept test lint bench oc setup clean
+.PHONY: accept test lint bench oc bands setup clean
 
 accept: ## run the suite on whatever is there and leave a signed report in $(OUT)/<run id>/
 	@scripts/setup.sh cpu
@@ -31,6 +31,10 @@ bench: ## the figures that the project promises of itself, as ratios and seconds
 oc: ## simulate the decision rules and write docs/operating-characteristics.md
 	@scripts/setup.sh cpu-test
 	@.venv/bin/python scripts/operating_characteristics.py $(ARGS)
+
+bands: ## record workloads/bands/*.json, the trajectories that devices are held to, on this processor
+	@scripts/setup.sh cpu
+	@.venv/bin/python scripts/record_bands.py $(ARGS)
 
 setup: ## the environment of the tests and nothing else
 	@scripts/setup.sh cpu-test

@@ -258,8 +258,6 @@ def _sentence(kind: type[object], fault: Any) -> str:
     while len(place) > 1 and isinstance(place[-1], str) and "[" in place[-1]:
         place = place[:-1]  # one of the types that a value may have
     *parents, last = place
-    if last == "within_of_baseline":
-        return f'{_key(parents, last)} must be a number like 0.03, or "class"'
     if "parameters" in parents:  # what follows the parameter's name is one of its possible types
         *parents, last = place[: place.index("parameters") + 2]
         return f"{_key(parents, last)} must be a finite number, a text, true or false"
@@ -272,6 +270,8 @@ def _sentence(kind: type[object], fault: Any) -> str:
         hint = did_you_mean(str(fault["input"]), choices)
         return f'{_key(parents, last)} cannot be "{fault["input"]}"{hint}'
     wanted = MUST_BE.get(fault["type"])
+    if last == "within_of_baseline":
+        wanted = 'a number like 0.03, or "class"'
     if wanted is None:
         return f"{_key(parents, last)} is wrong: {fault['msg'].lower()}"
     return f"{_key(parents, last)} must be {wanted}"

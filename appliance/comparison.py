@@ -18,12 +18,15 @@ from appliance.comparable import device_name, suite_id
 from appliance.contrasts import FLOOR, Contrast, Row, contrast, mixed_model, order, pooled, profile
 from appliance.errors import UsageError
 from appliance.pairing import (
+    Bits,
     ComparedBundle,
     Difference,
     Pair,
     RefusedCase,
     RulingChange,
     Side,
+    answers,
+    bits_of,
     check_sides,
     compared_bundles,
     differences,
@@ -93,13 +96,19 @@ class CheckPair(Record):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseComparison(Record):
-    """One case in the reference and in the bundle `label`; `timing` None for an untimed case."""
+    """One case in the reference and in the bundle `label`; `timing` None for an untimed case.
+
+    `same_bits` says whether both gave the same first output from the same inputs; None where they
+    need not, as `bits_note` says.
+    """
 
     label: str
     case: str
     other_case: str
     timing: Timing | None
     checks: tuple[CheckPair, ...]
+    same_bits: bool | None
+    bits_note: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,7 +179,8 @@ class Comparison(Record):
     """comparison.json: what two or more runs have in common and where they differ.
 
     `word` is "beyond" if any case, drift or ruling is, "within" if every comparable case is, else
-    "open". `model` None comes with `model_left_out`, which says why.
+    "open"; other bits from the same inputs leave it open too. `model` None comes with
+    `model_left_out`, which says why.
     """
 
     schema: Literal["bench/comparison/1"] = "bench/comparison/1"
@@ -226,8 +236,16 @@ def compare(sides: Sequence[Side], *, margin: float, bench_version: str) -> Comp
         raise UsageError(_nothing_common(refused))
     limits = _Limits(margin=margin, risk_beyond=RISK_BEYOND / max(1, _num_tests(pairs, margin)))
     bundles = compared_bundles(reference, others, paired)
+    digests = {side.label: answers(side) for side in sides}
     cases = tuple(
-        _case_comparison(side.label, pair, limits) for side in others for pair in pairs[side.label]
+        _case_comparison(
+            side.label,
+            pair,
+            limits,
+            bits_of(reference, side, pair, digests[reference.label], digests[side.label]),
+        )
+        for side in others
+        for pair in pairs[side.label]
     )
     drifts = tuple(
         drift
@@ -292,13 +310,15 @@ def _num_tests(pairs: Mapping[str, Sequence[Pair]], margin: float) -> int:
 # ------------------------------------------------------------------ one case
 
 
-def _case_comparison(label: str, pair: Pair, limits: _Limits) -> CaseComparison:
+def _case_comparison(label: str, pair: Pair, limits: _Limits, bits: Bits) -> CaseComparison:
     return CaseComparison(
         label=label,
         case=pair.reference.id,
         other_case=pair.other.id,
         timing=_timing(pair, limits) if pair.is_timed else None,
         checks=tuple(_check_pairs(pair)),
+        same_bits=bits.are_same,
+        bits_note=bits.note,
     )
 
 
@@ -507,6 +527,7 @@ def _word(found: Comparison) -> Word:
     if is_beyond or any(map(has_failed_since, found.rulings)):
         return "beyond"
     has_gap = any(item.kind == "no_timing" for item in found.refused)
+    has_gap |= any(item.same_bits is False for item in found.cases)
     return "open" if has_gap or not words or "open" in words else "within"
 
 
@@ -528,6 +549,7 @@ def _summary_of(found: Comparison, bundle: ComparedBundle) -> str:
     if refused:
         parts.append(f"{refused} not compared")
     text = f"{bundle.label} against {found.bundles[0].label}: {', '.join(parts)}."
+    text += f" {_summary_of_bits(own)}"
     drift = next((item for item in found.drifts if item.label == bundle.label), None)
     if drift is not None:
         what = "the same devices are" if drift.is_same_device else "over all cases it is"
@@ -537,3 +559,17 @@ def _summary_of(found: Comparison, bundle: ComparedBundle) -> str:
     if num_failed:
         text += f" {num_failed} required ruling{'s' * (num_failed > 1)} went from pass to fail."
     return text
+
+
+def _summary_of_bits(cases: Sequence[CaseComparison]) -> str:
+    """One sentence on whether first outputs are the same, bit for bit."""
+    known = [item for item in cases if item.same_bits is not None]
+    if not known:
+        return f"{cases[0].bits_note[:1].upper()}{cases[0].bits_note[1:]}." if cases else ""
+    differing = [item.case for item in known if not item.same_bits]
+    if differing:
+        return (
+            f"First outputs of {len(differing)} of {len(known)} cases differ bit by bit from the "
+            f"same inputs, {differing[0]} first."
+        )
+    return f"First outputs of {len(known)} cases are the same, bit for bit."

@@ -4,7 +4,8 @@ A child inherits what its parent has, except what would change which code runs (
 what belongs to the signer. Homes, temporary files and caches lie in the run's working folder,
 so that nothing is written elsewhere and nothing is read that another run left. Threads are
 fixed before any library is loaded: one per physical core that this process may use, which is
-what a numerical library gains from.
+what a numerical library gains from. The processes of one launch meet on the loopback interface,
+which is there without a network and whatever the host is called.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ _FIXED = {
     "TOKENIZERS_PARALLELISM": "false",
     "PYTHONHASHSEED": "0",
     "PYTHONUNBUFFERED": "1",
+    "GLOO_SOCKET_IFNAME": "lo",
 }
 
 

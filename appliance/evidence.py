@@ -26,10 +26,12 @@ from appliance.records import (
     Case,
     Checked,
     Counted,
+    Digested,
     Injected,
     LaunchEnded,
     LaunchMode,
     LaunchStarted,
+    Libraries,
     Line,
     Plan,
     Protocol,
@@ -73,6 +75,8 @@ class LaunchEvidence:
     figures: list[BlockFigures] = field(default_factory=list)
     readings: list[Reading] = field(default_factory=list)
     checks: list[Checked] = field(default_factory=list)
+    digested: list[Digested] = field(default_factory=list)
+    libraries: list[Libraries] = field(default_factory=list)
     artifacts: dict[str, set[str]] = field(default_factory=dict)
     is_open: bool = False
     is_cut: bool = False
@@ -122,8 +126,10 @@ class LaunchEvidence:
             self._series = len(self.blocks), found
         return self._series[1]
 
-    def has_phase(self, phase: str) -> bool:
-        return any(checked.phase == phase for checked in self.checks)
+    def has_phase(self, phase: str, ranks: int) -> bool:
+        """Whether each of so many ranks has checked its output of that phase."""
+        told = {checked.rank for checked in self.checks if checked.phase == phase}
+        return told >= set(range(ranks))
 
     def take(self, event: object, utc: str, place: int) -> None:
         """Add one event that names this launch."""
@@ -145,16 +151,25 @@ class LaunchEvidence:
                 self.moments.append(utc)
             case Reading():
                 self.readings.append(event)
-            case Checked():
+            case Checked() | Digested() | Libraries():
                 self._inside()
-                self.checks.append(event)
+                self._keep(event)
             case Artifact():
                 self._inside()
                 if event.is_made and self.number > 0:
                     return  # a timed launch that makes a file itself depends on no other
                 self.artifacts.setdefault(event.name, set()).add(event.sha256)
-            case _:  # what libraries it had decides nothing
+            case _:  # its environment and its warm-up decide nothing
                 pass
+
+    def _keep(self, event: Checked | Digested | Libraries) -> None:
+        match event:
+            case Checked():
+                self.checks.append(event)
+            case Digested():
+                self.digested.append(event)
+            case Libraries():
+                self.libraries.append(event)
 
     def cut(self) -> None:
         """The run was interrupted; a launch under way ends here, unless the journal says how."""
@@ -363,12 +378,13 @@ def _length_fault(launch: LaunchEvidence, evidence: CaseEvidence) -> str:
     if not launch.is_completed or launch.number == 0:
         return ""
     wanted = evidence.case.steps
-    for rank in {block.rank for block in launch.blocks} or {0}:
+    for rank in range(evidence.case.ranks):
         blocks = [block for block in launch.blocks if block.rank == rank]
         lengths = [len(block.wall_ns) for block in blocks]
         least = evidence.protocol.block_steps if wanted is None else wanted
         number = evidence.protocol.blocks if wanted is None else 1
-        if [block.index for block in blocks] != list(range(number)) or min(lengths) < least:
+        has_all = [block.index for block in blocks] == list(range(number))
+        if not has_all or min(lengths, default=0) < least:
             return (
                 f"launch {launch.id} completed with {sum(lengths)} timed steps in {len(blocks)} "
                 f"blocks, where {number} of {least} steps were planned"

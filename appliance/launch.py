@@ -1,8 +1,10 @@
-"""One launch, in the child: build, first step, check, clocks, warm-up, blocks, last check.
+"""One launch, in the child: build, first step, digest, check, clocks, warm-up, blocks, last check.
 
 The clocks are compared after the first step, whose time holds all that the first use of a
-device costs. The untimed launch of a case builds and steps a second time with the same seed and
-compares the two outputs. A timed one warms up, waits until its group is ready, and is timed in
+device costs. All launches of a case have the same seed, so where a workload gives the same bits
+for the same inputs, each tells the digest of its first output, which costs nothing while steps are
+timed. The untimed launch of a case says too what libraries it runs, builds and steps a second time
+and compares the two outputs. A timed one warms up, waits until its group is ready, and is timed in
 blocks. A workload with `steps` makes exactly so many: the first, which is checked as every first
 step is, then the rest without warm-up. All of them are one block, and its last output is checked.
 
@@ -13,7 +15,7 @@ Everything is told to `send` as it happens, never between two samples. What only
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +25,9 @@ from appliance.records import (
     Calibrated,
     Check,
     Checked,
+    Digested,
     LaunchSpec,
+    Libraries,
     Phase,
     Record,
     Started,
@@ -36,7 +40,9 @@ from workloads.contract import Target, Workload
 class Machine:
     """What the launch runs on: its clocks, its generators, and copies of tensors on the host.
 
-    `make_work` gives a short piece of work that keeps the device busy and changes nothing.
+    `agree` gives all ranks of the launch the largest of their numbers. `make_work` gives a short
+    piece of work that keeps the device busy and changes nothing;
+    `libraries` the files that this process runs, with their digests.
     """
 
     stopwatch: timing.Stopwatch
@@ -44,6 +50,8 @@ class Machine:
     seed: Callable[[int], None]
     bits: outputs.Copy
     values: outputs.Copy
+    agree: Callable[[int], int] = int
+    libraries: Callable[[], Mapping[str, str | None]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,6 +94,7 @@ class LaunchCourse:
 
     def _untimed(self) -> None:
         start = self._start()
+        self._send(Libraries, files=self.machine.libraries())
         first = self._freeze(start.output)
         if self.workload.steps is not None and not self.workload.is_timed:
             self._finish(start)
@@ -102,17 +111,19 @@ class LaunchCourse:
             return
         start.before = start.output = None
         warmed = self._warm_up(start.state)
+        length = self._block_length(warmed)
         self.wires.wait()
-        self._blocks(start.state, 1 + warmed)
+        self._blocks(start.state, 1 + len(warmed), length)
 
     # -------------------------------------------------------------- their parts
 
     def _start(self) -> _Start:
-        """Build, step once, check the output, compare the clocks."""
+        """Build, step once, digest and check the output, compare the clocks."""
         state, built = self._one(self._build)
         before = self.workload.snapshot(state)
         output, first = self._one(self._stepper(state))
         self._send(Started, build_ns=built.wall_ns, first_step_ns=first.wall_ns)
+        self._digest(output)
         self._check("first", 0, before, state, output)
         self._compare_clocks()
         return _Start(state=state, before=before, output=output, span=first)
@@ -135,21 +146,35 @@ class LaunchCourse:
             event_ns=events or None,
         )
 
-    def _warm_up(self, state: Any) -> int:
-        """Number of steps that were made."""
+    def _warm_up(self, state: Any) -> tuple[int, ...]:
+        """Times of the steps that were made."""
         protocol = self.spec.protocol
         length = timing.Length(
             steps=protocol.warmup_steps, nanoseconds=round(protocol.warmup_seconds * 1e9)
         )
-        times = timing.warm_up(self._stepper(state), self.machine.stopwatch, length)
+        step, stopwatch = self._stepper(state), self.machine.stopwatch
+        if self.spec.ranks == 1:
+            times = timing.warm_up(step, stopwatch, length)
+        else:
+            some = timing.Length(steps=max(1, length.steps))
+            times = timing.warm_up(step, stopwatch, some)
+            more = timing.steps_within(length.nanoseconds - sum(times), times)
+            some = timing.Length(steps=self.machine.agree(more))
+            times += timing.warm_up(step, stopwatch, some)
         self._send(Warmed, wall_ns=times)
-        return len(times)
+        return times
 
-    def _blocks(self, state: Any, first_step: int) -> None:
+    def _block_length(self, warmed: Sequence[int]) -> timing.Length:
+        """At least so many steps and so long; for several ranks a number, as each waits for all."""
         protocol = self.spec.protocol
-        length = timing.Length(
-            steps=protocol.block_steps, nanoseconds=round(protocol.block_seconds * 1e9)
-        )
+        nanoseconds = round(protocol.block_seconds * 1e9)
+        if self.spec.ranks == 1:
+            return timing.Length(steps=protocol.block_steps, nanoseconds=nanoseconds)
+        steps = max(protocol.block_steps, timing.steps_within(nanoseconds, warmed))
+        return timing.Length(steps=self.machine.agree(steps))
+
+    def _blocks(self, state: Any, first_step: int, length: timing.Length) -> None:
+        protocol = self.spec.protocol
         for index in range(protocol.blocks):
             is_checked = self.spec.check_last and index == protocol.blocks - 1
             samples = self._block(state, length, is_checked=is_checked)
@@ -206,6 +231,11 @@ class LaunchCourse:
             detects=self.workload.spread,
             detects_what="relative difference of two outputs made from the same inputs",
         )
+
+    def _digest(self, output: Any) -> None:
+        if self.workload.is_repeatable:
+            digest = outputs.digest(output, self.machine.bits)
+            self._send(Digested, phase="first", step=0, what="output", digest=digest)
 
     def _check(self, phase: Phase, step: int, before: object, state: Any, output: Any) -> None:
         for check in self.workload.check(before, state, output):

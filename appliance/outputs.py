@@ -1,14 +1,18 @@
-"""Two outputs of one step held against each other: the same bits, or the same within a spread.
+"""Outputs of one step held against each other: the same bits, or the same within a spread.
 
 Repeatability is judged on copies in the host's memory, because the state that made the first
-output is gone by the time the second one is there. An output is a tensor or array, or a
-dataclass, tuple, list or dict of them; how a tensor becomes an array is the worker's business,
-which alone knows torch.
+output is gone by the time the second one is there. Between processes and devices it is judged by
+digests, which the journal keeps. An output is a tensor or array, or a dataclass, tuple, list or
+dict of them; how a tensor becomes an array is the worker's business, which alone knows torch.
+
+Every array is known by its path, number format and shape, so that the same bytes in another form
+are not the same output.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -21,11 +25,31 @@ Copy = Callable[[Any], NDArray[Any]]
 
 
 def freeze(output: Any, copy: Copy) -> Frozen:
-    """Every array of an output by its path, copied by `copy` so that no later step changes it.
+    """Every array of an output by its name, copied by `copy` so that no later step changes it.
 
     Raises TypeError for an output that holds something else than arrays and plain values.
     """
-    return {path: copy(leaf) for path, leaf in _leaves(output, "output")}
+    return {_name(path, leaf): copy(leaf) for path, leaf in _leaves(output, "output")}
+
+
+def digest(output: Any, copy: Copy) -> str:
+    """SHA-256 over all arrays of an output, in the order of their names: name, size, bytes.
+
+    `copy` gives an array's bytes; one copy at a time is held. A digest tells any two outputs
+    apart that differ in a bit, a number format, a shape or the place of an array.
+    """
+    told = hashlib.sha256()
+    found = {_name(path, leaf): leaf for path, leaf in _leaves(output, "output")}
+    for name in sorted(found):
+        content = copy(found[name])
+        told.update(f"{name}\0{content.nbytes}\0".encode())
+        told.update(content.data)
+    return told.hexdigest()
+
+
+def _name(path: str, leaf: Any) -> str:
+    """Path, number format and shape: "output.logits float32 (8, 10)"."""
+    return f"{path} {str(leaf.dtype).rpartition('.')[2]} {tuple(leaf.shape)}"
 
 
 def _leaves(node: Any, path: str) -> Iterator[tuple[str, Any]]:

@@ -16,8 +16,9 @@ from datetime import datetime
 from typing import Literal
 
 from appliance import probe
+from appliance.agreement import answer_of, gathered
 from appliance.bundle import STATEMENT, Bundle
-from appliance.comparable import SYSTEM_NAMES, device_name, suite_id
+from appliance.comparable import LIBRARIES, SYSTEM_NAMES, device_name, suite_id
 from appliance.errors import EvidenceError, UsageError
 from appliance.records import (
     Case,
@@ -316,6 +317,69 @@ def _no_timing(reference: Side, other: Side, pair: Pair) -> str:
 def launch_times(result: CaseResult) -> list[float]:
     """ln(seconds) of the timed launches, in their order."""
     return [launch.log_seconds for launch in result.launches if launch.log_seconds is not None]
+
+
+# ------------------------------------------------------------------ the same bits
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bits:
+    """Whether first outputs are the same bit for bit; `are_same` None: they need not be."""
+
+    are_same: bool | None
+    note: str
+
+
+def answers(side: Side) -> Mapping[str, str]:
+    """All digests of each case as one text; empty where there is none or launches differ."""
+    return {
+        name: answer_of(evidence)
+        for name, evidence in gathered(side.plan, side.bundle.lines).items()
+    }
+
+
+def bits_of(
+    reference: Side, other: Side, pair: Pair, ours: Mapping[str, str], theirs: Mapping[str, str]
+) -> Bits:
+    """Of a case that both have; `ours` and `theirs` are the `answers` of the two sides."""
+    why = next(_other_bits(reference, other, pair), "")
+    first, second = ours[pair.reference.id], theirs[pair.other.id]
+    if not why and not (first and second):
+        label = other.label if first else reference.label
+        why = f"{label} has no digest, or not the same one in all of its launches"
+    if why:
+        return Bits(are_same=None, note=f"first outputs are not comparable bit by bit: {why}")
+    if first == second:
+        return Bits(are_same=True, note="first outputs are the same, bit for bit")
+    return Bits(
+        are_same=False,
+        note=f"first outputs differ between {reference.label} and {other.label}, though inputs, "
+        "model and libraries are the same: run a third node of this model to see which is wrong",
+    )
+
+
+def _other_bits(reference: Side, other: Side, pair: Pair) -> Iterator[str]:
+    """Why two sound nodes may give other bits; nothing where they must give the same."""
+    if reference.plan.seed != other.plan.seed:
+        yield "the seeds differ, and so do the inputs"
+    if not (pair.reference.is_repeatable and pair.other.is_repeatable):
+        yield f"{pair.reference.workload} need not give the same bits twice"
+    models = _model(reference, pair.reference), _model(other, pair.other)
+    if None in models or models[0] != models[1]:
+        yield f"the device is {models[0]} in {reference.label}, {models[1]} in {other.label}"
+    for name in LIBRARIES:
+        values = [_software(side, name) for side in (reference, other)]
+        if values[0] != values[1]:
+            yield f"{name} is {values[0]} in {reference.label}, {values[1]} in {other.label}"
+
+
+def _software(side: Side, name: str) -> str:
+    found = side.identity.software.get(name)
+    return "not reported" if found is None or found.value is None else str(found.value)
+
+
+def _model(side: Side, case: Case) -> str | None:
+    return next((one.model for one in side.identity.devices if one.id == case.device), None)
 
 
 # ------------------------------------------------------------------ what is another

@@ -82,6 +82,7 @@ def resolve(kind: type[AnyWorkload], request: CaseRequest) -> Resolved | Refused
             num_parameters=workload.num_parameters(),
             steps=workload.steps,
             scenario=workload.scenario,
+            ranks=workload.ranks,
         )
     except (Unfit, ParameterError) as error:
         return Refused(error=one_line(error))

@@ -18,6 +18,7 @@ from datetime import datetime
 
 import numpy as np
 
+from appliance.agreement import run_to_run
 from appliance.comparable import find
 from appliance.drift import theil_sen
 from appliance.evidence import CaseEvidence, clock_doubt, clock_fault
@@ -383,9 +384,7 @@ def _risks(evidence: CaseEvidence | None, ground: Ground) -> tuple[float, float]
 
 
 def _reference_spread(evidence: CaseEvidence, ground: Ground) -> float:
-    baseline, _, _ = find(
-        ground.baselines, evidence.case, ground.plan.protocol, ground.system
-    )
+    baseline, _, _ = find(ground.baselines, evidence.case, ground.plan.protocol, ground.system)
     if baseline is not None:
         return baseline.launch_sd
     values = log_seconds(evidence)
@@ -442,10 +441,10 @@ def _seconds(utc: str) -> float:
 
 def _unjudged(evidence: CaseEvidence) -> Answer | None:
     """Why the times of this case are not judged at all."""
-    if numeric(evidence).ruling != "pass":
+    if numeric(evidence).ruling != "pass" or run_to_run(evidence) is not None:
         return inconclusive(
             "coverage",
-            "no timing is judged while a check is missing or has failed",
+            "no timing is judged while a check is missing or has failed, or launches differ",
             "Run the case again; without a check nothing is accepted.",
         )
     fault = evidence.fault or clock_fault(evidence)

@@ -193,6 +193,7 @@ def _case(
         scenario=resolved.scenario,
         weight=item.weight,
         injector=description.injector,
+        ranks=resolved.ranks,
         device=place.device.id,
         launches=launches,
         checked_launch=_checked_launch(suite, item, launches, seed),

@@ -111,6 +111,9 @@ Reason = Literal[
     "too_good",
     "injected",
     "rerun",
+    "transient",
+    "disagreement",
+    "stalled",
     "health",
     "inventory",
 ]
@@ -264,6 +267,7 @@ class Resolved(Record):
     num_parameters: int | None
     steps: int | None
     scenario: Scenario
+    ranks: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -391,7 +395,8 @@ class Criteria(Record):
 class Case(Record):
     """Workload, parameters and device: one planned thing.
 
-    `unsupported` is the reason why it cannot run here, or empty. `injector` names the fault that
+    `ranks` is the number of processes of a launch. `unsupported` is the reason why it cannot run
+    here, or empty. `injector` names the fault that
     its workload injects: a run that has one is never accepted.
     """
 
@@ -412,6 +417,7 @@ class Case(Record):
     scenario: Scenario
     weight: Number
     injector: str
+    ranks: int
     device: str
     launches: int
     checked_launch: int | None
@@ -524,6 +530,7 @@ class LaunchSpec(Record):
     launch: str
     case: Case
     vendor: str
+    ranks: int
     protocol: Protocol
     is_timed: bool
     check_last: bool
@@ -544,13 +551,15 @@ class Check(Record):
     """A correctness comparison. It is within its bound or not; NaN is not.
 
     `detects` is the smallest error that this check would have caught at the parameters that
-    ran, in the sense that `detects_what` names; None where the check is exact.
+    ran, in the sense that `detects_what` names; None where the check is exact. `if_outside` is what
+    it means not to be within: a mismatch that happened once and never again proves nothing.
     """
 
     name: str
     error: Number
     bound: Number
     kind: CheckKind = "numeric"
+    if_outside: Literal["fail", "inconclusive"] = "fail"
     detects: Number | None = None
     detects_what: str = ""
 
@@ -646,6 +655,32 @@ class Checked(Record):
     phase: Phase
     step: int
     check: Check
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Digested(Record):
+    """The bits of an output as a digest (hexadecimal), to be compared between launches and devices.
+
+    Only of workloads whose operators give the same bits for the same inputs.
+    """
+
+    kind: Literal["digested"] = "digested"
+    launch: str
+    rank: int
+    phase: Phase
+    step: int
+    what: str
+    digest: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Libraries(Record):
+    """Files that the process has mapped to run, by path with their sha256; None: unreadable."""
+
+    kind: Literal["libraries"] = "libraries"
+    launch: str
+    rank: int
+    files: Mapping[str, str | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -753,6 +788,8 @@ Event = Annotated[
     | Environment
     | Artifact
     | Checked
+    | Digested
+    | Libraries
     | Started
     | Calibrated
     | Warmed
@@ -763,7 +800,9 @@ Event = Annotated[
     | RunEnded,
     Field(discriminator="kind"),
 ]
-WorkerEvent = Environment | Artifact | Checked | Started | Calibrated | Warmed | Block
+WorkerEvent = (
+    Environment | Artifact | Checked | Digested | Libraries | Started | Calibrated | Warmed | Block
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -1011,8 +1050,9 @@ class DeviceFile(Record):
 class BaselineKey(Record):
     """What must be the same for a measured figure to be comparable.
 
-    `software` are versions and settings that change speed, by name (see comparable.py); `image` the digest of the container image, None outside of
-    one; `power_limit_watts` None where the device tells none.
+    `software` are versions and settings that change speed, by name (see comparable.py); `image`
+    is the digest of the container image, None outside of one; `power_limit_watts` is None where
+    the device tells none.
     """
 
     model: str

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from appliance.agreement import Disagreement, run_to_run
 from appliance.evidence import CaseEvidence, LaunchEvidence, clock_fault
 from appliance.records import (
     CaseResult,
@@ -31,8 +32,9 @@ def log_seconds(evidence: CaseEvidence) -> list[float]:
     return [value for launch in evidence.counted if (value := launch.statistic) is not None]
 
 
-def case_result(evidence: CaseEvidence) -> CaseResult:
-    reason = withheld(evidence)
+def case_result(evidence: CaseEvidence, apart: Disagreement | None = None) -> CaseResult:
+    """`apart` is where its device contradicts others of its model."""
+    reason = withheld(evidence, apart)
     shown = [] if reason else evidence.timed
     first_steps = [launch.started.first_step_ns * 1e-9 for launch in shown if launch.started]
     return CaseResult(
@@ -47,13 +49,16 @@ def case_result(evidence: CaseEvidence) -> CaseResult:
     )
 
 
-def withheld(evidence: CaseEvidence) -> str:
+def withheld(evidence: CaseEvidence, apart: Disagreement | None = None) -> str:
     """Why no timing of this case may be shown, or nothing."""
     outside = [checked.check.name for checked in evidence.checks if not checked.check.is_within]
     if outside:
         return f'no timing is shown: the check "{outside[0]}" is not within its bound'
     if not evidence.checks:
         return "no timing is shown: nothing was checked"
+    differing = run_to_run(evidence) or (apart if apart is not None and apart.is_certain else None)
+    if differing is not None:
+        return f"no timing is shown: {differing.explanation}"
     fault = clock_fault(evidence)
     return f"no timing is shown: {fault}" if fault else ""
 

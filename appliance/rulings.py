@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from appliance.agreement import Disagreement, run_to_run, undigested, unlisted
 from appliance.comparable import peak_for
 from appliance.evidence import CaseEvidence, LaunchEvidence, clock_doubt, clock_fault
 from appliance.limits import Ground, amount_of
 from appliance.plausible import PEAK_SLACK
 from appliance.records import (
     Case,
+    Check,
     Checked,
     CheckKind,
     Criterion,
@@ -94,12 +96,17 @@ def _failed_launch(evidence: CaseEvidence) -> Answer | None:
             has_crashed = ended.outcome == "crashed"
             return Answer(
                 ruling="fail",
-                reason="crashed" if has_crashed else "timed_out",
+                reason="crashed" if has_crashed else _lateness(ended),
                 explanation=f"launch {ended.launch} "
                 f"{'crashed' if has_crashed else 'did not end in time'}: {_why(ended)}",
                 action=f"Read logs/ of {ended.launch}; mend the device or its software, run again.",
             )
     return None
+
+
+def _lateness(ended: LaunchEnded) -> Reason:
+    """A rank that waited in vain for another says so; that is no want of time."""
+    return "stalled" if ended.reason == "stalled" else "timed_out"
 
 
 def _why(ended: LaunchEnded) -> str:
@@ -148,18 +155,14 @@ def _missing(explanation: str) -> Answer:
 
 
 def numeric(evidence: CaseEvidence) -> Answer:
-    outside = [
-        item
-        for item in evidence.checks
-        if item.phase != "repeatability" and not item.check.is_within
-    ]
-    if outside:
-        return _failed_check(outside[0])
+    outside = _outside([item for item in evidence.checks if item.phase != "repeatability"])
+    if outside is not None:
+        return outside
     mixed = _mixed_artifact(evidence)
     if mixed:
         return _missing(mixed)
     for launch in evidence.launches:
-        if launch.is_completed and not launch.has_phase("first"):
+        if launch.is_completed and not launch.has_phase("first", evidence.case.ranks):
             return _uncovered(f"launch {launch.id} yielded no check of its first output")
     if not any(launch.is_completed for launch in evidence.launches):
         return _uncovered("no launch completed, so no output was checked")
@@ -181,10 +184,10 @@ def _unchecked_last(evidence: CaseEvidence) -> str:
     if case.steps is None and case.checked_launch is not None:
         drawn = [launch for launch in owing if launch.number == case.checked_launch]
         later = [launch for launch in owing if launch.number > case.checked_launch]
-        owing = drawn or [launch for launch in later if launch.has_phase("last")]
+        owing = drawn or [launch for launch in later if launch.has_phase("last", case.ranks)]
     if not owing:
         return "no launch completed with a check of its last output"
-    missing = [launch.id for launch in owing if not launch.has_phase("last")]
+    missing = [launch.id for launch in owing if not launch.has_phase("last", case.ranks)]
     return f"launch {missing[0]} yielded no check of its last output" if missing else ""
 
 
@@ -197,13 +200,48 @@ def _uncovered(explanation: str) -> Answer:
     )
 
 
-def _failed_check(checked: Checked) -> Answer:
+def _outside(found: Sequence[Checked]) -> Answer | None:
+    """What those of the checks that are not within their bound come to; None where all are.
+
+    What may be a single transient event is open, but not where it was seen in two launches.
+    """
+    outside = [item for item in found if not item.check.is_within]
+    certain = [item for item in outside if not _may_be_transient(item.check)]
+    if certain:
+        return _failed_check(certain[0])
+    launches = list(dict.fromkeys(item.launch for item in outside))
+    if len(launches) > 1:
+        failed = _failed_check(outside[0])
+        again = f"{failed.explanation}; and again in launch {launches[1]}"
+        return replace(failed, explanation=again)
+    if outside:
+        return inconclusive(
+            "transient",
+            f"{_told(outside[0])}; it did not happen again",
+            "Run the case again for longer: a second event shows that the device is at fault.",
+        )
+    return None
+
+
+def _may_be_transient(check: Check) -> bool:
+    """Whether a check says that a mismatch proves nothing, and found one and not nonsense."""
+    is_number = math.isfinite(check.error) and math.isfinite(check.bound)
+    return check.if_outside == "inconclusive" and is_number and check.error > check.bound >= 0
+
+
+def _told(checked: Checked) -> str:
     check = checked.check
+    return (
+        f"launch {checked.launch}, {checked.phase} output: {check.name}: "
+        f"error {check.error:.3g}, bound {check.bound:.3g}"
+    )
+
+
+def _failed_check(checked: Checked) -> Answer:
     return Answer(
         ruling="fail",
         reason="check",
-        explanation=f"launch {checked.launch}, {checked.phase} output: {check.name}: "
-        f"error {check.error:.3g}, bound {check.bound:.3g}",
+        explanation=_told(checked),
         action="Repeat the case on this device and on another of the same model; "
         "if only this one differs, replace it.",
     )
@@ -221,19 +259,44 @@ def _mixed_artifact(evidence: CaseEvidence) -> str:
 
 def _determinism(evidence: CaseEvidence) -> Answer:
     found = [checked for checked in evidence.checks if checked.phase == "repeatability"]
-    if not found:
+    if {checked.rank for checked in found} < set(range(evidence.case.ranks)):
         return _uncovered("no output was made twice to be compared")
-    outside = [checked for checked in found if not checked.check.is_within]
-    return _failed_check(outside[0]) if outside else Answer(ruling="pass")
+    outside = _outside(found)
+    if outside is not None and outside.ruling == "fail":
+        return outside
+    differing = run_to_run(evidence)
+    if differing is not None:
+        return _disagreement(differing)
+    missing = undigested(evidence)
+    return outside or (_uncovered(missing) if missing else Answer(ruling="pass"))
+
+
+def agreed(found: Answer, apart: Disagreement | None) -> Answer:
+    """The ruling on repeatability, after what other devices of the model gave for the same."""
+    is_graver = found.ruling != "fail" and apart is not None and apart.is_certain
+    if apart is None or (found.ruling != "pass" and not is_graver):
+        return found
+    return _disagreement(apart)
+
+
+def _disagreement(found: Disagreement) -> Answer:
+    return Answer(
+        ruling="fail" if found.is_certain else "inconclusive",
+        reason="disagreement",
+        explanation=found.explanation,
+        action=found.action,
+    )
 
 
 def _of_kind(kind: CheckKind, evidence: CaseEvidence) -> Answer:
-    """Checks of one kind: at least one, and all of them within."""
+    """Checks of one kind: at least one, and all of them within; ranks that hung fail too."""
+    failed = _failed_launch(evidence) if kind == "collective" else None
+    if failed is not None:
+        return failed
     found = [checked for checked in evidence.checks if checked.check.kind == kind]
     if not found:
         return _uncovered(f"{evidence.case.id} yields no check of the kind {kind}")
-    outside = [checked for checked in found if not checked.check.is_within]
-    return _failed_check(outside[0]) if outside else numeric(evidence)
+    return _outside(found) or numeric(evidence)
 
 
 # ------------------------------------------------------------------ integrity
@@ -263,7 +326,7 @@ def _integrity(evidence: CaseEvidence, ground: Ground) -> Answer:
 
 
 def _unattested(evidence: CaseEvidence) -> Answer | None:
-    """Clocks that do not quite agree or were not compared, and steps that do no work."""
+    """Clocks that do not quite agree or were not compared, unknown code, steps without work."""
     doubt = clock_doubt(evidence)
     if doubt:
         return inconclusive("clock", doubt, CLOCK)
@@ -276,6 +339,9 @@ def _unattested(evidence: CaseEvidence) -> Answer | None:
         return inconclusive(
             "evidence_missing", f"launch {uncompared[0]} did not compare its clocks", "Run again."
         )
+    silent = unlisted(evidence)
+    if silent:
+        return inconclusive("evidence_missing", silent, "Run again.")
     if not 0.0 < evidence.case.work.units < math.inf:
         return _uncovered(f"{evidence.case.id} does no work in a step")
     return None

@@ -219,14 +219,19 @@ class _Launcher:
         return child_environment(
             inherited=os.environ,
             work=self.work,
-            num_threads=self.num_threads,
+            num_threads=self.threads(case),
             vendor=self.vendor(case).environment(self.devices[case.device]),
             tokens={processes.RUN_TOKEN: self.token, **(tokens or {})},
         )
 
+    def threads(self, case: Case) -> int:
+        """Threads of one process; the ranks of a launch share the cores."""
+        return max(1, self.num_threads // case.ranks)
+
     def ready(self, case: Case, interrupted: Callable[[], str]) -> ServerProbed | None:
         """Start the device's fork server if it is wanted and not there yet; what its probe said."""
         is_forked = self.plan.protocol.mode == "forked" and self.vendor(case).fork_safe
+        is_forked &= case.ranks == 1  # torchrun starts its processes by exec
         if not is_forked or case.device in self.servers or case.device in self.spoilt:
             return None
         begin = time.monotonic()
@@ -244,12 +249,12 @@ class _Launcher:
 
     def mode(self, case: Case) -> LaunchMode:
         """How the case's next launch is made."""
-        return "forked" if case.device in self.servers else "fresh"
+        return "forked" if case.device in self.servers and case.ranks == 1 else "fresh"
 
     def start(self, spec: LaunchSpec, stdout: Path, stderr: Path) -> Child:
         """Start one launch; ServerLost if the server is no longer there."""
         server = self.servers.get(spec.case.device)
-        if server is not None:
+        if server is not None and spec.ranks == 1:
             return server.fork(spec, stdout, stderr)
         tokens = {processes.LAUNCH_TOKEN: spec.token}
         return FreshChild(spec, self.environment(spec.case, tokens), stdout, stderr)
@@ -406,6 +411,7 @@ class _Run:
             launch=launch.id,
             case=case,
             vendor=self.launcher.vendor(case).name,
+            ranks=case.ranks,
             protocol=self.plan.protocol,
             is_timed=launch.is_timed,
             check_last=self.history.checks_last(case, launch.number),
@@ -415,7 +421,7 @@ class _Run:
             artifacts=self.history.artifacts(case) if launch.is_timed else {},
             socket=self.listener.name,
             token=token,
-            num_threads=self.launcher.num_threads,
+            num_threads=self.launcher.threads(case),
         )
 
     def _looks(self, case: Case) -> None:

@@ -21,7 +21,8 @@ step, would put a copy of the model's weights between all samples.
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -147,6 +148,11 @@ def warm_up(step: Callable[[], Any], stopwatch: Stopwatch, length: Length) -> tu
         times.append(one(step, stopwatch)[1].wall_ns)
         passed += times[-1]
     return tuple(times)
+
+
+def steps_within(nanoseconds: int, times: Sequence[int]) -> int:
+    """Number of steps that take so long, at the median of these times; none for no time."""
+    return max(0, math.ceil(nanoseconds / max(1, sorted(times)[len(times) // 2])))
 
 
 def block(

@@ -22,6 +22,7 @@ from dataclasses import replace
 import numpy as np
 
 from appliance import score, stragglers
+from appliance.agreement import Disagreement, between_devices, exchanged
 from appliance.comparable import find
 from appliance.evidence import CaseEvidence, Gathering, LaunchEvidence
 from appliance.limits import Ground
@@ -44,7 +45,7 @@ from appliance.records import (
     VerdictWord,
 )
 from appliance.results import case_result, log_seconds, withheld
-from appliance.rulings import Answer, functional, inconclusive, injected, inventory
+from appliance.rulings import Answer, agreed, functional, inconclusive, injected, inventory
 
 IMPLIED = (
     Criterion(id="completion", kind="completion", title="Every planned launch completed"),
@@ -109,6 +110,7 @@ class Judge:
         self._requirements = requirements(criteria)
         self._gathering = Gathering(plan)
         self._looked: dict[str, tuple[int, tuple[bool, str]]] = {}
+        self._apart: Mapping[str, Disagreement] = {}
 
     def take(self, line: Line) -> None:
         """Add the next line of the journal."""
@@ -135,6 +137,7 @@ class Judge:
         """All rulings of the run, and what they come to."""
         self._gathering.settle()
         plan, cases = self._ground.plan, self._gathering.cases
+        self._apart = between_devices(tuple(cases.values()), self._ground.system)
         rulings = [*self._rulings(), *self._run_rulings()]
         return Verdict(
             run_id=plan.run_id,
@@ -147,7 +150,9 @@ class Judge:
                 _has_failed(launch) for evidence in cases.values() for launch in _made(evidence)
             ),
             rulings=tuple(rulings),
-            cases=tuple(case_result(evidence) for evidence in cases.values()),
+            cases=tuple(
+                case_result(evidence, self._apart.get(name)) for name, evidence in cases.items()
+            ),
             score=self._score(),
             stragglers=self._stragglers(),
         )
@@ -211,6 +216,8 @@ class Judge:
                 rule = judged if criterion.kind in CHANCE_KINDS else functional
                 for evidence in cases:
                     found = rule(criterion, evidence, self._ground)
+                    if criterion.kind == "determinism":
+                        found = agreed(found, self._apart.get(evidence.case.id))
                     yield _ruling(criterion, evidence.case.id, found)
 
     def _run_rulings(self) -> Iterator[Ruling]:
@@ -228,6 +235,17 @@ class Judge:
                     "injected",
                     f"this run injects faults on purpose ({names}), so it accepts nothing",
                     "Run a suite of the appliance's own workloads.",
+                ),
+            )
+        other = exchanged([one for item in self._gathering.cases.values() for one in item.launches])
+        if other:
+            yield _ruling(
+                replace(integrity, required=True),
+                "",
+                inconclusive(
+                    "disagreement",
+                    other,
+                    "Keep the node's software unchanged while it is judged, and run again.",
                 ),
             )
         if plan.rerun_of:
@@ -263,7 +281,7 @@ class Judge:
             if not case.is_timed:
                 continue
             baseline, _, _ = find(ground.baselines, case, ground.plan.protocol, ground.system)
-            values = [] if withheld(evidence) else log_seconds(evidence)
+            values = [] if self._withheld(evidence) else log_seconds(evidence)
             if baseline is None or not all(map(math.isfinite, values)) or not values:
                 left_out.append(case.id)
                 continue
@@ -279,10 +297,13 @@ class Judge:
             )
         return score.suite_score(rows, left_out=tuple(left_out))
 
+    def _withheld(self, evidence: CaseEvidence) -> str:
+        return withheld(evidence, self._apart.get(evidence.case.id))
+
     def _stragglers(self) -> tuple[Straggler, ...]:
         times: dict[str, dict[str, list[tuple[int, float]]]] = {}
         for evidence in self._gathering.cases.values():
-            if not evidence.case.is_timed or withheld(evidence):
+            if not evidence.case.is_timed or self._withheld(evidence):
                 continue
             name, _, device = evidence.case.id.partition("@")
             found = [

@@ -252,7 +252,9 @@ def _answer(timings: Mapping[str, Timing], work: Work) -> Answer:
             for name in timings
         ),
         resolved=tuple(
-            Resolved(parameters={}, work=work, num_parameters=None, steps=None, scenario="")
+            Resolved(
+                parameters={}, work=work, num_parameters=None, steps=None, scenario="", ranks=1
+            )
             for _ in timings
         ),
         software={},

@@ -10,6 +10,10 @@ in its build does not time out its neighbours.
 However a launch ends, all of its processes are ended with it, and one `LaunchEnded` says what
 happened, by the first of these that holds: the child broke the protocol; the child said how it
 ended; the parent stopped it at a limit or because a person said so; a signal or an exit status.
+
+A launch of several ranks is ready when all of them are, and has completed when all of them say so.
+One that goes wrong takes the others along, so the cause is looked for: a rank that ended without
+a word, or the first that says what went wrong other than that it lost another. Its number is told.
 """
 
 from __future__ import annotations
@@ -33,6 +37,14 @@ TELEMETRY_SECONDS = 0.5
 FAMILY_SECONDS = 1.0
 EXIT_SECONDS = 5.0
 """How long a launch that has said its end may take to leave."""
+PARTNERS_SECONDS, STALLED_SECONDS = 10.0, 3.0
+"""How long torchrun has to end the other ranks when one went wrong, or waited in vain for one."""
+LOST = "PeerLost"
+"""What a rank says went wrong when another one has ended."""
+BEFORE_SECONDS = 1.0
+"""Two ranks that end within this time may be heard in either order."""
+SHELL = 128
+"""What a program adds to the number of the signal that ended what it ran."""
 GIB = 2**30
 
 
@@ -43,6 +55,15 @@ class Stop:
     outcome: Outcome
     reason: str
     detail: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Left:
+    """A rank that is no longer heard: its end in its own words, None if it had none, and when."""
+
+    rank: int
+    end: End | None
+    when: float
 
 
 @dataclass(kw_only=True)
@@ -58,7 +79,8 @@ class Watched:
     family: processes.Family
     kernel_kills: int
     calls: list[Call] = field(default_factory=list)
-    ends: list[End] = field(default_factory=list)
+    ready: set[int] = field(default_factory=set)
+    left: dict[int, Left] = field(default_factory=dict)
     stop: Stop | None = None
     ready_since: float | None = None
     has_gone: bool = False
@@ -165,6 +187,8 @@ class Watch:
             self._forget(call)
             return
         if not call.is_open or (item is None and call.hello is not None):
+            if item is not None and call.hello is not None and item.stop is None:
+                _leave(item, call.hello.rank, None)
             self._forget(call)
 
     def _introduced(self, call: Call, message: Message, group: Sequence[Watched]) -> Watched | None:
@@ -173,7 +197,8 @@ class Watch:
             for item in group:
                 ranks = [other.hello.rank for other in item.calls if other.hello]
                 knows = secrets.compare_digest(item.token, message.token)
-                if item.launch.id == message.launch and knows and message.rank not in ranks:
+                is_new = message.rank in range(item.case.ranks) and message.rank not in ranks
+                if item.launch.id == message.launch and knows and is_new:
                     call.hello = message
                     self._strangers.remove(call)
                     item.calls.append(call)
@@ -192,11 +217,13 @@ class Watch:
     def _take(self, item: Watched, rank: int, message: Message) -> None:
         if isinstance(message, Ready):
             _measure(item)
-            item.ready_since = time.monotonic()
+            item.ready.add(rank)
+            if len(item.ready) == item.case.ranks:
+                item.ready_since = time.monotonic()
         elif isinstance(message, End):
             _measure(item)
-            item.ends.append(message)
-            item.deadline = min(item.deadline, time.monotonic() + EXIT_SECONDS)
+            _leave(item, rank, message)
+            item.deadline = min(item.deadline, time.monotonic() + _patience(item, message))
         elif isinstance(message, Hello):
             raise ProtocolFault("a second hello")
         elif (message.launch, message.rank) != (item.launch.id, rank):
@@ -267,6 +294,21 @@ class Watch:
         return _status_of_stopped(item.child) if status is None else status
 
 
+def _patience(item: Watched, end: End) -> float:
+    """Seconds that a launch may go on after the end of one rank."""
+    if len(item.left) == item.case.ranks:
+        return EXIT_SECONDS
+    if end.outcome == "completed":
+        return math.inf  # the others may check for longer
+    return PARTNERS_SECONDS if end.outcome == "crashed" else STALLED_SECONDS
+
+
+def _leave(item: Watched, rank: int, end: End | None) -> None:
+    """Note that a rank has left; its own words stand, whatever comes after them."""
+    if rank not in item.left:
+        item.left[rank] = Left(rank=rank, end=end, when=time.monotonic())
+
+
 def _stop(item: Watched, stop: Stop) -> None:
     """End the launch's processes; the first reason stands."""
     if item.stop is None:
@@ -329,15 +371,63 @@ def _ended(item: Watched, status: int | None) -> LaunchEnded:
 def _what_happened(item: Watched, status: int | None) -> Stop:
     if item.stop is not None and item.stop.reason == "protocol":
         return item.stop
-    if item.ends:
-        worst = next((end for end in item.ends if end.outcome != "completed"), item.ends[0])
-        return Stop(outcome=worst.outcome, reason=worst.reason, detail=worst.detail)
-    if item.stop is not None:
-        return item.stop
+    told = _told(item, status) or item.stop
+    if told is not None:
+        return told
     if status is not None and status < 0:
         return _signalled(item, -status)
     detail = f"ended with exit status {status} and did not say why"
     return Stop(outcome="crashed", reason="exit", detail=detail)
+
+
+def _told(item: Watched, status: int | None) -> Stop | None:
+    """What the ranks have said of it, or one's silence among them; None if that says nothing."""
+    cause = _cause(item, status)
+    if cause is not None and cause.end is not None:
+        detail = _named(item, cause.rank, cause.end.detail)
+        return Stop(outcome=cause.end.outcome, reason=cause.end.reason, detail=detail)
+    if cause is not None and item.case.ranks > 1:
+        return _silent(item, cause.rank, status)
+    if len(item.left) == item.case.ranks and all(left.end for left in item.left.values()):
+        return Stop(outcome="completed", reason="", detail="")
+    return None
+
+
+def _cause(item: Watched, status: int | None) -> Left | None:
+    """The rank that went wrong first, as far as can be told; None if none is known to have.
+
+    A rank that was killed has no words, and those that it leaves behind say at once that they
+    lost it, or much later that they waited in vain. A rank that says what went wrong has its
+    partners ended by torchrun, in silence and soon after.
+    """
+    silent = [left for left in item.left.values() if left.end is None]
+    failed = [left for left in item.left.values() if left.end and left.end.outcome != "completed"]
+    told = [left for left in failed if left.end and left.end.reason != LOST]
+    is_killed = status is not None and status > SHELL
+    if silent and (not told or is_killed or silent[0].when < told[0].when - BEFORE_SECONDS):
+        return silent[0]
+    return next(iter([*told, *failed]), None)
+
+
+def _silent(item: Watched, rank: int, status: int | None) -> Stop:
+    """The end of a rank that said nothing; torchrun's own status tells of a signal."""
+    if status is not None and status > SHELL:
+        found = _signalled(item, status - SHELL)
+        return Stop(outcome="crashed", reason=found.reason, detail=f"rank {rank}: {found.detail}")
+    return Stop(outcome="crashed", reason="exit", detail=f"rank {rank} ended and did not say why")
+
+
+def _named(item: Watched, rank: int, detail: str) -> str:
+    """What a rank said, with its number, and with the numbers of those that said nothing."""
+    if item.case.ranks == 1:
+        return detail
+    others = [
+        str(other)
+        for other in range(item.case.ranks)
+        if other not in item.left or item.left[other].end is None
+    ]
+    missing = f" (no word from rank {', '.join(others)})" if others else ""
+    return f"rank {rank}: {detail}{missing}"
 
 
 def _signalled(item: Watched, number: int) -> Stop:

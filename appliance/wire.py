@@ -26,8 +26,10 @@ from appliance.records import (
     Block,
     Calibrated,
     Checked,
+    Digested,
     Environment,
     LaunchSpec,
+    Libraries,
     Outcome,
     Record,
     Started,
@@ -68,7 +70,18 @@ class End(Record):
 
 
 Message = Annotated[
-    Hello | Ready | End | Environment | Artifact | Checked | Started | Calibrated | Warmed | Block,
+    Hello
+    | Ready
+    | End
+    | Environment
+    | Artifact
+    | Checked
+    | Digested
+    | Libraries
+    | Started
+    | Calibrated
+    | Warmed
+    | Block,
     Field(discriminator="kind"),
 ]
 

@@ -2,10 +2,12 @@
 
     python -m appliance.worker describe         requests on stdin, an Answer on stdout
     python -m appliance.worker launch PARENT    a LaunchSpec on stdin, records over its socket
+    python -m appliance.worker rank PARENT      the same in a process that torchrun started
     python -m appliance.worker serve PARENT     a fork server: see forkserver.py
 
-PARENT is the number of the process that the child dies with. The child owns what a workload may
-not have: seeds, threads, warm-up, loops, synchronising and clocks.
+PARENT is the number of the process that the child dies with. A launch of several ranks becomes
+torchrun, which starts so many processes; they find the LaunchSpec in the environment. The child
+owns what a workload may not have: seeds, threads, warm-up, loops, synchronising and clocks.
 
 A workload's name is a module of workloads/. A name with a dot is a module's whole path, which
 stands in the plan and in the journal as it is, so nobody takes it for a workload of the suite.
@@ -23,10 +25,11 @@ import pkgutil
 import platform
 import random
 import resource
+import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
@@ -36,7 +39,7 @@ import torch
 from numpy.typing import NDArray
 
 import workloads
-from appliance import outputs, processes
+from appliance import libraries, outputs, processes
 from appliance.catalog import did_you_mean
 from appliance.errors import ApplianceError
 from appliance.forkserver import ForkServer, claim_stdout
@@ -46,6 +49,7 @@ from appliance.records import (
     Answer,
     Artifact,
     CaseRequest,
+    Description,
     Environment,
     Fact,
     Facts,
@@ -59,9 +63,12 @@ from appliance.records import (
 from appliance.vendors.base import Vendor
 from appliance.wire import End, Hello, Link, ServeRequest
 from workloads.contract import Artifacts, ParameterError, Target, Workload
+from workloads.parts import ranks
 
 LIBRARIES = ("torch", "transformers", "onnxruntime", "onnx", "numpy", "scikit-learn")
 PROBE_SIZE = 512
+HASHED = "libraries.json"
+"""Beside the artifacts of the cases: digests of libraries, so that a run hashes each file once."""
 BUSY_SIZE, BUSY_PRODUCTS = 256, 8
 """Products between two synchronises while clocks are compared: well below 10 ms on one core."""
 
@@ -115,10 +122,19 @@ def describe(requests: tuple[CaseRequest, ...]) -> Answer:
     ]
     kinds = {name: kind for name, kind in found.items() if isinstance(kind, type)}
     return Answer(
-        descriptions=tuple(description(name, kind) for name, kind in kinds.items()),
+        descriptions=tuple(_descriptions(kinds)),
         resolved=tuple(resolved),
         software=_software(),
     )
+
+
+def _descriptions(kinds: Mapping[str, type[AnyWorkload]]) -> Iterator[Description]:
+    """One that cannot be described (its data is not installed) takes no other down with it."""
+    for name, kind in kinds.items():
+        try:
+            yield description(name, kind)
+        except ParameterError as error:
+            print(f"{name} is left out: {one_line(error)}", file=sys.stderr)  # noqa: T201 - a log
 
 
 def _software() -> Facts:
@@ -237,6 +253,17 @@ FULL = (errno.ENOSPC, errno.EDQUOT)
 LEAST_ROOM = 2**16  # bytes; less than this takes no reference file
 
 
+RANK_SPEC = "BENCH_RANK_SPEC"
+"""Variable with the LaunchSpec of a rank: torchrun's processes share one standard input."""
+HERE = "127.0.0.1"
+SHELL = 128
+"""What a program adds to the number of the signal that ended what it ran."""
+WORDS_SECONDS = 1.0
+"""How long a rank that went wrong stays, so that others can say what they saw before they go."""
+STALL_SHARE, LONGEST_STALL = 1 / 3, 300.0
+"""How long a rank waits for another: a share of the case's time limit, and seconds at most."""
+
+
 class _NotMade(Exception):
     """The launch cannot be made, through no fault of the device."""
 
@@ -260,13 +287,19 @@ def launch(spec: LaunchSpec) -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError):  # a full disk takes no more words
             stream.flush()
+    if spec.ranks > 1 and end.outcome != "completed":
+        time.sleep(WORDS_SECONDS)
     # Neither exit handlers nor a library's threads have a part in a launch that has ended.
-    os._exit(0)
+    # A status other than 0 has torchrun end the other ranks; alone, the words are enough.
+    os._exit(int(spec.ranks > 1 and end.outcome != "completed"))
 
 
 def _ended(spec: LaunchSpec, link: Link, rank: int) -> End:
     try:
-        _prepared(spec, link, rank).run()
+        course = _prepared(spec, link, rank)
+        course.run()
+        if spec.ranks > 1:
+            ranks.join(course.target).end_together()
     except _NotMade as refusal:
         return End(outcome=refusal.outcome, reason=refusal.reason, detail=one_line(refusal))
     except ParameterError as error:
@@ -289,6 +322,8 @@ def _failed(error: BaseException, folder: Path) -> End:
         return End(outcome="not_run", reason="artifact", detail=detail)
     if isinstance(error, OSError) and (error.errno in FULL or _is_full(folder)):
         return End(outcome="interrupted", reason="disk_full", detail=detail)
+    if isinstance(error, ranks.Stalled):
+        return End(outcome="timed_out", reason="stalled", detail=detail)
     reason = "out_of_memory" if _is_out_of_memory(error) else type(error).__name__
     return End(outcome="crashed", reason=reason, detail=detail)
 
@@ -309,8 +344,9 @@ def _is_out_of_memory(error: BaseException) -> bool:
 
 def _prepared(spec: LaunchSpec, link: Link, rank: int) -> LaunchCourse:
     """Everything before the first build, with its refusals."""
-    if "LD_PRELOAD" in os.environ:
-        raise _NotMade("ld_preload", "LD_PRELOAD is set, so what runs is not what is named")
+    for name in ("LD_PRELOAD", "LD_AUDIT"):
+        if name in os.environ:
+            raise _NotMade(name.lower(), f"{name} is set, so what runs is not what is named")
     try:
         kind = _load(spec.case.workload)
     except (_Absent, ImportError) as error:
@@ -331,13 +367,20 @@ def _prepared(spec: LaunchSpec, link: Link, rank: int) -> LaunchCourse:
         data=None if spec.data is None else Path(spec.data),
         rank=rank,
         world_size=int(os.environ.get("WORLD_SIZE", "1")),
+        collectives=vendor.collectives,
+        stall_seconds=min(LONGEST_STALL, STALL_SHARE * spec.case.time_limit_seconds),
     )
+    if target.world_size != spec.ranks:
+        raise _NotMade("ranks", f"{target.world_size} processes, {spec.ranks} were planned")
+    joined = ranks.join(target) if spec.ranks > 1 else None
     machine = Machine(
         stopwatch=_DeviceStopwatch(device),
         make_work=partial(_busy_work, device),
         seed=_seed,
         bits=_bits,
         values=_values,
+        agree=int if joined is None else partial(joined.largest, device=device),
+        libraries=partial(libraries.loaded, Path(spec.artifacts_folder).with_name(HASHED)),
     )
     return LaunchCourse(
         spec=spec,
@@ -391,7 +434,9 @@ def _artifacts(spec: LaunchSpec, link: Link, rank: int) -> Artifacts:
             )
         )
 
-    return Artifacts(Path(spec.artifacts_folder), spec.artifacts, report)
+    folder = Path(spec.artifacts_folder)
+    # Several processes do not make one file at once.
+    return Artifacts(folder if rank == 0 else folder / f"rank-{rank}", spec.artifacts, report)
 
 
 # ------------------------------------------------------------------ the three programs
@@ -409,7 +454,37 @@ def _launch() -> NoReturn:
     text = sys.stdin.buffer.read()
     if not text:
         sys.exit("the runner ended before it named a launch")
-    launch(adapter(LaunchSpec).validate_json(text))
+    spec = adapter(LaunchSpec).validate_json(text)
+    if spec.ranks > 1:
+        _torchrun(spec, text)
+    launch(spec)
+
+
+def _rank() -> NoReturn:
+    launch(adapter(LaunchSpec).validate_json(os.environ[RANK_SPEC]))
+
+
+def _torchrun(spec: LaunchSpec, text: bytes) -> NoReturn:
+    """Be torchrun: start the ranks, end them all when one fails, and tell the signal if it was one.
+
+    The ranks meet on the loopback interface at a port that is free; no name is looked up.
+    """
+    from torch.distributed import run as torchrun  # noqa: PLC0415 - one alone does without
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError  # noqa: PLC0415
+
+    os.environ[RANK_SPEC] = text.decode()
+    meeting = ["--rdzv-backend=c10d", f"--rdzv-endpoint={HERE}:0", f"--local-addr={HERE}"]
+    rank = [sys.executable, "-P", "-m", "appliance.worker", "rank", str(os.getpid())]
+    try:
+        torchrun.main([f"--nproc-per-node={spec.ranks}", *meeting, "--no-python", *rank])
+    except ChildFailedError as error:
+        sys.stderr.write(f"{error}\n")
+        ends = sorted(error.failures.values(), key=lambda failure: failure.timestamp)
+        # Those that it had to end itself it ends by SIGTERM.
+        signals = [-end.exitcode for end in ends if end.exitcode < 0]
+        signals = [number for number in signals if number != signal.SIGTERM]
+        sys.exit(SHELL + signals[0] if signals else 1)
+    sys.exit(0)
 
 
 def _serve() -> None:
@@ -432,7 +507,8 @@ def main(arguments: list[str]) -> None:
     """Run one of the three programs."""
     if len(arguments) > 1:
         processes.die_with(int(arguments[1]))
-    {"describe": _describe, "launch": _launch, "serve": _serve}[arguments[0]]()
+    programs = {"describe": _describe, "launch": _launch, "rank": _rank, "serve": _serve}
+    programs[arguments[0]]()
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ read the ratios, which are made within one run.
     launches    wall time of a fresh launch over a forked one, for each smoke workload
     smoke       wall time of the smoke suite, and of the report and its verification
     series      time of the changepoint search beside ruptures, and of classifying a launch
+    digests     time of the burn-in's digests and checks over that of its products
     judge       processor time of judging 40 criteria with 40 launches each
 """
 
@@ -24,6 +25,7 @@ from pathlib import Path
 
 import numpy as np
 from changepoints import measure_series
+from digests import measure_digests
 from judge import measure_judge
 
 ROOT = Path(__file__).parents[1]
@@ -142,6 +144,7 @@ def main() -> None:
             "help": measure_help,
             "overhead": measure_overhead,
             "series": measure_series,
+            "digests": measure_digests,
             "judge": measure_judge,
             "smoke": lambda: measure_smoke(folder),
             "launches": lambda: measure_launches(folder),

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from appliance.agreement import gathered, run_to_run
+from appliance.evidence import CaseEvidence
 from appliance.records import (
     Block,
     Calibrated,
@@ -52,6 +54,7 @@ _SCENARIOS = {
     "offline": "Offline: all queries are there at once, a step is one batch of them.",
 }
 _LONGEST_DETAIL = 160
+_SHOWN_DIGEST = 12  # of 64 digits: enough to tell two runs apart by eye
 LAUNCHES_LEGEND = (
     "Launches: the median is the mean of the launch's block medians. The series of a launch's "
     "steps is steady, or says how many steps came before its steady part and how often its level "
@@ -86,6 +89,7 @@ def sections(plan: Plan, verdict: Verdict, lines: Sequence[Line]) -> tuple[CaseS
     results = {result.case: result for result in verdict.cases}
     courses = _courses(lines)
     readings = _readings(lines)
+    digested = gathered(plan, lines)
     ended = {line.event.launch: line.event for line in lines if isinstance(line.event, LaunchEnded)}
     return tuple(
         _section(
@@ -96,6 +100,7 @@ def sections(plan: Plan, verdict: Verdict, lines: Sequence[Line]) -> tuple[CaseS
             courses=courses,
             ended=ended,
             readings=readings.get(case.id, ()),
+            digested=digested[case.id],
         )
         for number, case in enumerate(plan.cases, 1)
     )
@@ -189,6 +194,7 @@ def _section(
     courses: Mapping[str, _Course],
     ended: Mapping[str, LaunchEnded],
     readings: Sequence[Reading],
+    digested: CaseEvidence,
 ) -> CaseSection:
     reason = no_timing(case, result)
     return CaseSection(
@@ -202,7 +208,7 @@ def _section(
         parameters=tuple(
             Row(label=name, value=words.scalar(value)) for name, value in case.parameters.items()
         ),
-        checks=tuple(map(_check, result.checks)),
+        checks=(*map(_check, result.checks), *(_digests(digested) if result.checks else ())),
         launches=tuple(_launches(result, ended, is_timing_shown=not reason)),
         launch_counts=_launch_counts(result),
         timing=None if reason else _timing(case, result, courses),
@@ -273,6 +279,27 @@ def _check(result: CheckResult) -> CheckRow:
         if check.detects is None
         else f"{words.small(check.detects)} {check.detects_what}",
         is_within=is_within,
+    )
+
+
+def _digests(evidence: CaseEvidence) -> Iterator[CheckRow]:
+    """Whether the launches gave the same bits, as the digests of their first outputs tell."""
+    digests = [one.digest for launch in evidence.launches for one in launch.digested]
+    if not evidence.case.is_repeatable or not digests:
+        return  # what need not repeat is not compared
+    is_same = run_to_run(evidence) is None
+    different = dict.fromkeys(digests)
+    yield CheckRow(
+        name="same bits in every launch",
+        phase=_PHASES["first"],
+        count=count(len(digests), "time"),
+        error=f"digest {digests[0][:_SHOWN_DIGEST]}"
+        if is_same
+        else f"{len(different)} different digests",
+        bound="one digest",
+        margin="equal" if is_same else "none: outside",
+        detects="exact: any difference",
+        is_within=is_same,
     )
 
 

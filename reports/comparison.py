@@ -212,6 +212,7 @@ def _cases(label: str, cases: Sequence[CaseComparison]) -> Grid:
                 for item in cases
                 if item.timing is not None and item.timing.word != "within"
             ),
+            *(f"{item.case}: {item.bits_note}." for item in cases if item.same_bits is False),
         ),
     )
 

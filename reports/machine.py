@@ -17,16 +17,18 @@ from appliance.records import (
     Environment,
     Fact,
     Facts,
+    Libraries,
     Line,
     Peaks,
     Process,
     Reading,
     ServerProbed,
     System,
+    sha256,
 )
 from reports import words
 from reports.model import Grid, Group, Row
-from reports.words import NOT_REPORTED, label
+from reports.words import NOT_REPORTED, count, label
 
 _SAME = 3  # parts above which equal values are worth saying once
 
@@ -196,8 +198,34 @@ def _children(lines: Sequence[Line]) -> Group:
     )
     return Group(
         title="As the launches told it",
-        rows=(*told, *_server(lines)),
+        rows=(*told, *_libraries(lines), *_server(lines)),
         notes=() if told else (f"{NOT_REPORTED}: no launch told its environment",),
+    )
+
+
+def _libraries(lines: Sequence[Line]) -> Iterable[Row]:
+    """How many files the launches ran, and one digest over all of their paths and digests."""
+    found: dict[str, set[str | None]] = {}
+    for line in lines:
+        if isinstance(line.event, Libraries):
+            for path, digest in line.event.files.items():
+                found.setdefault(path, set()).add(digest)
+    if not found:
+        return
+    changed = [path for path, digests in found.items() if len(digests) > 1]
+    unread = sum(digests == {None} for digests in found.values())
+    listed = "".join(
+        f"{digest or 'unreadable'}  {path}\n"
+        for path in sorted(found)
+        for digest in sorted(found[path], key=str)
+    )
+    told = f"{count(len(found), 'file')}, digest over the list {sha256(listed.encode())[:16]}"
+    told += f"; {unread} could not be read" if unread else ""
+    yield Row(
+        label="Libraries that ran",
+        value=told,
+        note=f"changed during the run: {changed[0]}" if changed else "/proc/self/maps",
+        is_known=not unread and not changed,
     )
 
 

@@ -181,6 +181,15 @@ class CaseSection:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BurnInSection:
+    """What one case of burn-in covered; `shown` is what follows from it, in a sentence."""
+
+    id: str
+    rows: tuple[Row, ...]
+    shown: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Judging:
     """How the limits were judged: risks and bounds, then every comparison with its figures."""
 
@@ -207,6 +216,7 @@ class View:
     open_rulings: tuple[OpenRuling, ...]
     legend: Legend
     cases: tuple[CaseSection, ...]
+    burn_in: tuple[BurnInSection, ...] = ()
     judging: Judging
     system: tuple[Group, ...]
     environment: tuple[Group, ...]

@@ -26,7 +26,7 @@ from appliance.records import (
     sha256,
 )
 from appliance.verdict import PRECEDENCE, requirements
-from reports import cases, judging, machine, words
+from reports import burn_in, cases, judging, machine, words
 from reports.model import Certificate, Grid, OpenCase, OpenRuling, Requirement, Row, View, cleaned
 from reports.words import NOT_REPORTED, count
 
@@ -63,6 +63,9 @@ REASONS: dict[Reason, str] = {
     "too_good": "faster than the baseline can explain",
     "injected": "fault injected on purpose",
     "rerun": "repeats a disputed launch",
+    "transient": "a mismatch seen once",
+    "disagreement": "other bits than its equals",
+    "stalled": "stalled",
     "health": "health counter or reading",
     "inventory": "not what was ordered",
 }
@@ -94,6 +97,7 @@ def view(bundle: Bundle) -> View:
             open_rulings=_open_rulings(verdict, criteria),
             legend=cases.legend(verdict),
             cases=cases.sections(plan, verdict, bundle.lines),
+            burn_in=burn_in.sections(plan, bundle.lines),
             judging=judging.chapter(bundle, verdict, criteria, hidden),
             system=machine.system_groups(bundle.system, bundle.peaks),
             environment=machine.environment_groups(bundle.system, bundle.lines),

@@ -20,6 +20,7 @@ from appliance.records import (
     Criteria,
     Criterion,
     Device,
+    Digested,
     Environment,
     Event,
     Fact,
@@ -28,6 +29,7 @@ from appliance.records import (
     Launch,
     LaunchEnded,
     LaunchStarted,
+    Libraries,
     Line,
     Looked,
     Outcome,
@@ -130,6 +132,7 @@ def a_case(
         scenario="",
         weight=1.0,
         injector=injector,
+        ranks=1,
         device=device,
         launches=launches if is_timed else 0,
         checked_launch=checked_launch if is_timed and steps is None else None,
@@ -226,12 +229,14 @@ def launch_events(
             is_made=launch.number == 0,
         )
     yield Started(launch=name, rank=0, build_ns=5 * step_ns, first_step_ns=2 * step_ns)
+    yield digested(name)
     yield checked(name, "first")
     yield Calibrated(launch=name, rank=0, wall_ns=(10**7,) * 3, raw_ns=(10**7,) * 3, event_ns=None)
     if launch.is_timed:
         yield Reading(launch=name, device=case.device, values={"load": 0.5, "kelvin": None})
         yield from _timed(plan, case, launch, step_ns + SPREAD_NS[launch.number % len(SPREAD_NS)])
     else:
+        yield Libraries(launch=name, rank=0, files={"/lib/libm.so.6": "d" * 64})
         if case.steps is not None and not case.is_timed:
             yield checked(name, "last")
         yield checked(name, "repeatability", error=0.0, bound=0.0)
@@ -267,6 +272,12 @@ def block(launch: str, index: int, wall_ns: tuple[int, ...]) -> Block:
 def checked(launch: str, phase: Phase, *, error: float = 1e-6, bound: float = 1e-5) -> Checked:
     check = Check(name=f"{phase} output", error=error, bound=bound)
     return Checked(launch=launch, rank=0, phase=phase, step=0, check=check)
+
+
+def digested(launch: str, *, answer: str = "") -> Digested:
+    """The digest of a first output: that of all launches and devices of the case, or `answer`'s."""
+    digest = sha256((answer or launch.partition("@")[0]).encode())
+    return Digested(launch=launch, rank=0, phase="first", step=0, what="output", digest=digest)
 
 
 def ended(launch: str, outcome: Outcome = "completed", reason: str = "") -> LaunchEnded:

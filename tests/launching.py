@@ -53,6 +53,7 @@ def case(name: str, *, workload: str = "faulty.misbehaving", **fields: Any) -> C
         "scenario": "",
         "weight": 1.0,
         "injector": "",
+        "ranks": 1,
         "launches": 1,
         "checked_launch": None,
         "expected_seconds": 1.0,

@@ -33,6 +33,7 @@ from appliance.records import (
     Counted,
     Criteria,
     Device,
+    Digested,
     Environment,
     Event,
     Fact,
@@ -41,6 +42,7 @@ from appliance.records import (
     Launch,
     LaunchEnded,
     LaunchStarted,
+    Libraries,
     Line,
     Looked,
     Peak,
@@ -564,6 +566,7 @@ def _case(row: Row, device: str, launches: int, story: Story) -> Case:
         bound_by=row.bound_by,
         data_pattern="random",
         scenario=row.scenario,
+        ranks=1,
         weight=1.0,
         injector=story.injector if row.id == "gemm-fp32" else "",
         device=device,
@@ -650,6 +653,13 @@ def _run(plan: Plan, story: Story, judging: Judge) -> Iterator[Event]:
     yield RunEnded(launches=len(plan.launches))
 
 
+LIBRARIES = {
+    "/opt/bench/lib/python3.11/site-packages/torch/lib/libtorch_cpu.so": sha256(b"torch"),
+    "/usr/lib/x86_64-linux-gnu/libc.so.6": sha256(b"libc"),
+    "/usr/lib/x86_64-linux-gnu/libffi.so.8": None,
+}
+
+
 def _counted(device: str, corrected: int) -> Counted:
     counters = {"ecc_corrected": corrected, "ecc_uncorrected": 0, "machine_checks": None}
     return Counted(device=device, counters=counters)
@@ -671,9 +681,12 @@ def _launch(launch: Launch, row: Row, case: Case, checked: int, story: Story) ->
     if row.id == story.crashing and launch.number == 3:
         yield _ended(launch, "crashed", "SIGSEGV")
         return
+    digest = sha256(row.id.encode())
+    yield Digested(launch=launch.id, rank=0, phase="first", step=0, what="output", digest=digest)
     is_outside = row.id == story.failing and launch.number == 4
     yield _checked(launch, row, "first", chance, is_outside=is_outside)
     if launch.number == 0:
+        yield Libraries(launch=launch.id, rank=0, files=LIBRARIES)
         same = Check(name="bytes that differ", error=0.0, bound=0.0)
         yield Checked(launch=launch.id, rank=0, phase="repeatability", step=0, check=same)
     span = 200_000_000

@@ -569,6 +569,7 @@ def an_answer(created: Created, *, version: int = 1, work: Work | None = None) -
                 num_parameters=None,
                 steps=None,
                 scenario="",
+                ranks=1,
             )
             for item in created.baselines.baseline
         ),

@@ -388,7 +388,9 @@ def test_a_limit_beyond_the_peak_is_refused(
 ) -> None:
     cases = (working("float32"),)  # 2 GFLOP in one unit, at most 1 TFLOP/s: 2 ms
     check_limits(a_limit(**possible), cases, peaks_of(), NODE)
-    with pytest.raises(UsageError, match='criterion "speed" asks .* of gemm@cpu:0, which is above'):
+    with pytest.raises(
+        UsageError, match=r'criterion "speed" asks .* of gemm@cpu:0, which is above'
+    ):
         check_limits(a_limit(**impossible), cases, peaks_of(), NODE)
     check_limits(a_limit(**impossible), cases, Peaks(peak=()), NODE)
 

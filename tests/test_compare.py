@@ -10,7 +10,7 @@ from pathlib import Path
 import bundles as whole
 import numpy as np
 import pytest
-from builders import PROTOCOL, a_case, a_plan, a_system, healthy_events
+from builders import PROTOCOL, a_case, a_plan, a_system, digested, healthy_events
 from bundles import Draft, files_of, looked, rejected, sealed
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,7 +24,18 @@ from appliance.comparison import Comparison, Word, compare
 from appliance.contrasts import Row, contrast, mixed_model, order, pooled, profile
 from appliance.errors import EvidenceError, OutputError, UsageError
 from appliance.pairing import Side
-from appliance.records import Block, Case, Event, RunStarted, System, from_json, sha256, to_json
+from appliance.records import (
+    Block,
+    Case,
+    Digested,
+    Event,
+    Fact,
+    RunStarted,
+    System,
+    from_json,
+    sha256,
+    to_json,
+)
 from reports import comparison as pages
 from reports import render
 
@@ -307,6 +318,81 @@ def test_what_is_alike_is_within_and_what_is_slower_is_beyond() -> None:
     assert timing.explanation == "6.00 % slower, beyond 3 %"
     assert compared(draft("a"), draft("b", slower(0.06)), margin=0.2).word == "within"
     assert compared(draft("a"), draft("b", slower(0.004))).word == "within"
+
+
+def other_bits(events: list[Event]) -> list[Event]:
+    """The bert case gave another first output, the same in all of its launches."""
+    return [
+        digested(event.launch, answer="other")
+        if isinstance(event, Digested) and event.launch.startswith("bert")
+        else event
+        for event in events
+    ]
+
+
+def bits(found: Comparison) -> dict[str, bool | None]:
+    return {item.case: item.same_bits for item in found.cases}
+
+
+def test_first_outputs_of_one_seed_are_compared_bit_by_bit() -> None:
+    alike = compared(draft("a"), draft("b"))
+    assert set(bits(alike).values()) == {True}
+    assert (alike.word, "3 cases are the same, bit for bit" in alike.summary) == ("within", True)
+    found = compared(draft("a"), draft("b", other_bits))
+    assert bits(found) == {GEMM: True, BERT: False, "exact@cpu:0": True}
+    assert found.word == "open"
+    assert f"1 of 3 cases differ bit by bit from the same inputs, {BERT} first" in found.summary
+    assert "differ between A and B" in render.comparison_html(pages.page(found)).decode()
+
+
+def test_bits_are_not_compared_where_they_need_not_be_the_same() -> None:
+    first = side("A", draft("a"))
+    for changed, why in (
+        (with_seed("1f" * 32), "the seeds differ"),
+        (with_system(model="Another"), "the device is A processor in A, Another in B"),
+        (with_system(torch="2.14.0"), "torch is not reported in A, 2.14.0 in B"),
+    ):
+        second = changed(side("B", draft("b", other_bits)))
+        found = compare([first, second], margin=0.03, bench_version="0.1.0")
+        assert set(bits(found).values()) == {None}
+        assert all(why in item.bits_note for item in found.cases), found.cases[0].bits_note
+        assert why in found.summary or why.capitalize() in found.summary
+
+
+def with_seed(seed: str) -> Callable[[Side], Side]:
+    return lambda one: replace(
+        one, bundle=replace(one.bundle, plan=replace(one.bundle.plan, seed=seed))
+    )
+
+
+def with_system(*, model: str = "", torch: str = "") -> Callable[[Side], Side]:
+    """The same bundle from a node of another device model, or with another torch."""
+
+    def changed(one: Side) -> Side:
+        system = one.bundle.system
+        identity = system.identity
+        devices = tuple(replace(device, model=model or device.model) for device in identity.devices)
+        facts = {**identity.software, **({"torch": Fact(value=torch)} if torch else {})}
+        identity = replace(identity, devices=devices, software=facts)
+        return replace(one, bundle=replace(one.bundle, system=replace(system, identity=identity)))
+
+    return changed
+
+
+def test_a_launch_of_other_bits_or_none_leaves_nothing_to_compare() -> None:
+    def torn(events: list[Event]) -> list[Event]:
+        return [
+            digested(event.launch, answer="other")
+            if isinstance(event, Digested) and event.launch == f"{BERT}/2"
+            else event
+            for event in events
+        ]
+
+    def silent(events: list[Event]) -> list[Event]:
+        return [event for event in events if not isinstance(event, Digested)]
+
+    assert bits(compared(draft("a"), draft("b", torn)))[BERT] is None
+    assert set(bits(compared(draft("a"), draft("b", silent))).values()) == {None}
 
 
 def test_faster_by_more_than_the_margin_is_beyond_too() -> None:

@@ -59,6 +59,7 @@ FLOORS: list[list[Room]] = [
         (
             "appliance.comparable",
             "appliance.evidence",
+            "appliance.agreement",
             "appliance.limits",
             "appliance.plausible",
             "appliance.performance",
@@ -68,11 +69,14 @@ FLOORS: list[list[Room]] = [
         ),
     ],
     [
-        ("workloads.injected.*",),  # workloads that go wrong on purpose, on top of those that do not
+        (
+            "workloads.injected.*",
+        ),  # workloads that go wrong on purpose, on top of those that do not
         ("appliance.components", "appliance.conditions", "appliance.machine", "appliance.probe"),
         (
             "appliance.timing",
             "appliance.outputs",
+            "appliance.libraries",
             "appliance.parameters",
             "appliance.launch",
             "appliance.forkserver",
@@ -90,7 +94,14 @@ FLOORS: list[list[Room]] = [
     ],
     [
         ("appliance.links", "appliance.conduct", "appliance.verify"),
-        ("reports.model", "reports.machine", "reports.cases", "reports.judging", "reports.view"),
+        (
+            "reports.model",
+            "reports.burn_in",
+            "reports.machine",
+            "reports.cases",
+            "reports.judging",
+            "reports.view",
+        ),
         ("appliance.pairing", "appliance.comparison"),
         ("appliance.dispute",),
     ],

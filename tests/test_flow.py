@@ -225,7 +225,7 @@ def test_resume_refuses_another_plan_and_another_machine(tmp_path: Path) -> None
     (run / "system.json").write_bytes(text)
 
     peaks = (run / "peaks.json").read_bytes()
-    (run / "peaks.json").write_bytes(peaks.replace(b"[]", b"[ ]"))
+    (run / "peaks.json").write_bytes(peaks.replace(b'"peak":', b'"peak" :'))
     code, _, stderr = bench("accept", "--resume", str(run))
     assert (code, "peaks.json" in stderr) == (4, True)
 

@@ -34,7 +34,7 @@ PUBLISHED = {
     Llama: 6_738_415_616,
     CharLm: 10_646_784 + 256 * 384,  # nanoGPT counts without its position embeddings
 }
-MODULES = ("resnet50", "bert", "llama", "onnx_resnet50", "char_lm")
+MODULES = ("resnet50", "bert", "llama", "onnx_resnet50", "char_lm", "llm_agreement")
 
 
 @pytest.mark.parametrize("kind", PUBLISHED, ids=lambda kind: kind.__name__)
@@ -253,14 +253,17 @@ def test_damaged_cache_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
 
 def test_single_query_is_judged_and_a_provider_that_fell_back_is_seen(tmp_path: Path):
-    workload = OnnxResnet50(batch=1, side=96, num_inputs=2)
+    workload = OnnxResnet50(batch=1, side=96, num_inputs=2, num_agreement=8)
     providers = ("CPUExecutionProvider",)
     state = workload.build(on_processor(tmp_path, *providers), seed=5)
     output = workload.step(state)
     assert [c.name for c in workload.check(None, state, output) if not c.is_within] == []
     state.asked_for = "AnotherExecutionProvider"
     names = [c.name for c in workload.check(None, state, output) if not c.is_within]
-    assert names == ["provider that runs is not the one asked for"]
+    assert names == [
+        "provider that runs is not the one asked for",
+        "nodes that ran on another provider",
+    ]
 
 
 def test_answer_to_a_single_query_that_depends_on_no_input_is_seen():

@@ -107,6 +107,7 @@ def planned(
         num_parameters=7,
         steps=None,
         scenario="",
+        ranks=1,
     )
     return make_plan(
         suite=given_suite,
@@ -215,7 +216,9 @@ def test_rounds_are_shuffled_and_not_all_alike() -> None:
     answer = Answer(
         descriptions=tuple(description(case.workload) for case in cases),
         resolved=(
-            Resolved(parameters={}, work=Work(), num_parameters=None, steps=None, scenario=""),
+            Resolved(
+                parameters={}, work=Work(), num_parameters=None, steps=None, scenario="", ranks=1
+            ),
         )
         * 8,
         software={},
@@ -361,7 +364,9 @@ def test_what_the_worker_refuses_is_told_with_its_case() -> None:
 
 
 def test_a_workload_that_was_not_described_is_unknown() -> None:
-    resolved = Resolved(parameters={}, work=Work(), num_parameters=None, steps=None, scenario="")
+    resolved = Resolved(
+        parameters={}, work=Work(), num_parameters=None, steps=None, scenario="", ranks=1
+    )
     with pytest.raises(UsageError, match=r'no workload "gem" \(did you mean "gemm"\?\)'):
         planned(suite(suite_case("gem")), answer=answer_with(resolved))
 

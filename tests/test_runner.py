@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import signal
 import socket
@@ -25,11 +26,13 @@ from appliance.records import (
     Block,
     Calibrated,
     Checked,
+    Digested,
     Environment,
     Event,
     Launch,
     LaunchEnded,
     LaunchStarted,
+    Libraries,
     Line,
     Looked,
     Reading,
@@ -149,8 +152,8 @@ def test_launch_that_goes_wrong_keeps_what_it_said_before(faults: Bench, name: s
 
 def test_healthy_launch_says_everything_in_order(faults: Bench) -> None:
     events = [event for event in faults.of("healthy@cpu:0/1") if not isinstance(event, Reading)]
-    expected = [LaunchStarted, Environment, Artifact, Started, Checked, Checked, Calibrated]
-    expected += [Warmed]
+    expected = [LaunchStarted, Environment, Artifact, Started, Digested, Checked, Checked]
+    expected += [Calibrated, Warmed]
     expected += [Block, Block, Checked, Checked, LaunchEnded]
     assert [type(event) for event in events] == expected
     phases = [(event.phase, event.step) for event in events if isinstance(event, Checked)]
@@ -169,6 +172,19 @@ def test_untimed_launch_compares_two_builds_and_is_not_timed(faults: Bench) -> N
     assert not [event for event in events if isinstance(event, Block | Warmed)]
     (repeated,) = [e for e in events if isinstance(e, Checked) and e.phase == "repeatability"]
     assert (repeated.check.error, repeated.check.bound) == (0.0, 0.0)
+
+
+def test_launches_of_a_case_tell_one_digest_and_the_untimed_one_its_libraries(
+    faults: Bench,
+) -> None:
+    told = [faults.of(f"healthy@cpu:0/{number}", Digested) for number in (0, 1)]
+    assert [len(events) for events in told] == [1, 1]
+    assert told[0][0].digest == told[1][0].digest
+    (listed,) = faults.of("healthy@cpu:0/0", Libraries)
+    (core,) = [path for path in listed.files if path.endswith("/libtorch_cpu.so")]
+    with Path(core).open("rb") as file:
+        assert listed.files[core] == hashlib.file_digest(file, "sha256").hexdigest()
+    assert not faults.of("healthy@cpu:0/1", Libraries)
 
 
 def test_artifact_is_made_once_and_known_by_its_digest(faults: Bench) -> None:

@@ -188,6 +188,7 @@ class Told:
             launch="quick@cpu:0/1",
             case=planned.cases[0],
             vendor="faulty.maker",
+            ranks=1,
             protocol=planned.protocol,
             is_timed=is_timed,
             check_last=True,
@@ -206,10 +207,12 @@ class Told:
             target=Target(device=torch.device("cpu"), artifacts=Artifacts(folder)),
             machine=Machine(
                 stopwatch=watch,
+                agree=lambda number: number,
                 make_work=lambda: watch.action("work", 10**7),
                 seed=worker._seed,
                 bits=worker._bits,
                 values=worker._values,
+                libraries=lambda: {"/lib/libm.so.6": "d" * 64},
             ),
             wires=Wires(send=self.records.append, wait=lambda: self.records.append("go")),
         ).run()
@@ -224,8 +227,8 @@ class Told:
 
 def test_clocks_are_compared_after_the_first_step_and_before_the_warm_up(tmp_path: Path) -> None:
     told = Told(tmp_path)
-    begin = ["started", "checked", "checked", "calibrated", "warmed", "go", "block", "block"]
-    assert told.kinds == [*begin, "checked", "checked"]
+    begin = ["started", "digested", "checked", "checked", "calibrated", "warmed", "go"]
+    assert told.kinds == [*begin, "block", "block", "checked", "checked"]
     (calibrated,) = told.of("calibrated")
     assert calibrated.wall_ns == calibrated.event_ns == (10**7,) * 3
     assert calibrated.raw_ns == (2 * 10**7,) * 3
@@ -233,14 +236,39 @@ def test_clocks_are_compared_after_the_first_step_and_before_the_warm_up(tmp_pat
 
 def test_untimed_launch_compares_its_clocks_too(tmp_path: Path) -> None:
     told = Told(tmp_path, is_timed=False)
-    assert told.kinds == ["started", "checked", "checked", "calibrated", "checked"]
+    begin = ["started", "digested", "checked", "checked", "calibrated"]
+    assert told.kinds == [*begin, "libraries", "checked"]
 
 
 def test_fixed_number_of_steps_is_one_block_with_the_first(tmp_path: Path) -> None:
     told = Told(tmp_path, num_steps=3)
-    assert told.kinds[3:6] == ["calibrated", "go", "block"]
+    assert told.kinds[4:7] == ["calibrated", "go", "block"]
     (block,) = told.of("block")
     assert (block.first_step, len(block.wall_ns), len(block.event_ns)) == (0, 3, 3)
+
+
+def test_every_launch_tells_the_digest_of_its_first_output_before_its_check(
+    tmp_path: Path,
+) -> None:
+    launches = [Told(tmp_path), Told(tmp_path, num_steps=3), Told(tmp_path, is_timed=False)]
+    for told in launches:
+        assert told.kinds.index("digested") < told.kinds.index("checked")
+        (digested,) = told.of("digested")
+        assert (digested.phase, digested.step, digested.rank) == ("first", 0, 0)
+    assert len({told.of("digested")[0].digest for told in launches}) == 1
+
+
+def test_no_digest_is_told_where_bits_need_not_repeat(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Misbehaving, "is_repeatable", False)
+    assert "digested" not in Told(tmp_path).kinds
+
+
+def test_the_untimed_launch_alone_tells_its_libraries(tmp_path: Path) -> None:
+    (told,) = Told(tmp_path, is_timed=False).of("libraries")
+    assert told.files == {"/lib/libm.so.6": "d" * 64}
+    assert not Told(tmp_path).of("libraries")
 
 
 def test_step_before_a_block_counts_in_every_clock() -> None:
@@ -294,9 +322,58 @@ def test_frozen_output_does_not_follow_its_tensor() -> None:
     assert outputs.differing_bytes(before, frozen(tensor)) == 8.0  # two bytes of each float
 
 
-@pytest.mark.parametrize("other", [torch.ones(3), torch.ones(2, dtype=torch.float64), (1,), {}])
+@pytest.mark.parametrize(
+    "other",
+    [
+        torch.ones(3),
+        torch.ones(1, 2),
+        torch.ones(2, dtype=torch.float64),
+        torch.ones(2).view(torch.int32),
+        (1,),
+        {},
+    ],
+)
 def test_output_of_another_shape_differs_without_limit(other: Any) -> None:
     assert outputs.differing_bytes(frozen(torch.ones(2)), frozen(other)) == math.inf
+
+
+def digest(output: Any) -> str:
+    return outputs.digest(output, worker._bits)
+
+
+NUMBERS = torch.arange(6, dtype=torch.float32)
+SAME_BYTES_OR_NEARLY: dict[str, Any] = {
+    "the output": {"a": NUMBERS, "b": np.arange(3)},
+    "another number": {"a": NUMBERS.index_fill(0, torch.tensor([2]), 2.0000002), "b": np.arange(3)},
+    "a signed zero": {"a": NUMBERS.index_fill(0, torch.tensor([0]), -0.0), "b": np.arange(3)},
+    "another shape": {"a": NUMBERS.reshape(2, 3), "b": np.arange(3)},
+    "another format": {"a": NUMBERS.view(torch.int32), "b": np.arange(3)},
+    "another place": {"b": NUMBERS, "a": np.arange(3)},
+    "one array less": {"a": NUMBERS},
+    "nothing": {},
+}
+
+
+def test_digest_tells_outputs_apart_that_differ_in_bits_form_or_place() -> None:
+    digests = {digest(output) for output in SAME_BYTES_OR_NEARLY.values()}
+    assert len(digests) == len(SAME_BYTES_OR_NEARLY)
+    assert all(len(one) == 64 for one in digests)
+
+
+def test_digest_is_of_the_values_and_not_of_how_they_lie_in_memory() -> None:
+    plain = {"a": torch.arange(6.0).reshape(2, 3), "b": torch.tensor([1, 2])}
+    strided = {"b": torch.tensor([1, 0, 2])[::2], "a": torch.arange(6.0).reshape(3, 2)}
+    strided["a"] = torch.tensor([[0.0, 3.0], [1.0, 4.0], [2.0, 5.0]]).T
+    assert digest(plain) == digest(strided)
+    assert digest(torch.zeros(0, 3)) != digest(torch.zeros(0, 2))
+
+
+@pytest.mark.parametrize("bit", [0, 7, 15])
+def test_one_flipped_bit_changes_the_digest(bit: int) -> None:
+    output = torch.linspace(-1, 1, 1000).to(torch.bfloat16)
+    flipped = output.view(torch.int16).clone()
+    flipped[417] ^= -(2**15) if bit == 15 else 1 << bit
+    assert digest(flipped.view(torch.bfloat16)) != digest(output)
 
 
 def test_output_that_holds_an_object_is_refused() -> None:
@@ -391,11 +468,12 @@ def test_exception_is_a_result_with_its_reason(
     assert "\n" not in end.detail
 
 
-def test_preloaded_library_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LD_PRELOAD", "")
+@pytest.mark.parametrize("name", ["LD_PRELOAD", "LD_AUDIT"])
+def test_preloaded_library_is_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(name, "")
     with pytest.raises(worker._NotMade) as refusal:
         worker._prepared(None, None, 0)  # type: ignore[arg-type]
-    assert refusal.value.reason == "ld_preload"
+    assert refusal.value.reason == name.lower()
 
 
 # ------------------------------------------------------------------ the environment

@@ -79,7 +79,9 @@ class Artifacts:
 class Target:
     """What a launch runs on; filled by the worker, so that no workload knows a maker.
 
-    `data` is the folder with one folder per data set of workloads/datasets.toml.
+    `data` is the folder with one folder per data set of workloads/datasets.toml. `collectives` is
+    the torch.distributed backend that joins the `world_size` processes of a launch, of which one
+    waits at most `stall_seconds` for another.
     """
 
     device: torch.device
@@ -88,6 +90,8 @@ class Target:
     data: Path | None = None
     rank: int = 0
     world_size: int = 1
+    collectives: str = "gloo"
+    stall_seconds: float = 60.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,6 +128,11 @@ class Workload(ABC, Generic[State, Output]):
     def steps(self) -> int | None:
         """Exact number of steps of a launch, or None for blocks of the suite's protocol."""
         return None
+
+    @property
+    def ranks(self) -> int:
+        """Processes of a launch, which torch.distributed joins; 1 for all that need no others."""
+        return 1
 
     @property
     def scenario(self) -> Scenario:

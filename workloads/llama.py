@@ -7,6 +7,10 @@ cache entry, a wrong rotation or mask and a product in a lower precision would e
 Tokens must be the largest of the device's logits, and no worse in float64 than the logits'
 bound leaves open.
 
+Every sequence has its full length: the token that ends a sequence is barred, as serving does
+below a least number of tokens, and one that appears all the same is counted. So is every missing
+and every surplus token, and all that is generated is the units that the rate counts.
+
 Weights are random, of the variance that keeps signals the same size through all layers, and
 are drawn again for the reference: what the device holds of them is not believed.
 
@@ -34,12 +38,17 @@ from workloads.parts.weights import draw, fill
 
 LOGITS = 80.0
 THETA, EPSILON = 10_000.0, 1e-5
+END = 2
+"""Llama's token that ends a sequence."""
 
 
 @dataclass(kw_only=True)
 class State:
+    """`bar` is added to logits before one is chosen: minus infinity for `END`, else zero."""
+
     model: LlamaForCausalLM
     prompts: list[torch.Tensor]
+    bar: torch.Tensor
     turn: Turn
     seed: int
     artifacts: Artifacts
@@ -62,7 +71,7 @@ class Before:
 @dataclass(frozen=True, kw_only=True)
 class Llama(Workload[State, Generated]):
     summary: ClassVar[str] = "Llama-2-7B shape, greedy decoding with a key-value cache"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     small: ClassVar[Mapping[str, bool | int | float | str]] = {
         "vocabulary": 1000,
         "hidden": 256,
@@ -90,6 +99,9 @@ class Llama(Workload[State, Generated]):
     def __post_init__(self) -> None:
         require_positive(self, "vocabulary", "hidden", "intermediate", "layers", "heads")
         require_positive(self, "batch", "prompt", "new_tokens", "num_inputs")
+        if self.vocabulary <= END + 1:
+            message = f"vocabulary is {self.vocabulary}: give {END + 2} or more"
+            raise ParameterError(message)
         if self.hidden % (2 * self.heads):
             message = f"hidden is {self.hidden}: give a multiple of twice heads, {2 * self.heads}"
             raise ParameterError(message)
@@ -147,6 +159,7 @@ class Llama(Workload[State, Generated]):
                 torch.randint(self.vocabulary, shape, generator=rng).to(target.device)
                 for _ in range(self.num_inputs)
             ],
+            bar=_bar(self.vocabulary).to(target.device, dtype_named(self.dtype)),
             turn=Turn(of=self.num_inputs),
             seed=seed,
             artifacts=target.artifacts,
@@ -162,7 +175,7 @@ class Llama(Workload[State, Generated]):
                 input_ids=read, past_key_values=cache, use_cache=True, logits_to_keep=1
             )
             logits.append(result.logits)
-            read = result.logits.argmax(dim=-1)
+            read = (result.logits + state.bar).argmax(dim=-1)
             tokens.append(read)
         return Generated(tokens=torch.cat(tokens, dim=1), logits=torch.cat(logits, dim=1))
 
@@ -173,18 +186,27 @@ class Llama(Workload[State, Generated]):
     def check(self, before: object, state: State, output: Generated) -> Iterator[Check]:
         assert isinstance(before, Before)  # noqa: S101 - what snapshot returned
         tokens, logits = output.tokens.cpu(), on_host(output.logits)
+        shape = (self.batch, self.new_tokens)
+        missing = abs(tokens.numel() - self.batch * self.new_tokens)
+        if tokens.shape != shape or logits.shape != (*shape, self.vocabulary):
+            missing = max(missing, 1)
+        yield Check(name="tokens missing or too many", error=missing, bound=0.0, kind="exact")
+        if missing:
+            return  # nothing else can be compared
+        yield _count("tokens that end a sequence too early", tokens == END)
         is_known = (tokens >= 0) & (tokens < self.vocabulary)
         yield _count("tokens outside the vocabulary", ~is_known)
         tokens = tokens.where(is_known, 0)
+        bar = _bar(self.vocabulary)
+        largest = (logits + bar).amax(2, keepdim=True)
         chosen = logits.gather(2, tokens[..., None])
-        yield _count(
-            "tokens that are not the largest logit", ~(chosen >= logits.amax(2, keepdim=True))
-        )
+        yield _count("tokens that are not the largest logit", ~(chosen >= largest))
         reference = self._reference(before, state, tokens)
         dtype = dtype_named(self.dtype)
         yield from compare_logits(output.logits, reference, growth=LOGITS, dtype=dtype)
         size = reference.square().mean().sqrt()
-        lost = reference.amax(2, keepdim=True) - reference.gather(2, tokens[..., None])
+        best = (reference + bar).amax(2, keepdim=True)
+        lost = best - reference.gather(2, tokens[..., None])
         is_worse = lost > 2 * LOGITS * rounding(dtype) * size
         yield _count("tokens that float64 would not choose", is_worse, "numeric")
 
@@ -223,6 +245,11 @@ class Llama(Workload[State, Generated]):
 
         sequence = torch.cat((prompt, tokens[:, :-1]), dim=1)
         return decode(shape, weight, sequence, first=self.prompt - 1)
+
+
+def _bar(vocabulary: int) -> torch.Tensor:
+    """Add this to logits, and the token that ends a sequence is never the largest."""
+    return torch.zeros(vocabulary).index_fill_(0, torch.tensor(END), -torch.inf)
 
 
 def _count(name: str, is_wrong: torch.Tensor, kind: CheckKind = "exact") -> Check:

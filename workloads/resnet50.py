@@ -6,9 +6,13 @@ float64: a convolution in a lower precision, a wrong or lost gradient, a stale b
 that the optimiser missed and running statistics that drift would each be seen, in the first
 step and in the last.
 
-`GROWTH` allows three to seven times what was measured on a processor (4 images of 64 pixels, 2
+`GROWTH` allows two to seven times what was measured on a processor (4 images of 64 pixels, 2
 seeds, steps 0 and 4; one rounding is 5.4e-7 in float32 and 3.9e-3 in bfloat16 with float32
-sums): loss 0.2 and 0.5 roundings, logits 7.2 and 13, running statistics 1.8 and 3.4.
+sums): loss 0.4 and 0.6 roundings, logits 6.6 and 14, gradients 4.7 and 8.9, running statistics
+1.7 and 2.9, units that rectify on another side than in float64 none and 27 off zero. With more
+or larger images (16 of 64, 8 of 128, 4 of 160) bfloat16 gradients err by 6.0 to 7.0, kinks by
+30 to 33. A backward pass alone whose products are made in bfloat16 where float32 is asked for
+errs by 6.4e-3, where 1.1e-5 is allowed; in float8 for bfloat16 by 0.10, where 0.078 is.
 """
 
 from __future__ import annotations
@@ -30,7 +34,7 @@ from workloads.parts.resnet import CLASSES, require_values_to_normalise, resnet5
 from workloads.parts.size import count_parameters, count_training_flops
 from workloads.parts.training import Before, Growth, Trained, Training
 
-GROWTH = Growth(loss=4, logits=50, gradients=32, statistics=16, has_kinks=True)
+GROWTH = Growth(loss=4, logits=50, gradients=20, statistics=16, has_kinks=True, kinks=100)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -108,7 +108,7 @@ class Cpu:
 
     def features(self, device: Device) -> frozenset[str]:  # noqa: ARG002 - there is one
         """Number formats; those without an instruction are computed all the same."""
-        return frozenset({"float64", "float32", "float16", "bfloat16", "int8"})
+        return frozenset({"float64", "float32", "float16", "bfloat16", "float8", "int8"})
 
     def prepare(self) -> None:
         """Nothing to import."""

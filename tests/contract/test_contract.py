@@ -19,7 +19,7 @@ from workloads.contract import ParameterError
 @pytest.fixture(params=MODULES, scope="module")
 def subject(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Trial:
     kind = trial.load(request.param)
-    workload = kind(**kind.small)
+    workload = kind(**{**kind.small, **trial.QUICKER.get(request.param, {})})
     if missing := trial.missing_data(workload):
         pytest.skip(f"needs the data set {', '.join(missing)}: set BENCH_DATA to its folder")
     return Trial(workload, tmp_path_factory.mktemp(request.param))
@@ -46,6 +46,14 @@ def test_lower_precision_is_rejected(subject: Trial) -> None:
 
 def test_lost_update_is_rejected(subject: Trial) -> None:
     assert trial.blind_to_lost_update(subject) == []
+
+
+def test_skipped_optimiser_step_is_rejected(subject: Trial) -> None:
+    assert trial.blind_to_skipped_step(subject) == []
+
+
+def test_step_on_another_input_set_is_rejected(subject: Trial) -> None:
+    assert trial.blind_to_wrong_inputs(subject) == []
 
 
 def test_work_is_counted_and_grows_with_size(kind: Kind) -> None:

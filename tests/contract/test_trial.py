@@ -29,6 +29,8 @@ class State:
     weight: torch.nn.Parameter
     inputs: list[torch.Tensor]
     turn: Turn
+    first: torch.Tensor | None = None
+    optimizer: torch.optim.Optimizer | None = None
 
 
 @dataclass(kw_only=True)
@@ -98,7 +100,7 @@ def altered(**changes: object) -> type[Sound]:
 
 class SeesNoWeights(Sound):
     def check(self, before: object, state: State, output: Output) -> Iterator[Check]:
-        return (c for c in super().check(before, state, output) if c.name != "weights")
+        return (c for c in Sound.check(self, before, state, output) if c.name != "weights")
 
 
 class SeesNoLoss(Sound):
@@ -132,6 +134,79 @@ class OneInput(Sound):
 
     def check(self, before: object, state: State, output: Output) -> Iterator[Check]:
         return (c for c in super().check(before, state, output) if c.name != "weights")
+
+
+class RemembersFirst(Sound):
+    """Believes whatever equals the first output."""
+
+    def step(self, state: State) -> Output:
+        output = super().step(state)
+        if state.turn.number == 0:
+            state.first = output.product.clone()
+        return output
+
+    def check(self, before: object, state: State, output: Output) -> Iterator[Check]:
+        if state.first is not None and torch.equal(state.first, output.product):
+            output = replace(output, product=output.product * 0)
+            yield Check(name="product", error=0.0, bound=0.0)
+            return
+        yield from super().check(before, state, output)
+
+
+class SeesNoTail(Sound):
+    """Looks at all rows of the product but the last."""
+
+    def check(self, before: object, state: State, output: Output) -> Iterator[Check]:
+        assert isinstance(before, torch.Tensor)
+        exact = state.inputs[state.turn.index].double() @ before
+        for check in super().check(before, state, output):
+            seen = close("product", output.product[:-1], exact[:-1])
+            yield seen if check.name == "product" else check
+
+
+class ForgivesOneBit(Sound):
+    """Takes a product for right that differs from the true one in a single bit."""
+
+    def step(self, state: State) -> Output:
+        output = super().step(state)
+        state.first = output.product.clone()
+        return output
+
+    def check(self, before: object, state: State, output: Output) -> Iterator[Check]:
+        assert state.first is not None
+        words = state.first.view(torch.int32) ^ output.product.view(torch.int32)
+        changed = sum((int(word) & 2**32 - 1).bit_count() for word in words.reshape(-1))
+        product = state.first if changed == 1 else output.product
+        yield from super().check(before, state, replace(output, product=product))
+
+
+class Optimized(Sound):
+    """Its update is a library's, as that of most training."""
+
+    def build(self, target: Target, seed: int) -> State:
+        state = super().build(target, seed)
+        state.optimizer = torch.optim.SGD([state.weight], lr=RATE)
+        return state
+
+    def step(self, state: State) -> Output:
+        state.optimizer.zero_grad()
+        product = state.inputs[state.turn.advance()] @ state.weight
+        loss = product.square().mean()
+        loss.backward()
+        state.optimizer.step()
+        return Output(loss=loss.detach(), product=product.detach())
+
+
+class OptimizedBlindly(Optimized):
+    check = SeesNoWeights.check
+
+
+class DowngradesUnseen(Optimized):
+    """Holds its update to two digits."""
+
+    def check(self, before: object, state: State, output: Output) -> Iterator[Check]:
+        for check in super().check(before, state, output):
+            yield replace(check, bound=0.01) if check.name == "weights" else check
 
 
 class AnySeed(Sound):
@@ -202,6 +277,8 @@ def test_sound_workload_has_no_fault(tmp_path: Path) -> None:
     assert trial.irreproducible(subject) == []
     assert trial.blind_to_downgrade(subject) == []
     assert trial.blind_to_lost_update(subject) == []
+    assert trial.blind_to_skipped_step(subject) == []
+    assert trial.blind_to_wrong_inputs(subject) == []
     assert trial.uncounted(Sound) == []
     assert trial.misdescribed(Sound) == []
 
@@ -225,6 +302,14 @@ def test_sound_workload_has_no_fault(tmp_path: Path) -> None:
         (BelievesTheOutput, "another seed's output was accepted"),
         (SeesNoLoss, "output['loss']: scaled by 1.01 was accepted"),
         (OneInput, "the previous step's output was accepted"),
+        (RemembersFirst, "the first step's output was accepted"),
+        (SeesNoTail, "output['product']: tail never written was accepted"),
+        (SeesNoTail, "output['product']: tail left from the step before was accepted"),
+        (ForgivesOneBit, "bit 30: highest bit flipped was accepted"),
+        (ForgivesOneBit, "middle bit flipped was accepted"),
+        (ForgivesOneBit, "lowest bit flipped was accepted"),
+        (altered(detects=1e-8), "lowest bit flipped was accepted"),
+        (altered(detects=1e-6), "scaled by twice what is detected was accepted"),
         (ChangesOutput, "check changed the output"),
         (ChangesState, "check changed the state"),
     ],
@@ -241,13 +326,51 @@ def test_unseeded_and_constant_inputs_are_caught(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", [AllowsBfloat16, altered(bound=1e9)])
 def test_check_that_allows_a_lower_precision_is_caught(kind: Kind, tmp_path: Path) -> None:
-    faults = trial.blind_to_downgrade(Trial(kind(size=64), tmp_path))
-    assert faults == ["a step in torch.bfloat16 was accepted"]
+    assert trial.blind_to_downgrade(Trial(kind(size=64), tmp_path)) == [
+        "torch.bfloat16: a step in a lower precision was accepted",
+        "torch.bfloat16: a backward pass in a lower precision was accepted",
+    ]
+
+
+def test_check_that_allows_a_lower_precision_backwards_alone_is_caught(tmp_path: Path) -> None:
+    faults = trial.blind_to_downgrade(Trial(DowngradesUnseen(size=64), tmp_path))
+    assert faults == ["torch.bfloat16: a backward pass in a lower precision was accepted"]
 
 
 def test_check_that_sees_no_weights_is_caught(tmp_path: Path) -> None:
     subject = Trial(SeesNoWeights(size=8), tmp_path)
     assert trial.blind_to_lost_update(subject) == ["a lost update was accepted"]
+
+
+def test_optimiser_that_is_left_out_is_seen(tmp_path: Path) -> None:
+    assert trial.blind_to_skipped_step(Trial(Optimized(size=8), tmp_path)) == []
+    assert trial.blind_to_skipped_step(Trial(OptimizedBlindly(size=8), tmp_path)) == [
+        "first step: a skipped optimiser step was accepted",
+        "second step: a skipped optimiser step was accepted",
+    ]
+
+
+def test_one_input_set_under_two_numbers_is_caught(tmp_path: Path) -> None:
+    subject = Trial(OneInput(size=8), tmp_path)
+    assert trial.blind_to_wrong_inputs(subject) == ["a step on another input set was accepted"]
+
+
+class Exempt(SeesNoWeights):
+    exempt_faults: ClassVar = {"a lost update": "its weights are judged by another workload"}
+
+
+def test_exemption_is_printed_with_its_reason(tmp_path: Path) -> None:
+    said: list[str] = []
+    subject = Trial(Exempt(size=8), tmp_path, said.append)
+    assert trial.blind_to_lost_update(subject) == []
+    assert said == ["exempt: a lost update: its weights are judged by another workload"]
+    assert trial.misdescribed(Exempt) == []
+
+
+@pytest.mark.parametrize("exempt", [{"a lost update": "no"}, {"a lots update": "four words of it"}])
+def test_exemption_without_reason_or_from_nothing_is_caught(exempt: dict[str, str]) -> None:
+    kind = type("Exempted", (Sound,), {"exempt_faults": exempt, "__module__": __name__})
+    assert trial.misdescribed(kind)
 
 
 @pytest.mark.parametrize("kind", [ConstantWork, NoWork, UnknownPrecision])

@@ -7,6 +7,7 @@ numerics that a suite can ask of the same code.
 from __future__ import annotations
 
 from pathlib import Path
+from unittest import mock
 
 import pytest
 import torch
@@ -17,7 +18,9 @@ from workloads.contract import ParameterError
 from workloads.gemm import Gemm
 from workloads.gemm_exact import GemmExact
 from workloads.memory_bandwidth import MemoryBandwidth
+from workloads.parts import training
 from workloads.parts.bits import num_differing, weighted_digest
+from workloads.resnet50 import Resnet50
 
 SMALL = {"m": 64, "n": 96}
 
@@ -75,6 +78,52 @@ def test_exact_product_has_no_tolerance(dtype: str, magnitude: int, k: int, tmp_
 def test_product_that_may_be_inexact_is_refused(parameters: dict[str, int], sentence: str) -> None:
     with pytest.raises(ParameterError, match=sentence):
         GemmExact(**parameters)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "lower"), [("float32", torch.bfloat16), ("bfloat16", torch.float8_e4m3fn)]
+)
+def test_backward_pass_in_a_lower_precision_is_seen_in_the_gradients_alone(
+    dtype: str, lower: torch.dtype, tmp_path: Path
+) -> None:
+    """Loss and logits are right, and the update is right for these gradients."""
+    subject = Trial(Resnet50(**{**Resnet50.small, "dtype": dtype}), tmp_path)
+    with trial.LowerBackward(lower):
+        moment = subject.first()
+    outside = [check for check in subject.checks(moment) if not check.is_within]
+    assert [check.name for check in outside] == ["gradients against float64"]
+    assert outside[0].error < 0.11  # which units that switch would have to be allowed
+
+
+def test_forward_pass_that_does_not_come_again_is_allowed_its_switches(tmp_path: Path) -> None:
+    """The sides of the kinks are then not known, and the check says that it detects less."""
+    subject = Trial(Resnet50(**Resnet50.small), tmp_path)
+    moment = subject.first()
+    known = {check.name: check for check in subject.checks(moment)}
+    real = training._repeated
+
+    def other(before: training.Before, state: training.Training) -> object:
+        choices, logits = real(before, state)
+        return choices, logits.nextafter(logits + 1)
+
+    with mock.patch.object(training, "_repeated", other):
+        unknown = {check.name: check for check in subject.checks(moment)}
+    name = "gradients against float64"
+    assert all(check.is_within for check in unknown.values())
+    assert known[name].detects < 2e-5
+    assert unknown[name].detects > 0.1
+
+
+def test_choices_that_are_not_the_networks_are_refused(tmp_path: Path) -> None:
+    """A device cannot claim a rectifier to be open where its input is far below zero."""
+    subject = Trial(Resnet50(**Resnet50.small), tmp_path)
+    moment = subject.first()
+    choices, _ = training._repeated(moment.before, moment.state)
+    wrong = [choices[0].clone(), *choices[1:]]
+    wrong[0].view(-1)[:1000] ^= True
+    for given in (wrong, choices[:-1], [*choices, choices[0]]):
+        reference = training._compute(moment.before, moment.state, given)
+        assert reference.switched > 0.1
 
 
 def test_golden_digest_is_the_one_that_every_device_must_give(tmp_path: Path) -> None:

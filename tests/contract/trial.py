@@ -9,22 +9,51 @@ self-test a list that is not empty for a workload made to lack just that virtue.
 from __future__ import annotations
 
 import ast
+import contextlib
 import dataclasses
-import hashlib
 import importlib
+import itertools
 import math
 import os
-import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Self, get_args
+from unittest import mock
 
-import numpy as np
 import torch
+from corruptions import (
+    OF_BOOLEANS,
+    OF_FLOATS,
+    OF_INTEGERS,
+    STALE_TAIL,
+    drawn,
+    flip,
+    largest,
+    moved,
+    nudged,
+    num_bits,
+    place,
+    scaled,
+)
+from leaves import (
+    Leaf,
+    Path_,
+    bytes_of,
+    copies,
+    digest,
+    fresh,
+    frozen,
+    identity,
+    instances,
+    is_floating,
+    leaves,
+    replaced,
+)
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from appliance.records import Bound, Check
-from workloads.contract import Artifacts, Target, Workload
+from workloads.contract import Artifacts, Target, Turn, Workload
 
 ROOT = Path(__file__).parents[2]
 MODULES = sorted(
@@ -33,8 +62,6 @@ MODULES = sorted(
     if path.stem not in {"__init__", "contract"}
 )
 SEED, OTHER_SEED = 2**62 + 11, 2**61 + 7
-MANY = 4  # leaves of one field of an output, beyond which they are drawn
-NOISE = 1e-3  # of the largest leaf of a field: below, a leaf is rounding alone
 NUM_STEPS = 3  # for a workload that does not say its own number
 LOWER = {
     "float64": torch.float32,
@@ -46,9 +73,21 @@ PRECISIONS = {"", "float64", "float32", "tf32", "bfloat16", "float16", "float8",
 FORBIDDEN_NAMES = {"print", "synchronize", "perf_counter", "monotonic", "time_ns", "sleep"}
 FORBIDDEN_IN_STEP = {"item", "tolist", "cpu"}  # each waits for the device
 CLOCKS = {"time", "datetime", "timeit"}
+LEAST_WORDS = 4  # of a reason
+PRODUCTS = {
+    torch.ops.aten.mm,
+    torch.ops.aten.addmm,
+    torch.ops.aten.bmm,
+    torch.ops.aten.baddbmm,
+    torch.ops.aten.convolution_backward,
+}
+QUICKER: dict[str, dict[str, float]] = {
+    "char_lm": {"num_steps": 60, "warmup": 10, "target_loss": 2.9},
+    "memory_bandwidth": {"array_bytes": 2**20},
+}
+"""Less than small has, where small trains for minutes or fills memory beyond the caches: what a
+check says of a step depends neither on how many there were nor on the length of an array."""
 
-Leaf = torch.Tensor | np.ndarray
-Path_ = tuple[str, ...]
 Kind = type[Workload[Any, Any]]
 
 
@@ -68,207 +107,21 @@ def missing_data(workload: Workload[Any, Any]) -> list[str]:
     return [name for name in workload.data if folder is None or not (folder / name).is_dir()]
 
 
-# ------------------------------------------------------------------ walking over tensors
-
-
-def _children(node: object) -> Iterator[tuple[str, object]]:
-    if isinstance(node, torch.nn.Module):
-        yield from node.named_parameters()
-        yield from node.named_buffers()
-        yield from ((f"{name}.grad", p.grad) for name, p in node.named_parameters())
-    elif isinstance(node, torch.optim.Optimizer):
-        for number, value in enumerate(node.state.values()):
-            yield str(number), value
-    elif isinstance(node, dict):
-        yield from ((str(key), value) for key, value in node.items())
-    elif isinstance(node, list | tuple):
-        yield from ((str(number), value) for number, value in enumerate(node))
-    elif dataclasses.is_dataclass(node) and not isinstance(node, type):
-        yield from ((f.name, getattr(node, f.name, None)) for f in dataclasses.fields(node))
-    elif hasattr(node, "__dict__") and not isinstance(node, type) and not callable(node):
-        yield from vars(node).items()
-
-
-def leaves(
-    node: object, path: Path_ = (), seen: dict[int, object] | None = None
-) -> dict[Path_, Leaf]:
-    """Every tensor and array that can be reached, by its path."""
-    seen = {} if seen is None else seen
-    if node is None or isinstance(node, str | bytes | int | float) or id(node) in seen:
-        return {}
-    seen[id(node)] = node  # kept, so that no other object takes its number
-    if isinstance(node, torch.Tensor | np.ndarray):
-        return {path: node}
-    found: dict[Path_, Leaf] = {}
-    for name, child in list(_children(node)):
-        found |= leaves(child, (*path, name), seen)
-    return found
-
-
-def _bytes(leaf: Leaf) -> bytes:
-    return _view(leaf).tobytes()
-
-
-def _view(leaf: Leaf) -> np.ndarray:
-    """The bytes of a leaf, without a copy where it lies in order already."""
-    if isinstance(leaf, torch.Tensor):
-        return leaf.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
-    return np.ascontiguousarray(leaf).reshape(-1).view(np.uint8)
-
-
-def digest(node: object) -> str:
-    """Digest of the bits of every tensor that can be reached."""
-    total = hashlib.sha256()
-    for path, leaf in sorted(leaves(node).items()):
-        total.update(repr((path, tuple(leaf.shape), str(leaf.dtype))).encode())
-        total.update(_view(leaf))
-    return total.hexdigest()
-
-
-def _fresh(leaf: Leaf) -> Leaf:
-    return leaf.detach().clone() if isinstance(leaf, torch.Tensor) else leaf.copy()
-
-
-def replaced(node: Any, path: Path_, leaf: Leaf) -> Any:
-    """A copy of an output with one leaf replaced; the rest is shared."""
-    if not path:
-        return leaf
-    head, rest = path[0], path[1:]
-    if isinstance(node, dict):
-        key = next(key for key in node if str(key) == head)
-        return {**node, key: replaced(node[key], rest, leaf)}
-    if isinstance(node, list | tuple):
-        items = list(node)
-        items[int(head)] = replaced(items[int(head)], rest, leaf)
-        return type(node)(*items) if hasattr(node, "_fields") else type(node)(items)
-    return dataclasses.replace(node, **{head: replaced(getattr(node, head), rest, leaf)})
-
-
-def frozen(output: Any) -> Any:
-    """A copy of an output that later steps cannot write into."""
-    for path, leaf in leaves(output).items():
-        output = replaced(output, path, _fresh(leaf))
-    return output
-
-
-# ------------------------------------------------------------------ corruptions
-
-
-def _is_floating(leaf: Leaf) -> bool:
-    if isinstance(leaf, torch.Tensor):
-        return leaf.is_floating_point()
-    return np.issubdtype(leaf.dtype, np.floating)
-
-
-def _one(true: torch.Tensor, value: float) -> torch.Tensor:
-    wrong = true.clone()
-    wrong.reshape(-1)[wrong.numel() // 2] = value
-    return wrong
-
-
-def _row(true: torch.Tensor, factor: float) -> torch.Tensor | None:
-    """The row with the largest element, multiplied; None where there are no rows."""
-    if true.dim() < 2:
-        return None
-    wrong = true.clone()
-    wrong[int(true.abs().argmax()) // (true.numel() // true.shape[0])] *= factor
-    return wrong
-
-
-def _flipped(true: torch.Tensor) -> torch.Tensor:
-    wrong = true.clone()
-    wrong.reshape(-1)[int(true.abs().argmax())] *= -1
-    return wrong
-
-
-def _off_by_one(true: torch.Tensor) -> torch.Tensor:
-    wrong = true.clone()
-    wrong.reshape(-1)[wrong.numel() // 2] += 1
-    return wrong
-
-
-Spoil = Callable[[torch.Tensor], torch.Tensor | None]
-OF_FLOATS: dict[str, Spoil] = {
-    "all NaN": lambda true: torch.full_like(true, math.nan),
-    "all Inf": lambda true: torch.full_like(true, math.inf),
-    "one NaN": lambda true: _one(true, math.nan),
-    "one Inf": lambda true: _one(true, math.inf),
-    "zeros": torch.zeros_like,
-    "scaled by 1.01": lambda true: true * 1.01,
-    "sign of the largest element flipped": _flipped,
-    "sign of one row flipped": lambda true: _row(true, -1),
-    "one row lost": lambda true: _row(true, 0),
-}
-OF_INTEGERS: dict[str, Spoil] = {
-    "zeros": torch.zeros_like,
-    "one element off by one": _off_by_one,
-    "all off by one": lambda true: true + 1,
-}
-OF_BOOLEANS: dict[str, Spoil] = {"negated": torch.logical_not}
-OF_VALUE = set(OF_FLOATS) - {"all NaN", "all Inf", "one NaN", "one Inf"}
-
-
-def kinds(leaf: Leaf) -> dict[str, Spoil]:
-    """The ways in which a leaf of this type can be spoiled."""
-    if torch.as_tensor(leaf).dtype == torch.bool:
-        return OF_BOOLEANS
-    return OF_FLOATS if _is_floating(leaf) else OF_INTEGERS
-
-
-def spoiled(leaf: Leaf, name: str) -> Leaf | None:
-    """A spoiled copy, or None if that way changes no value of this leaf."""
-    true = torch.as_tensor(leaf).detach()
-    wrong = kinds(leaf)[name](true)
-    if wrong is None or torch.equal(wrong, true):
-        return None
-    return wrong if isinstance(leaf, torch.Tensor) else wrong.numpy()
-
-
-def _norm(leaf: Leaf) -> float:
-    tensor = torch.as_tensor(leaf).detach()
-    floating = tensor if tensor.is_floating_point() else tensor.double()
-    return torch.linalg.vector_norm(floating, dtype=torch.float64).item()
-
-
-def drawn(found: dict[Path_, Leaf]) -> Iterator[tuple[Path_, str, Leaf]]:
-    """Every corruption of every leaf; of a field with many leaves, one leaf per corruption.
-
-    A model's gradients are hundreds of leaves that pass through the same lines of a check, so
-    one is drawn for each way of spoiling. BENCH_EVERY_LEAF=1 leaves nothing out. A leaf that
-    is nothing but rounding beside its siblings has no value that could be spoiled (the
-    gradient of an attention's key bias, which is zero): it must be finite, no more.
-    """
-    fields: dict[str, list[Path_]] = {}
-    for path in found:
-        fields.setdefault(path[0] if path else "", []).append(path)
-    draw = random.Random(SEED)  # noqa: S311 - a test's choice, no secret
-    for paths in fields.values():
-        norms = {path: _norm(found[path]) for path in paths}
-        is_whole = len(paths) <= MANY or "BENCH_EVERY_LEAF" in os.environ
-        done: set[str] = set()
-        for path in draw.sample(paths, len(paths)):
-            is_noise = norms[path] < NOISE * max(norms.values())
-            for name in kinds(found[path]):
-                if (name in OF_VALUE and is_noise) or (name in done and not is_whole):
-                    continue
-                wrong = spoiled(found[path], name)
-                if wrong is not None:
-                    done.add(name)
-                    yield path, name, wrong
-
-
 # ------------------------------------------------------------------ a trial
 
 
 @dataclass
 class Moment:
-    """One step of a trial with what a launch would hand to its check."""
+    """One step of a trial with what a launch would hand to its check.
+
+    `earlier`: by name, outputs of steps before, which a check must refuse.
+    """
 
     name: str
     before: object
     state: Any
     output: Any
-    previous: Any  # None at the first step
+    earlier: dict[str, Any] = dataclasses.field(default_factory=dict)
 
 
 def target(folder: Path) -> Target:
@@ -280,12 +133,20 @@ def target(folder: Path) -> Target:
     )
 
 
+PREVIOUS, FIRST = "the previous step's output", "the first step's output"
+
+
 @dataclass
 class Trial:
-    """A workload and the folder for its artifacts, which belong to one seed as in a run."""
+    """A workload and the folder for its artifacts, which belong to one seed as in a run.
+
+    A workload may have `exempt_faults`, the faults by name that its check need not see, each with
+    the reason; `say` is told of every one that was used.
+    """
 
     workload: Workload[Any, Any]
     folder: Path
+    say: Callable[[str], None] = print
 
     def build(self, seed: int = SEED) -> Any:
         return self.workload.build(self._target(seed), seed)
@@ -302,21 +163,33 @@ class Trial:
         """The first step and the last; valid until the next is asked for."""
         state = self.build()
         num_steps = self.workload.steps or NUM_STEPS
-        previous = None
+        earlier: dict[str, Any] = {}
         for number in range(num_steps):
             is_shown = number in (0, num_steps - 1)
             before = self.workload.snapshot(state) if is_shown else None
             output = self.workload.step(state)
             if is_shown:
                 name = "first" if number == 0 else "last"
-                yield Moment(name, before, state, output, previous)
-            if number in (0, num_steps - 2):
-                previous = frozen(output)
+                yield Moment(name, before, state, output, earlier)
+            if number == num_steps - 2:
+                earlier = {**earlier, PREVIOUS: frozen(output)}
+            elif number == 0:
+                earlier = {FIRST: frozen(output)}
 
-    def first(self, seed: int = SEED) -> Moment:
-        state = self.build(seed)
+    def first(
+        self, seed: int = SEED, during: contextlib.AbstractContextManager[Any] | None = None
+    ) -> Moment:
+        """The first step; `during` is entered for it."""
+        return self.next(self.build(seed), lambda _: during or contextlib.nullcontext())
+
+    def next(
+        self, state: Any, during: Callable[[Any], contextlib.AbstractContextManager[Any]]
+    ) -> Moment:
+        """The next step of a state, made while `during(state)` is entered."""
         before = self.workload.snapshot(state)
-        return Moment("first", before, state, self.workload.step(state), None)
+        with during(state):
+            output = self.workload.step(state)
+        return Moment("next", before, state, output)
 
     def checks(self, moment: Moment, output: Any = None) -> list[Check]:
         given = moment.output if output is None else output
@@ -326,6 +199,39 @@ class Trial:
         """True as soon as one check is not within its bound."""
         checks = self.workload.check(moment.before, moment.state, output)
         return any(not check.is_within for check in checks)
+
+    def accepted(self, fault: str, where: str = "") -> list[str]:
+        """What is to be said of a fault that no check rejected: nothing, if it is exempt."""
+        reason = exempt_faults(type(self.workload)).get(fault)
+        if reason is None:
+            return [f"{where}{fault} was accepted"]
+        self.say(f"exempt: {where}{fault}: {reason}")
+        return []
+
+
+FAULTS = {
+    *OF_FLOATS,
+    *OF_INTEGERS,
+    *OF_BOOLEANS,
+    STALE_TAIL,
+    PREVIOUS,
+    FIRST,
+    "another seed's output",
+    "highest bit flipped",
+    "middle bit flipped",
+    "lowest bit flipped",
+    "scaled by twice what is detected",
+    "a step in a lower precision",
+    "a backward pass in a lower precision",
+    "a lost update",
+    "a skipped optimiser step",
+    "a step on another input set",
+}
+
+
+def exempt_faults(kind: Kind) -> dict[str, str]:
+    """Faults that a workload's check need not see, and why."""
+    return dict(getattr(kind, "exempt_faults", {}))
 
 
 # ------------------------------------------------------------------ virtues
@@ -370,20 +276,133 @@ def blind_to_corruption(trial: Trial, moment: Moment) -> list[str]:
     if not found:
         return ["the output has no tensor to judge"]
     return [
-        f"output{list(path)}: {name} was accepted"
-        for path, name, wrong in drawn(found)
+        fault
+        for path, name, wrong in drawn(found, leaves(moment.earlier.get(PREVIOUS)))
         if not trial.is_rejected(moment, replaced(moment.output, path, wrong))
+        for fault in trial.accepted(name, f"output{list(path)}: ")
     ]
 
 
 def blind_to_staleness(trial: Trial, moment: Moment, other: Any) -> list[str]:
     """Output of another step or seed that no check rejects."""
-    stale = {"another seed's output": other, "the previous step's output": moment.previous}
+    stale = {"another seed's output": other, **moment.earlier}
     return [
-        f"{name} was accepted"
+        fault
         for name, output in stale.items()
-        if output is not None and not trial.is_rejected(moment, output)
+        if name != FIRST or digest(output) != digest(moment.output)  # inputs come round again
+        if not trial.is_rejected(moment, output)
+        for fault in trial.accepted(name)
     ]
+
+
+PROBES = (1e-3, 1.0, 1e3)  # moves of one element, as multiples of itself
+SCALED = 0.01
+SEEN = 10.0  # times its bound and its healthy error, from which an error is the fault's alone
+SURE = 2.0  # times what a check detects: its healthy error may hide the half of it
+
+
+@dataclass
+class Probe:
+    """The checks of one moment that are asked many times; `healthy` is what they say of the truth.
+
+    What is judged of a whole course (a trajectory) comes last in a check, costs the most and says
+    little of one element: it is left out.
+    """
+
+    trial: Trial
+    moment: Moment
+    healthy: dict[str, Check] = dataclasses.field(init=False)
+
+    def __post_init__(self) -> None:
+        checks = self.trial.checks(self.moment)
+        self.healthy = {
+            check.name: check
+            for check in itertools.takewhile(lambda check: check.kind != "trajectory", checks)
+        }
+
+    def errors(self, path: Path_, wrong: Leaf) -> dict[str, Check]:
+        """The same checks with one leaf of the output replaced."""
+        moment = self.moment
+        output = replaced(moment.output, path, wrong)
+        found = self.trial.workload.check(moment.before, moment.state, output)
+        checks = {c.name: c for c in itertools.islice(found, len(self.healthy))}
+        return {name: check for name, check in checks.items() if name in self.healthy}
+
+    def claims(self, path: Path_, wrong: Leaf, distance: float) -> dict[str, float]:
+        """By check, the distance in the same direction that it claims to see for sure.
+
+        A check whose error the fault dominates tells how far a unit of it is. An exact comparison
+        of elements claims every distance: 0.
+        """
+        found = {}
+        for name, check in self.errors(path, wrong).items():
+            own = self.healthy[name]
+            if check.detects is None:
+                continue
+            if check.bound == 0:
+                if check.detects == 1 and not check.is_within and own.is_within:
+                    found[name] = 0.0
+            elif SEEN * max(check.bound, own.error) < check.error < math.inf:
+                found[name] = SURE * check.detects * distance / check.error
+        return found
+
+    def least_move(self, path: Path_) -> float:
+        """The smallest move of the leaf's largest element that a check claims to see, or inf."""
+        leaf = leaves(self.moment.output)[path]
+        where = place(leaf)
+        claims: dict[str, float] = {}
+        for by in PROBES:
+            wrong, distance = moved(leaf, where, by)
+            claims = {**self.claims(path, wrong, distance), **claims}  # the smallest probe tells
+        return min(claims.values(), default=math.inf)
+
+    def least_scale(self, path: Path_) -> float:
+        """The smallest change of the leaf's scale that a check claims to see, or infinite."""
+        wrong = scaled(leaves(self.moment.output)[path], 1 + SCALED)
+        return min(self.claims(path, wrong, SCALED).values(), default=math.inf)
+
+
+def blind_to_bits(probe: Probe, report: Callable[[str, object], None]) -> list[str]:
+    """Flips of the highest, a middle and the lowest bit that checks claim to see, and do not.
+
+    The highest is that of the exponent; the sign is a corruption of its own. Of the largest
+    element of each field of the output; where no check claims anything, of the bits that leave
+    no number.
+    """
+    trial, moment = probe.trial, probe.moment
+    faults = []
+    for path in largest(leaves(moment.output)):
+        leaf = leaves(moment.output)[path]
+        where, least = place(leaf), probe.least_move(path)
+        flips = [flip(leaf, where, bit) for bit in range(num_bits(leaf) - 1)]
+        seen = [bit for bit, (_, move) in enumerate(flips) if move >= least and move > 0]
+        if not seen:
+            continue
+        report(f"{moment.name}: lowest bit of {'.'.join(path) or 'output'} that shows", seen[0])
+        for name, bit in {
+            "highest bit flipped": seen[-1],
+            "middle bit flipped": seen[len(seen) // 2],
+            "lowest bit flipped": seen[0],
+        }.items():
+            if not trial.is_rejected(moment, replaced(moment.output, path, flips[bit][0])):
+                faults += trial.accepted(name, f"output{list(path)}, bit {bit}: ")
+    return faults
+
+
+def blind_to_scale(probe: Probe, report: Callable[[str, object], None]) -> list[str]:
+    """Leaves scaled by twice what a check that looks at them detects, which no check rejects."""
+    trial, moment = probe.trial, probe.moment
+    faults = []
+    for path in largest(leaves(moment.output)):
+        leaf, least = leaves(moment.output)[path], probe.least_scale(path)
+        if least == math.inf:
+            continue
+        report(f"{moment.name}: scale of {'.'.join(path) or 'output'} that shows", 1 + least)
+        wrong = scaled(leaf, 1 + least) if least else nudged(leaf)
+        if not trial.is_rejected(moment, replaced(moment.output, path, wrong)):
+            where = f"output{list(path)} times 1 + {least:.3g}: "
+            faults += trial.accepted("scaled by twice what is detected", where)
+    return faults
 
 
 def meddlesome(trial: Trial, moment: Moment) -> tuple[list[Check], list[str]]:
@@ -408,6 +427,10 @@ def misjudged(trial: Trial, report: Callable[[str, object], None] = lambda *_: N
         faults += unlike_truth(checks)
         faults += blind_to_corruption(trial, moment)
         faults += blind_to_staleness(trial, moment, other)
+        if moment.name == "last":
+            probe = Probe(trial, moment)
+            faults += blind_to_bits(probe, report)
+            faults += blind_to_scale(probe, report)
         found += [f"{moment.name}: {fault}" for fault in faults]
         for check in checks:
             if check.bound:
@@ -428,51 +451,100 @@ def irreproducible(trial: Trial) -> list[str]:
     return faults
 
 
-def _identity(leaf: Leaf) -> str:
-    return f"{tuple(leaf.shape)} {leaf.dtype} {hashlib.sha256(_view(leaf)).hexdigest()}"
-
-
-def _copies(node: object) -> dict[Path_, Leaf]:
-    return {path: _fresh(leaf) for path, leaf in leaves(node).items()}
-
-
 def _put(moment: Moment, values: dict[Path_, Leaf]) -> None:
     """Write values into the state, and into the output's copies of what is replaced."""
     found = leaves(moment.state)
-    by_bits = {_identity(found[path]): path for path in values}
+    by_bits = {identity(found[path]): path for path in values}
     for path, leaf in leaves(moment.output).items():
-        if (source := by_bits.get(_identity(leaf))) is not None:
-            moment.output = replaced(moment.output, path, _fresh(values[source]))
+        if (source := by_bits.get(identity(leaf))) is not None:
+            moment.output = replaced(moment.output, path, fresh(values[source]))
     with torch.no_grad():
         for path, value in values.items():
             torch.as_tensor(found[path]).copy_(torch.as_tensor(value))
 
 
 def blind_to_downgrade(trial: Trial) -> list[str]:
-    """A step at the next lower precision that no check rejects.
+    """A step at the next lower precision, or its backward pass alone, that no check rejects.
 
     The step runs on a state whose floating-point tensors were rounded. Its output, and the
     change that it made to the state (a training step's update), are put before the check as
     if a device had made them of the true state.
     """
-    lower = LOWER[str(getattr(trial.workload, "dtype", "float32"))]
+    lower = LOWER.get(str(getattr(trial.workload, "dtype", "float32")))
+    if lower is None:
+        return []
     true, rounded = trial.build(), trial.build()
-    start = _copies(true)
+    start = copies(true)
     before = trial.workload.snapshot(true)
     trial.workload.step(true)
     for leaf in leaves(rounded).values():
-        if _is_floating(leaf):
+        if is_floating(leaf):
             _round(leaf, lower)
-    rounded_start = _copies(rounded)
-    moment = Moment("first", before, rounded, trial.workload.step(rounded), None)
+    rounded_start = copies(rounded)
+    moment = Moment("first", before, rounded, trial.workload.step(rounded))
     values: dict[Path_, Leaf] = {}
     for path, leaf in leaves(rounded).items():
-        if path in start and _is_floating(leaf):
-            values[path] = start[path] + (_fresh(leaf) - rounded_start[path])
+        if path in start and is_floating(leaf):
+            values[path] = start[path] + (fresh(leaf) - rounded_start[path])
     outputs = {id(leaf) for leaf in leaves(moment.output).values()}
     inputs = {p: v for p, v in values.items() if id(leaves(rounded)[p]) not in outputs}
     _put(moment, inputs)
-    return [] if trial.is_rejected(moment, moment.output) else [f"a step in {lower} was accepted"]
+    faults = []
+    if not trial.is_rejected(moment, moment.output):
+        faults += trial.accepted("a step in a lower precision", f"{lower}: ")
+    with LowerBackward(lower) as backward:
+        moment = trial.first()
+    if backward.num_products and not trial.is_rejected(moment, moment.output):
+        faults += trial.accepted("a backward pass in a lower precision", f"{lower}: ")
+    return faults
+
+
+class _Rounded(TorchDispatchMode):
+    """Rounds what goes into every product, scaled so that a narrow format can hold it."""
+
+    def __init__(self, lower: torch.dtype) -> None:
+        super().__init__()
+        self.lower = lower
+        self.num_products = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        del types
+        if func.overloadpacket in PRODUCTS:
+            self.num_products += 1
+            args = tuple(self._rounded(value) for value in args)
+        return func(*args, **(kwargs or {}))
+
+    def _rounded(self, value: Any) -> Any:
+        if not isinstance(value, torch.Tensor) or not value.is_floating_point():
+            return value
+        scale = value.abs().max().clamp(min=1e-30) / torch.finfo(torch.float8_e4m3fn).max
+        return (value / scale).to(self.lower).to(value.dtype) * scale
+
+
+class LowerBackward(contextlib.ExitStack):
+    """While it is entered, every product of a backward pass is made in a lower precision."""
+
+    def __init__(self, lower: torch.dtype) -> None:
+        super().__init__()
+        self._mode = _Rounded(lower)
+
+    @property
+    def num_products(self) -> int:
+        return self._mode.num_products
+
+    def __enter__(self) -> Self:
+        super().__enter__()
+        for name in ("backward", "grad"):
+            real = getattr(torch.autograd, name)
+            self.enter_context(mock.patch.object(torch.autograd, name, self._wrapped(real)))
+        return self
+
+    def _wrapped(self, real: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*args: Any, **kwargs: Any) -> Any:
+            with self._mode:
+                return real(*args, **kwargs)
+
+        return run
 
 
 def _round(leaf: Leaf, lower: torch.dtype) -> None:
@@ -485,18 +557,66 @@ def _round(leaf: Leaf, lower: torch.dtype) -> None:
 def blind_to_lost_update(trial: Trial) -> list[str]:
     """A training step whose update of the weights was lost, and that no check rejects."""
     state = trial.build()
-    start = _copies(state)
+    start = copies(state)
     before = trial.workload.snapshot(state)
-    moment = Moment("first", before, state, trial.workload.step(state), None)
+    moment = Moment("first", before, state, trial.workload.step(state))
     trained = {
         path: start[path]
         for path, leaf in leaves(state).items()
-        if isinstance(leaf, torch.nn.Parameter) and _bytes(leaf) != _bytes(start[path])
+        if isinstance(leaf, torch.nn.Parameter) and bytes_of(leaf) != bytes_of(start[path])
     }
     if not trained:
         return []
     _put(moment, trained)
-    return [] if trial.is_rejected(moment, moment.output) else ["a lost update was accepted"]
+    if trial.is_rejected(moment, moment.output):
+        return []
+    return trial.accepted("a lost update")
+
+
+@contextlib.contextmanager
+def idle(state: Any) -> Iterator[None]:
+    """Every optimiser of a state does nothing when it is asked for a step."""
+    with contextlib.ExitStack() as stack:
+        for optimizer in instances(state, torch.optim.Optimizer):
+            stack.enter_context(mock.patch.object(optimizer, "step", return_value=None))
+        yield
+
+
+def blind_to_skipped_step(trial: Trial) -> list[str]:
+    """An optimiser that is left out, in the first step or the second, and no check rejects it."""
+    faults = []
+    for name in ("first", "second"):
+        state = trial.build()
+        if not instances(state, torch.optim.Optimizer):
+            return []
+        if name == "second":
+            trial.workload.step(state)
+        moment = trial.next(state, idle)
+        if not trial.is_rejected(moment, moment.output):
+            faults += trial.accepted("a skipped optimiser step", f"{name} step: ")
+    return faults
+
+
+@contextlib.contextmanager
+def wrong_turn(state: Any) -> Iterator[None]:
+    """The step takes another input set than the one that is its turn."""
+    turns = instances(state, Turn)
+    for turn in turns:
+        turn.number += 1
+    yield
+    for turn in turns:
+        turn.number -= 1
+
+
+def blind_to_wrong_inputs(trial: Trial) -> list[str]:
+    """A step on another input set than its own, which no check rejects."""
+    state = trial.build()
+    if all(turn.of == 1 for turn in instances(state, Turn)):
+        return []
+    moment = trial.next(state, wrong_turn)
+    if trial.is_rejected(moment, moment.output):
+        return []
+    return trial.accepted("a step on another input set")
 
 
 def uncounted(kind: Kind) -> list[str]:
@@ -523,6 +643,17 @@ def uncounted(kind: Kind) -> list[str]:
     return faults
 
 
+def unreasoned(kind: Kind) -> list[str]:
+    """Exemptions from what is no fault, or for no reason."""
+    faults = []
+    for fault, reason in exempt_faults(kind).items():
+        if fault not in FAULTS:
+            faults.append(f"exempt from {fault}, which is no fault that is injected")
+        if len(reason.split()) < LEAST_WORDS:
+            faults.append(f"exempt from {fault}, and does not say why")
+    return faults
+
+
 def misdescribed(kind: Kind) -> list[str]:
     """A module or class that does not say what the plan and the report need."""
     module = importlib.import_module(kind.__module__)
@@ -538,6 +669,7 @@ def misdescribed(kind: Kind) -> list[str]:
         faults.append("data_pattern does not say what the inputs are")
     if kind.bound_by not in get_args(Bound):
         faults.append(f"bound_by {kind.bound_by} has no margin")
+    faults += unreasoned(kind)
     if kind.injector:
         faults.append(f"injects {kind.injector}, which workloads that measure do not")
     faults += [f"small sets {name}, no field" for name in kind.small if name not in fields]

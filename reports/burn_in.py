@@ -1,0 +1,78 @@
+"""Burn-in on paper: what was covered, what was found, and what a clean run of that length shows.
+
+A run without an event of a kind bounds how often such events come, and no more: of a Poisson
+process that fires at the rate r, T hours are clean with probability exp(-rT), which is 5 % where
+r is 3.0/T. So a clean run shows a mean time between mismatches of T/3.0 at least, with 95 %
+confidence, of the work and under the conditions that were run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from appliance.records import Block, Case, Check, Checked, Line, Plan
+from reports import words
+from reports.model import BurnInSection, Row
+
+WORKLOAD = "burn_in"
+COVERED = "mismatches, repeated or lasting"
+"""The check whose `detects_what` says what was covered, in clauses "heading: value"."""
+_FACTOR = 3.0  # -ln(1 - 0.95) is 2.996
+_HOUR = 3600.0
+
+
+def sections(plan: Plan, lines: Sequence[Line]) -> tuple[BurnInSection, ...]:
+    """One for each case of burn-in, in the plan's order."""
+    return tuple(_section(case, lines) for case in plan.cases if case.workload == WORKLOAD)
+
+
+def _section(case: Case, lines: Sequence[Line]) -> BurnInSection:
+    timed = [
+        line.event
+        for line in lines
+        if isinstance(line.event, Block | Checked)
+        and line.event.launch.startswith(f"{case.id}/")
+        and not line.event.launch.endswith("/0")
+    ]
+    blocks = [event for event in timed if isinstance(event, Block)]
+    last = [event for event in timed if isinstance(event, Checked) and event.phase == "last"]
+    seconds = sum(event.block_wall_ns for event in blocks) * 1e-9
+    rows = [
+        Row(label="Device", value=case.device),
+        Row(label="Time under test", value=words.span(seconds)),
+        Row(label="Steps", value=f"{sum(len(event.wall_ns) for event in blocks):,}"),
+    ]
+    covered = [event for event in last if event.check.name == COVERED]
+    for event in covered:
+        note = f"launch {event.launch.rpartition('/')[2]}" if len(covered) > 1 else ""
+        rows += [Row(label=label, value=value, note=note) for label, value in clauses(event.check)]
+    launches = {event.launch for event in blocks}
+    is_checked = launches == {event.launch for event in covered} and bool(launches)
+    is_clean = is_checked and all(event.check.is_within for event in last)
+    return BurnInSection(
+        id=case.id,
+        rows=tuple(rows),
+        shown=_shown(seconds, is_checked=is_checked, is_clean=is_clean),
+    )
+
+
+def clauses(check: Check) -> list[tuple[str, str]]:
+    """Heading and value of each clause of what a check of burn-in covered."""
+    pairs = (clause.partition(": ") for clause in check.detects_what.split("; "))
+    return [(words.label(head), value) for head, colon, value in pairs if colon]
+
+
+def _shown(seconds: float, *, is_checked: bool, is_clean: bool) -> str:
+    if not is_checked:
+        return "The last output was not checked, so no bound is claimed."
+    if not is_clean:
+        return "Not clean: a check of the last output is outside its bound; no bound is claimed."
+    return (
+        f"No mismatch in {_hours(seconds)} under test: a mismatch comes no more often than once "
+        f"in {_hours(seconds / _FACTOR)} on average (MTBF at least T/3.0) with 95 % confidence; "
+        "nothing is said of work and conditions that were not run."
+    )
+
+
+def _hours(seconds: float) -> str:
+    return f"{seconds / _HOUR:.3g} h"

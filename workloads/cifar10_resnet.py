@@ -1,0 +1,233 @@
+"""ResNet-9 trained on CIFAR-10 to 94 %, the target of DAWNBench.
+
+One step takes a batch of crops (shifted, mirrored, a square blanked: all drawn on the host from
+the seed before training), and is forward, loss, backward and Nesterov update. The first and the
+last step are followed in float64 (`parts/training.py`): a convolution in a lower precision, a
+wrong or stale gradient, running statistics that drift, a weight that the optimiser missed and a
+crop other than the one drawn would each be seen. After the last the network must read at least
+`target` of the held-out images rightly, judged on the host in float32 over each image and its
+mirror image: what trains on wrong data, or stops on the way, ends below. Nothing is evaluated
+in a step.
+
+The full setting is Page's (2018): his network of 6,573,120 parameters, which reached 94 % after
+24 passes, or after 19 if judged over mirror images too, with a deviation of 0.15 % from run to
+run. Here it has 32 passes, so that a healthy run has some to spare. It rests on the published
+figures: THIS FILE'S OWN ACCURACY AT FULL SIZE IS NOT MEASURED YET, and a run that misses 94 %
+by little says nothing of the device until it is.
+
+The small setting, an eighth as wide, is for a small archive of the same format, with generated
+images that have a pattern by class; its target is stated for such an archive alone, so it
+refuses the published one, and the full setting takes nothing else. Twenty seeds misread 0.25 %
+of 200 such images (standard deviation 0.73 %, worst 3 %), held to 10 %; a network
+that learnt nothing misreads 90 %.
+
+`GROWTH` allows three to ten times what was measured on a processor, small size, first and last
+step (float32, 20 seeds; bfloat16, 3): loss 0.2 and 0.2 roundings, logits 3.8 and 7.8, gradients
+24 and 5, running statistics 0.3 and 0.9.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import nn
+
+from appliance.records import Check, Work
+from workloads.contract import ParameterError, Target, Turn, Workload
+from workloads.parts import cifar, training
+from workloads.parts.cifar import Crops, Images
+from workloads.parts.classifier import Classifier, count_training_flops
+from workloads.parts.nesterov import Nesterov
+from workloads.parts.parameters import require_positive, require_share
+from workloads.parts.pinned import is_pinned, locate, require_pinned
+from workloads.parts.precision import dtype_named
+from workloads.parts.size import count_parameters
+
+GROWTH = training.Growth(loss=4, logits=32, gradients=96, statistics=8, has_kinks=True)
+EVALUATED_AT_ONCE = 256
+LOGIT_SCALE = 0.125
+CROP_ERROR = 1e-6
+"""Eight roundings of the largest value, 2.1: one difference and one quotient make two."""
+
+
+class Residual(nn.Module):
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.branch = nn.Sequential(_convolution(width, width), _convolution(width, width))
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        return images.add(self.branch(images))
+
+
+class Scale(nn.Module):
+    def forward(self, logits: torch.Tensor) -> torch.Tensor:
+        return LOGIT_SCALE * logits
+
+
+def _convolution(inputs: int, outputs: int) -> nn.Module:
+    return nn.Sequential(
+        nn.Conv2d(inputs, outputs, 3, padding=1, bias=False), nn.BatchNorm2d(outputs), nn.ReLU()
+    )
+
+
+@dataclass(kw_only=True)
+class State:
+    """`batches` are those of the training, on the host."""
+
+    training: training.Training
+    batches: Crops
+    held_out: Images
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cifar10Resnet(Workload[State, training.Trained]):
+    """`target`: least share of the held-out images read rightly after `num_steps`.
+
+    `published`: the archive is CIFAR-10 itself, not another one of its format.
+    """
+
+    summary: ClassVar[str] = "ResNet-9 trained on CIFAR-10 to 94 %"
+    version: ClassVar[int] = 1
+    data: ClassVar[tuple[str, ...]] = (cifar.DATASET,)
+    small: ClassVar[Mapping[str, bool | int | float | str]] = {
+        "batch": 32,
+        "width": 8,
+        "num_steps": 50,
+        "rate": 0.2,
+        "dtype": "float32",
+        "published": False,
+        "target": 0.9,
+    }
+    data_pattern: ClassVar[str] = "images of CIFAR-10 or of its format"
+
+    batch: int = 512
+    width: int = 64
+    num_steps: int = 3104
+    rate: float = 0.4
+    dtype: str = "bfloat16"
+    published: bool = True
+    target: float = 0.94
+
+    def __post_init__(self) -> None:
+        require_positive(self, "batch", "width", "num_steps")
+        require_share("rate", self.rate)
+        require_share("target", self.target)
+        dtype_named(self.dtype)
+
+    @property
+    def steps(self) -> int:
+        return self.num_steps
+
+    def work(self) -> Work:
+        with torch.device("meta"):
+            images = torch.empty(self.batch, 3, cifar.SIDE, cifar.SIDE)
+            flops = count_training_flops(self._model(), images)
+        return Work(units=self.batch, unit="images", flops=flops, precision=self.dtype)
+
+    def num_parameters(self) -> int:
+        return count_parameters(self._model)
+
+    def _model(self) -> Classifier:
+        width = self.width
+        return Classifier(
+            _convolution(3, width),
+            _convolution(width, 2 * width),
+            nn.MaxPool2d(2),
+            Residual(2 * width),
+            _convolution(2 * width, 4 * width),
+            nn.MaxPool2d(2),
+            _convolution(4 * width, 8 * width),
+            nn.MaxPool2d(2),
+            Residual(8 * width),
+            nn.MaxPool2d(4),
+            nn.Flatten(),
+            nn.Linear(8 * width, cifar.CLASSES, bias=False),
+            Scale(),
+        )
+
+    def build(self, target: Target, seed: int) -> State:
+        images, held_out = self._images(target)
+        model = training.seeded(seed, self._model).train().to(target.device)
+        rule = Nesterov(rate=self.rate, steps=self.num_steps)
+        batches = cifar.crops(
+            images,
+            torch.Generator().manual_seed(seed),
+            steps=self.num_steps,
+            batch=self.batch,
+        )
+        trained = training.Training(
+            model=model,
+            rule=rule,
+            optimizer=rule.make(model),
+            batches=batches.copied_to(target.device),
+            turn=Turn(of=self.num_steps),
+            dtype=dtype_named(self.dtype),
+            growth=GROWTH,
+            artifacts=target.artifacts,
+        )
+        return State(training=trained, batches=batches, held_out=held_out)
+
+    def _images(self, target: Target) -> tuple[Images, Images]:
+        path = locate(target.data, cifar.DATASET, cifar.ARCHIVE)
+        if self.published:
+            require_pinned(path, cifar.DATASET)
+        elif is_pinned(path, cifar.DATASET):
+            raise ParameterError(
+                f"{path} is CIFAR-10, for which this target is not stated: leave `published` true"
+            )
+        return cifar.read(path)
+
+    def step(self, state: State) -> training.Trained:
+        return training.step(state.training)
+
+    def snapshot(self, state: State) -> training.Before:
+        return training.snapshot(state.training)
+
+    def check(self, before: object, state: State, output: training.Trained) -> Iterator[Check]:
+        assert isinstance(before, training.Before)  # noqa: S101 - narrows for the type checker
+        yield from training.check(before, state.training, output)
+        yield _check_crops(before, state.batches)
+        if before.number + 1 < self.num_steps:
+            return
+        yield Check(
+            name="held-out images misread",
+            error=_misread(state.training.model, state.held_out),
+            bound=1 - self.target,
+            kind="trajectory",
+            detects=1 - self.target,
+            detects_what=f"share of {len(state.held_out.labels)} images",
+        )
+
+
+def _check_crops(before: training.Before, batches: Crops) -> Check:
+    """The device makes the crops too, and float64 follows the step from what it made."""
+    exact = batches[before.number]
+    distance = (before.batch["inputs"] - exact["inputs"]).abs().max().item()
+    is_other = not torch.equal(before.batch["labels"], exact["labels"])
+    return Check(
+        name="crops against those made on the host",
+        error=float("inf") if is_other else distance,
+        bound=CROP_ERROR,
+        detects=CROP_ERROR,
+        detects_what="error of one value, whose standard deviation is about 1",
+    )
+
+
+def _misread(model: nn.Module, images: Images) -> float:
+    """Share of images whose class is not the likeliest, over each and its mirror image."""
+    model = copy.deepcopy(model).cpu().float().eval()
+    wrong = 0
+    with torch.no_grad():
+        for first in range(0, len(images.labels), EVALUATED_AT_ONCE):
+            some = slice(first, first + EVALUATED_AT_ONCE)
+            inputs, labels = cifar.normalised(images.pixels[some]), images.labels[some]
+            seen, mirrored = (model(view, labels).logits for view in (inputs, inputs.flip(3)))
+            wrong += int(((seen + mirrored).argmax(1) != labels).sum())
+    return wrong / len(images.labels)
+
+
+WORKLOAD = Cifar10Resnet

@@ -1,0 +1,135 @@
+"""Fourier transforms one by one: complex, real, inverse and in two dimensions.
+
+One step calls each once, into poisoned outputs: lengths that are prime, odd and smooth, one row,
+a strided view, and rows with zeros of both signs, subnormals, a large range and NaN. Each output
+is held to the error that the same call makes on the host in the same format, and every element to
+four times that; the float64 reference is numpy's transform, another code than torch's. A lower
+precision, a wrong or unwritten element or a wrong scale breaks it. Transforms exist in float32
+and float64 on every device; in 16 bits only for some lengths on some.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+
+from appliance.records import Bound
+from workloads.parts.operator_family import OperatorFamily
+from workloads.parts.operator_inputs import Fill, normal, special
+from workloads.parts.operators import (
+    Array,
+    Arrays,
+    Exact,
+    Input,
+    Operator,
+    Tensors,
+    into_poison,
+    root_of_squares,
+)
+
+PRIME, ODD, SMOOTH = 1021, 945, 1024
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpFft(OperatorFamily):
+    summary: ClassVar[str] = "Fourier transforms, each against float64"
+    version: ClassVar[int] = 1
+    bound_by: ClassVar[Bound] = "memory"
+    small: ClassVar[Mapping[str, bool | int | float | str]] = {"size": 5}
+    formats: ClassVar[tuple[str, ...]] = ("float64", "float32")
+
+    size: int = 127
+
+    def operators(self) -> tuple[Operator, ...]:
+        size = self.size
+        return (
+            complex_transform("fft of prime length", (size, PRIME)),
+            complex_transform("fft of length 1024", (size, SMOOTH)),
+            complex_transform("inverse fft", (size, ODD), is_inverse=True),
+            complex_transform("fft of one row", (1, ODD)),
+            complex_transform("fft of a strided view", (size, 2 * ODD), view=lambda x: x[:, ::2]),
+            complex_transform("fft of special values", (11, ODD), fill=without_infinities),
+            real_transform("rfft", (size, ODD)),
+            plane_transform("fft2", (3, size, 48)),
+        )
+
+
+def without_infinities(
+    rng: torch.Generator, shape: tuple[int, ...], dtype: torch.dtype
+) -> torch.Tensor:
+    """As `special`; what a transform makes of an infinity depends on its algorithm."""
+    values = special(rng, shape, dtype)
+    return torch.where(values.isinf(), torch.ones_like(values), values)
+
+
+def as_real(values: Array) -> Exact:
+    """Real and imaginary parts side by side, measured by the root mean square of the row."""
+    parts = np.stack([values.real, values.imag], axis=-1)
+    rows = root_of_squares(parts, (-1, -2)) / values.shape[-1] ** 0.5
+    return Exact(value=parts, size=np.broadcast_to(rows, parts.shape))
+
+
+def complex_transform(
+    name: str,
+    shape: tuple[int, int],
+    *,
+    is_inverse: bool = False,
+    fill: Fill = normal,
+    view: Callable[[Any], Any] = lambda rows: rows,
+) -> Operator:
+    """Transform of each row of complex numbers, given as two real inputs."""
+    call = torch.fft.ifft if is_inverse else torch.fft.fft
+    formula = np.fft.ifft if is_inverse else np.fft.fft
+
+    def apply(given: Tensors) -> Tensors:
+        rows = torch.complex(given["real"], given["imaginary"])
+        return {"": torch.view_as_real(into_poison(call, rows))}
+
+    def exact(given: Arrays) -> Mapping[str, Exact]:
+        return {"": as_real(formula(given["real"] + 1j * given["imaginary"]))}
+
+    return Operator(
+        name=name,
+        inputs={
+            "real": Input(shape=shape, fill=fill, view=view),
+            "imaginary": Input(shape=shape, fill=fill, view=view),
+        },
+        apply=apply,
+        exact=exact,
+        is_special=fill is not normal,
+        loose=10.0,  # prime lengths go by two longer transforms (Bluestein 1970)
+    )
+
+
+def real_transform(name: str, shape: tuple[int, int]) -> Operator:
+    """Transform of each row of real numbers: half of the spectrum."""
+    return Operator(
+        name=name,
+        inputs={"rows": Input(shape=shape)},
+        apply=lambda given: {"": torch.view_as_real(into_poison(torch.fft.rfft, given["rows"]))},
+        exact=lambda given: {"": as_real(np.fft.rfft(given["rows"]))},
+        loose=10.0,
+    )
+
+
+def plane_transform(name: str, shape: tuple[int, int, int]) -> Operator:
+    """Transform of planes of complex numbers."""
+
+    def apply(given: Tensors) -> Tensors:
+        planes = torch.complex(given["real"], given["imaginary"])
+        return {"": torch.view_as_real(into_poison(torch.fft.fft2, planes))}
+
+    return Operator(
+        name=name,
+        inputs={"real": Input(shape=shape), "imaginary": Input(shape=shape)},
+        apply=apply,
+        exact=lambda given: {"": as_real(np.fft.fft2(given["real"] + 1j * given["imaginary"]))},
+        loose=10.0,
+    )
+
+
+WORKLOAD = OpFft

@@ -1,0 +1,134 @@
+"""Optimisers' steps one by one: Adam, AdamW and gradient descent with momentum.
+
+One step updates a matrix of weights once per optimiser, from moments that exist already, so that
+bias corrections and decay count; then again from gradients with zeros of both signs, subnormals, a
+large range, infinities and NaN. Weights and moments are held to the error that the same update
+makes on the host in the same format, every element to four times that over the terms that make it.
+A lost update, a lower precision, a wrong element or a NaN that spreads breaks it. An optimiser
+writes in place, over weights and moments copied before: what it leaves unwritten is the old value,
+which is not the new one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+
+from appliance.records import Bound
+from workloads.parts.operator_family import OperatorFamily
+from workloads.parts.operator_inputs import Fill, normal, positive, special
+from workloads.parts.operators import Arrays, Exact, Input, Operator, Tensors
+
+RATE, MOMENTUM, DECAY = 0.125, 0.875, 0.0625
+BETAS, EPSILON, DONE = (0.875, 0.96875), 1e-3, 7  # DONE: steps made before this one
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpOptimizer(OperatorFamily):
+    summary: ClassVar[str] = "Steps of Adam, AdamW and momentum, each against float64"
+    version: ClassVar[int] = 1
+    bound_by: ClassVar[Bound] = "memory"
+
+    def operators(self) -> tuple[Operator, ...]:
+        shape = (self.size, 4 * self.size + 1)
+        return (
+            adam("Adam", shape),
+            adam("AdamW", shape, is_decoupled=True),
+            momentum("momentum", shape),
+            momentum("momentum of a transposed view", shape, view=lambda x: x.swapaxes(0, 1)),
+            adam("Adam of special gradients", (11, shape[1]), fill=special),
+            momentum("momentum of special gradients", (11, shape[1]), fill=special),
+        )
+
+
+def updated(
+    make: Callable[..., torch.optim.Optimizer], given: Tensors, moments: Mapping[str, str]
+) -> Tensors:
+    """One step of an optimiser on a copy, whose `moments` (its names, ours) are set before."""
+    weight = torch.nn.Parameter(given["weight"].clone())
+    weight.grad = given["gradient"].clone()
+    optimizer = make([weight])
+    state: dict[str, Any] = {theirs: given[ours].clone() for theirs, ours in moments.items()}
+    optimizer.state[weight] = {"step": torch.tensor(float(DONE)), **state}
+    optimizer.step()
+    return {"": weight.detach(), **{ours: state[theirs] for theirs, ours in moments.items()}}
+
+
+def adam(
+    name: str, shape: tuple[int, int], *, is_decoupled: bool = False, fill: Fill = normal
+) -> Operator:
+    """Adam (Kingma and Ba 2015); decoupled, the decay is of the weight, not of the gradient."""
+    kind = torch.optim.AdamW if is_decoupled else torch.optim.Adam
+    make = partial(kind, lr=RATE, betas=BETAS, eps=EPSILON, weight_decay=DECAY)
+
+    def exact(given: Arrays) -> Mapping[str, Exact]:
+        weight, gradient = given["weight"], given["gradient"]
+        if is_decoupled:
+            weight = weight * (1 - RATE * DECAY)
+        else:
+            gradient = gradient + DECAY * weight
+        first = BETAS[0] * given["mean"] + (1 - BETAS[0]) * gradient
+        second = BETAS[1] * given["square"] + (1 - BETAS[1]) * np.square(gradient)
+        divisor = np.sqrt(second / (1 - BETAS[1] ** (DONE + 1))) + EPSILON
+        change = RATE / (1 - BETAS[0] ** (DONE + 1)) * first / divisor
+        terms = np.abs(given["mean"]) + np.abs(gradient)
+        pace = np.abs(RATE / (1 - BETAS[0] ** (DONE + 1)) / divisor)
+        return {
+            "": Exact(value=weight - change, size=np.abs(weight) + pace * terms),
+            "mean": Exact(value=first, size=terms),
+            "square": Exact(value=second, size=second),
+        }
+
+    moments = {"exp_avg": "mean", "exp_avg_sq": "square"}
+    return Operator(
+        name=name,
+        inputs={
+            "weight": Input(shape=shape),
+            "gradient": Input(shape=shape, fill=fill),
+            "mean": Input(shape=shape),
+            "square": Input(shape=shape, fill=positive),
+        },
+        apply=lambda given: updated(make, given, moments),
+        exact=exact,
+        is_special=fill is special,
+    )
+
+
+def momentum(
+    name: str,
+    shape: tuple[int, int],
+    *,
+    fill: Fill = normal,
+    view: Callable[[Any], Any] = lambda whole: whole,
+) -> Operator:
+    """Stochastic gradient descent with momentum and decay."""
+    make = partial(torch.optim.SGD, lr=RATE, momentum=MOMENTUM, weight_decay=DECAY)
+
+    def exact(given: Arrays) -> Mapping[str, Exact]:
+        weight, old = given["weight"], given["velocity"]
+        velocity = MOMENTUM * old + given["gradient"] + DECAY * weight
+        terms = MOMENTUM * np.abs(old) + np.abs(given["gradient"]) + DECAY * np.abs(weight)
+        return {
+            "": Exact(value=weight - RATE * velocity, size=np.abs(weight) + RATE * terms),
+            "velocity": Exact(value=velocity, size=terms),
+        }
+
+    return Operator(
+        name=name,
+        inputs={
+            "weight": Input(shape=shape, view=view),
+            "gradient": Input(shape=shape, fill=fill, view=view),
+            "velocity": Input(shape=shape, view=view),
+        },
+        apply=lambda given: updated(make, given, {"momentum_buffer": "velocity"}),
+        exact=exact,
+        is_special=fill is special,
+    )
+
+
+WORKLOAD = OpOptimizer

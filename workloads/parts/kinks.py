@@ -1,0 +1,133 @@
+"""Rectifiers and maxima that take the same side in float64 as they took on the device.
+
+A rounding now and then puts one unit on the other side of zero, or makes another pixel the
+largest, and the gradient of what lies below then jumps by up to a tenth (ResNet-50 in float32),
+which no multiple of a rounding bounds. So the choices are taken from the device's own forward
+pass and imposed on the float64 one: between the kinks a network is smooth, and its gradients
+can be held to roundings. The choices are not believed: each must be the one that float64 makes
+itself, unless float64 is as near to the kink as a rounding may carry it (`Imposed.worst`).
+
+Every call of a rectifier (`relu`) and of `max_pool2d` counts, in the order of the calls; other
+functions with kinks are not known here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch.nn import functional
+from torch.overrides import TorchFunctionMode
+
+_RECTIFIERS = {
+    functional.relu,
+    torch.relu,
+    torch.relu_,
+    torch.Tensor.relu,
+    torch.Tensor.relu_,
+}
+_MAXIMA = {functional.max_pool2d, torch.max_pool2d}
+
+Choices = Sequence[torch.Tensor]
+"""By call: where a rectifier let pass (bool), or the index in its plane that a maximum took."""
+
+Function = Callable[..., Any]
+
+
+class Recorded(TorchFunctionMode):
+    """While it is entered, notes the choices of every call, on the host."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.choices: list[torch.Tensor] = []
+
+    def __torch_function__(
+        self,
+        func: Function,
+        types: Iterable[type],
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        del types
+        given = dict(kwargs or {})
+        if func in _MAXIMA:
+            given.pop("return_indices", None)
+            result, indices = functional.max_pool2d_with_indices(*args, **given)
+            self.choices.append(indices.cpu())
+            return result
+        result = func(*args, **given)
+        if func in _RECTIFIERS:
+            self.choices.append((result > 0).cpu())
+        return result
+
+
+class Imposed(TorchFunctionMode):
+    """While it is entered, every call takes the given choices, one after the other.
+
+    `worst` is how far the furthest of them lies from the kink, in units of the root mean square
+    of the call's input; infinite where calls and choices do not match.
+    """
+
+    def __init__(self, choices: Choices) -> None:
+        super().__init__()
+        self._choices = list(choices)
+        self.worst = 0.0
+
+    def __torch_function__(
+        self,
+        func: Function,
+        types: Iterable[type],
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        del types
+        given = dict(kwargs or {})
+        if func not in _MAXIMA and func not in _RECTIFIERS:
+            return func(*args, **given)
+        values = args[0]
+        with torch.no_grad():
+            size = values.square().mean().sqrt().clamp(min=torch.finfo(values.dtype).tiny)
+        if func in _RECTIFIERS:
+            passes = self._next(values.shape, torch.bool)
+            if passes is None:
+                return func(*args, **given)
+            away = values.detach().abs()[passes != (values.detach() > 0)]
+            self._note(away / size)
+            return values * passes
+        given.pop("return_indices", None)
+        largest = functional.max_pool2d(*args, **given)
+        indices = self._next(largest.shape, torch.int64)
+        if indices is None:
+            return largest
+        chosen = values.flatten(-2).gather(-1, indices.flatten(-2)).view(largest.shape)
+        self._note((largest - chosen).detach() / size)
+        return chosen
+
+    def close(self) -> float:
+        """Return `worst`; infinite if a choice was left over."""
+        return float("inf") if self._choices else self.worst
+
+    def _next(self, shape: torch.Size, dtype: torch.dtype) -> torch.Tensor | None:
+        choice = self._choices.pop(0) if self._choices else None
+        if choice is None or choice.shape != shape or choice.dtype != dtype:
+            self.worst = float("inf")
+            return None
+        return choice
+
+    def _note(self, distances: torch.Tensor) -> None:
+        if distances.numel():
+            self.worst = max(self.worst, distances.max().item())
+
+
+def digest(choices: Choices) -> str:
+    """SHA-256 of all choices: equal where two passes took the same side everywhere."""
+    total = hashlib.sha256()
+    for choice in choices:
+        total.update(repr((tuple(choice.shape), str(choice.dtype))).encode())
+        values = choice.contiguous().numpy()
+        packed = np.packbits(values) if choice.dtype == torch.bool else values
+        total.update(packed.tobytes())
+    return total.hexdigest()

@@ -1,0 +1,150 @@
+"""Right ways to run one trajectory that do not give the same bits: what a band is made of.
+
+Devices add in other orders, in other groups and with other rounding, and all of them are right.
+A `Variation` is one such way on the host: relabelled, first weights moved by one unit in the last
+place, another number of threads, without oneDNN, or with products added as matrix units do.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from workloads.contract import Artifacts
+from workloads.parts import training
+from workloads.parts.trajectories import Relabelling, Trajectory
+
+Sums = Literal["library", "blocks of 16", "blocks of 16, truncated"]
+GROUP = 16
+_CUT = ~((1 << 29) - 1)  # bits of a float64 that float32 has not
+
+
+@dataclass(frozen=True, kw_only=True)
+class Variation:
+    """`perturbed`, `relabelled`: seeds, or None to leave it out."""
+
+    perturbed: int | None = None
+    relabelled: int | None = None
+    threads: int = 1
+    has_onednn: bool = True
+    sums: Sums = "library"
+
+
+def follow(
+    trajectory: Trajectory,
+    num_steps: int,
+    dtype: str,
+    variation: Variation,
+    *,
+    before_step: Callable[[int, training.Training], None] = lambda *_: None,
+) -> tuple[NDArray[np.float64], training.Training]:
+    """Train on the host; return the loss of each step, and the training as it ended.
+
+    `before_step(number, state)` is called before each step.
+    """
+    width = trajectory.width
+    seed = variation.relabelled
+    state = trajectory.begin(
+        num_steps=num_steps,
+        dtype=dtype,
+        device=torch.device("cpu"),
+        relabelling=Relabelling.none(width) if seed is None else Relabelling.drawn(seed, width),
+        artifacts=Artifacts(Path()),  # never asked: nothing is checked here
+    )
+    if variation.perturbed is not None:
+        perturb(state.model, variation.perturbed)
+    losses = []
+    with _engine(state.model, variation):
+        for number in range(num_steps):
+            before_step(number, state)
+            losses.append(training.step(state).loss.item())
+    return np.array(losses), state
+
+
+def perturb(model: torch.nn.Module, seed: int) -> None:
+    """Move a third of all weights up and a third down by one unit in the last place."""
+    rng = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for weight in model.parameters():
+            way = torch.randint(-1, 2, weight.shape, generator=rng)
+            weight.copy_(torch.where(way == 0, weight, torch.nextafter(weight, weight + way)))
+
+
+@contextlib.contextmanager
+def _engine(model: torch.nn.Module, variation: Variation) -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(variation.threads)
+    if variation.sums != "library":
+        for layer in model.modules():
+            if isinstance(layer, torch.nn.Linear):
+                grouped = _Grouped(layer, variation.sums)
+                layer.forward = grouped.multiply  # type: ignore[method-assign, assignment]
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of settings for makers that this build has not
+            with torch.backends.mkldnn.flags(enabled=variation.has_onednn):
+                yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+class _Grouped:
+    """A linear layer whose products are added in groups of 16 to a float32 sum."""
+
+    def __init__(self, layer: torch.nn.Linear, sums: Sums) -> None:
+        self.layer = layer
+        self.is_cut = sums == "blocks of 16, truncated"
+
+    def multiply(self, values: torch.Tensor) -> torch.Tensor:
+        is_mixed = torch.is_autocast_enabled("cpu")
+        dtype = torch.get_autocast_dtype("cpu") if is_mixed else values.dtype
+        weight = self.layer.weight.t().to(dtype)
+        result: torch.Tensor = _Product.apply(  # type: ignore[no-untyped-call]
+            values.to(dtype), weight, self.is_cut, self.layer.bias
+        )
+        return result
+
+
+class _Product(torch.autograd.Function):
+    """[m, k] times [k, n] plus a bias [n], forward and backward."""
+
+    @staticmethod
+    def forward(
+        context: Any,
+        left: torch.Tensor,
+        right: torch.Tensor,
+        is_cut: bool,  # noqa: FBT001 - autograd passes by place
+        bias: torch.Tensor,
+    ) -> torch.Tensor:
+        context.save_for_backward(left, right)
+        context.is_cut = is_cut
+        return (_sum(left, right, is_cut=is_cut) + bias.float()).to(left.dtype)
+
+    @staticmethod
+    def backward(context: Any, *slopes: torch.Tensor) -> Any:
+        left, right = context.saved_tensors
+        (slope,) = slopes
+        toward_left = _sum(slope, right.t(), is_cut=context.is_cut).to(left.dtype)
+        toward_right = _sum(left.t(), slope, is_cut=context.is_cut).to(right.dtype)
+        return toward_left, toward_right, None, slope.float().sum(0).to(slope.dtype).float()
+
+
+def _sum(left: torch.Tensor, right: torch.Tensor, *, is_cut: bool) -> torch.Tensor:
+    left, right = left.double(), right.double()
+    total = torch.zeros(left.shape[0], right.shape[1], dtype=torch.float64)
+    for first in range(0, left.shape[1], GROUP):
+        some = slice(first, first + GROUP)
+        total += left[:, some] @ right[some]
+        if is_cut:
+            total = (total.view(torch.int64) & _CUT).view(torch.float64)
+        else:
+            total = total.float().double()
+    return total.float()
