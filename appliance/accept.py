@@ -43,7 +43,7 @@ from appliance.records import (
 )
 from appliance.signing import Key
 from appliance.vendors.base import Vendor
-from appliance.verdict import Judge, judge
+from appliance.verdict import Judge
 from appliance.version import VERSION
 
 
@@ -267,11 +267,14 @@ def _go_on(
     )
     num_taken = 0
 
-    def asked(case: str, lines: Sequence[Line]) -> tuple[bool, str]:
+    def take(lines: Sequence[Line]) -> None:
         nonlocal num_taken
         for line in lines[num_taken:]:
             judging.take(line)
         num_taken = len(lines)
+
+    def asked(case: str, lines: Sequence[Line]) -> tuple[bool, str]:
+        take(lines)
         return judging.look(case)
 
     work = folder.parent / ".work" / prepared.plan.run_id
@@ -293,14 +296,8 @@ def _go_on(
             for counted in _counted(prepared):
                 journal.append(counted)
             journal.append(RunEnded(launches=len(prepared.plan.launches)), sync=True)
-        verdict = judge(
-            plan=prepared.plan,
-            criteria=prepared.criteria,
-            lines=journal.lines,
-            baselines=prepared.baselines,
-            peaks=prepared.peaks,
-            system=prepared.system,
-        )
+        take(journal.lines)
+        verdict = judging.verdict()
         bundle.write(folder / "verdict.json", to_json(verdict))
     finally:
         journal.close()

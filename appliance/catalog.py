@@ -48,18 +48,32 @@ FUNCTIONAL_KINDS = ("completion", "integrity", "numeric", "determinism")
 CHECK_KINDS = ("exact", "trajectory", "collective")
 LIMIT_KEYS = ("at_least", "at_most", "equals", "fraction_of_peak", "within_of_baseline")
 RATES = ("units_per_second", "flops_per_second", "bytes_per_second")
-METRIC_UNITS = {
-    "step_seconds": ("s", "ms", "us"),
-    "first_step_seconds": ("s", "ms", "us"),
-    "latency_seconds": ("s", "ms", "us"),
-    "units_per_second": (),
-    "flops_per_second": ("FLOP/s", "GFLOP/s", "TFLOP/s", "PFLOP/s"),
-    "bytes_per_second": ("B/s", "MB/s", "GB/s", "TB/s"),
-    "stall_rate": (),
-    "slow_launch_rate": (),
-    "drift_per_30_minutes": (),
+UNITS: Mapping[str, tuple[str, float]] = {
+    "s": ("s", 1.0),
+    "ms": ("s", 1e-3),
+    "us": ("s", 1e-6),
+    "FLOP/s": ("FLOP/s", 1.0),
+    "GFLOP/s": ("FLOP/s", 1e9),
+    "TFLOP/s": ("FLOP/s", 1e12),
+    "PFLOP/s": ("FLOP/s", 1e15),
+    "B/s": ("B/s", 1.0),
+    "MB/s": ("B/s", 1e6),
+    "GB/s": ("B/s", 1e9),
+    "TB/s": ("B/s", 1e12),
 }
-"""Metrics of times, and the units in which their limits may be written."""
+"""Units in which a limit on times may be written: the SI unit and how many of it one is."""
+METRIC_UNITS: Mapping[str, str] = {
+    "step_seconds": "s",
+    "first_step_seconds": "s",
+    "latency_seconds": "s",
+    "flops_per_second": "FLOP/s",
+    "bytes_per_second": "B/s",
+    "units_per_second": "",  # the workload's own, which a limit need not name
+    "stall_rate": "",
+    "slow_launch_rate": "",
+    "drift_per_30_minutes": "",
+}
+"""The SI unit of each metric that is judged by times."""
 KIND_METRICS = {
     "perf": ("step_seconds", "first_step_seconds", *RATES),
     "tail": ("stall_rate", "latency_seconds", "slow_launch_rate"),
@@ -460,7 +474,8 @@ def _metric_fault(criterion: Criterion, _: Sequence[str]) -> str:
     if criterion.metric not in metrics:
         hint = did_you_mean(criterion.metric, metrics)
         return f'is of kind {criterion.kind}, which does not judge "{criterion.metric}"{hint}'
-    units = METRIC_UNITS[criterion.metric]
+    wanted = METRIC_UNITS[criterion.metric]
+    units = [unit for unit, (standard, _) in UNITS.items() if standard == wanted]
     if criterion.unit and criterion.unit not in units:
         known = f"use {', '.join(units)}" if units else "leave the unit out"
         return f'writes {criterion.metric} in "{criterion.unit}": {known}'

@@ -19,6 +19,7 @@ import psutil
 
 from appliance.components import NET, NOT_TOLD, physical_interfaces
 from appliance.facts import fact, line
+from appliance.neighbours import node_ticks
 from appliance.processors import meminfo
 from appliance.records import Fact, Facts, Process
 from appliance.tree import Tree, Unreadable
@@ -31,8 +32,6 @@ NO_SYSTEM = "mount /sys read-only into the container"
 PAGES = "/sys/kernel/mm/transparent_hugepage/enabled"
 CLOCK = "/sys/devices/system/clocksource/clocksource0/current_clocksource"
 _TICKS = os.sysconf("SC_CLK_TCK")
-_IDLE, _IO_WAIT, _STEAL, _GUEST = 3, 4, 7, 8
-"""Columns of /proc/stat; guest time is counted in user time already."""
 
 
 def condition_facts(tree: Tree, environment: Mapping[str, str]) -> Facts:
@@ -196,16 +195,10 @@ def _family(own: int) -> frozenset[int]:
 def _node_seconds(tree: Tree) -> tuple[float | None, float | None]:
     """Processor time spent on work and stolen by a hypervisor, of all processors since boot."""
     try:
-        columns = [
-            int(one) for one in tree.text("/proc/stat", limit=256).split("\n")[0].split()[1:]
-        ]
-    except (Unreadable, ValueError):
+        busy, stolen = node_ticks(tree)
+    except Unreadable:
         return None, None
-    if len(columns) < _GUEST:
-        return None, None
-    unused = (_IDLE, _IO_WAIT, _STEAL)
-    busy = sum(ticks for index, ticks in enumerate(columns[:_GUEST]) if index not in unused)
-    return busy / _TICKS, columns[_STEAL] / _TICKS
+    return busy / _TICKS, stolen / _TICKS
 
 
 def foreign_processes(before: Moment, after: Moment) -> tuple[Process, ...]:

@@ -11,6 +11,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from appliance.catalog import METRIC_UNITS, UNITS
 from appliance.comparable import find, peak_for
 from appliance.records import (
     Baseline,
@@ -24,34 +25,7 @@ from appliance.records import (
     System,
 )
 
-SCALES: Mapping[str, tuple[str, float]] = {
-    "s": ("s", 1.0),
-    "ms": ("s", 1e-3),
-    "us": ("s", 1e-6),
-    "FLOP/s": ("FLOP/s", 1.0),
-    "GFLOP/s": ("FLOP/s", 1e9),
-    "TFLOP/s": ("FLOP/s", 1e12),
-    "PFLOP/s": ("FLOP/s", 1e15),
-    "B/s": ("B/s", 1.0),
-    "MB/s": ("B/s", 1e6),
-    "GB/s": ("B/s", 1e9),
-    "TB/s": ("B/s", 1e12),
-}
-"""Units in which a limit may be written: the SI unit and how many of it one is."""
-UNITS: Mapping[str, str] = {
-    "step_seconds": "s",
-    "first_step_seconds": "s",
-    "latency_seconds": "s",
-    "flops_per_second": "FLOP/s",
-    "bytes_per_second": "B/s",
-    "units_per_second": "",  # the workload's own, which a limit need not name
-    "stall_rate": "",
-    "slow_launch_rate": "",
-    "drift_per_30_minutes": "",
-}
-"""The SI unit of each metric that is judged by times."""
 TIMES = ("step_seconds", "first_step_seconds")
-LARGEST_FRACTION = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,7 +64,7 @@ class Unlimited:
 
 def scaled(criterion: Criterion, limit: float) -> float:
     """A limit as its criterion writes it, in the metric's SI unit."""
-    return limit * SCALES[criterion.unit][1] if criterion.unit in SCALES else limit
+    return limit * UNITS[criterion.unit][1] if criterion.unit in UNITS else limit
 
 
 def limit_of(criterion: Criterion, case: Case, ground: Ground) -> Limit | Unlimited:
@@ -139,7 +113,7 @@ def amount_of(case: Case, metric: str) -> float | None:
 
 def unit_of(metric: str, case: Case) -> str:
     """SI unit of a metric for this case."""
-    return f"{case.work.unit}/s" if metric == "units_per_second" else UNITS.get(metric, "")
+    return f"{case.work.unit}/s" if metric == "units_per_second" else METRIC_UNITS.get(metric, "")
 
 
 def in_metric(metric: str, case: Case, log_seconds: float) -> float:

@@ -13,8 +13,6 @@ from appliance.records import Bounds, Case, Criteria, Criterion
 from appliance.sequential import group_bounds
 from appliance.statistics import planned_looks
 
-FUNCTIONAL_KINDS = ("completion", "integrity", "numeric", "determinism")
-"""Kinds that hold for every case, whatever a file says."""
 CHANCE_KINDS = ("perf", "tail", "drift")
 """Kinds that compare measured times with a limit, and so can be wrong by chance."""
 POOLED_METRICS = ("slow_launch_rate",)

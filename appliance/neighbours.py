@@ -63,6 +63,15 @@ class _Moment:
     ours: _Ours
 
 
+def node_ticks(tree: Tree) -> tuple[int, int]:
+    """Of all processors: ticks spent on work, and ticks that a hypervisor withheld."""
+    name, *columns = tree.text("/proc/stat", limit=256).split("\n")[0].split()
+    if name != "cpu" or len(columns) < _GUEST or not all(map(str.isdecimal, columns)):
+        raise Unreadable("/proc/stat is damaged: it holds no processor times")
+    ticks = [int(column) for column in columns[:_GUEST]]
+    return sum(ticks) - ticks[_IDLE] - ticks[_IO_WAIT] - ticks[_STEAL], ticks[_STEAL]
+
+
 class Neighbours:
     """What others use, from one reading to the next; `own` is the first of our processes."""
 
@@ -98,16 +107,8 @@ class Neighbours:
 
     def _moment(self) -> _Moment:
         at = self._clock()
-        busy, stolen = self._node_ticks()
+        busy, stolen = node_ticks(self._tree)
         return _Moment(at, busy, stolen, self._ours())
-
-    def _node_ticks(self) -> tuple[int, int]:
-        """Of all processors: ticks spent on work, and ticks that a hypervisor withheld."""
-        name, *columns = self._tree.text("/proc/stat", limit=256).split("\n")[0].split()
-        if name != "cpu" or len(columns) < _GUEST or not all(map(str.isdecimal, columns)):
-            raise Unreadable("/proc/stat is damaged: it holds no processor times")
-        ticks = [int(column) for column in columns[:_GUEST]]
-        return sum(ticks) - ticks[_IDLE] - ticks[_IO_WAIT] - ticks[_STEAL], ticks[_STEAL]
 
     def _ours(self) -> _Ours:
         """Our processes as they are now; the children are read before their parents.

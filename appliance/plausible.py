@@ -10,9 +10,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
+from appliance.catalog import UNITS
 from appliance.comparable import find, least_seconds, peak_for
 from appliance.errors import UsageError
-from appliance.limits import SCALES, TIMES, amount_of, margin_of, scaled, unit_of
+from appliance.limits import TIMES, amount_of, margin_of, scaled, unit_of
 from appliance.matching import matches
 from appliance.records import Baselines, Case, Criteria, Criterion, Peaks, Protocol, System
 
@@ -41,7 +42,7 @@ def _worded(criterion: Criterion, case: Case, seconds: float) -> str:
     """A step time as the criterion's metric and unit say it."""
     if criterion.metric in TIMES:
         return f"a step in {seconds:.4g} s"
-    scale = SCALES.get(criterion.unit, ("", 1.0))[1]
+    scale = UNITS.get(criterion.unit, ("", 1.0))[1]
     unit = criterion.unit or unit_of(criterion.metric, case)
     return f"{(amount_of(case, criterion.metric) or math.nan) / seconds / scale:.4g} {unit}"
 

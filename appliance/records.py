@@ -530,7 +530,6 @@ class LaunchSpec(Record):
     launch: str
     case: Case
     vendor: str
-    ranks: int
     protocol: Protocol
     is_timed: bool
     check_last: bool
@@ -541,6 +540,11 @@ class LaunchSpec(Record):
     socket: str
     token: str
     num_threads: int | None
+
+    @property
+    def ranks(self) -> int:
+        """Processes of the launch."""
+        return self.case.ranks
 
 
 # ------------------------------------------------------------------ what happened (journal)

@@ -411,7 +411,6 @@ class _Run:
             launch=launch.id,
             case=case,
             vendor=self.launcher.vendor(case).name,
-            ranks=case.ranks,
             protocol=self.plan.protocol,
             is_timed=launch.is_timed,
             check_last=self.history.checks_last(case, launch.number),

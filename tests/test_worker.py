@@ -188,7 +188,6 @@ class Told:
             launch="quick@cpu:0/1",
             case=planned.cases[0],
             vendor="faulty.maker",
-            ranks=1,
             protocol=planned.protocol,
             is_timed=is_timed,
             check_last=True,

@@ -31,7 +31,7 @@ from transformers import AutoModelForCausalLM, DynamicCache, LlamaConfig, LlamaF
 from appliance.records import Bound, Check, CheckKind, Scenario, Work
 from workloads.contract import Artifacts, ParameterError, Target, Turn, Workload
 from workloads.parts.decoder import Shape, decode
-from workloads.parts.parameters import require_positive
+from workloads.parts.parameters import require_even_heads, require_positive
 from workloads.parts.precision import compare_logits, dtype_named, on_host, rounding
 from workloads.parts.size import count_parameters
 from workloads.parts.weights import draw, fill
@@ -102,9 +102,7 @@ class Llama(Workload[State, Generated]):
         if self.vocabulary <= END + 1:
             message = f"vocabulary is {self.vocabulary}: give {END + 2} or more"
             raise ParameterError(message)
-        if self.hidden % (2 * self.heads):
-            message = f"hidden is {self.hidden}: give a multiple of twice heads, {2 * self.heads}"
-            raise ParameterError(message)
+        require_even_heads(self.hidden, self.heads)
         dtype_named(self.dtype)
 
     @property

@@ -44,11 +44,11 @@ from torch.nn import functional
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from appliance.records import Check, Work
-from workloads.contract import Artifacts, ParameterError, Target, Turn, Workload
+from workloads.contract import Artifacts, Target, Turn, Workload
 from workloads.parts.decoder import Shape, decode
 from workloads.parts.divergence import Comparison, compare_distributions, log_chances
 from workloads.parts.optimizers import AdamW
-from workloads.parts.parameters import require_positive
+from workloads.parts.parameters import require_even_heads, require_positive
 from workloads.parts.precision import compare_logits, dtype_named
 from workloads.parts.sentences import Sentences
 from workloads.parts.size import count_inference_flops, count_parameters
@@ -115,9 +115,7 @@ class LlmAgreement(Workload[State, Scored]):
     def __post_init__(self) -> None:
         require_positive(self, "vocabulary", "hidden", "intermediate", "layers", "heads")
         require_positive(self, "texts", "length", "train_steps", "num_inputs")
-        if self.hidden % (2 * self.heads):
-            message = f"hidden is {self.hidden}: give a multiple of twice heads, {2 * self.heads}"
-            raise ParameterError(message)
+        require_even_heads(self.hidden, self.heads)
         dtype_named(self.dtype)
 
     def work(self) -> Work:

@@ -25,6 +25,12 @@ def require_choice(name: str, value: str, choices: Collection[str]) -> None:
         raise ParameterError(f"{name} is {value!r}: choose one of {', '.join(choices)}")
 
 
+def require_even_heads(hidden: int, heads: int) -> None:
+    """Raise ParameterError unless each head has an even share of the hidden size, to rotate."""
+    if hidden % (2 * heads):
+        raise ParameterError(f"hidden is {hidden}: give a multiple of twice heads, {2 * heads}")
+
+
 def require_share(name: str, value: float) -> None:
     """Raise ParameterError unless the parameter called `name` lies between 0 and 1."""
     if not 0 < value < 1:
