@@ -106,7 +106,9 @@ class Workload(ABC, Generic[State, Output]):
     proven so, set it False and `spread`, the measured largest relative difference. `bound_by`:
     what limits its speed on a healthy device. `data_pattern`: what its inputs are, as speed may
     depend on them. `injector`: the fault that it injects on purpose; a run with one is never
-    accepted.
+    accepted. `domain`: the field that the work comes from, for the list of workloads. `variants`:
+    changes of parameters by name, at small and at full size alike, of which the run's seed draws
+    one; what is right must hold for each.
 
     Raise ParameterError from __post_init__ for values that cannot run.
     """
@@ -123,11 +125,25 @@ class Workload(ABC, Generic[State, Output]):
     bound_by: ClassVar[Bound] = "compute"
     data_pattern: ClassVar[str] = "random"
     injector: ClassVar[str] = ""
+    domain: ClassVar[str] = ""
+    variants: ClassVar[Mapping[str, Mapping[str, bool | int | float | str]]] = {}
 
     @property
     def steps(self) -> int | None:
         """Exact number of steps of a launch, or None for blocks of the suite's protocol."""
         return None
+
+    @property
+    def evaluate_every(self) -> int:
+        """Steps between two questions whether the target is reached; 0 where there is no target.
+
+        With a target, `steps` is the most that a launch makes: it ends at the first hit.
+        """
+        return 0
+
+    def has_reached(self, state: State) -> bool:  # noqa: ARG002 - for those that have a target
+        """Whether the state is as good as the target wants; asked with the clock stopped."""
+        return False
 
     @property
     def ranks(self) -> int:
@@ -156,6 +172,15 @@ class Workload(ABC, Generic[State, Output]):
 
         Keeps several input sets, so that consecutive steps take different ones.
         """
+
+    def load(self, state: State) -> None:
+        """Bring the input of the next step, where a pipeline feeds it; timed, as part of the step.
+
+        Its share of the step's time is reported as the stall of the pipeline.
+        """
+
+    def wait(self, state: State) -> None:
+        """Return when the step is done, where another library than torch drives the device."""
 
     @abstractmethod
     def step(self, state: State) -> Output:
