@@ -24,13 +24,15 @@ from appliance.records import (
     LaunchEnded,
     LaunchResult,
     Line,
+    Peaks,
     Plan,
     Reading,
     Ruling,
     RulingWord,
+    System,
     Verdict,
 )
-from reports import machine, plots, words
+from reports import machine, plots, roofline, words
 from reports.model import CaseSection, CheckRow, Grid, LaunchRow, Legend, Row, Timing
 from reports.words import count
 
@@ -84,7 +86,9 @@ class _Course:
     events: float | None = None
 
 
-def sections(plan: Plan, verdict: Verdict, lines: Sequence[Line]) -> tuple[CaseSection, ...]:
+def sections(
+    plan: Plan, verdict: Verdict, lines: Sequence[Line], peaks: Peaks, system: System
+) -> tuple[CaseSection, ...]:
     """One section per planned case, in the plan's order."""
     results = {result.case: result for result in verdict.cases}
     courses = _courses(lines)
@@ -101,6 +105,7 @@ def sections(plan: Plan, verdict: Verdict, lines: Sequence[Line]) -> tuple[CaseS
             ended=ended,
             readings=readings.get(case.id, ()),
             digested=digested[case.id],
+            roofs=roofline.roofs(case, peaks, system),
         )
         for number, case in enumerate(plan.cases, 1)
     )
@@ -195,6 +200,7 @@ def _section(
     ended: Mapping[str, LaunchEnded],
     readings: Sequence[Reading],
     digested: CaseEvidence,
+    roofs: roofline.Roofs,
 ) -> CaseSection:
     reason = no_timing(case, result)
     return CaseSection(
@@ -211,7 +217,7 @@ def _section(
         checks=(*map(_check, result.checks), *(_digests(digested) if result.checks else ())),
         launches=tuple(_launches(result, ended, is_timing_shown=not reason)),
         launch_counts=_launch_counts(result),
-        timing=None if reason else _timing(case, result, courses),
+        timing=None if reason else _timing(case, result, courses, roofs),
         no_timing=reason,
         readings=_readings_words(machine.telemetry(readings)),
     )
@@ -392,7 +398,9 @@ def _outcome(result: LaunchResult, ended: LaunchEnded | None) -> str:
     )
 
 
-def _timing(case: Case, result: CaseResult, courses: Mapping[str, _Course]) -> Timing:
+def _timing(
+    case: Case, result: CaseResult, courses: Mapping[str, _Course], roofs: roofline.Roofs
+) -> Timing:
     timed = [one for one in result.launches if not one.launch.endswith("/0")]
     made = [one for one in timed if not _is_unneeded(one)]
     strips = [_strip(one, courses.get(one.launch, _Course())) for one in made]
@@ -412,6 +420,7 @@ def _timing(case: Case, result: CaseResult, courses: Mapping[str, _Course]) -> T
         plot=plots.launches(f"Step times of {case.id} by launch", strips, interval),
         course=course,
         caption=_caption(strips),
+        roofline=roofline.sentence(case, result, roofs),
         clocks=_clocks([courses[one.launch] for one in made if one.launch in courses]),
     )
 

@@ -148,6 +148,7 @@ class Timing:
     plot: Markup
     course: Markup
     caption: str
+    roofline: str
     clocks: str
 
 

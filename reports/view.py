@@ -96,7 +96,7 @@ def view(bundle: Bundle) -> View:
             requirements=_requirements(bundle, verdict, criteria),
             open_rulings=_open_rulings(verdict, criteria),
             legend=cases.legend(verdict),
-            cases=cases.sections(plan, verdict, bundle.lines),
+            cases=cases.sections(plan, verdict, bundle.lines, bundle.peaks, bundle.system),
             burn_in=burn_in.sections(plan, bundle.lines),
             judging=judging.chapter(bundle, verdict, criteria, hidden),
             system=machine.system_groups(bundle.system, bundle.peaks),

@@ -441,7 +441,9 @@ def test_criteria_of_one_kind_and_on_repeatability_know_it_too() -> None:
 
 def shown(events: Sequence[Event], plan: Plan = PLAN) -> CheckRow:
     """The row on digests of the first case's page."""
-    (section, *_) = cases.sections(plan, verdict_of(plan, events), bare_lines(events))
+    (section, *_) = cases.sections(
+        plan, verdict_of(plan, events), bare_lines(events), NO_PEAKS, SYSTEM
+    )
     (row,) = [row for row in section.checks if row.name == "same bits in every launch"]
     return row
 

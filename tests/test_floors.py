@@ -98,6 +98,7 @@ FLOORS: list[list[Room]] = [
             "reports.model",
             "reports.burn_in",
             "reports.machine",
+            "reports.roofline",
             "reports.cases",
             "reports.judging",
             "reports.view",

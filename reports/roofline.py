@@ -1,0 +1,88 @@
+"""Where a case stands under its device's roofline: model FLOPs used, and what bounds them.
+
+Model FLOP utilisation (MFU) is the arithmetic that the model needs, without recomputation and
+padding, over the step's time and the maker's peak of the number format that ran. The roofline
+(Williams, Waterman and Patterson 2009) says what a step could reach at most: the peak, or the
+memory's rate times the operations that each moved byte serves, whichever is less. A figure that
+nobody published, or that the workload does not count, is said to be unknown and stands in for
+nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from appliance.comparable import peak_for
+from appliance.records import Case, CaseResult, Peaks, System
+from reports import words
+
+UNKNOWN = "unknown"
+_STEP = "step_seconds"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Roofs:
+    """The maker's figures that bound one case, in FLOP/s and B/s; None where unknown."""
+
+    arithmetic: float | None
+    memory: float | None
+
+
+def roofs(case: Case, peaks: Peaks, system: System) -> Roofs:
+    """Both roofs of a case; that of the memory whatever bounds the case on a healthy device."""
+    by_memory = replace(case, bound_by="memory")
+    return Roofs(
+        arithmetic=peak_for(peaks, system, case, "flops_per_second"),
+        memory=peak_for(peaks, system, by_memory, "bytes_per_second"),
+    )
+
+
+def sentence(case: Case, result: CaseResult, found: Roofs) -> str:
+    """MFU and place under the roofline of a case whose timing may be shown, in words."""
+    seconds = _seconds(result)
+    if seconds is None:
+        return f"MFU {UNKNOWN}: no step time was estimated."
+    return " ".join((_utilisation(case, seconds, found), _place(case, seconds, found)))
+
+
+def _seconds(result: CaseResult) -> float | None:
+    """Seconds of a typical step, as the case's estimate has them."""
+    values = [one.value for one in result.estimates if one.name == _STEP]
+    return next((value for value in values if value > 0), None)
+
+
+def _utilisation(case: Case, seconds: float, found: Roofs) -> str:
+    flops = case.work.flops
+    if flops is None:
+        return f"MFU {UNKNOWN}: this workload's operations are not counted."
+    if flops == 0:
+        return "It has no model arithmetic."
+    step = f"{words.scaled(flops, 'FLOP')} of model arithmetic a step"
+    if found.arithmetic is None:
+        formats = case.work.precision or "this mix of number formats"
+        return f"{step}; MFU {UNKNOWN}: no maker's figure for {formats} is known."
+    share = flops / seconds / found.arithmetic
+    peak = words.quantity(found.arithmetic, "FLOP/s")
+    return f"{step}; MFU {words.percent(share)} of {peak} ({case.work.precision})."
+
+
+def _place(case: Case, seconds: float, found: Roofs) -> str:
+    flops, moved = case.work.flops, case.work.bytes
+    if moved is None or moved <= 0:
+        return f"Place under the roofline {UNKNOWN}: the bytes that it must move are not counted."
+    if found.memory is None:
+        return f"Place under the roofline {UNKNOWN}: no maker's figure for the memory is known."
+    if not flops:
+        share = moved / seconds / found.memory
+        rate = words.quantity(found.memory, "B/s")
+        return f"It moves bytes alone: {words.percent(share)} of {rate}."
+    if found.arithmetic is None:
+        return f"Place under the roofline {UNKNOWN}: its arithmetic has no known peak."
+    intensity, ridge = flops / moved, found.arithmetic / found.memory
+    roof = min(found.arithmetic, intensity * found.memory)
+    bound = "memory" if intensity < ridge else "arithmetic"
+    reached = words.percent(flops / seconds / roof)
+    return (
+        f"At {intensity:.3g} FLOP a byte (ridge at {ridge:.3g}) its roof is the {bound}'s, "
+        f"{words.quantity(roof, 'FLOP/s')}: it reaches {reached} of it."
+    )
