@@ -9,6 +9,7 @@ PYTHONPATH.
 from __future__ import annotations
 
 import importlib
+import json
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
@@ -60,9 +61,10 @@ class State:
 
 @dataclass(frozen=True, kw_only=True)
 class Corrupting(Workload[State, Any]):
-    """`of`: the workload. `where`: field of its output, or key; all of it if it is one tensor.
+    """`of`: the workload, with what is `given` over its small parameters, as JSON.
 
-    `fault` begins after `after` steps.
+    `where`: field of its output, or key; all of it if it is one tensor. `fault` begins after
+    `after` steps.
     """
 
     summary: ClassVar[str] = "Another workload with a fault in its output"
@@ -71,6 +73,7 @@ class Corrupting(Workload[State, Any]):
     injector: ClassVar[str] = "corrupted output"
 
     of: str = "gemm"
+    given: str = "{}"
     where: str = ""
     fault: str = "none"
     after: int = 0
@@ -82,7 +85,7 @@ class Corrupting(Workload[State, Any]):
     @property
     def _inner(self) -> Workload[Any, Any]:
         kind = importlib.import_module(f"workloads.{self.of}").WORKLOAD
-        workload: Workload[Any, Any] = kind(**kind.small)
+        workload: Workload[Any, Any] = kind(**{**kind.small, **json.loads(self.given)})
         return workload
 
     @property
