@@ -22,6 +22,8 @@ def subject(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     workload = kind(**{**kind.small, **trial.QUICKER.get(request.param, {})})
     if missing := trial.missing_data(workload):
         pytest.skip(f"needs the data set {', '.join(missing)}: set BENCH_DATA to its folder")
+    if lacking := trial.lacking(workload):
+        pytest.skip(f"needs {', '.join(lacking)}, which a processor does not have")
     return Trial(workload, tmp_path_factory.mktemp(request.param))
 
 

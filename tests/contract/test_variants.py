@@ -6,7 +6,9 @@ numerics that a suite can ask of the same code.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import pytest
@@ -17,6 +19,7 @@ from trial import Trial
 from workloads.contract import ParameterError
 from workloads.gemm import Gemm
 from workloads.gemm_exact import GemmExact
+from workloads.gemm_tf32 import GemmTf32
 from workloads.memory_bandwidth import MemoryBandwidth
 from workloads.parts import training
 from workloads.parts.bits import num_differing, weighted_digest
@@ -40,6 +43,39 @@ def test_tensor_float_32_is_no_float_32(tmp_path: Path) -> None:
     moment = subject.first()
     left, right = moment.state.left[0], moment.state.right[0]
     assert subject.is_rejected(moment, cut(left) @ cut(right))
+
+
+def in_tf32(monkeypatch: pytest.MonkeyPatch, made: Callable[[Any, Any], Any]) -> GemmTf32:
+    """The product in TF32 as a device with such products would make it: `made(left, right)`."""
+    monkeypatch.setattr("workloads.gemm_tf32.require_short_products", lambda _target: None)
+    monkeypatch.setattr(GemmTf32, "multiply", lambda _self, left, right: made(left, right))
+    return GemmTf32(**SMALL)
+
+
+def test_product_in_tf32_is_judged_rightly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    subject = Trial(in_tf32(monkeypatch, lambda left, right: cut(left) @ cut(right)), tmp_path)
+    assert trial.misjudged(subject) == []
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda left, right: left @ right,
+        lambda left, right: (left.bfloat16() @ right.bfloat16()).float(),
+    ],
+    ids=["float32", "bfloat16"],
+)
+def test_what_is_no_tf32_is_rejected(
+    made: Callable[[Any, Any], Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    subject = Trial(in_tf32(monkeypatch, made), tmp_path)
+    moment = subject.first()
+    assert subject.is_rejected(moment, moment.output)
+
+
+def test_processor_has_no_tf32(tmp_path: Path) -> None:
+    with pytest.raises(ParameterError, match="a processor does not have"):
+        Trial(GemmTf32(**SMALL), tmp_path).first()
 
 
 def cut(tensor: torch.Tensor) -> torch.Tensor:

@@ -53,6 +53,7 @@ from leaves import (
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from appliance.records import Bound, Check
+from appliance.vendors.cpu import Cpu
 from workloads.contract import Artifacts, Target, Turn, Workload
 
 ROOT = Path(__file__).parents[2]
@@ -100,6 +101,12 @@ def data_folder() -> Path | None:
     """Where data sets lie: BENCH_DATA, else beside the repository, else nowhere."""
     folder = Path(os.environ.get("BENCH_DATA", ROOT.parent / "shared" / "datasets"))
     return folder if folder.is_dir() else None
+
+
+def lacking(workload: Workload[Any, Any]) -> list[str]:
+    """What the workload needs and this machine's processor has not."""
+    (device,) = Cpu().probe()
+    return sorted(workload.needs - Cpu().features(device))
 
 
 def missing_data(workload: Workload[Any, Any]) -> list[str]:

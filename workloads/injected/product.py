@@ -10,8 +10,9 @@ from typing import ClassVar
 import torch
 
 from workloads.contract import Target
-from workloads.gemm import Gemm, State
+from workloads.gemm import Gemm
 from workloads.parts.bits import bits
+from workloads.parts.dense import Operands as State
 
 
 @dataclass(kw_only=True)

@@ -9,7 +9,8 @@ from typing import ClassVar
 import torch
 
 from appliance.records import Check
-from workloads.gemm import Gemm, State
+from workloads.gemm import Gemm
+from workloads.parts.dense import Operands as State
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,82 @@
+"""Dense matrix multiply of float8 (e4m3) operands, stored in bfloat16: quantised training's core.
+
+One step is one product C = A @ B with one scale for each operand. Sampled rows and a random
+projection of all rows (`parts/dense.py`) are held to what storing in bfloat16 earns (0.6 of its
+unit roundoff, as a bfloat16 product is) and to what a narrow accumulator adds: one of 14 bits
+errs by 3.2e-3 at K = 4096 and 1.3e-2 at 16384, 8e-7 for each of K, and healthy devices have such;
+twice is allowed. Operands cut to e5m2 err by 7e-2. A sum that is cut and not rounded errs towards
+zero: simulated with 14 bits and K from 1024 to 16384, a factor common to all elements is 0.7 of
+the error. So much is allowed of a common factor, which stands out of the noise: 1.01 shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+
+from appliance.records import Check, Work
+from workloads.contract import ParameterError
+from workloads.parts.dense import DenseProduct, Operands, normal
+from workloads.parts.precision import on_host, unit_roundoff
+
+FORMAT = torch.float8_e4m3fn
+STORED_ROUNDING = 0.6  # of bfloat16's unit roundoff; 0.42 is earned
+NARROW = 1.6e-6  # for each of the inner dimension: twice what 14-bit sums were seen to cost
+SHRUNK = NARROW / 2  # of a factor common to all elements
+MULTIPLE = 16  # the products of some devices take multiples of 16 alone
+
+
+@dataclass(frozen=True, kw_only=True)
+class GemmFloat8(DenseProduct):
+    summary: ClassVar[str] = "Dense matrix multiply of float8 (e4m3), stored in bfloat16"
+    version: ClassVar[int] = 1
+    small: ClassVar[Mapping[str, bool | int | float | str]] = {"m": 256, "n": 256}
+    dtype: ClassVar[str] = "float8"
+    needs: ClassVar[frozenset[str]] = frozenset({"float8"})
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("m", "n", "k"):
+            value = getattr(self, name)
+            if value % MULTIPLE:
+                raise ParameterError(f"{name} is {value}: give a multiple of {MULTIPLE}")
+
+    def work(self) -> Work:
+        return self.product_work("float8", 1, 2)
+
+    def draw(self, rng: torch.Generator, shape: tuple[int, int]) -> torch.Tensor:
+        return normal(rng, shape, torch.float32).to(FORMAT)
+
+    def place(self, right: torch.Tensor, device: torch.device) -> torch.Tensor:
+        """By columns, as the products of float8 want their right operand."""
+        return right.t().contiguous().to(device).t()
+
+    def multiply(self, left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+        one = torch.ones((), device=left.device)
+        call = torch._scaled_mm  # noqa: SLF001 - torch has no public one
+        product: torch.Tensor = call(left, right, one, one, out_dtype=torch.bfloat16)
+        return product
+
+    @property
+    def rounding(self) -> float:
+        return STORED_ROUNDING * unit_roundoff(torch.bfloat16) + NARROW * self.k
+
+    def check(self, before: object, state: Operands, output: torch.Tensor) -> Iterator[Check]:
+        yield from super().check(before, state, output)
+        index = state.turn.index
+        exact = on_host(state.left[index])[state.rows] @ on_host(state.right[index])
+        factor = (on_host(output)[state.rows] * exact).sum() / exact.square().sum()
+        bound = 0.1 * unit_roundoff(torch.bfloat16) + SHRUNK * self.k
+        yield Check(
+            name="scale of the sampled rows",
+            error=(factor - 1).abs().item(),
+            bound=bound,
+            detects=bound,
+            detects_what="relative error common to all elements",
+        )
+
+
+WORKLOAD = GemmFloat8

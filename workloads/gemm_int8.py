@@ -1,0 +1,87 @@
+"""Dense matrix multiply of 8-bit integers with 32-bit sums: quantised inference's core.
+
+One step is one product C = A @ B of integers from -127 to 127, whose sums fit 32 bits at every K
+to 133,144. They have one right answer in any order: sampled rows must be the host's to the bit, and
+so must every row's projection on a random sign vector (`parts/dense.py`), in whole numbers that
+float64 holds. One wrong, lost or saturated element shows in both if it is in a sampled row, and in
+the projection wherever it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+
+from appliance.records import Check, Work
+from workloads.contract import ParameterError
+from workloads.parts.dense import DenseProduct, Operands
+from workloads.parts.precision import on_host
+
+LARGEST = 127
+MOST = (2**31 - 1) // LARGEST**2
+LEAST_ROWS, MULTIPLE = 17, 8  # what the products of some devices take
+
+
+@dataclass(frozen=True, kw_only=True)
+class GemmInt8(DenseProduct):
+    summary: ClassVar[str] = "Dense matrix multiply of 8-bit integers, exact to the bit"
+    version: ClassVar[int] = 1
+    small: ClassVar[Mapping[str, bool | int | float | str]] = {"m": 256, "n": 256}
+    dtype: ClassVar[str] = "int8"
+    needs: ClassVar[frozenset[str]] = frozenset({"int8"})
+    data_pattern: ClassVar[str] = "uniform 8-bit integers"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.k > MOST:
+            raise ParameterError(f"k is {self.k}: 32-bit sums hold at most {MOST}")
+        for name, multiple in (("n", MULTIPLE), ("k", MULTIPLE)):
+            value = getattr(self, name)
+            if value % multiple:
+                raise ParameterError(f"{name} is {value}: give a multiple of {multiple}")
+        if self.m < LEAST_ROWS:
+            raise ParameterError(f"m is {self.m}: give {LEAST_ROWS} or more")
+
+    def work(self) -> Work:
+        return self.product_work("int8", 1, 4)
+
+    def draw(self, rng: torch.Generator, shape: tuple[int, int]) -> torch.Tensor:
+        return torch.randint(-LARGEST, LARGEST + 1, shape, generator=rng, dtype=torch.int8)
+
+    def multiply(self, left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+        product: torch.Tensor = torch._int_mm(left, right)  # noqa: SLF001 - none is public
+        return product
+
+    @property
+    def rounding(self) -> float:
+        return 0.0
+
+    def check(self, before: object, state: Operands, output: torch.Tensor) -> Iterator[Check]:
+        """Counts of what differs: float64 holds every sum here exactly."""
+        del before
+        left, right = on_host(state.left[state.turn.index]), on_host(state.right[state.turn.index])
+        product = on_host(output)
+        exact = left[state.rows] @ right
+        yield Check(
+            name="elements of sampled rows that differ",
+            error=int((product[state.rows] != exact).sum()),
+            bound=0.0,
+            kind="exact",
+            detects=1,
+            detects_what=f"wrong elements in {len(state.rows)} of {self.m} rows",
+        )
+        projected = product @ state.signs
+        yield Check(
+            name="rows whose random projection differs",
+            error=int((projected != left @ (right @ state.signs)).sum()),
+            bound=0.0,
+            kind="exact",
+            detects=1,
+            detects_what="wrong elements anywhere",
+        )
+
+
+WORKLOAD = GemmInt8

@@ -1,0 +1,69 @@
+"""Dense matrix multiply of float32 whose products keep 10 bits of their operands (TF32).
+
+One step is one product C = A @ B of normally distributed data, as training in TF32 makes it.
+Sampled rows and a random projection of all rows (`parts/dense.py`) are held to what cutting both
+operands costs: rounded to nearest, sqrt(2) * 0.42 of 2**-11 (2.9e-4), or truncated twice that;
+three times is allowed. Products in bfloat16 err by 2.3e-3. A device that makes them in full
+float32 errs by less than a tenth and has not done what was asked: the second bound is from below.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import torch
+
+from appliance.records import Check, Work
+from workloads.contract import Target
+from workloads.parts.dense import DenseProduct, Operands, normal
+from workloads.parts.float32_products import float32_products, require_short_products
+from workloads.parts.precision import unit_roundoff
+
+CUT = math.sqrt(2) * 0.42 * unit_roundoff(torch.float16)  # both keep 10 bits after the first
+ALLOWED, LEAST = 3.0, 0.5
+
+
+@dataclass(frozen=True, kw_only=True)
+class GemmTf32(DenseProduct):
+    summary: ClassVar[str] = "Dense matrix multiply of float32 with products in TF32"
+    version: ClassVar[int] = 1
+    small: ClassVar[Mapping[str, bool | int | float | str]] = {"m": 256, "n": 256}
+    dtype: ClassVar[str] = "tf32"
+    needs: ClassVar[frozenset[str]] = frozenset({"tf32"})
+
+    def work(self) -> Work:
+        return self.product_work("tf32", 4, 4)
+
+    def build(self, target: Target, seed: int) -> Operands:
+        require_short_products(target)
+        return super().build(target, seed)
+
+    def draw(self, rng: torch.Generator, shape: tuple[int, int]) -> torch.Tensor:
+        return normal(rng, shape, torch.float32)
+
+    def multiply(self, left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+        with float32_products(are_short=True):
+            return left @ right
+
+    @property
+    def rounding(self) -> float:
+        return ALLOWED * CUT
+
+    def check(self, before: object, state: Operands, output: torch.Tensor) -> Iterator[Check]:
+        found = list(super().check(before, state, output))
+        yield from found
+        least = LEAST * CUT
+        yield replace(
+            found[0],
+            name="products are not of full float32",
+            error=least / found[0].error if found[0].error > 0 else math.inf,
+            bound=1.0,
+            detects=least,
+            detects_what="relative error that cutting the operands must leave",
+        )
+
+
+WORKLOAD = GemmTf32
