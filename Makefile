@@ -32,9 +32,9 @@ oc: ## simulate the decision rules and write docs/operating-characteristics.md
 	@scripts/setup.sh cpu-test
 	@.venv/bin/python scripts/operating_characteristics.py $(ARGS)
 
-bands: ## record workloads/bands/*.json, the trajectories that devices are held to, on this processor
+bands: ## record workloads/bands/*.json, the loss curves that devices are held to, on this processor
 	@scripts/setup.sh cpu
-	@.venv/bin/python scripts/record_bands.py $(ARGS)
+	@.venv/bin/bench baseline bands $(ARGS)
 
 setup: ## the environment of the tests and nothing else
 	@scripts/setup.sh cpu-test

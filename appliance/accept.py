@@ -10,12 +10,12 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from appliance import attest, bundle, catalog, datasets, probe, runner
+from appliance import attest, bundle, catalog, datasets, freshness, probe, runner
 from appliance import plan as planning
 from appliance.errors import EvidenceError, OutputError, UsageError
 from appliance.journal import Journal
@@ -52,6 +52,7 @@ class Request:
     """What a person asked for. `data` None means the usual places; `vendor` None the one found.
 
     `baseline` is a file of `bench baseline create`; None means those that are shipped.
+    `challenge` is the buyer's file; without one the node draws the run's seed.
     """
 
     suite: str = "smoke"
@@ -60,6 +61,7 @@ class Request:
     out: Path = Path("out")
     data: Path | None = None
     baseline: Path | None = None
+    challenge: Path | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,7 +92,14 @@ def prepare(request: Request) -> Prepared:
     suite, suite_bytes = catalog.load_suite(request.suite)
     criteria, criteria_bytes = catalog.load_criteria(request.criteria)
     data = datasets.folder(request.data)
-    answer = runner.describe(planning.requests(suite))
+    now = datetime.now(UTC)
+    # Drawn or derived before the suite's variants are, and when suite and criteria are fixed.
+    challenge = None if request.challenge is None else _read_challenge(request.challenge)
+    seed = secrets.token_hex(32)
+    if request.challenge is not None and challenge is not None:
+        fixed = {"suite": sha256(suite_bytes), "criteria": sha256(criteria_bytes)}
+        seed = _seed_of(challenge, request.challenge, fixed, now)
+    answer = runner.describe(planning.requests(suite, vendor.probe(), seed))
     system = probe.probe((vendor,), software=answer.software)
     models = [device.model for device in system.identity.devices]
     peaks = catalog.load_peaks(models)
@@ -101,7 +110,16 @@ def prepare(request: Request) -> Prepared:
         "baselines.json": to_json(baselines),
         "peaks.json": to_json(peaks),
     }
-    now = datetime.now(UTC)
+    digests = {
+        "suite": sha256(suite_bytes),
+        "criteria": sha256(criteria_bytes),
+        "baselines": sha256(files["baselines.json"]),
+        "peaks": sha256(files["peaks.json"]),
+        "identity": probe.identity_digest(system.identity),
+    }
+    if challenge is not None:
+        files[bundle.CHALLENGE] = challenge
+        digests["challenge"] = sha256(challenge)
     plan = planning.make_plan(
         suite=suite,
         answer=answer,
@@ -114,7 +132,7 @@ def prepare(request: Request) -> Prepared:
             "peaks": sha256(files["peaks.json"]),
             "identity": probe.identity_digest(system.identity),
         },
-        seed=secrets.token_hex(32),
+        seed=seed,
         run_id=f"{now:%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}",
         created_utc=f"{now:%Y-%m-%dT%H:%M:%SZ}",
         bench_version=VERSION,
@@ -131,6 +149,26 @@ def prepare(request: Request) -> Prepared:
         vendor=vendor,
         data=data,
     )
+
+
+def _read_challenge(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        message = f"{path} cannot be read ({error.strerror}): name the buyer's challenge"
+        raise UsageError(message) from None
+
+
+def _seed_of(data: bytes, path: Path, digests: Mapping[str, str], now: datetime) -> str:
+    """The seed that the challenge gives; UsageError if no run may begin under it."""
+    try:
+        challenge = freshness.parse(data, path.name)
+    except EvidenceError as error:
+        raise UsageError(f"{error}: give the file that the buyer sent, as it was sent") from None
+    reason = freshness.refusal(challenge, now, digests["criteria"], digests["suite"])
+    if reason:
+        raise UsageError(reason)
+    return freshness.run_seed(challenge)
 
 
 def run(request: Request, observer: runner.Observer) -> Finished:
@@ -192,12 +230,19 @@ def accept(request: Request, key: Key, role: attest.Role, observer: runner.Obser
 def _prepared_again(folder: Path, data: Path | None) -> Prepared:
     files = {name: _read(folder / name) for name in bundle.PREPARED_FILES}
     plan = from_json(Plan, files["plan.json"], name="plan.json")
+    if "challenge" in plan.digests:
+        files[bundle.CHALLENGE] = _read(folder / bundle.CHALLENGE)
     system = from_json(System, files["system.json"], name="system.json")
     found = {
         "criteria.toml": ("criteria", sha256(files["criteria.toml"])),
         "baselines.json": ("baselines", sha256(files["baselines.json"])),
         "peaks.json": ("peaks", sha256(files["peaks.json"])),
         "system.json": ("identity", probe.identity_digest(system.identity)),
+        **(
+            {bundle.CHALLENGE: ("challenge", sha256(files[bundle.CHALLENGE]))}
+            if bundle.CHALLENGE in files
+            else {}
+        ),
     }
     for name, (key, digest) in found.items():
         if digest != plan.digests[key]:

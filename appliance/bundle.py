@@ -57,7 +57,7 @@ FINISHED_FILES = (*RUN_FILES, SIGNER, VERDICT, STATEMENT, *RENDERINGS, REPORT)
 CARRIED_FILES = (*PREPARED_FILES, SIGNER, VERDICT, STATEMENT)
 """What the renderings carry; the journal and the logs too, unless they are too large."""
 OPTIONAL_FILES = (ORDER, CHALLENGE)
-LOG_NAME = re.compile(r"logs/[A-Za-z0-9_][A-Za-z0-9._-]*\.(stdout|stderr)")
+LOG_NAME = re.compile(r"logs/[A-Za-z0-9_][A-Za-z0-9._~-]*\.(stdout|stderr)")
 LARGEST_FILE = 2**30  # bytes; far above any journal, so that a hostile file cannot fill memory
 UNFINISHED = ".unfinished-"
 

@@ -60,30 +60,42 @@ UNITS: Mapping[str, tuple[str, float]] = {
     "MB/s": ("B/s", 1e6),
     "GB/s": ("B/s", 1e9),
     "TB/s": ("B/s", 1e12),
+    "steps": ("steps", 1.0),
 }
 """Units in which a limit on times may be written: the SI unit and how many of it one is."""
 METRIC_UNITS: Mapping[str, str] = {
     "step_seconds": "s",
     "first_step_seconds": "s",
     "latency_seconds": "s",
+    "seconds_to_target": "s",
+    "steps_to_target": "steps",
     "flops_per_second": "FLOP/s",
     "bytes_per_second": "B/s",
     "units_per_second": "",  # the workload's own, which a limit need not name
     "stall_rate": "",
+    "stall_share": "",
     "slow_launch_rate": "",
     "drift_per_30_minutes": "",
 }
 """The SI unit of each metric that is judged by times."""
 KIND_METRICS = {
-    "perf": ("step_seconds", "first_step_seconds", *RATES),
-    "tail": ("stall_rate", "latency_seconds", "slow_launch_rate"),
+    "perf": (
+        "step_seconds",
+        "first_step_seconds",
+        "seconds_to_target",
+        "steps_to_target",
+        *RATES,
+    ),
+    "tail": ("stall_rate", "stall_share", "latency_seconds", "slow_launch_rate"),
     "drift": ("drift_per_30_minutes",),
 }
-PARTS = ("stall_rate", "slow_launch_rate", "drift_per_30_minutes")  # limits below 1
+PARTS = ("stall_rate", "stall_share", "slow_launch_rate", "drift_per_30_minutes")  # limits below 1
+WITHOUT_BASELINE = ("first_step_seconds", "seconds_to_target", "steps_to_target")
 LARGEST_RISK = 0.05
 LARGEST_MARGIN = 10.0
 CASE_ID = re.compile(r"\w[\w.-]*", re.ASCII)  # "@" and "/" part a case from device and launch
 LARGEST_INT = 2**53 - 1  # beyond it JSON numbers are not exact
+MEMORY_CLASSES = (16, 24, 48, 80, 141, 192)  # GiB by which a suite may give parameters
 LEAST_LAUNCHES, LEAST_DEVICES = 5, 2  # of a baseline: below, a spread is a guess
 LEAST_LOG_SECONDS, LARGEST_LOG_SECONDS = math.log(1e-9), math.log(1e6)
 FORMATS = ("float64", "float32", "tf32", "bfloat16", "float16", "float8")
@@ -418,13 +430,32 @@ def _check_case(case: SuiteCase, name: str) -> None:
     if not CASE_ID.fullmatch(case.id):
         raise UsageError(f"{name}: an id may have letters, digits, dot, dash and underscore only")
     keys = ("expected_seconds", "reference_seconds", "time_limit_seconds", "memory_limit_gib")
-    for key in (*keys, "weight"):
+    for key in keys:
         _positive(name, key, getattr(case, key))
+    if not (math.isfinite(case.weight) and case.weight >= 0):
+        raise UsageError(f'{name}: key "weight" is {case.weight}; it must be 0 or more')
+    _check_place(case, name)
     if case.launches is not None and case.launches < 1:
         raise UsageError(f"{name} must have at least 1 launch")
-    for key, value in case.parameters.items():
-        if not isinstance(value, str) and abs(value) > LARGEST_INT:
-            raise UsageError(f'{name}: parameter "{key}" is beyond 2**53; give a smaller number')
+    for parameters in (case.parameters, *(one.parameters for one in case.memory)):
+        for key, value in parameters.items():
+            if not isinstance(value, str) and abs(value) > LARGEST_INT:
+                raise UsageError(
+                    f'{name}: parameter "{key}" is beyond 2**53; give a smaller number'
+                )
+
+
+def _check_place(case: SuiteCase, name: str) -> None:
+    """What the case asks of the node can be asked."""
+    for key in ("num_devices", "num_nodes", "agents"):
+        if getattr(case, key) < 1:
+            raise UsageError(f'{name}: key "{key}" must be 1 or more')
+    if case.agents > 1 and case.scope != "job":
+        raise UsageError(f"{name} has {case.agents} agents, of which only a job has several")
+    classes = [one.gib for one in case.memory]
+    if classes != sorted(set(classes)) or not set(classes) <= set(MEMORY_CLASSES):
+        known = ", ".join(map(str, MEMORY_CLASSES))
+        raise UsageError(f"{name}: its memory classes must rise and be among {known} GiB")
 
 
 def _positive(name: str, key: str, value: float) -> None:
@@ -517,8 +548,8 @@ def _choice_fault(criterion: Criterion, limits: Sequence[str]) -> str:
     is_rate_of_peak = criterion.metric in ("flops_per_second", "bytes_per_second")
     if limit == "fraction_of_peak" and not is_rate_of_peak:
         return f"has no peak to be compared with: {criterion.metric} is no rate of operations"
-    if limit == "within_of_baseline" and criterion.metric == "first_step_seconds":
-        return "has no baseline: first_step_seconds takes an absolute limit"
+    if limit == "within_of_baseline" and criterion.metric in WITHOUT_BASELINE:
+        return f"has no baseline: {criterion.metric} takes an absolute limit"
     return ""
 
 

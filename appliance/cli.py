@@ -43,7 +43,7 @@ app.add_typer(keys_app, name="keys")
 app.add_typer(data_app, name="data")
 app.add_typer(list_app, name="list")
 baseline_app = typer.Typer(
-    help="Make baselines of signed runs, and check such a file.", no_args_is_help=True
+    help="Make and check baselines of signed runs; record bands.", no_args_is_help=True
 )
 app.add_typer(baseline_app, name="baseline")
 
@@ -56,6 +56,9 @@ VendorOption = Annotated[
     str | None, typer.Option(help=f"cpu, {', '.join(NOT_VISIBLE)}; else the one that is found.")
 ]
 OutOption = Annotated[Path, typer.Option(help="Folder that gets out/<run id>.")]
+ChallengeOption = Annotated[
+    Path | None, typer.Option(help="The buyer's challenge, from which all seeds derive.")
+]
 DataOption = Annotated[Path | None, typer.Option(help="Folder with the data sets.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
 QuietOption = Annotated[bool, typer.Option("--quiet", help="Only the verdict.")]
@@ -133,6 +136,7 @@ def accept(
     criteria: CriteriaOption = "functional",
     vendor: VendorOption = None,
     baseline: BaselineOption = None,
+    challenge: ChallengeOption = None,
     out: OutOption = Path("out"),
     data: DataOption = None,
     key: KeyOption = None,
@@ -153,6 +157,7 @@ def accept(
         criteria=criteria,
         vendor=vendor,
         baseline=baseline,
+        challenge=challenge,
         out=out,
         data=data,
         resume=resume,
@@ -168,6 +173,7 @@ def run(
     criteria: CriteriaOption = "functional",
     vendor: VendorOption = None,
     baseline: BaselineOption = None,
+    challenge: ChallengeOption = None,
     out: OutOption = Path("out"),
     data: DataOption = None,
     resume: Annotated[
@@ -189,6 +195,7 @@ def run(
         criteria=criteria,
         vendor=vendor,
         baseline=baseline,
+        challenge=challenge,
         out=out,
         data=data,
         resume=resume,
@@ -231,6 +238,7 @@ def _run(
     criteria: str,
     vendor: str | None,
     baseline: Path | None,
+    challenge: Path | None,
     out: Path,
     data: Path | None,
     resume: Path | None,
@@ -249,6 +257,7 @@ def _run(
             out=out,
             data=data,
             baseline=baseline,
+            challenge=challenge,
         )
         return accepting.run(request, watching)
 
@@ -307,6 +316,33 @@ def plan(
 
 
 @app.command()
+def challenge(
+    out: Annotated[Path, typer.Option(help="File to write.")] = Path("challenge.json"),
+    days: Annotated[float, typer.Option(help="Days until it ends.")] = 14.0,
+    criteria: Annotated[
+        str | None, typer.Option(help="Criteria that the run must use, by name or path.")
+    ] = None,
+    suite: Annotated[
+        str | None, typer.Option(help="Suite that the run must make, by name or path.")
+    ] = None,
+    note: Annotated[str, typer.Option(help="Your own reference, kept in the file.")] = "",
+    as_json: JsonOption = False,
+) -> None:
+    """Draw the nonce that a run's seeds must derive from; for the buyer, once per run."""
+    from appliance import challenge as challenging
+    from appliance.records import to_data
+
+    asked = challenging.Asked(out=out, days=days, criteria=criteria, suite=suite, note=note)
+    made = challenging.issue(asked)
+    _done(
+        f"{out} is good until {made.not_after_utc}: keep it, send it to whoever runs the node "
+        f"(`bench accept --challenge {out}`), and give it to `bench verify --challenge`",
+        to_data(made),
+        as_json=as_json,
+    )
+
+
+@app.command()
 def report(
     folder: FolderArgument,
     signer: Annotated[Path | None, typer.Option(help="Certificate (PEM) of who will sign.")] = None,
@@ -357,6 +393,12 @@ def verify(
         str | None, typer.Option(help="sha256 that the criteria file must have.")
     ] = None,
     expect_suite: Annotated[str | None, typer.Option(help="Suite that must have been run.")] = None,
+    order: Annotated[
+        Path | None, typer.Option(help="Your order, which the run must have been made for.")
+    ] = None,
+    challenge: Annotated[
+        Path | None, typer.Option(help="Your challenge, which the run must have been made under.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Check evidence offline, and derive its verdict again from the raw samples."""
@@ -367,7 +409,12 @@ def verify(
         path,
         trusted=[_read(certificate) for certificate in trust or []],
         allow_development=allow_dev,
-        expectations=verifying.Expectations(criteria_digest=expect_criteria, suite=expect_suite),
+        expectations=verifying.Expectations(
+            criteria_digest=expect_criteria,
+            suite=expect_suite,
+            order=None if order is None else _read(order),
+            challenge=None if challenge is None else _read(challenge),
+        ),
     )
     if as_json:
         _print_json(verifying.to_document(verification))
@@ -448,6 +495,26 @@ def baseline_check(
     raise typer.Exit(findings.exit_code)
 
 
+@baseline_app.command("bands")
+def baseline_bands(
+    workload: Annotated[
+        list[str] | None, typer.Option(help="Workload to record; all that train if none.")
+    ] = None,
+    dtype: Annotated[list[str] | None, typer.Option(help="float32 or bfloat16; else both.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for the files; workloads/bands of a checkout.")
+    ] = None,
+    data: DataOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Record on this processor what loss curves of right training look like."""
+    from appliance import bands
+
+    summary = bands.record(workload or [], dtypes=dtype or [], out=out, data=data)
+    _done(f"{len(summary['recorded'])} bands recorded", summary, as_json=as_json)
+    raise typer.Exit(bands.exit_code(summary, workload or []))
+
+
 @app.command()
 def compare(
     paths: Annotated[
@@ -522,15 +589,16 @@ def list_criteria(as_json: JsonOption = False) -> None:
 
 @list_app.command("workloads")
 def list_workloads(as_json: JsonOption = False) -> None:
-    """Workloads with their parameters."""
-    from appliance import runner
+    """Workloads with their sizes, units, variants, and the suites that use them."""
+    from appliance import listing
+    from appliance.progress import print_workloads
     from appliance.records import to_data
 
-    found = runner.describe(()).descriptions
+    found = listing.listed()
     if as_json:
-        _print_json([to_data(description) for description in found])
+        _print_json([to_data(item) for item in found])
     else:
-        _list([{"name": item.name, "summary": item.summary} for item in found], as_json=False)
+        print_workloads(found)
 
 
 def _list(rows: list[dict[str, str]], *, as_json: bool) -> None:

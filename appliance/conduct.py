@@ -15,11 +15,14 @@ from typing import Any
 
 from appliance.errors import EvidenceError
 from appliance.matching import is_judged, planned_bounds
-from appliance.plan import case_looks, num_launches
+from appliance.placing import Placed, place
+from appliance.plan import case_looks, case_seed, num_launches
 from appliance.records import (
     Baselines,
+    Block,
     Bounds,
     Case,
+    Checked,
     Counted,
     Criteria,
     Injected,
@@ -37,11 +40,11 @@ from appliance.records import (
     RunStarted,
     ServerProbed,
     Suite,
-    SuiteCase,
     System,
     sha256,
     to_json,
 )
+from appliance.sampling import sampled_steps
 from appliance.verdict import Judge
 
 WITHOUT_START: frozenset[Outcome] = frozenset({"not_run", "unsupported"})
@@ -61,11 +64,15 @@ def check_plan(plan: Plan, system: System, files: Mapping[str, str]) -> None:
         "peaks": files["peaks.json"],
         "identity": sha256(to_json(system.identity)),
     }
+    if "challenge.json" in files:
+        digests["challenge"] = files["challenge.json"]
     for name, digest in digests.items():
         if plan.digests.get(name) != digest:
             raise EvidenceError(f"plan.json was made with another {name} than the bundle holds")
     if set(plan.digests) != {*digests, "suite"}:
         raise EvidenceError("plan.json names other files than it was made with")
+    if plan.repeat is not None and not plan.rerun_of:
+        raise EvidenceError("plan.json fixes the steps of its launches and repeats no dispute")
     devices = {device.id for device in system.identity.devices}
     _check_cases(plan, devices)
     planned = [launch.id for launch in plan.launches]
@@ -109,7 +116,7 @@ def _check_cases(plan: Plan, devices: set[str]) -> None:
     for case in plan.cases:
         if not _has_its_launches(plan, case, sorted(numbers[case.id])):
             raise EvidenceError(f"plan.json: case {case.id} has not the launches that it says")
-        if case.device not in devices:
+        if not {case.device, *case.all_devices} <= devices:
             raise EvidenceError(f"plan.json: case {case.id} is for a device that system.json lacks")
 
 
@@ -122,26 +129,47 @@ def _has_its_launches(plan: Plan, case: Case, numbers: list[int]) -> bool:
 
 
 def check_suite(plan: Plan, system: System, criteria: Criteria, suite: Suite) -> None:
-    """EvidenceError unless the plan holds each case of the suite on each device, as it says."""
-    devices = [device.id for device in system.identity.devices]
-    cases = {case.id: case for case in plan.cases}
-    items = {f"{item.id}@{device}": item for item in suite.case for device in devices}
-    if cases.keys() != items.keys() or plan.protocol != suite.protocol:
+    """EvidenceError unless the plan holds what the suite places on these devices, as it says.
+
+    Which variants a workload has only its module tells. So a plan may be without the variant that
+    was drawn; one that it has is of the case that the seed draws, and of none other.
+    """
+    placed, not_planned = place(suite, system.identity.devices, plan.seed)
+    cases = {case.id: case for case in plan.cases if not case.variant}
+    varied = {case.variant_of: case for case in plan.cases if case.variant}
+    wanted = {f"{one.item.id}@{one.place}": one for one in placed if one.draw is None}
+    drawn = {f"{one.item.id}@{one.place}": one for one in placed if one.draw is not None}
+    is_other = cases.keys() != wanted.keys() or plan.protocol != suite.protocol
+    if is_other or plan.not_planned != not_planned or not varied.keys() <= drawn.keys():
         raise EvidenceError(f"the plan has other cases or another protocol than suite {suite.name}")
-    for name, item in items.items():
-        if not _is_planned(cases[name], item, suite, criteria):
-            raise EvidenceError(f"case {name} is not planned as suite {suite.name} says")
+    for one, case in [
+        *((one, cases[name]) for name, one in wanted.items()),
+        *((drawn[name], case) for name, case in varied.items()),
+    ]:
+        if not _is_planned(case, one, suite, criteria):
+            raise EvidenceError(f"case {case.id} is not planned as suite {suite.name} says")
 
 
-def _is_planned(case: Case, item: SuiteCase, suite: Suite, criteria: Criteria) -> bool:
+def _is_planned(case: Case, placed: Placed, suite: Suite, criteria: Criteria) -> bool:
+    item = placed.item
     most = num_launches(suite, item, is_judged=is_judged(criteria, case.id))
     launches = most if case.is_timed else 0
+    weight = 0.0 if case.variant else item.weight
     told = (case.workload, case.small, case.launches, case.time_limit_seconds, case.weight)
-    asked = (item.workload, item.small, launches, item.time_limit_seconds, item.weight)
+    asked = (item.workload, item.small, launches, item.time_limit_seconds, weight)
+    where = (case.scope, case.agents, case.all_devices, case.memory_class_gib)
+    gib = placed.memory.gib if placed.memory else None
+    there = (item.scope, item.agents, tuple(device.id for device in placed.devices), gib)
+    return told == asked and where == there and (case.variant != "" or _has_its_own(case, placed))
+
+
+def _has_its_own(case: Case, placed: Placed) -> bool:
+    """Whether it has the parameters that the suite says, and a rank on each device of a job."""
     missing = object()
-    return told == asked and all(
-        case.parameters.get(name, missing) == value for name, value in item.parameters.items()
-    )
+    asked = dict(placed.request.parameters)
+    if placed.num_ranks and "ranks" in case.parameters:
+        asked["ranks"] = placed.num_ranks
+    return all(case.parameters.get(name, missing) == value for name, value in asked.items())
 
 
 # ------------------------------------------------------------------ the journal beside the plan
@@ -199,6 +227,30 @@ def check_conduct(plan: Plan, lines: Sequence[Line], files: Mapping[str, str]) -
         _step(walk, event)
     if not walk.is_ended:
         raise EvidenceError("journal.jsonl: the run did not end; go on with bench accept --resume")
+    _check_samples(plan, walk, events)
+
+
+def _check_samples(plan: Plan, walk: _Walk, events: Sequence[object]) -> None:
+    """EvidenceError unless each completed launch checked those outputs that the seed had drawn."""
+    made: dict[tuple[str, int], list[Block]] = {}
+    told: dict[tuple[str, int], set[int]] = {}
+    for event in events:
+        if isinstance(event, Block):
+            made.setdefault((event.launch, event.rank), []).append(event)
+        elif isinstance(event, Checked) and event.phase == "sampled":
+            told.setdefault((event.launch, event.rank), set()).add(event.step)
+    for (name, rank), blocks in made.items():
+        case = walk.cases[walk.launches[name].case]
+        if not case.scenario or case.steps is not None or walk.ended[name] != "completed":
+            continue
+        first, number = blocks[0].first_step, sum(len(block.wall_ns) for block in blocks)
+        seed = case_seed(plan.seed, case)
+        drawn = sampled_steps(seed, name, plan.protocol.block_steps)
+        wanted = {first + step for step in drawn if step < number}
+        if told.get((name, rank), set()) != wanted:
+            raise EvidenceError(
+                f"journal.jsonl: launch {name} checked other timed outputs than the seed had drawn"
+            )
 
 
 def _step(walk: _Walk, event: object) -> None:
@@ -234,7 +286,7 @@ def _inject(walk: _Walk, event: Injected) -> None:
 
 
 def _count(walk: _Walk, event: Counted) -> None:
-    if event.device not in {case.device for case in walk.plan.cases}:
+    if all(event.device not in case.all_devices for case in walk.plan.cases):
         raise walk.fault(f"counters are recorded of {event.device}, which the plan does not use")
 
 

@@ -15,6 +15,7 @@ from typing import Literal
 
 from appliance.records import (
     Artifact,
+    Block,
     CaseResult,
     Check,
     Checked,
@@ -28,6 +29,8 @@ from appliance.records import (
     Outcome,
     Phase,
     Record,
+    Repeat,
+    Warmed,
 )
 
 # ------------------------------------------------------------------ the document
@@ -109,7 +112,11 @@ class Rerun(Record):
 
 @dataclass(frozen=True, kw_only=True)
 class Told:
-    """What a journal tells of one launch; of one made again, of the last time."""
+    """What a journal tells of one launch; of one made again, of the last time.
+
+    `repeat` is None where it made no warm-up: it is untimed, its number of steps is fixed, or it
+    ended before.
+    """
 
     mode: LaunchMode
     ended: LaunchEnded
@@ -117,6 +124,7 @@ class Told:
     artifacts: Mapping[str, str]
     facts: Mapping[str, Fact]
     beside: int
+    repeat: Repeat | None
 
 
 def told(lines: Sequence[Line], launch: str) -> Told | None:
@@ -143,7 +151,21 @@ def told(lines: Sequence[Line], launch: str) -> Told | None:
         artifacts={event.name: event.sha256 for event in last if isinstance(event, Artifact)},
         facts=facts,
         beside=len(_beside(lines, launch)),
+        repeat=_repeat(last),
     )
+
+
+def _repeat(events: Sequence[object]) -> Repeat | None:
+    """Steps of a launch, which all of its ranks make in the same numbers."""
+    warmed = next((event for event in events if isinstance(event, Warmed)), None)
+    if warmed is None:
+        return None
+    blocks = {
+        event.index: len(event.wall_ns)
+        for event in events
+        if isinstance(event, Block) and event.rank == warmed.rank
+    }
+    return Repeat(warmup=len(warmed.wall_ns), blocks=tuple(blocks[key] for key in sorted(blocks)))
 
 
 def _beside(lines: Sequence[Line], launch: str) -> set[str]:

@@ -47,6 +47,7 @@ from appliance.statistics import (
     UNSCHEDULED_SECONDS,
     BlockFigures,
     block_figures,
+    has_plausible_loads,
     launch_statistic,
     planned_looks,
 )
@@ -125,6 +126,28 @@ class LaunchEvidence:
                 found = classify(np.log(self.step_seconds))
             self._series = len(self.blocks), found
         return self._series[1]
+
+    @property
+    def steps_to_target(self) -> float:
+        """Steps of the first rank until its training came to the target; a miss is infinite."""
+        block = self.blocks[0] if self.blocks else None
+        return math.inf if block is None or block.reached_at is None else block.reached_at
+
+    @property
+    def seconds_to_target(self) -> float:
+        """What those steps took by the host's clock, from the first one on, and nothing else."""
+        missed = math.isinf(self.steps_to_target)
+        return math.inf if missed else self.blocks[0].block_wall_ns * 1e-9
+
+    @property
+    def stall_share(self) -> float | None:
+        """Part of its steps' time that loading took; None where nothing is loaded."""
+        loads = [block.load_ns for block in self.blocks]
+        if not loads or any(times is None for times in loads):
+            return None
+        whole = sum(sum(block.wall_ns) for block in self.blocks)
+        loading = sum(sum(times) for times in loads if times is not None)
+        return loading / whole if whole > 0 else math.nan
 
     def has_phase(self, phase: str, ranks: int) -> bool:
         """Whether each of so many ranks has checked its output of that phase."""
@@ -384,11 +407,30 @@ def _length_fault(launch: LaunchEvidence, evidence: CaseEvidence) -> str:
         least = evidence.protocol.block_steps if wanted is None else wanted
         number = evidence.protocol.blocks if wanted is None else 1
         has_all = [block.index for block in blocks] == list(range(number))
+        for block in blocks:
+            fault = _target_fault(block, evidence.case)
+            if fault:
+                return f"launch {launch.id} {fault}"
+        if any(block.reached_at is not None for block in blocks):
+            least = 1  # training came to its target
         if not has_all or min(lengths, default=0) < least:
             return (
                 f"launch {launch.id} completed with {sum(lengths)} timed steps in {len(blocks)} "
                 f"blocks, where {number} of {least} steps were planned"
             )
+    return ""
+
+
+def _target_fault(block: Block, case: Case) -> str:
+    """A hit of a target that the case does not have, or where it was not asked for; or nothing."""
+    if block.reached_at is None:
+        return ""
+    made = len(block.wall_ns)
+    is_asked = case.evaluate_every > 0 and case.steps is not None
+    if not is_asked or block.reached_at != made:
+        return f"came to a target after {block.reached_at} of {made} steps, which it cannot have"
+    if made % case.evaluate_every and made != case.steps:
+        return f"came to its target after {made} steps, where it was not asked for"
     return ""
 
 
@@ -447,6 +489,8 @@ def _block_fault(block: Block) -> str:
         return "has not one device time for each step"
     if any(sum(times) > block.block_wall_ns * CLOCK_SLACK for times in clocks):
         return "has steps that take longer than the block that holds them"
+    if not has_plausible_loads(block):
+        return "has not one time of loading for each step, inside of it"
     held, raw = block.block_wall_ns * 1e-9, block.block_raw_ns * 1e-9
     return f"took {held:.4g} s by one clock of the host and {raw:.4g} s by another"
 

@@ -303,7 +303,8 @@ def make(folder: Path, observe: Callable[[str], None], trials: Sequence[Trial] =
 
 def _planned(vendor: Vendor, trials: Sequence[Trial]) -> tuple[Plan, System]:
     suite = _suite(trials)
-    answer = runner.describe(planning.requests(suite))
+    seed = sha256(b"selftest")
+    answer = runner.describe(planning.requests(suite, vendor.probe(), seed))
     system = probe.probe((vendor,), software=answer.software)
     places = [
         planning.Place(device=device, features=vendor.features(device), data=frozenset())
@@ -321,7 +322,7 @@ def _planned(vendor: Vendor, trials: Sequence[Trial]) -> tuple[Plan, System]:
             "peaks": sha256(to_json(NO_PEAKS)),
             "identity": sha256(to_json(system.identity)),
         },
-        seed=sha256(b"selftest"),
+        seed=seed,
         run_id="selftest",
         created_utc=system.conditions.utc,
         bench_version=VERSION,

@@ -25,7 +25,7 @@ from appliance.records import (
     System,
 )
 
-TIMES = ("step_seconds", "first_step_seconds")
+TIMES = ("step_seconds", "first_step_seconds", "seconds_to_target")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,6 +104,7 @@ def amount_of(case: Case, metric: str) -> float | None:
     amounts: Mapping[str, float | None] = {
         "step_seconds": 1.0,
         "first_step_seconds": 1.0,
+        "seconds_to_target": 1.0 if case.evaluate_every else None,
         "units_per_second": case.work.units,
         "flops_per_second": case.work.flops,
         "bytes_per_second": case.work.bytes,

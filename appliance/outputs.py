@@ -64,7 +64,7 @@ def _leaves(node: Any, path: str) -> Iterator[tuple[str, Any]]:
     elif isinstance(node, bool | int | float | str | bytes | np.generic) or node is None:
         yield path, _plain(node)
         return
-    elif isinstance(node, np.ndarray) or hasattr(node, "detach"):
+    elif isinstance(node, np.ndarray) or hasattr(node, "__dlpack__"):  # of torch or JAX
         yield path, node
         return
     else:

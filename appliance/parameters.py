@@ -68,13 +68,16 @@ def description(name: str, kind: type[AnyWorkload]) -> Description:
         bound_by=kind.bound_by,
         data_pattern=kind.data_pattern,
         injector=kind.injector,
+        domain=kind.domain,
+        variants={name: dict(change) for name, change in kind.variants.items()},
     )
 
 
 def resolve(kind: type[AnyWorkload], request: CaseRequest) -> Resolved | Refused:
     """One request with all of its parameters, its work and its size; or why not."""
     try:
-        parameters = _complete(kind, request)
+        variant = _drawn(kind, request)
+        parameters = _complete(kind, request, kind.variants.get(variant, {}))
         workload = kind(**parameters)
         return Resolved(
             parameters=parameters,
@@ -83,6 +86,8 @@ def resolve(kind: type[AnyWorkload], request: CaseRequest) -> Resolved | Refused
             steps=workload.steps,
             scenario=workload.scenario,
             ranks=workload.ranks,
+            variant=variant,
+            evaluate_every=workload.evaluate_every,
         )
     except (Unfit, ParameterError) as error:
         return Refused(error=one_line(error))
@@ -97,14 +102,27 @@ def one_line(error: BaseException) -> str:
     return " ".join(COLOURS.sub("", str(error)).split())[:300]
 
 
-def _complete(kind: type[AnyWorkload], request: CaseRequest) -> dict[str, Scalar]:
-    """All parameters: the defaults, over them the small ones, over those the ones asked for."""
+def _drawn(kind: type[AnyWorkload], request: CaseRequest) -> str:
+    """Name of the variant that the request's number draws; empty where there is none to draw."""
+    names = tuple(kind.variants)
+    return names[request.draw % len(names)] if names and request.draw is not None else ""
+
+
+def _complete(
+    kind: type[AnyWorkload], request: CaseRequest, change: Parameters
+) -> dict[str, Scalar]:
+    """All parameters: the defaults, over them the small ones, over those the ones asked for.
+
+    Over all of them stand a variant's change, and the number of ranks of a job on many devices.
+    """
     defaults = _defaults(kind)
     for name in request.parameters:
         if name not in defaults:
             hint = did_you_mean(name, defaults)
             raise Unfit(f'workload "{request.workload}" has no parameter "{name}"{hint}')
-    return fitted(kind, {**defaults, **(kind.small if request.small else {}), **request.parameters})
+    small = kind.small if request.small else {}
+    ranks = {"ranks": request.num_devices} if request.num_devices and "ranks" in defaults else {}
+    return fitted(kind, {**defaults, **small, **request.parameters, **change, **ranks})
 
 
 def fitted(kind: type[AnyWorkload], parameters: Parameters) -> dict[str, Scalar]:

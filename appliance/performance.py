@@ -17,6 +17,7 @@ from dataclasses import replace
 from datetime import datetime
 
 import numpy as np
+from scipy.special import stdtrit
 
 from appliance.agreement import run_to_run
 from appliance.comparable import find
@@ -25,7 +26,7 @@ from appliance.evidence import CaseEvidence, clock_doubt, clock_fault
 from appliance.limits import Ground, Limit, Unlimited, in_metric, limit_of, scaled, unit_of
 from appliance.matching import alphas
 from appliance.records import Criterion, Statistic
-from appliance.results import log_seconds
+from appliance.results import log_seconds, stall_shares
 from appliance.rulings import TOLERATED_INTERRUPTIONS, Answer, inconclusive, numeric
 from appliance.sequential import Tested, test_limit
 from appliance.statistics import CONFIDENCE, LEAST_LAUNCHES, interval
@@ -64,7 +65,7 @@ def judged(criterion: Criterion, evidence: CaseEvidence, ground: Ground) -> Answ
     unjudged = _unjudged(evidence)
     if unjudged is not None:
         return unjudged
-    rule = RULES[criterion.kind if criterion.kind != "tail" else criterion.metric]
+    rule = RULES.get(criterion.metric) or RULES[criterion.kind]
     return rule(criterion, evidence, ground)
 
 
@@ -325,6 +326,71 @@ def _rate(
     return _tested(word, said, f"which shows a rate of at most {high:.3g}", statistic)
 
 
+def _stall_shares(criterion: Criterion, evidence: CaseEvidence, ground: Ground) -> Answer:
+    """The part of a step's time that loading takes, by Student's t over launches."""
+    shares, limit = stall_shares(evidence), criterion.at_most
+    is_whole = len(shares) == len(evidence.counted) and all(map(math.isfinite, shares))
+    if limit is None or not is_whole or len(shares) < LEAST_LAUNCHES:
+        return inconclusive(
+            "coverage",
+            f"{criterion.title}: {len(shares)} launches tell what loading took, "
+            f"and {LEAST_LAUNCHES} are wanted",
+            "Judge a case that loads its inputs, with more launches.",
+        )
+    passing, failing = _risks(evidence, ground)
+    value, error = float(np.mean(shares)), float(np.std(shares, ddof=1)) / len(shares) ** 0.5
+    low, high = (
+        value + sign * error * float(stdtrit(len(shares) - 1, 1 - risk))
+        for sign, risk in ((-1, failing), (1, passing))
+    )
+    statistic = Statistic(
+        metric=criterion.metric,
+        unit="",
+        value=value,
+        low=max(0.0, low),
+        high=high,
+        confidence=None,
+        limit=limit,
+        limit_source="absolute",
+        count=len(shares),
+    )
+    word = "pass" if high <= limit else "fail" if low > limit else "open"
+    said = f"{criterion.title}: loading took {100 * value:.3g} % of the time of a step"
+    return _tested(word, said, "which the spread leaves open", statistic)
+
+
+def _steps_to_target(criterion: Criterion, evidence: CaseEvidence, ground: Ground) -> Answer:
+    """Steps are counted, not measured: each launch must keep the limit, and a miss is infinite."""
+    del ground
+    limit = criterion.at_most
+    steps = [launch.steps_to_target for launch in evidence.counted]
+    if limit is None or not steps or not evidence.case.evaluate_every:
+        return inconclusive(
+            "coverage", f"{criterion.title}: no launch has a target", "Leave this case out of it."
+        )
+    statistic = Statistic(
+        metric=criterion.metric,
+        unit="steps",
+        value=statistics.median(steps),
+        low=min(steps),
+        high=max(steps),
+        confidence=None,
+        limit=limit,
+        limit_source="absolute",
+        count=len(steps),
+    )
+    if max(steps) <= limit:
+        return Answer(ruling="pass", statistic=statistic)
+    return Answer(
+        ruling="fail",
+        reason="over_limit",
+        explanation=f"{criterion.title}: a launch needed {max(steps):g} steps, "
+        f"where {limit:g} are the limit",
+        action="Compare the checks and the losses with those of another device of this model.",
+        statistic=statistic,
+    )
+
+
 def _latency(criterion: Criterion, evidence: CaseEvidence, ground: Ground) -> Answer:
     limit, quantile = criterion.at_most, criterion.quantile
     launches = evidence.counted
@@ -465,9 +531,15 @@ def _unjudged(evidence: CaseEvidence) -> Answer | None:
 
 
 def _values(criterion: Criterion, evidence: CaseEvidence) -> list[float]:
-    """ln(seconds) of each launch that counts: of its steps, or of its first one."""
+    """ln(seconds) of each launch that counts: of a step, of its first one, or to its target."""
+    if criterion.metric == "seconds_to_target":
+        return [_log(launch.seconds_to_target) for launch in evidence.counted]
     is_first = criterion.metric == "first_step_seconds"
     return _first_steps(evidence) if is_first else log_seconds(evidence)
+
+
+def _log(seconds: float) -> float:
+    return math.log(seconds) if seconds > 0 else math.nan
 
 
 def _first_steps(evidence: CaseEvidence) -> list[float]:
@@ -483,5 +555,7 @@ RULES: Mapping[str, Rule] = {
     "perf": _location,
     "drift": _drift,
     "stall_rate": _stalls,
+    "stall_share": _stall_shares,
+    "steps_to_target": _steps_to_target,
     "latency_seconds": _latency,
 }

@@ -1,23 +1,24 @@
 """The plan: every case, launch, order and digest, fixed before anything runs.
 
 Pure: it is given what the suite, the worker, the probe and the criteria say, and answers with
-one record. All randomness (order, inputs, which launch checks its last output) derives from
-one 32-byte seed by HKDF, so that the same seed makes the same plan and nobody chooses it
-after seeing a result.
+one record. All randomness (order, inputs, variants, which launch checks its last output) derives
+from one seed. A case of the suite that this node is too small for stands in the plan with its
+reason, and one that needs what a device lacks is planned as unsupported.
 """
 
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF
-
+from appliance import placing
 from appliance.catalog import did_you_mean
 from appliance.errors import UsageError
-from appliance.matching import is_judged, planned_bounds
+from appliance.matching import VARIANT, is_judged, planned_bounds
+from appliance.placing import Placed
 from appliance.records import (
     Answer,
     Case,
@@ -32,6 +33,7 @@ from appliance.records import (
     Suite,
     SuiteCase,
 )
+from appliance.seeds import derive_seed
 from appliance.statistics import planned_looks
 
 GIB = 2**30
@@ -46,23 +48,15 @@ class Place:
     data: frozenset[str]
 
 
-def derive_seed(seed: str, label: str) -> int:
-    """63-bit number for `label` from the run's seed (HKDF-SHA256, RFC 5869)."""
-    kdf = HKDF(algorithm=SHA256(), length=8, salt=None, info=f"bench:{label}".encode())
-    return int.from_bytes(kdf.derive(bytes.fromhex(seed)), "big") >> 1
-
-
 def case_seed(seed: str, case: Case) -> int:
     """Seed of a case's inputs; the same on every device, so that devices can be compared."""
     return derive_seed(seed, f"inputs:{case.id.partition('@')[0]}")
 
 
-def requests(suite: Suite) -> tuple[CaseRequest, ...]:
-    """What the worker is asked to resolve, in the suite's order."""
-    return tuple(
-        CaseRequest(workload=case.workload, small=case.small, parameters=case.parameters)
-        for case in suite.case
-    )
+def requests(suite: Suite, devices: Sequence[Device], seed: str) -> tuple[CaseRequest, ...]:
+    """What the worker is asked to resolve; `make_plan` takes its answers in the same order."""
+    placed, _ = placing.place(suite, devices, seed)
+    return placing.requests(placed)
 
 
 def case_looks(plan: Plan, case: Case) -> tuple[int, ...]:
@@ -98,21 +92,27 @@ def make_plan(
     of a healthy one mostly are.
     """
     descriptions = {description.name: description for description in answer.descriptions}
+    if not places:
+        raise UsageError(f"suite {suite.name} plans nothing: there is no device to run on")
+    by_device = {place.device.id: place for place in places}
+    placed, not_planned = placing.place(suite, [place.device for place in places], seed)
+    resolved = dict(zip(placing.distinct(placed), answer.resolved, strict=True))
     cases = tuple(
         _case(
             suite,
-            item,
-            resolved,
+            one,
+            resolved[placing.key(one)],
             criteria=criteria,
             descriptions=descriptions,
-            place=place,
+            places=[by_device[device.id] for device in one.devices],
             seed=seed,
         )
-        for item, resolved in zip(suite.case, answer.resolved, strict=True)
-        for place in places
+        for one in placed
+        if not _has_no_variant(one, resolved[placing.key(one)])
     )
     if not cases:
-        raise UsageError(f"suite {suite.name} plans nothing: there is no device to run on")
+        first = not_planned[0]
+        raise UsageError(f"suite {suite.name} plans nothing: of {first.case}, {first.reason}")
     launches = tuple(launch for case in cases for launch in _launches(case))
     groups = _groups(cases, launches, seed)
     expected = _expected_seconds(cases, launches, groups, suite.protocol.looks[0])
@@ -144,19 +144,33 @@ def make_plan(
         time_limit_seconds=suite.time_limit_seconds,
         injectors=tuple(dict.fromkeys(case.injector for case in cases if case.injector)),
         rerun_of="",
+        not_planned=not_planned,
     )
+
+
+def _has_no_variant(placed: Placed, resolved: Resolved | Refused) -> bool:
+    """Whether a variant was wanted of a workload that has none."""
+    return placed.draw is not None and isinstance(resolved, Resolved) and not resolved.variant
+
+
+def _name(placed: Placed, resolved: Resolved) -> str:
+    """The case's id without its place."""
+    if placed.draw is None:
+        return placed.item.id
+    return f"{placed.item.id}{VARIANT}{re.sub(r'[^A-Za-z0-9_.]+', '-', resolved.variant)}"
 
 
 def _case(
     suite: Suite,
-    item: SuiteCase,
+    placed: Placed,
     resolved: Resolved | Refused,
     *,
     criteria: Criteria,
     descriptions: Mapping[str, Description],
-    place: Place,
+    places: Sequence[Place],
     seed: str,
 ) -> Case:
+    item = placed.item
     description = descriptions.get(item.workload)
     if isinstance(resolved, Refused):
         raise UsageError(f'suite {suite.name}, case "{item.id}": {resolved.error}')
@@ -165,13 +179,14 @@ def _case(
         raise UsageError(
             f'suite {suite.name}, case "{item.id}": there is no workload "{item.workload}"{hint}'
         )
-    missing = sorted(set(description.data) - place.data)
+    missing = sorted(set(description.data) - places[0].data)
     if missing:
         raise UsageError(
             f'suite {suite.name}, case "{item.id}" needs the data set {missing[0]}, which is not '
             f"at hand: `bench data fetch {missing[0]} --to FOLDER`, then --data FOLDER"
         )
-    name = f"{item.id}@{place.device.id}"
+    needs = {*description.needs, *item.needs}
+    name = f"{_name(placed, resolved)}@{placed.place}"
     launches = 0
     if description.is_timed:
         launches = num_launches(suite, item, is_judged=is_judged(criteria, name))
@@ -185,24 +200,51 @@ def _case(
         work=resolved.work,
         num_parameters=resolved.num_parameters,
         steps=resolved.steps,
+        evaluate_every=resolved.evaluate_every,
         is_timed=description.is_timed,
         is_repeatable=description.is_repeatable,
         alone=description.alone,
         bound_by=description.bound_by,
         data_pattern=description.data_pattern,
         scenario=resolved.scenario,
-        weight=item.weight,
+        weight=0.0 if resolved.variant else item.weight,
         injector=description.injector,
-        ranks=resolved.ranks,
-        device=place.device.id,
+        ranks=_ranks(suite, placed, resolved),
+        device=placed.devices[0].id,
         launches=launches,
         checked_launch=_checked_launch(suite, item, launches, seed),
         expected_seconds=item.expected_seconds,
         reference_seconds=item.reference_seconds,
         time_limit_seconds=item.time_limit_seconds,
         memory_limit_bytes=int(item.memory_limit_gib * GIB),
-        unsupported=_unsupported(description, place),
+        unsupported=_unsupported(needs, places),
+        needs=tuple(sorted(needs)),
+        scope=item.scope,
+        devices=_all_of_job(placed),
+        agents=item.agents,
+        memory_class_gib=placed.memory.gib if placed.memory else None,
+        variant=resolved.variant,
+        variant_of=f"{item.id}@{placed.place}" if resolved.variant else "",
     )
+
+
+def _all_of_job(placed: Placed) -> tuple[str, ...]:
+    """Names of the devices of a job on several; empty for a case of one device."""
+    names = tuple(device.id for device in placed.devices)
+    return names if len(names) > 1 else ()
+
+
+def _ranks(suite: Suite, placed: Placed, resolved: Resolved) -> int:
+    """Processes of a launch; UsageError where they do not fit the devices or the agents."""
+    ranks, item = max(1, resolved.ranks), placed.item
+    named = f'suite {suite.name}, case "{item.id}"'
+    if item.scope != "job" and placed.devices[0].vendor != "cpu" and ranks > 1:
+        raise UsageError(f'{named} has {ranks} ranks on one device: give it scope = "job"')
+    if placed.num_ranks and ranks not in (1, placed.num_ranks):
+        raise UsageError(f"{named} has {ranks} ranks on {placed.num_ranks} devices")
+    if ranks % item.agents:
+        raise UsageError(f"{named}: {item.agents} agents cannot share {ranks} ranks evenly")
+    return ranks
 
 
 def _checked_launch(suite: Suite, item: SuiteCase, launches: int, seed: str) -> int | None:
@@ -217,10 +259,12 @@ def _checked_launch(suite: Suite, item: SuiteCase, launches: int, seed: str) -> 
     return 1 + derive_seed(seed, f"checked launch:{item.id}") % max(1, first_look - 1)
 
 
-def _unsupported(description: Description, place: Place) -> str:
-    lacks = sorted(set(description.needs) - place.features)
-    if lacks:
-        return f"{place.device.id} has no {', '.join(lacks)}"
+def _unsupported(needs: AbstractSet[str], places: Sequence[Place]) -> str:
+    """What the first device that lacks anything lacks, or nothing."""
+    for place in places:
+        lacks = sorted(needs - place.features)
+        if lacks:
+            return f"{place.device.id} has no {', '.join(lacks)}"
     return ""
 
 

@@ -17,6 +17,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from appliance import coverage
+from appliance.listing import ListedWorkload, in_millions
 from appliance.records import (
     Case,
     CaseResult,
@@ -43,9 +45,9 @@ NOT_REPORTED = "not reported"
 MOST_RULINGS = 20  # that are not a pass and are printed; verdict.json and the report have all
 
 
-def console() -> Console:
+def console(*, is_error: bool = True) -> Console:
     """Where text for people goes; in a log, tables keep their columns."""
-    out = Console(stderr=True, highlight=False, soft_wrap=True)
+    out = Console(stderr=is_error, highlight=False, soft_wrap=True)
     if not out.is_terminal:
         out.width = LOG_WIDTH
     return out
@@ -178,6 +180,7 @@ def plan_sentences(plan: Plan) -> tuple[str, ...]:
     )
     judging = f"judged after {judged} timed launches of a case; {limits}"
     said = [begin_sentence(plan, 0), judging, times]
+    said += coverage.sentences(plan)
     if plan.injectors:
         said.append(f"injects faults on purpose ({', '.join(plan.injectors)}): accepts nothing")
     if plan.rerun_of:
@@ -330,10 +333,25 @@ def print_plan(plan: Plan) -> None:
         out.print(sentence, markup=False)
 
 
+def print_workloads(found: Sequence[ListedWorkload]) -> None:
+    """The workloads by domain, with their sizes and the suites that use them."""
+    table = Table(box=None, pad_edge=False)
+    for name in ("workload", "domain", "unit", "model", "small", "suites", "what it is"):
+        table.add_column(name)
+    for item in sorted(found, key=lambda item: (item.domain, item.name)):
+        sizes = (in_millions(item.num_parameters_full), in_millions(item.num_parameters_small))
+        suites = ", ".join(item.suites) or "-"
+        table.add_row(item.name, item.domain or "-", item.unit or "-", *sizes, suites, item.summary)
+    console(is_error=False).print(table)
+
+
 def _plan_row(case: Case) -> tuple[str, ...]:
     size = "" if case.num_parameters is None else f"{case.num_parameters:,} parameters"
     values = ", ".join(f"{name}={value}" for name, value in case.parameters.items())
-    words = ", ".join(filter(None, ("reduced" if case.small else "", size))) or "-"
+    memory = f"{case.memory_class_gib} GiB class" if case.memory_class_gib else ""
+    ranks = f"{case.ranks} ranks" if case.ranks > 1 else ""
+    told = ("reduced" if case.small else "", size, memory, ranks)
+    words = ", ".join(filter(None, told)) or "-"
     return (case.id, f"{case.workload} {case.version}", words, str(case.launches + 1), values)
 
 

@@ -120,8 +120,9 @@ Reason = Literal[
 Bound = Literal["compute", "memory", "latency", "input", "collective"]
 Scenario = Literal["", "single_stream", "offline"]
 SeriesClass = Literal["", "short", "steady", "warm_up", "slowdown", "no_steady_state"]
-Phase = Literal["first", "last", "repeatability"]
+Phase = Literal["first", "last", "sampled", "repeatability", "repeated"]
 LaunchMode = Literal["forked", "fresh"]
+CaseScope = Literal["device", "node", "job"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -256,11 +257,16 @@ class Description(Record):
     bound_by: Bound
     data_pattern: str
     injector: str
+    domain: str = ""
+    variants: Mapping[str, Parameters] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resolved(Record):
-    """One case as the worker resolved it: complete parameters, its work, its size."""
+    """One case as the worker resolved it: complete parameters, its work, its size.
+
+    `variant` names the change of parameters that was drawn; empty where none was.
+    """
 
     parameters: Parameters
     work: Work
@@ -268,6 +274,8 @@ class Resolved(Record):
     steps: int | None
     scenario: Scenario
     ranks: int
+    variant: str = ""
+    evaluate_every: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -293,8 +301,23 @@ class Protocol(Record):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryClass(Record):
+    """What a case's parameters are on devices that have `gib` of memory or more."""
+
+    gib: int
+    parameters: Parameters = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SuiteCase(Record):
     """One case as a suite file writes it.
+
+    `scope`: "device", one process on each device; "node", the same with loader, decoding and
+    storage in the loop; "job", one launch of many ranks over all devices of a maker. It needs
+    `num_devices` devices, `num_nodes` nodes and the features in `needs`, beside those of its
+    workload. `agents` is how many torchrun agents start the ranks. `memory` has parameters by
+    the device's memory, of which the largest class that fits is taken. `variants`: whether the
+    seed may draw a variant of it; None means what the suite says.
 
     `launches` None means those of the protocol's looks; `weight` is its part in the suite score.
     `expected_seconds` is of one timed launch, `reference_seconds` of the untimed one, both on a
@@ -311,17 +334,29 @@ class SuiteCase(Record):
     reference_seconds: Number
     time_limit_seconds: Number
     memory_limit_gib: Number
+    scope: CaseScope = "device"
+    num_devices: int = 1
+    num_nodes: int = 1
+    needs: tuple[str, ...] = ()
+    agents: int = 1
+    variants: bool | None = None
+    memory: tuple[MemoryClass, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suite(Record):
-    """workloads/suites/NAME.toml: ordered cases and the protocol they are run by."""
+    """workloads/suites/NAME.toml: ordered cases and the protocol they are run by.
+
+    With `variants`, one case of each workload is planned a second time with other parameters,
+    which the run's seed draws among the variants of the workload.
+    """
 
     schema: Literal["bench/suite/1"] = "bench/suite/1"
     name: str
     version: int
     summary: str
     time_limit_seconds: Number
+    variants: bool = False
     protocol: Protocol
     case: tuple[SuiteCase, ...]
 
@@ -332,13 +367,14 @@ class Criterion(Record):
 
     What it compares, by its kind:
 
-    - perf: `metric` (step_seconds, first_step_seconds, units_per_second, flops_per_second,
-      bytes_per_second) with one limit: `at_most`, `at_least`, `fraction_of_peak`, or
-      `within_of_baseline`, a margin like 0.03, or "class" for that of `Criteria.margins`.
+    - perf: `metric` (step_seconds, first_step_seconds, seconds_to_target, steps_to_target,
+      units_per_second, flops_per_second, bytes_per_second) with one limit: `at_most`, `at_least`,
+      `fraction_of_peak`, or `within_of_baseline`, a margin like 0.03, or "class" for that of
+      `Criteria.margins`.
       `margin` is the practical margin that an absolute limit leaves, which sets the smallest
       spread that a pass is granted for (None: the class's).
-    - tail: `metric` stall_rate, slow_launch_rate (of all matching cases together), or
-      latency_seconds at `quantile`; with `at_most`.
+    - tail: `metric` stall_rate, stall_share (of a step's time, for loading), slow_launch_rate (of
+      all matching cases together), or latency_seconds at `quantile`; with `at_most`.
     - drift: `metric` drift_per_30_minutes, relative; with `at_most`.
     - health: `metric` a reading or a counter's growth over the run, with `at_least` or `at_most`.
     - inventory: `metric` a fact of system.json ("devices.count", "devices.memory_bytes",
@@ -378,7 +414,9 @@ class Criteria(Record):
     """criteria.toml: all requirements, fixed before anything runs.
 
     `alpha_pass` is the largest risk that a criterion at its limit is passed; `alpha_fail` that a
-    run with everything at its limit is rejected, which all of its limits share.
+    run with everything at its limit is rejected, which all of its limits share. `may_lack` names,
+    by pattern, the suite's cases that a node may be too small for; without it every case of the
+    suite must be planned.
     """
 
     schema: Literal["bench/criteria/1"] = "bench/criteria/1"
@@ -388,6 +426,7 @@ class Criteria(Record):
     alpha_pass: Number = 0.01
     alpha_fail: Number = 0.008
     margins: Mapping[str, Number] = field(default_factory=lambda: dict(MARGINS))
+    may_lack: tuple[str, ...] = ()
     criterion: tuple[Criterion, ...]
 
 
@@ -395,9 +434,15 @@ class Criteria(Record):
 class Case(Record):
     """Workload, parameters and device: one planned thing.
 
-    `ranks` is the number of processes of a launch. `unsupported` is the reason why it cannot run
-    here, or empty. `injector` names the fault that
-    its workload injects: a run that has one is never accepted.
+    `ranks` is the number of processes of a launch, which so many `agents` of torchrun start.
+    `devices` are all of a job's, of which rank i takes the i-th; `device` is the first of them,
+    and `devices` is empty where it is the only one. `memory_class_gib` is the class of the suite's
+    table by which the parameters were chosen, None where there is no table. `variant` names the
+    change that the seed drew to the parameters of the suite's case `variant_of`; both are empty
+    for a case of the suite itself. `evaluate_every`: steps between two questions whether the
+    target is reached, 0 without one. `needs` are the features that it needs, and
+    `unsupported` is why it cannot run here, or empty.
+    `injector` names the fault that its workload injects: a run that has one is never accepted.
     """
 
     id: str
@@ -426,6 +471,31 @@ class Case(Record):
     time_limit_seconds: Number
     memory_limit_bytes: int
     unsupported: str = ""
+    needs: tuple[str, ...] = ()
+    scope: CaseScope = "device"
+    devices: tuple[str, ...] = ()
+    agents: int = 1
+    memory_class_gib: int | None = None
+    variant: str = ""
+    variant_of: str = ""
+    evaluate_every: int = 0
+
+    @property
+    def all_devices(self) -> tuple[str, ...]:
+        """Every device that it works on."""
+        return self.devices or (self.device,)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotPlanned(Record):
+    """A case of the suite that this node is too small for, with the reason in one sentence.
+
+    `device` is empty where it is no matter of one device.
+    """
+
+    case: str
+    device: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -456,6 +526,18 @@ class Bounds(Record):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Repeat(Record):
+    """How many steps a disputed launch made: `warmup` untimed ones, then those of each block.
+
+    A block ends by time, and a step takes its input by its number, so a repetition that made
+    another number of steps would check another output.
+    """
+
+    warmup: int
+    blocks: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan(Record):
     """plan.json: everything that is fixed before the first launch.
 
@@ -465,7 +547,9 @@ class Plan(Record):
     means that every launch checks its last output. `num_limits` is how many limits may each
     reject this run by chance; `bounds` are those that its tests use. `expected_seconds` is for a
     node that is decided at the first look, `longest_seconds` for all launches. `injectors` are
-    the faults that the run injects; `rerun_of` is RUN/LAUNCH where it repeats a dispute.
+    the faults that the run injects; `rerun_of` is RUN/LAUNCH where it repeats a dispute, and
+    `repeat` the steps that the timed launch of that dispute made, None where it was not timed.
+    `not_planned` are the cases of the suite that this node is too small for.
     """
 
     schema: Literal["bench/plan/2"] = "bench/plan/2"
@@ -489,15 +573,41 @@ class Plan(Record):
     time_limit_seconds: Number
     injectors: tuple[str, ...]
     rerun_of: str
+    repeat: Repeat | None = None
+    not_planned: tuple[NotPlanned, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Challenge(Record):
+    """challenge.json: a buyer's nonce, from which all seeds of a run derive, and until when.
+
+    `nonce` is 32 bytes in hexadecimal. `criteria` and `suite` are the sha256 of the files that
+    the buyer asks for, empty where he leaves them to the node. `note` is his own reference.
+    """
+
+    schema: Literal["bench/challenge/1"] = "bench/challenge/1"
+    nonce: str
+    issued_utc: str
+    not_after_utc: str
+    criteria: str
+    suite: str
+    note: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseRequest(Record):
-    """What a suite asks the worker to resolve: a workload with some of its parameters."""
+    """What a suite asks the worker to resolve: a workload with some of its parameters.
+
+    `num_devices` is that of a job with a rank on each of its devices, which becomes the parameter
+    "ranks" of a workload that has it; 0 leaves the parameters as they are. `draw` is a number that
+    draws one of the workload's variants, None for none.
+    """
 
     workload: str
     small: bool
     parameters: Parameters
+    num_devices: int = 0
+    draw: BigInt | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -540,6 +650,7 @@ class LaunchSpec(Record):
     socket: str
     token: str
     num_threads: int | None
+    repeat: Repeat | None = None
 
     @property
     def ranks(self) -> int:
@@ -726,8 +837,10 @@ class Warmed(Record):
 class Block(Record):
     """Consecutive samples inside a launch: wall time of each step, and device time if any.
 
-    `block_wall_ns` and `block_raw_ns` are the same span, without snapshots, by the clock of the
-    samples and by CLOCK_MONOTONIC_RAW.
+    `block_wall_ns` and `block_raw_ns` are the same span, without what was done with the clock
+    stopped, by the clock of the samples and by CLOCK_MONOTONIC_RAW. `load_ns` is the part of each
+    step that loading its input took, None where the workload loads nothing. `reached_at` is the
+    number of steps after which training had come to its target; None without a target, or missed.
     """
 
     kind: Literal["block"] = "block"
@@ -739,6 +852,8 @@ class Block(Record):
     event_ns: tuple[BigInt, ...] | None
     block_wall_ns: BigInt
     block_raw_ns: BigInt
+    load_ns: tuple[BigInt, ...] | None = None
+    reached_at: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

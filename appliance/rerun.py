@@ -1,9 +1,9 @@
 """The verb `run --from`: one launch of a bundle made again, and both laid side by side.
 
-Who disputes a result repeats it: the same case, seed, inputs, parameters and protocol, with its
-untimed launch before it as then, on whatever machine this is. What is another here is listed
-first, because it may be the reason. The folder is evidence like that of any run, but one launch
-accepts nothing: its plan names what it repeats, and the judge goes by that.
+Who disputes a result repeats it: the same case, seed, inputs, parameters and protocol, as many
+steps, with its untimed launch before it as then, on whatever machine this is. What is another here
+is listed first, because it may be the reason. The folder is evidence like that of any run, but one
+launch accepts nothing: its plan names what it repeats, and the judge goes by that.
 """
 
 from __future__ import annotations
@@ -268,6 +268,7 @@ def _plan(dispute: _Dispute, here: _Here) -> Plan:
         longest_seconds=seconds,
         injectors=(case.injector,) if case.injector else (),
         rerun_of=f"{then.run_id}/{dispute.launch.id}",
+        repeat=dispute.told[number].repeat,
     )
 
 
@@ -275,8 +276,9 @@ def _make(
     dispute: _Dispute, here: _Here, plan: Plan, folder: Path, observer: runner.Observer
 ) -> tuple[Verdict, tuple[Line, ...]]:
     """Make the launches and judge them; the verdict and the journal's lines."""
+    kept = (*bundles.PREPARED_FILES, bundles.CHALLENGE)
     files = {
-        **{name: dispute.bundle.files[name] for name in bundles.PREPARED_FILES},
+        **{name: data for name, data in dispute.bundle.files.items() if name in kept},
         bundles.PLAN: to_json(plan),
         bundles.SYSTEM: to_json(here.system),
     }

@@ -21,7 +21,7 @@ from appliance.records import (
     Estimate,
     LaunchResult,
 )
-from appliance.statistics import CONFIDENCE, timing_estimates
+from appliance.statistics import CONFIDENCE, interval, timing_estimates
 from appliance.tails import percentile, rate_bounds
 
 PERCENTILES = (0.5, 0.9, 0.99)
@@ -87,7 +87,64 @@ def _estimates(evidence: CaseEvidence, first_steps: Sequence[float]) -> tuple[Es
         )
     if steps and evidence.case.scenario == "single_stream":
         found += _latencies(evidence)
+    shares = stall_shares(evidence)
+    if shares:
+        found.append(_stall_share(shares))
+    if evidence.case.evaluate_every and evidence.counted:
+        found += _to_target(evidence)
     return tuple(found)
+
+
+def stall_shares(evidence: CaseEvidence) -> list[float]:
+    """Of each launch that counts and loads its inputs, the part of its time that this took."""
+    shares = [launch.stall_share for launch in evidence.counted]
+    return [share for share in shares if share is not None]
+
+
+def _stall_share(shares: Sequence[float]) -> Estimate:
+    ends = interval(shares)
+    return Estimate(
+        name="stall_share",
+        value=float(np.mean(shares)),
+        unit="",
+        low=None if ends is None else max(0.0, ends[0]),
+        high=None if ends is None else ends[1],
+        confidence=None if ends is None else CONFIDENCE,
+        method="loading over step time, mean over launches, Student's t",
+        count=len(shares),
+    )
+
+
+def _to_target(evidence: CaseEvidence) -> list[Estimate]:
+    """Steps and seconds until training came to its target, of which a miss is infinite."""
+    launches = evidence.counted
+    steps = [launch.steps_to_target for launch in launches]
+    seconds = [launch.seconds_to_target for launch in launches]
+    logs = [math.log(value) if value > 0 else math.nan for value in seconds]
+    ends = interval(logs)
+    low, high = (None, None) if ends is None else (math.exp(ends[0]), math.exp(ends[1]))
+    return [
+        Estimate(
+            name="steps_to_target",
+            value=float(np.median(steps)),
+            unit="steps",
+            low=min(steps),
+            high=max(steps),
+            confidence=None,
+            method="median, smallest and largest over launches; a miss is infinite",
+            count=len(steps),
+        ),
+        Estimate(
+            name="seconds_to_target",
+            value=math.exp(float(np.mean(logs))),
+            unit="s",
+            low=low,
+            high=high,
+            confidence=None if ends is None else CONFIDENCE,
+            method="geometric mean over launches, from the first step on, evaluation left out",
+            count=len(seconds),
+        ),
+    ]
 
 
 def _stalls(bad: int, total: int) -> Estimate:

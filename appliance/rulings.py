@@ -32,6 +32,7 @@ from appliance.records import (
 )
 
 TOLERATED_INTERRUPTIONS = 1
+OTHER_PHASES = ("repeatability", "repeated")  # which are ruled on as repeatability and integrity
 CLOCK = "Find out what disturbs the clock of this node; run again."
 RATES = ("flops_per_second", "bytes_per_second")
 
@@ -155,7 +156,7 @@ def _missing(explanation: str) -> Answer:
 
 
 def numeric(evidence: CaseEvidence) -> Answer:
-    outside = _outside([item for item in evidence.checks if item.phase != "repeatability"])
+    outside = _outside([item for item in evidence.checks if item.phase not in OTHER_PHASES])
     if outside is not None:
         return outside
     mixed = _mixed_artifact(evidence)
@@ -166,7 +167,7 @@ def numeric(evidence: CaseEvidence) -> Answer:
             return _uncovered(f"launch {launch.id} yielded no check of its first output")
     if not any(launch.is_completed for launch in evidence.launches):
         return _uncovered("no launch completed, so no output was checked")
-    unchecked = _unchecked_last(evidence)
+    unchecked = _unchecked_last(evidence) or _unchecked_samples(evidence)
     return _uncovered(unchecked) if unchecked else Answer(ruling="pass")
 
 
@@ -189,6 +190,16 @@ def _unchecked_last(evidence: CaseEvidence) -> str:
         return "no launch completed with a check of its last output"
     missing = [launch.id for launch in owing if not launch.has_phase("last", case.ranks)]
     return f"launch {missing[0]} yielded no check of its last output" if missing else ""
+
+
+def _unchecked_samples(evidence: CaseEvidence) -> str:
+    """A launch of inference that checked none of its timed outputs but the last, or nothing."""
+    case = evidence.case
+    if not case.scenario or case.steps is not None:
+        return ""
+    owing = [launch for launch in evidence.timed if launch.is_completed]
+    missing = [launch.id for launch in owing if not launch.has_phase("sampled", case.ranks)]
+    return f"launch {missing[0]} checked none of its outputs that were drawn" if missing else ""
 
 
 def _uncovered(explanation: str) -> Answer:
@@ -316,6 +327,9 @@ def _integrity(evidence: CaseEvidence, ground: Ground) -> Answer:
     above = _above_peak(evidence, ground)
     if above is not None:
         return above
+    kept = _outside([item for item in evidence.checks if item.phase == "repeated"])
+    if kept is not None:
+        return kept
     if injected(evidence.case):
         return inconclusive(
             "injected",

@@ -220,7 +220,7 @@ class _Launcher:
             inherited=os.environ,
             work=self.work,
             num_threads=self.threads(case),
-            vendor=self.vendor(case).environment(self.devices[case.device]),
+            vendor=self.vendor(case).environment(*map(self.devices.__getitem__, case.all_devices)),
             tokens={processes.RUN_TOKEN: self.token, **(tokens or {})},
         )
 
@@ -231,12 +231,18 @@ class _Launcher:
     def ready(self, case: Case, interrupted: Callable[[], str]) -> ServerProbed | None:
         """Start the device's fork server if it is wanted and not there yet; what its probe said."""
         is_forked = self.plan.protocol.mode == "forked" and self.vendor(case).fork_safe
-        is_forked &= case.ranks == 1  # torchrun starts its processes by exec
+        is_forked &= _may_be_forked(case)
         if not is_forked or case.device in self.servers or case.device in self.spoilt:
             return None
         begin = time.monotonic()
         server = ForkServer(
-            sorted({item.workload for item in self.plan.cases if not item.unsupported}),
+            sorted(
+                {
+                    item.workload
+                    for item in self.plan.cases
+                    if not item.unsupported and _may_be_forked(item)
+                }
+            ),
             self.vendor(case).name,
             self.environment(case),
             self.work / f"{file_name(case.device)}.server.stderr",
@@ -249,12 +255,12 @@ class _Launcher:
 
     def mode(self, case: Case) -> LaunchMode:
         """How the case's next launch is made."""
-        return "forked" if case.device in self.servers and case.ranks == 1 else "fresh"
+        return "forked" if case.device in self.servers and _may_be_forked(case) else "fresh"
 
     def start(self, spec: LaunchSpec, stdout: Path, stderr: Path) -> Child:
         """Start one launch; ServerLost if the server is no longer there."""
         server = self.servers.get(spec.case.device)
-        if server is not None and spec.ranks == 1:
+        if server is not None and _may_be_forked(spec.case):
             return server.fork(spec, stdout, stderr)
         tokens = {processes.LAUNCH_TOKEN: spec.token}
         return FreshChild(spec, self.environment(spec.case, tokens), stdout, stderr)
@@ -269,6 +275,14 @@ class _Launcher:
     def close(self) -> None:
         for server in self.servers.values():
             server.close()
+
+
+def _may_be_forked(case: Case) -> bool:
+    """Ranks are started by exec, and a server shows its forks its own device alone.
+
+    JAX has threads from its import on, which a fork would be without.
+    """
+    return case.ranks == 1 and len(case.all_devices) == 1 and "jax" not in case.needs
 
 
 def file_name(name: str) -> str:
@@ -421,6 +435,7 @@ class _Run:
             socket=self.listener.name,
             token=token,
             num_threads=self.launcher.threads(case),
+            repeat=self.plan.repeat if launch.is_timed else None,
         )
 
     def _looks(self, case: Case) -> None:
@@ -440,9 +455,9 @@ class _Run:
         self.history.take(event)
 
     def _read(self, item: Watched) -> None:
-        device = self.launcher.devices[item.case.device]
-        values = self.launcher.vendor(item.case).read(device)
-        self._record(Reading(launch=item.launch.id, device=device.id, values=dict(values)))
+        for name in item.case.all_devices:
+            values = self.launcher.vendor(item.case).read(self.launcher.devices[name])
+            self._record(Reading(launch=item.launch.id, device=name, values=dict(values)))
 
     def _finish(self, item: Watched, ended: LaunchEnded) -> None:
         self._record(ended, sync=True)

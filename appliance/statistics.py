@@ -103,8 +103,18 @@ def _figures(blocks: Sequence[Block], length: int, *, has_events: bool) -> Itera
             times=times[row],
             held=float(held[row]),
             clock_ratio=float(ratios[row]),
-            is_plausible=bool(plausible[row]) and is_whole,
+            is_plausible=bool(plausible[row]) and is_whole and has_plausible_loads(block),
         )
+
+
+def has_plausible_loads(block: Block) -> bool:
+    """Whether each step has a time of loading that lies inside of it, if steps load at all."""
+    loads = block.load_ns
+    if loads is None:
+        return True
+    return len(loads) == len(block.wall_ns) and all(
+        0 <= load <= step for load, step in zip(loads, block.wall_ns, strict=True)
+    )
 
 
 def block_statistic(block: Block) -> float:

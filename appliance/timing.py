@@ -1,18 +1,23 @@
 """How steps are timed: consecutive samples in a block, each closed by a synchronise.
 
 Nothing here knows a device: the clocks and the synchronise come from outside. Between the two
-readings of a sample there is the step and the synchronise, nothing else; garbage collection
-is off, the device's own marks are read and records are made after the block.
+readings of a sample there is the loading of its input where a pipeline feeds it (with a reading of
+its own after it), the step, the wait of another library, and the synchronise, nothing else; garbage
+collection is off, the device's own marks are read and records are made after the block.
 
 A host whose clock runs slow looks fast. So the host has a second clock, which no time service
 corrects: whole blocks are measured by both, samples by the first alone, because every reading
 between them would be timed too. Before the steady state the clocks, and the device's if it has
 one, are compared over work that is made for this alone.
 
+Whatever else must be done between two steps is done with the clock of the block stopped: keeping
+the state from before a step that will be checked and the output of one that was drawn, and asking
+whether training has come to its target.
+
 The last sample of a launch is to be checked, and a check may need the state from before it,
 which `snapshot` keeps. Which step will be the last is not known when a block ends by time. So
 before each step that may end the block (the longest sample so far, added to the time that has
-passed, reaches the block's length) a snapshot is taken, with the clock of the block stopped. A
+passed, reaches the block's length; or the target is asked for after it) a snapshot is taken. A
 step that ends the block against expectation is followed by one more, so a block that is to be
 checked always ends with a step that has its snapshot. The alternative, to take one before each
 step, would put a copy of the model's weights between all samples.
@@ -20,11 +25,14 @@ step, would put a copy of the model's weights between all samples.
 
 from __future__ import annotations
 
+import copy
 import gc
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
+
+T = TypeVar("T")
 
 NUM_SPANS = 3
 """Spans of work over which a launch compares its clocks; one alone may be disturbed."""
@@ -61,30 +69,82 @@ class Length:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Step:
+    """One step as it is timed: its input is loaded, it is made, and it is waited for."""
+
+    make: Callable[[], Any]
+    load: Callable[[], object] | None = None
+    wait: Callable[[], object] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Paused:
+    """What is done with the clock of a block stopped.
+
+    `snapshot` keeps the state from before a step: of the last one if `has_last`, and of each that
+    `is_drawn` names by its number in the block. `has_reached` is asked after every `every` steps,
+    of which `before` lie before the block, and after the last; a hit ends the block. `extends` is
+    asked at the end of a block that has made so many steps, how many more it shall have.
+    """
+
+    snapshot: Callable[[], object] = lambda: None
+    has_last: bool = False
+    is_drawn: Callable[[int], bool] | None = None
+    has_reached: Callable[[], bool] | None = None
+    every: int = 0
+    before: int = 0
+    extends: Callable[[int], int] | None = None
+
+
+NOTHING = Paused()
+
+
+@dataclass(frozen=True, kw_only=True)
 class Span:
-    """One stretch of time in nanoseconds, by each clock; the device's is None where it has none."""
+    """One stretch of time in nanoseconds, by each clock; the device's is None where it has none.
+
+    `load_ns` is the part of it that loading took, None where nothing is loaded.
+    """
 
     wall_ns: int
     raw_ns: int
     event_ns: int | None = None
+    load_ns: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Drawn:
+    """A step that was drawn to be checked: its number in the block, what was before, its output."""
+
+    number: int
+    before: object
+    output: Any
 
 
 @dataclass(kw_only=True)
 class Samples:
-    """One block: times of its steps in nanoseconds, and what its last step needs to be checked."""
+    """One block: times of its steps in nanoseconds, and what its last step needs to be checked.
+
+    `has_reached`: training came to its target with the last step.
+    """
 
     wall_ns: list[int] = field(default_factory=list)
     event_ns: list[int] | None = None
+    load_ns: list[int] | None = None
     block_wall_ns: int = 0
     block_raw_ns: int = 0
     before: object = None
     output: Any = None
+    drawn: list[Drawn] = field(default_factory=list)
+    has_reached: bool = False
 
     def begin_with(self, step: Span) -> None:
         """Put a step that was timed alone before the others."""
         self.wall_ns.insert(0, step.wall_ns)
         if step.event_ns is not None:
             self.event_ns = [step.event_ns, *(self.event_ns or ())]
+        if step.load_ns is not None:
+            self.load_ns = [step.load_ns, *(self.load_ns or ())]
         self.block_wall_ns += step.wall_ns
         self.block_raw_ns += step.raw_ns
 
@@ -111,16 +171,23 @@ def _moment(stopwatch: Stopwatch) -> _Moment:
     return min(readings, key=lambda reading: reading[0])[1]
 
 
-def one(step: Callable[[], Any], stopwatch: Stopwatch) -> tuple[Any, Span]:
+def one(step: Step, stopwatch: Stopwatch) -> tuple[Any, Span]:
     """Output of one step and its time."""
     begin = _moment(stopwatch)
     first = stopwatch.mark()
-    output = step()
+    loaded = None
+    if step.load is not None:
+        step.load()
+        loaded = stopwatch.now()
+    output = step.make()
     last = stopwatch.mark()
+    if step.wait is not None:
+        step.wait()
     stopwatch.synchronise()
     span = begin.until(_moment(stopwatch))
     event_ns = None if first is None else stopwatch.between(first, last)
-    return output, replace(span, event_ns=event_ns)
+    load_ns = None if loaded is None else loaded - begin.wall_ns
+    return output, replace(span, event_ns=event_ns, load_ns=load_ns)
 
 
 def compare_clocks(
@@ -137,10 +204,10 @@ def compare_clocks(
                 return
 
     stopwatch.synchronise()
-    return tuple(one(keep_busy, stopwatch)[1] for _ in range(NUM_SPANS))
+    return tuple(one(Step(make=keep_busy), stopwatch)[1] for _ in range(NUM_SPANS))
 
 
-def warm_up(step: Callable[[], Any], stopwatch: Stopwatch, length: Length) -> tuple[int, ...]:
+def warm_up(step: Step, stopwatch: Stopwatch, length: Length) -> tuple[int, ...]:
     """Times of steps that nobody judges, in nanoseconds; so many that they have the length."""
     times: list[int] = []
     passed = 0
@@ -155,66 +222,140 @@ def steps_within(nanoseconds: int, times: Sequence[int]) -> int:
     return max(0, math.ceil(nanoseconds / max(1, sorted(times)[len(times) // 2])))
 
 
-def block(
-    step: Callable[[], Any],
-    stopwatch: Stopwatch,
-    length: Length,
-    snapshot: Callable[[], object] | None = None,
-) -> Samples:
-    """Time consecutive steps; with `snapshot`, the last has what its check needs in `before`.
+def block(step: Step, stopwatch: Stopwatch, length: Length, paused: Paused = NOTHING) -> Samples:
+    """Time consecutive steps.
 
     `block_wall_ns` and `block_raw_ns` run from before the first step to after the last one,
-    without the snapshots.
+    without what was done with the clock stopped.
     """
     stopwatch.synchronise()
     gc.collect()
     was_enabled = gc.isenabled()
     gc.disable()
     try:
-        return _block(step, stopwatch, length, snapshot)
+        return _Course(step=step, stopwatch=stopwatch, length=length, paused=paused).run()
     finally:
         if was_enabled:
             gc.enable()
 
 
-def _block(
-    step: Callable[[], Any],
-    stopwatch: Stopwatch,
-    length: Length,
-    snapshot: Callable[[], object] | None,
-) -> Samples:
-    samples, marks = Samples(), []
-    now, synchronise, mark = stopwatch.now, stopwatch.synchronise, stopwatch.mark
-    longest = paused = paused_raw = passed = 0
-    origin = _moment(stopwatch)
-    while True:
-        may_be_last = (
-            len(samples.wall_ns) + 1 >= length.steps and passed + longest >= length.nanoseconds
+@dataclass(kw_only=True)
+class _Course:
+    """A block under way. `stopped` is the time that its clock stood, by each clock."""
+
+    step: Step
+    stopwatch: Stopwatch
+    length: Length
+    paused: Paused
+    samples: Samples = field(default_factory=Samples)
+    marks: list[tuple[Any, Any]] = field(default_factory=list)
+    loads: list[int] = field(default_factory=list)
+    stopped: Span = field(default_factory=lambda: Span(wall_ns=0, raw_ns=0))
+    longest: int = 0
+
+    @property
+    def made(self) -> int:
+        return len(self.samples.wall_ns)
+
+    def run(self) -> Samples:
+        origin = _moment(self.stopwatch)
+        passed = 0
+        while True:
+            may_be_last = self._may_be_last(passed)
+            is_drawn = self.paused.is_drawn is not None and self.paused.is_drawn(self.made)
+            self.samples.output = None  # freed before the step, not inside it
+            if is_drawn or (may_be_last and self.paused.has_last):
+                self.samples.before = self._stop(self.paused.snapshot)
+            end = self._sample()
+            if is_drawn:
+                self.samples.drawn.append(self._stop(self._drawn))
+            passed = end - origin.wall_ns - self.stopped.wall_ns
+            if self._is_over(passed, has_snapshot=may_be_last):
+                break
+        return self._finished(origin.until(_moment(self.stopwatch)))
+
+    def _may_be_last(self, passed: int) -> bool:
+        is_due = self.made + 1 >= self.length.steps
+        return self._is_asked(self.made + 1) or (
+            is_due and passed + self.longest >= self.length.nanoseconds
         )
-        samples.output = None  # freed before the step, not inside it
-        if snapshot is not None and may_be_last:
-            pause = _moment(stopwatch)
-            samples.before = snapshot()
-            synchronise()
-            pausing = pause.until(_moment(stopwatch))
-            paused += pausing.wall_ns
-            paused_raw += pausing.raw_ns
+
+    def _is_asked(self, made: int) -> bool:
+        """Whether the target is asked for after so many steps."""
+        every = self.paused.every
+        return every > 0 and ((self.paused.before + made) % every == 0 or made >= self.length.steps)
+
+    def _sample(self) -> int:
+        """Time one step; the moment of its end."""
+        step, stopwatch = self.step, self.stopwatch
+        load, make, wait = step.load, step.make, step.wait
+        now, synchronise, mark = stopwatch.now, stopwatch.synchronise, stopwatch.mark
+        loaded = None
         begin = now()
         first = mark()
-        samples.output = step()
+        if load is not None:
+            load()
+            loaded = now()
+        output = make()
         last = mark()
+        if wait is not None:
+            wait()
         synchronise()
         end = now()
-        samples.wall_ns.append(end - begin)
-        marks.append((first, last))
-        longest = max(longest, end - begin)
-        passed = end - origin.wall_ns - paused
-        is_long_enough = len(samples.wall_ns) >= length.steps and passed >= length.nanoseconds
-        if is_long_enough and (snapshot is None or may_be_last):
-            break
-    whole = origin.until(_moment(stopwatch))
-    samples.block_wall_ns = whole.wall_ns - paused
-    samples.block_raw_ns = whole.raw_ns - paused_raw
-    if marks[0][0] is not None:
-        samples.event_ns = [stopwatch.between(*pair) for pair in marks]
-    return samples
+        self.samples.output = output
+        self.samples.wall_ns.append(end - begin)
+        self.marks.append((first, last))
+        if loaded is not None:
+            self.loads.append(loaded - begin)
+        self.longest = max(self.longest, end - begin)
+        return end
+
+    def _is_over(self, passed: int, *, has_snapshot: bool) -> bool:
+        paused, made = self.paused, self.made
+        if paused.has_reached is not None and self._is_asked(made):
+            self.samples.has_reached = self._stop(paused.has_reached)
+            if self.samples.has_reached:
+                return True
+        is_long_enough = made >= self.length.steps and passed >= self.length.nanoseconds
+        if not is_long_enough or (paused.has_last and not has_snapshot):
+            return False
+        return not self._extended()
+
+    def _extended(self) -> bool:
+        """Whether the block has more steps to make; it is asked for them once."""
+        extends = self.paused.extends
+        if extends is None:
+            return False
+        more = self._stop(lambda: extends(self.made))
+        self.paused = replace(self.paused, extends=None)
+        self.length = Length(steps=self.made + more)
+        return more > 0
+
+    def _stop(self, action: Callable[[], T]) -> T:
+        """Do something with the clock stopped."""
+        begin = _moment(self.stopwatch)
+        found = action()
+        self.stopwatch.synchronise()
+        span = begin.until(_moment(self.stopwatch))
+        self.stopped = Span(
+            wall_ns=self.stopped.wall_ns + span.wall_ns, raw_ns=self.stopped.raw_ns + span.raw_ns
+        )
+        return found
+
+    def _drawn(self) -> Drawn:
+        """What a drawn step needs to be checked; a copy, as the next may reuse the memory."""
+        return Drawn(
+            number=self.made - 1,
+            before=self.samples.before,
+            output=copy.deepcopy(self.samples.output),
+        )
+
+    def _finished(self, whole: Span) -> Samples:
+        samples = self.samples
+        samples.block_wall_ns = whole.wall_ns - self.stopped.wall_ns
+        samples.block_raw_ns = whole.raw_ns - self.stopped.raw_ns
+        if self.marks[0][0] is not None:
+            samples.event_ns = [self.stopwatch.between(*pair) for pair in self.marks]
+        if self.step.load is not None:
+            samples.load_ns = self.loads
+        return samples

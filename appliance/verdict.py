@@ -21,7 +21,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from appliance import score, stragglers
+from appliance import coverage, score, stragglers, variants
 from appliance.agreement import Disagreement, between_devices, exchanged
 from appliance.comparable import find
 from appliance.evidence import CaseEvidence, Gathering, LaunchEvidence
@@ -225,6 +225,29 @@ class Judge:
         plan = self._ground.plan
         integrity = next(item for item in self._requirements if item.kind == "integrity")
         planned = [injected(case) for case in plan.cases if injected(case)]
+        gaps = coverage.gaps(plan, self._ground.criteria)
+        if gaps:
+            yield _ruling(
+                next(item for item in self._requirements if item.kind == "completion"),
+                "",
+                inconclusive(
+                    "coverage",
+                    coverage.explained(gaps),
+                    "Judge a node that has what they need, agree on a suite without them, or name "
+                    "them under may_lack in the criteria.",
+                ),
+            )
+        for found in variants.contrasts(self._gathering.cases, self._ground):
+            if found.is_apart:
+                yield _ruling(
+                    replace(integrity, required=True),
+                    found.variant,
+                    inconclusive(
+                        "too_good",
+                        found.sentence,
+                        "Run again; if it stays, ask what was made ready for this suite alone.",
+                    ),
+                )
         faults = [*plan.injectors, *self._gathering.run.injected, *planned]
         if faults:
             names = ", ".join(dict.fromkeys(faults))
@@ -278,7 +301,7 @@ class Judge:
         left_out: list[str] = []
         for evidence in self._gathering.cases.values():
             case = evidence.case
-            if not case.is_timed:
+            if not case.is_timed or case.variant:
                 continue
             baseline, _, _ = find(ground.baselines, case, ground.plan.protocol, ground.system)
             values = [] if self._withheld(evidence) else log_seconds(evidence)
@@ -303,7 +326,8 @@ class Judge:
     def _stragglers(self) -> tuple[Straggler, ...]:
         times: dict[str, dict[str, list[tuple[int, float]]]] = {}
         for evidence in self._gathering.cases.values():
-            if not evidence.case.is_timed or self._withheld(evidence):
+            is_of_one = len(evidence.case.all_devices) == 1
+            if not evidence.case.is_timed or not is_of_one or self._withheld(evidence):
                 continue
             name, _, device = evidence.case.id.partition("@")
             found = [
@@ -406,6 +430,9 @@ def _scope(ground: Ground) -> str:
         )
     if num_small:
         words.append(f" {num_small} of {len(plan.cases)} cases are of reduced size.")
+    num_lacking = len({item.case for item in plan.not_planned})
+    if num_lacking:
+        words.append(f" {num_lacking} of the suite's cases are not planned: the node lacks room.")
     return "".join(words)
 
 

@@ -19,7 +19,7 @@ from typing import Any, Literal
 from cryptography import x509
 
 from appliance import bundle as bundles
-from appliance import catalog, conduct, dsse, links, pades, signing
+from appliance import catalog, conduct, dsse, freshness, links, pades, signing
 from appliance.bundle import Bundle
 from appliance.errors import EvidenceError, UsageError
 from appliance.records import (
@@ -309,7 +309,12 @@ def _conduct(examination: _Examination) -> str:
     conduct.check_bounds(bundle.plan, bundle.criteria)
     conduct.check_conduct(bundle.plan, bundle.lines, digests)
     _check_logs(bundle)
-    return f"{len(bundle.plan.launches)} planned launches, each accounted for, in the plan's order"
+    said = f"{len(bundle.plan.launches)} planned launches, each accounted for, in the plan's order"
+    challenge = examination.files.get(bundles.CHALLENGE)
+    if challenge is None:
+        return said
+    freshness.check(bundle.plan, bundle.lines, freshness.parse(challenge))
+    return f"{said}; seeds derive from the challenge, within its time by the node's clock"
 
 
 def _check_logs(bundle: Bundle) -> None:

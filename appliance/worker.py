@@ -3,11 +3,13 @@
     python -m appliance.worker describe         requests on stdin, an Answer on stdout
     python -m appliance.worker launch PARENT    a LaunchSpec on stdin, records over its socket
     python -m appliance.worker rank PARENT      the same in a process that torchrun started
+    python -m appliance.worker agent PARENT     one torchrun of several that start the ranks
     python -m appliance.worker serve PARENT     a fork server: see forkserver.py
 
 PARENT is the number of the process that the child dies with. A launch of several ranks becomes
-torchrun, which starts so many processes; they find the LaunchSpec in the environment. The child
-owns what a workload may not have: seeds, threads, warm-up, loops, synchronising and clocks.
+torchrun, which starts so many processes; they find the LaunchSpec in the environment. With several
+agents it starts that many torchruns, which meet as they would on so many nodes. The child owns what
+a workload may not have: seeds, threads, warm-up, loops, synchronising and clocks.
 
 A workload's name is a module of workloads/. A name with a dot is a module's whole path, which
 stands in the plan and in the journal as it is, so nobody takes it for a workload of the suite.
@@ -20,16 +22,18 @@ import errno
 import faulthandler
 import importlib
 import importlib.metadata
+import math
 import os
 import pkgutil
 import platform
 import random
 import resource
 import signal
+import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
@@ -37,6 +41,7 @@ from typing import Any, NoReturn
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch._C._distributed_c10d import TCPStore
 
 import workloads
 from appliance import libraries, outputs, processes
@@ -65,7 +70,10 @@ from appliance.wire import End, Hello, Link, ServeRequest
 from workloads.contract import Artifacts, ParameterError, Target, Workload
 from workloads.parts import ranks
 
-LIBRARIES = ("torch", "transformers", "onnxruntime", "onnx", "numpy", "scikit-learn")
+LIBRARIES = (
+    *("torch", "transformers", "onnxruntime", "onnx", "numpy", "scikit-learn"),
+    *("jax", "jaxlib", "optax", "brax", "gymnax", "ale-py"),
+)
 PROBE_SIZE = 512
 HASHED = "libraries.json"
 """Beside the artifacts of the cases: digests of libraries, so that a run hashes each file once."""
@@ -255,6 +263,10 @@ LEAST_ROOM = 2**16  # bytes; less than this takes no reference file
 
 RANK_SPEC = "BENCH_RANK_SPEC"
 """Variable with the LaunchSpec of a rank: torchrun's processes share one standard input."""
+MEETING = "BENCH_MEETING"
+"""Variable with the port at which several agents meet."""
+AGENT_SECONDS, AGENT_TICK_SECONDS = 3.0, 0.05
+"""How long the other agents go on when one has failed, and how often they are looked at."""
 HERE = "127.0.0.1"
 SHELL = 128
 """What a program adds to the number of the signal that ended what it ran."""
@@ -357,8 +369,7 @@ def _prepared(spec: LaunchSpec, link: Link, rank: int) -> LaunchCourse:
         torch.set_num_threads(spec.num_threads)
     _refuse_lacking(kind, spec, vendor)
     workload = _constructed(kind, spec.case.parameters)
-    # The environment shows this device alone, so it is the first of its type.
-    device = torch.device("cpu" if vendor.torch_type == "cpu" else f"{vendor.torch_type}:0")
+    device = _device(spec, vendor, rank)
     link.send(Environment(launch=spec.launch, rank=rank, facts=_environment(device)))
     target = Target(
         device=device,
@@ -390,6 +401,16 @@ def _prepared(spec: LaunchSpec, link: Link, rank: int) -> LaunchCourse:
         machine=machine,
         wires=Wires(send=link.send, wait=link.wait),
     )
+
+
+def _device(spec: LaunchSpec, vendor: Vendor, rank: int) -> torch.device:
+    """The device of this rank. The environment shows those of the case alone, in their order."""
+    if vendor.torch_type == "cpu":
+        return torch.device("cpu")
+    index = rank if spec.case.devices and spec.ranks > 1 else 0
+    device = torch.device(vendor.torch_type, index)
+    torch.get_device_module(device.type).set_device(device)
+    return device
 
 
 def _vendor(name: str) -> Vendor:
@@ -439,7 +460,7 @@ def _artifacts(spec: LaunchSpec, link: Link, rank: int) -> Artifacts:
     return Artifacts(folder if rank == 0 else folder / f"rank-{rank}", spec.artifacts, report)
 
 
-# ------------------------------------------------------------------ the three programs
+# ------------------------------------------------------------------ the programs
 
 
 def _describe() -> None:
@@ -465,18 +486,64 @@ def _rank() -> NoReturn:
 
 
 def _torchrun(spec: LaunchSpec, text: bytes) -> NoReturn:
-    """Be torchrun: start the ranks, end them all when one fails, and tell the signal if it was one.
+    """Be torchrun, or start several of them.
 
     The ranks meet on the loopback interface at a port that is free; no name is looked up.
     """
+    os.environ[RANK_SPEC] = text.decode()
+    if spec.case.agents > 1:
+        sys.exit(_agents(spec.case.agents))
+    _run_ranks(spec.ranks, f"--rdzv-endpoint={HERE}:0")
+
+
+def _agents(count: int) -> int:
+    """Start so many agents that meet at a store of this process; the status of the first to fail.
+
+    When one has failed the others have some time to end their own ranks, and then are told to.
+    """
+    store = TCPStore(HERE, 0, is_master=True, wait_for_workers=False)
+    os.environ[MEETING] = str(store.port)
+    command = [sys.executable, "-P", "-m", "appliance.worker", "agent", str(os.getpid())]
+    agents = [subprocess.Popen(command) for _ in range(count)]  # noqa: S603 - our own worker
+    deadline, failed = math.inf, 0
+    while any(agent.poll() is None for agent in agents):
+        if not failed and (failed := _failure(agents)):
+            deadline = time.monotonic() + AGENT_SECONDS
+        if time.monotonic() > deadline:
+            for agent in agents:
+                agent.terminate()
+            deadline = math.inf
+        time.sleep(AGENT_TICK_SECONDS)
+    return failed or _failure(agents)
+
+
+def _failure(agents: Sequence[subprocess.Popen[bytes]]) -> int:
+    """What the agents that have failed say of it: the signal of a rank before all else; or 0.
+
+    An agent that was killed itself speaks as a rank does: a shell's number for the signal.
+    """
+    failed = [status for agent in agents if (status := agent.poll())]
+    told = [SHELL - status if status < 0 else status for status in failed]
+    return max(told, default=0)
+
+
+def _agent() -> NoReturn:
+    """Be one of several torchruns, with its share of the ranks."""
+    case = adapter(LaunchSpec).validate_json(os.environ[RANK_SPEC]).case
+    meeting = f"--rdzv-endpoint={HERE}:{os.environ[MEETING]}"
+    several = [f"--nnodes={case.agents}", "--rdzv-id=launch", "--rdzv-conf=is_host=false"]
+    _run_ranks(case.ranks // case.agents, meeting, *several)
+
+
+def _run_ranks(count: int, *meeting: str) -> NoReturn:
+    """Start the ranks, end them all when one fails, and tell the signal if it was one."""
     from torch.distributed import run as torchrun  # noqa: PLC0415 - one alone does without
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError  # noqa: PLC0415
 
-    os.environ[RANK_SPEC] = text.decode()
-    meeting = ["--rdzv-backend=c10d", f"--rdzv-endpoint={HERE}:0", f"--local-addr={HERE}"]
+    here = ["--rdzv-backend=c10d", f"--local-addr={HERE}", *meeting]
     rank = [sys.executable, "-P", "-m", "appliance.worker", "rank", str(os.getpid())]
     try:
-        torchrun.main([f"--nproc-per-node={spec.ranks}", *meeting, "--no-python", *rank])
+        torchrun.main([f"--nproc-per-node={count}", *here, "--no-python", *rank])
     except ChildFailedError as error:
         sys.stderr.write(f"{error}\n")
         ends = sorted(error.failures.values(), key=lambda failure: failure.timestamp)
@@ -504,10 +571,16 @@ def _serve() -> None:
 
 
 def main(arguments: list[str]) -> None:
-    """Run one of the three programs."""
+    """Run one of the programs."""
     if len(arguments) > 1:
         processes.die_with(int(arguments[1]))
-    programs = {"describe": _describe, "launch": _launch, "rank": _rank, "serve": _serve}
+    programs = {
+        "describe": _describe,
+        "launch": _launch,
+        "rank": _rank,
+        "agent": _agent,
+        "serve": _serve,
+    }
     programs[arguments[0]]()
 
 

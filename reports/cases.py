@@ -40,7 +40,9 @@ WORST_FIRST: tuple[RulingWord, ...] = ("fail", "inconclusive", "not_applicable",
 _PHASES = {
     "first": "first output",
     "last": "last output",
+    "sampled": "drawn outputs",
     "repeatability": "same step twice",
+    "repeated": "repeated inputs",
 }
 _SERIES = {
     "": "—",

@@ -217,6 +217,7 @@ class View:
     open_rulings: tuple[OpenRuling, ...]
     legend: Legend
     cases: tuple[CaseSection, ...]
+    not_planned: tuple[Row, ...] = ()
     burn_in: tuple[BurnInSection, ...] = ()
     judging: Judging
     system: tuple[Group, ...]

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
+from appliance import freshness
 from appliance.bundle import CHALLENGE, CRITERIA, JOURNAL, LOGS, ORDER, Bundle, data_names
 from appliance.errors import EvidenceError
 from appliance.records import (
@@ -97,6 +98,10 @@ def view(bundle: Bundle) -> View:
             open_rulings=_open_rulings(verdict, criteria),
             legend=cases.legend(verdict),
             cases=cases.sections(plan, verdict, bundle.lines, bundle.peaks, bundle.system),
+            not_planned=tuple(
+                Row(label=item.case, value=item.device or "the node", note=item.reason)
+                for item in plan.not_planned
+            ),
             burn_in=burn_in.sections(plan, bundle.lines),
             judging=judging.chapter(bundle, verdict, criteria, hidden),
             system=machine.system_groups(bundle.system, bundle.peaks),
@@ -239,11 +244,22 @@ def _run(bundle: Bundle, verdict: Verdict, hidden: frozenset[str]) -> tuple[Row,
             value="",
             note=f"criteria chosen by the signer: {sha256(bundle.files[CRITERIA])}",
         ),
+        Row(label="", value="", note=_freshness(bundle)),
         _row("Risks", judging.risks(plan, criteria)),
         _row("Suite score", judging.score_words(verdict.score, hidden)),
         _row("Run", _times(bundle.lines), f"planned {words.utc(plan.created_utc)}"),
         *(() if verdict.num_interruptions else (_row("Interruptions", "none"),)),
     )
+
+
+def _freshness(bundle: Bundle) -> str:
+    """Who chose the inputs, as far as anybody can tell."""
+    data = bundle.files.get(CHALLENGE)
+    if data is None:
+        return "inputs chosen by the node: no buyer's challenge was given, so they may be old"
+    found = freshness.parse(data)
+    until = words.utc(found.not_after_utc)
+    return f"inputs derive from the buyer's challenge {sha256(data)}, good until {until}"
 
 
 def _protocol(plan: Plan) -> str:

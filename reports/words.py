@@ -61,12 +61,15 @@ METRICS = {
     "bytes_per_second": "Memory rate",
     "window_throughput": "Rate over all blocks",
     "latency_seconds": "Latency",
+    "seconds_to_target": "Time to target",
+    "steps_to_target": "Steps to target",
+    "stall_share": "Time spent loading",
     "stall_rate": "Stalled steps",
     "slow_launch_rate": "Slow launches",
     "drift_per_30_minutes": "Drift in 30 minutes",
 }
 """What is measured of a case, as it is headed."""
-_SHARES = frozenset(("stall_rate", "slow_launch_rate", "drift_per_30_minutes"))
+_SHARES = frozenset(("stall_rate", "stall_share", "slow_launch_rate", "drift_per_30_minutes"))
 _METRIC_UNITS = {"flops_per_second": "FLOP/s", "bytes_per_second": "B/s"}
 _READINGS = {
     "foreign_processors": "Processors used by others",

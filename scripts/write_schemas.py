@@ -27,6 +27,7 @@ MACHINE_WRITTEN = {
     "baselines": records.Baselines,
     "peaks": records.Peaks,
     "signer": records.Signer,
+    "challenge": records.Challenge,
     "journal-line": records.Line,
     "verdict": records.Verdict,
     "verification": Verification,

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from appliance.matching import planned_bounds
+from appliance.plan import case_seed
 from appliance.records import (
     Artifact,
     Baselines,
@@ -52,6 +53,7 @@ from appliance.records import (
     sha256,
     to_json,
 )
+from appliance.sampling import sampled_steps
 from appliance.verdict import judge
 
 SEED = "5e" * 32
@@ -252,6 +254,7 @@ def _timed(plan: Plan, case: Case, launch: Launch, step_ns: int) -> Iterator[Eve
     for index in range(plan.protocol.blocks):
         # The steps of a block differ a little; their median is the launch's own.
         yield block(launch.id, index, (step_ns - 1000, step_ns, step_ns + 1000))
+    yield from drawn(plan, case, launch, num_steps=3 * plan.protocol.blocks)
     if launch.number == case.checked_launch or case.checked_launch is None:
         yield checked(launch.id, "last")
 
@@ -267,6 +270,14 @@ def block(launch: str, index: int, wall_ns: tuple[int, ...]) -> Block:
         block_wall_ns=sum(wall_ns) + 1000,
         block_raw_ns=sum(wall_ns) + 1000,
     )
+
+
+def drawn(plan: Plan, case: Case, launch: Launch, num_steps: int) -> Iterator[Checked]:
+    """Of inference, checks of the timed outputs that the seed draws; the first step is number 1."""
+    if case.scenario:
+        for step in sampled_steps(case_seed(plan.seed, case), launch.id, plan.protocol.block_steps):
+            if step < num_steps:
+                yield replace(checked(launch.id, "sampled"), step=1 + step)
 
 
 def checked(launch: str, phase: Phase, *, error: float = 1e-6, bound: float = 1e-5) -> Checked:

@@ -699,6 +699,8 @@ def _launch(launch: Launch, row: Row, case: Case, checked: int, story: Story) ->
     )
     if launch.is_timed:
         yield from _timed(launch, row, case, chance, story)
+        if row.scenario:
+            yield _checked(launch, row, "sampled", chance)
         if launch.number == checked:
             yield _checked(launch, row, "last", chance)
     if story.has_readings:

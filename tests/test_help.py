@@ -31,6 +31,6 @@ def test_help_loads_nothing_heavy(words: tuple[str, ...]) -> None:
 def test_help_names_every_verb_of_the_flow() -> None:
     _, printed = loaded("--help")
     flow = ("accept", "probe", "plan", "run", "report", "sign", "verify")
-    others = ("compare", "selftest", "baseline", "list", "keys", "data")
+    others = ("compare", "selftest", "baseline", "list", "keys", "data", "challenge")
     verbs = (*flow, *others)
     assert [verb for verb in verbs if verb not in printed] == []

@@ -15,7 +15,15 @@ import torch
 from workloads.bert import Bert
 from workloads.char_lm import CharLm
 from workloads.contract import Artifacts, ParameterError, Target, Workload
+from workloads.convnext_large import ConvnextLarge
+from workloads.diffusion import Diffusion
+from workloads.dinov2_giant import Dinov2Giant
+from workloads.focalnet import Focalnet
+from workloads.lightning_resnet152 import LightningResnet152
 from workloads.llama import Llama
+from workloads.llava import Llava
+from workloads.llm_full import LlmFull
+from workloads.llm_lora import LlmLora
 from workloads.onnx_resnet50 import OnnxResnet50
 from workloads.parts.dropout import generator_of
 from workloads.parts.images import labelled_images
@@ -25,14 +33,38 @@ from workloads.parts.resnet import resnet50
 from workloads.parts.size import count_inference_flops
 from workloads.parts.text import FIRST_ORDINARY, IGNORED, MASK, masked_text, shakespeare
 from workloads.parts.weights import draw
+from workloads.reformer import Reformer
+from workloads.regnet_y_128gf import RegnetY128gf
 from workloads.resnet50 import Resnet50
+from workloads.resnet50_jpeg import Resnet50Jpeg
+from workloads.resnet152 import Resnet152
+from workloads.t5 import T5
+from workloads.vjepa import Vjepa
+from workloads.whisper import Whisper
 
+DINO_HEAD = (1537 * 2048) + (2049 * 2048) + (2049 * 384) + (385 * 131_072)
+"""Three layers with biases, and prototypes with a gain each."""
 PUBLISHED = {
     Resnet50: 25_557_032,
     OnnxResnet50: 25_557_032,
     Bert: 109_514_298,
     Llama: 6_738_415_616,
     CharLm: 10_646_784 + 256 * 384,  # nanoGPT counts without its position embeddings
+    Resnet50Jpeg: 25_557_032,
+    Resnet152: 60_192_808,
+    LightningResnet152: 60_192_808,
+    ConvnextLarge: 197_767_336,
+    RegnetY128gf: 644_812_894,
+    Focalnet: 88_749_768,
+    T5: 60_506_624,
+    Reformer: 5_975_872,
+    Whisper: 8_307_458,
+    LlmLora: 8_030_261_248,  # without adapters
+    LlmFull: 70_553_706_496,
+    Llava: 7_063_427_072,
+    Dinov2Giant: 1_134_771_200 + 2 * DINO_HEAD,  # the backbone at 224 pixels, and its two heads
+    Vjepa: 653_930_880,
+    Diffusion: 865_910_724 + 83_653_863 + 340_387_840,  # U-Net, autoencoder and text encoder
 }
 MODULES = ("resnet50", "bert", "llama", "onnx_resnet50", "char_lm", "llm_agreement")
 

@@ -12,13 +12,15 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from hypothesis import given
 from hypothesis import strategies as st
 
+from appliance.coverage import sentences
 from appliance.errors import UsageError
-from appliance.plan import Place, case_looks, case_seed, derive_seed, make_plan, requests
+from appliance.plan import Place, case_looks, case_seed, make_plan, requests
 from appliance.records import (
     Answer,
     Criteria,
     Description,
     Device,
+    NotPlanned,
     Plan,
     Protocol,
     Refused,
@@ -29,6 +31,7 @@ from appliance.records import (
     from_json,
     to_json,
 )
+from appliance.seeds import derive_seed
 from appliance.sequential import group_bounds
 
 OTHER = "00" * 32
@@ -192,7 +195,9 @@ def test_a_case_is_what_suite_worker_and_place_say() -> None:
     )
     assert (case.parameters, case.num_parameters) == ({"size": 5, "dtype": "float32"}, 7)
     assert (case.launches, case.memory_limit_bytes, case.small) == (5, 2**29, True)
-    assert [request.parameters for request in requests(suite())] == [{"size": 5}] * 4
+    assert [request.parameters for request in requests(suite(), [place(0).device], SEED)] == [
+        {"size": 5}
+    ] * 4
 
 
 def test_every_launch_stands_in_one_group() -> None:
@@ -347,6 +352,104 @@ def test_a_case_that_cannot_run_is_planned_as_unsupported_and_takes_no_time() ->
     plan = planned(suite(suite_case("llama")), places=(place(0, features=()),))
     assert plan.cases[0].unsupported == "cpu:0 has no float8"
     assert (len(plan.launches), plan.expected_seconds) == (6, 0.0)
+
+
+# ------------------------------------------------------------------ needs, jobs, variants
+
+
+def test_a_suites_own_need_is_held_against_the_device_too() -> None:
+    given = replace(suite_case("gemm"), needs=("tf32",))
+    assert planned(suite(given)).cases[0].unsupported == "cpu:0 has no tf32"
+    there = planned(suite(given), places=(place(0, features=("tf32",)),))
+    assert there.cases[0].unsupported == ""
+
+
+def test_what_the_node_is_too_small_for_stands_in_the_plan_with_its_reason() -> None:
+    given = suite(suite_case("gemm"), replace(suite_case("bert"), num_devices=2))
+    plan = planned(given, answer=of_ranks(1))
+    assert [case.id for case in plan.cases] == ["gemm-1@cpu:0"]
+    reason = "it needs 2 devices, and this node has 1"
+    assert plan.not_planned == (NotPlanned(case="bert-1", device="", reason=reason),)
+    assert sentences(plan) == (f"bert-1 is not planned: {reason}",)
+
+
+def test_a_suite_of_which_nothing_fits_is_refused_with_the_first_reason() -> None:
+    with pytest.raises(UsageError, match="plans nothing: of gemm-1, it needs 3 nodes"):
+        planned(
+            suite(replace(suite_case("gemm"), num_nodes=3)),
+            answer=replace(of_ranks(1), resolved=()),
+        )
+
+
+def accelerator(index: int) -> Place:
+    given = place(index)
+    named = replace(given.device, id=f"maker:{index}", vendor="maker")
+    return replace(given, device=named)
+
+
+def of_ranks(ranks: int, *, variant: str = "") -> Answer:
+    resolved = Resolved(
+        parameters={"ranks": ranks},
+        work=Work(),
+        num_parameters=None,
+        steps=None,
+        scenario="",
+        ranks=ranks,
+        variant=variant,
+    )
+    return answer_with(resolved)
+
+
+def test_a_job_is_one_case_of_all_devices_with_a_rank_on_each() -> None:
+    given = suite(replace(suite_case("gemm"), scope="job"))
+    plan = planned(given, places=(accelerator(0), accelerator(1)), answer=of_ranks(2))
+    (case,) = plan.cases
+    assert (case.id, case.device, case.ranks, case.scope) == (
+        "gemm-1@maker:all",
+        "maker:0",
+        2,
+        "job",
+    )
+    assert case.devices == case.all_devices == ("maker:0", "maker:1")
+    alone = planned(given, answer=of_ranks(2)).cases[0]
+    assert (alone.id, alone.devices, alone.ranks) == ("gemm-1@cpu:0", (), 2)
+
+
+def test_ranks_that_fit_neither_the_devices_nor_the_agents_are_refused() -> None:
+    job = replace(suite_case("gemm"), scope="job")
+    places = (accelerator(0), accelerator(1))
+    with pytest.raises(UsageError, match="has 3 ranks on 2 devices"):
+        planned(suite(job), places=places, answer=of_ranks(3))
+    with pytest.raises(UsageError, match='2 ranks on one device: give it scope = "job"'):
+        planned(suite(suite_case("gemm")), places=places[:1], answer=of_ranks(2))
+    with pytest.raises(UsageError, match="2 agents cannot share 3 ranks evenly"):
+        planned(suite(replace(job, agents=2)), answer=of_ranks(3))
+    assert planned(suite(replace(job, agents=2)), answer=of_ranks(4)).cases[0].agents == 2
+
+
+def varied(variant: str, criteria: Criteria = FUNCTIONAL) -> Plan:
+    """A suite of one case, of which the worker has drawn this variant."""
+    first, other = (of_ranks(1, variant=name).resolved[0] for name in ("", variant))
+    answer = replace(of_ranks(1), resolved=(first, other))
+    given = replace(suite(suite_case("gemm")), variants=True)
+    return planned(given, answer=answer, criteria=criteria)
+
+
+def test_a_variant_is_a_case_beside_its_own_without_weight_and_without_limit() -> None:
+    base, variant = varied("one layer less", limited(1.0)).cases
+    assert (base.id, base.variant_of) == ("gemm-1@cpu:0", "")
+    assert (variant.id, variant.variant, variant.variant_of, variant.weight) == (
+        "gemm-1~one-layer-less@cpu:0",
+        "one layer less",
+        "gemm-1@cpu:0",
+        0.0,
+    )
+    assert case_seed(SEED, base) != case_seed(SEED, variant)
+    assert varied("one layer less", limited(1.0)).num_limits == 1
+
+
+def test_a_workload_without_variants_is_planned_once() -> None:
+    assert [case.id for case in varied("").cases] == ["gemm-1@cpu:0"]
 
 
 # ------------------------------------------------------------------ refusals

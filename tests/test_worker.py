@@ -12,14 +12,23 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import pytest
 import torch
+from builders import bare_lines, ended
 from faulty.misbehaving import Misbehaving
 from launching import case, plan
 
-from appliance import outputs, parameters, runner, timing, worker
+from appliance import dispute, outputs, parameters, runner, timing, worker
 from appliance.environment import child_environment, usable_cores
 from appliance.errors import ApplianceError, UsageError
 from appliance.launch import LaunchCourse, Machine, Wires
-from appliance.records import CaseRequest, LaunchSpec, Refused, Resolved
+from appliance.records import (
+    CaseRequest,
+    LaunchSpec,
+    LaunchStarted,
+    Record,
+    Refused,
+    Repeat,
+    Resolved,
+)
 from workloads.contract import Artifacts, Target
 
 # ------------------------------------------------------------------ timing
@@ -66,10 +75,14 @@ class FakeWatch:
         return act
 
 
+def step_of(watch: FakeWatch, *durations: int) -> timing.Step:
+    return timing.Step(make=watch.action("step", *durations))
+
+
 def test_block_has_at_least_its_steps_and_its_time() -> None:
     watch = FakeWatch()
-    by_time = timing.block(watch.action("step", 10), watch, timing.Length(steps=2, nanoseconds=35))
-    by_steps = timing.block(watch.action("step", 10), watch, timing.Length(steps=6, nanoseconds=35))
+    by_time = timing.block(step_of(watch, 10), watch, timing.Length(steps=2, nanoseconds=35))
+    by_steps = timing.block(step_of(watch, 10), watch, timing.Length(steps=6, nanoseconds=35))
     assert (by_time.wall_ns, by_time.block_wall_ns, by_time.block_raw_ns) == ([10] * 4, 40, 80)
     assert by_steps.wall_ns == [10] * 6
     assert by_time.event_ns is None
@@ -77,17 +90,17 @@ def test_block_has_at_least_its_steps_and_its_time() -> None:
 
 def test_every_sample_is_closed_by_a_synchronise() -> None:
     watch = FakeWatch()
-    timing.block(watch.action("step", 10), watch, timing.Length(steps=2))
+    timing.block(step_of(watch, 10), watch, timing.Length(steps=2))
     assert watch.log == ["synchronise", "step", "synchronise", "step", "synchronise"]
 
 
 def test_last_step_of_a_checked_block_has_its_snapshot_just_before_it() -> None:
     watch = FakeWatch()
     samples = timing.block(
-        watch.action("step", 10),
+        step_of(watch, 10),
         watch,
         timing.Length(steps=3, nanoseconds=1),
-        watch.action("snapshot", 1000),
+        timing.Paused(snapshot=watch.action("snapshot", 1000), has_last=True),
     )
     order = [name for name in watch.log if name != "synchronise"]
     assert order == ["step", "step", "snapshot", "step"]
@@ -99,10 +112,10 @@ def test_last_step_of_a_checked_block_has_its_snapshot_just_before_it() -> None:
 def test_block_that_ends_against_expectation_makes_one_more_step_for_its_check() -> None:
     watch = FakeWatch()
     samples = timing.block(
-        watch.action("step", 10, 90, 10),
+        step_of(watch, 10, 90, 10),
         watch,
         timing.Length(steps=1, nanoseconds=80),
-        watch.action("snapshot", 0),
+        timing.Paused(snapshot=watch.action("snapshot", 0), has_last=True),
     )
     order = [name for name in watch.log if name != "synchronise"]
     assert order == ["step", "step", "snapshot", "step"]
@@ -112,10 +125,10 @@ def test_block_that_ends_against_expectation_makes_one_more_step_for_its_check()
 def test_block_that_goes_on_against_expectation_takes_a_new_snapshot() -> None:
     watch = FakeWatch()
     samples = timing.block(
-        watch.action("step", 40, 10, 10, 10, 30),
+        step_of(watch, 40, 10, 10, 10, 30),
         watch,
         timing.Length(steps=1, nanoseconds=75),
-        watch.action("snapshot", 0),
+        timing.Paused(snapshot=watch.action("snapshot", 0), has_last=True),
     )
     order = [name for name in watch.log if name != "synchronise"]
     assert order == ["step", *["snapshot", "step"] * 4]
@@ -125,25 +138,25 @@ def test_block_that_goes_on_against_expectation_takes_a_new_snapshot() -> None:
 
 def test_device_events_are_read_after_the_block() -> None:
     watch = FakeWatch(has_events=True)
-    samples = timing.block(watch.action("step", 7), watch, timing.Length(steps=3))
+    samples = timing.block(step_of(watch, 7), watch, timing.Length(steps=3))
     assert samples.event_ns == [7, 7, 7]
 
 
 def test_clocks_are_read_again_when_something_came_between() -> None:
     watch = FakeWatch(gaps=[0, 9_000_000, 0])  # at the begin, at the end, at the end again
-    span = timing.one(watch.action("step", 10_000_000), watch)[1]
+    span = timing.one(step_of(watch, 10_000_000), watch)[1]
     assert (span.wall_ns, span.raw_ns) == (19_000_000, 38_000_000)
 
 
 def test_of_clocks_that_are_never_read_close_together_the_closest_reading_counts() -> None:
     watch = FakeWatch(gaps=[0, 40_000, 80_000, 30_000, 90_000, 50_000])
-    span = timing.one(watch.action("step", 10_000_000), watch)[1]
+    span = timing.one(step_of(watch, 10_000_000), watch)[1]
     assert span.wall_ns == 10_000_000 + 40_000 + 80_000 + 30_000 // 2
 
 
 def test_time_of_one_step_is_that_of_every_clock() -> None:
     watch = FakeWatch(has_events=True)
-    output, span = timing.one(watch.action("step", 7), watch)
+    output, span = timing.one(step_of(watch, 7), watch)
     assert (output, span) == (1, timing.Span(wall_ns=7, raw_ns=14, event_ns=7))
 
 
@@ -171,7 +184,7 @@ def test_clocks_are_compared_over_some_work_even_if_no_time_is_given() -> None:
 )
 def test_warm_up_has_its_steps_and_its_time(length: timing.Length, times: tuple[int, ...]) -> None:
     watch = FakeWatch()
-    assert timing.warm_up(watch.action("step", 30, 10), watch, length) == times
+    assert timing.warm_up(step_of(watch, 30, 10), watch, length) == times
 
 
 # ------------------------------------------------------------------ one launch
@@ -180,15 +193,25 @@ def test_warm_up_has_its_steps_and_its_time(length: timing.Length, times: tuple[
 class Told:
     """The records of a launch that is made in this process, with clocks that stand still."""
 
-    def __init__(self, folder: Path, *, num_steps: int = 0, is_timed: bool = True) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        num_steps: int = 0,
+        is_timed: bool = True,
+        repeat: Repeat | None = None,
+        watch: FakeWatch | None = None,
+        seconds: float = 0.0,
+    ) -> None:
         self.records: list[Any] = []
-        watch = FakeWatch(has_events=True)
-        planned = plan(case("quick", steps=num_steps or None))
+        watch = watch or FakeWatch(has_events=True)
+        planned = plan(case("quick", steps=num_steps or None), warmup_seconds=seconds)
+        protocol = dataclasses.replace(planned.protocol, block_seconds=seconds)
         spec = LaunchSpec(
             launch="quick@cpu:0/1",
             case=planned.cases[0],
             vendor="faulty.maker",
-            protocol=planned.protocol,
+            protocol=protocol,
             is_timed=is_timed,
             check_last=True,
             seed=7,
@@ -198,6 +221,7 @@ class Told:
             socket="",
             token="",
             num_threads=1,
+            repeat=repeat,
         )
         LaunchCourse(
             spec=spec,
@@ -244,6 +268,47 @@ def test_fixed_number_of_steps_is_one_block_with_the_first(tmp_path: Path) -> No
     assert told.kinds[4:7] == ["calibrated", "go", "block"]
     (block,) = told.of("block")
     assert (block.first_step, len(block.wall_ns), len(block.event_ns)) == (0, 3, 3)
+
+
+class PacedWatch(FakeWatch):
+    """Clocks of a machine on which whatever is waited for takes so long."""
+
+    def __init__(self, step_ns: int) -> None:
+        super().__init__()
+        self.step_ns = step_ns
+
+    def synchronise(self) -> None:
+        self.time += self.step_ns
+
+
+def steps_made(launch: Told) -> tuple[int, list[int], set[int]]:
+    """Steps of the warm-up and of the blocks, and those whose output was the last to be checked."""
+    (warmed,) = launch.of("warmed")
+    lasts = {record.step for record in launch.of("checked") if record.phase == "last"}
+    return len(warmed.wall_ns), [len(block.wall_ns) for block in launch.of("block")], lasts
+
+
+def test_a_repeated_launch_makes_the_steps_of_then_at_another_speed(tmp_path: Path) -> None:
+    then = Told(tmp_path, watch=PacedWatch(10**7), seconds=0.1)
+    events: list[Any] = [record for record in then.records if isinstance(record, Record)]
+    name = "quick@cpu:0/1"
+    whole: list[Any] = [LaunchStarted(launch=name, mode="fresh"), *events, ended(name)]
+    found = dispute.told(bare_lines(whole), name)
+    assert found is not None
+    assert found.repeat == Repeat(warmup=10, blocks=(10, 10))
+    for step_ns in (4 * 10**6, 10**7, 5 * 10**8):
+        again = Told(tmp_path, watch=PacedWatch(step_ns), seconds=0.1, repeat=found.repeat)
+        assert steps_made(again) == steps_made(then)
+    assert steps_made(Told(tmp_path, watch=PacedWatch(4 * 10**6), seconds=0.1)) != steps_made(then)
+
+
+def test_blocks_that_a_repeated_launch_had_not_finished_end_by_the_protocol(tmp_path: Path) -> None:
+    again = Told(
+        tmp_path, watch=PacedWatch(10**7), seconds=0.1, repeat=Repeat(warmup=0, blocks=(4,))
+    )
+    warmed, blocks, _ = steps_made(again)
+    assert (warmed, blocks[0]) == (0, 4)
+    assert blocks[1] >= 10
 
 
 def test_every_launch_tells_the_digest_of_its_first_output_before_its_check(

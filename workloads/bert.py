@@ -15,27 +15,36 @@ bfloat16 with float32 sums): loss 0.3 and 0.006 roundings, logits 7.2 and 11, gr
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
 from transformers import BertConfig, BertForMaskedLM
 
 from appliance.records import Check, Work
-from workloads.contract import ParameterError, Target, Turn, Workload
+from workloads.contract import ParameterError, Target, Workload
 from workloads.parts import training
+from workloads.parts.distributed import num_batches, require_parallel
+from workloads.parts.float32_products import float32_products, require_short_products, shortened
 from workloads.parts.optimizers import AdamW
-from workloads.parts.parameters import require_positive
+from workloads.parts.parameters import require_choice, require_positive
 from workloads.parts.precision import dtype_named
 from workloads.parts.size import count_parameters, count_training_flops
 from workloads.parts.text import FIRST_ORDINARY, masked_text
 from workloads.parts.training import Before, Growth, Trained, Training
 
 GROWTH = Growth(loss=4, logits=32, gradients=8)
+ACTIVATIONS = ("gelu", "silu", "relu")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Bert(Workload[Training, Trained]):
+    """`ranks` train together, shared out as `parallel` says (`parts/distributed.py`).
+
+    `tf32`: what float32 products there are keep 10 bits of their operands. `batch_change` and
+    `extra_layers` are added to `batch` and `layers`, so that one variant serves every size.
+    """
+
     summary: ClassVar[str] = "BERT training by masked tokens"
     version: ClassVar[int] = 1
     small: ClassVar[Mapping[str, bool | int | float | str]] = {
@@ -48,6 +57,13 @@ class Bert(Workload[Training, Trained]):
         "dtype": "float32",
     }
     data_pattern: ClassVar[str] = "generated text with masked tokens"
+    domain: ClassVar[str] = "language"
+    variants: ClassVar[Mapping[str, Mapping[str, bool | int | float | str]]] = {
+        "one sequence less": {"batch_change": -1},
+        "one layer more": {"extra_layers": 1},
+        "silu": {"activation": "silu"},
+        "relu": {"activation": "relu"},
+    }
 
     batch: int = 32
     length: int = 512
@@ -55,9 +71,15 @@ class Bert(Workload[Training, Trained]):
     hidden: int = 768
     layers: int = 12
     heads: int = 12
+    activation: str = "gelu"
     dtype: str = "bfloat16"
+    tf32: bool = False
+    batch_change: int = 0
+    extra_layers: int = 0
     rate: float = 1e-4
     num_inputs: int = 4
+    ranks: int = 1
+    parallel: str = "none"
 
     def __post_init__(self) -> None:
         require_positive(
@@ -69,12 +91,35 @@ class Bert(Workload[Training, Trained]):
         if self.vocabulary <= FIRST_ORDINARY:
             message = f"vocabulary is {self.vocabulary}: give more than {FIRST_ORDINARY}"
             raise ParameterError(message)
+        if self.batch + self.batch_change < 1:
+            message = f"batch_change is {self.batch_change}: leave one of the {self.batch} at least"
+            raise ParameterError(message)
+        require_choice("activation", self.activation, ACTIVATIONS)
         dtype_named(self.dtype)
+        require_parallel(self.ranks, self.parallel)
+        if self.parallel == "tensor" and self.heads % self.ranks:
+            message = f"ranks is {self.ranks}: give a divisor of heads, which is {self.heads}"
+            raise ParameterError(message)
 
     def work(self) -> Work:
-        shape = (self.batch, self.length)
+        shape = (self._count, self.length)
+        batches = num_batches(self.ranks, self.parallel)
         flops = count_training_flops(self._model, {"input_ids": shape, "labels": shape})
-        return Work(units=self.batch, unit="sequences", flops=flops, precision=self.dtype)
+        return Work(
+            units=batches * self._count,
+            unit="sequences",
+            flops=batches * flops,
+            precision="tf32" if self._is_short else self.dtype,
+        )
+
+    @property
+    def _count(self) -> int:
+        return self.batch + self.batch_change
+
+    @property
+    def _is_short(self) -> bool:
+        """Whether the products of the step are made in TF32."""
+        return self.tf32 and self.dtype == "float32"
 
     def num_parameters(self) -> int:
         return count_parameters(self._model)
@@ -84,7 +129,8 @@ class Bert(Workload[Training, Trained]):
             vocab_size=self.vocabulary,
             hidden_size=self.hidden,
             intermediate_size=4 * self.hidden,
-            num_hidden_layers=self.layers,
+            num_hidden_layers=self.layers + self.extra_layers,
+            hidden_act=self.activation,
             num_attention_heads=self.heads,
             max_position_embeddings=self.length,
             hidden_dropout_prob=0.0,
@@ -93,35 +139,44 @@ class Bert(Workload[Training, Trained]):
         return BertForMaskedLM(config)
 
     def build(self, target: Target, seed: int) -> Training:
-        model = training.seeded(seed, self._model).train().to(target.device)
-        rng = torch.Generator().manual_seed(seed)
-        rule = AdamW(rate=self.rate)
-        return Training(
-            model=model,
-            rule=rule,
-            optimizer=rule.make(model),
-            batches=[self._batch(rng, target.device) for _ in range(self.num_inputs)],
-            turn=Turn(of=self.num_inputs),
+        if self.tf32:
+            require_short_products(target)
+        growth = replace(GROWTH, has_kinks=self.activation == "relu")
+        return training.begin(
+            target,
+            seed=seed,
+            make=self._model,
+            rule=AdamW(rate=self.rate),
+            generate=self._generate,
+            num_inputs=self.num_inputs,
+            ranks=self.ranks,
+            parallel=self.parallel,
             dtype=dtype_named(self.dtype),
-            growth=GROWTH,
-            artifacts=target.artifacts,
+            growth=shortened(growth) if self._is_short else growth,
         )
 
-    def _batch(self, rng: torch.Generator, device: torch.device) -> dict[str, torch.Tensor]:
+    def _generate(self, seed: int) -> Iterator[dict[str, torch.Tensor]]:
+        rng = torch.Generator().manual_seed(seed)
+        while True:
+            yield self._batch(rng)
+
+    def _batch(self, rng: torch.Generator) -> dict[str, torch.Tensor]:
         tokens, labels = masked_text(
-            rng, count=self.batch, length=self.length, vocabulary=self.vocabulary
+            rng, count=self._count, length=self.length, vocabulary=self.vocabulary
         )
-        return {"input_ids": tokens.to(device), "labels": labels.to(device)}
+        return {"input_ids": tokens, "labels": labels}
 
     def step(self, state: Training) -> Trained:
-        return training.step(state)
+        with float32_products(are_short=self.tf32):
+            return training.step(state)
 
     def snapshot(self, state: Training) -> Before:
         return training.snapshot(state)
 
     def check(self, before: object, state: Training, output: Trained) -> Iterator[Check]:
         assert isinstance(before, Before)  # noqa: S101 - what snapshot returned
-        return training.check(before, state, output)
+        with float32_products(are_short=self.tf32):
+            yield from training.check(before, state, output)
 
 
 WORKLOAD = Bert

@@ -14,7 +14,8 @@ waits on additions of one number, each of which needs the one before, so that al
 idles. The work of a step is the same in all phases.
 
 What became of a mismatch is looked at after the step: where it is, whether the operands still
-have their digests, and whether it comes again in a hundred repeats. Two or more, or one that
+have their digests, and whether it comes again in a hundred repeats. A block that has seen one is
+made four times as long, as far as the launch's time limit allows. Two or more, or one that
 comes again, fail; a single one that never did is for the buyer to decide. The checks say what
 was covered. They catch one flipped bit in any product of any round, a wrong word of memory, a
 product in another precision or left unwritten, a first product that is consistently wrong, and a
@@ -54,6 +55,8 @@ PROJECTION = 6.0  # a projected row errs by a normal deviate of the row's roundi
 ALIGNED = 64  # words of 8 bytes
 WORD = 8
 SMALLEST = 16
+EXTENSION = 3
+"""Times the length of a block that is added to it where a mismatch was seen."""
 JUMP = 4  # products between two waits, where load comes in jumps
 
 
@@ -120,7 +123,7 @@ class BurnIn(Workload[State, Output]):
     """
 
     summary: ClassVar[str] = "Burn-in: products in most of the memory, every one digested"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     small: ClassVar[Mapping[str, bool | int | float | str]] = {
         "size": 128,
         "chain_size": 32,
@@ -282,6 +285,9 @@ class BurnIn(Workload[State, Output]):
             slot.expected.copy_(sums)
 
     # -------------------------------------------------------------- a step
+
+    def extends(self, state: State, made: int) -> int:
+        return EXTENSION * made if int(state.wrong.sum()) > 0 else 0
 
     def step(self, state: State) -> Output:
         self._look_back(state)

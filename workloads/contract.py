@@ -145,6 +145,21 @@ class Workload(ABC, Generic[State, Output]):
         """Whether the state is as good as the target wants; asked with the clock stopped."""
         return False
 
+    def extends(self, state: State, made: int) -> int:  # noqa: ARG002 - for those that do
+        """Steps that a block of `made` steps shall have beyond them; asked once, at its end.
+
+        What was seen of a device may call for a longer look at it. The launch makes as many of
+        them as its time limit leaves room for.
+        """
+        return 0
+
+    def hold(self, state: State) -> bool:  # noqa: ARG002 - for those that can
+        """Let the next step take the input of the last one again; False where it cannot.
+
+        Of inference: an answer that comes faster for an input that was just seen was kept.
+        """
+        return False
+
     @property
     def ranks(self) -> int:
         """Processes of a launch, which torch.distributed joins; 1 for all that need no others."""
@@ -199,7 +214,8 @@ class Workload(ABC, Generic[State, Output]):
         """Compare the output with an independent reference; yields at least one check.
 
         `before` is what `snapshot` kept before the step that made `output`; `state` is as that
-        step left it. Neither may be changed.
+        step left it. Neither may be changed. Of inference (`scenario`), outputs drawn among those
+        that were timed are checked after the block: there `state` may be as later steps left it.
         """
 
 

@@ -5,14 +5,19 @@ learnt, backward, Adam. 200 of them are a launch. The setting is the authors': 1
 biases, half of the words and of the hidden units dropped, rate 0.01, and 5e-4 times half the
 square of the first layer's weights in the loss. First weights and all masks are drawn on the host
 from the seed before training, so every device sees the same bits. A sparse product is a sum of
-weighted rows (`embedding_bag`), which gives the same bits twice. Nothing is evaluated in a step.
+weighted rows (`embedding_bag`), which gives the same bits twice. Nothing is evaluated in a step:
+with the clock stopped, the device itself classifies the test papers after every `EVERY` epochs, and
+the launch ends at the first hit, one paper better than the lower end of the band, so that no
+rounding decides. It is asked so seldom because a first hit by luck, seen at epoch 7 of one seed in
+12, would say nothing of what was learnt, and the upper end of the band would guard nothing.
 
 The first and the last step are followed in float64 (`parts/training.py`): a product in a lower
 precision, a lost link or word, a stale gradient and a weight that Adam missed would each be seen;
-and the graph, the words and the masks on the device are held against the host's. After the last
-the network must classify the 1,000 test papers as well as healthy ones do, judged on the host in
-float64 without masks: what trains on wrong data ends below, what has seen the labels of the test
-papers above (at 89.5 % if it has learnt all of them).
+and the graph, the words and the masks on the device are held against the host's. After the last,
+the 200th or the one that hit, the network must classify the 1,000 test papers as well as healthy
+ones do, judged on the host in float64 without masks: what trains on wrong data ends below, what has
+seen the labels of the test papers above (if it has learnt all of them, at 84.4 and 84.7 % after 100
+epochs of two seeds and at 90 % after 200, where six healthy seeds had 80.1 to 82.2 % after 100).
 
 The authors print 81.5 %; 81.9 % with a standard deviation of 0.6 % is reported over many seeds.
 Here 240 seeds on a processor ended at 81.49 % (standard deviation 0.635 %, from 79.5 to 83.7 %,
@@ -42,6 +47,7 @@ from workloads.parts.planetoid import Papers, Sparse
 from workloads.parts.size import count_parameters
 
 GROWTH = training.Growth(loss=4, logits=64, gradients=8, has_kinks=True)
+EVERY = 100
 
 
 class Product(nn.Module):
@@ -133,14 +139,15 @@ class State:
     model: Gcn
     papers: Papers
     masks: Masks
+    is_over: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class GcnCora(Workload[State, training.Trained]):
-    """`at_least` and `at_most`: share of the test papers classified rightly after `num_steps`."""
+    """`at_least` and `at_most`: share of the test papers that it ends with, classified rightly."""
 
     summary: ClassVar[str] = "Graph convolution network trained on Cora to its accuracy"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     data: ClassVar[tuple[str, ...]] = (planetoid.DATASET,)
     small: ClassVar[Mapping[str, bool | int | float | str]] = {}
     bound_by: ClassVar[Bound] = "latency"
@@ -168,6 +175,18 @@ class GcnCora(Workload[State, training.Trained]):
     @property
     def steps(self) -> int:
         return self.num_steps
+
+    @property
+    def evaluate_every(self) -> int:
+        return EVERY
+
+    def has_reached(self, state: State) -> bool:
+        papers = state.papers
+        with torch.no_grad():
+            is_right = state.model.classify().argmax(1).cpu() == papers.labels
+        accuracy = is_right[papers.tested].double().mean().item()
+        state.is_over = accuracy >= self.at_least + 1 / len(papers.tested)
+        return state.is_over
 
     def work(self) -> Work:
         """Two operations for each pair that a product adds up, forward and for each gradient."""
@@ -218,7 +237,7 @@ class GcnCora(Workload[State, training.Trained]):
         assert isinstance(before, training.Before)  # noqa: S101 - narrows for the type checker
         yield from training.check(before, state.training, output)
         yield _check_data(before, state)
-        if before.number + 1 == self.num_steps:
+        if before.number + 1 == self.num_steps or state.is_over:
             yield self._check_accuracy(state)
 
     def _check_accuracy(self, state: State) -> Check:

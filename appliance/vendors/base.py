@@ -33,14 +33,17 @@ class Vendor(Protocol):
     def counters(self, device: Device) -> Mapping[str, int | None]:
         """Error counters since boot (`ecc_uncorrected`)."""
 
-    def environment(self, device: Device) -> Mapping[str, str]:
-        """Variables that a child must have to see this device alone."""
+    def environment(self, *devices: Device) -> Mapping[str, str]:
+        """Variables that a child must have to see these devices alone, in this order."""
 
     def onnx_providers(self) -> tuple[str, ...]:
         """ONNX Runtime providers in order of preference; the first must be the one used."""
 
     def features(self, device: Device) -> frozenset[str]:
-        """What workloads may need and this device has (`float64`, `jax`)."""
+        """What workloads may need and this device has.
+
+        Number formats (`float64`, `tf32`, `float8`), and `jax` where it drives this device.
+        """
 
     def prepare(self) -> None:
         """Called in the worker alone, before torch is used; may import the maker's extension.

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 
 from appliance import cgroup
@@ -93,7 +94,7 @@ class Cpu:
             "thermal_throttles": or_none(self._sensors.thermal_throttles),
         }
 
-    def environment(self, device: Device) -> Mapping[str, str]:  # noqa: ARG002 - there is one
+    def environment(self, *devices: Device) -> Mapping[str, str]:  # noqa: ARG002 - there is one
         """How torch's threads (GNU OpenMP) wait for each other; the runner sets their number.
 
         By default they spin, so on a busy host one thread without a processor holds up all the
@@ -107,8 +108,13 @@ class Cpu:
         return ("CPUExecutionProvider",)
 
     def features(self, device: Device) -> frozenset[str]:  # noqa: ARG002 - there is one
-        """Number formats; those without an instruction are computed all the same."""
-        return frozenset({"float64", "float32", "float16", "bfloat16", "float8", "int8"})
+        """Number formats, and JAX if it is installed; it is asked without importing it.
+
+        Formats without an instruction are computed all the same. TF32 is none of them: nothing
+        shortens float32 here, so a case that wants it would measure something else.
+        """
+        formats = {"float64", "float32", "float16", "bfloat16", "float8", "int8"}
+        return frozenset(formats | ({"jax"} if find_spec("jax") else set()))
 
     def prepare(self) -> None:
         """Nothing to import."""

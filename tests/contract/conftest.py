@@ -70,6 +70,7 @@ def remembered_results() -> Iterator[None]:
             "_repeated": 2,
             "_update_errors": MOST,
             "_distance_of": MOST,
+            "_facts_of": MOST,
         }.items():
             function = remembering(getattr(training, name), most)
             stack.enter_context(mock.patch.object(training, name, function))

@@ -43,6 +43,8 @@ def leaves(
     seen[id(node)] = node  # kept, so that no other object takes its number
     if isinstance(node, torch.Tensor | np.ndarray):
         return {path: node}
+    if hasattr(node, "__dlpack__"):
+        return {path: torch.from_dlpack(node)}  # of JAX: the same memory, which a test may spoil
     found: dict[Path_, Leaf] = {}
     for name, child in list(_children(node)):
         found |= leaves(child, (*path, name), seen)
@@ -134,6 +136,6 @@ def instances(node: object, kind: type[Found]) -> list[Found]:
         seen[id(one)] = one
         if isinstance(one, kind):
             found.append(one)
-        if not isinstance(one, torch.Tensor | np.ndarray):
+        if not isinstance(one, torch.Tensor | np.ndarray) and not hasattr(one, "__dlpack__"):
             waiting += [child for _, child in _children(one)]
     return found

@@ -35,8 +35,8 @@ class Maker:
     def counters(self, device: Device) -> Mapping[str, int | None]:
         return {}
 
-    def environment(self, device: Device) -> Mapping[str, str]:
-        return {"TEST_DEVICE": device.id}
+    def environment(self, *devices: Device) -> Mapping[str, str]:
+        return {"TEST_DEVICE": ",".join(device.id for device in devices)}
 
     def onnx_providers(self) -> tuple[str, ...]:
         return ("CPUExecutionProvider",)

@@ -1,11 +1,12 @@
 """Recorded bands: what a right loss curve looks like, and how many steps a right training takes.
 
-A band is data with its provenance, in workloads/bands/NAME.json, written by
-scripts/record_bands.py. A curve is the geometric mean of a reference set: the same training with
-first weights perturbed by one unit in the last place, relabelled, on other numbers of threads and
-by other kernels. `spread` is the largest |ln(loss) - ln(centre)| of that set up to the step (up
-to, because two runs that happen to cross agree for one step and no longer), and what is allowed
-is three times the spread, at least `floor` (methods: Training trajectory).
+A band is data with its provenance, in workloads/bands/NAME.json, written by `bench baseline
+bands`. Bands are part of the package and of its version: a run reads no others. A curve is the
+geometric mean of a reference set: the same training with first weights perturbed by one unit in the
+last place, relabelled, on other numbers of threads and by other kernels. `spread` is the largest
+|ln(loss) - ln(centre)| of that set up to the step (up to, because two runs that happen to cross
+agree for one step and no longer), and what is allowed is three times the spread, at least `floor`
+(methods: Training trajectory).
 
 The digest of what the trajectory starts from is in the band. A data set or a generator that
 changed makes another training, for which the band says nothing: that is refused, never judged.
@@ -14,7 +15,9 @@ changed makes another training, for which the band says nothing: that is refused
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Literal, TypeVar
 
@@ -23,7 +26,7 @@ from numpy.typing import NDArray
 from scipy.special import stdtrit
 
 from appliance.errors import ApplianceError, EvidenceError
-from appliance.records import FiniteFloat, Record, from_json
+from appliance.records import FiniteFloat, Parameters, Record, from_json
 from workloads.contract import ParameterError
 
 FOLDER = Path(__file__).parents[1] / "bands"
@@ -108,6 +111,45 @@ class StepsBand(Record):
     steps: tuple[int, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LossCurve(Record):
+    """One training that `loss_curve` follows: the workload's own with this `seed`.
+
+    `inputs_sha256`: what first weights and inputs may be. Torch draws other bits with other
+    instructions of the processor, so there is one for each sort that was asked.
+    """
+
+    seed: int
+    inputs_sha256: tuple[str, ...]
+    losses: tuple[FiniteFloat, ...]
+    runs: tuple[ReferenceRun, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LossBand(Record):
+    """workloads/bands/WORKLOAD-SIZE-DTYPE.json: loss curves of a training workload.
+
+    `version`, `parameters`: of the workload. `spread`, `allowed`: in |d ln(loss)|, by step, the
+    largest of all curves, as each has too few runs for a spread of its own. `horizon`: as in
+    RecordedCurve, of all runs. `note` says why there are fewer steps than 50.
+    """
+
+    schema: Literal["bench/loss-band/1"] = "bench/loss-band/1"
+    workload: str
+    version: int
+    parameters: Parameters
+    dtype: str
+    num_steps: int
+    factor: FiniteFloat
+    floor: FiniteFloat
+    horizon: int
+    note: str
+    made: Made
+    spread: tuple[FiniteFloat, ...]
+    allowed: tuple[FiniteFloat, ...]
+    curves: tuple[LossCurve, ...]
+
+
 # ------------------------------------------------------------------ reading
 
 
@@ -129,16 +171,28 @@ def load_steps_band(model: str, width: int, dtype: str) -> StepsBand:
     return _read(StepsBand, f"{band_name(model, width, dtype)}-steps")
 
 
+def loss_band_name(workload: str, dtype: str, *, is_small: bool) -> str:
+    """Name of the file of a band of loss curves, without its ending."""
+    return f"{workload}-{'small' if is_small else 'full'}-{dtype}"
+
+
+@lru_cache(maxsize=64)
+def load_loss_band(workload: str, dtype: str, *, is_small: bool) -> LossBand:
+    """Read the band that `loss_curve` holds a workload to; raises as `load_band` does."""
+    return _read(LossBand, loss_band_name(workload, dtype, is_small=is_small))
+
+
 def _read(kind: type[R], name: str) -> R:
     path = FOLDER / f"{name}.json"
     try:
         return from_json(kind, path.read_bytes(), name=path.name)
     except FileNotFoundError:
-        known = ", ".join(sorted(p.stem for p in FOLDER.glob("*.json"))) or "none"
-        message = f"no band {name} is recorded (there are: {known}): make bands records one"
+        kin = name.partition("-")[0]
+        known = ", ".join(sorted(p.stem for p in FOLDER.glob(f"{kin}-*.json"))) or "none"
+        message = f"no band {name} is recorded (of {kin}: {known}): `bench baseline bands` does it"
         raise ParameterError(message) from None
     except EvidenceError as error:
-        raise ApplianceError(f"{error}: record it anew with make bands") from None
+        raise ApplianceError(f"{error}: record it anew with `bench baseline bands`") from None
 
 
 def refuse_other_inputs(curve: RecordedCurve, digest: str) -> None:
@@ -146,7 +200,18 @@ def refuse_other_inputs(curve: RecordedCurve, digest: str) -> None:
     if digest != curve.inputs_sha256:
         message = (
             f"trajectory {curve.number} starts from other weights, images or order than its band "
-            "was recorded with: record it anew with make bands"
+            "was recorded with: record it anew with `bench baseline bands`"
+        )
+        raise ApplianceError(message)
+
+
+def refuse_other_start(workload: str, curve: LossCurve, digest: str) -> None:
+    """Raise ApplianceError unless a followed workload starts from what was recorded."""
+    if digest not in curve.inputs_sha256:
+        message = (
+            f"{workload} starts from other first weights or inputs than its band was recorded with "
+            "(another version of a library, or a processor whose instructions draw other numbers): "
+            "record it anew with `bench baseline bands`"
         )
         raise ApplianceError(message)
 
@@ -180,8 +245,23 @@ def pooled(losses: Curve, floor: float) -> Pool:
 
 def horizon(losses: Curve) -> int:
     """First step at which more than a tenth of the loss would be allowed; else all steps."""
-    allowed = FACTOR * pooled(losses, 0.0).spread
-    return int(np.argmax(allowed > TOO_WIDE)) if (allowed > TOO_WIDE).any() else len(allowed)
+    return first_beyond(FACTOR * pooled(losses, 0.0).spread)
+
+
+def first_beyond(allowed: Curve) -> int:
+    """First step at which more than a tenth of the loss is allowed; else how many there are."""
+    is_beyond = allowed > TOO_WIDE
+    return int(np.argmax(is_beyond)) if is_beyond.any() else len(allowed)
+
+
+def fall(losses: Curve, tail: int) -> float:
+    """How far the mean of the last losses lies below the first one."""
+    return float(losses[0] - losses[-tail:].mean())
+
+
+def rounded(values: Curve, digits: int) -> tuple[float, ...]:
+    """So many significant digits: no more than the figures have, and a file that can be read."""
+    return tuple(float(f"{value:.{digits}g}") for value in values)
 
 
 # ------------------------------------------------------------------ comparing
@@ -219,11 +299,16 @@ class Comparison:
 
 def compare(losses: Curve, curve: RecordedCurve) -> Comparison:
     """Compare the first losses of a training with those of the band."""
+    return beside(losses, curve.losses, curve.allowed)
+
+
+def beside(losses: Curve, centre: Sequence[float], allowed: Sequence[float]) -> Comparison:
+    """Compare the first losses of a training with a centre, by what is allowed around it."""
     count = len(losses)
     with np.errstate(invalid="ignore", divide="ignore"):
-        distance = np.abs(np.log(losses) - np.log(np.array(curve.losses[:count])))
-    allowed = np.array(curve.allowed[:count])
-    return Comparison(ratios=distance / allowed, allowed=allowed)
+        distance = np.abs(np.log(losses) - np.log(np.array(centre[:count])))
+    room = np.array(allowed[:count])
+    return Comparison(ratios=distance / room, allowed=room)
 
 
 @dataclass(frozen=True, kw_only=True)

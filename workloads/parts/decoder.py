@@ -19,7 +19,23 @@ Weight = Callable[..., torch.Tensor]
 
 
 @dataclass(frozen=True, kw_only=True)
+class Stretch:
+    """How Llama 3.1 reaches beyond the `original` positions that it was trained on.
+
+    Rotations slower than `low` turns in them are slowed by `factor`, those faster than `high` are
+    left alone, and those between are mixed of both.
+    """
+
+    factor: float
+    low: float
+    high: float
+    original: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class Shape:
+    """`shared_heads`: heads of keys and values, each of which several queries share."""
+
     vocabulary: int
     hidden: int
     intermediate: int
@@ -27,33 +43,44 @@ class Shape:
     heads: int
     epsilon: float
     theta: float
+    shared_heads: int | None = None
+    stretch: Stretch | None = None
 
     @property
     def head(self) -> int:
         return self.hidden // self.heads
 
+    @property
+    def key_heads(self) -> int:
+        return self.shared_heads or self.heads
+
 
 def decode(shape: Shape, weight: Weight, tokens: torch.Tensor, first: int) -> torch.Tensor:
     """Logits (sequence, position, vocabulary) of the positions from `first` on."""
-    wide, inner = shape.hidden, shape.intermediate
+    wide = shape.hidden
     values = weight("model.embed_tokens.weight", shape.vocabulary, wide)[tokens]
-    turns = _rotations(shape, tokens.shape[1])
     for number in range(shape.layers):
-        name = f"model.layers.{number}"
-        read = _normed(values, weight(f"{name}.input_layernorm.weight", wide), shape.epsilon)
-        query, key, value = (
-            _split(read @ weight(f"{name}.self_attn.{which}_proj.weight", wide, wide).T, shape)
-            for which in "qkv"
-        )
-        mixed = _attend(_rotate(query, turns), _rotate(key, turns), value)
-        values = values + mixed @ weight(f"{name}.self_attn.o_proj.weight", wide, wide).T
-        gain = weight(f"{name}.post_attention_layernorm.weight", wide)
-        read = _normed(values, gain, shape.epsilon)
-        gate = functional.silu(read @ weight(f"{name}.mlp.gate_proj.weight", inner, wide).T)
-        up = read @ weight(f"{name}.mlp.up_proj.weight", inner, wide).T
-        values = values + (gate * up) @ weight(f"{name}.mlp.down_proj.weight", wide, inner).T
+        values = layer(shape, weight, values, f"model.layers.{number}")
     last = _normed(values[:, first:], weight("model.norm.weight", wide), shape.epsilon)
     return last @ weight("lm_head.weight", shape.vocabulary, wide).T
+
+
+def layer(shape: Shape, weight: Weight, values: torch.Tensor, name: str) -> torch.Tensor:
+    """Pass values (sequence, position, hidden) through the layer called `name`."""
+    wide, inner, narrow = shape.hidden, shape.intermediate, shape.key_heads * shape.head
+    turns = _rotations(shape, values.shape[1])
+    read = _normed(values, weight(f"{name}.input_layernorm.weight", wide), shape.epsilon)
+    query, key, value = (
+        _split(read @ weight(f"{name}.self_attn.{which}_proj.weight", size, wide).T, shape)
+        for which, size in {"q": wide, "k": narrow, "v": narrow}.items()
+    )
+    mixed = _attend(_rotate(query, turns), _rotate(key, turns), value)
+    values = values + mixed @ weight(f"{name}.self_attn.o_proj.weight", wide, wide).T
+    gain = weight(f"{name}.post_attention_layernorm.weight", wide)
+    read = _normed(values, gain, shape.epsilon)
+    gate = functional.silu(read @ weight(f"{name}.mlp.gate_proj.weight", inner, wide).T)
+    up = read @ weight(f"{name}.mlp.up_proj.weight", inner, wide).T
+    return values + (gate * up) @ weight(f"{name}.mlp.down_proj.weight", wide, inner).T
 
 
 def _normed(values: torch.Tensor, gain: torch.Tensor, epsilon: float) -> torch.Tensor:
@@ -61,12 +88,13 @@ def _normed(values: torch.Tensor, gain: torch.Tensor, epsilon: float) -> torch.T
 
 
 def _split(values: torch.Tensor, shape: Shape) -> torch.Tensor:
-    count, length, _ = values.shape
-    return values.view(count, length, shape.heads, shape.head).transpose(1, 2)
+    count, length, width = values.shape
+    return values.view(count, length, width // shape.head, shape.head).transpose(1, 2)
 
 
 def _attend(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
-    length = query.shape[2]
+    length, sharing = query.shape[2], query.shape[1] // key.shape[1]
+    key, value = (each.repeat_interleave(sharing, dim=1) for each in (key, value))
     scores = query @ key.transpose(-2, -1) / math.sqrt(query.shape[3])
     future = torch.ones(length, length, dtype=torch.bool).triu(1)
     mixed = scores.masked_fill(future, -math.inf).softmax(dim=-1) @ value
@@ -80,8 +108,17 @@ def _rotations(shape: Shape, length: int) -> torch.Tensor:
     """
     exponents = torch.arange(0, shape.head, 2, dtype=torch.float32) / shape.head
     frequencies = (1.0 / shape.theta**exponents).double()
+    if shape.stretch is not None:
+        frequencies = _slowed(frequencies, shape.stretch).float().double()
     angles = torch.arange(length).double()[:, None] * frequencies
     return torch.polar(torch.ones_like(angles), angles)
+
+
+def _slowed(frequencies: torch.Tensor, stretch: Stretch) -> torch.Tensor:
+    """Radians a position, of which the slow ones are slowed further."""
+    turns = frequencies * stretch.original / (2 * math.pi)
+    kept = ((turns - stretch.low) / (stretch.high - stretch.low)).clamp(0, 1)
+    return frequencies * (kept + (1 - kept) / stretch.factor)
 
 
 def _rotate(values: torch.Tensor, turns: torch.Tensor) -> torch.Tensor:

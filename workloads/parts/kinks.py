@@ -7,8 +7,9 @@ pass and imposed on the float64 one: between the kinks a network is smooth, and 
 can be held to roundings. The choices are not believed: each must be the one that float64 makes
 itself, unless float64 is as near to the kink as a rounding may carry it (`Imposed.worst`).
 
-Every call of a rectifier (`relu`) and of `max_pool2d` counts, in the order of the calls; other
-functions with kinks are not known here.
+Every call of a rectifier (`relu`), of `max_pool2d` and of `argmax` counts, in the order of the
+calls; other functions with kinks are not known here. An `argmax` has no gradient, but what it
+chooses (the bucket of a hash, say) decides what is computed after it.
 """
 
 from __future__ import annotations
@@ -30,9 +31,10 @@ _RECTIFIERS = {
     torch.Tensor.relu_,
 }
 _MAXIMA = {functional.max_pool2d, torch.max_pool2d}
+_INDICES = {torch.argmax, torch.Tensor.argmax}
 
 Choices = Sequence[torch.Tensor]
-"""By call: where a rectifier let pass (bool), or the index in its plane that a maximum took."""
+"""By call: where a rectifier let pass (bool), or the index that a maximum took."""
 
 Function = Callable[..., Any]
 
@@ -61,6 +63,8 @@ class Recorded(TorchFunctionMode):
         result = func(*args, **given)
         if func in _RECTIFIERS:
             self.choices.append((result > 0).cpu())
+        elif func in _INDICES:
+            self.choices.append(result.cpu())
         return result
 
 
@@ -85,11 +89,12 @@ class Imposed(TorchFunctionMode):
     ) -> Any:
         del types
         given = dict(kwargs or {})
+        if func in _INDICES:
+            return self._index(func(*args, **given), *args, **given)
         if func not in _MAXIMA and func not in _RECTIFIERS:
             return func(*args, **given)
         values = args[0]
-        with torch.no_grad():
-            size = values.square().mean().sqrt().clamp(min=torch.finfo(values.dtype).tiny)
+        size = _size(values)
         if func in _RECTIFIERS:
             passes = self._next(values.shape, torch.bool)
             if passes is None:
@@ -106,6 +111,18 @@ class Imposed(TorchFunctionMode):
         self._note((largest - chosen).detach() / size)
         return chosen
 
+    def _index(
+        self, own: torch.Tensor, values: torch.Tensor, dim: int = -1, **options: Any
+    ) -> torch.Tensor:
+        """Return the given index along a dimension, instead of `own`."""
+        del options
+        index = self._next(own.shape, torch.int64)
+        if index is None:
+            return own
+        chosen, best = (values.gather(dim, place.unsqueeze(dim)) for place in (index, own))
+        self._note((best - chosen).detach() / _size(values))
+        return index
+
     def close(self) -> float:
         """Return `worst`; infinite if a choice was left over."""
         return float("inf") if self._choices else self.worst
@@ -120,6 +137,12 @@ class Imposed(TorchFunctionMode):
     def _note(self, distances: torch.Tensor) -> None:
         if distances.numel():
             self.worst = max(self.worst, distances.max().item())
+
+
+def _size(values: torch.Tensor) -> torch.Tensor:
+    """Root mean square, and never zero."""
+    with torch.no_grad():
+        return values.square().mean().sqrt().clamp(min=torch.finfo(values.dtype).tiny)
 
 
 def digest(choices: Choices) -> str:

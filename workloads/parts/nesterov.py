@@ -25,7 +25,7 @@ class Nesterov:
 
     def make(self, model: torch.nn.Module) -> torch.optim.Optimizer:
         return torch.optim.SGD(
-            model.parameters(),
+            [weight for weight in model.parameters() if weight.requires_grad],
             lr=self.rate,
             momentum=self.momentum,
             weight_decay=self.decay,

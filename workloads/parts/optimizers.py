@@ -8,7 +8,7 @@ to the last bits of every weight.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -54,8 +54,10 @@ class Momentum:
     decay: float = 1e-4
 
     def make(self, model: torch.nn.Module) -> torch.optim.Optimizer:
+        weights = [weight for weight in model.parameters() if weight.requires_grad]
+        groups = [{"params": some} for some in alike(weights)]
         return torch.optim.SGD(
-            model.parameters(), lr=self.rate, momentum=self.momentum, weight_decay=self.decay
+            groups, lr=self.rate, momentum=self.momentum, weight_decay=self.decay
         )
 
     def rate_at(self, number: int) -> float:  # noqa: ARG002 - constant
@@ -97,10 +99,12 @@ class AdamW:
     steps: int | None = None
 
     def make(self, model: torch.nn.Module) -> torch.optim.Optimizer:
-        weights = list(model.parameters())
+        weights = [weight for weight in model.parameters() if weight.requires_grad]
+        decays = sorted({self._decay_of(weight) for weight in weights})
         groups: list[dict[str, Any]] = [
-            {"params": [w for w in weights if self._decay_of(w) == decay], "weight_decay": decay}
-            for decay in sorted({self._decay_of(w) for w in weights})
+            {"params": some, "weight_decay": decay}
+            for decay in decays
+            for some in alike([w for w in weights if self._decay_of(w) == decay])
         ]
         return torch.optim.AdamW(groups, lr=self.rate, betas=self.betas, eps=self.epsilon)
 
@@ -132,3 +136,11 @@ class AdamW:
             "exp_avg": Updated(value=mean, size=size),
             "exp_avg_sq": Updated(value=square, size=square),
         }
+
+
+def alike(weights: Sequence[torch.Tensor]) -> list[list[torch.Tensor]]:
+    """Weights shared out among ranks, and those that are not: no operation takes both at once."""
+    parts = [
+        [w for w in weights if hasattr(w, "full_tensor") == is_out] for is_out in (True, False)
+    ]
+    return [part for part in parts if part]

@@ -55,14 +55,15 @@ def compare_logits(
     growth: float,
     dtype: torch.dtype,
     others: torch.Tensor | None = None,
+    scale: float = 1.0,
 ) -> Iterator[Check]:
     """Compare logits, last dimension the classes, with their float64 reference.
 
     `growth` is how many roundings the worst logit may be off, in units of the logits' root mean
     square. A factor common to all logits stands out of the noise that their number averages
-    away: it is held to one rounding, so that 1.01 is seen in bfloat16 too. An output of a single
-    input cannot show that it depends on it; `others` are the references of other inputs, from
-    which it must differ.
+    away: it is held to one rounding, so that 1.01 is seen in bfloat16 too, or to `scale` roundings
+    where the logits are too few to average. An output of a single input cannot show that it
+    depends on it; `others` are the references of other inputs, from which it must differ.
     """
     measured, exact = on_host(output), on_host(reference)
     size = exact.square().mean().sqrt()
@@ -78,8 +79,8 @@ def compare_logits(
     yield Check(
         name="scale of the logits",
         error=(factor - 1).abs().item(),
-        bound=rounding(dtype),
-        detects=rounding(dtype),
+        bound=scale * rounding(dtype),
+        detects=scale * rounding(dtype),
         detects_what="relative error common to all logits",
     )
     rows = measured.reshape(-1, measured.shape[-1])

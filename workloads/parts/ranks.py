@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -80,6 +80,14 @@ class Ranks:
         with operation("agreeing on a number of steps"):
             dist.all_reduce(told, op=dist.ReduceOp.MAX)
         return int(told.item())
+
+    def all_told(self, numbers: Sequence[int], device: torch.device) -> list[list[int]]:
+        """What every rank tells, by rank: as many whole numbers of 64 bits from each."""
+        own = torch.tensor(list(numbers), dtype=torch.int64, device=device)
+        told = [torch.empty_like(own) for _ in range(self.size)]
+        with operation("telling each other numbers"):
+            dist.all_gather(told, own)
+        return [one.tolist() for one in told]
 
     def end_together(self) -> None:
         """Return when all ranks are here, so that none goes while another waits for its words."""

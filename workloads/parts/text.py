@@ -59,6 +59,60 @@ def _chain(generator: torch.Generator, *, count: int, length: int, vocabulary: i
     return tokens + FIRST_ORDINARY
 
 
+def translated_text(
+    generator: torch.Generator, *, count: int, length: int, vocabulary: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return texts and their translations, token by token, as token numbers on the host.
+
+    The dictionary is fixed and one to one. A translation has the structure of its source: a
+    model that reads no source learns the few successors of each token, and one that reads it
+    learns which of them comes.
+    """
+    source = _chain(generator, count=count, length=length, vocabulary=vocabulary)
+    language = torch.Generator().manual_seed(vocabulary + 1)
+    dictionary = torch.randperm(vocabulary - FIRST_ORDINARY, generator=language)
+    return source, dictionary[source - FIRST_ORDINARY] + FIRST_ORDINARY
+
+
+@dataclass(frozen=True, kw_only=True)
+class Packed:
+    """Texts of one batch laid end to end without padding; each (sequence, position), int64.
+
+    `positions` start at 0 in every text, which is how a model tells texts apart; `labels` leave
+    the first token of each out, since nothing before it belongs to it.
+    """
+
+    tokens: torch.Tensor
+    positions: torch.Tensor
+    labels: torch.Tensor
+
+    def visible(self) -> torch.Tensor:
+        """Which positions each one sees: those of its own text that are not after it.
+
+        Bool (sequence, 1, position, position), as attention takes it.
+        """
+        text = (self.positions == 0).cumsum(dim=1)
+        return (text[:, :, None] == text[:, None, :]).tril()[:, None]
+
+
+def packed_text(
+    generator: torch.Generator, *, count: int, length: int, vocabulary: int, texts: int
+) -> Packed:
+    """Fill `count` sequences of `length` with `texts` texts each, of lengths drawn anew.
+
+    Each sequence has as many texts, so the means of equal parts of a batch have the mean of all.
+    """
+    tokens = _chain(generator, count=count, length=length, vocabulary=vocabulary)
+    ends = torch.rand(count, length - 1, generator=generator).argsort(dim=1)[:, : texts - 1] + 1
+    is_first = torch.zeros(count, length, dtype=torch.bool).scatter(1, ends, value=True)
+    is_first[:, 0] = True
+    places = torch.arange(length).expand(count, length)
+    starts = places.where(is_first, 0).cummax(dim=1).values
+    return Packed(
+        tokens=tokens, positions=places - starts, labels=tokens.masked_fill(is_first, IGNORED)
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
 class Characters:
     """A text as numbers of its characters: the first 90 % to train on, the rest to validate."""

@@ -13,30 +13,42 @@ and float64 follows on the sides of zero that it took (`parts/kinks.py`): then t
 as smooth as those of any network, and a backward pass alone in a lower precision shows. If the
 repeated pass does not give the step's logits to the bit, its sides may not be those of the step:
 a switched unit must then be allowed for, and the check says that it detects no less.
+
+Parameters without `requires_grad` (a frozen encoder, what an adapter sits on) have no gradient and
+no update, in the step as in float64, and must keep every bit. A teacher that follows the student
+by averages belongs outside of `model`. Input sets are held against the seals that they had when
+they were generated (`parts/inputs.py`), so that a step is not followed from a spoiled batch.
 """
 
 from __future__ import annotations
 
 import copy
+import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import torch
 
 from appliance.records import Check
-from workloads.contract import Artifacts, Turn
-from workloads.parts import kinks
+from workloads.contract import Artifacts, Target, Turn
+from workloads.parts import audit, distributed, kinks, rules
+from workloads.parts.accumulation import split
+from workloads.parts.distributed import local, rejoined, whole
 from workloads.parts.dropout import generator_of
+from workloads.parts.inputs import InputSets, placed
 from workloads.parts.optimizers import Optimizer, Tensors, Updated
 from workloads.parts.precision import compare_logits, on_host, rounding, unit_roundoff
+from workloads.parts.ranks import operation
+from workloads.parts.seals import seal, seal_all
 
 Model = TypeVar("Model", bound=torch.nn.Module)
 
 _ROUNDINGS = 16
-"""Unit roundoffs of float32 allowed in one updated element: ten happen, six are to spare."""
+"""Unit roundoffs of the weights' format allowed in one updated element: ten happen in float32."""
 _FLOOR = 0.01
 """Share of the whole gradient's norm below which one tensor's own norm is no yardstick.
 
@@ -52,6 +64,13 @@ the gradient's relative error with its root. ResNet-50 in bfloat16 was seen at 4
 float32, where one or no unit switches, at 0.013 at most in 26 steps of 4 images."""
 _SMALLEST = 1e-30
 """Added to sizes, so that zero, and what a device flushes to zero, may stand beside zero."""
+_LEARNT = 2
+"""Errors of the loss that a gradient may show, relative to a loss below 1.
+
+What is learnt by heart has a loss, and a gradient that goes with it, that are the difference of
+large numbers, made in float32. ResNet-50 in float32 was seen to err by 1.1e-4 at a loss of 0.017,
+by 2.3e-5 at 0.008."""
+GRADIENTS = "gradients against float64"
 _LOSS_SCALE = 1024.0
 """For float16 alone, whose smallest normal number is 6e-5; a power of two rounds nothing."""
 
@@ -68,7 +87,9 @@ class Growth:
 
     `has_kinks`: the network has rectifiers or maxima, so that a rounding now and then switches
     one unit's gradient on or off, which no multiple of a rounding bounds. `kinks`: roundings by
-    which an input of theirs may be off, in units of its root mean square.
+    which an input of theirs may be off, in units of its root mean square. `recomputes`: the
+    backward pass comes to kinks as well, since it makes anew what was not kept. `scale`: roundings
+    of a factor common to all logits, more than one where they are few.
     """
 
     loss: float
@@ -77,23 +98,37 @@ class Growth:
     statistics: float | None = None
     has_kinks: bool = False
     kinks: float = 100
+    recomputes: bool = False
+    scale: float = 1.0
 
-    def bound_gradients(self, dtype: torch.dtype, *, is_followed: bool) -> float:
-        """Largest relative error of one tensor's gradient.
+    def bound_gradients(self, dtype: torch.dtype, loss: float, *, is_followed: bool) -> float:
+        """Largest relative error of one tensor's gradient at this loss.
 
         `is_followed`: float64 took the sides of the kinks that the device took.
         """
         smooth = self.gradients * rounding(dtype)
+        if loss:
+            smooth += _LEARNT * self.loss * rounding(torch.float32) * max(0.0, 1 / abs(loss) - 1)
         if is_followed or not self.has_kinks:
             return smooth
         return smooth + SWITCHED + KINKS * math.sqrt(rounding(dtype))
 
 
+def loss_and_logits(result: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    """What is judged of a forward pass that names it so."""
+    return result.loss, result.logits
+
+
 @dataclass(kw_only=True)
 class Training:
-    """A model in training, whose forward pass returns an object with `loss` and `logits`.
+    """A model in training; `result` gives loss and logits of what its forward pass returns.
 
-    `clip` is the largest norm of the whole gradient, or None.
+    `clip` is the largest norm of the whole gradient, or None. `seals` are those of the input sets
+    as generated: those that `batches` brings (`inputs.placed`), else of a list as it is given;
+    None where batches are made as they are asked for, whose workload holds them to the host's.
+    `limits` are of the rules that a healthy training keeps; `peers` the ranks that train with this
+    one. `audit`: the layers that float64 follows instead of the whole, for a model too large.
+    `parts`: passes of a step, each over an equal part of its batch (`parts/accumulation.py`).
     """
 
     model: torch.nn.Module
@@ -105,6 +140,28 @@ class Training:
     growth: Growth
     artifacts: Artifacts
     clip: float | None = None
+    limits: rules.Limits = field(default_factory=rules.Limits)
+    parts: int = 1
+    result: Callable[[Any], tuple[torch.Tensor, torch.Tensor]] = loss_and_logits
+    peers: distributed.Peers | None = None
+    audit: audit.Audit | None = None
+    seals: list[int] | None = field(init=False, default=None)
+
+    def __post_init__(self) -> None:
+        if isinstance(self.batches, InputSets):
+            self.seals = self.batches.seals
+        elif isinstance(self.batches, list | tuple):
+            self.seals = [seal_all(batch) for batch in self.batches]
+
+    @property
+    def trained(self) -> dict[str, torch.Tensor]:
+        """Parameters that learn, by name; one that is tied to another counts once."""
+        return dict(_learning(self.model))
+
+    @property
+    def frozen(self) -> dict[str, torch.Tensor]:
+        """Parameters that stay as they are, by name."""
+        return {name: p for name, p in self.model.named_parameters() if not p.requires_grad}
 
 
 @dataclass(kw_only=True)
@@ -121,7 +178,7 @@ class Trained:
 
 @dataclass(frozen=True, kw_only=True)
 class Before:
-    """Copies on the host of what the next step starts from."""
+    """Copies on the host of what the next step starts from; of what is frozen, the seals."""
 
     number: int
     batch: Tensors
@@ -129,6 +186,7 @@ class Before:
     moments: Mapping[str, Tensors]
     statistics: Tensors
     noise: torch.Tensor | None
+    frozen: Mapping[str, int]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,7 +194,8 @@ class Reference:
     """What float64 makes of a step before its optimiser; rounded to float32 but for the loss.
 
     `choices` is the digest of the sides of the kinks that it took from the device, `switched`
-    how far the furthest that float64 would not have taken lies from its kink.
+    how far the furthest that float64 would not have taken lies from its kink. `shares` (ranks,
+    elements) samples the gradients of every rank's own batch, where there are several ranks.
     """
 
     loss: torch.Tensor
@@ -145,6 +204,7 @@ class Reference:
     statistics: Tensors
     choices: str
     switched: float
+    shares: torch.Tensor | None
 
 
 def seeded(seed: int, make: Callable[[], Model]) -> Model:
@@ -152,6 +212,50 @@ def seeded(seed: int, make: Callable[[], Model]) -> Model:
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
         return make()
+
+
+def begin(
+    target: Target,
+    *,
+    seed: int,
+    make: Callable[[], torch.nn.Module],
+    rule: Optimizer,
+    generate: Callable[[int], Iterable[Tensors]],
+    num_inputs: int,
+    ranks: int = 1,
+    parallel: str = "none",
+    layout: torch.memory_format = torch.preserve_format,
+    **fields: Any,
+) -> Training:
+    """A training alone or among ranks (`parts/distributed.py`), its inputs sealed on the host.
+
+    `make` builds the model, `generate(seed)` its `num_inputs` input sets or more; `fields` are
+    other fields of Training.
+    """
+
+    def plain() -> torch.nn.Module:
+        return seeded(seed, make).train()
+
+    def of_rank(rank: int) -> Iterable[Tensors]:
+        return generate(distributed.seed_of(seed, rank))
+
+    model = plain().to(target.device)
+    if layout is not torch.preserve_format:
+        model = model.to(device=target.device, memory_format=layout)  # type: ignore[call-overload]
+    peers = None
+    if ranks > 1:
+        peers = distributed.joined(target, parallel, model, plain, of_rank)
+    own = of_rank(0 if peers is None else peers.own)
+    return Training(
+        model=model,
+        rule=rule,
+        optimizer=rule.make(model),
+        batches=placed(itertools.islice(own, num_inputs), target.device, layout),
+        turn=Turn(of=num_inputs),
+        artifacts=target.artifacts,
+        peers=peers,
+        **fields,
+    )
 
 
 # ------------------------------------------------------------------ the step
@@ -163,40 +267,82 @@ def step(state: Training) -> Trained:
     for group in state.optimizer.param_groups:
         group["lr"] = state.rule.rate_at(state.turn.number)
     state.optimizer.zero_grad(set_to_none=True)
-    loss, logits = _forward(state.model, batch, state.dtype)
-    _backward(state, loss)
+    if state.peers is None:
+        return _made(state, state.model, batch)
+    with operation(f"step {state.turn.number} ({state.peers.parallel})"):
+        return _made(state, state.peers.runner, batch)
+
+
+def _made(state: Training, runner: torch.nn.Module, batch: Tensors) -> Trained:
+    """Forward through `runner`, backward, update; of tensors shared out, this rank's part."""
+    loss, logits = _passes(state, runner, batch)
     state.optimizer.step()
-    weights = dict(state.model.named_parameters())
+    return made(state, loss, logits)
+
+
+def made(state: Training, loss: torch.Tensor, logits: torch.Tensor) -> Trained:
+    """Everything that a step made which has just ended, with this loss and these logits."""
+    weights = state.trained
     return Trained(
         loss=loss.detach(),
         logits=logits.detach(),
-        gradients={name: gradient(weight) for name, weight in weights.items()},
-        weights={name: weight.detach() for name, weight in weights.items()},
-        moments=_moments(state),
+        gradients={name: local(gradient(weight)) for name, weight in weights.items()},
+        weights={name: local(weight.detach()) for name, weight in weights.items()},
+        moments={
+            name: {key: local(moment) for key, moment in moments.items()}
+            for name, moments in _moments(state).items()
+        },
         statistics=_statistics(state.model),
     )
 
 
 def _forward(
-    model: torch.nn.Module, batch: Tensors, dtype: torch.dtype
+    state: Training, model: torch.nn.Module, batch: Tensors, dtype: torch.dtype
 ) -> tuple[torch.Tensor, torch.Tensor]:
+    """Loss and logits of the model of the training, or of a copy, in the given dtype."""
     kind = next(iter(batch.values())).device.type
     if dtype in (torch.bfloat16, torch.float16):
         with torch.autocast(kind, dtype=dtype):
             result = model(**batch)
     else:
         result = model(**batch)
-    return result.loss, result.logits
+    return state.result(result)
 
 
-def _backward(state: Training, loss: torch.Tensor) -> None:
+def _passes(
+    state: Training, runner: torch.nn.Module, batch: Tensors
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Leave the gradients of a batch in the parameters; its loss and logits."""
     scale = _LOSS_SCALE if state.dtype is torch.float16 else 1.0
-    torch.autograd.backward(loss * scale)
+    losses, logits = [], []
+    for part in split(batch, state.parts):
+        loss, outcome = _forward(state, runner, part, state.dtype)
+        torch.autograd.backward(loss * (scale / state.parts))
+        losses.append(loss.detach())
+        logits.append(outcome.detach())
+    _finish(state, scale)
+    return torch.stack(losses).mean(), torch.cat(logits) if state.parts > 1 else logits[0]
+
+
+def _finish(state: Training, scale: float) -> None:
+    """Take the scale out of the gradients, and clip them."""
     if scale != 1.0:
-        for parameter in state.model.parameters():
+        for parameter in state.trained.values():
             gradient(parameter).div_(scale)
     if state.clip is not None:
-        torch.nn.utils.clip_grad_norm_(state.model.parameters(), state.clip)
+        _clip(state.trained, state.clip)
+
+
+def _clip(weights: Tensors, most: float) -> None:
+    """As `clip_grad_norm_`, also where some gradients are shared out among ranks and some not."""
+    slopes = [gradient(weight) for weight in weights.values()]
+    if not any(distributed.is_shared_out(slope) for slope in slopes):
+        torch.nn.utils.clip_grad_norm_(weights.values(), most)
+        return
+    norms = [whole(torch.linalg.vector_norm(slope)) for slope in slopes]
+    factor = (most / (torch.stack(norms).norm() + 1e-6)).clamp(max=1.0)
+    for slope in slopes:
+        local(slope).mul_(factor)
 
 
 def gradient(parameter: torch.Tensor) -> torch.Tensor:
@@ -208,14 +354,14 @@ def gradient(parameter: torch.Tensor) -> torch.Tensor:
 
 
 def _moments(state: Training) -> dict[str, dict[str, torch.Tensor]]:
-    """By parameter, the optimiser's tensors of its shape; its step counter is no moment."""
+    """By parameter, the optimiser's tensors; its step counter is no moment."""
     return {
         name: {
             key: value
             for key, value in state.optimizer.state.get(parameter, {}).items()
-            if isinstance(value, torch.Tensor) and value.shape == parameter.shape and key != "step"
+            if isinstance(value, torch.Tensor) and key != "step"
         }
-        for name, parameter in state.model.named_parameters()
+        for name, parameter in state.trained.items()
     }
 
 
@@ -235,25 +381,51 @@ def snapshot(state: Training) -> Before:
     return Before(
         number=number,
         batch=_copied(state.batches[number % state.turn.of]),
-        weights=_copied(dict(state.model.named_parameters())),
-        moments={name: _copied(moments) for name, moments in _moments(state).items()},
+        weights=_copied(_whole(state.trained)),
+        moments={name: _copied(_whole(moments)) for name, moments in _moments(state).items()},
         statistics=_copied(_statistics(state.model)),
         noise=None if generator is None else generator.get_state(),
+        frozen=_seals(state.frozen),
     )
+
+
+def _whole(tensors: Tensors) -> dict[str, torch.Tensor]:
+    return {name: whole(tensor.detach()) for name, tensor in tensors.items()}
 
 
 def _copied(tensors: Tensors) -> dict[str, torch.Tensor]:
     return {name: tensor.detach().cpu().clone() for name, tensor in tensors.items()}
 
 
+def _seals(tensors: Tensors) -> dict[str, int]:
+    return {name: seal(local(tensor)) for name, tensor in tensors.items()}
+
+
 def _repeated(before: Before, state: Training) -> tuple[kinks.Choices, torch.Tensor]:
-    """The device's forward pass once more: the sides of the kinks that it takes, and its logits."""
-    weight = next(state.model.parameters())
-    model = _at_start(before, copy.deepcopy(state.model))
-    batch = {name: tensor.to(weight.device, copy=True) for name, tensor in before.batch.items()}
-    with kinks.Recorded() as recorded, torch.no_grad():
-        _, logits = _forward(model, batch, state.dtype)
-    return recorded.choices, logits
+    """The device's forward pass once more: the sides of the kinks that it takes, and its logits.
+
+    Ready for a backward pass, as in the step: without one, another kernel may be chosen.
+    """
+    return _repeated_on(before, state, before.batch)
+
+
+def _repeated_on(
+    before: Before, state: Training, inputs: Tensors
+) -> tuple[kinks.Choices, torch.Tensor]:
+    """On the inputs of this rank or of another one."""
+    device = next(state.model.parameters()).device
+    model = _at_start(before, _plain(state).to(device))
+    batch = {name: tensor.to(device, copy=True) for name, tensor in inputs.items()}
+    with kinks.Recorded() as recorded:
+        loss, logits = _forward(state, model, batch, state.dtype)
+        if state.growth.recomputes:
+            torch.autograd.backward(loss)
+    return recorded.choices, logits.detach()
+
+
+def _plain(state: Training) -> torch.nn.Module:
+    """A copy of the model, whole on every rank; what it learns is to be put into it."""
+    return copy.deepcopy(state.model) if state.peers is None else state.peers.make()
 
 
 def _reference(before: Before, state: Training, choices: kinks.Choices) -> Reference:
@@ -268,7 +440,8 @@ def _reference(before: Before, state: Training, choices: kinks.Choices) -> Refer
     def make(path: Path) -> None:
         torch.save(vars(_compute(before, state, choices)), path)
 
-    path = state.artifacts.once("first_step_float64.pt", make)
+    rank = "" if state.peers is None else f"_rank_{state.peers.ranks.rank}"
+    path = state.artifacts.once(f"first_step_float64{rank}.pt", make)
     reference = Reference(**torch.load(path, weights_only=True))
     if reference.choices != kinks.digest(choices):
         return _compute(before, state, choices)
@@ -276,35 +449,75 @@ def _reference(before: Before, state: Training, choices: kinks.Choices) -> Refer
 
 
 def _compute(before: Before, state: Training, choices: kinks.Choices) -> Reference:
-    model = _at_start(before, copy.deepcopy(state.model).cpu().double())
+    """Follow the step on the inputs of this rank, and of all ranks that have some."""
+    if state.peers is None:
+        return _clipped(_follow(before, state, before.batch, choices), state)
+    made = []
+    for rank in state.peers.sharers:
+        batch = state.peers.batch(rank, before.number % state.turn.of)
+        taken = choices
+        if state.growth.has_kinks and rank != state.peers.own:
+            taken, _ = _repeated_on(before, state, batch)
+        made.append(_follow(before, state, batch, taken))
+    own = made[state.peers.own]
+    average = {
+        name: torch.stack([one.gradients[name] for one in made]).mean(0) for name in own.gradients
+    }
+    shares = torch.stack([distributed.sampled(one.gradients) for one in made])
+    switched = max(one.switched for one in made)
+    return _clipped(replace(own, gradients=average, shares=shares, switched=switched), state)
+
+
+def _follow(before: Before, state: Training, inputs: Tensors, choices: kinks.Choices) -> Reference:
+    """Forward and backward pass in float64 on the host; the gradients are float64 and whole."""
+    model = _at_start(before, _plain(state).cpu().double())
     batch = {
         name: tensor.double() if tensor.is_floating_point() else tensor
-        for name, tensor in before.batch.items()
+        for name, tensor in inputs.items()
     }
     imposed = kinks.Imposed(choices)
     if state.growth.has_kinks:
         with imposed:
-            loss, logits = _forward(model, batch, torch.float64)
+            loss, logits = _forward(state, model, batch, torch.float64)
+            if state.growth.recomputes:
+                torch.autograd.backward(loss)
     else:
-        loss, logits = _forward(model, batch, torch.float64)
-    torch.autograd.backward(loss)
-    if state.clip is not None:
-        torch.nn.utils.clip_grad_norm_(model.parameters(), state.clip)
+        loss, logits = _forward(state, model, batch, torch.float64)
+    if not state.growth.recomputes:
+        torch.autograd.backward(loss)
     return Reference(
         loss=loss.detach(),
         logits=logits.detach().float(),
-        gradients={name: gradient(p).float() for name, p in model.named_parameters()},
-        statistics=_copied(_statistics(model)),
+        gradients={name: gradient(p) for name, p in _learning(model)},
+        statistics={} if state.growth.statistics is None else _copied(_statistics(model)),
         choices=kinks.digest(choices),
         switched=imposed.close(),
+        shares=None,
     )
+
+
+def _clipped(made: Reference, state: Training) -> Reference:
+    """With the gradients cut to the largest norm and rounded to float32."""
+    factor = 1.0
+    if state.clip is not None:
+        norms = [torch.linalg.vector_norm(slope) for slope in made.gradients.values()]
+        factor = min(1.0, state.clip / (torch.stack(norms).norm().item() + 1e-6))
+    return replace(
+        made,
+        gradients={name: (slope * factor).float() for name, slope in made.gradients.items()},
+        shares=None if made.shares is None else made.shares * factor,
+    )
+
+
+def _learning(model: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    return ((name, p) for name, p in model.named_parameters() if p.requires_grad)
 
 
 def _at_start(before: Before, model: torch.nn.Module) -> torch.nn.Module:
     """The given copy of the model, as it was when the step began."""
     model.train()
     with torch.no_grad():
-        for name, parameter in model.named_parameters():
+        for name, parameter in _learning(model):
             parameter.copy_(before.weights[name])
         for name, buffer in _statistics(model).items():
             buffer.copy_(before.statistics[name])
@@ -319,18 +532,71 @@ def _at_start(before: Before, model: torch.nn.Module) -> torch.nn.Module:
 
 def check(before: Before, state: Training, output: Trained) -> Iterator[Check]:
     """Judge everything that the step made; the cheap checks first."""
+    if state.peers is None:
+        return _judged(before, state, output)
+    # The ranks ask each other in between: none may stop at a check where another goes on.
+    return iter(list(_judged_among(before, state, state.peers, output)))
+
+
+def _judged_among(
+    before: Before, state: Training, peers: distributed.Peers, output: Trained
+) -> Iterator[Check]:
+    distributed.tell(peers, output.logits)
+    together = _rejoined(state, output)
+    found = list(_judged(before, state, together))
+    yield from found
+    errors = [check.error for check in found if check.name == GRADIENTS]
+    yield from distributed.check_inputs(peers, before.batch, before.number % state.turn.of)
+    frozen = {name: tensor for name, tensor in state.frozen.items() if local(tensor) is tensor}
+    weights = {**together.weights, **frozen}
+    yield from distributed.check_weights(peers, weights, errors[0] if errors else math.inf)
+
+
+def _rejoined(state: Training, output: Trained) -> Trained:
+    """The output with all of every tensor that is shared out."""
+    like = state.trained
+    slopes = {name: gradient(weight) for name, weight in like.items()}
+    return replace(
+        output,
+        gradients={name: rejoined(g, slopes[name]) for name, g in output.gradients.items()},
+        weights={name: rejoined(w, like[name]) for name, w in output.weights.items()},
+        moments={
+            name: {key: rejoined(moment, like[name]) for key, moment in moments.items()}
+            for name, moments in output.moments.items()
+        },
+    )
+
+
+def _judged(before: Before, state: Training, output: Trained) -> Iterator[Check]:
+    yield from _check_kept(before, state)
     yield _check_learning(before, output)
+    yield from _check_rules(before, state, output)
     yield from _check_update(before, state, output)
+    if state.audit is not None:
+        yield from _audited(before, state, state.audit, output)
+        return
     choices, is_followed = _choices(before, state, output)
+    yield from rules.check_units(choices, state.limits)
     reference = _reference(before, state, choices)
+    if output.logits.shape != reference.logits.shape:
+        yield _other_shape(output.logits, reference.logits)
+        return
     yield _check_loss(output.loss, reference.loss, state.growth.loss * rounding(state.dtype))
     yield from compare_logits(
-        output.logits, reference.logits, growth=state.growth.logits, dtype=state.dtype
+        output.logits,
+        reference.logits,
+        growth=state.growth.logits,
+        dtype=state.dtype,
+        scale=state.growth.scale,
     )
     if state.growth.has_kinks:
         yield _check_kinks(reference.switched, state.growth.kinks * rounding(state.dtype))
-    bound = state.growth.bound_gradients(state.dtype, is_followed=is_followed)
+    bound = state.growth.bound_gradients(
+        state.dtype, reference.loss.item(), is_followed=is_followed
+    )
     yield _check_gradients(output.gradients, reference.gradients, bound)
+    if reference.shares is not None and len(reference.shares) > 1:
+        yield from distributed.check_shares(output.gradients, reference.shares, bound)
     if state.growth.statistics is not None:
         bound = state.growth.statistics * rounding(state.dtype)
         yield from _check_statistics(output, reference, bound)
@@ -344,7 +610,103 @@ def _choices(before: Before, state: Training, output: Trained) -> tuple[kinks.Ch
     if not state.growth.has_kinks:
         return (), True
     choices, logits = _repeated(before, state)
-    return choices, bool(choices) and torch.equal(logits, output.logits)
+    is_same = bool(choices) and torch.equal(logits, output.logits)
+    return choices, is_same and _are_others_followed(before, state)
+
+
+def _are_others_followed(before: Before, state: Training) -> bool:
+    """Whether the other ranks' logits are those that this rank's device makes of their inputs."""
+    if state.peers is None:
+        return True
+    told = [
+        (state.peers.batch(rank, before.number % state.turn.of), state.peers.logits[rank])
+        for rank in state.peers.sharers
+        if rank != state.peers.own
+    ]
+    return all(seal(_repeated_on(before, state, batch)[1]) == one for batch, one in told)
+
+
+def _audited(
+    before: Before, state: Training, plan: audit.Audit, output: Trained
+) -> Iterator[Check]:
+    """Run the step again, and its first part with layers watched; leave the state as it was."""
+    drawn = plan.drawn(state.model, before.number)
+    batch = state.batches[before.number % state.turn.of]
+    after = _copied(state.trained)
+    with _put_back(state, after):
+        _at_start(before, state.model)
+        state.model.zero_grad(set_to_none=True)
+        again = _passes(state, state.model, batch)
+        slopes = _slopes(state)
+        _at_start(before, state.model)
+        state.model.zero_grad(set_to_none=True)
+        made = _watched(before, state, audit.names(plan, drawn), batch)
+    yield audit.check_same(
+        "loss and logits of the step run again",
+        [
+            (output.loss, again[0]),
+            (output.logits, again[1]),
+            (output.logits[: len(made.logits)], made.logits),
+        ],
+    )
+    pairs = [(output.gradients[name], slope) for name, slope in slopes.items()]
+    yield audit.check_same("gradients of the step run again", pairs)
+    covered = audit.covering(plan, state.model, drawn)
+    yield from audit.check(plan, made, state.dtype, covered)
+
+
+def _slopes(state: Training) -> dict[str, torch.Tensor]:
+    return {name: gradient(weight).detach() for name, weight in state.trained.items()}
+
+
+def _watched(before: Before, state: Training, names: list[str], batch: Tensors) -> audit.Watched:
+    """One pass over the first part of a batch, forward and backward."""
+    part = next(iter(split(batch, state.parts)))
+    layers = {name: state.model.get_submodule(name) for name in names}
+    with audit.Watch(layers=layers) as watch:
+        loss, logits = _forward(state, state.model, part, state.dtype)
+        torch.autograd.backward(loss)
+    return audit.Watched(
+        batch=part,
+        loss=loss.detach(),
+        logits=logits.detach(),
+        gradients=_slopes(state),
+        weights=before.weights,
+        seen=watch.seen,
+    )
+
+
+@contextmanager
+def _put_back(state: Training, after: Tensors) -> Iterator[None]:
+    """Restore weights, gradients, statistics and noise to what they were."""
+    slopes = {name: gradient(weight) for name, weight in state.trained.items()}
+    statistics = _copied(_statistics(state.model))
+    generator = generator_of(state.model)
+    noise = None if generator is None else generator.get_state()
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for name, weight in state.trained.items():
+                weight.copy_(after[name])
+                weight.grad = slopes[name]
+            for name, buffer in _statistics(state.model).items():
+                buffer.copy_(statistics[name])
+        if generator is not None and noise is not None:
+            generator.set_state(noise)
+
+
+def _check_kept(before: Before, state: Training) -> Iterator[Check]:
+    """What the step must not have changed: its inputs, and what is frozen."""
+    if state.seals is not None:
+        expected = state.seals[before.number % state.turn.of]
+        used = (before.batch, state.batches[before.number % state.turn.of])
+        changed = sum(seal_all(batch) != expected for batch in used)
+        yield Check(name="inputs as generated", error=changed, bound=0.0, kind="exact")
+    if before.frozen:
+        after = _seals(state.frozen)
+        changed = sum(after.get(name) != told for name, told in before.frozen.items())
+        yield Check(name="frozen tensors that changed", error=changed, bound=0.0, kind="exact")
 
 
 def _check_learning(before: Before, output: Trained) -> Check:
@@ -358,6 +720,42 @@ def _check_learning(before: Before, output: Trained) -> Check:
     return Check(name=name, error=len(still), bound=0.0, kind="exact")
 
 
+def _check_rules(before: Before, state: Training, output: Trained) -> Iterator[Check]:
+    found = {
+        name: _facts_of(
+            (weight, before.moments[name]),
+            output.gradients[name],
+            (output.weights[name], output.moments[name]),
+        )
+        for name, weight in before.weights.items()
+    }
+    others = (output.loss, output.logits, *output.statistics.values())
+    yield from rules.check(found, others)
+    yield from rules.check_sizes(found, state.limits)
+
+
+def _other_shape(output: torch.Tensor, reference: torch.Tensor) -> Check:
+    """A step on a part of its batch, say; nothing else of it can be compared."""
+    shapes = " for ".join(str(tuple(tensor.shape)) for tensor in (output, reference))
+    return Check(
+        name="logits against float64",
+        error=math.inf,
+        bound=0.0,
+        kind="exact",
+        detects=1.0,
+        detects_what=f"dimension of another size: {shapes}",
+    )
+
+
+def _facts_of(
+    start: tuple[torch.Tensor, Tensors],
+    slope: torch.Tensor,
+    end: tuple[torch.Tensor, Tensors],
+) -> rules.Facts:
+    """See `rules.facts`."""
+    return rules.facts(start, slope, end)
+
+
 def _check_update(before: Before, state: Training, output: Trained) -> Iterator[Check]:
     errors = [
         _update_errors(
@@ -369,7 +767,7 @@ def _check_update(before: Before, state: Training, output: Trained) -> Iterator[
         )
         for name, weight in before.weights.items()
     ]
-    bound = _ROUNDINGS * unit_roundoff(torch.float32)
+    bound = _ROUNDINGS * max(unit_roundoff(weight.dtype) for weight in before.weights.values())
     for index, kind in enumerate(("weights", "moments")):
         yield Check(
             name=f"updated {kind}, given the gradients",
@@ -431,7 +829,7 @@ def _check_gradients(output: Tensors, reference: Tensors, bound: float) -> Check
         for name, exact in reference.items()
     ]
     return Check(
-        name="gradients against float64",
+        name=GRADIENTS,
         error=_largest(errors),
         bound=bound,
         detects=bound,

@@ -18,8 +18,9 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -32,6 +33,7 @@ from workloads.parts import training
 from workloads.parts.classifier import Classifier, Result
 from workloads.parts.optimizers import AdamW
 from workloads.parts.precision import dtype_named
+from workloads.parts.variations import Variation, engine, perturb
 
 PIXELS, CLASSES, BRIGHTEST = 64, 10, 16
 HELD_OUT = 5  # every so many-th image
@@ -187,6 +189,37 @@ class Trajectory:
             growth=GROWTH,
             artifacts=artifacts,
         )
+
+
+def follow(
+    trajectory: Trajectory,
+    num_steps: int,
+    dtype: str,
+    variation: Variation,
+    *,
+    before_step: Callable[[int, training.Training], None] = lambda *_: None,
+) -> tuple[NDArray[np.float64], training.Training]:
+    """Train on the host; return the loss of each step, and the training as it ended.
+
+    `before_step(number, state)` is called before each step.
+    """
+    width = trajectory.width
+    seed = variation.relabelled
+    state = trajectory.begin(
+        num_steps=num_steps,
+        dtype=dtype,
+        device=torch.device("cpu"),
+        relabelling=Relabelling.none(width) if seed is None else Relabelling.drawn(seed, width),
+        artifacts=Artifacts(Path()),  # never asked: nothing is checked here
+    )
+    if variation.perturbed is not None:
+        perturb(state.model.parameters(), variation.perturbed)
+    losses = []
+    with engine([state.model], variation):
+        for number in range(num_steps):
+            before_step(number, state)
+            losses.append(training.step(state).loss.item())
+    return np.array(losses), state
 
 
 # ------------------------------------------------------------------ the data

@@ -1,4 +1,4 @@
-"""Right ways to run one trajectory that do not give the same bits: what a band is made of.
+"""Right ways to run one training that do not give the same bits: what a band is made of.
 
 Devices add in other orders, in other groups and with other rounding, and all of them are right.
 A `Variation` is one such way on the host: relabelled, first weights moved by one unit in the last
@@ -9,18 +9,11 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
-
-from workloads.contract import Artifacts
-from workloads.parts import training
-from workloads.parts.trajectories import Relabelling, Trajectory
 
 Sums = Literal["library", "blocks of 16", "blocks of 16, truncated"]
 GROUP = 16
@@ -38,55 +31,25 @@ class Variation:
     sums: Sums = "library"
 
 
-def follow(
-    trajectory: Trajectory,
-    num_steps: int,
-    dtype: str,
-    variation: Variation,
-    *,
-    before_step: Callable[[int, training.Training], None] = lambda *_: None,
-) -> tuple[NDArray[np.float64], training.Training]:
-    """Train on the host; return the loss of each step, and the training as it ended.
-
-    `before_step(number, state)` is called before each step.
-    """
-    width = trajectory.width
-    seed = variation.relabelled
-    state = trajectory.begin(
-        num_steps=num_steps,
-        dtype=dtype,
-        device=torch.device("cpu"),
-        relabelling=Relabelling.none(width) if seed is None else Relabelling.drawn(seed, width),
-        artifacts=Artifacts(Path()),  # never asked: nothing is checked here
-    )
-    if variation.perturbed is not None:
-        perturb(state.model, variation.perturbed)
-    losses = []
-    with _engine(state.model, variation):
-        for number in range(num_steps):
-            before_step(number, state)
-            losses.append(training.step(state).loss.item())
-    return np.array(losses), state
-
-
-def perturb(model: torch.nn.Module, seed: int) -> None:
-    """Move a third of all weights up and a third down by one unit in the last place."""
+def perturb(weights: Iterable[torch.Tensor], seed: int) -> None:
+    """Move a third of all float32 weights up and a third down by one unit in the last place."""
     rng = torch.Generator().manual_seed(seed)
     with torch.no_grad():
-        for weight in model.parameters():
-            way = torch.randint(-1, 2, weight.shape, generator=rng)
-            weight.copy_(torch.where(way == 0, weight, torch.nextafter(weight, weight + way)))
+        for weight in weights:
+            if weight.dtype is torch.float32:
+                way = torch.randint(-1, 2, weight.shape, generator=rng).to(weight.device)
+                weight.copy_(torch.where(way == 0, weight, torch.nextafter(weight, weight + way)))
 
 
 @contextlib.contextmanager
-def _engine(model: torch.nn.Module, variation: Variation) -> Iterator[None]:
+def engine(models: Sequence[torch.nn.Module], variation: Variation) -> Iterator[None]:
+    """While it is entered, these models multiply as the variation says; on the host."""
     threads = torch.get_num_threads()
     torch.set_num_threads(variation.threads)
     if variation.sums != "library":
-        for layer in model.modules():
-            if isinstance(layer, torch.nn.Linear):
-                grouped = _Grouped(layer, variation.sums)
-                layer.forward = grouped.multiply  # type: ignore[method-assign, assignment]
+        for layer in linear_layers(models):
+            grouped = _Grouped(layer, variation.sums)
+            layer.forward = grouped.multiply  # type: ignore[method-assign, assignment]
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of settings for makers that this build has not
@@ -94,6 +57,16 @@ def _engine(model: torch.nn.Module, variation: Variation) -> Iterator[None]:
                 yield
     finally:
         torch.set_num_threads(threads)
+
+
+def linear_layers(models: Sequence[torch.nn.Module]) -> list[torch.nn.Linear]:
+    """Layers whose product can be made in another way: those with torch's own forward pass."""
+    return [
+        layer
+        for model in models
+        for layer in model.modules()
+        if isinstance(layer, torch.nn.Linear) and type(layer).forward is torch.nn.Linear.forward
+    ]
 
 
 class _Grouped:
@@ -107,10 +80,14 @@ class _Grouped:
         is_mixed = torch.is_autocast_enabled("cpu")
         dtype = torch.get_autocast_dtype("cpu") if is_mixed else values.dtype
         weight = self.layer.weight.t().to(dtype)
+        bias = cast("torch.Tensor | None", self.layer.bias)
+        rows = values.to(dtype).reshape(-1, values.shape[-1])
+        if bias is None:
+            bias = torch.zeros(weight.shape[1])
         result: torch.Tensor = _Product.apply(  # type: ignore[no-untyped-call]
-            values.to(dtype), weight, self.is_cut, self.layer.bias
+            rows, weight, self.is_cut, bias
         )
-        return result
+        return result.view(*values.shape[:-1], -1)
 
 
 class _Product(torch.autograd.Function):

@@ -1,0 +1,62 @@
+"""Writes the table of workloads into README.md, from what the workloads say of themselves.
+
+Run it after adding or changing a workload; a test compares what it would write with what is there.
+The table stands between two markers; nothing else of the file is touched.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))
+
+from appliance.errors import ApplianceError  # noqa: E402 - the script runs uninstalled
+from appliance.listing import ListedWorkload, in_millions, listed  # noqa: E402 - the same
+
+README = ROOT / "README.md"
+BEGIN = "<!-- workloads: written by scripts/workload_table.py -->\n"
+END = "<!-- workloads: end -->\n"
+HEAD = (
+    "| workload | domain | what it is | unit | model, full size | small | suites |\n"
+    "|---|---|---|---|---|---|---|\n"
+)
+
+
+def table(found: Sequence[ListedWorkload]) -> str:
+    """The rows, by domain and name; a pipe in a text would end its cell."""
+    rows = sorted(found, key=lambda item: (item.domain, item.name))
+    return HEAD + "".join(_row(item) for item in rows)
+
+
+def _row(item: ListedWorkload) -> str:
+    cells = (
+        f"`{item.name}`",
+        item.domain or "-",
+        item.summary,
+        item.unit or "-",
+        in_millions(item.num_parameters_full),
+        in_millions(item.num_parameters_small),
+        ", ".join(item.suites) or "-",
+    )
+    return f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |\n"
+
+
+def written(text: str, rows: str) -> str:
+    """The README's text with these rows between its markers; ApplianceError if it has none."""
+    before, found, rest = text.partition(BEGIN)
+    _, ended, after = rest.partition(END)
+    if not found or not ended:
+        raise ApplianceError(f"README.md has not the two markers {BEGIN.strip()} and {END.strip()}")
+    return f"{before}{BEGIN}{rows}{END}{after}"
+
+
+def main() -> None:
+    """Write the table anew."""
+    README.write_text(written(README.read_text(), table(listed())))
+
+
+if __name__ == "__main__":
+    main()

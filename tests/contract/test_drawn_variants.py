@@ -1,0 +1,80 @@
+"""Every variant that a seed may draw of a workload builds, steps, and has its check within."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import pkgutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import workloads
+from appliance.parameters import resolve
+from appliance.records import CaseRequest, Resolved
+from workloads.contract import Artifacts, Target, Workload
+
+
+def kinds() -> dict[str, type[Workload[Any, Any]]]:
+    """Every workload of the folder, by its module's name."""
+    names = [one.name for one in pkgutil.iter_modules(workloads.__path__) if not one.ispkg]
+    modules = {name: importlib.import_module(f"workloads.{name}") for name in names}
+    return {name: one.WORKLOAD for name, one in modules.items() if hasattr(one, "WORKLOAD")}
+
+
+KINDS = kinds()
+DRAWN = [(name, variant) for name, kind in KINDS.items() for variant in kind.variants]
+
+
+@pytest.mark.parametrize(("name", "variant"), DRAWN)
+def test_variant_is_right_at_small_size(tmp_path: Path, name: str, variant: str) -> None:
+    kind = KINDS[name]
+    workload = kind(**{**kind.small, **kind.variants[variant]})
+    torch.manual_seed(11)
+    target = Target(device=torch.device("cpu"), artifacts=Artifacts(tmp_path))
+    state = workload.build(target, 11)
+    before = workload.snapshot(state)
+    workload.load(state)
+    output = workload.step(state)
+    workload.wait(state)
+    found = list(workload.check(before, state, output))
+    assert found
+    assert [check for check in found if not check.is_within] == []
+
+
+@pytest.mark.parametrize(("name", "variant"), DRAWN)
+def test_variant_changes_what_it_names_and_holds_at_full_size(name: str, variant: str) -> None:
+    kind = KINDS[name]
+    fields = {field.name: field.default for field in dataclasses.fields(kind)}
+    change = kind.variants[variant]
+    assert change
+    assert change.keys() <= fields.keys()
+    for given in (fields, {**fields, **kind.small}):
+        assert any(given[key] != value for key, value in change.items())
+    kind(**change)  # refuses what cannot run
+
+
+@pytest.mark.parametrize("name", [name for name, kind in KINDS.items() if kind.variants])
+def test_numbers_draw_every_variant_of_a_workload(name: str) -> None:
+    kind = KINDS[name]
+    drawn = [
+        resolve(kind, CaseRequest(workload=name, small=True, parameters={}, draw=number))
+        for number in range(len(kind.variants))
+    ]
+    assert [one.variant for one in drawn if isinstance(one, Resolved)] == list(kind.variants)
+    assert all(
+        isinstance(one, Resolved) and one.parameters.items() >= kind.variants[one.variant].items()
+        for one in drawn
+    )
+
+
+def test_nothing_is_drawn_of_a_workload_without_variants_or_without_a_number() -> None:
+    varied = next(kind for kind in KINDS.values() if kind.variants)
+    plain = next(kind for kind in KINDS.values() if not kind.variants)
+    for kind, number in ((varied, None), (plain, 5)):
+        request = CaseRequest(workload="x", small=True, parameters={}, draw=number)
+        found = resolve(kind, request)
+        assert isinstance(found, Resolved)
+        assert found.variant == ""

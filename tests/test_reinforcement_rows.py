@@ -1,0 +1,209 @@
+"""Reinforcement learning: the formulas that judge it, what it must reject, and that it learns."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from workloads.brax_ppo import BraxPpo
+from workloads.contract import Artifacts, ParameterError, Target, Workload
+from workloads.dqn import ACTIONS, WIDTH, Dqn
+from workloads.parts import reinforcement
+from workloads.parts.reinforcement import Adam, Followed
+from workloads.parts.simulated_ppo import WIDTHS
+from workloads.ppo import Ppo
+from workloads.torchatari import TorchAtari
+
+ROOT = Path(__file__).parents[1]
+JAX_ROWS = (BraxPpo, Ppo, Dqn)
+
+
+def target(folder: Path) -> Target:
+    return Target(device=torch.device("cpu"), artifacts=Artifacts(folder))
+
+
+def small(kind: type[Workload[Any, Any]], **changes: Any) -> Workload[Any, Any]:
+    return kind(**{**kind.small, **changes})
+
+
+# ------------------------------------------------------------------ what it says of itself
+
+
+def test_counts_are_those_of_the_networks():
+    assert BraxPpo().num_parameters() == (27 * 32 + 32 + 3 * (32 * 32 + 32) + 32 * 16 + 16) + (
+        27 * 256 + 256 + 4 * (256 * 256 + 256) + 256 + 1
+    )
+    assert Dqn().num_parameters() == 600 * 120 + 120 + 120 * 84 + 84 + 84 * 4 + 4
+    assert TorchAtari().num_parameters() == 1_686_693
+
+
+def test_units_are_the_environment_steps_of_one_update():
+    units = {kind: kind().work().units for kind in (*JAX_ROWS, TorchAtari)}
+    assert units == {BraxPpo: 163_840, Ppo: 1280, Dqn: 640, TorchAtari: 16_384}
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes", "word"),
+    [
+        (BraxPpo, {"num_envs": 7}, "minibatch"),
+        (BraxPpo, {"environment": "horse"}, "environment"),
+        (Ppo, {"activation": "relu"}, "activation"),
+        (Ppo, {"norm": -1.0}, "norm"),
+        (Dqn, {"buffer": 640}, "buffer"),
+        (TorchAtari, {"game": "chess"}, "game"),
+        (TorchAtari, {"num_minibatches": 5}, "num_minibatches"),
+    ],
+)
+def test_parameters_that_cannot_run_are_refused(kind: Any, changes: dict[str, Any], word: str):
+    with pytest.raises(ParameterError, match=word):
+        kind(**changes)
+
+
+def test_listing_the_rows_loads_no_jax():
+    """A fork server imports the workloads; a process with JAX's threads cannot be forked."""
+    script = (
+        "import sys, workloads.brax_ppo, workloads.ppo, workloads.dqn, workloads.torchatari as a\n"
+        "for kind in (workloads.brax_ppo, workloads.ppo, workloads.dqn, a):\n"
+        "    kind.WORKLOAD().num_parameters(), kind.WORKLOAD().work()\n"
+        "print(sorted({'jax', 'brax', 'gymnax', 'ale_py'} & set(sys.modules)))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    assert done.stdout.strip() == "[]"
+
+
+# ------------------------------------------------------------------ the formulas
+
+
+def test_advantages_are_those_of_the_definition():
+    """Sum of discounted surprises, written out for one environment."""
+    rng = np.random.default_rng(1)
+    rewards, values = rng.normal(size=(4, 1)), rng.normal(size=(5, 1))
+    none = np.zeros((4, 1))
+    found = reinforcement.advantages(rewards, values, none, none, discount=0.9, trace=0.8, unroll=4)
+    surprises = rewards + 0.9 * values[1:] - values[:-1]
+    exact = sum(0.72**step * surprises[step] for step in range(4))
+    assert found[0] == pytest.approx(exact)
+
+
+def test_nothing_follows_an_end():
+    ends = np.array([[1.0], [0.0]])
+    found = reinforcement.advantages(
+        np.ones((2, 1)),
+        np.array([[0.5], [9.0], [9.0]]),
+        ends,
+        np.zeros((2, 1)),
+        discount=0.9,
+        trace=0.8,
+        unroll=2,
+    )
+    assert found[0, 0] == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("clip", [0.0, 0.1])
+def test_adam_is_that_of_torch(clip: float):
+    rng = torch.Generator().manual_seed(1)
+    weight = torch.nn.Parameter(torch.randn(5, generator=rng, dtype=torch.float64))
+    start = {"a": weight.detach().numpy().copy()}
+    nought = {"a": np.zeros(5)}
+    optimizer = torch.optim.Adam([weight], lr=0.01, eps=1e-5)
+    gradients = []
+    for _ in range(3):
+        slope = torch.randn(5, generator=rng, dtype=torch.float64)
+        gradients.append({"a": slope.numpy().copy()})
+        weight.grad = slope.clone()
+        if clip:
+            torch.nn.utils.clip_grad_norm_([weight], clip)
+        optimizer.step()
+    rule = Adam(rate=0.01, epsilon=1e-5, clip=clip)
+    *_, last = rule.follow(Followed.begin(0, start, nought, nought), gradients)
+    assert last.weights["a"] == pytest.approx(weight.detach().numpy(), rel=1e-5)
+    assert last.number == 3
+
+
+# ------------------------------------------------------------------ the libraries
+
+
+def test_widths_are_those_of_the_libraries():
+    from workloads.parts import brax_program, dqn_program  # noqa: PLC0415 - imports JAX
+
+    assert {name: brax_program.sizes(name) for name in WIDTHS} == dict(WIDTHS)
+    game, parameters = dqn_program._game("SpaceInvaders-MinAtar")
+    assert math.prod(game.observation_space(parameters).shape) == WIDTH
+    assert dqn_program.num_actions("SpaceInvaders-MinAtar") == ACTIONS
+
+
+def test_float64_is_known_to_the_host_alone():
+    import jax  # noqa: PLC0415
+
+    from workloads.parts import jax_devices  # noqa: PLC0415
+
+    with jax_devices.on_host_in_float64():
+        assert jax.numpy.zeros(1, "float64").dtype == np.float64
+    assert not jax.config.jax_enable_x64
+
+
+# ------------------------------------------------------------------ steps
+
+
+def rejected(workload: Workload[Any, Any], before: Any, state: Any, output: Any) -> list[str]:
+    return [c.name for c in workload.check(before, state, output) if not c.is_within]
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Any, Any, Any]:
+    """Deep Q-learning in its second step: workload, snapshot, state, output."""
+    workload = small(Dqn)
+    state = workload.build(target(tmp_path_factory.mktemp("dqn")), 5)
+    workload.step(state)
+    before = workload.snapshot(state)
+    output = workload.step(state)
+    workload.wait(state)
+    return workload, before, state, output
+
+
+def test_true_step_is_accepted(played: tuple[Any, Any, Any, Any]):
+    assert rejected(*played) == []
+
+
+def replaced(output: Any, **changes: Any) -> Any:
+    return type(output)(**{**vars(output), **changes})
+
+
+def test_lost_update_is_rejected(played: tuple[Any, Any, Any, Any]):
+    workload, before, state, output = played
+    lost = replaced(output, weights=before.learner["weights"])
+    assert rejected(workload, before, state, lost)
+
+
+def test_clock_that_was_never_set_back_is_rejected(played: tuple[Any, Any, Any, Any]):
+    """The ancestor's fault: a counter that goes on makes rates that grow with time."""
+    workload, before, state, output = played
+    times = np.asarray(output.rounds["times"]) + 1
+    wrong = replaced(output, rounds={**output.rounds, "times": times})
+    found = rejected(workload, before, state, wrong)
+    assert "environment steps missing or too many" in found
+
+
+def test_half_of_the_batch_is_rejected(played: tuple[Any, Any, Any, Any]):
+    """Gradients of the first half of the samples alone, as if the other half had been dropped."""
+    workload, before, state, output = played
+    halved = small(Dqn, batch=workload.batch // 2)
+    assert "gradients against float64" in rejected(halved, before, state, output)
+
+
+def test_q_learning_learns(tmp_path: Path):
+    """Over 300 updates the error of the values falls to less than a half."""
+    workload = small(Dqn, rate=1e-3)
+    state = workload.build(target(tmp_path), 3)
+    losses = [float(np.asarray(workload.step(state).loss)) for _ in range(300)]
+    assert all(math.isfinite(loss) for loss in losses)
+    assert np.mean(losses[-50:]) < 0.5 * np.mean(losses[:10])

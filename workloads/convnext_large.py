@@ -1,0 +1,100 @@
+"""ConvNeXt-L training: depthwise convolutions of 7 by 7, layer normalisation and AdamW.
+
+One step is forward, loss, backward and update on a batch of generated images that have a
+pattern by class, already on the device. `dtype` and `tf32` make the four rows of this network:
+float32 in full or in TF32, and float16 with what remains of float32 in full or in TF32. The checks
+of `parts/training.py` recompute the step in float64: a convolution in a lower precision, a wrong
+or lost gradient, a stale batch and a weight that the optimiser missed would each be seen, in the
+first step and in the last.
+
+The growth allows three to ten times what was measured on a processor, but for gradients in
+bfloat16, which have less to spare (4 images of 64 pixels, up to 3 seeds, steps 0 and 4, 32 and 192
+channels in the first stage; one rounding is 5.4e-7 in float32, 4.9e-4 in float16 and 3.9e-3 in
+bfloat16): loss 0.3 roundings in all of them, logits 8.6, 8.4 and 7.6, gradients 2.8, 8.4 and 12.
+What errs most is the gradient of the first normalisation, a sum over all places that cancels.
+A backward pass alone whose products are made in bfloat16 where float32 is asked for errs by
+5.1e-3, where 1.1e-5 is allowed; in float8 by 0.081, where 9.8e-3 is allowed for float16 and 0.078
+for bfloat16. TF32 keeps as many bits as float16 and is allowed as much; it was not measured here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from transformers import ConvNextConfig, ConvNextForImageClassification
+
+from workloads.parts.image_training import ACTIVATIONS, CLASSES, GELU, RELU, SILU, ImageTraining
+from workloads.parts.optimizers import AdamW
+from workloads.parts.parameters import require_choice, require_positive
+from workloads.parts.training import Growth
+
+DEPTHS = (3, 3, 27, 3)
+WIDTH = 192
+SPREAD = 0.02
+"""Standard deviation of all weights at the full width; a narrower network's are larger, so that its
+branches carry as much."""
+BRANCH = 0.1
+"""Scale of every residual branch before training.
+
+At a millionth, as Liu et al. (2022) start, a fresh network is its four downsampling layers, and
+no check of its output could tell what its branches do."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConvnextLarge(ImageTraining):
+    """`width`: channels of the first stage, doubled by each of the three that follow."""
+
+    summary: ClassVar[str] = "ConvNeXt-L training, images on the device"
+    version: ClassVar[int] = 1
+    small: ClassVar[Mapping[str, bool | int | float | str]] = {
+        "batch": 4,
+        "side": 64,
+        "width": 32,
+        "dtype": "float32",
+        "tf32": False,
+        "channels_last": False,
+    }
+    variants: ClassVar[Mapping[str, Mapping[str, bool | int | float | str]]] = {
+        "one image more": {"batch_change": 1},
+        "one block more": {"extra_layers": 1},
+        "sigmoid-weighted units": {"activation": SILU},
+        "rectified units": {"activation": RELU},
+    }
+
+    batch: int = 128
+    dtype: str = "float16"
+    tf32: bool = True
+    width: int = WIDTH
+    activation: str = GELU
+    rate: float = 1e-3
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_choice("activation", self.activation, ACTIVATIONS)
+        require_positive(self, "width")
+
+    def rule(self) -> AdamW:
+        return AdamW(rate=self.rate, decay=0.05)
+
+    def network(self) -> torch.nn.Module:
+        config = ConvNextConfig(
+            depths=[*DEPTHS[:2], DEPTHS[2] + self.extra_layers, DEPTHS[3]],
+            hidden_sizes=[self.width, 2 * self.width, 4 * self.width, 8 * self.width],
+            hidden_act=self.activation,
+            initializer_range=SPREAD * math.sqrt(WIDTH / self.width),
+            layer_scale_init_value=BRANCH,
+            drop_path_rate=0.0,
+            problem_type="single_label_classification",
+        )
+        config.num_labels = CLASSES
+        return ConvNextForImageClassification(config)
+
+    def growth(self) -> Growth:
+        return Growth(loss=4, logits=50, gradients=20, has_kinks=self.activation == RELU)
+
+
+WORKLOAD = ConvnextLarge

@@ -1,0 +1,226 @@
+"""LLaVA training on images and what is said of them: a vision encoder in front of a Llama.
+
+One step is forward, loss over the caption, backward and AdamW of the vision encoder, the
+projector and the language model. The captions name the shape in each picture, its colour, place
+and size and what is behind it, and nothing in the text tells them: they are learned from the
+pictures alone, of which every one of the batch is read. Matrices, their gradients and moments
+are in bfloat16 at full size, vectors in float32. The library takes the features of the last
+layer of vision but one, so what comes after has no gradient and stays as it is.
+
+The checks of `parts/training.py` recompute the step: pictures of other captions or one that was
+not read, features at the wrong places, a product in a lower precision and a weight that the
+optimiser missed would each be seen.
+
+The bounds (`growth`) allow four times what was measured on a processor at small size (6 seeds of
+3 steps; one rounding is 5.4e-7 in float32 and 3.9e-3 in bfloat16 with float32 sums), there and
+there: loss 0.3 and 0.2 roundings, logits
+6.5 and 16, gradients 2.6 and 5.7. The library
+normalises and rotates in float32, in float64 too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from transformers import (
+    CLIPVisionConfig,
+    LlamaConfig,
+    LlavaConfig,
+    LlavaForConditionalGeneration,
+    LlavaModel,
+)
+from transformers.initialization import no_init_weights
+
+from appliance.records import Work
+from workloads.contract import ParameterError
+from workloads.parts.captions import captioned_images, require_room
+from workloads.parts.parameters import require_choice, require_even_heads, require_positive
+from workloads.parts.precision import dtype_named
+from workloads.parts.size import count_flops
+from workloads.parts.supervised import Supervised
+from workloads.parts.text import IGNORED
+from workloads.parts.training import Growth
+from workloads.parts.weights import fill
+
+TEXT = 7
+"""Tokens of a caption: five words between a beginning and an end."""
+_RESERVED = 64
+"""Numbers that no word has: the first of them stands for a piece of an image."""
+ACTIVATIONS = ("silu", "gelu")
+
+
+class Placed(LlavaModel):  # type: ignore[no-untyped-call]
+    """A model that does not ask the device how many pieces of images it was given.
+
+    As many as places were kept for them: the inputs are made so.
+    """
+
+    def get_placeholder_mask(
+        self, input_ids: torch.Tensor, inputs_embeds: torch.Tensor, image_features: torch.Tensor
+    ) -> torch.Tensor:
+        del inputs_embeds, image_features
+        found: torch.Tensor = input_ids == self.config.image_token_id
+        return found.unsqueeze(-1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Llava(Supervised):
+    """`side` and `patch` are in pixels; fields that begin with `vision` are of that encoder.
+
+    `weights` is the format in which matrices are kept; products are in `dtype`.
+    """
+
+    summary: ClassVar[str] = "LLaVA-1.5-7B shape training on captioned images"
+    version: ClassVar[int] = 1
+    small: ClassVar[Mapping[str, bool | int | float | str]] = {
+        "side": 32,
+        "patch": 8,
+        "vision_hidden": 64,
+        "vision_layers": 3,
+        "vision_heads": 4,
+        "vocabulary": 256,
+        "hidden": 64,
+        "intermediate": 192,
+        "layers": 2,
+        "heads": 4,
+        "rate": 1e-3,
+        "dtype": "float32",
+        "weights": "float32",
+    }
+    data_pattern: ClassVar[str] = "generated images and captions"
+    domain: ClassVar[str] = "multimodal"
+    variants: ClassVar[Mapping[str, Mapping[str, bool | int | float | str]]] = {
+        "one sample more": {"batch_change": 1},
+        "one layer more": {"extra_layers": 1},
+        "other activation": {"activation": "gelu"},
+    }
+
+    batch: int = 1
+    side: int = 336
+    patch: int = 14
+    vision_hidden: int = 1024
+    vision_layers: int = 24
+    vision_heads: int = 16
+    vocabulary: int = 32_064
+    hidden: int = 4096
+    intermediate: int = 11_008
+    layers: int = 32
+    heads: int = 32
+    activation: str = "silu"
+    weights: str = "bfloat16"
+    rate: float = 2e-5
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_positive(self, "side", "patch", "vision_hidden", "vision_heads", "vision_layers")
+        require_positive(self, "vocabulary", "hidden", "intermediate", "layers", "heads")
+        require_choice("activation", self.activation, ACTIVATIONS)
+        require_choice("weights", self.weights, ("float32", "bfloat16"))
+        require_even_heads(self.hidden, self.heads)
+        require_room(self.vocabulary - _RESERVED, TEXT)
+        if self.side % self.patch:
+            raise ParameterError(f"side is {self.side}: give a multiple of patch, {self.patch}")
+        if self.vision_hidden % self.vision_heads:
+            message = f"vision_hidden is {self.vision_hidden}: give a multiple of vision_heads"
+            raise ParameterError(f"{message}, {self.vision_heads}")
+        if self.vision_layers < 2:  # noqa: PLR2004 - the last but one is read
+            raise ParameterError(f"vision_layers is {self.vision_layers}: give 2 or more")
+
+    @property
+    def _pieces(self) -> int:
+        return (self.side // self.patch) ** 2
+
+    def work(self) -> Work:
+        def loss() -> torch.Tensor:
+            tokens = torch.empty(self.count, self._pieces + TEXT, dtype=torch.long)
+            images = torch.empty(self.count, 3, self.side, self.side)
+            made = self.model()(
+                input_ids=tokens, pixel_values=images, attention_mask=self._mask(), labels=tokens
+            )
+            found: torch.Tensor = made.loss
+            return found
+
+        flops = count_flops(loss)
+        return Work(units=self.count, unit="samples", flops=flops, precision=self.dtype)
+
+    def model(self) -> LlavaForConditionalGeneration:
+        vision = CLIPVisionConfig(
+            hidden_size=self.vision_hidden,
+            intermediate_size=4 * self.vision_hidden,
+            num_hidden_layers=self.vision_layers,
+            num_attention_heads=self.vision_heads,
+            image_size=self.side,
+            patch_size=self.patch,
+            projection_dim=768,
+        )
+        text = LlamaConfig(
+            vocab_size=self.vocabulary,
+            hidden_size=self.hidden,
+            intermediate_size=self.intermediate,
+            num_hidden_layers=self.layers + self.extra_layers,
+            num_attention_heads=self.heads,
+            max_position_embeddings=4096,
+            hidden_act=self.activation,
+            use_cache=False,
+        )
+        model = LlavaForConditionalGeneration(
+            LlavaConfig(
+                vision_config=vision,
+                text_config=text,
+                image_token_index=self.vocabulary - _RESERVED,
+                image_seq_length=self._pieces,
+            )
+        )
+        model.model.__class__ = Placed
+        tower = model.model.vision_tower
+        for unread in (tower.encoder.layers[-1], tower.post_layernorm):
+            unread.requires_grad_(requires_grad=False)
+        return model
+
+    def fresh(self, seed: int) -> torch.nn.Module:
+        with no_init_weights():
+            model = self.model()
+        for parameter in model.parameters():
+            if parameter.dim() > 1:
+                parameter.data = parameter.data.to(dtype_named(self.weights))
+        fill(model, seed)
+        with torch.no_grad():
+            for name, parameter in model.named_parameters():
+                if name.endswith(".bias"):
+                    parameter.zero_()
+                elif parameter.dim() == 4:  # noqa: PLR2004 - a convolution, drawn by its last side
+                    parameter.mul_((parameter.shape[-1] / parameter[0].numel()) ** 0.5)
+        return model
+
+    def inputs(self, rng: torch.Generator) -> dict[str, torch.Tensor]:
+        images, captions = captioned_images(
+            rng,
+            count=self.count,
+            side=self.side,
+            vocabulary=self.vocabulary - _RESERVED,
+            length=TEXT,
+        )
+        pieces = torch.full((self.count, self._pieces), self.vocabulary - _RESERVED)
+        labels = torch.cat((torch.full_like(pieces, IGNORED), captions), dim=1)
+        tokens = torch.cat((pieces, captions), dim=1)
+        return {
+            "input_ids": tokens,
+            "pixel_values": images,
+            "attention_mask": self._mask(),
+            "labels": labels,
+        }
+
+    def _mask(self) -> torch.Tensor:
+        """What each position sees; a library that had to find out would wait for the device."""
+        length = self._pieces + TEXT
+        seen = torch.ones(length, length, dtype=torch.bool).tril()
+        return seen.expand(self.count, 1, length, length)
+
+    def growth(self) -> Growth:
+        return Growth(loss=4, logits=80, gradients=32)
+
+
+WORKLOAD = Llava

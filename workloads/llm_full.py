@@ -1,0 +1,81 @@
+"""Tuning of all weights of a Llama model: the largest memory and traffic that training asks for.
+
+One step is forward, loss over every token that has one before it in its text, backward and
+AdamW, on packed sequences; weights, gradients and moments are in bfloat16, as is usual where a
+model just fits. A gain of one cannot then take a step of 2e-5, which is a hundredth of what lies
+between it and its neighbour: gains would never move, and are frozen for all to see.
+
+The checks of `parts/training.py` recompute the step: texts that see each other, a product in a
+lower precision, a lost part of the batch and a weight that the optimiser missed would each be
+seen.
+
+The bounds (`growth`) allow four times what was measured on a processor at small size (6 seeds of
+3 steps; one rounding is 5.4e-7 in float32 and 3.9e-3 in bfloat16 with float32 sums), there and
+there: loss 0.3 and 0.1 roundings, logits
+8 and 20, gradients 2 and 5.2. The library
+normalises and rotates in float32, in float64 too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+from transformers import LlamaForCausalLM
+
+from workloads.parts.llm import CausalTuning
+from workloads.parts.parameters import require_choice
+from workloads.parts.precision import dtype_named
+
+
+@dataclass(frozen=True, kw_only=True)
+class LlmFull(CausalTuning):
+    """`weights` is the format in which weights, gradients and moments are kept."""
+
+    summary: ClassVar[str] = "Llama-3.1 shape tuned in all its weights on packed texts"
+    version: ClassVar[int] = 1
+    small: ClassVar[Mapping[str, bool | int | float | str]] = {
+        "shape": "own",
+        "vocabulary": 512,
+        "hidden": 64,
+        "intermediate": 192,
+        "layers": 2,
+        "heads": 4,
+        "groups": 2,
+        "length": 48,
+        "rate": 1e-3,
+        "dtype": "float32",
+        "weights": "float32",
+    }
+    data_pattern: ClassVar[str] = "generated texts, packed"
+    domain: ClassVar[str] = "language model tuning"
+    variants: ClassVar[Mapping[str, Mapping[str, bool | int | float | str]]] = {
+        "one sequence more": {"batch_change": 1},
+        "one layer more": {"extra_layers": 1},
+        "other activation": {"activation": "gelu"},
+        "more texts": {"texts": 7},
+    }
+
+    shape: Literal["8B", "70B", "own"] = "70B"
+    batch: int = 2
+    rate: float = 2e-5
+    weights: str = "bfloat16"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_choice("weights", self.weights, ("float32", "bfloat16"))
+
+    def adapted(self, model: LlamaForCausalLM) -> torch.nn.Module:
+        return model
+
+    def settle(self, model: torch.nn.Module) -> None:
+        """Gains lie around one: in bfloat16 they learn nothing, and are frozen."""
+        model.to(dtype_named(self.weights))
+        if self.weights == "bfloat16":
+            for parameter in model.parameters():
+                parameter.requires_grad_(parameter.dim() > 1)
+
+
+WORKLOAD = LlmFull

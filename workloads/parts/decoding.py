@@ -1,0 +1,263 @@
+"""Greedy decoding of a Llama with a key-value cache, and its check; a workload gives the shape.
+
+One step reads a prompt and generates `new_tokens` tokens, each from the cache of those before.
+The check feeds the generated tokens to a decoder of its own in float64, which has no cache
+(`parts/decoder.py`), and compares the logits of every generated position: a stale or misplaced
+cache entry, a wrong rotation or mask and a product in a lower precision would each be seen.
+Tokens must be the largest of the device's logits, and no worse in float64 than the logits'
+bound leaves open.
+
+Every sequence has its full length: the tokens that end a sequence are barred, as serving does
+below a least number of tokens, and one that appears all the same is counted. So is every missing
+and every surplus token, and all that is generated is the units that the rate counts.
+
+Weights are random, of the variance that keeps signals the same size through all layers, and
+are drawn again for the reference: what the device holds of them is not believed.
+
+`LOGITS` allows three to ten times what was measured of Llama 2's shape on a processor at small
+size, with up to 32 layers and with a width of 1024: 10 roundings in float32 and 23 in bfloat16.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+import torch
+from transformers import AutoModelForCausalLM, DynamicCache, LlamaConfig, LlamaForCausalLM
+
+from appliance.records import Bound, Check, Scenario, Work
+from workloads.contract import Artifacts, ParameterError, Target, Turn, Workload
+from workloads.parts.decoder import Shape, Stretch, decode
+from workloads.parts.generated import (
+    Generated,
+    bar,
+    compare_choices,
+    compare_tokens,
+    count_missing,
+    known,
+)
+from workloads.parts.parameters import require_even_heads, require_positive
+from workloads.parts.precision import compare_logits, dtype_named
+from workloads.parts.size import count_parameters
+from workloads.parts.weights import draw, fill
+
+LOGITS = 80.0
+EPSILON = 1e-5
+"""Of every normalisation."""
+
+
+@dataclass(kw_only=True)
+class State:
+    """`bar` is added to logits before one is chosen: minus infinity for `ends`, else zero."""
+
+    model: LlamaForCausalLM
+    prompts: list[torch.Tensor]
+    bar: torch.Tensor
+    turn: Turn
+    seed: int
+    artifacts: Artifacts
+
+
+@dataclass(frozen=True, kw_only=True)
+class Before:
+    number: int
+    prompt: torch.Tensor
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decoding(Workload[State, Generated]):
+    """`shared_heads`: heads of keys and values; 0 where every query has its own.
+
+    A subclass says which tokens end a sequence, how fast positions turn, and what prompts are.
+    """
+
+    bound_by: ClassVar[Bound] = "memory"
+
+    vocabulary: int = 32_000
+    hidden: int = 4096
+    intermediate: int = 11_008
+    layers: int = 32
+    heads: int = 32
+    shared_heads: int = 0
+    batch: int = 1
+    prompt: int = 128
+    new_tokens: int = 256
+    dtype: str = "bfloat16"
+    num_inputs: int = 4
+
+    def __post_init__(self) -> None:
+        require_positive(self, "vocabulary", "hidden", "intermediate", "layers", "heads")
+        require_positive(self, "batch", "prompt", "new_tokens", "num_inputs")
+        require_even_heads(self.hidden, self.heads)
+        if self.shared_heads < 0 or (self.shared_heads and self.heads % self.shared_heads):
+            message = f"shared_heads is {self.shared_heads}: give a divisor of heads, {self.heads}"
+            raise ParameterError(message)
+        dtype_named(self.dtype)
+
+    @property
+    @abstractmethod
+    def ends(self) -> tuple[int, ...]:
+        """Tokens that end a sequence."""
+
+    @property
+    @abstractmethod
+    def theta(self) -> float:
+        """Base of the rotations' frequencies."""
+
+    @property
+    def stretch(self) -> Stretch | None:
+        """How positions beyond those of training are reached, if they are."""
+        return None
+
+    def prompts(self, rng: torch.Generator) -> torch.Tensor:
+        """Draw tokens (sequence, position) on the host."""
+        return torch.randint(self.vocabulary, (self.batch, self.prompt), generator=rng)
+
+    @property
+    def scenario(self) -> Scenario:
+        return "single_stream" if self.batch == 1 else "offline"
+
+    def work(self) -> Work:
+        """Every pass reads all weights and the cache; the prompt is one pass for its tokens."""
+        positions = self.prompt + self.new_tokens - 1
+        narrow = (self.shared_heads or self.heads) * (self.hidden // self.heads)
+        width = 2 * self.hidden + 2 * narrow + 3 * self.intermediate
+        projections = self.layers * self.hidden * width
+        head = self.hidden * self.vocabulary
+        attended = positions * (positions + 1) // 2
+        flops = 2 * (projections * positions + head * self.new_tokens)
+        flops += 4 * self.layers * self.hidden * attended
+        cached = sum(range(self.prompt + 1, positions + 1))
+        moved = (projections + head) * self.new_tokens
+        moved += self.batch * 2 * self.layers * narrow * cached
+        return Work(
+            units=self.batch * self.new_tokens,
+            unit="generated tokens",
+            flops=self.batch * flops,
+            bytes=moved * dtype_named(self.dtype).itemsize,
+            precision=self.dtype,
+        )
+
+    def num_parameters(self) -> int:
+        return count_parameters(lambda: LlamaForCausalLM(self._config()))
+
+    def _config(self) -> LlamaConfig:
+        rotations: dict[str, float | int | str] = {"rope_type": "default", "rope_theta": self.theta}
+        if self.stretch is not None:
+            rotations |= {
+                "rope_type": "llama3",
+                "factor": self.stretch.factor,
+                "low_freq_factor": self.stretch.low,
+                "high_freq_factor": self.stretch.high,
+                "original_max_position_embeddings": self.stretch.original,
+            }
+        return LlamaConfig(
+            vocab_size=self.vocabulary,
+            hidden_size=self.hidden,
+            intermediate_size=self.intermediate,
+            num_hidden_layers=self.layers,
+            num_attention_heads=self.heads,
+            num_key_value_heads=self.shared_heads or self.heads,
+            max_position_embeddings=self._positions,
+            rms_norm_eps=EPSILON,
+            rope_parameters=rotations,
+        )
+
+    @property
+    def _positions(self) -> int:
+        """Most that the model is made for."""
+        trained = 4096 if self.stretch is None else int(16 * self.stretch.original)
+        return max(trained, self.prompt + self.new_tokens)
+
+    def build(self, target: Target, seed: int) -> State:
+        with target.device:
+            model = AutoModelForCausalLM.from_config(  # type: ignore[no-untyped-call]
+                self._config(), dtype=dtype_named(self.dtype)
+            ).eval()
+        fill(model, seed)
+        rng = torch.Generator().manual_seed(seed)
+        return State(
+            model=model,
+            prompts=[self.prompts(rng).to(target.device) for _ in range(self.num_inputs)],
+            bar=bar(self.vocabulary, self.ends).to(target.device, dtype_named(self.dtype)),
+            turn=Turn(of=self.num_inputs),
+            seed=seed,
+            artifacts=target.artifacts,
+        )
+
+    @torch.no_grad()
+    def step(self, state: State) -> Generated:
+        read = state.prompts[state.turn.advance()]
+        cache = DynamicCache(config=state.model.config)
+        tokens, logits = [], []
+        for _ in range(self.new_tokens):
+            result = state.model(
+                input_ids=read, past_key_values=cache, use_cache=True, logits_to_keep=1
+            )
+            logits.append(result.logits)
+            read = (result.logits + state.bar).argmax(dim=-1)
+            tokens.append(read)
+        return Generated(tokens=torch.cat(tokens, dim=1), logits=torch.cat(logits, dim=1))
+
+    def hold(self, state: State) -> bool:
+        state.turn.number -= 1
+        return True
+
+    def snapshot(self, state: State) -> Before:
+        number = state.turn.number + 1
+        return Before(number=number, prompt=state.prompts[number % state.turn.of].cpu().clone())
+
+    def check(self, before: object, state: State, output: Generated) -> Iterator[Check]:
+        assert isinstance(before, Before)  # noqa: S101 - what snapshot returned
+        missing = count_missing(output, (self.batch, self.new_tokens, self.vocabulary))
+        yield missing
+        if not missing.is_within:
+            return  # nothing else can be compared
+        yield from compare_tokens(output, self.ends)
+        tokens = known(output.tokens, self.vocabulary)
+        reference = self._reference(before, state, tokens)
+        dtype = dtype_named(self.dtype)
+        yield from compare_logits(output.logits, reference, growth=LOGITS, dtype=dtype)
+        yield from compare_choices(tokens, reference, self.ends, growth=LOGITS, dtype=dtype)
+
+    def _reference(self, before: Before, state: State, tokens: torch.Tensor) -> torch.Tensor:
+        """Float64 logits of the generated positions, given the tokens before each.
+
+        Those of the first step are made once per run; a launch that chose other tokens, where
+        two logits all but tie, has them computed for its own.
+        """
+        if before.number > 0:
+            return self._decode(before.prompt, tokens, state.seed)
+
+        def make(path: Path) -> None:
+            logits = self._decode(before.prompt, tokens, state.seed)
+            torch.save({"tokens": tokens, "logits": logits}, path)
+
+        kept = torch.load(state.artifacts.once("first_decode_float64.pt", make), weights_only=True)
+        if not torch.equal(kept["tokens"], tokens):
+            return self._decode(before.prompt, tokens, state.seed)
+        logits: torch.Tensor = kept["logits"]
+        return logits
+
+    def _decode(self, prompt: torch.Tensor, tokens: torch.Tensor, seed: int) -> torch.Tensor:
+        shape = Shape(
+            vocabulary=self.vocabulary,
+            hidden=self.hidden,
+            intermediate=self.intermediate,
+            layers=self.layers,
+            heads=self.heads,
+            epsilon=EPSILON,
+            theta=self.theta,
+            shared_heads=self.shared_heads or None,
+            stretch=self.stretch,
+        )
+
+        def weight(name: str, *sizes: int) -> torch.Tensor:
+            return draw(name, sizes, seed).to(dtype_named(self.dtype)).double()
+
+        sequence = torch.cat((prompt, tokens[:, :-1]), dim=1)
+        return decode(shape, weight, sequence, first=self.prompt - 1)

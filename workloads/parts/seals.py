@@ -1,0 +1,47 @@
+"""A number that stands for every bit of a tensor, made where the tensor lies.
+
+    s = sum over i of  x_i w_i   modulo 2**63
+
+x are the words of the tensor in their logical order, zero-extended to 64 bits, w odd pseudo-random
+weights made of i alone. One changed element alters the sum with certainty, but for the top bit of
+a 64-bit word; changes of several that know nothing of the weights escape with probability 2**-31
+at most (2**-47 for 16-bit words). Whole numbers add up the same in any order, so the host and
+every device make the same number of the same bits. Dtype and shape are part of it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+
+import torch
+
+_WORDS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+_AT_ONCE = 2**22  # words: 32 MiB in 64 bits
+_STEP, _MIX = 0x9E3779B97F4A7C15 - 2**64, 0x2545F4914F6CDD1D  # odd, of a random number generator
+
+
+def seal(tensor: torch.Tensor) -> int:
+    """Number from 0 to 2**63 - 1 for dtype, shape and bits."""
+    kind = f"{tensor.dtype} {tuple(tensor.shape)}".encode()
+    total = int.from_bytes(hashlib.sha256(kind).digest()[:8], "big")
+    flat = tensor.detach().contiguous().reshape(-1)
+    words = flat.view(_WORDS[flat.element_size()])
+    mask = (1 << (8 * words.element_size())) - 1 if words.element_size() < 8 else -1  # noqa: PLR2004 - bytes of 64 bits
+    for first in range(0, len(words), _AT_ONCE):
+        part = words[first : first + _AT_ONCE].to(torch.int64, copy=True).bitwise_and_(mask)
+        total += int(part.mul_(_weights(first, len(part), part.device)).sum())
+    return total % 2**63
+
+
+def _weights(first: int, count: int, device: torch.device) -> torch.Tensor:
+    index = torch.arange(first, first + count, dtype=torch.int64, device=device).mul_(_STEP)
+    return index.bitwise_xor_(index >> 29).mul_(_MIX).bitwise_or_(1)
+
+
+def seal_all(tensors: Mapping[str, torch.Tensor]) -> int:
+    """One number for all tensors and their names."""
+    total = hashlib.sha256()
+    for name, tensor in sorted(tensors.items()):
+        total.update(f"{name} {seal(tensor)} ".encode())
+    return int.from_bytes(total.digest()[:8], "big") % 2**63

@@ -1,0 +1,49 @@
+"""ResNet-152 training: 50 blocks one behind the other, batch normalisation and SGD with momentum.
+
+One step is forward, loss, backward and update on a batch of generated images that have a
+pattern by class, already on the device; with `ranks`, each has a batch of its own and the
+gradients are averaged (`parts/distributed.py`). The checks of `parts/training.py` recompute the
+step in float64: a convolution in a lower precision, a block left out, a wrong or lost gradient, a
+stale batch, a weight that the optimiser missed and running statistics that drift would each be
+seen, in the first step and in the last.
+
+`GROWTH` allows twice what was measured at worst on a processor (4 images of 64 pixels, 3 seeds,
+steps 0 and 4; one rounding is 5.4e-7 in float32 and 3.9e-3 in bfloat16 with float32 sums): loss
+1.0 and 0.8 roundings, logits 15 and 28, gradients 7.0 and 15, running statistics 3.5 and 8.1,
+units that rectify on another side than in float64 4.3 and 68 off zero. A backward pass alone whose
+products are made in bfloat16 where float32 is asked for errs by 8.4e-3, where 1.7e-5 is allowed;
+in float8 for bfloat16 by 0.14, where 0.125 is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from workloads.parts.resnet import DEPTHS_152
+from workloads.parts.resnet_training import ResnetTraining
+from workloads.parts.training import Growth
+
+GROWTH = Growth(loss=4, logits=64, gradients=32, statistics=20, has_kinks=True, kinks=160)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resnet152(ResnetTraining):
+    summary: ClassVar[str] = "ResNet-152 training, images on the device"
+    version: ClassVar[int] = 1
+    depths: ClassVar[tuple[int, int, int, int]] = DEPTHS_152
+    small: ClassVar[Mapping[str, bool | int | float | str]] = {
+        "batch": 4,
+        "side": 64,
+        "dtype": "float32",
+        "channels_last": False,
+        "rate": 0.01,
+        "num_inputs": 2,
+    }
+
+    def growth(self) -> Growth:
+        return GROWTH
+
+
+WORKLOAD = Resnet152

@@ -1,0 +1,129 @@
+"""ResNet-50 training with its input pipeline in the loop: JPEG files read, decoded and cropped.
+
+A tree of generated images with a pattern by class is written by a real encoder once a run. `load`
+brings the next batch from it: other processes read the files, decode and crop them, and what they
+made is moved to the device and normalised there (`parts/jpeg_pipeline.py`). How long a step waits
+for it is told apart. `step` is that of ResNet-50: forward, loss, backward and SGD with momentum.
+
+The checks read the files of the batch again, in this process and one after the other. A file that
+changed since it was written, one that decodes to other pixels than it did then, a batch in another
+order, of another step or cropped elsewhere, and a single wrong value or class would each be seen:
+all of these are compared bit for bit. `parts/training.py` then follows the step in float64 from
+the batch that was on the device, as for ResNet-50 with its images on the device; `GROWTH` is of
+that network, whose steps on these images erred by less on a processor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+
+from appliance.records import Bound, Check
+from workloads.contract import ParameterError, Target, Turn
+from workloads.parts import training
+from workloads.parts.image_training import CLASSES
+from workloads.parts.jpeg_pipeline import Course, Pipeline, again
+from workloads.parts.jpeg_tree import tree
+from workloads.parts.parameters import require_positive
+from workloads.parts.resnet import DEPTHS_50
+from workloads.parts.resnet_training import ResnetTraining
+from workloads.parts.training import Before, Growth, Trained, Training
+
+GROWTH = Growth(loss=4, logits=50, gradients=20, statistics=16, has_kinks=True, kinks=100)
+ENDLESS = 2**40
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resnet50Jpeg(ResnetTraining):
+    """`num_inputs`: batches that the files on the disk make, all of them different.
+
+    `longest`: pixels of a file's longer side. `workers`: processes that read and decode.
+    """
+
+    summary: ClassVar[str] = "ResNet-50 training from JPEG files, decoded in the loop"
+    version: ClassVar[int] = 1
+    depths: ClassVar[tuple[int, int, int, int]] = DEPTHS_50
+    small: ClassVar[Mapping[str, bool | int | float | str]] = {
+        "batch": 4,
+        "side": 64,
+        "dtype": "float32",
+        "channels_last": False,
+        "rate": 0.01,
+        "num_inputs": 4,
+        "longest": 96,
+        "workers": 2,
+    }
+    data_pattern: ClassVar[str] = "JPEG files with a pattern by class, randomly cropped"
+    bound_by: ClassVar[Bound] = "input"
+
+    num_inputs: int = 16
+    longest: int = 500
+    workers: int = 16
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_positive(self, "longest", "workers")
+        if self.ranks > 1:
+            raise ParameterError(f"ranks is {self.ranks}: one process alone is fed from files")
+
+    def growth(self) -> Growth:
+        return GROWTH
+
+    def build(self, target: Target, seed: int) -> Training:
+        files = tree(
+            target.artifacts,
+            seed=seed,
+            count=self.num_inputs * self.count,
+            classes=CLASSES,
+            longest=self.longest,
+        )
+        course = Course(tree=files, seed=seed, batch=self.count, side=self.side)
+        pipeline = Pipeline(course, workers=self.workers, device=target.device, layout=self.layout)
+        model = training.seeded(seed, self.network).train().to(target.device)
+        model = model.to(memory_format=self.layout)  # type: ignore[call-overload]
+        rule = self.rule()
+        return Training(
+            model=model,
+            rule=rule,
+            optimizer=rule.make(model),
+            batches=pipeline,
+            turn=Turn(of=ENDLESS),
+            artifacts=target.artifacts,
+            **self.facts(target),
+        )
+
+    def load(self, state: Training) -> None:
+        """Wait for the batch of the next step."""
+        state.batches[state.turn.number + 1]
+
+    def check(self, before: object, state: Training, output: Trained) -> Iterator[Check]:
+        assert isinstance(before, Before)  # noqa: S101 - what snapshot returned
+        assert isinstance(state.batches, Pipeline)  # noqa: S101 - what build put there
+        yield from _check_batch(before, state.batches.course)
+        yield from super().check(before, state, output)
+
+
+def _check_batch(before: Before, course: Course) -> Iterator[Check]:
+    made = again(course, before.number)
+    images, labels = before.batch["pixel_values"], before.batch["labels"]
+    counts = {
+        "files that changed since they were written": made.changed,
+        "files that decode to other pixels than they did": made.misread,
+        "values of the batch that differ from its files": _num_other(images, made.images),
+        "classes of the batch that differ from its files": _num_other(labels, made.labels),
+    }
+    for name, count in counts.items():
+        yield Check(name=name, error=count, bound=0.0, kind="exact")
+
+
+def _num_other(actual: torch.Tensor, exact: torch.Tensor) -> int:
+    """Elements that differ; all of them where shape or type does, and NaN differs from itself."""
+    if actual.shape != exact.shape or actual.dtype != exact.dtype:
+        return exact.numel()
+    return int((actual != exact).sum())
+
+
+WORKLOAD = Resnet50Jpeg
