@@ -49,9 +49,7 @@ def refusal(challenge: Challenge, moment: datetime, criteria: str, suite: str) -
     `criteria` and `suite` are the sha256 of the files that it would use.
     """
     if moment < _time(challenge.issued_utc, "the challenge"):
-        return (
-            f"the challenge was issued at {challenge.issued_utc}, and this node's clock is before"
-        )
+        return f"the challenge was issued at {challenge.issued_utc}, later than this node's clock"
     if moment > _time(challenge.not_after_utc, "the challenge"):
         return f"the challenge ended at {challenge.not_after_utc}: ask the buyer for a new one"
     for kind, wanted, found in (

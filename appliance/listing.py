@@ -51,7 +51,7 @@ class ListedWorkload(Record):
 
 def listed() -> tuple[ListedWorkload, ...]:
     """Every workload that can be described, by name; asks two children, which import them."""
-    found = runner.describe(()).descriptions
+    found = runner.describe_all().descriptions
     sizes = runner.describe(
         tuple(
             CaseRequest(workload=item.name, small=small, parameters={})

@@ -619,7 +619,7 @@ class Refused(Record):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer(Record):
-    """What `worker describe` prints: every workload, the resolved requests in their order.
+    """What `worker describe` prints: workloads, and the resolved requests in their order.
 
     `software` holds what only an import can tell: versions, BLAS, threads, torch's device name.
     """

@@ -71,10 +71,20 @@ class Observer(Protocol):
 
 
 def describe(requests: Sequence[CaseRequest]) -> Answer:
-    """Ask a child what workloads there are, and resolve `requests` in their order.
+    """Ask a child to resolve `requests` in their order, and to describe the workloads they name.
 
-    Raises UsageError if torch is not installed, ApplianceError if the child fails.
+    Only those are imported. Raises UsageError if torch is not installed, ApplianceError if the
+    child fails.
     """
+    return _ask("describe", requests)
+
+
+def describe_all() -> Answer:
+    """Ask a child to describe every workload there is; raises as `describe` does."""
+    return _ask("list", ())
+
+
+def _ask(program: str, requests: Sequence[CaseRequest]) -> Answer:
     question = adapter(tuple[CaseRequest, ...]).dump_json(tuple(requests))
     with tempfile.TemporaryDirectory(prefix="bench-") as work:
         environment = child_environment(
@@ -86,7 +96,7 @@ def describe(requests: Sequence[CaseRequest]) -> Answer:
         )
         try:
             done = subprocess.run(  # noqa: S603 - our own worker
-                worker("describe"),
+                worker(program),
                 input=question,
                 capture_output=True,
                 env=environment,

@@ -1,6 +1,7 @@
 """The child: the one program that imports workloads and torch.
 
     python -m appliance.worker describe         requests on stdin, an Answer on stdout
+    python -m appliance.worker list             the same, with every workload there is
     python -m appliance.worker launch PARENT    a LaunchSpec on stdin, records over its socket
     python -m appliance.worker rank PARENT      the same in a process that torchrun started
     python -m appliance.worker agent PARENT     one torchrun of several that start the ranks
@@ -115,10 +116,14 @@ def _load(name: str) -> type[AnyWorkload]:
 # ------------------------------------------------------------------ describe
 
 
-def describe(requests: tuple[CaseRequest, ...]) -> Answer:
-    """Every workload that can be loaded, the requests resolved in their order, the software."""
+def describe(requests: tuple[CaseRequest, ...], others: Sequence[str] = ()) -> Answer:
+    """The requests resolved in their order, their workloads and `others`, and the software.
+
+    What cannot be loaded is described by nothing. Nothing else is imported: the libraries of all
+    workloads take many seconds.
+    """
     found: dict[str, type[AnyWorkload] | _Absent] = {}
-    for name in [*_names(), *(request.workload for request in requests)]:
+    for name in [*others, *(request.workload for request in requests)]:
         if name not in found:
             try:
                 found[name] = _load(name)
@@ -463,10 +468,10 @@ def _artifacts(spec: LaunchSpec, link: Link, rank: int) -> Artifacts:
 # ------------------------------------------------------------------ the programs
 
 
-def _describe() -> None:
+def _describe(others: Sequence[str] = ()) -> None:
     answer = claim_stdout()
     requests = adapter(tuple[CaseRequest, ...]).validate_json(sys.stdin.buffer.read())
-    text = to_json(describe(requests))
+    text = to_json(describe(requests, others))
     with os.fdopen(answer, "wb") as stdout:
         stdout.write(text)
 
@@ -576,6 +581,7 @@ def main(arguments: list[str]) -> None:
         processes.die_with(int(arguments[1]))
     programs = {
         "describe": _describe,
+        "list": lambda: _describe(_names()),
         "launch": _launch,
         "rank": _rank,
         "agent": _agent,

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
-from appliance import freshness
 from appliance.bundle import CHALLENGE, CRITERIA, JOURNAL, LOGS, ORDER, Bundle, data_names
 from appliance.errors import EvidenceError
 from appliance.records import (
@@ -235,7 +234,11 @@ def _memory(device: Device) -> str:
 def _run(bundle: Bundle, verdict: Verdict, hidden: frozenset[str]) -> tuple[Row, ...]:
     plan, criteria = bundle.plan, bundle.criteria
     return (
-        _row("Suite", f"{plan.suite}, version {plan.suite_version}: {plan.suite_summary}"),
+        _row(
+            "Suite",
+            f"{plan.suite}, version {plan.suite_version}: {plan.suite_summary}",
+            _freshness(bundle),
+        ),
         _row("Protocol", _protocol(plan)),
         _row("Launches", _launches(verdict)),
         _row("Criteria", f"{criteria.name}, version {criteria.version}: {criteria.summary}"),
@@ -244,10 +247,13 @@ def _run(bundle: Bundle, verdict: Verdict, hidden: frozenset[str]) -> tuple[Row,
             value="",
             note=f"criteria chosen by the signer: {sha256(bundle.files[CRITERIA])}",
         ),
-        Row(label="", value="", note=_freshness(bundle)),
         _row("Risks", judging.risks(plan, criteria)),
         _row("Suite score", judging.score_words(verdict.score, hidden)),
-        _row("Run", _times(bundle.lines), f"planned {words.utc(plan.created_utc)}"),
+        _row(
+            "Run",
+            _times(bundle.lines),
+            f"planned {words.utc(plan.created_utc)}",
+        ),
         *(() if verdict.num_interruptions else (_row("Interruptions", "none"),)),
     )
 
@@ -256,10 +262,8 @@ def _freshness(bundle: Bundle) -> str:
     """Who chose the inputs, as far as anybody can tell."""
     data = bundle.files.get(CHALLENGE)
     if data is None:
-        return "inputs chosen by the node: no buyer's challenge was given, so they may be old"
-    found = freshness.parse(data)
-    until = words.utc(found.not_after_utc)
-    return f"inputs derive from the buyer's challenge {sha256(data)}, good until {until}"
+        return "seed by the node"
+    return f"seed of challenge {sha256(data)[:12]}"
 
 
 def _protocol(plan: Plan) -> str:

@@ -19,8 +19,9 @@ from appliance.records import Check
 from workloads.contract import Artifacts, ParameterError, Target, Workload
 from workloads.llama import END, Llama
 from workloads.llm_agreement import LlmAgreement
-from workloads.onnx_resnet50 import OnnxResnet50, nodes_of
+from workloads.onnx_resnet50 import OnnxResnet50
 from workloads.parts.divergence import Comparison, compare_distributions, divergence
+from workloads.parts.onnx_sessions import nodes_of
 from workloads.parts.sentences import Sentences
 
 SEED = 5

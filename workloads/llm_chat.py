@@ -10,7 +10,9 @@ With `new_tokens` of 1 it is the time to the first token; what a longer answer t
 over the tokens that it has more, is the time per token. So both come from whole queries, each
 timed from outside, and no clock runs within one.
 
-Healthy, on a processor at small size: MEASURED
+Healthy, on a processor at small size: five seeds of three steps
+reach 0.12 of the bound of the worst logit in float32 (9 roundings) and 0.26 in bfloat16
+(21), and 0.04 and 0.11 of that of their common factor.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ import torch
 from workloads.contract import ParameterError
 from workloads.parts.decoder import Stretch
 from workloads.parts.decoding import Decoding
+from workloads.parts.parameters import require_positive
 
 SPECIAL = 256
 """Tokens at the end of the vocabulary that are no words."""
@@ -38,6 +41,8 @@ _FRAME = 10
 
 @dataclass(frozen=True, kw_only=True)
 class LlmChat(Decoding):
+    """`shared_heads`: heads of keys and values, each of which several queries share."""
+
     summary: ClassVar[str] = "Llama-3.1-8B shape, chat completion, one query at a time"
     version: ClassVar[int] = 1
     small: ClassVar[Mapping[str, bool | int | float | str]] = {
@@ -61,12 +66,20 @@ class LlmChat(Decoding):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        require_positive(self, "shared_heads")
+        if self.heads % self.shared_heads:
+            message = f"shared_heads is {self.shared_heads}: give a divisor of heads, {self.heads}"
+            raise ParameterError(message)
         if self.vocabulary <= 2 * SPECIAL:
             message = f"vocabulary is {self.vocabulary}: give more than {2 * SPECIAL}"
             raise ParameterError(message)
         if self.prompt <= _FRAME:
             message = f"prompt is {self.prompt}: give more than {_FRAME}, which are format"
             raise ParameterError(message)
+
+    @property
+    def key_heads(self) -> int:
+        return self.shared_heads
 
     @property
     def _words(self) -> int:

@@ -31,45 +31,36 @@ from __future__ import annotations
 
 import copy
 import functools
-import json
-import tempfile
-import warnings
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-import onnxruntime
 import torch
 
 from appliance.records import Check, Scenario, Work
 from workloads.contract import ParameterError, Target, Turn, Workload
 from workloads.parts import training
 from workloads.parts.images import labelled_images
+from workloads.parts.onnx_sessions import Nodes, check_providers, export, open_session, profile, run
 from workloads.parts.parameters import require_choice, require_positive
-from workloads.parts.precision import compare_logits, dtype_named, rounding
+from workloads.parts.precision import compare_logits, dtype_named
 from workloads.parts.resnet import require_values_to_normalise, resnet50
+from workloads.parts.served import compare_whole, count_other_choices
 from workloads.parts.size import count_inference_flops, count_parameters
 
 LOGITS = 110.0
-ON_HOST = "CPUExecutionProvider"
 TAUGHT, NUM_LESSONS = 16, 160
 AT_ONCE = 32
 """Images of one pass on the host."""
 RIDGE, TAUGHT_SIZE = 0.01, 4.0
 """Of the regression, relative to its matrix; and the logit of the right class."""
-RATIO = 3.0
-"""Largest root mean square error, in those of a processor in the same format."""
 TURNED = {"float32": 1e-9, "float16": 1e-4}
 """Largest 1 - cosine between an image's logits and float64's: half the square of their angle."""
 OTHER_CLASSES = 0.01
 DECISIVE = 4.0
 """Times the largest error of the processor's logits: a lead that no rounding overturns."""
 Images = np.ndarray[Any, np.dtype[np.floating[Any]]]
-Nodes = Counter[tuple[str, str]]
-"""How many nodes ran, by provider and kind."""
 
 
 @dataclass(kw_only=True)
@@ -157,13 +148,14 @@ class OnnxResnet50(Workload[State, Images]):
         more = draw(-(-self.num_agreement // self.batch) * self.batch)[0].to(dtype)
         network = functools.cache(lambda: _taught(lessons, labels, seed).to(dtype))
         file = target.artifacts.once(
-            "resnet50.onnx", lambda path: _export(network(), images[0], path)
+            "resnet50.onnx",
+            lambda path: export(Served(network()), {"images": images[0]}, "logits", path),
         )
         logits = target.artifacts.once(
             "logits.pt", lambda path: torch.save(_logits(network(), images, more), path)
         )
         kept = torch.load(logits, weights_only=True)
-        session = _session(file, target.onnx_providers)
+        session = open_session(file, target.onnx_providers)
         served = [some.numpy() for some in images]
         return State(
             session=session,
@@ -173,12 +165,14 @@ class OnnxResnet50(Workload[State, Images]):
             eager=kept["eager"],
             more_reference=kept["more"],
             classify=functools.cache(lambda: _classify(session, torch.split(more, self.batch))),
-            profile=functools.cache(lambda: _profile(file, target.onnx_providers, served[0])),
+            profile=functools.cache(
+                lambda: profile(file, target.onnx_providers, {"images": served[0]})
+            ),
             turn=Turn(of=self.num_inputs),
         )
 
     def step(self, state: State) -> Images:
-        return _run(state.session, state.images[state.turn.advance()])
+        return run(state.session, {"images": state.images[state.turn.advance()]})
 
     def hold(self, state: State) -> bool:
         state.turn.number -= 1
@@ -200,65 +194,12 @@ class OnnxResnet50(Workload[State, Images]):
         dtype = dtype_named(self.dtype)
         others = state.reference if self.batch == 1 else None
         yield from compare_logits(logits, reference, growth=LOGITS, dtype=dtype, others=others)
-        yield from self._compare_whole(logits, reference, state.eager[index])
-        lead = reference.amax(1) - reference.gather(1, logits.argmax(1, keepdim=True)).squeeze(1)
-        allowed = 2 * LOGITS * rounding(dtype) * reference.square().mean().sqrt()
-        yield Check(
-            name="classes that float64 would not choose",
-            error=int((lead > allowed).sum()),
-            bound=0.0,
-        )
-        yield from _check_providers(state)
+        turned = TURNED[self.dtype]
+        yield from compare_whole(logits, reference, state.eager[index], turned=turned, dtype=dtype)
+        yield count_other_choices(logits, reference, growth=LOGITS, dtype=dtype, what="classes")
+        yield from check_providers(state.session, state.asked_for, state.profile())
         if before == 0:
             yield from _compare_classes(state)
-
-    def _compare_whole(
-        self, logits: torch.Tensor, reference: torch.Tensor, eager: torch.Tensor
-    ) -> Iterator[Check]:
-        """Compare all logits at once with float64, and with a processor in the same format."""
-        error = (logits.double() - reference).square().mean().sqrt()
-        yardstick = (eager.double() - reference).square().mean().sqrt()
-        least = rounding(dtype_named(self.dtype)) * reference.square().mean().sqrt()
-        yardstick = torch.maximum(yardstick, least)
-        yield Check(
-            name="error over that of a processor in the same format",
-            error=(error / yardstick).item(),
-            bound=RATIO,
-            detects=RATIO,
-            detects_what=f"times the processor's root mean square error, {yardstick.item():.2g}",
-        )
-        directions = [torch.nn.functional.normalize(z.double(), dim=1) for z in (logits, reference)]
-        turned = (directions[0] - directions[1]).square().sum(1).amax().sqrt()
-        bound = (2 * TURNED[self.dtype]) ** 0.5
-        yield Check(
-            name="angle between an image's logits and float64's",
-            error=turned.item(),
-            bound=bound,
-            detects=bound,
-            detects_what=f"radians; of the cosine, {TURNED[self.dtype]:.0e} less than 1",
-        )
-
-
-def _check_providers(state: State) -> Iterator[Check]:
-    """What ran where: an answer that is right may still be the processor's."""
-    yield Check(
-        name="provider that runs is not the one asked for",
-        error=int(state.session.get_providers()[0] != state.asked_for),
-        bound=0.0,
-        kind="exact",
-    )
-    nodes = state.profile()
-    elsewhere = sum(count for (where, _), count in nodes.items() if where != state.asked_for)
-    kinds = ", ".join(f"{count} {kind}" for (_, kind), count in sorted(nodes.items()))
-    level = state.session.get_session_options().graph_optimization_level.name
-    yield Check(
-        name="nodes that ran on another provider",
-        error=elsewhere if nodes else 1,
-        bound=0.0,
-        kind="exact",
-        detects=1.0,
-        detects_what=f"nodes, of those that ran at {level}: {kinds}",
-    )
 
 
 def _compare_classes(state: State) -> Iterator[Check]:
@@ -334,77 +275,12 @@ def _logits(
         }
 
 
-def _export(network: torch.nn.Module, images: torch.Tensor, path: Path) -> None:
-    with warnings.catch_warnings():
-        # torch's exporter uses what torch itself has deprecated
-        warnings.filterwarnings("ignore", r"`isinstance\(treespec, LeafSpec\)`", FutureWarning)
-        torch.onnx.export(
-            Served(network).eval(),
-            (images,),
-            path,
-            dynamo=True,
-            external_data=False,
-            input_names=["images"],
-            output_names=["logits"],
-            verbose=False,
-        )
-
-
-# ------------------------------------------------------------------ the session
-
-
-def _options() -> Any:
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = torch.get_num_threads()
-    options.inter_op_num_threads = 1
-    options.use_deterministic_compute = True
-    options.log_severity_level = 3  # errors; what runs where is checked
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    return options
-
-
-def _session(file: Path, providers: Sequence[str], options: Any = None) -> Any:
-    """Open the file on the first provider, or on those after it where the first is not there.
-
-    Where it is there, no single node may fall back to the processor.
-    """
-    options = options or _options()
-    first = providers[0]
-    if first != ON_HOST and first in onnxruntime.get_available_providers():
-        options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
-        providers = (first,)
-    return onnxruntime.InferenceSession(file, options, providers=list(providers))
-
-
-def _run(session: Any, images: Images) -> Images:
-    logits: Images = session.run(["logits"], {"images": images})[0]
-    return logits
-
-
 def _classify(session: Any, batches: Sequence[torch.Tensor]) -> torch.Tensor:
     """Class of each image, as the session that is timed gives it; NaN is no class."""
-    logits = torch.cat([torch.from_numpy(_run(session, some.numpy())) for some in batches])
-    return logits.argmax(1).where(logits.isfinite().all(1), -1)
-
-
-def _profile(file: Path, providers: Sequence[str], images: Images) -> Nodes:
-    """Nodes of one run of a session like the one that is timed, which itself keeps no profile."""
-    with tempfile.TemporaryDirectory() as folder:
-        options = _options()
-        options.enable_profiling = True
-        options.profile_file_prefix = str(Path(folder) / "profile")
-        session = _session(file, providers, options)
-        _run(session, images)
-        return nodes_of(json.loads(Path(session.end_profiling()).read_text()))
-
-
-def nodes_of(events: Sequence[Mapping[str, Any]]) -> Nodes:
-    """Count the nodes of a profile that ran a kernel, by provider and kind."""
-    return Counter(
-        (event["args"]["provider"], event["args"]["op_name"])
-        for event in events
-        if event.get("cat") == "Node" and event["name"].endswith("_kernel_time")
+    logits = torch.cat(
+        [torch.from_numpy(run(session, {"images": some.numpy()})) for some in batches]
     )
+    return logits.argmax(1).where(logits.isfinite().all(1), -1)
 
 
 WORKLOAD = OnnxResnet50

@@ -88,7 +88,8 @@ def environment(name: str) -> Any:
 def sizes(name: str) -> tuple[int, int]:
     """Width of an observation and of an action."""
     env = environment(name)
-    return env.observation_size, env.action_size
+    shape = quietly(lambda: jax.eval_shape(env.reset, jax.ShapeDtypeStruct((2,), jnp.uint32)))  # type: ignore[no-untyped-call]
+    return shape.obs.shape[-1], env.action_size
 
 
 def optimizer(settings: Settings) -> Any:
@@ -171,6 +172,9 @@ def program(settings: Settings) -> Any:
     env = training.wrap(environment(settings.environment), episode_length=settings.episode)
 
     def update(learner: Any, simulation: Any, seed: Any, number: Any) -> Any:
+        return quietly(lambda: made(learner, simulation, seed, number))  # as it is traced
+
+    def made(learner: Any, simulation: Any, seed: Any, number: Any) -> Any:
         key = jax.random.fold_in(seed, number)
         simulation, rollout = _rollout(env, learner, simulation, key, settings)
         advantages = _advantages(rollout, settings)
@@ -349,7 +353,8 @@ def _compiled(name: str, count: int) -> Any:
             jax.ShapeDtypeStruct((count, width), jnp.float64)  # type: ignore[no-untyped-call]
             for width in (env.sys.q_size(), env.sys.qd_size(), env.action_size)
         )
-        return _exact(name).lower(*shapes).compile(compiler_options=jax_devices.QUICK)
+        lowered = quietly(lambda: _exact(name).lower(*shapes))
+        return lowered.compile(compiler_options=jax_devices.QUICK)
 
 
 BLOCK = 64
@@ -410,7 +415,7 @@ def begin(settings: Settings, rng: np.random.Generator) -> Any:
     start, observations, _ = advance(settings.environment, positions, velocities, still)
     wrapped = training.wrap(env, episode_length=settings.episode)
     keys = jax.ShapeDtypeStruct((count, 2), jnp.uint32)  # type: ignore[no-untyped-call]
-    shapes = jax.eval_shape(wrapped.reset, keys)
+    shapes = quietly(lambda: jax.eval_shape(wrapped.reset, keys))
     empty = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
     start = jax.tree.map(lambda leaf, like: leaf.astype(like.dtype), start, shapes.pipeline_state)
     observations = observations.astype(np.float32)

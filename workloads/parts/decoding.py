@@ -30,7 +30,7 @@ import torch
 from transformers import AutoModelForCausalLM, DynamicCache, LlamaConfig, LlamaForCausalLM
 
 from appliance.records import Bound, Check, Scenario, Work
-from workloads.contract import Artifacts, ParameterError, Target, Turn, Workload
+from workloads.contract import Artifacts, Target, Turn, Workload
 from workloads.parts.decoder import Shape, Stretch, decode
 from workloads.parts.generated import (
     Generated,
@@ -70,10 +70,7 @@ class Before:
 
 @dataclass(frozen=True, kw_only=True)
 class Decoding(Workload[State, Generated]):
-    """`shared_heads`: heads of keys and values; 0 where every query has its own.
-
-    A subclass says which tokens end a sequence, how fast positions turn, and what prompts are.
-    """
+    """A subclass says which tokens end a sequence, how positions turn, and what prompts are."""
 
     bound_by: ClassVar[Bound] = "memory"
 
@@ -82,7 +79,6 @@ class Decoding(Workload[State, Generated]):
     intermediate: int = 11_008
     layers: int = 32
     heads: int = 32
-    shared_heads: int = 0
     batch: int = 1
     prompt: int = 128
     new_tokens: int = 256
@@ -93,9 +89,6 @@ class Decoding(Workload[State, Generated]):
         require_positive(self, "vocabulary", "hidden", "intermediate", "layers", "heads")
         require_positive(self, "batch", "prompt", "new_tokens", "num_inputs")
         require_even_heads(self.hidden, self.heads)
-        if self.shared_heads < 0 or (self.shared_heads and self.heads % self.shared_heads):
-            message = f"shared_heads is {self.shared_heads}: give a divisor of heads, {self.heads}"
-            raise ParameterError(message)
         dtype_named(self.dtype)
 
     @property
@@ -107,6 +100,11 @@ class Decoding(Workload[State, Generated]):
     @abstractmethod
     def theta(self) -> float:
         """Base of the rotations' frequencies."""
+
+    @property
+    def key_heads(self) -> int:
+        """Heads of keys and values, each of which as many queries share."""
+        return self.heads
 
     @property
     def stretch(self) -> Stretch | None:
@@ -124,7 +122,7 @@ class Decoding(Workload[State, Generated]):
     def work(self) -> Work:
         """Every pass reads all weights and the cache; the prompt is one pass for its tokens."""
         positions = self.prompt + self.new_tokens - 1
-        narrow = (self.shared_heads or self.heads) * (self.hidden // self.heads)
+        narrow = self.key_heads * (self.hidden // self.heads)
         width = 2 * self.hidden + 2 * narrow + 3 * self.intermediate
         projections = self.layers * self.hidden * width
         head = self.hidden * self.vocabulary
@@ -161,7 +159,7 @@ class Decoding(Workload[State, Generated]):
             intermediate_size=self.intermediate,
             num_hidden_layers=self.layers,
             num_attention_heads=self.heads,
-            num_key_value_heads=self.shared_heads or self.heads,
+            num_key_value_heads=self.key_heads,
             max_position_embeddings=self._positions,
             rms_norm_eps=EPSILON,
             rope_parameters=rotations,
@@ -252,7 +250,7 @@ class Decoding(Workload[State, Generated]):
             heads=self.heads,
             epsilon=EPSILON,
             theta=self.theta,
-            shared_heads=self.shared_heads or None,
+            shared_heads=self.key_heads,
             stretch=self.stretch,
         )
 

@@ -7,9 +7,10 @@ pass and imposed on the float64 one: between the kinks a network is smooth, and 
 can be held to roundings. The choices are not believed: each must be the one that float64 makes
 itself, unless float64 is as near to the kink as a rounding may carry it (`Imposed.worst`).
 
-Every call of a rectifier (`relu`), of `max_pool2d` and of `argmax` counts, in the order of the
-calls; other functions with kinks are not known here. An `argmax` has no gradient, but what it
-chooses (the bucket of a hash, say) decides what is computed after it.
+Every call of a rectifier (`relu`), of `max_pool2d`, of `argmax` and of `segment_reduce` for the
+smallest or the largest counts, in the order of the calls; other functions with kinks are not known
+here. An `argmax` has no gradient, but what it chooses (the bucket of a hash, say) decides what is
+computed after it. Of a segment, equal values share the gradient equally.
 """
 
 from __future__ import annotations
@@ -32,9 +33,12 @@ _RECTIFIERS = {
 }
 _MAXIMA = {functional.max_pool2d, torch.max_pool2d}
 _INDICES = {torch.argmax, torch.Tensor.argmax}
+_SEGMENTS = {torch.segment_reduce}
+_EXTREMES = {"amin", "amax", "min", "max"}
 
 Choices = Sequence[torch.Tensor]
-"""By call: where a rectifier let pass (bool), or the index that a maximum took."""
+"""By call: where a rectifier let pass (bool), the index that a maximum took, or which values of
+segments were the extreme ones (uint8)."""
 
 Function = Callable[..., Any]
 
@@ -65,6 +69,10 @@ class Recorded(TorchFunctionMode):
             self.choices.append((result > 0).cpu())
         elif func in _INDICES:
             self.choices.append(result.cpu())
+        elif _is_extreme(func, args):
+            lengths = given["offsets"].diff()
+            spread = result.detach().repeat_interleave(lengths, 0, output_size=len(args[0]))
+            self.choices.append((args[0].detach() == spread).cpu().to(torch.uint8))
         return result
 
 
@@ -91,6 +99,8 @@ class Imposed(TorchFunctionMode):
         given = dict(kwargs or {})
         if func in _INDICES:
             return self._index(func(*args, **given), *args, **given)
+        if _is_extreme(func, args):
+            return self._extreme(func(*args, **given), args[0], given["offsets"])
         if func not in _MAXIMA and func not in _RECTIFIERS:
             return func(*args, **given)
         values = args[0]
@@ -123,6 +133,23 @@ class Imposed(TorchFunctionMode):
         self._note((best - chosen).detach() / _size(values))
         return index
 
+    def _extreme(
+        self, own: torch.Tensor, values: torch.Tensor, offsets: torch.Tensor
+    ) -> torch.Tensor:
+        """Return the mean of the given values of each segment, instead of `own`."""
+        chosen = self._next(values.shape, torch.uint8)
+        if chosen is None:
+            return own
+        found, count = (
+            torch.segment_reduce(part, "sum", offsets=offsets, initial=0)
+            for part in (values * chosen, chosen.to(values.dtype))
+        )
+        if not count.all():
+            self.worst = float("inf")
+            return own
+        self._note((own - found / count).detach().abs() / _size(values))
+        return found / count
+
     def close(self) -> float:
         """Return `worst`; infinite if a choice was left over."""
         return float("inf") if self._choices else self.worst
@@ -137,6 +164,11 @@ class Imposed(TorchFunctionMode):
     def _note(self, distances: torch.Tensor) -> None:
         if distances.numel():
             self.worst = max(self.worst, distances.max().item())
+
+
+def _is_extreme(func: Function, args: tuple[Any, ...]) -> bool:
+    """Whether this is the smallest or largest of segments, called as PyTorch Geometric does."""
+    return func in _SEGMENTS and args[1] in _EXTREMES
 
 
 def _size(values: torch.Tensor) -> torch.Tensor:

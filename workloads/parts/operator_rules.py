@@ -55,6 +55,7 @@ MOST = {torch.float64: 16.0, torch.float32: 16.0, torch.float16: 1.25, torch.bfl
 ELEMENT = 4.0  # times what the whole may err; the worst of 10**8 normal deviates is 5.7
 ACCUMULATED = {torch.float32: 1e-5, torch.float64: 1e-13}  # per 4096 of the inner dimension
 LEAST_ROUNDING, MOST_ROUNDING = 0.30, 0.60  # of the unit roundoff, in 16 bits; 0.42 is earned
+FEW = 10
 MANY = 1024  # elements from which on their roundings average, to 3 %
 
 
@@ -113,7 +114,7 @@ def _reference(
         size=_size(item),
         dtype=item.dtype or dtype,
         rule=item.rule or operator.rule,
-        host_error=0.0 if host is None else relative_error(to_array(host), exact),
+        host_error=0.0 if host is None else relative_error(to_array(host), exact, _size(item)),
     )
 
 
@@ -199,7 +200,7 @@ def _check_product(
     operator: Operator, name: str, output: torch.Tensor, reference: Reference
 ) -> Iterator[Check]:
     dtype, values = output.dtype, to_array(output)
-    error = relative_error(values, reference.exact)
+    error = relative_error(values, reference.exact, reference.size)
     bound = product_gate(dtype, operator.inner, values.size) + operator.extra
     yield Check(
         name=f"{name}: relative error",
@@ -249,14 +250,15 @@ def _check_ratio(
     operator: Operator, name: str, values: Array, reference: Reference
 ) -> Iterator[Check]:
     dtype = reference.dtype
-    error = relative_error(values, reference.exact)
+    error = relative_error(values, reference.exact, reference.size)
     bound = _allowed(operator, reference, times=_times(dtype, values.size))
     yield Check(
         name=f"{name}: root mean square error",
         error=error,
         bound=bound,
         detects=bound + _or_zero(error),
-        detects_what="root mean square error, over the root mean square of the output",
+        detects_what="root mean square error, over the root mean square of the output (of few "
+        "elements over that of the terms they sum, if it is more)",
     )
     distance = np.abs(values - reference.exact)
     yield _check_elements(name, distance, ELEMENT * bound, reference)
@@ -301,10 +303,15 @@ def _check_elements(
     )
 
 
-def relative_error(values: Array, exact: Array) -> float:
-    """Norm of the error over the norm of the exact output; infinite where that is zero."""
+def relative_error(values: Array, exact: Array, size: Array) -> float:
+    """Norm of the error over the norm of the exact output; infinite where that is zero.
+
+    Terms may all but cancel in one sum, and not in many: of few elements their size counts too.
+    """
     with np.errstate(all="ignore"):
         error, norm = np.linalg.norm(values - exact), np.linalg.norm(exact)
+        if exact.size <= FEW:
+            norm = max(norm, np.linalg.norm(np.broadcast_to(size, exact.shape)))
     if norm == 0:
         return 0.0 if error == 0 else math.inf
     return float(error / norm)
@@ -321,9 +328,9 @@ def _allowed(operator: Operator, reference: Reference, times: float | None) -> f
 
 
 def _times(dtype: torch.dtype, count: int) -> float:
-    if count <= 10:  # noqa: PLR2004 - the rule's own numbers, here and below
+    if count <= FEW:
         return 10.0
-    if count <= 500:  # noqa: PLR2004
+    if count <= 500:  # noqa: PLR2004 - the rule's own number
         return 8.0
     return 2.0 if dtype in ACCUMULATED else 3.0
 

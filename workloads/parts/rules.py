@@ -11,11 +11,11 @@ faithfully. So these look at the health of the training itself, each with its ev
 - not most of the rectified units may be zero for the whole batch.
 
 The limits are wide: what is healthy differs by orders of magnitude from one model to another.
-Measured on a processor at small size, float32, over 400 steps (or the steps to the target) of
-bert, resnet50, digits_mlp, markov_lm and gcn_cora: gradients at most 3.4 times their weights, and
-of matrices at least 3.8e-5 of the largest (bert's attention keys, at first 4e-5); updates from
+Measured on a processor at small size in float32, over 400 steps of bert and resnet50 and the 200
+of digits_mlp, markov_lm and gcn_cora: gradients at most 3.4 times their weights; updates from
 6.6e-6 (resnet50, which has learnt its images by heart) to 0.59 (a bias of markov_lm) of their
-weights; no dead unit.
+weights; no dead unit. Over 30 steps (20 of resnet50, 200 of the other three), in float32 and bert
+in bfloat16 too, no matrix's gradient fell below 5.2e-5 of the largest (bert's attention keys).
 """
 
 from __future__ import annotations

@@ -1,0 +1,104 @@
+"""DimeNet
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+
+from appliance.records import Bound, Work
+from workloads.contract import ParameterError
+from workloads.parts import molecules
+from workloads.parts.directional import Directional
+from workloads.parts.parameters import require_choice, require_positive
+from workloads.parts.supervised import Supervised
+from workloads.parts.training import Growth
+
+ACTIVATIONS = ("swish", "gelu", "softplus")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dimenet(Supervised):
+    """`cutoff` in angstrom; `bilinear`, `spherical`, `radial`: sizes of the two bases."""
+
+    summary: ClassVar[str] = "DimeNet training: messages along pairs and angles of atoms"
+    version: ClassVar[int] = 1
+    bound_by: ClassVar[Bound] = "latency"
+    data_pattern: ClassVar[str] = "generated molecules in space, their energy to be predicted"
+    domain: ClassVar[str] = "graphs"
+    is_repeatable: ClassVar[bool] = False
+    spread: ClassVar[float] = 1e-3
+    small: ClassVar[Mapping[str, bool | int | float | str]] = {
+        "batch": 8,
+        "hidden": 16,
+        "blocks": 2,
+        "bilinear": 4,
+    }
+    variants: ClassVar[Mapping[str, Mapping[str, bool | int | float | str]]] = {
+        "one molecule less": {"batch_change": -1},
+        "one block more": {"extra_layers": 1},
+        "gelu": {"activation": "gelu"},
+        "nearer cutoff": {"cutoff": 4.0},
+    }
+
+    batch: int = 16
+    dtype: str = "float32"
+    rate: float = 1e-3
+    hidden: int = 64
+    blocks: int = 6
+    bilinear: int = 8
+    spherical: int = 7
+    radial: int = 6
+    cutoff: float = 5.0
+    activation: str = "swish"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_positive(self, "hidden", "blocks", "bilinear", "radial")
+        require_choice("activation", self.activation, ACTIVATIONS)
+        require_choice("dtype", self.dtype, ("float32",))
+        if self.spherical < 2:  # noqa: PLR2004 - the recurrences begin with two
+            raise ParameterError(f"spherical is {self.spherical}: give 2 at least")
+        if self.blocks + self.extra_layers < 1:
+            message = f"extra_layers is {self.extra_layers}: leave one of the {self.blocks} at least"
+            raise ParameterError(message)
+        if not 2 <= self.cutoff <= 10:  # noqa: PLR2004 - angstrom
+            raise ParameterError(f"cutoff is {self.cutoff}: give a distance from 2 to 10 angstrom")
+
+    def work(self) -> Work:
+        """Graphs; how many pairs are near differs from batch to batch, so nothing is counted."""
+        return Work(units=self.count, unit="graphs", precision=self.dtype)
+
+    def model(self) -> Directional:
+        return Directional(
+            hidden=self.hidden,
+            blocks=self.blocks + self.extra_layers,
+            bilinear=self.bilinear,
+            spherical=self.spherical,
+            radial=self.radial,
+            cutoff=self.cutoff,
+            activation=self.activation,
+            typical=molecules.TYPICAL,
+        )
+
+    def inputs(self, rng: torch.Generator) -> dict[str, torch.Tensor]:
+        drawn = molecules.drawn(rng, self.count)
+        near = molecules.neighbours(drawn, self.cutoff)
+        return {
+            "numbers": torch.from_numpy(molecules.NUMBERS[drawn.elements]),
+            "places": torch.from_numpy(drawn.places).float(),
+            "pairs": torch.from_numpy(near.pairs),
+            "before": torch.from_numpy(near.before),
+            "after": torch.from_numpy(near.after),
+            "owners": torch.from_numpy(drawn.owners),
+            "targets": molecules.energies(drawn),
+        }
+
+    def growth(self) -> Growth:
+        return Growth(loss=4, logits=128, gradients=128, scale=16)
+
+
+WORKLOAD = Dimenet

@@ -1,0 +1,312 @@
+"""Whisper that writes down what it hears: an encoder over 30 seconds, then a token at a time.
+
+One step encodes a batch of clips and generates `new_tokens` tokens for each, greedily: every token
+reads the cache of those before, and the encoded clip through a cache of its own. The spectrograms
+are of generated melodies, made on the host before the first step (`parts/melodies.py`). Clips are
+what is counted; each is transcribed once, to its full length.
+
+The check feeds the generated tokens to the same class in float64, in one pass without any cache,
+from weights drawn again from the seed, and compares the logits of every
+generated position: of all clips of the first step, and of `checked` clips, drawn by the seed and
+the number of the step, of the others that are asked for. Tokens of all clips are held against the
+device's own logits, and counted (`parts/generated.py`). A stale cache, a clip of another request, a
+missing token and a product in a lower precision would each be seen. In float64 the logits must also
+change with the clip. Queries are drawn twice as large as would keep signals' size, so that the
+decoder listens to some moments more than to others.
+
+Healthy, on a processor at small size: MEASURED
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+from transformers import (
+    DynamicCache,
+    EncoderDecoderCache,
+    WhisperConfig,
+    WhisperForConditionalGeneration,
+)
+
+from appliance.records import Check, Scenario, Work
+from workloads.contract import Artifacts, ParameterError, Target, Turn, Workload
+from workloads.parts import redrawn
+from workloads.parts.generated import (
+    Generated,
+    bar,
+    compare_choices,
+    compare_tokens,
+    count_missing,
+    known,
+)
+from workloads.parts.melodies import log_mel, melodies
+from workloads.parts.parameters import require_even_heads, require_positive
+from workloads.parts.precision import LEAST_SHARE, compare_logits, dtype_named
+from workloads.parts.size import count_flops, count_parameters
+
+LOGITS = 80.0
+GAINS = {"q_proj.weight": 2.0}
+KEPT = ("encoder.embed_positions.weight",)
+"""A table of sines that the library computes."""
+SPECIAL = 1609
+"""Tokens at the end of the vocabulary, from the one that ends a transcript on."""
+FORMAT = (1, 2, 103, 107)
+"""Of a transcript in English without times, by their place among the special tokens."""
+CLASSES = 16
+"""Different melodies."""
+AT_ONCE = 4
+"""Clips of one pass in float64: their activations must fit into the host's memory."""
+
+
+@dataclass(kw_only=True)
+class State:
+    """`bar` is added to logits before one is chosen: minus infinity for the end, else zero."""
+
+    model: WhisperForConditionalGeneration
+    clips: list[torch.Tensor]
+    opening: torch.Tensor
+    bar: torch.Tensor
+    turn: Turn
+    seed: int
+    artifacts: Artifacts
+
+
+@dataclass(frozen=True, kw_only=True)
+class Before:
+    number: int
+    clips: torch.Tensor
+
+
+@dataclass(frozen=True, kw_only=True)
+class WhisperTranscribe(Workload[State, Generated]):
+    """`positions` is the number of places that the encoder attends to, 50 for each second."""
+
+    summary: ClassVar[str] = "Whisper-large-v3 shape, greedy transcription with a cache"
+    version: ClassVar[int] = 1
+    small: ClassVar[Mapping[str, bool | int | float | str]] = {
+        "batch": 4,
+        "positions": 50,
+        "bins": 40,
+        "vocabulary": 2000,
+        "hidden": 64,
+        "layers": 2,
+        "heads": 4,
+        "new_tokens": 12,
+        "checked": 4,
+        "dtype": "float32",
+    }
+    data_pattern: ClassVar[str] = "generated melodies in noise"
+    domain: ClassVar[str] = "speech"
+
+    batch: int = 64
+    positions: int = 1500
+    bins: int = 128
+    vocabulary: int = 51_866
+    hidden: int = 1280
+    layers: int = 32
+    heads: int = 20
+    new_tokens: int = 64
+    checked: int = 4
+    dtype: str = "bfloat16"
+    num_inputs: int = 4
+
+    def __post_init__(self) -> None:
+        require_positive(self, *self.small.keys() - {"dtype"}, "num_inputs")
+        require_even_heads(self.hidden, self.heads)
+        dtype_named(self.dtype)
+        if self.vocabulary <= SPECIAL:
+            raise ParameterError(f"vocabulary is {self.vocabulary}: give more than {SPECIAL}")
+        if self.new_tokens > self._places - len(FORMAT):
+            message = f"new_tokens is {self.new_tokens}: give {self._places - len(FORMAT)} at most"
+            raise ParameterError(message)
+        if self.batch < 2:  # noqa: PLR2004 - one clip cannot differ from another
+            raise ParameterError(f"batch is {self.batch}: give 2 or more")
+
+    _places: ClassVar[int] = 448
+    """Of the decoder, in every Whisper."""
+
+    @property
+    def scenario(self) -> Scenario:
+        return "offline"
+
+    @property
+    def ends(self) -> tuple[int, ...]:
+        return (self.vocabulary - SPECIAL,)
+
+    def work(self) -> Work:
+        """The encoder and its keys and values once; then each token, and all those before it."""
+        frames = 2 * self.positions
+
+        def encoded() -> torch.Tensor:
+            found: torch.Tensor = self._model().model.encoder(
+                torch.empty(self.batch, self.bins, frames)
+            )[0]
+            return found
+
+        length, wide = len(FORMAT) + self.new_tokens - 1, self.hidden
+        keys = 2 * 2 * self.layers * self.positions * wide**2
+        products = 2 * self.layers * length * (4 + 2 + 2 * 4) * wide**2
+        attended = length * (length + 1) // 2 + length * self.positions
+        head = 2 * self.new_tokens * wide * self.vocabulary
+        decoded = keys + products + 4 * self.layers * wide * attended + head
+        flops = count_flops(encoded, with_backward=False) + self.batch * decoded
+        return Work(units=self.batch, unit="clips", flops=flops, precision=self.dtype)
+
+    def num_parameters(self) -> int:
+        return count_parameters(self._model)
+
+    def _model(self) -> WhisperForConditionalGeneration:
+        first = self.vocabulary - SPECIAL
+        config = WhisperConfig(
+            vocab_size=self.vocabulary,
+            num_mel_bins=self.bins,
+            max_source_positions=self.positions,
+            max_target_positions=self._places,
+            d_model=self.hidden,
+            encoder_layers=self.layers,
+            encoder_attention_heads=self.heads,
+            encoder_ffn_dim=4 * self.hidden,
+            decoder_layers=self.layers,
+            decoder_attention_heads=self.heads,
+            decoder_ffn_dim=4 * self.hidden,
+            bos_token_id=first,
+            eos_token_id=first,
+            pad_token_id=first,
+            decoder_start_token_id=first + FORMAT[0],
+            begin_suppress_tokens=None,
+        )
+        return WhisperForConditionalGeneration(config)
+
+    def _filled(self, seed: int, device: torch.device) -> WhisperForConditionalGeneration:
+        """Model in the format that runs; the table of sines is computed on the host."""
+        model = self._model().to(device=device, dtype=dtype_named(self.dtype)).eval()
+        redrawn.fill(model, seed, gains=GAINS, kept=KEPT)
+        model.requires_grad_(requires_grad=False)
+        return model
+
+    def build(self, target: Target, seed: int) -> State:
+        dtype = dtype_named(self.dtype)
+        rng = torch.Generator().manual_seed(seed)
+        frames = 2 * self.positions
+        clips = [
+            log_mel(
+                melodies(rng, count=self.batch, frames=frames, classes=CLASSES)[0], self.bins
+            ).to(target.device, dtype)
+            for _ in range(self.num_inputs)
+        ]
+        return State(
+            model=self._filled(seed, target.device),
+            clips=clips,
+            opening=self._opening().to(target.device),
+            bar=bar(self.vocabulary, self.ends).to(target.device, dtype),
+            turn=Turn(of=self.num_inputs),
+            seed=seed,
+            artifacts=target.artifacts,
+        )
+
+    def _opening(self) -> torch.Tensor:
+        """Tokens (position) that a transcript begins with."""
+        return torch.tensor(FORMAT) + self.vocabulary - SPECIAL
+
+    @torch.no_grad()
+    def step(self, state: State) -> Generated:
+        clips, model = state.clips[state.turn.advance()], state.model
+        heard = model.model.encoder(clips)
+        cache = EncoderDecoderCache(DynamicCache(), DynamicCache())
+        read = state.opening.expand(self.batch, -1)
+        tokens, logits = [], []
+        for _ in range(self.new_tokens):
+            hidden = model.model.decoder(
+                input_ids=read,
+                encoder_hidden_states=heard.last_hidden_state,
+                past_key_values=cache,
+                use_cache=True,
+            ).last_hidden_state
+            logits.append(model.proj_out(hidden[:, -1:]))
+            read = (logits[-1] + state.bar).argmax(dim=-1)
+            tokens.append(read)
+        return Generated(tokens=torch.cat(tokens, dim=1), logits=torch.cat(logits, dim=1))
+
+    def hold(self, state: State) -> bool:
+        state.turn.number -= 1
+        return True
+
+    def snapshot(self, state: State) -> Before:
+        number = state.turn.number + 1
+        return Before(number=number, clips=state.clips[number % state.turn.of].cpu().clone())
+
+    def check(self, before: object, state: State, output: Generated) -> Iterator[Check]:
+        assert isinstance(before, Before)  # noqa: S101 - what snapshot returned
+        missing = count_missing(output, (self.batch, self.new_tokens, self.vocabulary))
+        yield missing
+        if not missing.is_within:
+            return  # nothing else can be compared
+        yield from compare_tokens(output, self.ends)
+        chosen = self._chosen(before.number, state.seed)
+        tokens = known(output.tokens, self.vocabulary)[chosen]
+        logits, dtype = output.logits.cpu()[chosen], dtype_named(self.dtype)
+        reference = self._reference(before, state, chosen, tokens)
+        yield from compare_logits(logits, reference["own"], growth=LOGITS, dtype=dtype)
+        yield from compare_choices(tokens, reference["own"], self.ends, growth=LOGITS, dtype=dtype)
+        own, other = reference["own"][0], reference["other"][0]
+        share = (own - other).square().mean().sqrt() / own.square().mean().sqrt()
+        yield Check(
+            name="logits depend on the clip",
+            error=(LEAST_SHARE / share).item(),
+            bound=1.0,
+            detects=LEAST_SHARE,
+            detects_what="share of the logits' size that another clip changes",
+        )
+
+    def _chosen(self, number: int, seed: int) -> list[int]:
+        """Clips that are compared: all of the first step, a few of each other."""
+        if number == 0:
+            return list(range(self.batch))
+        rng = torch.Generator().manual_seed((seed + number) % 2**63)
+        return sorted(torch.randperm(self.batch, generator=rng)[: self.checked].tolist())
+
+    def _reference(
+        self, before: Before, state: State, chosen: list[int], tokens: torch.Tensor
+    ) -> dict[str, torch.Tensor]:
+        """Float64 logits of these tokens of the chosen clips: `own`; and of one, as if of another.
+
+        Those of the first step are made once per run; a launch that chose other tokens, where
+        two logits all but tie, has them computed for its own.
+        """
+        if before.number > 0:
+            return self._listen(before.clips, chosen, tokens, state.seed)
+
+        def make(path: Path) -> None:
+            found = self._listen(before.clips, chosen, tokens, state.seed)
+            torch.save({"tokens": tokens, **found}, path)
+
+        path = state.artifacts.once("first_transcript_float64.pt", make)
+        kept: dict[str, torch.Tensor] = torch.load(path, weights_only=True)
+        if not torch.equal(kept["tokens"], tokens):
+            return self._listen(before.clips, chosen, tokens, state.seed)
+        return kept
+
+    @torch.no_grad()
+    def _listen(
+        self, clips: torch.Tensor, chosen: list[int], tokens: torch.Tensor, seed: int
+    ) -> dict[str, torch.Tensor]:
+        """Decode without a cache: every position of the transcripts at once."""
+        model: Any = self._filled(seed, torch.device("cpu")).double()
+        wanted = clips[[*chosen, (chosen[0] + 1) % self.batch]].double()
+        written = torch.cat((tokens, tokens[:1]))
+        opening = self._opening().expand(len(written), -1)
+        read = torch.cat((opening, written[:, :-1]), dim=1)
+        logits = torch.cat(
+            [
+                model(input_features=some, decoder_input_ids=ids, use_cache=False).logits
+                for some, ids in zip(wanted.split(AT_ONCE), read.split(AT_ONCE), strict=True)
+            ]
+        )[:, len(FORMAT) - 1 :]
+        return {"own": logits[:-1], "other": logits[-1:]}
+
+
+WORKLOAD = WhisperTranscribe
