@@ -14,6 +14,7 @@ from workloads.bert import Bert
 from workloads.contract import ParameterError
 from workloads.parts.distributed import num_batches, seed_of
 from workloads.resnet50 import Resnet50
+from workloads.rlhf import Rlhf
 
 MARK = f"BENCH_TEST_MARK={uuid.uuid4().hex}"
 RANKS = 2
@@ -22,6 +23,7 @@ HEALTHY: dict[str, tuple[str, dict[str, Any]]] = {
     "fsdp": ("bert", {**Bert.small, "parallel": "fsdp"}),
     "tensor": ("bert", {**Bert.small, "parallel": "tensor"}),
     "ddp-half": ("bert", {**Bert.small, "parallel": "ddp", "dtype": "bfloat16"}),
+    "ddp-feedback": ("rlhf", {**Rlhf.small, "parallel": "ddp"}),
     "ddp-images": ("resnet50", {**Resnet50.small, "parallel": "ddp"}),
 }
 FAULTS: dict[str, dict[int, set[str]]] = {

@@ -17,14 +17,19 @@ from workloads.char_lm import CharLm
 from workloads.contract import Artifacts, ParameterError, Target, Workload
 from workloads.convnext_large import ConvnextLarge
 from workloads.diffusion import Diffusion
+from workloads.dimenet import Dimenet
 from workloads.dinov2_giant import Dinov2Giant
 from workloads.focalnet import Focalnet
 from workloads.lightning_resnet152 import LightningResnet152
 from workloads.llama import Llama
 from workloads.llava import Llava
+from workloads.llm_chat import LlmChat
 from workloads.llm_full import LlmFull
 from workloads.llm_lora import LlmLora
+from workloads.onnx_bert import OnnxBert
+from workloads.onnx_llama import OnnxLlama
 from workloads.onnx_resnet50 import OnnxResnet50
+from workloads.onnx_whisper import OnnxWhisper
 from workloads.parts.dropout import generator_of
 from workloads.parts.images import labelled_images
 from workloads.parts.optimizers import AdamW, Momentum, Optimizer
@@ -33,17 +38,28 @@ from workloads.parts.resnet import resnet50
 from workloads.parts.size import count_inference_flops
 from workloads.parts.text import FIRST_ORDINARY, IGNORED, MASK, masked_text, shakespeare
 from workloads.parts.weights import draw
+from workloads.pna import Pna
 from workloads.reformer import Reformer
 from workloads.regnet_y_128gf import RegnetY128gf
 from workloads.resnet50 import Resnet50
 from workloads.resnet50_jpeg import Resnet50Jpeg
 from workloads.resnet152 import Resnet152
+from workloads.rlhf import Rlhf
 from workloads.t5 import T5
+from workloads.text_to_image import TextToImage
 from workloads.vjepa import Vjepa
 from workloads.whisper import Whisper
+from workloads.whisper_transcribe import WhisperTranscribe
 
 DINO_HEAD = (1537 * 2048) + (2049 * 2048) + (2049 * 384) + (385 * 131_072)
 """Three layers with biases, and prototypes with a gain each."""
+WHISPER_ENCODER = (
+    (3 * 128 + 1) * 1280
+    + (3 * 1280 + 1) * 1280  # two convolutions
+    + 1500 * 1280
+    + 32 * (4 * 1280**2 + 3 * 1280 + 8 * 1280**2 + 5 * 1280 + 4 * 1280)
+    + 2 * 1280
+)
 PUBLISHED = {
     Resnet50: 25_557_032,
     OnnxResnet50: 25_557_032,
@@ -64,7 +80,16 @@ PUBLISHED = {
     Llava: 7_063_427_072,
     Dinov2Giant: 1_134_771_200 + 2 * DINO_HEAD,  # the backbone at 224 pixels, and its two heads
     Vjepa: 653_930_880,
+    Pna: 4_678_339,
+    Dimenet: 534_950,
     Diffusion: 865_910_724 + 83_653_863 + 340_387_840,  # U-Net, autoencoder and text encoder
+    Rlhf: 2 * (1_011_781_632 + 908_761_088),  # policy and reference, value and reward
+    LlmChat: 8_030_261_248,
+    WhisperTranscribe: 1_543_490_560,
+    TextToImage: 11_901_408_320 + 4_762_310_656 + 123_060_480 + 83_819_683,
+    OnnxBert: 109_514_298,
+    OnnxWhisper: WHISPER_ENCODER,
+    OnnxLlama: 2 * 4096**2 + 2 * 4096 * 1024 + 3 * 4096 * 14_336 + 2 * 4096,
 }
 MODULES = ("resnet50", "bert", "llama", "onnx_resnet50", "char_lm", "llm_agreement")
 

@@ -1,4 +1,24 @@
-"""DimeNet
+"""DimeNet on molecules in space: small gathers and sums along pairs and triplets of atoms.
+
+One step is forward, mean square error of a predicted energy, backward and AdamW, on generated
+molecules (`parts/molecules.py`) whose energy depends on elements, neighbours and distances. Pairs
+within the cutoff and the triplets that they make are found on the host when inputs are drawn, so
+the search for them is no part of the step. `parts/directional.py` says what else differs from the
+library: its bases are the same functions made quicker, and its weights begin small enough that six
+blocks do not multiply the messages; as the library draws them the first loss is near 1e7.
+
+The checks of `parts/training.py` recompute the step: a lost pair or triplet, a wrong angle or
+target, a product in a lower precision, a stale gradient and a weight that AdamW missed would each
+be seen.
+
+The library adds up messages by atomic operations, in any order. With pairs and triplets shuffled,
+outputs of 4 seeds at small size and of 4 at full width and depth differed by 4.9e-3 at most of
+their largest number (of biases that AdamW has just moved from nought; all else by 6e-6), and
+`spread` is ten times that.
+
+Bounds allow five times and more what was measured on a processor (8 seeds of 4 steps at small size;
+3 seeds of 3 steps at full width and depth with 4 molecules; one rounding is 5.4e-7), there and
+there: loss 0.2 and 0.3 roundings, logits 5.9 and 1.2, gradients 3.8 and 2.2, scale 1.5 and 1.0.
 """
 
 from __future__ import annotations
@@ -30,7 +50,7 @@ class Dimenet(Supervised):
     data_pattern: ClassVar[str] = "generated molecules in space, their energy to be predicted"
     domain: ClassVar[str] = "graphs"
     is_repeatable: ClassVar[bool] = False
-    spread: ClassVar[float] = 1e-3
+    spread: ClassVar[float] = 0.05
     small: ClassVar[Mapping[str, bool | int | float | str]] = {
         "batch": 8,
         "hidden": 16,
@@ -63,8 +83,8 @@ class Dimenet(Supervised):
         if self.spherical < 2:  # noqa: PLR2004 - the recurrences begin with two
             raise ParameterError(f"spherical is {self.spherical}: give 2 at least")
         if self.blocks + self.extra_layers < 1:
-            message = f"extra_layers is {self.extra_layers}: leave one of the {self.blocks} at least"
-            raise ParameterError(message)
+            message = f"extra_layers is {self.extra_layers}: leave one of the {self.blocks}"
+            raise ParameterError(f"{message} blocks at least")
         if not 2 <= self.cutoff <= 10:  # noqa: PLR2004 - angstrom
             raise ParameterError(f"cutoff is {self.cutoff}: give a distance from 2 to 10 angstrom")
 
@@ -98,7 +118,7 @@ class Dimenet(Supervised):
         }
 
     def growth(self) -> Growth:
-        return Growth(loss=4, logits=128, gradients=128, scale=16)
+        return Growth(loss=4, logits=32, gradients=32, scale=8)
 
 
 WORKLOAD = Dimenet

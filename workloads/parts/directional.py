@@ -9,23 +9,24 @@ functions by their recurrences, from a sine and a cosine, as the library's formu
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy.special import spherical_jn
 from torch import nn
-from torch_geometric.nn.models.dimenet import (
+
+from workloads.parts.classifier import Result
+from workloads.parts.geometric import (
     BesselBasisLayer,
     EmbeddingBlock,
     Envelope,
     InteractionBlock,
     OutputBlock,
+    activation_resolver,
+    scatter,
 )
-from torch_geometric.nn.resolver import activation_resolver
-from torch_geometric.utils import scatter
-
-from workloads.parts.classifier import Result
 
 _NEIGHBOURS = 10.0
 _HALVINGS = 60  # of an interval of length pi, down to the last bit
@@ -67,9 +68,9 @@ class SphericalBasis(nn.Module):
             tensor = torch.tensor(values, dtype=torch.float32)
             self.register_buffer(name, tensor, persistent=False)
 
-    def forward(self, distances: torch.Tensor, angles: torch.Tensor, pair: torch.Tensor) -> (
-        torch.Tensor
-    ):
+    def forward(
+        self, distances: torch.Tensor, angles: torch.Tensor, pair: torch.Tensor
+    ) -> torch.Tensor:
         """Basis (triplets, orders times radial) of `distances` (pairs,) and `angles` (triplets,).
 
         `pair` (triplets,): the pair whose distance counts.
@@ -78,7 +79,8 @@ class SphericalBasis(nn.Module):
         radial = self._bessel(share[:, None, None] * self.roots) * self.norms
         radial = self.envelope(share)[:, None, None] * radial
         polynomials = self._legendre(angles.cos()) * self.weights
-        return (radial[pair] * polynomials[:, :, None]).flatten(1)
+        found: torch.Tensor = (radial[pair] * polynomials[:, :, None]).flatten(1)
+        return found
 
     def _bessel(self, values: torch.Tensor) -> torch.Tensor:
         """Of (pairs, orders, radial), each order's own function."""
@@ -106,7 +108,7 @@ class Directional(nn.Module):
     nothing before them would get a gradient in the first step.
     """
 
-    def __init__(  # noqa: PLR0913 - the shape of the network
+    def __init__(
         self,
         *,
         hidden: int,
@@ -132,7 +134,7 @@ class Directional(nn.Module):
         )
         calm(self)
 
-    def forward(  # noqa: PLR0913, PLR0917 - what a molecule is
+    def forward(  # noqa: PLR0917 - what a molecule is
         self,
         numbers: torch.Tensor,
         places: torch.Tensor,
@@ -179,11 +181,12 @@ def calm(model: Directional) -> None:
     of six blocks is near 1e7. What a block adds by triplets and by its residual layers is divided
     by `_NEIGHBOURS` and by the root of their number.
     """
-    blocks = model.interaction_blocks
+    blocks: Any = model.interaction_blocks
+    outputs: Any = model.output_blocks
     with torch.no_grad():
         for block in blocks:
             block.W.div_(_NEIGHBOURS)
             for layer in (*block.layers_before_skip, *block.layers_after_skip):
                 layer.lin2.weight.div_((3 * len(blocks)) ** 0.5)
-        for output in model.output_blocks:
+        for output in outputs:
             output.lin.weight.div_(len(blocks) + 1)

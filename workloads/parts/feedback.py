@@ -497,8 +497,11 @@ class _Judge:
 
     def _update(self, name: str, place: int, weights: Tensors) -> Iterator[Check]:
         model, rows = _loaded(self.subject.model, weights), self.subject.order[place]
-        model.zero_grad(set_to_none=True)
-        made = [self._carried_back(model, one, rows, place) for one in self.drawn]
+        made, slopes = [], []
+        for one in self.drawn:
+            model.zero_grad(set_to_none=True)
+            made.append(self._carried_back(model, one, rows, place))
+            slopes.append(self._kept_slopes(model))
         own = self._rank
         log_probs, values = made[own]
         said = self.subject.output.said[place].detach().cpu()
@@ -507,7 +510,7 @@ class _Judge:
             f"log-probabilities of the {name} update", said[..., 0], log_probs, on_host(size)
         )
         yield self._worth(f"values of the {name} update", said[..., 1], values)
-        yield self._slopes(name, place, model)
+        yield from self._slopes(name, place, slopes)
 
     def _carried_back(
         self, model: ActorCritic, drawn: _Drawn, rows: torch.Tensor, place: int
@@ -524,12 +527,15 @@ class _Judge:
             worth.append(both[1].detach())
         return torch.cat(now), torch.cat(worth)
 
-    def _slopes(self, name: str, place: int, model: ActorCritic) -> Check:
+    def _kept_slopes(self, model: ActorCritic) -> dict[str, torch.Tensor]:
         seed = self.subject.seed + self.subject.before.number
-        exact = {
-            one: kept(_slope(weight), seed) / len(self.drawn)
-            for one, weight in model.named_parameters()
-        }
+        return {name: kept(_slope(weight), seed) for name, weight in model.named_parameters()}
+
+    def _slopes(
+        self, name: str, place: int, slopes: list[dict[str, torch.Tensor]]
+    ) -> Iterator[Check]:
+        """The gradients averaged over ranks, and of the first update each rank's share in them."""
+        exact = {one: torch.stack([part[one] for part in slopes]).mean(0) for one in slopes[0]}
         norms = {one: float(torch.linalg.vector_norm(part)) for one, part in exact.items()}
         floor = _FLOOR * math.hypot(*norms.values())
         actual = {one: on_host(part[place]) for one, part in self.subject.output.gradients.items()}
@@ -538,13 +544,16 @@ class _Judge:
             for one, part in exact.items()
         ]
         bound = self.subject.growth.gradients * rounding(self.subject.dtype)
-        return Check(
+        yield Check(
             name=f"gradients of the {name} update against float64",
             error=math.nan if any(map(math.isnan, errors)) else max(errors),
             bound=bound,
             detects=bound,
             detects_what="error of one tensor's gradient, relative to its norm",
         )
+        if place == 0 and len(slopes) > 1:
+            shares = torch.stack([distributed.sampled(part) for part in slopes])
+            yield from distributed.check_shares(actual, shares, bound)
 
 
 def _slope(weight: torch.Tensor) -> torch.Tensor:

@@ -1,250 +1,200 @@
-"""The four networks of FLUX.1 and what they make of each other, on a device or in float64.
+"""A policy that builds trees of fragments, and the balance that it learns (trajectory balance).
 
-Two text encoders read a prompt (T5 gives a state for each token, CLIP one for all), a transformer
-tells the velocity that takes packed latents from noise towards an image, and the decoder of an
-autoencoder makes pixels of them. All are the libraries' classes. `Networks` says how they are
-called, once for the timed path and once for the reference, which is handed what the device had
-before each call: so one call is judged at a time, and errors do not grow from call to call.
+The policy is a graph transformer: tokens are the nodes and one that stands for the whole tree;
+attention between two of them is shifted by what their bond is, and every layer keeps what it had.
+Its logits are of all actions; what a state does not allow is set to `FORBIDDEN`. An action is the
+largest of its logits with Gumbel noise, which the host drew: so it is drawn from the policy, and
+float64 draws the same (`parts/kinks.py` follows the device between two that lie within a rounding).
 
-Times and guidance are rounded as FLUX's own pipeline rounds them, which multiplies by 1000 in the
-latents' format: float64 is given the rounded product, since the sine of a time near 1000 knows
-nothing of the one meant. The libraries normalise T5's states and embed times in float32 even where
-all else is float64; that is a rounding of float32 and far below every bound.
+For each trajectory log Z + log P(forwards) - log R - log P(backwards) should be nought (Malkin et
+al. 2022); its mean square is the loss. All states are passed through the network once without
+gradients, step by step, and once more together with them.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import torch
-from diffusers import AutoencoderKL, FluxTransformer2DModel
 from torch import nn
-from transformers import CLIPTextConfig, CLIPTextModel, T5Config, T5EncoderModel
 
-from workloads.parts import redrawn
-from workloads.parts.captions import begin_and_end
+from workloads.parts.fragments import STOP, Proxy, Rules, Trees, Vocabulary, together
 
-CHANNELS, PACKED, SHRUNK = 16, 2, 8
-"""Of a latent; latents packed into a token, by side; pixels of a latent, by side."""
-SCALING, SHIFT = 0.3611, 0.1159
-"""Of FLUX.1's latents: the deviation's inverse and the mean."""
-GUIDANCE = 3.5
-_TIMES = 1000
-_SHORT, _LONG = (256, 0.5), (4096, 1.15)
-"""Tokens of an image, and how far its times are shifted towards noise."""
-_HEAD = 8
-"""A head's width is a multiple of this: an eighth turns with the text, the rest with the place."""
+FORBIDDEN = -1000.0
+"""Logit of what is not allowed, far below all others; finite, so that distances have a scale."""
+GAIN = 20.0
+"""By how much the logarithm of Z learns faster than the weights, which Adam moves alike."""
+_APART, _SELF, _WHOLE = 0, 1, 2  # relations of two tokens that have no bond
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sizes:
-    """Widths and depths of the four networks; `groups`: of the autoencoder's normalisation."""
+class Played:
+    """What a batch of trajectories was: `actions` (steps, trees), the rest (trees,)."""
 
-    heads: int
-    head_width: int
-    double_layers: int
-    single_layers: int
-    t5_hidden: int
-    t5_inner: int
-    t5_layers: int
-    t5_heads: int
-    t5_head_width: int
-    t5_vocabulary: int
-    clip_hidden: int
-    clip_layers: int
-    clip_heads: int
-    clip_vocabulary: int
-    clip_length: int
-    autoencoder_width: int
-    groups: int
+    actions: torch.Tensor
+    log_rewards: torch.Tensor
+    log_back: torch.Tensor
 
-    def transformer(self) -> Any:
-        eighth = self.head_width // _HEAD
-        place = (self.head_width - eighth) // 2
-        return _made(
-            FluxTransformer2DModel,
-            patch_size=1,
-            in_channels=CHANNELS * PACKED**2,
-            num_layers=self.double_layers,
-            num_single_layers=self.single_layers,
-            attention_head_dim=self.head_width,
-            num_attention_heads=self.heads,
-            joint_attention_dim=self.t5_hidden,
-            pooled_projection_dim=self.clip_hidden,
-            guidance_embeds=True,
-            axes_dims_rope=(eighth, place, place),
+
+@dataclass(frozen=True, kw_only=True)
+class Balanced:
+    """The loss, and as logits the logarithm of each action's chance (trees, steps)."""
+
+    loss: torch.Tensor
+    logits: torch.Tensor
+
+
+class Layer(nn.Module):
+    """Attention with a shift by relation, and two linear layers; both normalised before."""
+
+    def __init__(self, width: int, heads: int, relations: int, activation: str) -> None:
+        super().__init__()
+        self.heads = heads
+        self.before = nn.LayerNorm(width)
+        self.mixed = nn.Linear(width, 3 * width)
+        self.out = nn.Linear(width, width)
+        self.shift = nn.Embedding(relations, heads)
+        self.between = nn.LayerNorm(width)
+        self.wide = nn.Linear(width, 4 * width)
+        self.narrow = nn.Linear(4 * width, width)
+        self.activate = nn.functional.gelu if activation == "gelu" else nn.functional.silu
+
+    def forward(
+        self, tokens: torch.Tensor, relations: torch.Tensor, mask: torch.Tensor
+    ) -> torch.Tensor:
+        """Tokens (trees, tokens, width); `relations` (trees, tokens, tokens), `mask` as it."""
+        count, length, width = tokens.shape
+        parts = self.mixed(self.before(tokens)).view(count, length, 3, self.heads, -1)
+        query, key, value = parts.permute(2, 0, 3, 1, 4)
+        shift = self.shift(relations).permute(0, 3, 1, 2)
+        scores = query @ key.transpose(-1, -2) / math.sqrt(width // self.heads) + shift
+        shares = torch.where(mask[:, None], scores, -torch.inf).softmax(dim=-1)
+        tokens = tokens + self.out((shares @ value).transpose(1, 2).reshape(tokens.shape))
+        found: torch.Tensor = tokens + self.narrow(self.activate(self.wide(self.between(tokens))))
+        return found
+
+
+class Policy(nn.Module):
+    """Graph transformer with the rules of its trees, its proxy of the reward, and log Z."""
+
+    limits: torch.Tensor
+
+    def __init__(
+        self,
+        *,
+        words: Vocabulary,
+        width: int,
+        layers: int,
+        heads: int,
+        activation: str,
+        sharpness: float,
+    ) -> None:
+        super().__init__()
+        self.words = words
+        limits = torch.tensor(words.num_points)
+        self.register_buffer("limits", limits, persistent=False)
+        self.kinds = nn.Embedding(words.kinds + 2, width)  # and no node, and the whole
+        self.points = nn.Linear(words.points, width, bias=False)
+        relations = _WHOLE + 1 + (words.points + 1) ** 2
+        self.layers = nn.ModuleList(
+            Layer(width, heads, relations, activation) for _ in range(layers)
         )
-
-    def t5(self) -> T5EncoderModel:
-        return T5EncoderModel(
-            T5Config(
-                vocab_size=self.t5_vocabulary,
-                d_model=self.t5_hidden,
-                d_kv=self.t5_head_width,
-                d_ff=self.t5_inner,
-                num_layers=self.t5_layers,
-                num_heads=self.t5_heads,
-                feed_forward_proj="gated-gelu",
-                dropout_rate=0.0,
-            )
-        )
-
-    def clip(self) -> CLIPTextModel:
-        begin, end = begin_and_end(self.clip_vocabulary)
-        return CLIPTextModel(
-            CLIPTextConfig(
-                vocab_size=self.clip_vocabulary,
-                hidden_size=self.clip_hidden,
-                intermediate_size=4 * self.clip_hidden,
-                num_hidden_layers=self.clip_layers,
-                num_attention_heads=self.clip_heads,
-                projection_dim=self.clip_hidden,
-                max_position_embeddings=self.clip_length,
-                bos_token_id=begin,
-                eos_token_id=end,
-                pad_token_id=end,
-            )
-        )
-
-    def autoencoder(self) -> Any:
-        return _made(
-            AutoencoderKL,
-            in_channels=3,
-            out_channels=3,
-            latent_channels=CHANNELS,
-            block_out_channels=tuple(self.autoencoder_width * by for by in (1, 2, 4, 4)),
-            down_block_types=("DownEncoderBlock2D",) * 4,
-            up_block_types=("UpDecoderBlock2D",) * 4,
-            layers_per_block=2,
-            norm_num_groups=self.groups,
-            use_quant_conv=False,
-            use_post_quant_conv=False,
-        )
+        self.norm = nn.LayerNorm(width)
+        self.stop = nn.Linear(width, 1)
+        self.add = nn.Linear(width, words.kinds)
+        self.attach = nn.Linear(width, words.points)
+        # Begins at the number of ways to choose the fragments of a tree.
+        self.flow = nn.Parameter(torch.full((1,), words.largest * math.log(words.kinds) / GAIN))
+        self.proxy = Proxy(words, sharpness=sharpness)
+        self.played: Played | None = None
 
     @property
-    def gains(self) -> dict[str, dict[str, float]]:
-        """T5 does not divide the scores of its attention; its queries do."""
-        return {"t5": {"SelfAttention.q.weight": self.t5_head_width**-0.5}}
+    def rules(self) -> Rules:
+        """The rules of the trees, on the device where the network is."""
+        return Rules(words=self.words, limits=self.limits)
 
+    def forward(self, noise: torch.Tensor) -> Balanced:
+        """Play with Gumbel noise (steps, trees, actions), and balance; keeps what was played."""
+        states, actions, ends = self.play(noise)
+        with torch.no_grad():
+            log_rewards = self.proxy(ends)
+        log_back = self._log_back([*states[1:], ends], actions).to(log_rewards.dtype)
+        self.played = Played(actions=actions, log_rewards=log_rewards, log_back=log_back)
+        chances = self.chances(together(states), actions)
+        total = GAIN * self.flow + chances.sum(dim=1)
+        return Balanced(loss=(total - log_rewards - log_back).square().mean(), logits=chances)
 
-def _made(kind: Any, **settings: Any) -> Any:
-    """The library's object, whose constructor has no types."""
-    return kind(**settings)
+    @torch.no_grad()
+    def play(self, noise: torch.Tensor) -> tuple[list[Trees], torch.Tensor, Trees]:
+        """The states before each action, the actions (steps, trees), the states at the end."""
+        trees = Trees.begin(noise.shape[1], self.words, noise.device)
+        states, actions = [], []
+        for drawn in noise:
+            action = torch.argmax(self.logits(trees) + drawn, dim=-1)
+            states.append(trees)
+            actions.append(action)
+            trees = self.rules.advance(trees, action)
+        return states, torch.stack(actions), trees
 
+    def _log_back(self, after: list[Trees], actions: torch.Tensor) -> torch.Tensor:
+        ways = torch.stack([self.rules.log_ways_back(trees) for trees in after])
+        return -torch.where(actions == STOP, 0.0, ways).sum(dim=0)
 
-NAMES = ("transformer", "t5", "clip", "autoencoder")
-WITHOUT_BUFFERS = ("transformer", "t5")
-"""The large ones, of which a reference has a part at a time."""
+    def chances(self, trees: Trees, actions: torch.Tensor) -> torch.Tensor:
+        """Logarithms (trees, steps) of the chance of each action; nought once a tree has ended.
 
-
-@dataclass(kw_only=True)
-class Networks:
-    """Those that a caller needs; None for the others."""
-
-    transformer: Any = None
-    t5: Any = None
-    clip: Any = None
-    autoencoder: Any = None
-
-    def read(self, words: torch.Tensor, pieces: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """States (prompt, token, hidden) of T5's `pieces`, and CLIP's of `words` (prompt, hidden).
-
-        Both token numbers are int64 (prompt, token).
+        `trees` are the states before the actions (steps, trees), step after step.
         """
-        return (
-            self.t5(input_ids=pieces).last_hidden_state,
-            self.clip(input_ids=words).pooler_output,
-        )
+        chances = self.logits(trees).log_softmax(dim=-1)
+        # A sum with noughts instead of a gather, whose gradient is added up in any order.
+        taken = nn.functional.one_hot(actions.flatten(), chances.shape[-1]).to(chances.dtype)
+        found = (chances * taken).sum(dim=-1)
+        return torch.where(trees.is_over, 0.0, found).view(actions.shape).t()
 
-    def velocity(
-        self,
-        latents: torch.Tensor,
-        text: torch.Tensor,
-        pooled: torch.Tensor,
-        times: torch.Tensor,
-        guidance: torch.Tensor,
-    ) -> torch.Tensor:
-        """Velocity of packed latents (image, token, 64); `times` are from 0 to 1 (image)."""
-        side = math.isqrt(latents.shape[1])
-        found: torch.Tensor = self.transformer(
-            hidden_states=latents,
-            encoder_hidden_states=text,
-            pooled_projections=pooled,
-            timestep=times,
-            guidance=guidance,
-            img_ids=places(side).to(latents.device),
-            txt_ids=torch.zeros(text.shape[1], 3, device=latents.device),
-            return_dict=False,
-        )[0]
-        return found
+    def logits(self, trees: Trees) -> torch.Tensor:
+        """Of all actions, (trees, actions); FORBIDDEN where a state does not allow one."""
+        tokens = self._tokens(trees)
+        relations, mask = self._relations(trees)
+        for layer in self.layers:
+            tokens = layer(tokens, relations, mask)
+        tokens = self.norm(tokens)
+        adds, sets = self.add(tokens), self.attach(tokens[:, 1:])
+        found = torch.cat([self.stop(tokens[:, 0]), adds.flatten(1), sets.flatten(1)], dim=1)
+        return torch.where(self.rules.allowed(trees), found, FORBIDDEN)
 
-    def decode(self, latents: torch.Tensor) -> torch.Tensor:
-        """Images (image, 3, row, column), from about -1 to 1, of packed latents."""
-        unpacked = unpack(latents) / SCALING + SHIFT
-        found: torch.Tensor = self.autoencoder.decode(unpacked, return_dict=False)[0]
-        return found
+    def _tokens(self, trees: Trees) -> torch.Tensor:
+        whole = torch.full_like(trees.kinds[:, :1], self.words.kinds + 1)
+        kinds = torch.where(trees.kinds >= 0, trees.kinds, self.words.kinds)
+        found: torch.Tensor = self.kinds(torch.cat([whole, kinds], dim=1))
+        used = self.rules.used(trees).to(found.dtype)
+        return found + nn.functional.pad(self.points(used), (0, 0, 1, 0))
 
-
-def on_device(sizes: Sizes, seed: int, device: torch.device, dtype: torch.dtype) -> Networks:
-    """Every network in the format that runs."""
-    found = {}
-    for name in NAMES:
-        if name in WITHOUT_BUFFERS:
-            with torch.device("meta"):
-                network = nn.Module.to(getattr(sizes, name)(), dtype).eval()
-            network = redrawn.moved_empty(network, device)
-        else:
-            network = nn.Module.to(getattr(sizes, name)(), device, dtype).eval()
-        redrawn.fill(network, seed_of(seed, name), gains=sizes.gains.get(name, {}))
-        found[name] = network.requires_grad_(requires_grad=False)
-    return Networks(**found)
+    def _relations(self, trees: Trees) -> tuple[torch.Tensor, torch.Tensor]:
+        """Of each pair of tokens: the number of its relation, and whether one sees the other."""
+        nodes = torch.arange(self.words.largest, device=trees.kinds.device)
+        hangs = trees.parents[..., None] == nodes
+        own, upper = trees.own + 1, trees.upper + 1  # UNSET is nought
+        width = self.words.points + 1
+        down = torch.where(hangs, (_WHOLE + 1 + own * width + upper)[..., None], _APART)
+        up = torch.where(hangs, (_WHOLE + 1 + upper * width + own)[..., None], _APART)
+        bonds = down + up.transpose(1, 2) + _SELF * (nodes[:, None] == nodes)
+        relations = nn.functional.pad(bonds, (1, 0, 1, 0), value=_WHOLE)
+        is_token = nn.functional.pad(trees.kinds >= 0, (1, 0), value=True)
+        return relations, is_token[:, None] & is_token[..., None] | _itself(is_token)
 
 
-def in_float64(sizes: Sizes, seed: int, dtype: torch.dtype) -> Networks:
-    """The same networks on the host, their weights drawn again and rounded to `dtype`."""
-    found = {}
-    for name in NAMES:
-        gains, own = sizes.gains.get(name, {}), seed_of(seed, name)
-        if name in WITHOUT_BUFFERS:
-            found[name] = redrawn.streamed(getattr(sizes, name), own, dtype=dtype, gains=gains)
-            continue
-        network = nn.Module.to(getattr(sizes, name)(), dtype).eval()
-        network.requires_grad_(requires_grad=False)
-        redrawn.fill(network, own, gains=gains)
-        found[name] = network.double()
-    return Networks(**found)
+def _itself(is_token: torch.Tensor) -> torch.Tensor:
+    """What is no node sees itself, so that no share is divided by nought."""
+    return torch.eye(is_token.shape[1], dtype=torch.bool, device=is_token.device)
 
 
-def seed_of(seed: int, name: str) -> int:
-    """Weights of one name in two networks are two draws."""
-    return seed + NAMES.index(name)
-
-
-def places(side: int) -> torch.Tensor:
-    """Row and column of each token of an image, in the last two of three numbers."""
-    rows = torch.arange(side).repeat_interleave(side)
-    return torch.stack((torch.zeros_like(rows), rows, torch.arange(side).repeat(side)), 1).float()
-
-
-def unpack(latents: torch.Tensor) -> torch.Tensor:
-    """Latents (image, channel, row, column) of tokens that hold two by two of them."""
-    count, length, _ = latents.shape
-    side = math.isqrt(length)
-    blocks = latents.view(count, side, side, CHANNELS, PACKED, PACKED)
-    wide = side * PACKED
-    return blocks.permute(0, 3, 1, 4, 2, 5).reshape(count, CHANNELS, wide, wide)
-
-
-def schedule(steps: int, tokens: int) -> list[float]:
-    """Shares of noise before each step and after the last, shifted for the size of the image."""
-    slope = (_LONG[1] - _SHORT[1]) / (_LONG[0] - _SHORT[0])
-    shift = math.exp(_SHORT[1] + slope * (tokens - _SHORT[0]))
-    even = [1 - number / steps for number in range(steps)]
-    return [shift / (shift + 1 / share - 1) for share in even] + [0.0]
-
-
-def rounded_times(values: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """Float64 times that the network's multiplication makes what the device's product is."""
-    return (values.to(dtype) * _TIMES).double() / _TIMES
+def draw(policy: Policy) -> None:
+    """First weights that keep sizes, and nearly equal logits: exploring before knowing."""
+    for module in policy.modules():
+        if isinstance(module, nn.Linear):
+            nn.init.normal_(module.weight, std=module.in_features**-0.5)
+            if module.bias is not None:
+                nn.init.zeros_(module.bias)
+    for head in (policy.stop, policy.add, policy.attach):
+        nn.init.normal_(head.weight, std=0.3 * head.in_features**-0.5)

@@ -12,18 +12,15 @@ from __future__ import annotations
 
 import torch
 from torch import nn
-from torch_geometric import EdgeIndex
-from torch_geometric.nn import PNA
-from torch_geometric.nn.aggr import Aggregation
-from torch_geometric.nn.dense import Linear
 
 from workloads.parts.classifier import Result
+from workloads.parts.geometric import PNA, Aggregation, EdgeIndex, Linear
 
 _EPSILON = 1e-5  # as the authors of PNA have it (Corso et al. 2020)
 SCALERS = ("identity", "amplification", "attenuation")
 
 
-class Deviation(Aggregation):
+class Deviation(Aggregation):  # type: ignore[misc]  # the library is untyped
     """Standard deviation of neighbours, smooth also where they are alike."""
 
     def forward(
@@ -40,13 +37,14 @@ class Deviation(Aggregation):
         mean = self.reduce(x.detach(), index, ptr, dim_size, dim, reduce="mean")
         apart = x - mean.index_select(dim, index)
         variance = self.reduce(apart.square(), index, ptr, dim_size, dim, reduce="mean")
-        return (variance + _EPSILON).sqrt()
+        found: torch.Tensor = (variance + _EPSILON).sqrt()
+        return found
 
 
 class PrincipalNeighbours(nn.Module):
     """The library's PNA, the sum over each molecule's atoms, and the mean square error."""
 
-    def __init__(  # noqa: PLR0913 - the shape of the network
+    def __init__(
         self,
         *,
         features: int,

@@ -101,8 +101,12 @@ class Imposed(TorchFunctionMode):
             return self._index(func(*args, **given), *args, **given)
         if _is_extreme(func, args):
             return self._extreme(func(*args, **given), args[0], given["offsets"])
-        if func not in _MAXIMA and func not in _RECTIFIERS:
-            return func(*args, **given)
+        if func in _MAXIMA or func in _RECTIFIERS:
+            return self._rectified(func, args, given)
+        return func(*args, **given)
+
+    def _rectified(self, func: Function, args: tuple[Any, ...], given: dict[str, Any]) -> Any:
+        """Let pass what the given side of zero does, or take the given pixel."""
         values = args[0]
         size = _size(values)
         if func in _RECTIFIERS:

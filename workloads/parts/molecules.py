@@ -96,7 +96,7 @@ def _molecules(rng: np.random.Generator, count: int) -> Molecules:
     sizes = rng.permutation(sizes_of(count))
     elements = rng.choice(len(NUMBERS), size=(count, MOST), p=_SHARES)
     elements[:, ::2] = 0  # carbon has room for the others
-    is_there = np.arange(MOST) < sizes[:, None]
+    is_there = np.less(np.arange(MOST)[None], sizes[:, None])
     is_bound, places = _trees(rng, sizes, elements)
     for ring in range(int(np.max(num_bonds(sizes) - sizes + 1))):
         _close(is_bound, places, elements, np.flatnonzero(num_bonds(sizes) - sizes >= ring))
@@ -148,14 +148,12 @@ def _free_place(rng: np.random.Generator, taken: Floats, near: Floats, length: F
     return best
 
 
-def _close(
-    is_bound: NDArray[np.bool_], places: Floats, elements: Whole, which: Whole
-) -> None:
+def _close(is_bound: NDArray[np.bool_], places: Floats, elements: Whole, which: Whole) -> None:
     """Bind the two nearest atoms with room that are not bound yet, in these molecules."""
     bound = is_bound[which]
     apart = np.square(places[which, :, None] - places[which, None]).sum(axis=-1)
-    is_there = bound.any(axis=-1)
-    is_full = bound.sum(axis=-1) >= VALENCES[elements[which]]
+    is_there = np.asarray(bound.any(axis=-1))
+    is_full = np.greater_equal(bound.sum(axis=-1), VALENCES[elements[which]])
     apart += _FULL * (is_full[:, :, None] | is_full[:, None])
     is_open = is_there[:, :, None] & is_there[:, None] & ~bound & ~np.eye(MOST, dtype=bool)
     best = np.where(is_open, apart, np.inf).reshape(len(which), -1).argmin(axis=1)
@@ -188,14 +186,14 @@ def _scale() -> tuple[float, float]:
 def _energies(molecules: Molecules) -> Floats:
     source, target = molecules.bonds
     elements = molecules.elements
-    atoms = np.array([0.3, -1.0, 1.0])[elements] * (1 + 0.3 * molecules.degrees)
+    atoms: Floats = np.array([0.3, -1.0, 1.0])[elements] * (1 + 0.3 * molecules.degrees)
     usual = _RADII[elements[source]] + _RADII[elements[target]]
-    stretch = (molecules.lengths / usual - 1) / _STRETCH
+    stretch: Floats = (molecules.lengths / usual - 1) / _STRETCH
     strength = 1 + 0.5 * (elements[source] + elements[target])
     bonds = strength * np.tanh(stretch)
-    atoms += 0.25 * np.bincount(target, weights=bonds, minlength=len(elements))
-    found: Floats = np.bincount(molecules.owners, weights=atoms, minlength=len(molecules.sizes))
-    return found
+    atoms = atoms + 0.25 * np.bincount(target, weights=bonds, minlength=len(elements))
+    found = np.bincount(molecules.owners, weights=atoms, minlength=len(molecules.sizes))
+    return found.astype(np.float64)
 
 
 # ------------------------------------------------------------------ what a network sees

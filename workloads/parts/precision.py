@@ -14,8 +14,11 @@ from appliance.records import Check
 from workloads.contract import ParameterError
 
 FORMATS = ("float32", "bfloat16", "float16")
-LEAST_SHARE = 0.01
-"""Of the logits' size, what must vary from input to input; a network gone constant has none."""
+LEAST_SHARE = 0.003
+"""Of the logits' size, what must vary from input to input; a network gone constant has none.
+
+Of 1444 drawn encoders of Whisper with two classes 1 in 100 began below 0.025, the least at 0.015.
+"""
 
 
 def dtype_named(name: str) -> torch.dtype:
@@ -62,8 +65,9 @@ def compare_logits(
     `growth` is how many roundings the worst logit may be off, in units of the logits' root mean
     square. A factor common to all logits stands out of the noise that their number averages
     away: it is held to one rounding, so that 1.01 is seen in bfloat16 too, or to `scale` roundings
-    where the logits are too few to average. An output of a single input cannot show that it
-    depends on it; `others` are the references of other inputs, from which it must differ.
+    or `growth` over the root of their number where the logits are too few to average. An output of
+    a single input cannot show that it depends on it; `others` are the references of other inputs,
+    from which it must differ.
     """
     measured, exact = on_host(output), on_host(reference)
     size = exact.square().mean().sqrt()
@@ -76,11 +80,12 @@ def compare_logits(
         detects_what="error of one logit, in units of their root mean square",
     )
     factor = (measured * exact).sum() / exact.square().sum()
+    bound = max(scale, growth / exact.numel() ** 0.5) * rounding(dtype)
     yield Check(
         name="scale of the logits",
         error=(factor - 1).abs().item(),
-        bound=scale * rounding(dtype),
-        detects=scale * rounding(dtype),
+        bound=bound,
+        detects=bound,
         detects_what="relative error common to all logits",
     )
     rows = measured.reshape(-1, measured.shape[-1])

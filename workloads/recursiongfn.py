@@ -1,0 +1,257 @@
+"""GFlowNet that builds molecules of fragments: many small passes one after the other, then one.
+
+One step lets a graph transformer build 128 trees of at most nine fragments (`parts/fragments.py`),
+action by action, by its own chances, then balances each trajectory against the logarithm of its
+reward (`parts/flow.py`), backward and Adam. The reward is that of a fixed random network. The noise
+that draws the actions comes from the host, so every device draws the same of the same policy. Its
+unit is a trajectory; how many actions one has is the policy's choice, up to 26.
+
+Every trajectory is played again one tree at a time in plain Python, with its chances backwards
+counted: an action that a state does not allow is seen exactly. Rewards, chances and the balance of
+what was played are computed again in float64 with weights of the host's own proxy. And the checks
+of `parts/training.py` follow the step in float64, noise and choices and all: an action must be the
+one that float64 draws, unless two lie within a rounding; a product in a lower precision, a stale
+gradient and a weight that Adam missed would each be seen.
+
+Bounds allow four times and more what was measured on a processor (8 seeds of 4 steps at small size,
+a step at full size; one rounding is 5.4e-7), there and there: rewards 1.2 and 0.7 roundings, loss
+0.8 and 0.4, logits 0.5 and 0.3, gradients 1.0 and 1.4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+
+from appliance.records import Bound, Check, Work
+from workloads.contract import ParameterError, Target, Workload
+from workloads.parts import fragments, training
+from workloads.parts.flow import GAIN, Played, Policy, draw
+from workloads.parts.fragments import Vocabulary
+from workloads.parts.optimizers import AdamW
+from workloads.parts.parameters import require_choice, require_positive
+from workloads.parts.precision import rounding
+from workloads.parts.reinforcement import compared, counted
+from workloads.parts.size import count_parameters
+
+GROWTH = training.Growth(loss=4, logits=16, gradients=16, has_kinks=True, kinks=1)
+_WORTH = 16
+"""Roundings of a reward's logarithm, in units of the root mean square of all."""
+_MEMORY = 2**34 // 4  # numbers of noise that a launch may keep
+
+
+@dataclass(kw_only=True)
+class State:
+    """`policy` is the model of the training."""
+
+    training: training.Training
+    policy: Policy
+
+
+@dataclass(kw_only=True)
+class Sampled:
+    """What was played in a step, and what was learnt of it."""
+
+    played: Played
+    trained: training.Trained
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecursionGfn(Workload[State, Sampled]):
+    """`kinds` of fragments, of which a tree has `largest` at most, each with `points` at most.
+
+    `batch_change` and `extra_layers` are added to `batch` and `layers`, so that one variant serves
+    every size.
+    """
+
+    summary: ClassVar[str] = "GFlowNet: molecules from fragments by trajectory balance"
+    version: ClassVar[int] = 1
+    domain: ClassVar[str] = "generative flow"
+    bound_by: ClassVar[Bound] = "latency"
+    data_pattern: ClassVar[str] = "trees of fragments that the policy itself builds"
+    small: ClassVar[Mapping[str, bool | int | float | str]] = {
+        "batch": 16,
+        "kinds": 12,
+        "largest": 4,
+        "points": 3,
+        "hidden": 32,
+        "layers": 2,
+        "rate": 1e-3,
+    }
+    variants: ClassVar[Mapping[str, Mapping[str, bool | int | float | str]]] = {
+        "one trajectory less": {"batch_change": -1},
+        "one layer more": {"extra_layers": 1},
+        "silu": {"activation": "silu"},
+        "sharper reward": {"sharpness": 3.0},
+    }
+
+    batch: int = 128
+    kinds: int = 72
+    largest: int = 9
+    points: int = 4
+    hidden: int = 128
+    layers: int = 4
+    heads: int = 2
+    activation: str = "gelu"
+    sharpness: float = 2.0
+    rate: float = 1e-4
+    num_inputs: int = 4
+    batch_change: int = 0
+    extra_layers: int = 0
+
+    def __post_init__(self) -> None:
+        require_positive(self, "batch", "kinds", "largest", "points", "hidden", "layers", "heads")
+        require_positive(self, "num_inputs")
+        require_choice("activation", self.activation, ("gelu", "silu"))
+        if self.largest < 3 or self.points < 2:  # noqa: PLR2004 - else a tree has no choice
+            name, least = ("largest", 3) if self.largest < 3 else ("points", 2)  # noqa: PLR2004
+            raise ParameterError(f"{name} is {getattr(self, name)}: give {least} at least")
+        if self.hidden % self.heads:
+            message = f"hidden is {self.hidden}: give a multiple of heads, which is {self.heads}"
+            raise ParameterError(message)
+        for name, whole in (("batch_change", self.batch), ("extra_layers", self.layers)):
+            change = getattr(self, name)
+            if whole + change < 1:
+                raise ParameterError(f"{name} is {change}: leave one of the {whole} at least")
+        for name in ("rate", "sharpness"):
+            if not 0 < getattr(self, name) < 100:  # noqa: PLR2004 - more has no meaning
+                raise ParameterError(f"{name} is {getattr(self, name)}: give from 0 to 100")
+        if self.num_inputs * self._noise > _MEMORY:
+            message = f"num_inputs is {self.num_inputs}: give fewer, or less of batch and kinds"
+            raise ParameterError(f"{message}; their noise takes more than 16 GiB")
+
+    @property
+    def _count(self) -> int:
+        return self.batch + self.batch_change
+
+    @property
+    def words(self) -> Vocabulary:
+        return Vocabulary(kinds=self.kinds, largest=self.largest, points=self.points)
+
+    @property
+    def _noise(self) -> int:
+        return self._count * self.words.num_steps * self.words.num_actions
+
+    def work(self) -> Work:
+        """Trajectories; how long one is, the policy decides, so no operations are counted."""
+        return Work(units=self._count, unit="trajectories", precision="float32")
+
+    def num_parameters(self) -> int:
+        """Of the policy; the proxy learns nothing and is no part of it."""
+        frozen = count_parameters(lambda: fragments.Proxy(self.words))
+        return count_parameters(self._model) - frozen
+
+    def _model(self) -> Policy:
+        policy = Policy(
+            words=self.words,
+            width=self.hidden,
+            layers=self.layers + self.extra_layers,
+            heads=self.heads,
+            activation=self.activation,
+            sharpness=self.sharpness,
+        )
+        draw(policy)
+        return policy
+
+    def build(self, target: Target, seed: int) -> State:
+        made = training.begin(
+            target,
+            seed=seed,
+            make=self._model,
+            rule=AdamW(rate=self.rate, decay=0.0),
+            generate=self._generate,
+            num_inputs=self.num_inputs,
+            dtype=torch.float32,
+            growth=GROWTH,
+        )
+        assert isinstance(made.model, Policy)  # noqa: S101 - what was made
+        return State(training=made, policy=made.model)
+
+    def _generate(self, seed: int) -> Iterator[dict[str, torch.Tensor]]:
+        """Gumbel noise of steps, on the host."""
+        rng = torch.Generator().manual_seed(seed)
+        shape = (self.words.num_steps, self._count, self.words.num_actions)
+        while True:
+            drawn = torch.empty(shape).exponential_(generator=rng)
+            yield {"noise": -drawn.clamp(min=torch.finfo(drawn.dtype).tiny).log()}
+
+    def step(self, state: State) -> Sampled:
+        trained = training.step(state.training)
+        assert state.policy.played is not None  # noqa: S101 - kept by the forward pass
+        return Sampled(played=state.policy.played, trained=trained)
+
+    def snapshot(self, state: State) -> training.Before:
+        return training.snapshot(state.training)
+
+    def check(self, before: object, state: State, output: Sampled) -> Iterator[Check]:
+        assert isinstance(before, training.Before)  # noqa: S101 - what snapshot returned
+        yield from self._check_played(before, output)
+        yield from training.check(before, state.training, output.trained)
+
+    def _check_played(self, before: training.Before, output: Sampled) -> Iterator[Check]:
+        """Play the actions again one by one, and balance them in float64."""
+        actions = output.played.actions.detach().cpu()
+        shape = (self.words.num_steps, self._count)
+        if actions.shape != shape:
+            yield counted("trajectories missing or too many", float("inf"))
+            return
+        again = fragments.replayed(actions.numpy(), self.words)
+        yield counted("actions that a state does not allow", again.faults)
+        if again.faults:
+            return
+        policy = self._followed(before)
+        with torch.no_grad():
+            log_rewards = policy.proxy(again.ends)
+            chances = policy.chances(again.trees, actions)
+        size = rounding(torch.float32)
+        what = "error of one number, relative to itself or to the root mean square of all"
+        yield compared(
+            "logarithms of rewards against float64",
+            _host(output.played.log_rewards),
+            log_rewards.numpy(),
+            _WORTH * size,
+            what,
+        )
+        yield compared(
+            "chances backwards against those counted",
+            _host(output.played.log_back),
+            again.log_back,
+            size,
+            what,
+        )
+        total = GAIN * policy.flow.detach() + chances.sum(dim=1) - log_rewards
+        loss = (total - torch.from_numpy(again.log_back)).square().mean()
+        yield compared(
+            "loss against the balance of what was played",
+            _host(output.trained.loss),
+            loss.numpy(),
+            GROWTH.loss * size,
+            what,
+        )
+        yield compared(
+            "chances of the actions against float64",
+            _host(output.trained.logits),
+            chances.numpy(),
+            GROWTH.logits * size,
+            what,
+        )
+
+    def _followed(self, before: training.Before) -> Policy:
+        """The policy as it was before the step, in float64, with a proxy of the host's own."""
+        policy = self._model().double()
+        with torch.no_grad():
+            for name, weight in policy.named_parameters():
+                if weight.requires_grad:
+                    weight.copy_(before.weights[name])
+        return policy
+
+
+def _host(tensor: torch.Tensor) -> np.ndarray[Any, np.dtype[np.float64]]:
+    return tensor.detach().cpu().double().numpy()
+
+
+WORKLOAD = RecursionGfn
