@@ -124,6 +124,7 @@ class BurnIn(Workload[State, Output]):
 
     summary: ClassVar[str] = "Burn-in: products in most of the memory, every one digested"
     version: ClassVar[int] = 2
+    domain: ClassVar[str] = "burn-in"
     small: ClassVar[Mapping[str, bool | int | float | str]] = {
         "size": 128,
         "chain_size": 32,

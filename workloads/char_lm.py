@@ -75,6 +75,7 @@ class State:
 class CharLm(Workload[State, Trained]):
     summary: ClassVar[str] = "Character GPT trained on tinyshakespeare to a validation loss"
     version: ClassVar[int] = 2
+    domain: ClassVar[str] = "time to target"
     data: ClassVar[tuple[str, ...]] = ("tinyshakespeare",)
     small: ClassVar[Mapping[str, bool | int | float | str]] = {
         "batch": 16,

@@ -97,6 +97,7 @@ class Cifar10Resnet(Workload[State, training.Trained]):
 
     summary: ClassVar[str] = "ResNet-9 trained on CIFAR-10 to 94 %"
     version: ClassVar[int] = 2
+    domain: ClassVar[str] = "time to target"
     data: ClassVar[tuple[str, ...]] = (cifar.DATASET,)
     small: ClassVar[Mapping[str, bool | int | float | str]] = {
         "batch": 32,

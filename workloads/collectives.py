@@ -225,6 +225,7 @@ class Collectives(Workload[State, dict[str, torch.Tensor]]):
 
     summary: ClassVar[str] = "Operations among ranks on whole numbers; bytes are of bus bandwidth"
     version: ClassVar[int] = 1
+    domain: ClassVar[str] = "collectives"
     small: ClassVar[Mapping[str, bool | int | float | str]] = {"count": 1009, "num_sizes": 3}
     alone: ClassVar[bool] = True
     bound_by: ClassVar[Bound] = "collective"

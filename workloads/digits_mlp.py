@@ -54,6 +54,7 @@ class DigitsMlp(Workload[State, training.Trained]):
 
     summary: ClassVar[str] = "Train a perceptron on handwritten digits to a stated accuracy"
     version: ClassVar[int] = 2
+    domain: ClassVar[str] = "time to target"
     small: ClassVar[Mapping[str, bool | int | float | str]] = {"width": 512}
     bound_by: ClassVar[Bound] = "latency"
     data_pattern: ClassVar[str] = "scanned digits"

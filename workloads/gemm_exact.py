@@ -49,6 +49,7 @@ class GemmExact(Workload[State, torch.Tensor]):
 
     summary: ClassVar[str] = "Matrix multiply of whole numbers, bit-equal on every vendor"
     version: ClassVar[int] = 1
+    domain: ClassVar[str] = "operators"
     small: ClassVar[Mapping[str, bool | int | float | str]] = {"m": 256, "n": 256}
     data_pattern: ClassVar[str] = "whole numbers"
 

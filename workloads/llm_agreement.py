@@ -89,6 +89,7 @@ class LlmAgreement(Workload[State, Scored]):
 
     summary: ClassVar[str] = "Language model scoring fixed text, distributions against float64"
     version: ClassVar[int] = 1
+    domain: ClassVar[str] = "inference"
     small: ClassVar[Mapping[str, bool | int | float | str]] = {
         "vocabulary": 32,
         "hidden": 64,

@@ -71,6 +71,7 @@ class LossCurve(Workload[State, Followed]):
 
     summary: ClassVar[str] = "Follow the recorded first losses of another training workload"
     version: ClassVar[int] = 1
+    domain: ClassVar[str] = "time to target"
     small: ClassVar[Mapping[str, bool | int | float | str]] = {"workload": "digits_mlp"}
     is_timed: ClassVar[bool] = False
     bound_by: ClassVar[Bound] = "latency"

@@ -59,6 +59,7 @@ class MarkovLm(Workload[State, training.Trained]):
 
     summary: ClassVar[str] = "Train a language model on a seeded source to its entropy"
     version: ClassVar[int] = 2
+    domain: ClassVar[str] = "time to target"
     small: ClassVar[Mapping[str, bool | int | float | str]] = {
         "batch": 1024,
         "num_steps": 200,

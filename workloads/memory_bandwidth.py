@@ -84,6 +84,7 @@ class MemoryBandwidth(Workload[State, dict[str, torch.Tensor]]):
 
     summary: ClassVar[str] = "Device memory bandwidth: copy, scale, add, triad"
     version: ClassVar[int] = 1
+    domain: ClassVar[str] = "memory"
     small: ClassVar[Mapping[str, bool | int | float | str]] = {"array_bytes": 64 * 2**20}
     bound_by: ClassVar[Bound] = "memory"
     data_pattern: ClassVar[str] = "uniform from -0.5 to 0.5"

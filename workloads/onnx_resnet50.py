@@ -100,6 +100,7 @@ class OnnxResnet50(Workload[State, Images]):
 
     summary: ClassVar[str] = "ResNet-50 inference through ONNX Runtime"
     version: ClassVar[int] = 2
+    domain: ClassVar[str] = "inference"
     small: ClassVar[Mapping[str, bool | int | float | str]] = {
         "batch": 4,
         "side": 64,

@@ -61,6 +61,7 @@ class StepsToTarget(Workload[State, training.Trained]):
 
     summary: ClassVar[str] = "Steps of training to a stated accuracy, against a distribution"
     version: ClassVar[int] = 1
+    domain: ClassVar[str] = "time to target"
     small: ClassVar[Mapping[str, bool | int | float | str]] = {
         "width": 256,
         "num_runs": 3,

@@ -67,6 +67,7 @@ class Trajectory(Workload[State, Followed]):
 
     summary: ClassVar[str] = "Follow the recorded first fifty losses of a training"
     version: ClassVar[int] = 1
+    domain: ClassVar[str] = "time to target"
     small: ClassVar[Mapping[str, bool | int | float | str]] = {"width": 256}
     is_timed: ClassVar[bool] = False
     bound_by: ClassVar[Bound] = "latency"

@@ -53,6 +53,7 @@ class OperatorFamily(Workload[State, Results]):
     """
 
     small: ClassVar[Mapping[str, bool | int | float | str]] = {"size": 29}
+    domain: ClassVar[str] = "operators"
     is_timed: ClassVar[bool] = False
     data_pattern: ClassVar[str] = "standard normal numbers; special values in inputs of their own"
     formats: ClassVar[tuple[str, ...]] = tuple(FLOATS)
