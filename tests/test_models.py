@@ -313,10 +313,11 @@ def test_single_query_is_judged_and_a_provider_that_fell_back_is_seen(tmp_path: 
     workload = OnnxResnet50(batch=1, side=96, num_inputs=2, num_agreement=8)
     providers = ("CPUExecutionProvider",)
     state = workload.build(on_processor(tmp_path, *providers), seed=5)
+    before = workload.snapshot(state)
     output = workload.step(state)
-    assert [c.name for c in workload.check(None, state, output) if not c.is_within] == []
+    assert [c.name for c in workload.check(before, state, output) if not c.is_within] == []
     state.asked_for = "AnotherExecutionProvider"
-    names = [c.name for c in workload.check(None, state, output) if not c.is_within]
+    names = [c.name for c in workload.check(before, state, output) if not c.is_within]
     assert names == [
         "provider that runs is not the one asked for",
         "nodes that ran on another provider",
