@@ -217,8 +217,8 @@ def test_a_case_that_is_not_planned_does_not_vary() -> None:
 
 def test_the_acceptance_suite_holds_primary_rows_of_one_weight() -> None:
     suite, _ = catalog.load_suite("acceptance")
-    names = [case.id for case in suite.case]
-    assert names == [name for name in PRIMARY if name in names]
+    assert [case.id for case in suite.case] == list(PRIMARY)
+    assert len(PRIMARY) == 26
     assert {case.weight for case in suite.case} == {1.0}
     assert not any(case.small for case in suite.case)
 
@@ -228,6 +228,8 @@ def test_the_extended_suite_holds_the_rows_of_the_acceptance_suite_as_they_are()
     extended, _ = catalog.load_suite("extended")
     rows = {case.id: case for case in extended.case}
     assert all(rows[case.id] == case for case in accepted.case)
+    assert set(OPTIONAL) <= set(rows)
+    assert {"fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "int8"} <= set(rows)
     assert {case.weight for name, case in rows.items() if name not in PRIMARY} <= {0.0}
     assert accepted.protocol == extended.protocol
 
