@@ -20,6 +20,7 @@ a step at full size; one rounding is 5.4e-7), there and there: rewards 1.2 and 0
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -30,7 +31,7 @@ import torch
 from appliance.records import Bound, Check, Work
 from workloads.contract import ParameterError, Target, Workload
 from workloads.parts import fragments, training
-from workloads.parts.flow import GAIN, Played, Policy, draw
+from workloads.parts.flow import FORBIDDEN, GAIN, Played, Policy, draw
 from workloads.parts.fragments import Vocabulary
 from workloads.parts.optimizers import AdamW
 from workloads.parts.parameters import require_choice, require_positive
@@ -38,6 +39,7 @@ from workloads.parts.precision import rounding
 from workloads.parts.reinforcement import compared, counted
 from workloads.parts.size import count_parameters
 
+LEAST_SPREAD = 0.01
 GROWTH = training.Growth(loss=4, logits=16, gradients=16, has_kinks=True, kinks=1)
 _WORTH = 16
 """Roundings of a reward's logarithm, in units of the root mean square of all."""
@@ -207,6 +209,8 @@ class RecursionGfn(Workload[State, Sampled]):
         with torch.no_grad():
             log_rewards = policy.proxy(again.ends)
             chances = policy.chances(again.trees, actions)
+            logits = policy.logits(again.trees)
+        yield self._check_choosy(logits)
         size = rounding(torch.float32)
         what = "error of one number, relative to itself or to the root mean square of all"
         yield compared(
@@ -238,6 +242,17 @@ class RecursionGfn(Workload[State, Sampled]):
             chances.numpy(),
             GROWTH.logits * size,
             what,
+        )
+
+    def _check_choosy(self, logits: torch.Tensor) -> Check:
+        """A policy that says the same of every action that a state allows has learnt nothing."""
+        spread = logits[logits > FORBIDDEN / 2].std(correction=0).item()
+        return Check(
+            name="logits differ among the actions that a state allows",
+            error=LEAST_SPREAD / spread if spread > 0 else math.inf,
+            bound=1.0,
+            detects=LEAST_SPREAD,
+            detects_what="standard deviation of the logits; 0.3 in a fresh policy",
         )
 
     def _followed(self, before: training.Before) -> Policy:
