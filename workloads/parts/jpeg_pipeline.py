@@ -28,7 +28,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from PIL import Image
+from PIL import Image, ImageFile
 from torch.utils.data import DataLoader, Dataset
 
 from workloads.parts.jpeg_tree import File, Pixels, Tree, decode, digest
@@ -178,6 +178,7 @@ class _Batches(Dataset[tuple[int, list[int]]]):
     def __getitem__(self, number: int) -> tuple[int, list[int]]:
         course, buffer = self.course, self.buffers[number]
         files = course.files(number)
+        ImageFile.LOAD_TRUNCATED_IMAGES = False  # whatever a library made of it before the fork
         for place, file in enumerate(files):
             box, is_mirrored = course.crop(number, place, file)
             with (course.tree.folder / file.path).open("rb") as stream:
