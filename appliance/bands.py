@@ -36,15 +36,13 @@ def record(
 ) -> Mapping[str, Any]:
     """Record bands and write their files; what was written and left out, as plain JSON values.
 
-    Raises UsageError for a name, a dtype or a folder that cannot be, ApplianceError if the child
-    fails.
+    `data` is the folder of the data sets. Raises UsageError for a name, a dtype or a folder that
+    cannot be, ApplianceError if the child fails.
     """
     for dtype in dtypes:
         if dtype not in DTYPES:
             raise UsageError(f'there is no band of dtype "{dtype}"{did_you_mean(dtype, DTYPES)}')
     folder = _folder(out)
-    if data is not None and not data.is_dir():
-        raise UsageError(f"--data {data} is no folder")
     request = {
         "cores": usable_cores(),
         "data": None if data is None else str(data.resolve()),

@@ -508,9 +508,10 @@ def baseline_bands(
     as_json: JsonOption = False,
 ) -> None:
     """Record on this processor what loss curves of right training look like."""
-    from appliance import bands
+    from appliance import bands, datasets
 
-    summary = bands.record(workload or [], dtypes=dtype or [], out=out, data=data)
+    place = datasets.folder(data)
+    summary = bands.record(workload or [], dtypes=dtype or [], out=out, data=place)
     _done(f"{len(summary['recorded'])} bands recorded", summary, as_json=as_json)
     raise typer.Exit(bands.exit_code(summary, workload or []))
 

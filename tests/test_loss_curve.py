@@ -446,7 +446,7 @@ def test_verb_records_the_shipped_band_again(tmp_path: Path) -> None:
         (("--workload", "no_such"), "workload is no_such"),
         (("--workload", "gemm"), "trains nothing"),
         (("--workload", "digits_mlp", "--dtype", "bfloat16"), "leave float32"),
-        (("--data", "/no/such/folder"), "--data /no/such/folder is no folder"),
+        (("--data", "/no/such/folder"), "--data names /no/such/folder, which is no folder"),
         (("--out", "/proc/nowhere"), "cannot be made a folder"),
     ],
 )
