@@ -85,7 +85,7 @@ def measure_overhead() -> None:
         return (time.perf_counter_ns() - begin) / count
 
     def harnessed(count: int) -> float:
-        samples = timing.block(step, HostClock(), timing.Length(steps=count))
+        samples = timing.block(timing.Step(make=step), HostClock(), timing.Length(steps=count))
         return sum(samples.wall_ns) / count
 
     bare(10)
