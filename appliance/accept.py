@@ -94,7 +94,11 @@ def prepare(request: Request) -> Prepared:
     data = datasets.folder(request.data)
     now = datetime.now(UTC)
     # Drawn or derived before the suite's variants are, and when suite and criteria are fixed.
-    challenge = None if request.challenge is None else _read_challenge(request.challenge)
+    challenge = (
+        None
+        if request.challenge is None
+        else _read(request.challenge, "name the buyer's challenge")
+    )
     seed = secrets.token_hex(32)
     if request.challenge is not None and challenge is not None:
         fixed = {"suite": sha256(suite_bytes), "criteria": sha256(criteria_bytes)}
@@ -143,14 +147,6 @@ def prepare(request: Request) -> Prepared:
         vendor=vendor,
         data=data,
     )
-
-
-def _read_challenge(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        message = f"{path} cannot be read ({error.strerror}): name the buyer's challenge"
-        raise UsageError(message) from None
 
 
 def _seed_of(data: bytes, path: Path, digests: Mapping[str, str], now: datetime) -> str:
@@ -368,13 +364,11 @@ def _places(vendor: Vendor, identity: Identity, data: Path | None) -> tuple[plan
     )
 
 
-def _read(path: Path) -> bytes:
+def _read(path: Path, fix: str = "name the folder of the run, out/<run id>") -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise UsageError(
-            f"{path} cannot be read ({error.strerror}); name the folder of the run, out/<run id>"
-        ) from None
+        raise UsageError(f"{path} cannot be read ({error.strerror}); {fix}") from None
 
 
 def check_writable(out: Path) -> None:

@@ -13,15 +13,13 @@ import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF
-
 from appliance.errors import EvidenceError
 from appliance.records import Challenge, Line, Plan, from_json
+from appliance.seeds import derive
 
 NONCE = re.compile("[0-9a-f]{64}")
 _DIGEST = re.compile("([0-9a-f]{64})?")
-LABEL = b"bench:run"
+LABEL, LENGTH = "run", 32
 
 
 def parse(data: bytes, name: str = "challenge.json") -> Challenge:
@@ -38,9 +36,8 @@ def parse(data: bytes, name: str = "challenge.json") -> Challenge:
 
 
 def run_seed(challenge: Challenge) -> str:
-    """The run's seed of 32 bytes in hexadecimal (HKDF-SHA256, RFC 5869)."""
-    kdf = HKDF(algorithm=SHA256(), length=32, salt=None, info=LABEL)
-    return kdf.derive(bytes.fromhex(challenge.nonce)).hex()
+    """The run's seed of 32 bytes in hexadecimal, derived from the nonce."""
+    return derive(challenge.nonce, LABEL, LENGTH).hex()
 
 
 def refusal(challenge: Challenge, moment: datetime, criteria: str, suite: str) -> str:

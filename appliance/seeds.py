@@ -10,7 +10,12 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 
+def derive(secret: str, label: str, length: int) -> bytes:
+    """So many bytes for `label` from a secret in hexadecimal (HKDF-SHA256, RFC 5869)."""
+    kdf = HKDF(algorithm=SHA256(), length=length, salt=None, info=f"bench:{label}".encode())
+    return kdf.derive(bytes.fromhex(secret))
+
+
 def derive_seed(seed: str, label: str) -> int:
-    """63-bit number for `label` from the run's seed (HKDF-SHA256, RFC 5869)."""
-    kdf = HKDF(algorithm=SHA256(), length=8, salt=None, info=f"bench:{label}".encode())
-    return int.from_bytes(kdf.derive(bytes.fromhex(seed)), "big") >> 1
+    """63-bit number for `label` from the run's seed."""
+    return int.from_bytes(derive(seed, label, 8), "big") >> 1

@@ -21,7 +21,7 @@ FLOORS: list[list[Room]] = [
         ("appliance.vendors.base",),
         ("appliance.catalog",),
         ("appliance.journal",),
-        ("appliance.freshness",),
+        ("appliance.seeds", "appliance.freshness"),
         # what the kernel tells of a machine, in files
         (
             "appliance.tree",
@@ -50,7 +50,6 @@ FLOORS: list[list[Room]] = [
             "appliance.stragglers",
             "appliance.score",
             "appliance.matching",
-            "appliance.seeds",
             "appliance.sampling",
             "appliance.coverage",
             "appliance.contrasts",

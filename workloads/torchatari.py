@@ -423,15 +423,7 @@ class _Judge:
             trace=self._workload.trace,
             unroll=self._workload.num_steps,
         )
-        size = np.abs(rollout["values"]).max() + np.abs(rollout["rewards"]).max()
-        return compared(
-            "advantages against float64",
-            rollout["advantages"],
-            exact,
-            _ADVANTAGES * ROUNDING,
-            "error of one advantage, relative to itself or to the largest value and reward",
-            np.maximum(np.abs(exact), size),
-        )
+        return reinforcement.compared_advantages(rollout, exact, _ADVANTAGES * ROUNDING)
 
     def _networks(self) -> Iterator[Check]:
         frames = self._rollout["frames"].flatten(0, 1)

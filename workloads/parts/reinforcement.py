@@ -310,6 +310,19 @@ def compared(  # noqa: PLR0917 - in the order of the sentence that they make
     return Check(name=name, error=error, bound=bound, detects=bound, detects_what=what)
 
 
+def compared_advantages(rollout: Mapping[str, Array], exact: Array, bound: float) -> Check:
+    """Advantages of a rollout with `values` and `rewards`, held to those in float64."""
+    size = np.abs(rollout["values"]).max() + np.abs(rollout["rewards"]).max()
+    return compared(
+        "advantages against float64",
+        rollout["advantages"],
+        exact,
+        bound,
+        "error of one advantage, relative to itself or to the largest value and reward",
+        np.maximum(np.abs(exact), size),
+    )
+
+
 def counted(name: str, faults: float | np.integer) -> Check:
     """A count that must be nought."""
     return Check(name=name, error=float(faults), bound=0.0, kind="exact")

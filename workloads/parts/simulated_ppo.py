@@ -524,15 +524,7 @@ class _Judge:
             trace=self._workload.trace,
             unroll=self._workload.unroll,
         )
-        size = np.abs(rollout["values"]).max() + np.abs(rollout["rewards"]).max()
-        return compared(
-            "advantages against float64",
-            rollout["advantages"],
-            exact,
-            _ADVANTAGES * ROUNDING,
-            "error of one advantage, relative to itself or to the largest value and reward",
-            np.maximum(np.abs(exact), size),
-        )
+        return reinforcement.compared_advantages(rollout, exact, _ADVANTAGES * ROUNDING)
 
     def _gathered(self) -> Iterator[Check]:
         known = self._devices.all_in_float64(self._before.statistics)
