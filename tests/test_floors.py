@@ -18,7 +18,7 @@ FLOORS: list[list[Room]] = [
     [("appliance.errors", "appliance.records"), ("appliance.version",)],
     [
         ("workloads.contract",),
-        ("appliance.vendors.base",),
+        ("appliance.vendors.base", "appliance.vendors.vocabulary"),
         ("appliance.catalog",),
         ("appliance.journal",),
         ("appliance.seeds", "appliance.freshness"),
@@ -31,6 +31,8 @@ FLOORS: list[list[Room]] = [
             "appliance.sensors",
             "appliance.smbios",
             "appliance.neighbours",
+            "appliance.pci",
+            "appliance.kernel_log",
         ),
         # what the parent and the child of a launch say to each other
         ("appliance.processes", "appliance.wire"),

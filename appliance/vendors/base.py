@@ -8,10 +8,26 @@ Vendor libraries are imported inside the module's functions, never at its top, s
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from appliance.records import Device
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelFault:
+    """What a line of the kernel's log says of a device.
+
+    `code` is the maker's number or word for it ("Xid 79"), `device` the id of the device if the
+    line names one that is known, else empty. `is_fatal`: the device must not be accepted.
+    `meaning` is one sentence with its source.
+    """
+
+    code: str
+    device: str
+    is_fatal: bool
+    meaning: str
 
 
 class Vendor(Protocol):
@@ -28,10 +44,23 @@ class Vendor(Protocol):
         """Devices that are present, in a stable order; empty if there are none of this maker."""
 
     def read(self, device: Device) -> Mapping[str, float | None]:
-        """Telemetry of one moment, in SI units named in the key (`power_watts`)."""
+        """Telemetry of one moment, in SI units named in the key (`power_watts`).
+
+        It never raises: a device that is lost or forbidden gives None for everything. The names
+        of an accelerator are those of `vocabulary.READINGS`.
+        """
 
     def counters(self, device: Device) -> Mapping[str, int | None]:
-        """Error counters since boot (`ecc_uncorrected`)."""
+        """Error counters since boot (`ecc_uncorrected`), by the names of `vocabulary.COUNTERS`.
+
+        It never raises; `lost` is 1 for a device that was found by `probe` and is gone.
+        """
+
+    def hints(self, device: Device) -> Mapping[str, str]:
+        """For each reading or counter that is None now: why, or what would allow it."""
+
+    def kernel_fault(self, line: str, devices: Sequence[Device]) -> KernelFault | None:
+        """What a line of the kernel's log says of one of `devices`; None if it is no fault."""
 
     def environment(self, *devices: Device) -> Mapping[str, str]:
         """Variables that a child must have to see these devices alone, in this order."""

@@ -8,7 +8,8 @@ machine has no frequency driver, an Arm server no microcode) is not reported, wi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,12 +21,17 @@ from appliance.processors import CPU, CPUINFO, MEMORY, STATUS, Processors, joine
 from appliance.records import Device, Fact, Facts
 from appliance.sensors import Sensors
 from appliance.tree import Tree, Unreadable, or_none
+from appliance.vendors.base import KernelFault
 
 NO_SYSTEM = "mount /sys and /proc read-only into the container"
 NO_FREQUENCY = "no frequency driver is loaded; a virtual machine's host keeps it: run on the host"
 NO_NUMA = "the kernel has no NUMA support, or /sys is not mounted"
 NO_CACHE = "the kernel or the hypervisor does not tell it: run on the host"
 NOT_STATED = "the kernel does not state it on this architecture"
+NO_SENSOR = "neither driver nor hypervisor gives it: run on the host, with its EDAC driver loaded"
+MACHINE_CHECK = re.compile(
+    r"mce: \[Hardware Error\]|Uncorrected hardware memory error|\bUE\b.*EDAC"
+)
 
 
 class Cpu:
@@ -93,6 +99,28 @@ class Cpu:
             "machine_checks": or_none(self._sensors.machine_checks),
             "thermal_throttles": or_none(self._sensors.thermal_throttles),
         }
+
+    def hints(self, device: Device) -> Mapping[str, str]:
+        """Why a sensor or a count is not there: a virtual machine shows neither."""
+        found = {**self.read(device), **self.counters(device)}
+        return {name: NO_SENSOR for name, value in found.items() if value is None}
+
+    def kernel_fault(
+        self,
+        line: str,
+        devices: Sequence[Device],
+    ) -> KernelFault | None:
+        """A machine check that the kernel could not correct; the kernel's own words."""
+        found = MACHINE_CHECK.search(line)
+        if found is None:
+            return None
+        return KernelFault(
+            code="machine check",
+            device=devices[0].id if devices else "",
+            is_fatal=True,
+            meaning="the processor or its memory reported an error that hardware did not correct "
+            "(Linux, arch/x86/kernel/cpu/mce)",
+        )
 
     def environment(self, *devices: Device) -> Mapping[str, str]:  # noqa: ARG002 - there is one
         """How torch's threads (GNU OpenMP) wait for each other; the runner sets their number.

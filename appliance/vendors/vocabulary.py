@@ -1,0 +1,128 @@
+"""What is told of a device, in one word for all makers: facts, readings, counters, throttling.
+
+A maker's module translates its tool's fields into these names and units, so that criteria, orders
+and reports need no maker's words. Nothing else may be in `Device.facts`, `Vendor.read` or
+`Vendor.counters` of an accelerator; tests hold every maker to it. Units are SI units and stand in
+the name of a reading; a fact has its unit in its record. A field that the tool lacks is None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+Behaviour = Literal["growth", "state"]
+
+FACTS: Mapping[str, str] = {
+    "uuid": "identifier that the maker gave this unit",
+    "product": "marketing or product name",
+    "board_part_number": "part number of the board",
+    "vbios": "version of the firmware that starts the device",
+    "firmware": "versions of the other firmware, each with its name",
+    "driver": "version of the kernel driver",
+    "driver_api": "newest version of the maker's programming interface that the driver serves",
+    "architecture": "generation of the design, or the compiler's target",
+    "compute_units": "multiprocessors, compute units or Xe cores",
+    "memory": "memory of the device, bytes",
+    "memory_type": "kind of memory",
+    "ecc_mode": "error correction of the device's memory: on or off",
+    "ecc_mode_pending": "error correction after the next reset: on or off",
+    "persistence_mode": "whether the driver stays loaded without users: on or off",
+    "compute_mode": "who may use the device",
+    "confidential_mode": "confidential computing: on or off",
+    "power_limit": "power limit in force, watts",
+    "power_limit_default": "power limit as delivered, watts",
+    "power_limit_lowest": "lowest power limit that can be set, watts",
+    "power_limit_highest": "highest power limit that can be set, watts",
+    "highest_graphics_clock": "highest clock of the compute part, hertz",
+    "highest_memory_clock": "highest clock of the memory, hertz",
+    "graphics_clock_limit": "clock that somebody set as the highest, hertz",
+    "slowdown_temperature": "temperature at which the device slows down, celsius",
+    "pci_address": "domain, bus, device and function",
+    "pci_device": "vendor and device id, as hexadecimal",
+    "pci_subsystem": "subsystem vendor and device id, as hexadecimal",
+    "pcie_generation_highest": "highest PCIe generation of the part itself",
+    "pcie_width_highest": "most PCIe lanes of the part itself",
+    "pcie_generation_slot": "highest PCIe generation of the part and its slot together",
+    "pcie_width_slot": "most PCIe lanes of the part and its slot together",
+    "numa_node": "memory node of the host that it is attached to",
+    "cpu_affinity": "processors near it, as a list of ranges",
+    "partition_mode": "how the device is divided: none, or the maker's word for it",
+    "memory_partition_mode": "how its memory is divided: none, or the maker's word for it",
+    "partitions": "the parts that it is divided into now",
+    "link_kind": "the maker's own links between devices",
+    "num_links": "links that the part has",
+    "num_links_up": "links that work",
+    "link_bytes_per_second": "rate of one link in one direction, bytes per second",
+}
+"""Facts of a device by name, with what they say."""
+
+CONNECTION = "connection_to_"
+"""A fact of this name and the number of another device says how the two are connected: the kind
+and the number of links ("NVLink x18"), or the way over the host ("PCIe switch", "host bridge",
+"between sockets")."""
+
+THROTTLES: Mapping[str, str] = {
+    "power_cap": "the power limit in force",
+    "power_brake": "an external signal of the power supply",
+    "thermal": "its own temperature, or that of its memory",
+    "hardware": "hardware that slowed it down, for whatever cause",
+    "current": "the current that its regulators give",
+    "sync": "clocks held equal to those of another device",
+    "setting": "a clock that somebody set",
+    "other": "a reason that the maker does not explain",
+}
+"""Why a device may not run at its highest clock; idleness is none of them. The reading is
+"throttled_" and the name: 1 while the reason is active, else 0."""
+
+HARMFUL_THROTTLES = ("power_brake", "thermal", "hardware", "current")
+"""What a healthy device in a healthy node does not show. A power cap under load is what a cap is
+for, and a setting or a sync is somebody's wish: both show in the clock that was lost."""
+
+READINGS: Mapping[str, str] = {
+    "graphics_clock_hertz": "clock of the compute part",
+    "memory_clock_hertz": "clock of the memory",
+    "power_watts": "power drawn",
+    "energy_joules": "energy since the driver was loaded",
+    "temperature_celsius": "temperature of the device, its edge where there are several",
+    "hotspot_temperature_celsius": "temperature of the hottest place",
+    "memory_temperature_celsius": "temperature of the memory",
+    "utilisation_fraction": "share of the time in which something ran",
+    "memory_utilisation_fraction": "share of the time in which memory was read or written",
+    "memory_used_bytes": "memory in use",
+    "fan_fraction": "speed of the fans, of the fastest",
+    "pcie_generation": "PCIe generation at this moment; idle devices may lower it",
+    "pcie_width": "PCIe lanes at this moment",
+    "throttle_mask": "the maker's own mask of reasons",
+    **{f"throttled_{name}": text for name, text in THROTTLES.items()},
+}
+"""Readings by name, with what they say."""
+
+COUNTERS: Mapping[str, tuple[Behaviour, str]] = {
+    "ecc_corrected": ("growth", "memory errors that were corrected"),
+    "ecc_uncorrected": ("growth", "memory errors that were not"),
+    "ecc_uncorrected_total": ("state", "memory errors not corrected in the life of the device"),
+    "ecc_deferred": ("growth", "memory errors that were set aside until the data is used"),
+    "rows_remapped_corrected": ("growth", "rows replaced for errors that were corrected"),
+    "rows_remapped_uncorrected": ("growth", "rows replaced for errors that were not"),
+    "row_remap_pending": ("state", "1 while a row waits for a reset to be replaced"),
+    "row_remap_failed": ("state", "1 once a row could not be replaced"),
+    "pages_retired_corrected": ("growth", "pages given up for repeated corrected errors"),
+    "pages_retired_uncorrected": ("growth", "pages given up for an error that was not corrected"),
+    "pages_pending": ("state", "pages that wait for a reset to be given up"),
+    "ras_corrected": ("growth", "errors of other blocks that were corrected"),
+    "ras_uncorrected": ("growth", "errors of other blocks that were not"),
+    "resets": ("growth", "resets of the device"),
+    "pcie_replays": ("growth", "packets sent again over PCIe"),
+    "pcie_correctable": ("growth", "correctable errors of PCIe"),
+    "pcie_non_fatal": ("growth", "errors of PCIe that were not corrected, and not fatal"),
+    "pcie_fatal": ("growth", "fatal errors of PCIe"),
+    "link_replays": ("growth", "packets sent again over the maker's links"),
+    "link_recoveries": ("growth", "recoveries of the maker's links"),
+    "link_errors": ("growth", "checksum errors of the maker's links"),
+    "links_down": ("state", "links of the part that do not work"),
+    "thermal_violation_ns": ("growth", "time below the wanted clock for temperature"),
+    "power_violation_ns": ("growth", "time below the wanted clock for power"),
+    "lost": ("state", "1 once the device does not answer any more"),
+}
+"""Counters by name: whether their growth counts or the value itself, and what they say."""
