@@ -10,26 +10,37 @@ from __future__ import annotations
 import os
 import secrets
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from appliance import attest, bundle, catalog, datasets, freshness, probe, runner
+from appliance import (
+    attest,
+    bundle,
+    catalog,
+    datasets,
+    freshness,
+    ordering,
+    probe,
+    redaction,
+    runner,
+)
 from appliance import plan as planning
 from appliance.errors import EvidenceError, OutputError, UsageError
-from appliance.journal import Journal
+from appliance.journal import Journal, Rewrite
 from appliance.plausible import check_limits, check_margins
 from appliance.records import (
     Baselines,
     Case,
-    Counted,
     Criteria,
+    Device,
     Identity,
     Injected,
     LaunchEnded,
     LaunchStarted,
     Line,
+    Order,
     Peaks,
     Plan,
     RunEnded,
@@ -42,6 +53,7 @@ from appliance.records import (
     to_json,
 )
 from appliance.signing import Key
+from appliance.tree import Tree
 from appliance.vendors.base import Vendor
 from appliance.verdict import Judge
 from appliance.version import VERSION
@@ -51,31 +63,43 @@ from appliance.version import VERSION
 class Request:
     """What a person asked for. `data` None means the usual places; `vendor` None the one found.
 
+    `criteria` None means "functional" for processors and "accelerator" for accelerators.
+
     `baseline` is a file of `bench baseline create`; None means those that are shipped.
-    `challenge` is the buyer's file; without one the node draws the run's seed.
+    `challenge` is the buyer's file; without one the node draws the run's seed. `order` is his file
+    of what he bought. `redact`: no name and no address of this machine is written.
     """
 
     suite: str = "smoke"
-    criteria: str = "functional"
+    criteria: str | None = None
     vendor: str | None = None
     out: Path = Path("out")
     data: Path | None = None
     baseline: Path | None = None
     challenge: Path | None = None
+    order: Path | None = None
+    redact: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class Prepared:
-    """All that is fixed before a run, as records and as the files that hold them."""
+    """All that is fixed before a run, as records and as the files that hold them.
+
+    `devices` are as the vendor told them, where `system` may be redacted under `salt`.
+    """
 
     plan: Plan
     system: System
     criteria: Criteria
     baselines: Baselines
     peaks: Peaks
+    order: Order | None
     files: dict[str, bytes]
     vendor: Vendor
+    devices: tuple[Device, ...]
     data: Path | None
+    redactor: redaction.Redactor | None = None
+    salt: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,7 +114,9 @@ def prepare(request: Request) -> Prepared:
     """Probe the node and plan the run; nothing is written and no device is touched."""
     vendor = probe.present(request.vendor)
     suite, suite_bytes = catalog.load_suite(request.suite)
-    criteria, criteria_bytes = catalog.load_criteria(request.criteria)
+    criteria, criteria_bytes = catalog.load_criteria(request.criteria or default_criteria(vendor))
+    order_bytes = None if request.order is None else _read(request.order, "name the buyer's order")
+    order = None if order_bytes is None else ordering.read(order_bytes, _name(request.order))
     data = datasets.folder(request.data)
     now = datetime.now(UTC)
     # Drawn or derived before the suite's variants are, and when suite and criteria are fixed.
@@ -104,7 +130,12 @@ def prepare(request: Request) -> Prepared:
         fixed = {"suite": sha256(suite_bytes), "criteria": sha256(criteria_bytes)}
         seed = _seed_of(challenge, request.challenge, fixed, now)
     answer = runner.describe(planning.requests(suite, vendor.probe(), seed))
-    system = probe.probe((vendor,), software=answer.software)
+    found = probe.probe((vendor,), software=answer.software)
+    if order is not None:
+        ordering.check_here(order, found, _name(request.order))
+    salt = redaction.draw() if request.redact else ""
+    redactor = _redactor(salt, found)
+    system = found if redactor is None else redactor.record(found)
     models = [device.model for device in system.identity.devices]
     peaks = catalog.load_peaks(models)
     baselines = catalog.load_baselines(models, request.baseline)
@@ -124,10 +155,13 @@ def prepare(request: Request) -> Prepared:
     if challenge is not None:
         files[bundle.CHALLENGE] = challenge
         digests["challenge"] = sha256(challenge)
+    if order_bytes is not None:
+        files[bundle.ORDER] = order_bytes
+        digests["order"] = sha256(order_bytes)
     plan = planning.make_plan(
         suite=suite,
         answer=answer,
-        places=_places(vendor, system.identity, data),
+        places=_places(vendor, found.identity, data),
         criteria=criteria,
         digests=digests,
         seed=seed,
@@ -135,6 +169,8 @@ def prepare(request: Request) -> Prepared:
         created_utc=f"{now:%Y-%m-%dT%H:%M:%SZ}",
         bench_version=VERSION,
     )
+    if redactor is not None:
+        plan = _redacted(plan, redactor)
     check_limits(criteria, plan.cases, peaks, system)
     check_margins(criteria, baselines, plan.cases, plan.protocol, system)
     return Prepared(
@@ -143,10 +179,36 @@ def prepare(request: Request) -> Prepared:
         criteria=criteria,
         baselines=baselines,
         peaks=peaks,
+        order=order,
         files={"plan.json": to_json(plan), **files},
         vendor=vendor,
+        devices=found.identity.devices,
         data=data,
+        redactor=redactor,
+        salt=salt,
     )
+
+
+def _name(path: Path | None) -> str:
+    return "" if path is None else path.name
+
+
+def _redactor(salt: str, system: System) -> redaction.Redactor | None:
+    """What keeps the machine's names and addresses out of a run; None where nothing does."""
+    if not salt:
+        return None
+    return redaction.Redactor(salt, redaction.private(Tree(), system))
+
+
+def _redacted(plan: Plan, redactor: redaction.Redactor) -> Plan:
+    """The plan without names in what a library may have said; it names the salt's digest."""
+    cases = (replace(one, unsupported=redactor.text(one.unsupported)) for one in plan.cases)
+    return replace(plan, cases=tuple(cases), redacted=redactor.commitment)
+
+
+def default_criteria(vendor: Vendor) -> str:
+    """The criteria that a run is judged by where nobody names any."""
+    return "functional" if vendor.torch_type == "cpu" else "accelerator"
 
 
 def _seed_of(data: bytes, path: Path, digests: Mapping[str, str], now: datetime) -> str:
@@ -170,9 +232,13 @@ def run(request: Request, observer: runner.Observer) -> Finished:
         folder.mkdir()
     except OSError as error:
         raise OutputError(f"{folder} cannot be made ({error.strerror})") from None
+    if prepared.salt:
+        redaction.keep(prepared.salt, redaction.salt_path(folder))
     for name, text in prepared.files.items():
         bundle.write(folder / name, text)
-    journal = Journal.create(folder / "journal.jsonl", sha256(prepared.files["plan.json"]))
+    journal = Journal.create(
+        folder / "journal.jsonl", sha256(prepared.files["plan.json"]), rewrite=_rewrite(prepared)
+    )
     journal.append(
         RunStarted(
             run_id=prepared.plan.run_id,
@@ -187,23 +253,41 @@ def run(request: Request, observer: runner.Observer) -> Finished:
     return _go_on(folder, prepared, journal, observer)
 
 
+def _rewrite(prepared: Prepared) -> Rewrite | None:
+    return None if prepared.redactor is None else prepared.redactor.record
+
+
 def _injected(injector: str, cases: Sequence[Case]) -> Injected:
     """What the journal says of a fault that the run injects, before the first launch."""
     injecting = (case.id for case in cases if case.injector == injector)
     return Injected(injector=injector, cases=tuple(injecting))
 
 
-def resume(folder: Path, data: Path | None, observer: runner.Observer) -> Finished:
+def resume(
+    folder: Path,
+    data: Path | None,
+    observer: runner.Observer,
+    *,
+    order: Path | None = None,
+    redact: bool = False,
+) -> Finished:
     """Go on with a run that was cut short.
 
-    Raises UsageError on another machine or for a run that is signed, EvidenceError if a file
-    of the run was changed meanwhile.
+    `order` and `redact` are what the run must have been begun with, where they are given. Raises
+    UsageError on another machine or for a run that is signed, EvidenceError if a file of the run
+    was changed meanwhile.
     """
     if (folder / "report.dsse.json").exists():
         raise UsageError(f"{folder} is finished and signed; start a new run instead")
     prepared = _prepared_again(folder, data)
+    if order is not None and prepared.files.get(bundle.ORDER) != _read(order, "name the order"):
+        raise UsageError(f"{folder} was not begun with {order}: leave it out, or start a new run")
+    if redact and prepared.redactor is None:
+        raise UsageError(f"{folder} was begun without --redact: start a new run with it")
     journal, lines, dropped = Journal.reopen(
-        folder / "journal.jsonl", sha256(prepared.files["plan.json"])
+        folder / "journal.jsonl",
+        sha256(prepared.files["plan.json"]),
+        rewrite=_rewrite(prepared),
     )
     if not any(isinstance(line.event, RunEnded) for line in lines):
         _note_interruption(journal, lines, dropped)
@@ -220,26 +304,26 @@ def accept(request: Request, key: Key, role: attest.Role, observer: runner.Obser
 def _prepared_again(folder: Path, data: Path | None) -> Prepared:
     files = {name: _read(folder / name) for name in bundle.PREPARED_FILES}
     plan = from_json(Plan, files["plan.json"], name="plan.json")
-    if "challenge" in plan.digests:
-        files[bundle.CHALLENGE] = _read(folder / bundle.CHALLENGE)
+    optional = {"challenge": bundle.CHALLENGE, "order": bundle.ORDER}
+    given = {name: key for key, name in optional.items() if key in plan.digests}
+    files |= {name: _read(folder / name) for name in given}
     system = from_json(System, files["system.json"], name="system.json")
     found = {
         "criteria.toml": ("criteria", sha256(files["criteria.toml"])),
         "baselines.json": ("baselines", sha256(files["baselines.json"])),
         "peaks.json": ("peaks", sha256(files["peaks.json"])),
         "system.json": ("identity", probe.identity_digest(system.identity)),
-        **(
-            {bundle.CHALLENGE: ("challenge", sha256(files[bundle.CHALLENGE]))}
-            if bundle.CHALLENGE in files
-            else {}
-        ),
+        **{name: (key, sha256(files[name])) for name, key in given.items()},
     }
     for name, (key, digest) in found.items():
         if digest != plan.digests[key]:
             raise EvidenceError(f"{folder / name} is not the file that the run was planned with")
     vendor = probe.present(system.identity.devices[0].vendor)
-    now = probe.probe((vendor,), software=runner.describe(()).software).identity
-    changed = probe.differences(system.identity, now)
+    now = probe.probe((vendor,), software=runner.describe(()).software)
+    salt = redaction.of_run(folder, plan.redacted) if plan.redacted else ""
+    redactor = _redactor(salt, now)
+    told = now if redactor is None else redactor.record(now)
+    changed = probe.differences(system.identity, told.identity)
     if changed:
         raise UsageError(
             f"{folder} cannot go on here, because this is not the machine that it began on: "
@@ -251,9 +335,13 @@ def _prepared_again(folder: Path, data: Path | None) -> Prepared:
         criteria=catalog.parse_criteria(files["criteria.toml"], "criteria.toml"),
         baselines=from_json(Baselines, files["baselines.json"], name="baselines.json"),
         peaks=from_json(Peaks, files["peaks.json"], name="peaks.json"),
+        order=ordering.read(files[bundle.ORDER], bundle.ORDER) if bundle.ORDER in files else None,
         files=files,
         vendor=vendor,
+        devices=now.identity.devices,
         data=datasets.folder(data),
+        redactor=redactor,
+        salt=salt,
     )
 
 
@@ -299,6 +387,7 @@ def _go_on(
         baselines=prepared.baselines,
         peaks=prepared.peaks,
         system=prepared.system,
+        order=prepared.order,
     )
     num_taken = 0
 
@@ -315,21 +404,18 @@ def _go_on(
     work = folder.parent / ".work" / prepared.plan.run_id
     try:
         if not any(isinstance(line.event, RunEnded) for line in journal.lines):
-            for counted in _counted(prepared):
-                journal.append(counted)
             runner.run(
                 plan=prepared.plan,
                 vendors={prepared.vendor.name: prepared.vendor},
-                devices={device.id: device for device in prepared.system.identity.devices},
+                devices={device.id: device for device in prepared.devices},
                 journal=journal,
                 folder=folder,
                 work=work,
                 data=prepared.data,
                 look=asked,
                 observer=observer,
+                redact=None if prepared.redactor is None else prepared.redactor.data,
             )
-            for counted in _counted(prepared):
-                journal.append(counted)
             journal.append(RunEnded(launches=len(prepared.plan.launches)), sync=True)
         take(journal.lines)
         verdict = judging.verdict()
@@ -338,13 +424,6 @@ def _go_on(
         journal.close()
     tidy(work)
     return Finished(folder=folder, verdict=verdict)
-
-
-def _counted(prepared: Prepared) -> Iterator[Counted]:
-    """The error counters of each device at this moment: what counts is how they grow."""
-    for device in prepared.system.identity.devices:
-        counters = prepared.vendor.counters(device)
-        yield Counted(device=device.id, counters=dict(counters))
 
 
 def tidy(work: Path) -> None:

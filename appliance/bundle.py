@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from appliance import ordering
 from appliance.catalog import parse_criteria
 from appliance.errors import EvidenceError, OutputError, UsageError
 from appliance.journal import replay
@@ -22,6 +23,7 @@ from appliance.records import (
     Baselines,
     Criteria,
     Line,
+    Order,
     Peaks,
     Plan,
     Signer,
@@ -64,7 +66,10 @@ UNFINISHED = ".unfinished-"
 
 @dataclass(frozen=True, kw_only=True)
 class Bundle:
-    """A run's files and what they say; `verdict` and `signer` are None until they are made."""
+    """A run's files and what they say; `verdict` and `signer` are None until they are made.
+
+    `order` is None where the buyer gave none.
+    """
 
     folder: Path | None
     files: Mapping[str, bytes] = field(repr=False)
@@ -76,6 +81,7 @@ class Bundle:
     lines: tuple[Line, ...] = field(repr=False)
     verdict: Verdict | None
     signer: Signer | None
+    order: Order | None = None
 
     @property
     def data(self) -> Mapping[str, bytes]:
@@ -221,12 +227,20 @@ def records_of(files: Mapping[str, bytes], *, folder: Path | None = None) -> Bun
         lines=(),
         verdict=from_json(Verdict, files[VERDICT], name=VERDICT) if VERDICT in files else None,
         signer=from_json(Signer, files[SIGNER], name=SIGNER) if SIGNER in files else None,
+        order=_order(files[ORDER]) if ORDER in files else None,
     )
 
 
 def lines_of(files: Mapping[str, bytes]) -> tuple[Line, ...]:
     """The journal's lines, chained from the digest of plan.json."""
     return replay(files[JOURNAL], sha256(files[PLAN]))
+
+
+def _order(data: bytes) -> Order:
+    try:
+        return ordering.read(data, ORDER)
+    except UsageError as error:
+        raise EvidenceError(str(error)) from None
 
 
 def _criteria(data: bytes) -> Criteria:

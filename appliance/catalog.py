@@ -61,8 +61,43 @@ UNITS: Mapping[str, tuple[str, float]] = {
     "GB/s": ("B/s", 1e9),
     "TB/s": ("B/s", 1e12),
     "steps": ("steps", 1.0),
+    "B": ("B", 1.0),
+    "kB": ("B", 1e3),
+    "MB": ("B", 1e6),
+    "GB": ("B", 1e9),
+    "TB": ("B", 1e12),
+    "KiB": ("B", 2.0**10),
+    "MiB": ("B", 2.0**20),
+    "GiB": ("B", 2.0**30),
+    "TiB": ("B", 2.0**40),
+    "bit/s": ("bit/s", 1.0),
+    "Mbit/s": ("bit/s", 1e6),
+    "Gbit/s": ("bit/s", 1e9),
+    "T/s": ("T/s", 1.0),
+    "MT/s": ("T/s", 1e6),
+    "Hz": ("Hz", 1.0),
+    "kHz": ("Hz", 1e3),
+    "MHz": ("Hz", 1e6),
+    "GHz": ("Hz", 1e9),
+    "W": ("W", 1.0),
+    "kW": ("W", 1e3),
+    "°C": ("°C", 1.0),
+    "bits": ("bits", 1.0),
+    "processors": ("processors", 1.0),
 }
-"""Units in which a limit on times may be written: the SI unit and how many of it one is."""
+"""Units in which people may write: the SI unit and how many of it one is."""
+FACT_UNITS: Mapping[str, str] = {
+    "bytes": "B",
+    "bytes per second": "B/s",
+    "bytes/s": "B/s",
+    "bytes_per_second": "B/s",
+    "transfers/s": "T/s",
+    "hertz": "Hz",
+    "watts": "W",
+    "celsius": "°C",
+    "seconds": "s",
+}
+"""The units of facts that are written out: what they are called in `UNITS`."""
 METRIC_UNITS: Mapping[str, str] = {
     "step_seconds": "s",
     "first_step_seconds": "s",
@@ -76,6 +111,7 @@ METRIC_UNITS: Mapping[str, str] = {
     "stall_share": "",
     "slow_launch_rate": "",
     "drift_per_30_minutes": "",
+    "throughput_ratio": "",
 }
 """The SI unit of each metric that is judged by times."""
 KIND_METRICS = {
@@ -84,13 +120,20 @@ KIND_METRICS = {
         "first_step_seconds",
         "seconds_to_target",
         "steps_to_target",
+        "throughput_ratio",
         *RATES,
     ),
     "tail": ("stall_rate", "stall_share", "latency_seconds", "slow_launch_rate"),
     "drift": ("drift_per_30_minutes",),
 }
 PARTS = ("stall_rate", "stall_share", "slow_launch_rate", "drift_per_30_minutes")  # limits below 1
-WITHOUT_BASELINE = ("first_step_seconds", "seconds_to_target", "steps_to_target")
+WITHOUT_BASELINE = (
+    "first_step_seconds",
+    "seconds_to_target",
+    "steps_to_target",
+    "throughput_ratio",
+)
+ORDER_LINE = "order:"  # how the requirements of an order are named, which no criterion may be
 LARGEST_RISK = 0.05
 LARGEST_MARGIN = 10.0
 CASE_ID = re.compile(r"\w[\w.-]*", re.ASCII)  # "@" and "/" part a case from device and launch
@@ -151,6 +194,8 @@ def parse_criteria(data: bytes, name: str) -> Criteria:
     criteria = replace(criteria, margins={**MARGINS, **criteria.margins})
     _unique(name, "criterion", [criterion.id for criterion in criteria.criterion])
     for criterion in criteria.criterion:
+        if criterion.id.startswith(ORDER_LINE):
+            raise UsageError(f'{name}: criterion "{criterion.id}" is named like a line of an order')
         fault = _fault(criterion)
         if fault:
             raise UsageError(f'{name}: criterion "{criterion.id}" {fault}')
@@ -278,15 +323,20 @@ MUST_BE = {
 }
 
 
+OF_SEVERAL_TYPES = {"parameters": (2, ""), "value": (1, ", or a list of them")}
+"""Keys behind which a fault names a type: how many parts of its place are the file's own."""
+
+
 def _sentence(kind: type[object], fault: Any) -> str:
     """What is wrong with a file, in the words of the file and none of the reader's."""
     place: tuple[str | int, ...] = fault["loc"] or ("the file",)
     while len(place) > 1 and isinstance(place[-1], str) and "[" in place[-1]:
         place = place[:-1]  # one of the types that a value may have
     *parents, last = place
-    if "parameters" in parents:  # what follows the parameter's name is one of its possible types
-        *parents, last = place[: place.index("parameters") + 2]
-        return f"{_key(parents, last)} must be a finite number, a text, true or false"
+    for key, (depth, more) in OF_SEVERAL_TYPES.items():
+        if key in parents:  # what follows the name is one of the types that it may have
+            *parents, last = place[: place.index(key) + depth]
+            return f"{_key(parents, last)} must be a finite number, a text, true or false{more}"
     if fault["type"] == "unexpected_keyword_argument":
         return f"unknown {_key(parents, last)}{did_you_mean(str(last), _keys(kind, parents))}"
     if fault["type"] == "missing":
@@ -490,7 +540,7 @@ def _fault(criterion: Criterion) -> str:
         return "takes no limit: its checks have their own bounds" if limits else ""
     if not criterion.metric:
         return 'needs a "metric"'
-    for fault in (_metric_fault, _number_fault, _choice_fault, _quantile_fault):
+    for fault in (_metric_fault, _number_fault, _choice_fault, _quantile_fault, _against_fault):
         found = fault(criterion, limits)
         if found:
             return found
@@ -542,7 +592,7 @@ def _choice_fault(criterion: Criterion, limits: Sequence[str]) -> str:
         return f"needs {'one of ' if len(allowed) > 1 else ''}{names} and no other limit"
     limit = limits[0]
     if criterion.kind == "perf" and limit in ("at_most", "at_least"):
-        word = "at_least" if criterion.metric in RATES else "at_most"
+        word = "at_least" if criterion.metric in (*RATES, "throughput_ratio") else "at_most"
         if limit != word:
             return f'judges {criterion.metric}, so its limit must be "{word}"'
     is_rate_of_peak = criterion.metric in ("flops_per_second", "bytes_per_second")
@@ -553,10 +603,21 @@ def _choice_fault(criterion: Criterion, limits: Sequence[str]) -> str:
     return ""
 
 
+def _against_fault(criterion: Criterion, _: Sequence[str]) -> str:
+    is_ratio = criterion.metric == "throughput_ratio"
+    if is_ratio and not criterion.against.strip():
+        return 'needs "against", the case that the speed is compared with'
+    if criterion.against and not is_ratio:
+        return f'judges {criterion.metric}, which takes no "against"'
+    return ""
+
+
 def _quantile_fault(criterion: Criterion, _: Sequence[str]) -> str:
     is_wanted = criterion.metric == "latency_seconds"
     if is_wanted and (criterion.quantile is None or not 0.0 < criterion.quantile < 1.0):
         return 'needs a "quantile" between 0 and 1, like 0.99'
     if not is_wanted and criterion.quantile is not None:
         return f'judges {criterion.metric}, which takes no "quantile"'
+    if criterion.if_absent == "not_applicable" and criterion.kind != "health":
+        return 'is no criterion of health, which alone takes "if_absent"'
     return ""

@@ -24,7 +24,9 @@ from appliance.vendors.makers import NOT_VISIBLE
 if TYPE_CHECKING:
     from appliance.accept import Finished
     from appliance.attest import Role
+    from appliance.records import System
     from appliance.signing import Key
+    from appliance.start import Started
 
 EXIT_CODES = {"ACCEPTED": 0, "REJECTED": 1, "INCONCLUSIVE": 3}
 
@@ -42,13 +44,18 @@ list_app = typer.Typer(help="List suites, workloads or criteria.", no_args_is_he
 app.add_typer(keys_app, name="keys")
 app.add_typer(data_app, name="data")
 app.add_typer(list_app, name="list")
+images_app = typer.Typer(help="Pin the base images of the Dockerfiles.", no_args_is_help=True)
+app.add_typer(images_app, name="images")
 baseline_app = typer.Typer(
     help="Make and check baselines of signed runs; record bands.", no_args_is_help=True
 )
 app.add_typer(baseline_app, name="baseline")
 
 SuiteOption = Annotated[str, typer.Option(help="Name of a suite, or the path of its TOML file.")]
-CriteriaOption = Annotated[str, typer.Option(help="Name of criteria, or the path of the file.")]
+CriteriaOption = Annotated[
+    str | None,
+    typer.Option(help="Name or file; without it functional, or accelerator for accelerators."),
+]
 BaselineOption = Annotated[
     Path | None, typer.Option(help="Baselines to compare with, made by `bench baseline create`.")
 ]
@@ -58,6 +65,12 @@ VendorOption = Annotated[
 OutOption = Annotated[Path, typer.Option(help="Folder that gets out/<run id>.")]
 ChallengeOption = Annotated[
     Path | None, typer.Option(help="The buyer's challenge, from which all seeds derive.")
+]
+OrderOption = Annotated[
+    Path | None, typer.Option(help="The buyer's order, which the node is compared with.")
+]
+RedactOption = Annotated[
+    bool, typer.Option("--redact", help="Write no host name and no address of this machine.")
 ]
 DataOption = Annotated[Path | None, typer.Option(help="Folder with the data sets.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
@@ -85,7 +98,8 @@ def main() -> NoReturn:
     except typer.Exit as done:
         code = done.exit_code
     except BenchError as error:
-        _say(f"bench: {error}")
+        if str(error):  # a run inside a container has said it already
+            _say(f"bench: {error}")
         code = error.exit_code
     except (KeyboardInterrupt, typer.Abort):
         _say("bench: stopped")
@@ -133,10 +147,11 @@ def _print_json(document: object) -> None:
 @app.command()
 def accept(
     suite: SuiteOption = "smoke",
-    criteria: CriteriaOption = "functional",
+    criteria: CriteriaOption = None,
     vendor: VendorOption = None,
     baseline: BaselineOption = None,
     challenge: ChallengeOption = None,
+    order: OrderOption = None,
     out: OutOption = Path("out"),
     data: DataOption = None,
     key: KeyOption = None,
@@ -145,6 +160,7 @@ def accept(
     resume: Annotated[
         Path | None, typer.Option(help="Go on with the interrupted run in this folder.")
     ] = None,
+    redact: RedactOption = False,
     quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -158,6 +174,8 @@ def accept(
         vendor=vendor,
         baseline=baseline,
         challenge=challenge,
+        order=order,
+        redact=redact,
         out=out,
         data=data,
         resume=resume,
@@ -170,10 +188,11 @@ def accept(
 @app.command()
 def run(
     suite: SuiteOption = "smoke",
-    criteria: CriteriaOption = "functional",
+    criteria: CriteriaOption = None,
     vendor: VendorOption = None,
     baseline: BaselineOption = None,
     challenge: ChallengeOption = None,
+    order: OrderOption = None,
     out: OutOption = Path("out"),
     data: DataOption = None,
     resume: Annotated[
@@ -184,6 +203,7 @@ def run(
     ] = None,
     case: Annotated[str | None, typer.Option(help="With --from: the case of the launch.")] = None,
     launch: Annotated[int | None, typer.Option(help="With --from: its number.")] = None,
+    redact: RedactOption = False,
     quiet: QuietOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -196,12 +216,118 @@ def run(
         vendor=vendor,
         baseline=baseline,
         challenge=challenge,
+        order=order,
+        redact=redact,
         out=out,
         data=data,
         resume=resume,
         quiet=quiet or as_json,
     )
     _conclude(finished, is_signed=False, quiet=quiet, as_json=as_json)
+
+
+@app.command()
+def start(
+    suite: SuiteOption = "smoke",
+    criteria: CriteriaOption = None,
+    vendor: VendorOption = None,
+    image: Annotated[
+        str | None, typer.Option(help="Image to start; bench-VENDOR if none is named.")
+    ] = None,
+    baseline: BaselineOption = None,
+    challenge: ChallengeOption = None,
+    order: OrderOption = None,
+    redact: RedactOption = False,
+    out: OutOption = Path("out"),
+    data: DataOption = None,
+    key: KeyOption = None,
+    certificate: CertificateOption = None,
+    role: RoleOption = "tester",
+    resume: Annotated[
+        Path | None, typer.Option(help="Go on with the interrupted run in this folder.")
+    ] = None,
+    engine: Annotated[
+        str | None,
+        typer.Option("--engine", "--socket", help="Socket of the container engine to use."),
+    ] = None,
+    memory: Annotated[
+        str | None, typer.Option(help="Memory that the container may use, as in 64g.")
+    ] = None,
+    timeout: Annotated[
+        float | None, typer.Option(help="Seconds after which the run is interrupted.")
+    ] = None,
+    relax_seccomp: Annotated[
+        bool, typer.Option("--relax-seccomp", help="Start without the engine's system call filter.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the `docker run` line and start nothing.")
+    ] = False,
+    quiet: QuietOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Run a suite in a container that is closed off, and sign it out here."""
+    from appliance import start as starting
+    from appliance.launcher_options import bytes_of
+
+    request = starting.Request(
+        vendor=vendor,
+        image=image,
+        suite=suite,
+        criteria=criteria,
+        baseline=baseline,
+        challenge=challenge,
+        order=order,
+        is_redacted=redact,
+        out=out,
+        data=data,
+        resume=resume,
+        engine=engine,
+        relaxes_seccomp=relax_seccomp,
+        memory_bytes=None if memory is None else bytes_of(memory),
+        timeout=timeout,
+        is_quiet=quiet or as_json,
+    )
+    signer, role_word = _key(key, certificate), _role(role)
+    if dry_run:
+        _print_line(starting.dry_line(request), as_json=as_json)
+    started = starting.start(request, signer, role_word, say=_say, write=_pass_on)
+    _conclude_start(started, quiet=quiet, as_json=as_json)
+
+
+def _pass_on(text: bytes) -> None:
+    """What a container says, as it comes."""
+    sys.stderr.buffer.write(text)
+    sys.stderr.buffer.flush()
+
+
+def _print_line(answer: tuple[str, tuple[str, ...]], *, as_json: bool) -> NoReturn:
+    line, missing = answer
+    if as_json:
+        _print_json({"line": line, "missing": list(missing)})
+    else:
+        typer.echo(line)
+        for sentence in missing:
+            _say(f"would not start: {sentence}")
+        _say("it leaves an unsigned run: `bench sign` its folder, or leave --dry-run away")
+    raise typer.Exit(0)
+
+
+def _conclude_start(started: Started, *, quiet: bool, as_json: bool) -> NoReturn:
+    from appliance import start as starting
+    from appliance.progress import print_result
+
+    verification = started.verification
+    word = verification.verdict or "NOT VERIFIED"
+    if as_json:
+        _print_json(starting.to_document(started))
+    elif quiet:
+        _say(f"{word}  {started.folder}")
+    else:
+        print_result(started.folder, started.verdict, is_signed=True)
+        _say(f"verified here: {word}, {len(verification.checks)} checks, {verification.signer}")
+    for sentence in verification.faults:
+        _say(f"bench: {sentence}")
+    raise typer.Exit(verification.exit_code)
 
 
 def _rerun(
@@ -235,10 +361,12 @@ def _rerun(
 def _run(
     *,
     suite: str,
-    criteria: str,
+    criteria: str | None,
     vendor: str | None,
     baseline: Path | None,
     challenge: Path | None,
+    order: Path | None,
+    redact: bool,
     out: Path,
     data: Path | None,
     resume: Path | None,
@@ -246,10 +374,11 @@ def _run(
 ) -> Finished:
     from appliance import accept as accepting
     from appliance.progress import observer
+    from appliance.redaction import salt_path
 
     with observer(quiet=quiet) as watching:
         if resume is not None:
-            return accepting.resume(resume, data, watching)
+            return accepting.resume(resume, data, watching, order=order, redact=redact)
         request = accepting.Request(
             suite=suite,
             criteria=criteria,
@@ -258,15 +387,23 @@ def _run(
             data=data,
             baseline=baseline,
             challenge=challenge,
+            order=order,
+            redact=redact,
         )
-        return accepting.run(request, watching)
+        finished = accepting.run(request, watching)
+    if redact and not quiet:
+        _say(f"salt of the names that were replaced, for you alone: {salt_path(finished.folder)}")
+    return finished
 
 
 def _conclude(finished: Finished, *, is_signed: bool, quiet: bool, as_json: bool) -> NoReturn:
+    from appliance import launcher
     from appliance.progress import print_result
     from appliance.records import to_data
 
     verdict = finished.verdict
+    if not is_signed and launcher.VARIABLE in os.environ and not as_json:
+        raise typer.Exit(EXIT_CODES[verdict.verdict])  # who started the container tells and signs
     if as_json:
         _print_json({"folder": str(finished.folder), "verdict": to_data(verdict)})
     elif quiet:
@@ -277,42 +414,97 @@ def _conclude(finished: Finished, *, is_signed: bool, quiet: bool, as_json: bool
 
 
 @app.command()
-def probe(vendor: VendorOption = None, as_json: JsonOption = False) -> None:
-    """Say what this node is: devices, host, conditions."""
+def probe(
+    file: Annotated[
+        Path | None, typer.Argument(help="With --as-order: file to write; without, it is printed.")
+    ] = None,
+    vendor: VendorOption = None,
+    as_order: Annotated[
+        bool, typer.Option("--as-order", help="Write an order that this node meets.")
+    ] = False,
+    redact: RedactOption = False,
+    redact_with: Annotated[
+        Path | None, typer.Option(help="Redact under the salt of a run, out/RUN.salt.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Say what this node is: devices, host, conditions; or write an order of it."""
     from appliance import probe as probing
     from appliance.progress import print_system
     from appliance.records import to_data
 
-    system = probing.probe((probing.present(vendor),))
+    if file is not None and not as_order:
+        raise UsageError(f"{file} is not written without --as-order; leave it out, or add that")
+    if as_order and (redact or redact_with is not None or as_json):
+        raise UsageError("--as-order writes no names and no JSON: give it alone")
+    found, absence = probing.visible(vendor)
+    if absence:
+        _say(f"bench: {absence}; the processors are shown instead")
+    system = probing.probe((found,))
+    if as_order:
+        _write_order(system, file)
+        return
+    if redact or redact_with is not None:
+        system = _redacted(system, redact_with)
     if as_json:
         _print_json(to_data(system))
     else:
         print_system(system)
 
 
+def _write_order(system: System, file: Path | None) -> None:
+    from appliance import drafting
+
+    text = drafting.draft(system)
+    if file is None:
+        typer.echo(text, nl=False)
+        return
+    drafting.write(text, file)
+    _say(f"{file}: an order that this node meets; read it, and strike out what was not bought")
+
+
+def _redacted(system: System, salt: Path | None) -> System:
+    """The system without names, under the salt of a run or one that is kept nowhere."""
+    from appliance import redaction
+    from appliance.tree import Tree
+
+    text = redaction.draw() if salt is None else redaction.read_salt(salt)
+    return redaction.Redactor(text, redaction.private(Tree(), system)).record(system)
+
+
 @app.command()
 def plan(
     suite: SuiteOption = "smoke",
-    criteria: CriteriaOption = "functional",
+    criteria: CriteriaOption = None,
     vendor: VendorOption = None,
     baseline: BaselineOption = None,
+    order: OrderOption = None,
     data: DataOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show what a suite would run here; writes nothing."""
     from appliance import accept as accepting
+    from appliance.ordering import match, sentences
     from appliance.progress import print_plan
     from appliance.records import to_data
 
     prepared = accepting.prepare(
         accepting.Request(
-            suite=suite, criteria=criteria, vendor=vendor, data=data, baseline=baseline
+            suite=suite,
+            criteria=criteria,
+            vendor=vendor,
+            data=data,
+            baseline=baseline,
+            order=order,
         )
     )
     if as_json:
         _print_json(to_data(prepared.plan))
     else:
         print_plan(prepared.plan)
+        if prepared.order is not None:
+            for sentence in sentences(match(prepared.order, prepared.system)):
+                _say(sentence)
 
 
 @app.command()
@@ -566,6 +758,28 @@ def selftest(as_json: JsonOption = False) -> None:
     raise typer.Exit(0 if result.is_ok else 1)
 
 
+@app.command()
+def doctor(
+    out: OutOption = Path("out"),
+    data: DataOption = None,
+    engine: Annotated[
+        str | None,
+        typer.Option("--engine", "--socket", help="Socket of the container engine to use."),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Say what a run needs of this machine, what is missing, and how to mend it."""
+    from appliance import doctor as examining
+    from appliance.progress import console
+
+    rows = examining.examine(out=out, data=data, engine=engine)
+    if as_json:
+        _print_json(examining.to_document(rows))
+    else:
+        console().print(examining.table(rows))
+    raise typer.Exit(0 if examining.can_accept(rows) else UsageError.exit_code)
+
+
 # ------------------------------------------------------------------ lists, keys, data
 
 
@@ -675,6 +889,61 @@ def data_verify(
     from appliance import datasets
 
     datasets.verify(folder, progress=_say)
+
+
+DockerfileOption = Annotated[
+    list[Path] | None, typer.Option("--file", help="Dockerfile; all in this folder if none.")
+]
+
+
+@images_app.command("list")
+def images_list(file: DockerfileOption = None, as_json: JsonOption = False) -> None:
+    """Say on which base image each Dockerfile stands, and its digest."""
+    from appliance import images
+
+    rows = [images.row(base) for base in images.bases(file or ())]
+    if as_json:
+        _print_json(rows)
+    else:
+        _list([{"name": row["file"], "summary": row["summary"]} for row in rows], as_json=False)
+
+
+@images_app.command("pin")
+def images_pin(
+    file: DockerfileOption = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Ask the registries; write nothing.")
+    ] = False,
+    check: Annotated[
+        bool, typer.Option("--check", help="Ask nobody; fail (2) if a file is not pinned.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Write the digests of base images, as their registries tell them, into the Dockerfiles."""
+    from appliance import images
+
+    if check and dry_run:
+        raise UsageError("--check asks nobody and --dry-run asks the registries: give one of them")
+    if check:
+        bases = images.check(file or ())
+        _done(
+            f"{len(bases)} pinned: {', '.join(str(base.file) for base in bases)}",
+            [images.row(base) for base in bases],
+            as_json=as_json,
+        )
+        return
+    pinned = images.pin(file or (), dry_run=dry_run)
+    verb = "would be" if dry_run else "is"
+    lines = [
+        f"{item.base.file}: {item.base.image.text} {verb} pinned to {item.digest}"
+        f"{'' if item.is_changed else ', as before'}"
+        for item in pinned
+    ]
+    rows = [
+        {**images.row(item.base), "digest": item.digest, "is_changed": item.is_changed}
+        for item in pinned
+    ]
+    _done("\n".join(lines), rows, as_json=as_json)
 
 
 # ------------------------------------------------------------------ options to values

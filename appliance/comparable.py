@@ -78,7 +78,7 @@ def key_of(case: Case, protocol: Protocol, system: System) -> BaselineKey:
     facts = {} if device is None else device.facts
     return BaselineKey(
         model="" if device is None else device.model,
-        case=suite_id(case),
+        case=case.id if case.scope == "pair" else suite_id(case),  # links are not all alike
         workload=case.workload,
         version=case.version,
         parameters=case.parameters,

@@ -17,12 +17,13 @@ from functools import partial
 
 import psutil
 
+from appliance import launcher
 from appliance.components import NET, NOT_TOLD, physical_interfaces
 from appliance.facts import fact, line
 from appliance.neighbours import node_ticks
 from appliance.processors import meminfo
 from appliance.records import Fact, Facts, Process
-from appliance.tree import Tree, Unreadable
+from appliance.tree import Tree, Unreadable, or_none
 
 SMALLEST_SHARE = 0.05
 """Of one processor: a process that used less is not named."""
@@ -30,6 +31,7 @@ MOST_PROCESSES = 20
 NO_PROC = "mount /proc"
 NO_SYSTEM = "mount /sys read-only into the container"
 PAGES = "/sys/kernel/mm/transparent_hugepage/enabled"
+FABRIC = "/sys/class/infiniband"
 CLOCK = "/sys/devices/system/clocksource/clocksource0/current_clocksource"
 _TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -49,7 +51,9 @@ def condition_facts(tree: Tree, environment: Mapping[str, str]) -> Facts:
             tree, "/proc/sys/kernel/numa_balancing", "the kernel has no NUMA balancing"
         ),
         "ld_preload": Fact(value=bool(environment.get("LD_PRELOAD")), source="environment"),
+        **launcher.condition_facts(environment),
         **_links(tree),
+        **_fabric_ports(tree),
     }
 
 
@@ -131,6 +135,42 @@ def _speed(tree: Tree, path: str) -> int:
     if megabits <= 0:  # -1 is the kernel's word for unknown
         raise Unreadable
     return megabits * 10**6
+
+
+def _fabric_ports(tree: Tree) -> Facts:
+    """State, physical state and rate of every port of every RDMA adapter; nothing without one.
+
+    The kernel writes "4: ACTIVE", "5: LinkUp" and "400 Gb/sec (4X NDR)":
+    Documentation/ABI/stable/sysfs-class-infiniband.
+    """
+    facts: dict[str, Fact] = {}
+    for adapter in or_none(lambda: tree.names(FABRIC)) or ():
+        for port in or_none(partial(tree.names, f"{FABRIC}/{adapter}/ports")) or ():
+            folder, name = f"{FABRIC}/{adapter}/ports/{port}", f"port_{adapter}_{port}"
+            for key, file in ((name, "state"), (f"{name}_physical", "phys_state")):
+                path = f"{folder}/{file}"
+                facts[key] = fact(partial(_named_state, tree, path), source=path, absent=NOT_TOLD)
+            path = f"{folder}/rate"
+            facts[f"{name}_speed"] = fact(
+                partial(_rate, tree, path), source=path, unit="bit/s", absent=NOT_TOLD
+            )
+    return facts
+
+
+def _named_state(tree: Tree, path: str) -> str:
+    """The word of a state that is written as a number and a word."""
+    found = re.fullmatch(r"[0-9]+: *([\w /-]{1,40})", tree.text(path), re.ASCII)
+    if found is None:
+        raise Unreadable(f"{path} is damaged: it holds no state")
+    return found[1]
+
+
+def _rate(tree: Tree, path: str) -> int:
+    """Bits per second; of a port that is down, what the kernel still tells."""
+    found = re.match(r"([0-9]{1,6}(?:\.[0-9]{1,3})?) Gb/sec", tree.text(path), re.ASCII)
+    if found is None:
+        raise Unreadable(f"{path} is damaged: it holds no rate")
+    return round(float(found[1]) * 1e9)
 
 
 # ------------------------------------------------------------------ who else is there

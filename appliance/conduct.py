@@ -26,12 +26,15 @@ from appliance.records import (
     Counted,
     Criteria,
     Injected,
+    KernelLogged,
+    KernelLogRead,
     Launch,
     LaunchEnded,
     LaunchMode,
     LaunchStarted,
     Line,
     Looked,
+    NotObserved,
     Outcome,
     Peaks,
     Plan,
@@ -64,8 +67,9 @@ def check_plan(plan: Plan, system: System, files: Mapping[str, str]) -> None:
         "peaks": files["peaks.json"],
         "identity": sha256(to_json(system.identity)),
     }
-    if "challenge.json" in files:
-        digests["challenge"] = files["challenge.json"]
+    for name, file in (("challenge", "challenge.json"), ("order", "order.toml")):
+        if file in files:
+            digests[name] = files[file]
     for name, digest in digests.items():
         if plan.digests.get(name) != digest:
             raise EvidenceError(f"plan.json was made with another {name} than the bundle holds")
@@ -160,7 +164,9 @@ def _is_planned(case: Case, placed: Placed, suite: Suite, criteria: Criteria) ->
     where = (case.scope, case.agents, case.all_devices, case.memory_class_gib)
     gib = placed.memory.gib if placed.memory else None
     there = (item.scope, item.agents, tuple(device.id for device in placed.devices), gib)
-    return told == asked and where == there and (case.variant != "" or _has_its_own(case, placed))
+    is_alone = item.alone is None or case.alone == item.alone
+    is_there = told == asked and where == there and is_alone
+    return is_there and (case.variant != "" or _has_its_own(case, placed))
 
 
 def _has_its_own(case: Case, placed: Placed) -> bool:
@@ -286,8 +292,25 @@ def _inject(walk: _Walk, event: Injected) -> None:
 
 
 def _count(walk: _Walk, event: Counted) -> None:
+    """Counters are read of the plan's devices, between launches, and named for the right one."""
     if all(event.device not in case.all_devices for case in walk.plan.cases):
         raise walk.fault(f"counters are recorded of {event.device}, which the plan does not use")
+    if walk.open:
+        raise walk.fault(f"counters of {event.device} are recorded while a launch runs")
+    if event.launch:
+        case = walk.cases[_launch(walk, event.launch).case]
+        if event.device not in case.all_devices:
+            raise walk.fault(f"{event.launch} is counted on {event.device}, where it does not run")
+        if event.moment == "after" and event.launch not in walk.ended:
+            raise walk.fault(f"{event.launch} is counted after its end, before it has one")
+
+
+def _log(walk: _Walk, event: KernelLogRead | KernelLogged | NotObserved) -> None:
+    """The kernel's log is read between launches."""
+    if walk.open:
+        raise walk.fault("the kernel's log is read while a launch runs")
+    if isinstance(event, KernelLogged) and event.launch:
+        _launch(walk, event.launch)
 
 
 def _start(walk: _Walk, event: LaunchStarted) -> None:
@@ -395,6 +418,9 @@ RULES: Mapping[type, Callable[[_Walk, Any], None]] = {
     RunResumed: _resume,
     Injected: _inject,
     Counted: _count,
+    KernelLogRead: _log,
+    KernelLogged: _log,
+    NotObserved: _log,
     LaunchStarted: _start,
     LaunchEnded: _end,
     Looked: _look,

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,17 +28,21 @@ from appliance.records import (
     Counted,
     Digested,
     Injected,
+    KernelLogged,
+    KernelLogRead,
     LaunchEnded,
     LaunchMode,
     LaunchStarted,
     Libraries,
     Line,
+    NotObserved,
     Plan,
     Protocol,
     Reading,
     RunResumed,
     RunStarted,
     Started,
+    Warmed,
 )
 from appliance.series import Series, classify
 from appliance.statistics import (
@@ -61,6 +65,8 @@ class LaunchEvidence:
 
     `place` is its place among the launches of the run, in the order in which they started;
     `moments` are the times (UTC) at which its blocks were told. `figures` grow with `settle`.
+    `blocks_before` has for each reading how many blocks had been told by then, None before the
+    steps were under way.
     """
 
     id: str
@@ -75,10 +81,12 @@ class LaunchEvidence:
     moments: list[str] = field(default_factory=list)
     figures: list[BlockFigures] = field(default_factory=list)
     readings: list[Reading] = field(default_factory=list)
+    blocks_before: list[int | None] = field(default_factory=list)
     checks: list[Checked] = field(default_factory=list)
     digested: list[Digested] = field(default_factory=list)
     libraries: list[Libraries] = field(default_factory=list)
     artifacts: dict[str, set[str]] = field(default_factory=dict)
+    is_under_way: bool = False
     is_open: bool = False
     is_cut: bool = False
     was_interrupted: bool = False
@@ -162,18 +170,16 @@ class LaunchEvidence:
                 self.place = place
             case LaunchEnded():
                 self._end(event)
-            case Started():
+            case Started() | Calibrated() | Warmed():
                 self._inside()
-                self.started = event
-            case Calibrated():
-                self._inside()
-                self.calibrated.append(event)
+                self._prepare(event)
             case Block():
                 self._inside()
                 self.blocks.append(event)
                 self.moments.append(utc)
             case Reading():
                 self.readings.append(event)
+                self.blocks_before.append(len(self.blocks) if self.is_under_way else None)
             case Checked() | Digested() | Libraries():
                 self._inside()
                 self._keep(event)
@@ -182,8 +188,18 @@ class LaunchEvidence:
                 if event.is_made and self.number > 0:
                     return  # a timed launch that makes a file itself depends on no other
                 self.artifacts.setdefault(event.name, set()).add(event.sha256)
-            case _:  # its environment and its warm-up decide nothing
+            case _:  # its environment decides nothing; its counters are kept with the run's
                 pass
+
+    def _prepare(self, event: Started | Calibrated | Warmed) -> None:
+        match event:
+            case Started():
+                self.started = event
+            case Calibrated():
+                self.calibrated.append(event)
+                self.is_under_way = True
+            case Warmed():
+                self.is_under_way = True
 
     def _keep(self, event: Checked | Digested | Libraries) -> None:
         match event:
@@ -204,6 +220,7 @@ class LaunchEvidence:
         if not is_first and not (self.number == 0 and self.is_cut):
             self._note(f"launch {self.id} was made twice, and no result may be redrawn")
         self.mode, self.ended, self.is_open, self.is_cut = event.mode, None, True, False
+        self.is_under_way = False
         self.artifacts.clear()  # made anew; what it had checked stays
 
     def _end(self, event: LaunchEnded) -> None:
@@ -248,16 +265,54 @@ class _Interruptions:
 
 @dataclass
 class RunEvidence:
-    """What the journal tells of the run and not of one launch."""
+    """What the journal tells of the run and not of one launch.
+
+    `counted` has the error counters of each device in the order in which they were read, those of
+    launches among them, with their values also where these were not written again. `spans` are
+    neighbouring ones of a device, by the launch that ran between them, or "" where none did.
+    `hints` say why something is None, and `absent` what a device cannot have. `logged` are faults
+    that the kernel logged, `log_gap` is why its log was not read, or not all of it;
+    `num_log_marks` counts the places up to which it was.
+    """
 
     fault: str = ""
     injected: list[str] = field(default_factory=list)
-    counters: dict[str, list[Mapping[str, int | None]]] = field(default_factory=dict)
+    counted: dict[str, list[Counted]] = field(default_factory=dict)
+    spans: dict[tuple[str, str], list[tuple[Counted, Counted]]] = field(default_factory=dict)
+    hints: dict[str, dict[str, str]] = field(default_factory=dict)
+    absent: dict[str, frozenset[str]] = field(default_factory=dict)
+    logged: dict[tuple[int, str], KernelLogged] = field(default_factory=dict)
+    log_gap: str = ""
+    num_log_marks: int = 0
     interruptions: _Interruptions = field(default_factory=_Interruptions)
 
     @property
     def num_interruptions(self) -> int:
         return self.interruptions.total
+
+    def count(self, event: Counted) -> None:
+        """Keep one reading of counters."""
+        past = self.counted.setdefault(event.device, [])
+        if event.is_same:  # without a reading before it, it says nothing
+            event = replace(event, counters=past[-1].counters if past else {})
+        if past:
+            launch = past[-1].launch if past[-1].moment == "before" else ""
+            self.spans.setdefault((event.device, launch), []).append((past[-1], event))
+        past.append(event)
+        if not event.launch and event.moment == "before":
+            self.hints.setdefault(event.device, {}).update(event.hints)
+            absent = frozenset(event.absent)
+            self.absent[event.device] = self.absent.get(event.device, absent) & absent
+
+    def log(self, event: KernelLogRead | KernelLogged | NotObserved) -> None:
+        """Keep what was read of the kernel's log; a record that was read twice counts once."""
+        match event:
+            case KernelLogRead():
+                self.num_log_marks += 1
+            case KernelLogged():
+                self.logged.setdefault((event.sequence, event.text), event)
+            case NotObserved():
+                self.log_gap = self.log_gap or event.hint
 
 
 @dataclass
@@ -349,6 +404,11 @@ class Gathering:
         name: str = getattr(event, "launch", "")
         launch = self._launches.get(name)
         self.run.interruptions.take(event, was_open=launch is not None and launch.is_open)
+        match event:
+            case Counted():
+                self.run.count(event)
+            case KernelLogRead() | KernelLogged() | NotObserved():
+                self.run.log(event)
         if launch is not None:
             self._num_started += isinstance(event, LaunchStarted)
             launch.take(event, line.utc, self._num_started)
@@ -378,8 +438,6 @@ class Gathering:
                 self._note(f"the journal is of the run {event.run_id}")
             case Injected():
                 self.run.injected.append(event.injector)
-            case Counted():
-                self.run.counters.setdefault(event.device, []).append(event.counters)
             case _:  # looks, the fork server, the end
                 pass
 

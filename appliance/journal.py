@@ -20,6 +20,9 @@ from pathlib import Path
 from appliance.errors import EvidenceError, OutputError
 from appliance.records import Event, Line, RunResumed, RunStarted, from_json, sha256, to_json
 
+Rewrite = Callable[[Event], Event]
+"""What changes an event before it becomes a line."""
+
 
 @dataclass(frozen=True)
 class Clock:
@@ -33,17 +36,35 @@ class Journal:
     """An open journal. Made by `create` or `reopen`; one writer, the runner."""
 
     def __init__(
-        self, path: Path, descriptor: int, lines: list[Line], head: str, clock: Clock
+        self,
+        path: Path,
+        descriptor: int,
+        lines: list[Line],
+        head: str,
+        clock: Clock,
+        *,
+        rewrite: Rewrite | None = None,
     ) -> None:
         self._path = path
         self._descriptor = descriptor
         self._lines = lines
         self._head = head
         self._clock = clock
+        self._rewrite = rewrite
 
     @classmethod
-    def create(cls, path: Path, first_prev: str, clock: Clock | None = None) -> Journal:
-        """Start a journal at `path`; OutputError if there is one already or none can be made."""
+    def create(
+        cls,
+        path: Path,
+        first_prev: str,
+        clock: Clock | None = None,
+        *,
+        rewrite: Rewrite | None = None,
+    ) -> Journal:
+        """Start a journal at `path`; OutputError if there is one already or none can be made.
+
+        `rewrite` changes every event before it becomes a line.
+        """
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
         try:
             descriptor = os.open(path, flags, 0o644)
@@ -52,11 +73,16 @@ class Journal:
         except OSError as error:
             raise _not_written(path, error) from None
         _lock(path, descriptor)
-        return cls(path, descriptor, [], first_prev, clock or Clock())
+        return cls(path, descriptor, [], first_prev, clock or Clock(), rewrite=rewrite)
 
     @classmethod
     def reopen(
-        cls, path: Path, first_prev: str, clock: Clock | None = None
+        cls,
+        path: Path,
+        first_prev: str,
+        clock: Clock | None = None,
+        *,
+        rewrite: Rewrite | None = None,
     ) -> tuple[Journal, tuple[Line, ...], str]:
         """Open a journal to go on with it: the journal, its lines, and an unfinished last line.
 
@@ -84,7 +110,7 @@ class Journal:
             os.close(descriptor)
             raise
         head = sha256(whole.split(b"\n")[-2]) if lines else first_prev
-        journal = cls(path, descriptor, list(lines), head, clock or Clock())
+        journal = cls(path, descriptor, list(lines), head, clock or Clock(), rewrite=rewrite)
         return journal, lines, data[len(whole) :].decode("utf-8", "replace")
 
     @property
@@ -99,7 +125,7 @@ class Journal:
             utc=self._clock.utc().isoformat(timespec="milliseconds").replace("+00:00", "Z"),
             monotonic_ns=self._clock.monotonic_ns(),
             prev=self._head,
-            event=event,
+            event=event if self._rewrite is None else self._rewrite(event),
         )
         text = to_json(line)
         try:

@@ -12,8 +12,9 @@ import platform
 import shlex
 from collections.abc import Mapping
 
+from appliance import launcher
 from appliance.facts import fact, firmware, line
-from appliance.processors import CPUINFO, Processors
+from appliance.processors import CPU, CPUINFO, Processors, installed_memory
 from appliance.records import Fact, Facts
 from appliance.tree import Tree, Unreadable
 
@@ -97,6 +98,7 @@ def host_facts(tree: Tree, environment: Mapping[str, str]) -> Facts:
             source=f"{CPUINFO}, {DMI}/sys_vendor",
             absent="this architecture has no flag for it, and the firmware names no maker",
         ),
+        **_processors(tree, processors),
         **_kernel(tree),
         **_container(tree, environment),
     }
@@ -113,6 +115,21 @@ def _is_virtual(tree: Tree, processors: Processors) -> bool:
     except Unreadable:
         maker = tree.line(f"{DMI}/sys_vendor")
         return maker.startswith(_VIRTUAL_MAKERS)
+
+
+def _processors(tree: Tree, processors: Processors) -> Facts:
+    """What of the node's processors and memory was bought, whatever else its devices are."""
+    absent = "mount /sys and /proc read-only into the container"
+    topology = f"{CPU}/cpu*/topology"
+    return {
+        "processor_model": fact(processors.model, source=CPUINFO, absent=absent),
+        "sockets": fact(processors.sockets, source=topology, absent=absent),
+        "physical_cores": fact(lambda: processors.cores, source=topology, absent=absent),
+        "logical_processors": fact(
+            lambda: len(processors.online), source=f"{CPU}/online", absent=absent
+        ),
+        "memory": installed_memory(tree, processors, absent),
+    }
 
 
 # ------------------------------------------------------------------ kernel and container
@@ -178,6 +195,7 @@ def _container(tree: Tree, environment: Mapping[str, str]) -> Facts:
             )
             for name, (variable, hint) in given.items()
         },
+        **launcher.identity_facts(environment),
     }
 
 

@@ -17,6 +17,8 @@ CHANCE_KINDS = ("perf", "tail", "drift")
 """Kinds that compare measured times with a limit, and so can be wrong by chance."""
 VARIANT = "~"
 """Parts a case's name from that of the variant which the seed drew."""
+RATIO = "throughput_ratio"
+"""The metric of a case's speed over that of another case of the same run."""
 POOLED_METRICS = ("slow_launch_rate",)
 """Metrics of all matching cases together."""
 
@@ -28,9 +30,53 @@ def matches(criterion: Criterion, case: str) -> bool:
     """
     if criterion.kind in CHANCE_KINDS and VARIANT in case:
         return False
-    return fnmatchcase(case, criterion.cases) or fnmatchcase(
-        case.partition("@")[0], criterion.cases
-    )
+    return is_named(criterion.cases, case)
+
+
+def is_named(pattern: str, case: str) -> bool:
+    """Whether a pattern names a case, with its device or without."""
+    return fnmatchcase(case, pattern) or fnmatchcase(case.partition("@")[0], pattern)
+
+
+def is_compared(criterion: Criterion, case: str) -> bool:
+    """Whether the speed of other cases is held against that of this one."""
+    is_fixed = VARIANT not in case
+    return criterion.metric == RATIO and is_fixed and is_named(criterion.against, case)
+
+
+def other_of(criterion: Criterion, case: Case, cases: Sequence[Case]) -> Case | str:
+    """The case that the speed of this one is held against; else the reason why there is none.
+
+    Of several that the criterion names, the one on the same device is meant. Both must do the same
+    work for each unit, or a ratio of units would say nothing of the node.
+    """
+    named = [
+        one
+        for one in cases
+        if one.id != case.id and one.is_timed and is_compared(criterion, one.id)
+    ]
+    here = [one for one in named if one.id.partition("@")[2] == case.id.partition("@")[2]]
+    chosen = here or named
+    if len(chosen) != 1:
+        count = "no" if not chosen else str(len(chosen))
+        return f'{count} timed cases besides {case.id} are called "{criterion.against}"'
+    (other,) = chosen
+    if per_unit(case) != per_unit(other):
+        return f"{case.id} and {other.id} do other work for each unit, so no ratio is their speed's"
+    if case.launches != other.launches:
+        return f"{case.id} and {other.id} have other numbers of launches"
+    return other
+
+
+def per_unit(case: Case) -> tuple[str, str, float | None, float | None]:
+    """What one unit of a case's work is, to nine digits."""
+    work = case.work
+
+    def share(amount: float | None) -> float | None:
+        is_counted = amount is not None and work.units > 0
+        return float(f"{amount / work.units:.9g}") if is_counted and amount is not None else None
+
+    return work.unit, work.precision, share(work.flops), share(work.bytes)
 
 
 def is_pooled(criterion: Criterion) -> bool:
@@ -44,7 +90,7 @@ def is_judged(criteria: Criteria, case: str) -> bool:
         criterion.required
         and criterion.kind in CHANCE_KINDS
         and not is_pooled(criterion)
-        and matches(criterion, case)
+        and (matches(criterion, case) or is_compared(criterion, case))
         for criterion in criteria.criterion
     )
 

@@ -62,9 +62,9 @@ ACTIONS: Mapping[str, str] = {
 
 def judged(criterion: Criterion, evidence: CaseEvidence, ground: Ground) -> Answer:
     """The ruling of one criterion on the times of one case."""
-    unjudged = _unjudged(evidence)
-    if unjudged is not None:
-        return unjudged
+    untold = unjudged(evidence)
+    if untold is not None:
+        return untold
     rule = RULES.get(criterion.metric) or RULES[criterion.kind]
     return rule(criterion, evidence, ground)
 
@@ -76,9 +76,9 @@ def pooled(criterion: Criterion, cases: Sequence[CaseEvidence], ground: Ground) 
     case. Without a baseline the spread is the case's own, as its median deviation tells it.
     """
     for evidence in cases:
-        unjudged = _unjudged(evidence)
-        if unjudged is not None:
-            return unjudged
+        untold = unjudged(evidence)
+        if untold is not None:
+            return untold
     total = slow = 0
     for evidence in cases:
         values = np.array(log_seconds(evidence))
@@ -97,7 +97,7 @@ def _location(criterion: Criterion, evidence: CaseEvidence, ground: Ground) -> A
         action = ACTIONS.get(limit.reason, "Correct the criterion, or leave this case out of it.")
         return inconclusive(limit.reason, limit.explanation, action)
     values = _values(criterion, evidence)
-    bounds = _bounds(evidence, ground)
+    bounds = bounds_at(evidence, evidence.num_made, ground)
     if bounds is None or not all(map(math.isfinite, values)):
         what = "has no test planned for it" if bounds is None else "has a time that is no number"
         return inconclusive("evidence_missing", f"{evidence.case.id} {what}", "Run it again.")
@@ -138,7 +138,7 @@ def _ruled(
 
 def _failed(criterion: Criterion, evidence: CaseEvidence, limit: Limit, ground: Ground) -> Answer:
     """Beyond the limit; of a node that others used meanwhile that says nothing of its devices."""
-    disturbed = _disturbance(evidence, ground)
+    disturbed = disturbance(evidence, ground)
     if disturbed:
         return inconclusive(
             "environment",
@@ -164,7 +164,7 @@ def _doubt(
             f"all {len(values)} launches took the same time to the last digit",
             CLOCK,
         )
-    unstable = _instability(evidence, limit)
+    unstable = instability(evidence, limit.margin)
     if unstable:
         return inconclusive(
             "unstable", unstable, "Let the node settle (clocks, heat) and run again."
@@ -178,10 +178,10 @@ def _doubt(
     return None
 
 
-def _bounds(evidence: CaseEvidence, ground: Ground) -> tuple[float, float] | None:
-    """The planned bounds of this look for a pass and for a fail; between looks the next one's."""
+def bounds_at(evidence: CaseEvidence, made: int, ground: Ground) -> tuple[float, float] | None:
+    """The planned bounds of a look for a pass and for a fail; between looks the next one's."""
     looks = evidence.looks
-    place = next((i for i, look in enumerate(looks) if evidence.num_made <= look), len(looks) - 1)
+    place = next((i for i, look in enumerate(looks) if made <= look), len(looks) - 1)
     found = {
         bounds.alpha: bounds.z[place]
         for bounds in ground.plan.bounds
@@ -227,9 +227,9 @@ def _statistic(
     )
 
 
-def _instability(evidence: CaseEvidence, limit: Limit) -> str:
-    """Too many launches that did not come to a steady state, or nothing."""
-    tolerance = max(LEAST_TOLERANCE, math.expm1(limit.margin) / 3)
+def instability(evidence: CaseEvidence, margin: float) -> str:
+    """Too many launches that did not come to a steady state, or nothing; `margin` is ln(1 + it)."""
+    tolerance = max(LEAST_TOLERANCE, math.expm1(margin) / 3)
     launches = evidence.counted
     unsteady = [
         launch.id
@@ -256,7 +256,7 @@ def _is_too_good(values: Sequence[float], limit: Limit) -> bool:
     return float(np.mean(values)) < baseline.log_seconds - max(limit.margin, factor * spread)
 
 
-def _disturbance(evidence: CaseEvidence, ground: Ground) -> str:
+def disturbance(evidence: CaseEvidence, ground: Ground) -> str:
     """Others' use of the processors while this case ran on them, or nothing."""
     devices = {device.id: device for device in ground.system.identity.devices}
     device = devices.get(evidence.case.device)
@@ -505,7 +505,7 @@ def _seconds(utc: str) -> float:
 # ------------------------------------------------------------------ what is not judged
 
 
-def _unjudged(evidence: CaseEvidence) -> Answer | None:
+def unjudged(evidence: CaseEvidence) -> Answer | None:
     """Why the times of this case are not judged at all."""
     if numeric(evidence).ruling != "pass" or run_to_run(evidence) is not None:
         return inconclusive(

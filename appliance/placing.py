@@ -2,15 +2,17 @@
 
 A function of the suite, the devices and the seed alone, so that whoever verifies a plan can
 derive again what it must hold. A case of scope "job" is placed once on all devices of a maker,
-any other once on each device. What a node lacks of devices, nodes or memory is said in one
-sentence and never passed over in silence. Parameters by memory come from the suite's table: the
-largest class that the device has is taken, so that what ran always has a name.
+one of scope "pair" on every two of them, once each way, any other once on each device. What a node
+lacks of devices, nodes or memory is said in one sentence and never passed over in silence.
+Parameters by memory come from the suite's table: the largest class that the device has is taken, so
+that what ran always has a name.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import permutations
 
 from appliance.records import CaseRequest, Device, MemoryClass, NotPlanned, Suite, SuiteCase
 from appliance.seeds import derive_seed
@@ -22,13 +24,16 @@ LEAST_SHARE = 0.93
 Error correction on GDDR memory takes a sixteenth of it, and firmware keeps some more; the nearest
 two classes are 15 % apart.
 """
+TO = "+"
+"""Stands between the two devices of a pair: from the first to the second."""
+PAIR = 2
 NUM_NODES = 1
 """One container sees one node."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Placed:
-    """A case of the suite with its device, or with all devices of its job.
+    """A case of the suite with its device, or with all devices of its job, or the two of a pair.
 
     `draw` is the number that draws a variant of its workload; None for the case itself.
     """
@@ -42,6 +47,8 @@ class Placed:
     def place(self) -> str:
         """What stands behind the "@" of the case's id."""
         first = self.devices[0]
+        if self.item.scope == "pair":
+            return TO.join(device.id for device in self.devices)
         return first.id if len(self.devices) == 1 else f"{first.vendor}:all"
 
     @property
@@ -103,10 +110,13 @@ def key(placed: Placed) -> tuple[object, ...]:
 
 
 def _sites(item: SuiteCase, devices: Sequence[Device]) -> list[tuple[Device, ...]]:
-    if item.scope != "job":
+    if item.scope not in ("job", "pair"):
         return [(device,) for device in devices]
     vendors = dict.fromkeys(device.vendor for device in devices)
-    return [tuple(device for device in devices if device.vendor == name) for name in vendors]
+    alike = [tuple(device for device in devices if device.vendor == name) for name in vendors]
+    if item.scope == "job":
+        return alike
+    return [pair for one in alike for pair in permutations(one, PAIR)] or alike[:1]
 
 
 def _too_few(item: SuiteCase, devices: Sequence[Device], together: Sequence[Device]) -> str:
@@ -114,9 +124,17 @@ def _too_few(item: SuiteCase, devices: Sequence[Device], together: Sequence[Devi
     if item.num_nodes > NUM_NODES:
         return f"it needs {item.num_nodes} nodes, and this run is of one"
     there = sum(device.vendor == together[0].vendor for device in devices)
-    if item.num_devices > there:
-        return f"it needs {item.num_devices} devices, and this node has {there}"
+    needed = max(item.num_devices, PAIR) if item.scope == "pair" else item.num_devices
+    if needed > there and not _are_processes(item, together):
+        return f"it needs {needed} devices, and this node has {there}"
     return ""
+
+
+def _are_processes(item: SuiteCase, together: Sequence[Device]) -> bool:
+    """Whether its ranks are processes that share the processors, as many as it says itself."""
+    ranks = item.parameters.get("ranks", 0)
+    has_enough = isinstance(ranks, int) and ranks >= item.num_devices
+    return item.scope == "job" and together[0].vendor == "cpu" and has_enough
 
 
 def _by_memory(item: SuiteCase, devices: Sequence[Device]) -> MemoryClass | NotPlanned | None:

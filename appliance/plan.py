@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from appliance import placing
 from appliance.catalog import did_you_mean
 from appliance.errors import UsageError
-from appliance.matching import VARIANT, is_judged, planned_bounds
+from appliance.matching import RATIO, VARIANT, is_judged, matches, other_of, planned_bounds
 from appliance.placing import Placed
 from appliance.records import (
     Answer,
@@ -113,6 +113,7 @@ def make_plan(
     if not cases:
         first = not_planned[0]
         raise UsageError(f"suite {suite.name} plans nothing: of {first.case}, {first.reason}")
+    _check_ratios(criteria, cases)
     launches = tuple(launch for case in cases for launch in _launches(case))
     groups = _groups(cases, launches, seed)
     expected = _expected_seconds(cases, launches, groups, suite.protocol.looks[0])
@@ -146,6 +147,17 @@ def make_plan(
         rerun_of="",
         not_planned=not_planned,
     )
+
+
+def _check_ratios(criteria: Criteria, cases: Sequence[Case]) -> None:
+    """UsageError where a criterion compares a case with one that is not there, or not alike."""
+    for criterion in criteria.criterion:
+        if criterion.metric == RATIO:
+            for case in cases:
+                is_meant = case.is_timed and matches(criterion, case.id)
+                fault = other_of(criterion, case, cases) if is_meant else case
+                if isinstance(fault, str):
+                    raise UsageError(f'criterion "{criterion.id}" cannot be judged: {fault}')
 
 
 def _has_no_variant(placed: Placed, resolved: Resolved | Refused) -> bool:
@@ -203,7 +215,7 @@ def _case(
         evaluate_every=resolved.evaluate_every,
         is_timed=description.is_timed,
         is_repeatable=description.is_repeatable,
-        alone=description.alone,
+        alone=description.alone if item.alone is None else item.alone,
         bound_by=description.bound_by,
         data_pattern=description.data_pattern,
         scenario=resolved.scenario,

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import platform
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -31,18 +31,23 @@ from appliance.records import (
 )
 from appliance.tree import Tree
 from appliance.vendors.base import Vendor
-from appliance.vendors.cpu import Cpu
 from appliance.vendors.makers import NOT_VISIBLE
+from appliance.vendors.preferred import VENDORS
 
-VENDORS: Mapping[str, Callable[[], Vendor]] = {"cpu": Cpu}
-"""Makers in the order in which they are preferred; the processors, always there, come last."""
 WINDOW_SECONDS = 0.3
 """How long other processes are watched."""
 DISTRIBUTION = "bench-appliance"
+OF_IMAGE = "BENCH_VENDOR"
+"""Variable by which an image says for whose devices it is."""
 
 
 def present(name: str | None = None) -> Vendor:
-    """The vendor of that name, or the first that has devices. Raises UsageError."""
+    """The vendor of that name, or the first that has devices. Raises UsageError.
+
+    An image is made for one maker and says so in BENCH_VENDOR: without a name nothing else will
+    do, so that nobody gets an acceptance of the processors from an image for accelerators.
+    """
+    name = name or os.environ.get(OF_IMAGE) or None
     if name is not None and name not in VENDORS:
         if name in NOT_VISIBLE:
             raise UsageError(f"no accelerator visible: {NOT_VISIBLE[name]}")
@@ -51,9 +56,22 @@ def present(name: str | None = None) -> Vendor:
         vendor = VENDORS[one]()
         if vendor.probe():
             return vendor
-    raise UsageError(
-        f"no accelerator visible: {NOT_VISIBLE.get(name or '', 'no device was found')}"
-    )
+    look = NOT_VISIBLE.get(name or "", "no device was found")
+    absence = getattr(vendor, "absence", "")  # what its driver says
+    raise UsageError(f"no accelerator visible: {look}{f' ({absence})' if absence else ''}")
+
+
+def visible(name: str | None = None) -> tuple[Vendor, str]:
+    """The vendor to look at, and what to tell if it is not the one that the image is for.
+
+    Looking commits nobody to anything, so an image without its accelerators shows the processors.
+    """
+    try:
+        return present(name), ""
+    except UsageError as absence:
+        if name is not None or not os.environ.get(OF_IMAGE):
+            raise
+        return present("cpu"), str(absence)
 
 
 def _names() -> set[str]:

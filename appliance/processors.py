@@ -11,6 +11,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 
+from appliance.facts import fact
+from appliance.records import Fact
 from appliance.tree import Tree, Unreadable
 
 CPU = "/sys/devices/system/cpu"
@@ -162,6 +164,16 @@ class Processors:
         if not online or not size:
             raise Unreadable
         return online * size
+
+
+def installed_memory(tree: Tree, processors: Processors, absent: str) -> Fact:
+    """Memory in the node. Blocks, unlike MemTotal, are the same after the next boot."""
+    blocks = fact(processors.memory_blocks, source=MEMORY, unit="bytes")
+    if blocks.value is not None:
+        return blocks
+    return fact(
+        lambda: meminfo(tree, "MemTotal"), source="/proc/meminfo", unit="bytes", absent=absent
+    )
 
 
 def joined(values: Iterable[str]) -> str:

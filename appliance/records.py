@@ -70,6 +70,7 @@ FiniteFloat = Annotated[float, Field(allow_inf_nan=False)]  # the text "nan" is 
 Scalar = bool | SafeInt | FiniteFloat | str
 Parameters = Mapping[str, Scalar]
 
+OrderOperator = Literal["==", ">=", "<=", "in", "matches"]
 Outcome = Literal["completed", "crashed", "timed_out", "interrupted", "unsupported", "not_run"]
 RulingWord = Literal["pass", "fail", "inconclusive", "not_applicable"]
 VerdictWord = Literal["ACCEPTED", "REJECTED", "INCONCLUSIVE"]
@@ -115,6 +116,8 @@ Reason = Literal[
     "disagreement",
     "stalled",
     "health",
+    "not_observed",
+    "absent",
     "inventory",
 ]
 Bound = Literal["compute", "memory", "latency", "input", "collective"]
@@ -122,7 +125,7 @@ Scenario = Literal["", "single_stream", "offline"]
 SeriesClass = Literal["", "short", "steady", "warm_up", "slowdown", "no_steady_state"]
 Phase = Literal["first", "last", "sampled", "repeatability", "repeated"]
 LaunchMode = Literal["forked", "fresh"]
-CaseScope = Literal["device", "node", "job"]
+CaseScope = Literal["device", "node", "job", "pair"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -313,11 +316,13 @@ class SuiteCase(Record):
     """One case as a suite file writes it.
 
     `scope`: "device", one process on each device; "node", the same with loader, decoding and
-    storage in the loop; "job", one launch of many ranks over all devices of a maker. It needs
+    storage in the loop; "job", one launch of many ranks over all devices of a maker; "pair", one
+    launch for every ordered pair of a maker's devices, in which both are visible. It needs
     `num_devices` devices, `num_nodes` nodes and the features in `needs`, beside those of its
     workload. `agents` is how many torchrun agents start the ranks. `memory` has parameters by
     the device's memory, of which the largest class that fits is taken. `variants`: whether the
-    seed may draw a variant of it; None means what the suite says.
+    seed may draw a variant of it; None means what the suite says. `alone`: whether no other device
+    works meanwhile; None means what the workload says.
 
     `launches` None means those of the protocol's looks; `weight` is its part in the suite score.
     `expected_seconds` is of one timed launch, `reference_seconds` of the untimed one, both on a
@@ -340,6 +345,7 @@ class SuiteCase(Record):
     needs: tuple[str, ...] = ()
     agents: int = 1
     variants: bool | None = None
+    alone: bool | None = None
     memory: tuple[MemoryClass, ...] = ()
 
 
@@ -370,13 +376,16 @@ class Criterion(Record):
     - perf: `metric` (step_seconds, first_step_seconds, seconds_to_target, steps_to_target,
       units_per_second, flops_per_second, bytes_per_second) with one limit: `at_most`, `at_least`,
       `fraction_of_peak`, or `within_of_baseline`, a margin like 0.03, or "class" for that of
-      `Criteria.margins`.
+      `Criteria.margins`. Metric throughput_ratio is the speed of a case over that of another one
+      of the same run, which the pattern `against` names, with `at_least`; see ratios.py.
       `margin` is the practical margin that an absolute limit leaves, which sets the smallest
       spread that a pass is granted for (None: the class's).
     - tail: `metric` stall_rate, stall_share (of a step's time, for loading), slow_launch_rate (of
       all matching cases together), or latency_seconds at `quantile`; with `at_most`.
     - drift: `metric` drift_per_30_minutes, relative; with `at_most`.
-    - health: `metric` a reading or a counter's growth over the run, with `at_least` or `at_most`.
+    - health: `metric` a counter, a reading, or what the ledger makes of them (ledger.py), with
+      `at_least` or `at_most`; one ruling over all devices of the matching cases. `if_absent` is
+      what becomes of a device that cannot have it at all, as its vendor says.
     - inventory: `metric` a fact of system.json ("devices.count", "devices.memory_bytes",
       "devices.FACT", "host.FACT"), with `equals`, `at_least` or `at_most`.
 
@@ -397,6 +406,8 @@ class Criterion(Record):
     within_of_baseline: Number | Literal["class"] | None = None
     margin: Number | None = None
     quantile: Number | None = None
+    against: str = ""
+    if_absent: Literal["inconclusive", "not_applicable"] = "inconclusive"
 
 
 MARGINS: Mapping[str, float] = {
@@ -435,7 +446,8 @@ class Case(Record):
     """Workload, parameters and device: one planned thing.
 
     `ranks` is the number of processes of a launch, which so many `agents` of torchrun start.
-    `devices` are all of a job's, of which rank i takes the i-th; `device` is the first of them,
+    `devices` are all of a job's, of which rank i takes the i-th, or the two of a pair in the
+    order of the copy; `device` is the first of them,
     and `devices` is empty where it is the only one. `memory_class_gib` is the class of the suite's
     table by which the parameters were chosen, None where there is no table. `variant` names the
     change that the seed drew to the parameters of the suite's case `variant_of`; both are empty
@@ -549,7 +561,9 @@ class Plan(Record):
     node that is decided at the first look, `longest_seconds` for all launches. `injectors` are
     the faults that the run injects; `rerun_of` is RUN/LAUNCH where it repeats a dispute, and
     `repeat` the steps that the timed launch of that dispute made, None where it was not timed.
-    `not_planned` are the cases of the suite that this node is too small for.
+    `not_planned` are the cases of the suite that this node is too small for. `redacted` is the
+    sha256 of the salt by which the names and addresses of the host were replaced before anything
+    was written, empty where nothing was.
     """
 
     schema: Literal["bench/plan/2"] = "bench/plan/2"
@@ -575,6 +589,7 @@ class Plan(Record):
     rerun_of: str
     repeat: Repeat | None = None
     not_planned: tuple[NotPlanned, ...] = ()
+    redacted: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -592,6 +607,34 @@ class Challenge(Record):
     criteria: str
     suite: str
     note: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrderLine(Record):
+    """One thing that was bought: a field of system.json, and what is to be found there.
+
+    `field` is a dotted path ("devices.count", "devices.memory_bytes", "host.memory"). Of several
+    parts all must be so, or at least `count` of them. `value` is a list for the operator "in".
+    `unit` is that of the value; ordering.py says what each operator compares.
+    """
+
+    title: str
+    field: str
+    op: OrderOperator
+    value: Scalar | tuple[Scalar, ...]
+    unit: str = ""
+    count: int | None = None
+    required: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order(Record):
+    """order.toml: what the buyer bought, line by line."""
+
+    schema: Literal["bench/order/1"] = "bench/order/1"
+    name: str
+    summary: str
+    line: tuple[OrderLine, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -725,11 +768,62 @@ class Injected(Record):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counted(Record):
-    """A device's error counters at one moment, read by the parent; None is not reported."""
+    """A device's error counters at one moment, read by the parent; None is not reported.
+
+    Read when the run begins and ends (`launch` empty) and just before and after each launch on the
+    device. `is_same`: they were read and equal the device's reading before this one, whose values
+    are not written again, so `counters` is empty. When the run begins, or goes on, `hints` say of
+    what is None why it is, and `absent` names the counters and readings that the vendor says this
+    device cannot have.
+    """
 
     kind: Literal["counted"] = "counted"
     device: str
     counters: Mapping[str, int | None]
+    launch: str = ""
+    moment: Literal["before", "after"] = "before"
+    is_same: bool = False
+    hints: Mapping[str, str] = field(default_factory=dict)
+    absent: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelLogRead(Record):
+    """The kernel's log was read up to record `sequence` of the boot of this id; -1: it is empty.
+
+    Said when the run begins, goes on and ends: between two of them no record was missed.
+    """
+
+    kind: Literal["kernel_log_read"] = "kernel_log_read"
+    boot: str
+    sequence: BigInt
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelLogged(Record):
+    """A line of the kernel's log that is a fault of a device, in the words of its vendor.
+
+    `launch` is the one after which it was read, empty where it belongs to none; `device` is empty
+    where the line names none. `text` is cut to 300 characters.
+    """
+
+    kind: Literal["kernel_logged"] = "kernel_logged"
+    launch: str
+    device: str
+    code: str
+    is_fatal: bool
+    meaning: str
+    text: str
+    sequence: BigInt
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotObserved(Record):
+    """Something that is watched in every run could not be, and what would allow it; said once."""
+
+    kind: Literal["not_observed"] = "not_observed"
+    what: Literal["kernel_log"]
+    hint: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -902,6 +996,9 @@ Event = Annotated[
     | RunResumed
     | Injected
     | Counted
+    | KernelLogRead
+    | KernelLogged
+    | NotObserved
     | ServerProbed
     | LaunchStarted
     | Environment

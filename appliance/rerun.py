@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from appliance import bundle as bundles
-from appliance import conduct, datasets, probe, runner, verify
+from appliance import conduct, datasets, probe, redaction, runner, verify
 from appliance.accept import check_writable, tidy
 from appliance.bundle import Bundle
 from appliance.catalog import did_you_mean
@@ -38,7 +38,6 @@ from appliance.records import (
     Answer,
     Case,
     CaseRequest,
-    Counted,
     Device,
     Injected,
     Launch,
@@ -53,6 +52,7 @@ from appliance.records import (
     sha256,
     to_json,
 )
+from appliance.tree import Tree
 from appliance.vendors.base import Vendor
 from appliance.verdict import judge
 from appliance.version import VERSION
@@ -93,6 +93,8 @@ class _Here:
     system: System
     case: Case
     data: Path | None
+    salt: str = ""
+    redactor: redaction.Redactor | None = None
 
 
 def rerun(request: Request, observer: runner.Observer) -> Rerun:
@@ -186,7 +188,17 @@ def _here(dispute: _Dispute, data: Path | None) -> _Here:
     device = _device(then, system.identity.devices)
     _check_features(case, answer, vendor, device)
     moved = replace(case, id=f"{case.id.partition('@')[0]}@{device.id}", device=device.id)
-    return _Here(vendor=vendor, device=device, system=system, case=moved, data=place)
+    here = _Here(vendor=vendor, device=device, system=system, case=moved, data=place)
+    return _redacted(here, dispute) if dispute.bundle.plan.redacted else here
+
+
+def _redacted(here: _Here, dispute: _Dispute) -> _Here:
+    """What is redacted stays so when it is repeated; under the same salt where that is at hand."""
+    then, folder = dispute.bundle.plan, dispute.bundle.folder
+    has_salt = folder is not None and redaction.salt_path(folder).exists()
+    salt = redaction.of_run(folder, then.redacted) if folder and has_salt else redaction.draw()
+    redactor = redaction.Redactor(salt, redaction.private(Tree(), here.system))
+    return replace(here, system=redactor.record(here.system), salt=salt, redactor=redactor)
 
 
 def _request(case: Case) -> CaseRequest:
@@ -269,6 +281,7 @@ def _plan(dispute: _Dispute, here: _Here) -> Plan:
         injectors=(case.injector,) if case.injector else (),
         rerun_of=f"{then.run_id}/{dispute.launch.id}",
         repeat=dispute.told[number].repeat,
+        redacted="" if here.redactor is None else here.redactor.commitment,
     )
 
 
@@ -276,7 +289,7 @@ def _make(
     dispute: _Dispute, here: _Here, plan: Plan, folder: Path, observer: runner.Observer
 ) -> tuple[Verdict, tuple[Line, ...]]:
     """Make the launches and judge them; the verdict and the journal's lines."""
-    kept = (*bundles.PREPARED_FILES, bundles.CHALLENGE)
+    kept = (*bundles.PREPARED_FILES, *bundles.OPTIONAL_FILES)
     files = {
         **{name: data for name, data in dispute.bundle.files.items() if name in kept},
         bundles.PLAN: to_json(plan),
@@ -286,9 +299,15 @@ def _make(
         folder.mkdir()
     except OSError as error:
         raise OutputError(f"{folder} cannot be made ({error.strerror})") from None
+    if here.salt:
+        redaction.keep(here.salt, redaction.salt_path(folder))
     for name, text in files.items():
         bundles.write(folder / name, text)
-    journal = Journal.create(folder / bundles.JOURNAL, sha256(files[bundles.PLAN]))
+    journal = Journal.create(
+        folder / bundles.JOURNAL,
+        sha256(files[bundles.PLAN]),
+        rewrite=None if here.redactor is None else here.redactor.record,
+    )
     journal.append(
         RunStarted(
             run_id=plan.run_id,
@@ -302,7 +321,6 @@ def _make(
     try:
         for injector in plan.injectors:
             journal.append(Injected(injector=injector, cases=(here.case.id,)), sync=True)
-        journal.append(_counted(here))
         runner.run(
             plan=plan,
             vendors={here.vendor.name: here.vendor},
@@ -314,8 +332,8 @@ def _make(
             look=_look,
             observer=observer,
             num_threads=_num_threads(dispute),
+            redact=None if here.redactor is None else here.redactor.data,
         )
-        journal.append(_counted(here))
         journal.append(RunEnded(launches=len(plan.launches)), sync=True)
         verdict = _verdict(dispute.bundle, plan, journal.lines, here.system)
         bundles.write(folder / bundles.VERDICT, to_json(verdict))
@@ -339,11 +357,8 @@ def _verdict(bundle: Bundle, plan: Plan, lines: Sequence[Line], system: System) 
         baselines=bundle.baselines,
         peaks=bundle.peaks,
         system=system,
+        order=bundle.order,
     )
-
-
-def _counted(here: _Here) -> Counted:
-    return Counted(device=here.device.id, counters=dict(here.vendor.counters(here.device)))
 
 
 def _num_threads(dispute: _Dispute) -> int | None:

@@ -8,9 +8,10 @@ is accepted by default. Rulings on times are in performance.py.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from appliance import ledger
 from appliance.agreement import Disagreement, run_to_run, undigested, unlisted
 from appliance.comparable import peak_for
 from appliance.evidence import CaseEvidence, LaunchEvidence, clock_doubt, clock_fault
@@ -32,6 +33,25 @@ from appliance.records import (
 )
 
 TOLERATED_INTERRUPTIONS = 1
+MOST_DEVICES = 4  # that one sentence names
+HEALTH_ACTIONS: Mapping[tuple[str, ...], str] = {
+    ("throttle_share", "throttled_", "lost_clock", "thermal_", "power_"): "Look at cooling, power "
+    "supply and limits of the node, and run again.",
+    ("lost",): "Read the kernel's log, switch the node off and on, and run again; replace the "
+    "device if it is lost again.",
+    ("ecc_corrected", "rows_remapped_corrected", "pages_retired_corrected", "ras_corrected"): (
+        "Run a longer suite: errors that keep coming mean that the device is to be replaced."
+    ),
+    ("row_remap_pending", "pages_pending"): "Reset the device or start the node again, so that "
+    "the memory is replaced, and run again; replace the device if it comes back.",
+    ("ecc_", "rows_", "row_", "pages_", "ras_", "resets"): "Replace the device, or run its "
+    "maker's diagnostics and show their result.",
+    ("pcie_",): "Reseat the card and its riser, look at the slot's settings, and run again.",
+    ("link",): "Reseat the device and its bridge or cables, reset the links, and run again.",
+    ("kernel_faults",): "Read the kernel's log (dmesg), follow the maker's advice for this fault, "
+    "and run again.",
+}
+"""What to do next, by how the name of what showed it begins; the first that fits."""
 OTHER_PHASES = ("repeatability", "repeated")  # which are ruled on as repeatability and integrity
 CLOCK = "Find out what disturbs the clock of this node; run again."
 RATES = ("flops_per_second", "bytes_per_second")
@@ -67,7 +87,7 @@ def functional(criterion: Criterion, evidence: CaseEvidence, ground: Ground) -> 
         case "exact" | "trajectory" | "collective":
             return _of_kind(criterion.kind, evidence)
         case "health":
-            return _health(criterion, evidence)
+            return health(criterion, [evidence], ground, "look")
         case _:
             raise AssertionError(criterion.kind)
 
@@ -385,30 +405,119 @@ def _above_peak(evidence: CaseEvidence, ground: Ground) -> Answer | None:
 # ------------------------------------------------------------------ health and inventory
 
 
-def _health(criterion: Criterion, evidence: CaseEvidence) -> Answer:
-    """A reading that stays inside its limits, or a counter that does not grow beyond them."""
-    metric, device = criterion.metric, evidence.case.device
-    counted = [
-        counters[metric] for counters in evidence.run.counters.get(device, []) if metric in counters
-    ]
-    if counted:
-        begin, end = counted[0], counted[-1]
-        if len(counted) < 2 or begin is None or end is None or end < begin:  # noqa: PLR2004
-            return _unseen(metric, device)
-        return _between(criterion, [float(end - begin)], f"{metric} of {device} grew by")
-    readings = [
-        reading.values.get(metric) for launch in evidence.launches for reading in launch.readings
-    ]
-    known = [value for value in readings if value is not None]
-    return _between(criterion, known, metric) if known else _unseen(metric, device)
+def health(
+    criterion: Criterion, cases: Sequence[CaseEvidence], ground: Ground, scope: ledger.Scope
+) -> Answer:
+    """Whether every device of the cases keeps the limit, as far as it was watched.
+
+    What was seen beyond the limit fails, whatever else could not be seen; what could not be seen
+    is inconclusive; what a device cannot have is not applicable where the criterion says so.
+    """
+    devices = ground.system.identity.devices
+    found = [one.observe(criterion.metric) for one in ledger.of_devices(devices, cases, scope)]
+    present = [one for one in found if not one.is_absent]
+    beyond = [one for one in present if _is_beyond(criterion, one)]
+    unseen = [one for one in present if one.gap or one.high is None]
+    absent = [one.device for one in found if one.is_absent]
+    if beyond:
+        return _unhealthy(criterion, beyond)
+    if unseen or not found:
+        return _unseen(criterion, unseen)
+    if absent and (criterion.if_absent != "not_applicable" or not present):
+        return _absent(criterion, absent)
+    limit, worst = _limit(criterion), _worst(criterion, present)
+    if limit is None or worst is None or not (math.isfinite(worst) and math.isfinite(limit)):
+        return inconclusive("evidence_missing", f"{criterion.metric} is no number", "Run again.")
+    return Answer(ruling="pass", statistic=_statistic(criterion, present))
 
 
-def _unseen(metric: str, device: str) -> Answer:
-    return inconclusive(
-        "evidence_missing",
-        f"{metric} of {device} was not reported, so nothing is known of it",
-        "Allow the appliance to read it (see `bench probe`), and run again.",
+def _limit(criterion: Criterion) -> float | None:
+    return criterion.at_most if criterion.at_least is None else criterion.at_least
+
+
+def _worst(criterion: Criterion, found: Sequence[ledger.Observed]) -> float | None:
+    is_low = criterion.at_least is not None
+    values = [one.low if is_low else one.high for one in found]
+    known = [value for value in values if value is not None]
+    return (min if is_low else max)(known, default=None)
+
+
+def _is_beyond(criterion: Criterion, one: ledger.Observed) -> bool:
+    worst, limit = _worst(criterion, [one]), _limit(criterion)
+    if worst is None or limit is None:
+        return False
+    return worst < limit if criterion.at_least is not None else worst > limit
+
+
+def _statistic(criterion: Criterion, found: Sequence[ledger.Observed]) -> Statistic | None:
+    worst = _worst(criterion, found)
+    if worst is None:
+        return None
+    return Statistic(
+        metric=criterion.metric,
+        unit=criterion.unit,
+        value=worst,
+        low=None,
+        high=None,
+        confidence=None,
+        limit=_limit(criterion),
+        limit_source="absolute",
+        count=sum(one.count for one in found),
     )
+
+
+def _unhealthy(criterion: Criterion, found: Sequence[ledger.Observed]) -> Answer:
+    is_low = criterion.at_least is not None
+    told = [
+        f"{one.device}: {(one.low if is_low else one.high):.6g}"
+        + (f" ({one.where})" if one.where else "")
+        for one in found
+    ]
+    limit = _limit(criterion)
+    return Answer(
+        ruling="fail",
+        reason="health",
+        explanation=f"{criterion.title}: {criterion.metric} of {_some(told)}, where "
+        f"{'at least' if is_low else 'at most'} {limit:.6g} is required",
+        action=health_action(criterion.metric),
+        statistic=_statistic(criterion, found),
+    )
+
+
+def _some(told: Sequence[str]) -> str:
+    rest = len(told) - MOST_DEVICES
+    return ", ".join(told[:MOST_DEVICES]) + (f" and of {rest} more" if rest > 0 else "")
+
+
+def _unseen(criterion: Criterion, found: Sequence[ledger.Observed]) -> Answer:
+    reasons = dict.fromkeys(one.gap or ledger.UNTOLD for one in found) or {ledger.UNTOLD: None}
+    names = _some([one.device for one in found]) or "any device"
+    return inconclusive(
+        "not_observed",
+        f"{criterion.metric} of {names} was not observed: {'; '.join(reasons)}",
+        "Provide what is named there and run again; nothing that was not seen is accepted.",
+    )
+
+
+def _absent(criterion: Criterion, devices: Sequence[str]) -> Answer:
+    is_meant = criterion.if_absent == "not_applicable"
+    return Answer(
+        ruling="not_applicable" if is_meant else "inconclusive",
+        reason="absent",
+        explanation=f"there is no {criterion.metric} of {_some(devices)}: the part has none, or "
+        "its maker has no count of it",
+        action="Nothing: the criteria say that it does not apply to such a device."
+        if is_meant
+        else "Agree on criteria for this device, or judge one that has it.",
+    )
+
+
+def health_action(metric: str) -> str:
+    """What to do next about a device that is not healthy, by what showed it."""
+    for beginnings, action in HEALTH_ACTIONS.items():
+        if metric.startswith(beginnings):
+            return action
+    return "Mend or replace the part, and run again."
 
 
 def _between(criterion: Criterion, values: Sequence[float], name: str) -> Answer:

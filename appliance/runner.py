@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Protocol
 
@@ -29,6 +30,7 @@ from appliance.children import Child, ForkServer, FreshChild, Guard, ServerLost,
 from appliance.environment import child_environment, usable_cores
 from appliance.errors import ApplianceError, OutputError, RunInterrupted, UsageError
 from appliance.journal import Journal
+from appliance.observing import Observing
 from appliance.records import (
     Answer,
     Case,
@@ -133,12 +135,15 @@ def run(
     look: Look,
     observer: Observer,
     num_threads: int | None = None,
+    redact: Callable[[bytes], bytes] | None = None,
 ) -> None:
     """Make every launch of the plan that the journal does not have yet, and every look.
 
     `folder` is the bundle, which gets logs/; `work` holds caches and artifacts and must stay
     the same when a run goes on. `num_threads` None means the physical cores, shared among the
-    launches of the largest group. Returns when all is settled; no process of the run is left.
+    launches of the largest group. `redact` goes over what a launch printed before it is kept. Error
+    counters and the kernel's log are read when no launch runs.
+    Returns when all is settled; no process of the run is left.
     Raises RunInterrupted after SIGINT, SIGTERM or SIGHUP, OutputError if the disk takes no more.
     """
     token = secrets.token_hex(16)
@@ -158,6 +163,14 @@ def run(
         stack.callback(launcher.close)
         listener = Listener()
         stack.callback(listener.close)
+        used = dict.fromkeys(name for case in plan.cases for name in case.all_devices)
+        observing = Observing(
+            vendors=vendors,
+            devices={name: devices[name] for name in used},
+            record=journal.append,
+        )
+        stack.callback(observing.close)
+        observing.begin(journal.lines)
         running = _Run(
             plan=plan,
             journal=journal,
@@ -169,8 +182,11 @@ def run(
             listener=listener,
             interrupted=interrupted,
             history=history.History(plan, journal.lines),
+            observing=observing,
+            redact=redact,
         )
         running.all()
+        observing.end()
 
 
 @contextmanager
@@ -317,6 +333,8 @@ class _Run:
     listener: Listener
     interrupted: Callable[[], str]
     history: history.History
+    observing: Observing
+    redact: Callable[[bytes], bytes] | None
     cases: Mapping[str, Case] = field(init=False)
     logs: Path = field(init=False)
     full: bool = False
@@ -340,24 +358,37 @@ class _Run:
             interrupted=self.interrupted,
         )
         try:
-            for group in self.plan.groups:
+            for group, later in pairwise((*self.plan.groups, ())):
                 self._group([launches[name] for name in group], watch)
+                number = launches[group[0]].number
+                if not later or launches[later[0]].number != number:
+                    self._round_ends(number)
         finally:
             watch.close()
 
     def _group(self, group: Sequence[Launch], watch: Watch) -> None:
-        """Settle the launches of a group together, then make the looks that are due."""
+        """Settle the launches of a group together."""
         # Again only where an untimed launch lost its server, which the second time is not used.
         while to_make := [launch for launch in group if self._is_to_make(launch)]:
             self._stop_if_interrupted()
             for launch in to_make:
                 self._prepare(self.cases[launch.case])
+            counted = [(launch, self.cases[launch.case]) for launch in to_make]
+            self.observing.before(counted)
             started = [self._start(launch) for launch in to_make]
             watch.until_ended([item for item in started if item is not None])
+            self.observing.after(counted)
             self._stop_if_full()
             self._stop_if_interrupted()
-        for name in dict.fromkeys(launch.case for launch in group):
-            self._looks(self.cases[name])
+
+    def _round_ends(self, number: int) -> None:
+        """Make the looks that are due, once every case has its launch of this number.
+
+        Not sooner, because the speed of one case may be held against that of another.
+        """
+        for case in self.cases.values():
+            if number <= case.launches:
+                self._looks(case)
 
     def _is_to_make(self, launch: Launch) -> bool:
         """Whether a launch needs a process; one that needs none is settled here."""
@@ -491,7 +522,8 @@ class _Run:
             if source.exists() and not kept.exists():
                 kept.parent.mkdir(exist_ok=True)
                 unfinished = source.with_suffix(".kept")
-                unfinished.write_bytes(_bounded(source))
+                told = _bounded(source)
+                unfinished.write_bytes(told if self.redact is None else self.redact(told))
                 unfinished.replace(kept)  # a full disk leaves no half of it in the bundle
 
 

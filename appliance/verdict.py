@@ -2,7 +2,9 @@
 
 Nothing is accepted by default. Every criterion is applied to every case that it matches and
 gives one ruling with a reason and, unless it is a pass, one next action. ACCEPTED needs a
-pass from every required ruling; one fail makes REJECTED; anything else is INCONCLUSIVE. The
+pass from every required ruling that applies; one fail makes REJECTED; anything else is
+INCONCLUSIVE. Only a criterion on health may not apply, where it says so itself and the vendor
+says that the device cannot have what it asks for. The
 four functional criteria (completed, honest clocks and no injected fault, correct, repeatable)
 hold for every planned case, whether the criteria file names them or not. Where several rulings
 stand against acceptance, the one of the highest precedence is named: integrity, correctness,
@@ -21,20 +23,23 @@ from dataclasses import replace
 
 import numpy as np
 
-from appliance import coverage, score, stragglers, variants
+from appliance import coverage, ordering, ratios, score, stragglers, variants
 from appliance.agreement import Disagreement, between_devices, exchanged
 from appliance.comparable import find
 from appliance.evidence import CaseEvidence, Gathering, LaunchEvidence
+from appliance.ledger import Scope
 from appliance.limits import Ground
-from appliance.matching import CHANCE_KINDS, is_pooled, matches
+from appliance.matching import CHANCE_KINDS, RATIO, is_pooled, matches, other_of
 from appliance.performance import judged, pooled
 from appliance.records import (
     Baselines,
+    CaseResult,
     Criteria,
     Criterion,
     CriterionKind,
     Line,
     Looked,
+    Order,
     Peaks,
     Plan,
     Ruling,
@@ -45,7 +50,15 @@ from appliance.records import (
     VerdictWord,
 )
 from appliance.results import case_result, log_seconds, withheld
-from appliance.rulings import Answer, agreed, functional, inconclusive, injected, inventory
+from appliance.rulings import (
+    Answer,
+    agreed,
+    functional,
+    health,
+    inconclusive,
+    injected,
+    inventory,
+)
 
 IMPLIED = (
     Criterion(id="completion", kind="completion", title="Every planned launch completed"),
@@ -103,12 +116,15 @@ class Judge:
         baselines: Baselines,
         peaks: Peaks,
         system: System,
+        order: Order | None = None,
     ) -> None:
         self._ground = Ground(
             plan=plan, criteria=criteria, baselines=baselines, peaks=peaks, system=system
         )
         self._requirements = requirements(criteria)
+        self._order = order
         self._gathering = Gathering(plan)
+        self._against = tuple(_against(criteria, plan))
         self._looked: dict[str, tuple[int, tuple[bool, str]]] = {}
         self._apart: Mapping[str, Disagreement] = {}
 
@@ -127,9 +143,10 @@ class Judge:
         """
         evidence = self._gathering.cases[case]
         known = self._looked.get(case)
-        if known is None or known[0] != evidence.version:
+        version = sum(self._gathering.cases[name].version for name in self._with(case))
+        if known is None or known[0] != version:
             self._gathering.settle()
-            known = evidence.version, self._look(evidence)
+            known = version, self._look(evidence)
             self._looked[case] = known
         return known[1]
 
@@ -138,21 +155,19 @@ class Judge:
         self._gathering.settle()
         plan, cases = self._ground.plan, self._gathering.cases
         self._apart = between_devices(tuple(cases.values()), self._ground.system)
-        rulings = [*self._rulings(), *self._run_rulings()]
+        rulings = [*self._rulings(), *self._order_rulings(), *self._run_rulings()]
         return Verdict(
             run_id=plan.run_id,
             verdict=_word(rulings),
             decided_by=self._decided_by(rulings),
-            scope=_scope(self._ground),
+            scope=_scope(self._ground, self._order),
             num_interruptions=self._gathering.run.num_interruptions,
             num_made=sum(len(_made(evidence)) for evidence in cases.values()),
             num_failed=sum(
                 _has_failed(launch) for evidence in cases.values() for launch in _made(evidence)
             ),
             rulings=tuple(rulings),
-            cases=tuple(
-                case_result(evidence, self._apart.get(name)) for name, evidence in cases.items()
-            ),
+            cases=tuple(map(self._result, cases.values())),
             score=self._score(),
             stragglers=self._stragglers(),
         )
@@ -168,14 +183,13 @@ class Judge:
             )
 
     def _look(self, evidence: CaseEvidence) -> tuple[bool, str]:
-        on_times: list[Answer] = []
-        others: list[Answer] = []
         is_planned = evidence.num_made in evidence.looks
-        for criterion in self._of_case(evidence):
-            if criterion.kind not in CHANCE_KINDS:
-                others.append(functional(criterion, evidence, self._ground))
-            elif is_planned:
-                on_times.append(judged(criterion, evidence, self._ground))
+        on_times = list(self._on_times(evidence)) if is_planned else []
+        others = [
+            functional(criterion, evidence, self._ground)
+            for criterion in self._of_case(evidence)
+            if criterion.kind not in CHANCE_KINDS
+        ]
         for found in (*others, *on_times):
             if found.ruling == "fail":
                 return True, f"decided: {found.explanation}"
@@ -187,6 +201,33 @@ class Judge:
             if found.ruling != "pass":
                 return False, f"open: {found.explanation}"
         return True, "decided: within every limit"
+
+    def _on_times(self, evidence: CaseEvidence) -> Iterator[Answer]:
+        """What is ruled of a case's times, and of times that are held against them."""
+        for criterion in self._of_case(evidence):
+            if criterion.kind in CHANCE_KINDS:
+                yield self._judged(criterion, evidence)
+        for criterion, subject, other in self._against:
+            if other == evidence.case.id and criterion.required:
+                yield self._judged(criterion, self._gathering.cases[subject])
+
+    def _with(self, case: str) -> set[str]:
+        """The case and those whose speed is held against its own, or its own against theirs."""
+        pairs = [{subject, other} for _, subject, other in self._against]
+        return {case}.union(*(pair for pair in pairs if case in pair))
+
+    def _judged(self, criterion: Criterion, evidence: CaseEvidence) -> Answer:
+        if criterion.metric == RATIO:
+            return ratios.judged(criterion, evidence.case, self._gathering.cases, self._ground)
+        return judged(criterion, evidence, self._ground)
+
+    def _result(self, evidence: CaseEvidence) -> CaseResult:
+        """What the case has shown, and its speed beside that of the cases that it belongs with."""
+        cases = self._gathering.cases
+        found = case_result(evidence, self._apart.get(evidence.case.id))
+        if found.withheld:
+            return found
+        return replace(found, estimates=(*found.estimates, *ratios.estimates(evidence, cases)))
 
     def _of_case(self, evidence: CaseEvidence) -> Iterator[Criterion]:
         """Required criteria whose ruling is about this case alone."""
@@ -212,13 +253,25 @@ class Judge:
                 yield _unmatched(criterion)
             elif is_pooled(criterion):
                 yield _ruling(criterion, "", pooled(criterion, cases, self._ground))
+            elif criterion.kind == "health":
+                scope: Scope = "run" if criterion.cases == "*" else "cases"
+                yield _ruling(criterion, "", health(criterion, cases, self._ground, scope))
             else:
-                rule = judged if criterion.kind in CHANCE_KINDS else functional
                 for evidence in cases:
-                    found = rule(criterion, evidence, self._ground)
+                    found = (
+                        self._judged(criterion, evidence)
+                        if criterion.kind in CHANCE_KINDS
+                        else functional(criterion, evidence, self._ground)
+                    )
                     if criterion.kind == "determinism":
                         found = agreed(found, self._apart.get(evidence.case.id))
                     yield _ruling(criterion, evidence.case.id, found)
+
+    def _order_rulings(self) -> Iterator[Ruling]:
+        """Whether the node is what was bought, line by line."""
+        matched = ordering.match(self._order, self._ground.system)
+        for criterion, line in zip(ordering.requirements(self._order), matched, strict=True):
+            yield _ruling(criterion, "", line.answer)
 
     def _run_rulings(self) -> Iterator[Ruling]:
         """What stands against the whole run, whatever its cases show."""
@@ -283,8 +336,13 @@ class Judge:
             )
 
     def _decided_by(self, rulings: Sequence[Ruling]) -> str:
-        kinds = {criterion.id: criterion.kind for criterion in self._requirements}
-        against = [ruling for ruling in rulings if ruling.required and ruling.ruling != "pass"]
+        asked = (*self._requirements, *ordering.requirements(self._order))
+        kinds = {criterion.id: criterion.kind for criterion in asked}
+        against = [
+            ruling
+            for ruling in rulings
+            if ruling.required and ruling.ruling not in ("pass", "not_applicable")
+        ]
         if not against:
             return ""
         first = min(
@@ -347,9 +405,17 @@ def judge(
     baselines: Baselines,
     peaks: Peaks,
     system: System,
+    order: Order | None = None,
 ) -> Verdict:
     """All rulings of a run, and what they come to; the same for the same files, anywhere."""
-    one = Judge(plan=plan, criteria=criteria, baselines=baselines, peaks=peaks, system=system)
+    one = Judge(
+        plan=plan,
+        criteria=criteria,
+        baselines=baselines,
+        peaks=peaks,
+        system=system,
+        order=order,
+    )
     for line in lines:
         one.take(line)
     return one.verdict()
@@ -373,6 +439,17 @@ def look(
 
 
 # ------------------------------------------------------------------ rulings
+
+
+def _against(criteria: Criteria, plan: Plan) -> Iterator[tuple[Criterion, str, str]]:
+    """Criteria on a ratio, each with a case and the one that its speed is held against."""
+    for criterion in criteria.criterion:
+        if criterion.metric == RATIO:
+            for case in plan.cases:
+                is_meant = case.is_timed and matches(criterion, case.id)
+                other = other_of(criterion, case, plan.cases) if is_meant else ""
+                if not isinstance(other, str):
+                    yield criterion, case.id, other.id
 
 
 def _ruling(criterion: Criterion, case: str, found: Answer) -> Ruling:
@@ -404,7 +481,8 @@ def _unmatched(criterion: Criterion) -> Ruling:
 
 
 def _word(rulings: Sequence[Ruling]) -> VerdictWord:
-    required = [ruling.ruling for ruling in rulings if ruling.required]
+    asked = [ruling.ruling for ruling in rulings if ruling.required]
+    required = [word for word in asked if word != "not_applicable"]
     if "fail" in required:
         return "REJECTED"
     if required and all(ruling == "pass" for ruling in required):
@@ -412,7 +490,7 @@ def _word(rulings: Sequence[Ruling]) -> VerdictWord:
     return "INCONCLUSIVE"
 
 
-def _scope(ground: Ground) -> str:
+def _scope(ground: Ground, order: Order | None) -> str:
     plan, criteria = ground.plan, ground.criteria
     limits = [item for item in criteria.criterion if item.kind in CHANCE_KINDS and item.required]
     num_limited = sum(any(matches(item, case.id) for item in limits) for case in plan.cases)
@@ -427,6 +505,11 @@ def _scope(ground: Ground) -> str:
         words.append(
             ". Performance was measured and is reported, but not judged: the criteria set no limit"
             + ("." if ground.baselines.baseline else " and there is no baseline for this device.")
+        )
+    if order is not None:
+        words.append(
+            f" The node was compared with the order {order.name}, line by line "
+            f"({len(order.line)})."
         )
     if num_small:
         words.append(f" {num_small} of {len(plan.cases)} cases are of reduced size.")

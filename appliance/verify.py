@@ -351,6 +351,7 @@ def _verdict(examination: _Examination) -> str:
         baselines=bundle.baselines,
         peaks=bundle.peaks,
         system=bundle.system,
+        order=bundle.order,
     )
     where = difference(to_data(derived), to_data(bundle.verdict))
     if where is not None:

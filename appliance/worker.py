@@ -30,6 +30,7 @@ import platform
 import random
 import resource
 import signal
+import statistics
 import subprocess
 import sys
 import time
@@ -45,7 +46,7 @@ from numpy.typing import NDArray
 from torch._C._distributed_c10d import TCPStore
 
 import workloads
-from appliance import libraries, outputs, processes
+from appliance import libraries, outputs, processes, timing
 from appliance.catalog import did_you_mean
 from appliance.errors import ApplianceError
 from appliance.forkserver import ForkServer, claim_stdout
@@ -68,7 +69,7 @@ from appliance.records import (
 )
 from appliance.vendors.base import Vendor
 from appliance.wire import End, Hello, Link, ServeRequest
-from workloads.contract import Artifacts, ParameterError, Target, Workload
+from workloads.contract import Artifacts, ParameterError, Target, Unsupported, Workload
 from workloads.parts import ranks
 
 LIBRARIES = (
@@ -78,6 +79,8 @@ LIBRARIES = (
 PROBE_SIZE = 512
 HASHED = "libraries.json"
 """Beside the artifacts of the cases: digests of libraries, so that a run hashes each file once."""
+CHOICE_WARMUP, CHOICE_CALLS = 2, 5
+"""Calls of some work that is timed to choose between ways of doing the same."""
 BUSY_SIZE, BUSY_PRODUCTS = 256, 8
 """Products between two synchronises while clocks are compared: well below 10 ms on one core."""
 
@@ -321,6 +324,8 @@ def _ended(spec: LaunchSpec, link: Link, rank: int) -> End:
         return End(outcome=refusal.outcome, reason=refusal.reason, detail=one_line(refusal))
     except ParameterError as error:
         return End(outcome="not_run", reason="bad_parameters", detail=one_line(error))
+    except Unsupported as lacking:
+        return End(outcome="unsupported", reason="missing_feature", detail=one_line(lacking))
     except BaseException as error:
         with contextlib.suppress(OSError):
             traceback.print_exc()
@@ -376,6 +381,7 @@ def _prepared(spec: LaunchSpec, link: Link, rank: int) -> LaunchCourse:
     workload = _constructed(kind, spec.case.parameters)
     device = _device(spec, vendor, rank)
     link.send(Environment(launch=spec.launch, rank=rank, facts=_environment(device)))
+    stopwatch = _DeviceStopwatch(device)
     target = Target(
         device=device,
         artifacts=_artifacts(spec, link, rank),
@@ -385,12 +391,14 @@ def _prepared(spec: LaunchSpec, link: Link, rank: int) -> LaunchCourse:
         world_size=int(os.environ.get("WORLD_SIZE", "1")),
         collectives=vendor.collectives,
         stall_seconds=min(LONGEST_STALL, STALL_SHARE * spec.case.time_limit_seconds),
+        devices=_devices(spec, vendor),
+        seconds=partial(_median_seconds, stopwatch),
     )
     if target.world_size != spec.ranks:
         raise _NotMade("ranks", f"{target.world_size} processes, {spec.ranks} were planned")
     joined = ranks.join(target) if spec.ranks > 1 else None
     machine = Machine(
-        stopwatch=_DeviceStopwatch(device),
+        stopwatch=stopwatch,
         make_work=partial(_busy_work, device),
         seed=_seed,
         bits=_bits,
@@ -416,6 +424,26 @@ def _device(spec: LaunchSpec, vendor: Vendor, rank: int) -> torch.device:
     device = torch.device(vendor.torch_type, index)
     torch.get_device_module(device.type).set_device(device)
     return device
+
+
+def _devices(spec: LaunchSpec, vendor: Vendor) -> tuple[torch.device, ...]:
+    """All devices of the launch as this process sees them; processors are one."""
+    if vendor.torch_type == "cpu":
+        return (torch.device("cpu"),) * len(spec.case.all_devices)
+    return tuple(
+        torch.device(vendor.torch_type, index) for index in range(len(spec.case.all_devices))
+    )
+
+
+def _median_seconds(stopwatch: timing.Stopwatch, work: Callable[[], object]) -> float:
+    """What one call takes: the median of some calls, after some that warm up."""
+    step = timing.Step(make=work)
+    for _ in range(CHOICE_WARMUP):
+        timing.one(step, stopwatch)
+    spans = [timing.one(step, stopwatch)[1] for _ in range(CHOICE_CALLS)]
+    return statistics.median(
+        1e-9 * (span.wall_ns if span.event_ns is None else span.event_ns) for span in spans
+    )
 
 
 def _vendor(name: str) -> Vendor:

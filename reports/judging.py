@@ -128,7 +128,8 @@ def limit_words(criterion: Criterion, criteria: Criteria) -> str:
     within = criterion.within_of_baseline
     told = []
     if criterion.at_least is not None:
-        told.append(f"at least {_written(criterion, criterion.at_least)}")
+        of = f" of {criterion.against}" if criterion.against else ""
+        told.append(f"at least {_written(criterion, criterion.at_least)}{of}")
     if criterion.at_most is not None:
         told.append(f"at most {_written(criterion, criterion.at_most)}")
     if criterion.equals is not None:

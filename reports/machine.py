@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import pairwise
 
 from appliance.records import (
-    Counted,
     Device,
     Environment,
     Fact,
@@ -168,7 +166,6 @@ def environment_groups(system: System, lines: Sequence[Line]) -> tuple[Group, ..
             rows=(Row(label="Read at", value=words.utc(conditions.utc)), *rows(conditions.facts)),
         ),
         _processes(conditions.foreign_processes),
-        _counters(lines),
         Group(
             title="Readings during the run",
             grid=telemetry(readings),
@@ -249,41 +246,6 @@ def _processes(processes: Sequence[Process]) -> Group:
         ),
     )
     return Group(title=title, grid=grid)
-
-
-def _counters(lines: Sequence[Line]) -> Group:
-    """Every device's error counters at the first and the last time they were read."""
-    title = "Error counters, before and after the run"
-    found: dict[str, list[Counted]] = {}
-    for line in lines:
-        if isinstance(line.event, Counted):
-            found.setdefault(line.event.device, []).append(line.event)
-    rows = [
-        (device, label(name), *_growth([one.counters.get(name) for one in counted]))
-        for device, counted in found.items()
-        for name in dict.fromkeys(name for one in counted for name in one.counters)
-    ]
-    if not rows:
-        return Group(title=title, notes=(f"{NOT_REPORTED}: no counter was read",))
-    columns = ("Device", "Counter", "Before", "After", "Change")
-    return Group(title=title, grid=Grid(columns=columns, rows=tuple(rows)))
-
-
-def _growth(values: Sequence[int | None]) -> tuple[str, str, str]:
-    """First, last and what lies between; a counter that was read once has not grown for sure."""
-    first, last = values[0], values[-1]
-    told = [NOT_REPORTED if value is None else f"{value:,}" for value in (first, last)]
-    if len(values) == 1:
-        return told[0], NOT_REPORTED, NOT_REPORTED
-    if first is None or last is None:
-        return told[0], told[1], NOT_REPORTED
-    known = [value for value in values if value is not None]
-    is_reset = any(later < sooner for sooner, later in pairwise(known))
-    return (
-        told[0],
-        told[1],
-        "was set back" if is_reset else f"{last - first:+,}" if last != first else "0",
-    )
 
 
 def telemetry(readings: Sequence[Reading]) -> Grid | None:

@@ -81,6 +81,27 @@ class Requirement:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OrderRow:
+    """One line of the order beside what was found."""
+
+    number: str
+    title: str
+    field: str
+    ordered: str
+    found: str
+    ruling: RulingWord
+    is_required: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrderTable:
+    """The order, line by line."""
+
+    intro: str
+    rows: tuple[OrderRow, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OpenCase:
     """What is said of one case, or of several of which the same is said."""
 
@@ -191,6 +212,53 @@ class BurnInSection:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceHealth:
+    """One device: its counters, what it did under load, and its telemetry drawn over the run."""
+
+    title: str
+    counters: Grid | None
+    load: Grid | None
+    plot: Markup
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HealthChapter:
+    """The health of the devices; `gaps` is what was not observed, None where all was."""
+
+    devices: tuple[DeviceHealth, ...]
+    kernel: Group
+    gaps: Grid | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairCell:
+    """One field of a square; `shade` is "0" (as fast as any) to "4", "gap" or "self"."""
+
+    text: str
+    shade: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairRow:
+    """What one device sends to each of the others."""
+
+    name: str
+    cells: tuple[PairCell, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairSection:
+    """A square of every two devices; `rows` are as wide as `columns`."""
+
+    id: str
+    summary: str
+    columns: tuple[str, ...]
+    rows: tuple[PairRow, ...]
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Judging:
     """How the limits were judged: risks and bounds, then every comparison with its figures."""
 
@@ -214,11 +282,14 @@ class View:
     is_development: bool
     certificate: Certificate
     requirements: tuple[Requirement, ...]
+    order: OrderTable | None = None
     open_rulings: tuple[OpenRuling, ...]
     legend: Legend
     cases: tuple[CaseSection, ...]
     not_planned: tuple[Row, ...] = ()
     burn_in: tuple[BurnInSection, ...] = ()
+    pairs: tuple[PairSection, ...] = ()
+    health: HealthChapter
     judging: Judging
     system: tuple[Group, ...]
     environment: tuple[Group, ...]

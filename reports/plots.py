@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from markupsafe import Markup, escape
@@ -22,6 +22,7 @@ WIDTH, HEIGHT, COURSE_HEIGHT = 660, 172, 104
 _LEFT, _RIGHT, _TOP, _BOTTOM, _COURSE_BOTTOM = 58, 652, 14, 140, 72
 _FONT = 'font-family="DejaVu Sans, sans-serif"'
 _FEW, _LARGE_DOT, _SMALL_DOT = 40, 4.4, 2.6  # samples of a launch; widths of a dot
+_TRACE_HEIGHT = 48
 _BUSY = 12  # launches above which a label has its number only
 _TAIL = 0.1  # share of the largest samples that may lie beyond the axis
 
@@ -56,6 +57,14 @@ class Moment:
     launch: str
     minutes: float
     median: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trace:
+    """One reading over the run: (minutes since it began, value), with its unit in the label."""
+
+    label: str
+    points: tuple[tuple[float, float], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +141,53 @@ def course(title: str, moments: Sequence[Moment], interval: tuple[float, float] 
         )
     )
     return _drawing(title, body, COURSE_HEIGHT)
+
+
+def traces(title: str, found: Sequence[Trace]) -> Markup:
+    """Readings over the time of the run, one strip below the other; nothing without a course."""
+    known = [
+        replace(one, points=tuple(point for point in one.points if all(map(math.isfinite, point))))
+        for one in found
+    ]
+    times = [minutes for one in known for minutes, _ in one.points]
+    if not times or min(times) == max(times):
+        return Markup()
+    begin, end = min(times), max(times)
+    drawn = [one for one in known if one.points]
+    bottom = _TOP + len(drawn) * _TRACE_HEIGHT
+    parts = [
+        _trace(one, _TOP + number * _TRACE_HEIGHT, begin, end) for number, one in enumerate(drawn)
+    ]
+    labels = [
+        _text(_LEFT + (tick - begin) / (end - begin) * (_RIGHT - _LEFT), bottom + 12, told)
+        for tick, told in _labelled(_ticks(begin, end))
+    ]
+    name = _text((_LEFT + _RIGHT) / 2, bottom + 24, "minutes since the run began")
+    return _drawing(title, "".join((*parts, *labels, name)), bottom + 28)
+
+
+def _trace(one: Trace, top: float, begin: float, end: float) -> str:
+    """One strip: its smallest and largest value at the left, its course as a line."""
+    values = [value for _, value in one.points]
+    low, high = min(values), max(values)
+    foot, reach = top + _TRACE_HEIGHT - 8, _TRACE_HEIGHT - 22
+    kept = thinned(values, MOST_POINTS // 2)
+    places = [
+        f"{_LEFT + (one.points[place][0] - begin) / (end - begin) * (_RIGHT - _LEFT):.1f} "
+        f"{foot - (value - low) / ((high - low) or 1.0) * reach:.1f}"
+        for place, value in kept
+    ]
+    line = _path([f"M{'L'.join(places)}"], 'stroke="#3b4f6b" stroke-width="0.9" fill="none"')
+    dots = _path(
+        [f"M{place}h0" for place in places],
+        'stroke="#111111" stroke-width="1.6" stroke-linecap="round" fill="none"',
+    )
+    edge = f'<path d="M{_LEFT} {foot}H{_RIGHT}" stroke="#bbbbbb" stroke-width="0.6" fill="none"/>'
+    ends = (
+        _text(_LEFT - 6, foot + 3, figure(low), "end"),
+        _text(_LEFT - 6, foot - reach + 3, figure(high), "end") if high > low else "",
+    )
+    return "".join((edge, line, dots, *ends, _text(_LEFT, top + 8, one.label, "start")))
 
 
 def _drawing(title: str, body: str, height: int) -> Markup:

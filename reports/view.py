@@ -10,12 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
+from appliance import ordering
 from appliance.bundle import CHALLENGE, CRITERIA, JOURNAL, LOGS, ORDER, Bundle, data_names
+from appliance.catalog import ORDER_LINE
 from appliance.errors import EvidenceError
 from appliance.records import (
     Criterion,
     Device,
     Line,
+    Order,
     Plan,
     Reason,
     Ruling,
@@ -26,8 +29,19 @@ from appliance.records import (
     sha256,
 )
 from appliance.verdict import PRECEDENCE, requirements
-from reports import burn_in, cases, judging, machine, words
-from reports.model import Certificate, Grid, OpenCase, OpenRuling, Requirement, Row, View, cleaned
+from reports import burn_in, cases, health, judging, machine, pairs, words
+from reports.model import (
+    Certificate,
+    Grid,
+    OpenCase,
+    OpenRuling,
+    OrderRow,
+    OrderTable,
+    Requirement,
+    Row,
+    View,
+    cleaned,
+)
 from reports.words import NOT_REPORTED, count
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -67,6 +81,8 @@ REASONS: dict[Reason, str] = {
     "disagreement": "other bits than its equals",
     "stalled": "stalled",
     "health": "health counter or reading",
+    "not_observed": "not observed",
+    "absent": "the device cannot have it",
     "inventory": "not what was ordered",
 }
 CLASSES = ("integrity", "correctness", "health", "performance")
@@ -94,7 +110,8 @@ def view(bundle: Bundle) -> View:
             is_development=signer.is_development,
             certificate=_certificate(bundle, verdict, signer, hidden),
             requirements=_requirements(bundle, verdict, criteria),
-            open_rulings=_open_rulings(verdict, criteria),
+            order=_order(bundle),
+            open_rulings=_open_rulings(verdict, (*criteria, *ordering.requirements(bundle.order))),
             legend=cases.legend(verdict),
             cases=cases.sections(plan, verdict, bundle.lines, bundle.peaks, bundle.system),
             not_planned=tuple(
@@ -102,6 +119,10 @@ def view(bundle: Bundle) -> View:
                 for item in plan.not_planned
             ),
             burn_in=burn_in.sections(plan, bundle.lines),
+            pairs=pairs.sections(plan, verdict),
+            health=health.chapter(
+                plan, bundle.criteria, bundle.system.identity.devices, bundle.lines
+            ),
             judging=judging.chapter(bundle, verdict, criteria, hidden),
             system=machine.system_groups(bundle.system, bundle.peaks),
             environment=machine.environment_groups(bundle.system, bundle.lines),
@@ -241,6 +262,7 @@ def _run(bundle: Bundle, verdict: Verdict, hidden: frozenset[str]) -> tuple[Row,
         ),
         _row("Protocol", _protocol(plan)),
         _row("Launches", _launches(verdict)),
+        *_order_row(bundle),
         _row("Criteria", f"{criteria.name}, version {criteria.version}: {criteria.summary}"),
         Row(
             label="",
@@ -256,6 +278,14 @@ def _run(bundle: Bundle, verdict: Verdict, hidden: frozenset[str]) -> tuple[Row,
         ),
         *(() if verdict.num_interruptions else (_row("Interruptions", "none"),)),
     )
+
+
+def _order_row(bundle: Bundle) -> tuple[Row, ...]:
+    """How the node compares with what was bought; nothing without an order."""
+    if bundle.order is None:
+        return ()
+    told = ordering.counts(ordering.match(bundle.order, bundle.system))
+    return (_row("Order", f"{bundle.order.name}: {told}"),)
 
 
 def _freshness(bundle: Bundle) -> str:
@@ -340,8 +370,10 @@ def _requirements(
     """One per criterion of the file, then those that are always required and not in it."""
     given = {criterion.id for criterion in bundle.criteria.criterion}
     known = {criterion.id: criterion for criterion in criteria}
-    names = dict.fromkeys([*known, *(ruling.criterion for ruling in verdict.rulings)])
-    return tuple(
+    lines = {criterion.id for criterion in ordering.requirements(bundle.order)}
+    named = (ruling.criterion for ruling in verdict.rulings)
+    names = [name for name in dict.fromkeys([*known, *named]) if name not in lines]
+    asked = tuple(
         _requirement(
             name,
             known.get(name),
@@ -350,6 +382,46 @@ def _requirements(
             is_implied=name not in given,
         )
         for name in names
+    )
+    return asked if bundle.order is None else (*asked, _ordered(bundle.order, verdict, lines))
+
+
+def _ordered(order: Order, verdict: Verdict, lines: set[str]) -> Requirement:
+    """All lines of the order as one requirement; each stands in a table of its own."""
+    rulings = [ruling for ruling in verdict.rulings if ruling.criterion in lines]
+    required: list[RulingWord] = [ruling.ruling for ruling in rulings if ruling.required]
+    word = cases.worst(required or [ruling.ruling for ruling in rulings])
+    reason: Reason = next((one.reason for one in rulings if one.ruling == word), "coverage")
+    return Requirement(
+        id="order",
+        title=f"The node is what was bought: {order.name}",
+        limit=f"{count(len(lines), 'line')} of order.toml, below",
+        cases="the node",
+        ruling=word,
+        counts=_numbers([ruling.ruling for ruling in rulings]),
+        reason=REASONS.get(reason, reason),
+        is_required=bool(required),
+    )
+
+
+def _order(bundle: Bundle) -> OrderTable | None:
+    """Each line of the order, what was found, and the ruling; None without an order."""
+    if bundle.order is None:
+        return None
+    return OrderTable(
+        intro=f"{bundle.order.name}: {bundle.order.summary}",
+        rows=tuple(
+            OrderRow(
+                number=one.id.removeprefix(ORDER_LINE),
+                title=one.line.title,
+                field=one.line.field,
+                ordered=one.ordered,
+                found=one.found,
+                ruling=one.answer.ruling,
+                is_required=one.line.required,
+            )
+            for one in ordering.match(bundle.order, bundle.system)
+        ),
     )
 
 
@@ -459,10 +531,17 @@ def _evidence(bundle: Bundle) -> tuple[Row, ...]:
         _row("Journal head", sha256(lines[-1]) if lines else NOT_REPORTED),
         _row("Plan", sha256(files["plan.json"])),
         _row("Seed of the run", plan.seed),
+        _row("Names and addresses of the host", _redaction(plan)),
         *given,
         *(_row(f"{words.label(name)}, as planned", found) for name, found in plan.digests.items()),
         _row("Baselines", _baselines(bundle)),
     )
+
+
+def _redaction(plan: Plan) -> str:
+    if not plan.redacted:
+        return "as they were read"
+    return f"replaced by salted digests; sha256 of the salt {plan.redacted}"
 
 
 def _baselines(bundle: Bundle) -> str:

@@ -50,6 +50,7 @@ _UNIT_NAMES = {
     "transfers/s": "T/s",
     "bits per second": "bit/s",
     "bytes_per_second": "B/s",
+    "bytes/s": "B/s",
     "bits_per_second": "bit/s",
     "flops_per_second": "FLOP/s",
 }
@@ -67,9 +68,32 @@ METRICS = {
     "stall_rate": "Stalled steps",
     "slow_launch_rate": "Slow launches",
     "drift_per_30_minutes": "Drift in 30 minutes",
+    "throttle_share": "Slowed down by heat, hardware, current or power supply",
+    "throttle_share_power_cap": "Slowed down by the power limit",
+    "lost_clock": "Clock below the highest",
+    "throughput_ratio": "Rate over that of another case",
+    "ratio_to_device": "Rate over that of the device case",
+    "ratio_to_alone": "Rate over that of the case alone",
+    "pcie_lanes_missing": "PCIe lanes missing",
+    "pcie_generations_missing": "PCIe generations missing",
+    "kernel_faults": "Faults in the kernel's log",
+    "kernel_faults_fatal": "Fatal faults in the kernel's log",
 }
 """What is measured of a case, as it is headed."""
-_SHARES = frozenset(("stall_rate", "stall_share", "slow_launch_rate", "drift_per_30_minutes"))
+_SHARES = frozenset(
+    (
+        "stall_rate",
+        "stall_share",
+        "slow_launch_rate",
+        "drift_per_30_minutes",
+        "throttle_share",
+        "throttle_share_power_cap",
+        "lost_clock",
+        "throughput_ratio",
+        "ratio_to_device",
+        "ratio_to_alone",
+    )
+)
 _METRIC_UNITS = {"flops_per_second": "FLOP/s", "bytes_per_second": "B/s"}
 _READINGS = {
     "foreign_processors": "Processors used by others",

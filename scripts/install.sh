@@ -8,7 +8,10 @@
 # torch comes first and alone, because its CPU build lies on no general index: from
 # TORCH_INDEX or WHEELS=DIR when given, else from wherever pip's own configuration finds it,
 # else from its maker's public CPU index. Whatever the source, the lock's sha256 decides.
-# A Python or a machine that the lock was not made for gets the ranges of pyproject.toml.
+# A lock without torch is for an environment that sees one already (a maker's base image): what is
+# there stays, the lock must be whole without it, and another torch afterwards is an error.
+# A Python or a machine that the lock was not made for gets the ranges of pyproject.toml, but not
+# in an image, which has what its lock says or nothing.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -55,8 +58,30 @@ torch_from() { # the torch of "$@": from the first of the sources that has it
     fi
 }
 
+seen_torch() { # version and place of the torch that the environment sees, without loading it
+    "$python" -I - <<'END'
+import importlib.metadata, importlib.util
+
+found = importlib.util.find_spec("torch")
+print(*((importlib.metadata.version("torch"), found.origin) if found else ()))
+END
+}
+
+install_beside_torch() {
+    local before after
+    before=$(seen_torch)
+    [ -n "$before" ] || stop "$lock has no torch and neither has $python: use the base image that the lock was made for"
+    pip_install --no-deps --require-hashes -r "$lock" || explain "$lock"
+    after=$(seen_torch)
+    [ "$before" = "$after" ] || stop "$lock put torch $after in the place of $before: make the lock again, without torch"
+}
+
 install_lock() {
     awk '/^torch==/ { inside = 1 } inside { print } inside && !/\\$/ { exit }' "$lock" >"$log.torch"
+    if [ ! -s "$log.torch" ]; then
+        install_beside_torch
+        return
+    fi
     torch_from --no-deps --require-hashes -r "$log.torch" || explain torch
     : >"$log" # what the first source lacked is no fault if the second had it
     pip_install --require-hashes -r "$lock" || explain "$lock"
@@ -85,10 +110,14 @@ install_ranges() {
 }
 
 install_packages() {
-    local made_for='cpython 3.11 Linux x86_64' here
+    local made_for here
+    made_for=$(sed -n 's/^# made for: //p' "$lock")
+    made_for=${made_for:-cpython 3.11 Linux x86_64}
     here=$("$python" -c 'import platform, sys; print(sys.implementation.name, "%d.%d" % sys.version_info[:2], platform.system(), platform.machine())')
     if [ "$here" = "$made_for" ]; then
         install_lock
+    elif [ ! -f pyproject.toml ] || ! grep -q '^torch==' "$lock"; then # an image has the lock alone
+        stop "$lock is for $made_for and this is $here: use the base image that the lock was made for"
     else
         printf 'setup: %s is for %s and this is %s, so the versions come from the ranges of pyproject.toml and no hash is checked\n' \
             "$lock" "$made_for" "$here" >&2

@@ -37,6 +37,7 @@ MACHINE_WRITTEN = {
 HAND_WRITTEN = {
     "criteria": records.Criteria,
     "device": records.DeviceFile,
+    "order": records.Order,
     "suite": records.Suite,
 }
 

@@ -4,8 +4,9 @@ Everything is fixed: the same call gives the same records. A test takes what is 
 breaks the one thing that it is about.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from appliance.matching import planned_bounds
 from appliance.plan import case_seed
@@ -18,6 +19,7 @@ from appliance.records import (
     Check,
     Checked,
     Conditions,
+    Counted,
     Criteria,
     Criterion,
     Device,
@@ -27,12 +29,14 @@ from appliance.records import (
     Fact,
     Identity,
     Injected,
+    KernelLogRead,
     Launch,
     LaunchEnded,
     LaunchStarted,
     Libraries,
     Line,
     Looked,
+    NotObserved,
     Outcome,
     Parameters,
     Peaks,
@@ -309,6 +313,76 @@ def resumed(number: int, *interrupted: str) -> list[Event]:
         RunResumed(interruption=number, interrupted=interrupted, dropped="", pid=2),
         *(ended(launch, "interrupted", "the appliance was stopped") for launch in interrupted),
     ]
+
+
+# ------------------------------------------------------------------ the health of devices
+
+
+@dataclass(kw_only=True)
+class Watching:
+    """What is read of one device during a run: its counters at a launch, and a reading under load.
+
+    Both are asked with the number of launches that have ended by then on the device.
+    """
+
+    counters: Callable[[int], Mapping[str, int | None]]
+    values: Callable[[int], Mapping[str, float | None]] = lambda _: {}
+    hints: Mapping[str, str] = field(default_factory=dict)
+    absent: tuple[str, ...] = ()
+    readings: int = 3
+    """Of each timed launch."""
+
+
+def watched_events(
+    plan: Plan, devices: Mapping[str, Watching], logged: Sequence[Event] | None = ()
+) -> list[Event]:
+    """A healthy run in which devices are watched as the runner does it.
+
+    `logged` is what the kernel's log shows after the last launch; None where it cannot be read.
+    """
+    events = without(healthy_events(plan), lambda one: isinstance(one, Reading))
+    cases = {case.id: case for case in plan.cases}
+    owners = {launch.id: cases[launch.case] for launch in plan.launches}
+    gap = NotObserved(what="kernel_log", hint="add --device /dev/kmsg")
+    mark = KernelLogRead(boot="b", sequence=1)
+    found: list[Event] = [events[0], *(_count(name, one) for name, one in devices.items())]
+    found.append(gap if logged is None else mark)
+    ended = dict.fromkeys(devices, 0)
+    for event in events[1:-1]:
+        launch = getattr(event, "launch", "")
+        own = [name for name in owners[launch].all_devices if name in devices] if launch else []
+        if isinstance(event, LaunchStarted):
+            found += [_count(name, devices[name], launch, ended=ended[name]) for name in own]
+        found.append(event)
+        for name in own if isinstance(event, Block) and event.index == 0 else ():
+            values = dict(devices[name].values(ended[name]))
+            found += [Reading(launch=launch, device=name, values=values)] * devices[name].readings
+        for name in own if isinstance(event, LaunchEnded) else ():
+            ended[name] += 1
+            found.append(_count(name, devices[name], launch, "after", ended[name]))
+    found += [
+        *(logged or ()),
+        *(_count(n, one, "", "after", ended[n]) for n, one in devices.items()),
+    ]
+    return [*found, *(() if logged is None else (mark,)), events[-1]]
+
+
+def _count(
+    name: str,
+    one: Watching,
+    launch: str = "",
+    moment: Literal["before", "after"] = "before",
+    ended: int = 0,
+) -> Counted:
+    is_begin = (launch, moment) == ("", "before")
+    return Counted(
+        device=name,
+        counters=dict(one.counters(ended)),
+        launch=launch,
+        moment=moment,
+        hints=dict(one.hints) if is_begin else {},
+        absent=one.absent if is_begin else (),
+    )
 
 
 # ------------------------------------------------------------------ breaking it

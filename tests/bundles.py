@@ -26,7 +26,7 @@ from builders import (
 )
 from weasyprint import HTML, Attachment
 
-from appliance import bundle, signing
+from appliance import bundle, ordering, signing
 from appliance.records import (
     Baselines,
     Checked,
@@ -193,7 +193,8 @@ def files_of(draft: Draft, key: Key) -> dict[str, bytes]:
     events = [_begun(event, files) for event in draft.events]
     lines = chain(events, sha256(files[bundle.PLAN]))
     files[bundle.JOURNAL] = journal_bytes(lines)
-    verdict = judge(plan=draft.plan, criteria=FUNCTIONAL, lines=lines, **NOTHING_KNOWN)
+    order = ordering.read(files[bundle.ORDER], bundle.ORDER) if bundle.ORDER in files else None
+    verdict = judge(plan=draft.plan, criteria=FUNCTIONAL, lines=lines, order=order, **NOTHING_KNOWN)
     files.setdefault(bundle.VERDICT, to_json(verdict))
     return files
 

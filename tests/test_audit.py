@@ -14,6 +14,9 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from appliance.records import Check
 from workloads.contract import Artifacts, ParameterError, Target
+from workloads.llava import Llava
+from workloads.llm_full import LlmFull
+from workloads.llm_lora import LlmLora
 from workloads.parts import training
 from workloads.parts.audit import Audit
 from workloads.parts.optimizers import AdamW
@@ -65,7 +68,8 @@ def trained(folder: Path, *, count: int = 2, dtype: str = "float32", **fields: A
         dtype=dtype_named(dtype),
         growth=Growth(loss=4, logits=32, gradients=16),
         audit=Audit(
-            layers="model.layers",
+            make=model,
+            layers=("model.layers",),
             ends=("model.embed_tokens", "model.norm", "lm_head"),
             loss=next_token_loss,
             seed=SEED,
@@ -136,7 +140,7 @@ def test_fault_is_found_where_the_layer_is_drawn_and_nowhere_else(tmp_path: Path
     for number in range(LAYERS):
         drawn = plan.drawn(state.model, state.turn.number + 1)
         found = outside(judged(state, scaled(layer_of(state, number), 1.01)))
-        assert (FOUND in found) == (number in drawn)
+        assert (FOUND in found) == (f"model.layers.{number}" in drawn)
         assert not found & SAME  # the device is wrong alike when it runs the step again
 
 
@@ -146,7 +150,7 @@ def test_share_of_layers_is_the_probability_that_is_told(tmp_path: Path) -> None
     assert plan is not None
     draws = [plan.drawn(state.model, number) for number in range(600)]
     for layer in range(LAYERS):
-        share = sum(layer in drawn for drawn in draws) / len(draws)
+        share = sum(f"model.layers.{layer}" in drawn for drawn in draws) / len(draws)
         assert math.isclose(share, 2 / LAYERS, abs_tol=0.08)  # four deviations
 
 
@@ -175,4 +179,47 @@ def test_wrong_gradient_of_one_layer_is_found(tmp_path: Path) -> None:
 
 def test_audit_of_no_layer_is_refused() -> None:
     with pytest.raises(ParameterError):
-        Audit(layers="model.layers", ends=(), loss=next_token_loss, seed=1, count=0)
+        Audit(make=model, layers=("model.layers",), ends=(), loss=next_token_loss, seed=1, count=0)
+
+
+ROWS: dict[str, tuple[Any, dict[str, Any]]] = {
+    "adapters in parts": (LlmLora, {}),
+    "all weights": (LlmFull, {}),
+    "all weights in bfloat16": (LlmFull, {"dtype": "bfloat16", "weights": "bfloat16"}),
+    "images": (Llava, {}),
+    "images in bfloat16": (Llava, {"dtype": "bfloat16", "weights": "bfloat16"}),
+}
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_large_rows_follow_drawn_layers_at_full_size(name: str, tmp_path: Path) -> None:
+    kind, given = ROWS[name]
+    assert kind().audit(SEED) is not None
+    assert kind(**kind.small).audit(SEED) is None
+    row = kind(**{**kind.small, "followed": "layers", **given})
+    target = Target(device=torch.device("cpu"), artifacts=Artifacts(tmp_path))
+    state = row.build(target, SEED)
+    for _ in range(3):
+        before = row.snapshot(state)
+        output = row.step(state)
+        checks = list(row.check(before, state, output))
+        assert not outside(checks)
+        close = [c for c in checks if c.name in {FOUND, SLOPES}]
+        assert len(close) == 2
+        assert all(c.error <= c.bound / 2 for c in close), close
+
+
+@pytest.mark.parametrize("name", ["adapters in parts", "images"])
+def test_large_rows_find_a_device_that_is_wrong_every_time(name: str, tmp_path: Path) -> None:
+    kind, _ = ROWS[name]
+    row = kind(**{**kind.small, "followed": "layers"})
+    target = Target(device=torch.device("cpu"), artifacts=Artifacts(tmp_path))
+    state = row.build(target, SEED)
+    plan = state.audit
+    assert plan is not None
+    layer = state.model.get_submodule(plan.drawn(state.model, 0)[-1])
+    before = row.snapshot(state)
+    with scaled(layer.get_submodule("mlp.down_proj"), 1.01):
+        output = row.step(state)
+        checks = list(row.check(before, state, output))
+    assert FOUND in outside(checks)

@@ -12,6 +12,8 @@ from launching import TESTS, Bench, case, plan
 from appliance.records import Case, Checked, Work
 from workloads.bert import Bert
 from workloads.contract import ParameterError
+from workloads.llm_full import LlmFull
+from workloads.llm_lora import LlmLora
 from workloads.parts.distributed import num_batches, seed_of
 from workloads.resnet50 import Resnet50
 from workloads.rlhf import Rlhf
@@ -24,6 +26,9 @@ HEALTHY: dict[str, tuple[str, dict[str, Any]]] = {
     "tensor": ("bert", {**Bert.small, "parallel": "tensor"}),
     "ddp-half": ("bert", {**Bert.small, "parallel": "ddp", "dtype": "bfloat16"}),
     "ddp-feedback": ("rlhf", {**Rlhf.small, "parallel": "ddp"}),
+    "fsdp-layers": ("llm_full", {**LlmFull.small, "parallel": "fsdp", "followed": "layers"}),
+    "tensor-layers": ("llm_full", {**LlmFull.small, "parallel": "tensor", "followed": "layers"}),
+    "ddp-layers": ("llm_lora", {**LlmLora.small, "parallel": "ddp", "followed": "layers"}),
     "ddp-images": ("resnet50", {**Resnet50.small, "parallel": "ddp"}),
 }
 FAULTS: dict[str, dict[int, set[str]]] = {
@@ -53,6 +58,13 @@ FAULTS: dict[str, dict[int, set[str]]] = {
         1: {"gradients against float64"},
     },
 }
+SLOPES = "gradients of the drawn layers against float64"
+LAYER_FAULTS = {
+    "triples": {SLOPES, "share of rank 1 in the average gradient"},
+    "skips": {"weights of rank 1 differ"},
+    "sums": {SLOPES},
+}
+"""Where drawn layers alone are followed: names of checks that find it, on some rank."""
 INNOCENT = {
     "triples": {"share of rank 0 in the average gradient", "weights of rank 0 differ"},
     "skips": {"weights of rank 0 differ", "inputs of rank 0 differ"},
@@ -83,6 +95,11 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
     ]
     given = {**Bert.small, "parallel": "ddp"}
     cases += [of_ranks(name, "faulty.disloyal", {**given, "fault": name}, 0) for name in FAULTS]
+    given = {**LlmLora.small, "parallel": "ddp", "followed": "layers"}
+    cases += [
+        of_ranks(f"layers-{name}", "faulty.disloyal_layers", {**given, "fault": name}, 0)
+        for name in LAYER_FAULTS
+    ]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(TESTS))
         patch.setenv(*MARK.split("="))
@@ -108,7 +125,7 @@ def test_healthy_ranks_agree_with_float64_over_the_batches_of_all(bench: Bench, 
         assert {f"weights of rank {peer} differ" for peer in range(RANKS)} <= names
         assert {f"inputs of rank {peer} differ" for peer in range(RANKS)} <= names
         shares = {name for name in names if name.startswith("share of rank")}
-        assert len(shares) == (0 if name == "tensor" else RANKS)
+        assert len(shares) == (0 if name.startswith("tensor") else RANKS)
 
 
 def test_last_timed_step_is_followed_too(bench: Bench) -> None:
@@ -126,6 +143,15 @@ def test_rank_that_goes_wrong_is_found_and_named(bench: Bench, name: str) -> Non
         outside = {i.check.name for i in found if i.rank == rank and not i.check.is_within}
         assert expected <= outside
         assert not outside & INNOCENT[name]
+
+
+@pytest.mark.parametrize("name", LAYER_FAULTS)
+def test_rank_that_goes_wrong_is_found_where_layers_are_followed(bench: Bench, name: str) -> None:
+    found = checks(bench, f"layers-{name}")
+    outside = {item.check.name for item in found if not item.check.is_within}
+    assert LAYER_FAULTS[name] <= outside
+    assert "weights of rank 0 differ" not in outside  # the loyal one is not blamed
+    assert name != "triples" or "share of rank 0 in the average gradient" not in outside
 
 
 def test_ranks_have_inputs_of_their_own_and_the_first_those_of_one_alone() -> None:

@@ -39,7 +39,38 @@ FLOORS: list[list[Room]] = [
     ],
     [
         ("workloads.parts.*",),
+        (
+            "appliance.vendors.xpu",
+            "appliance.vendors.xpu_cards",
+            "appliance.vendors.xpu_kernel",
+            "appliance.vendors.xpu_tool",
+            "appliance.vendors.xpu_facts",
+            "appliance.vendors.xpu_log",
+            "appliance.vendors.xpu_software",
+        ),
         ("appliance.vendors.*",),
+        (
+            "appliance.vendors.nvml",
+            "appliance.vendors.nvlink",
+            "appliance.vendors.nvml_telemetry",
+            "appliance.vendors.nvml_facts",
+            "appliance.vendors.nvml_absent",
+            "appliance.vendors.xid",
+            "appliance.vendors.cuda",
+        ),
+        (
+            "appliance.vendors.amd_values",
+            "appliance.vendors.amd_throttles",
+            "appliance.vendors.amd_bus",
+            "appliance.vendors.amd_absent",
+            "appliance.vendors.amd_faults",
+            "appliance.vendors.amdsmi_calls",
+            "appliance.vendors.amdsmi_facts",
+            "appliance.vendors.amdsmi_library",
+            "appliance.vendors.amd_smi_facts",
+            "appliance.vendors.amd_smi_tool",
+            "appliance.vendors.rocm",
+        ),
         # samples to numbers
         (
             "appliance.statistics",
@@ -60,17 +91,22 @@ FLOORS: list[list[Room]] = [
     ],
     [
         ("workloads.*",),
+        ("appliance.vendors.preferred",),  # all makers
         ("appliance.placing", "appliance.plan"),
         (
             "appliance.comparable",
             "appliance.evidence",
+            "appliance.ledger",
             "appliance.agreement",
             "appliance.limits",
             "appliance.plausible",
             "appliance.performance",
+            "appliance.ratios",
             "appliance.results",
             "appliance.variants",
             "appliance.rulings",
+            "appliance.comparing",
+            "appliance.ordering",
             "appliance.verdict",
         ),
     ],
@@ -79,7 +115,14 @@ FLOORS: list[list[Room]] = [
             "workloads.injected.*",
         ),  # workloads that go wrong on purpose, on top of those that do not
         ("workloads.recording.*",),  # a program of its own, which records bands
-        ("appliance.components", "appliance.conditions", "appliance.machine", "appliance.probe"),
+        (
+            "appliance.launcher",
+            "appliance.components",
+            "appliance.conditions",
+            "appliance.machine",
+            "appliance.probe",
+            "appliance.redaction",
+        ),
         (
             "appliance.timing",
             "appliance.repeated",
@@ -95,9 +138,11 @@ FLOORS: list[list[Room]] = [
             "appliance.history",
             "appliance.children",
             "appliance.watch",
+            "appliance.observing",
             "appliance.runner",
         ),
         ("appliance.bundle",),
+        ("appliance.drafting",),
         ("appliance.dsse", "appliance.pades", "appliance.signing"),
     ],
     [
@@ -105,7 +150,9 @@ FLOORS: list[list[Room]] = [
         (
             "reports.model",
             "reports.burn_in",
+            "reports.pairs",
             "reports.machine",
+            "reports.health",
             "reports.roofline",
             "reports.cases",
             "reports.judging",
@@ -114,9 +161,20 @@ FLOORS: list[list[Room]] = [
         ("appliance.pairing", "appliance.comparison"),
         ("appliance.dispute",),
     ],
-    [("reports.comparison", "reports.render"), ("appliance.host",)],
     [
-        ("appliance.datasets", "appliance.attest", "appliance.accept", "appliance.rerun"),
+        ("reports.comparison", "reports.render"),
+        # the side of the container that is outside
+        ("appliance.preflight", "appliance.launcher_options", "appliance.host"),
+    ],
+    [
+        (
+            "appliance.datasets",
+            "appliance.attest",
+            "appliance.accept",
+            "appliance.rerun",
+            "appliance.start",
+            "appliance.doctor",
+        ),
         ("appliance.compare",),
         ("appliance.baseline",),
         ("appliance.bands",),
@@ -131,6 +189,7 @@ FLOORS: list[list[Room]] = [
             "appliance.selftest",
         ),
         ("appliance.challenge",),
+        ("appliance.images",),
         ("appliance.listing", "appliance.progress"),
     ],
     [("appliance.cli", "appliance.__main__")],

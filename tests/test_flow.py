@@ -71,6 +71,15 @@ def test_folder_and_pdf_verify_with_a_development_key_allowed(accepted: Path) ->
     assert bench("verify", str(accepted / "report.pdf"), "--allow-dev")[0] == 0
 
 
+def test_counters_are_read_around_every_launch_and_the_log_between_them(accepted: Path) -> None:
+    around: dict[object, list[object]] = {}
+    for event in events(accepted, "counted"):
+        around.setdefault(event["launch"], []).append(event["moment"])
+    launches = {event["launch"] for event in events(accepted, "launch_started")}
+    assert around == {name: ["before", "after"] for name in ("", *launches)}
+    assert len(events(accepted, "kernel_log_read")) == 2 or events(accepted, "not_observed")
+
+
 def test_untrusted_signer_is_exit_4(accepted: Path) -> None:
     for path in (accepted, accepted / "report.pdf"):
         code, _, stderr = bench("verify", str(path))

@@ -32,5 +32,5 @@ def test_help_names_every_verb_of_the_flow() -> None:
     _, printed = loaded("--help")
     flow = ("accept", "probe", "plan", "run", "report", "sign", "verify")
     others = ("compare", "selftest", "baseline", "list", "keys", "data", "challenge")
-    verbs = (*flow, *others)
+    verbs = (*flow, *others, "start", "doctor")
     assert [verb for verb in verbs if verb not in printed] == []

@@ -178,9 +178,8 @@ def test_dockerfiles_differ_in_the_vendor_block_alone(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", DOCKERFILES, ids=lambda path: path.name)
-def test_dockerfile_is_pinned_and_needs_no_root(path: Path) -> None:
+def test_dockerfile_needs_no_root(path: Path) -> None:
     text = path.read_text()
-    assert re.search(r"(?m)^ARG BASE_IMAGE=\S+@sha256:[0-9a-f]{64}$", text)
     assert re.findall(r"(?m)^USER (.*)$", text) == ["65532:65532"]
     assert "--mount" not in text  # the classic builder has no such thing
 

@@ -503,9 +503,9 @@ def counted(*counts: int | None) -> list[Event]:
     [
         ((3, 3), ("pass", "")),
         ((3, 4), ("fail", "health")),
-        ((3, None), ("inconclusive", "evidence_missing")),
-        ((None, None), ("inconclusive", "evidence_missing")),
-        ((3, 2), ("inconclusive", "evidence_missing")),
+        ((3, None), ("inconclusive", "not_observed")),
+        ((None, None), ("inconclusive", "not_observed")),
+        ((3, 2), ("inconclusive", "not_observed")),
     ],
 )
 def test_counters_are_judged_by_their_growth(
@@ -523,8 +523,8 @@ def test_counters_are_judged_by_their_growth(
     [
         ("load", 0.5, ("pass", "")),
         ("load", 0.4, ("fail", "health")),
-        ("kelvin", 400.0, ("inconclusive", "evidence_missing")),
-        ("colour", 1.0, ("inconclusive", "evidence_missing")),
+        ("kelvin", 400.0, ("inconclusive", "not_observed")),
+        ("colour", 1.0, ("inconclusive", "not_observed")),
     ],
 )
 def test_readings_are_judged_by_the_worst_and_never_by_what_is_not_reported(

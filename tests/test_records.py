@@ -79,8 +79,9 @@ def values(hint: Any) -> st.SearchStrategy[Any]:
         found = st.lists(values(arguments[0]), max_size=2).map(tuple)
     elif origin is Mapping:
         found = st.dictionaries(TEXTS, values(arguments[1]), max_size=2)
-    elif set(typing.get_args(records.Scalar)) < set(arguments):  # Scalar | None
-        found = st.one_of(SCALARS, st.none())
+    elif set(typing.get_args(records.Scalar)) < set(arguments):  # Scalar | None, or a list
+        others = [item for item in arguments if item not in typing.get_args(records.Scalar)]
+        found = st.one_of(SCALARS, *map(values, others))
     else:
         found = st.one_of([values(argument) for argument in arguments])
     return found

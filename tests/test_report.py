@@ -53,7 +53,7 @@ from appliance.records import (
     sha256,
 )
 from appliance.sequential import group_bounds
-from reports import judging, machine, plots, render, words
+from reports import health, judging, machine, plots, render, words
 from reports.model import CaseSection, Group, View
 from reports.view import view
 
@@ -481,16 +481,24 @@ def test_counters_show_their_growth_and_what_was_not_reported():
         Counted(device="cpu:0", counters={"ecc_corrected": 4, "resets": 9, "other": None}),
         Counted(device="cpu:0", counters={"ecc_corrected": 7, "resets": 2, "other": None}),
     ]
-    group = machine.environment_groups(bundle.system, [line(event) for event in read])[-2]
-    assert group.grid is not None
-    assert group.grid.rows == (
-        ("cpu:0", "ECC corrected", "4", "7", "+3"),
-        ("cpu:0", "Resets", "9", "2", "was set back"),
-        ("cpu:0", "Other", "not reported", "not reported", "not reported"),
+
+    def rows(*events: Counted) -> tuple[tuple[str, ...], ...]:
+        found = health.chapter(
+            bundle.plan,
+            bundle.criteria,
+            bundle.system.identity.devices,
+            [line(event) for event in events],
+        )
+        (device,) = found.devices
+        assert device.counters is not None
+        return device.counters.rows
+
+    assert rows(*read) == (
+        ("ECC corrected", "4", "7", "+3", "between launches"),
+        ("Resets", "9", "2", "was set back", ""),
+        ("Other", "not reported", "not reported", "not reported", ""),
     )
-    once = machine.environment_groups(bundle.system, [line(read[0])])[-2]
-    assert once.grid is not None
-    assert once.grid.rows[0] == ("cpu:0", "ECC corrected", "4", "not reported", "not reported")
+    assert rows(read[0])[0] == ("ECC corrected", "4", "not reported", "not reported", "")
 
 
 def line(event: Counted) -> Line:

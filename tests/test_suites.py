@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import pytest
@@ -246,6 +247,37 @@ def test_rows_keep_their_names_and_what_they_need(name: str) -> None:
         if row.endswith("-gpus"):
             assert case.num_devices >= 2
         assert ("tf32" in case.needs) == (row in ("tf32", "convnext_large-tf32", "bert-tf32"))
+
+
+@pytest.mark.parametrize("name", ["node", "node-small"])
+def test_the_node_suites_go_on_nodes_of_any_size(name: str) -> None:
+    suite, _ = catalog.load_suite(name)
+    may_lack = catalog.load_criteria("node")[0].may_lack
+    for devices, pairs, jobs in (
+        ([device(0, vendor="cpu")], [], "cpu:0"),
+        ([device(0)], [], "maker:0"),
+        ([device(n) for n in range(8)], 56, "maker:all"),
+    ):
+        found, lacking = placing.place(suite, devices, SEED)
+        assert sum(one.item.scope == "pair" for one in found) == (pairs or 0)
+        assert {one.place for one in found if one.item.id == "host-memory"} == {jobs}
+        names = {one.case for one in lacking}
+        assert all(any(fnmatchcase(case, pattern) for pattern in may_lack) for case in names)
+        assert ("pairs" in names) == (len(devices) == 1)
+        assert ("collective-ring" in names) == (len(devices) == 1 and devices[0].vendor != "cpu")
+    company = {case.id: case.alone for case in suite.case if case.workload == "gemm"}
+    assert list(company.values()).count(True) == 1
+
+
+def test_collectives_take_a_rank_on_each_accelerator() -> None:
+    suite, _ = catalog.load_suite("collectives")
+    found, lacking = placing.place(suite, [device(0), device(1), device(2)], SEED)
+    assert lacking == ()
+    assert {one.num_ranks for one in found} == {3}
+    _, lacking = placing.place(suite, [device(0)], SEED)
+    assert {one.reason for one in lacking} == {"it needs 2 devices, and this node has 1"}
+    on_processors, _ = placing.place(suite, [device(0, vendor="cpu")], SEED)
+    assert [one.request.parameters["ranks"] for one in on_processors] == [2, 2, 2, 4, 4, 2, 4]
 
 
 def test_one_node_can_hold_every_case_of_smoke_all() -> None:

@@ -627,12 +627,50 @@ def test_unknown_expected_suite_is_the_users_to_put_right(sound: Path) -> None:
         checked(sound, Expectations(suite="smok"))
 
 
+ORDER = b"""name = "an order"
+summary = "for tests"
+[[line]]
+title = "Devices"
+field = "devices.count"
+op = "=="
+value = 1
+"""
+
+
+def ordered(order: bytes, planned: bytes) -> Draft:
+    """A healthy run with this order in the bundle, planned with that one."""
+    draft = healthy()
+    digests = {**draft.plan.digests, "order": sha256(planned)}
+    plan = replace(draft.plan, digests=digests)
+    return replace(draft, plan=plan, others={bundle.ORDER: order})
+
+
 def test_order_of_the_buyer_is_found_in_the_bundle(key: Key, tmp_path: Path) -> None:
-    order = b"count = 8\n"
-    folder = sealed(tmp_path, replace(healthy(), others={bundle.ORDER: order}), key)
-    assert checked(folder, Expectations(order=order)).exit_code == 0
-    assert checked(folder / "report.pdf", Expectations(order=order)).exit_code == 0
-    assert failed(checked(folder, Expectations(order=b"count = 4\n"))) == ["expectations"]
+    folder = sealed(tmp_path, ordered(ORDER, ORDER), key)
+    assert checked(folder, Expectations(order=ORDER)).exit_code == 0
+    assert checked(folder / "report.pdf", Expectations(order=ORDER)).exit_code == 0
+    assert failed(checked(folder, Expectations(order=ORDER + b"\n"))) == ["expectations"]
+
+
+def test_verdict_is_derived_again_from_the_order(key: Key, tmp_path: Path) -> None:
+    more = ORDER.replace(b"value = 1", b"value = 8")
+    refused = sealed(tmp_path / "refused", ordered(more, more), key)
+    found = checked(refused, Expectations(order=more))
+    assert (found.exit_code, found.verdict) == (1, "REJECTED")
+    files = files_of(ordered(more, more), key)
+    accepted = files_of(ordered(ORDER, more), key)[bundle.VERDICT]
+    forged = seal(tmp_path / "forged", {**files, bundle.VERDICT: accepted}, key)
+    assert failed(checked(forged, Expectations())) == ["verdict"]
+
+
+def test_order_is_the_one_that_the_run_was_planned_with(key: Key, tmp_path: Path) -> None:
+    more = ORDER.replace(b"value = 1", b"value = 8")
+    exchanged = sealed(tmp_path / "exchanged", ordered(ORDER, more), key)
+    assert "conduct" in failed(checked(exchanged, Expectations()))
+    missing = replace(ordered(ORDER, ORDER), others={})
+    assert "conduct" in failed(checked(sealed(tmp_path / "missing", missing, key), Expectations()))
+    added = replace(healthy(), others={bundle.ORDER: ORDER})
+    assert "conduct" in failed(checked(sealed(tmp_path / "added", added, key), Expectations()))
 
 
 # ------------------------------------------------------------------ not a bundle

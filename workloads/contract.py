@@ -31,6 +31,10 @@ class ParameterError(ValueError):
     """A parameter has a value that the workload cannot run with; one sentence with the fix."""
 
 
+class Unsupported(ApplianceError):
+    """This machine lacks what the workload needs, found out at its start; one sentence with why."""
+
+
 class Artifacts:
     """Files that a case makes once per run, in its untimed launch, and reads in the others.
 
@@ -63,7 +67,8 @@ class Artifacts:
             make(unfinished)
             unfinished.replace(path)
         try:
-            digest = hashlib.sha256(path.read_bytes()).hexdigest()
+            with path.open("rb") as file:
+                digest = hashlib.file_digest(file, "sha256").hexdigest()
         except FileNotFoundError:
             message = f"{name} was made by this run's untimed launch and is gone: run it again"
             raise ApplianceError(message) from None
@@ -81,7 +86,10 @@ class Target:
 
     `data` is the folder with one folder per data set of workloads/datasets.toml. `collectives` is
     the torch.distributed backend that joins the `world_size` processes of a launch, of which one
-    waits at most `stall_seconds` for another.
+    waits at most `stall_seconds` for another. `devices` are all devices of the launch in the plan's
+    order, of which `device` is this process's; empty where nobody says. `seconds` is the worker's
+    clock: what one call of some work takes. It serves to choose between ways of doing the same in
+    the untimed launch, never to judge; None where there is none, as in tests.
     """
 
     device: torch.device
@@ -92,6 +100,8 @@ class Target:
     world_size: int = 1
     collectives: str = "gloo"
     stall_seconds: float = 60.0
+    devices: tuple[torch.device, ...] = ()
+    seconds: Callable[[Callable[[], object]], float] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -37,6 +37,7 @@ from transformers.initialization import no_init_weights
 
 from appliance.records import Work
 from workloads.contract import ParameterError
+from workloads.parts.audit import Audit, What, is_of_layers, loss_of_next, require_followed
 from workloads.parts.captions import captioned_images, require_room
 from workloads.parts.parameters import require_choice, require_even_heads, require_positive
 from workloads.parts.precision import dtype_named
@@ -71,7 +72,9 @@ class Placed(LlavaModel):  # type: ignore[no-untyped-call]
 class Llava(Supervised):
     """`side` and `patch` are in pixels; fields that begin with `vision` are of that encoder.
 
-    `weights` is the format in which matrices are kept; products are in `dtype`.
+    `weights` is the format in which matrices are kept; products are in `dtype`. `followed`: whether
+    float64 follows the "whole" step, or some "layers" of both encoders (`parts/audit.py`), which it
+    does of itself ("auto") at full size.
     """
 
     summary: ClassVar[str] = "LLaVA-1.5-7B shape training on captioned images"
@@ -112,6 +115,7 @@ class Llava(Supervised):
     heads: int = 32
     activation: str = "silu"
     weights: str = "bfloat16"
+    followed: What = "auto"
     rate: float = 2e-5
 
     def __post_init__(self) -> None:
@@ -120,6 +124,7 @@ class Llava(Supervised):
         require_positive(self, "vocabulary", "hidden", "intermediate", "layers", "heads")
         require_choice("activation", self.activation, ACTIVATIONS)
         require_choice("weights", self.weights, ("float32", "bfloat16"))
+        require_followed(self.followed)
         require_even_heads(self.hidden, self.heads)
         require_room(self.vocabulary - _RESERVED, TEXT)
         if self.side % self.patch:
@@ -219,6 +224,25 @@ class Llava(Supervised):
         length = self._pieces + TEXT
         seen = torch.ones(length, length, dtype=torch.bool).tril()
         return seen.expand(self.count, 1, length, length)
+
+    def audit(self, seed: int) -> Audit | None:
+        if not is_of_layers(self.followed, self.num_parameters()):
+            return None
+        return Audit(
+            make=self.model,
+            layers=("model.vision_tower.encoder.layers", "model.language_model.layers"),
+            ends=(
+                "model.vision_tower.embeddings",
+                "model.vision_tower.pre_layrnorm",
+                "model.multi_modal_projector",
+                "model.language_model.embed_tokens",
+                "model.language_model.norm",
+                "lm_head",
+            ),
+            loss=loss_of_next,
+            seed=seed,
+            gradients=24,
+        )
 
     def growth(self) -> Growth:
         return Growth(loss=4, logits=80, gradients=32, learnt=6)

@@ -126,6 +126,11 @@ class Learned:
     mean: Mapping[str, torch.Tensor]
     square: Mapping[str, torch.Tensor]
 
+    @property
+    def loss(self) -> torch.Tensor:
+        """Mean of all updates, for who follows the training."""
+        return self.losses.mean()
+
 
 @dataclass(frozen=True, kw_only=True)
 class Before:

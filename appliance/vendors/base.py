@@ -59,6 +59,18 @@ class Vendor(Protocol):
     def hints(self, device: Device) -> Mapping[str, str]:
         """For each reading or counter that is None now: why, or what would allow it."""
 
+    def absent(self, device: Device) -> frozenset[str]:
+        """Counters and readings that this device cannot have, whatever the permission.
+
+        A card without links has no `links_down`, a part that replaces rows retires no pages. Only
+        what its model, its maker's documents or the device itself ("num_links" 0) rule out, and
+        what the maker's tools have no question for on any part. What the driver, the permission or
+        a setting withholds (error correction that is switched off, an old driver, a container) is
+        None with a hint and never in here, for a criterion may call what is absent not applicable.
+        `lost` never is on an accelerator. It never raises; of a device that is lost it is what was
+        known before, or empty.
+        """
+
     def kernel_fault(self, line: str, devices: Sequence[Device]) -> KernelFault | None:
         """What a line of the kernel's log says of one of `devices`; None if it is no fault."""
 

@@ -17,11 +17,20 @@ from pathlib import Path
 from appliance import cgroup
 from appliance.facts import fact, line
 from appliance.neighbours import Neighbours
-from appliance.processors import CPU, CPUINFO, MEMORY, STATUS, Processors, joined, meminfo
+from appliance.processors import (
+    CPU,
+    CPUINFO,
+    STATUS,
+    Processors,
+    installed_memory,
+    joined,
+    meminfo,
+)
 from appliance.records import Device, Fact, Facts
 from appliance.sensors import Sensors
 from appliance.tree import Tree, Unreadable, or_none
 from appliance.vendors.base import KernelFault
+from appliance.vendors.vocabulary import COUNTERS, READINGS
 
 NO_SYSTEM = "mount /sys and /proc read-only into the container"
 NO_FREQUENCY = "no frequency driver is loaded; a virtual machine's host keeps it: run on the host"
@@ -29,6 +38,7 @@ NO_NUMA = "the kernel has no NUMA support, or /sys is not mounted"
 NO_CACHE = "the kernel or the hypervisor does not tell it: run on the host"
 NOT_STATED = "the kernel does not state it on this architecture"
 NO_SENSOR = "neither driver nor hypervisor gives it: run on the host, with its EDAC driver loaded"
+OF_CARDS = ("pcie_", "link", "row_", "rows_", "pages_", "ras_")
 MACHINE_CHECK = re.compile(
     r"mce: \[Hardware Error\]|Uncorrected hardware memory error|\bUE\b.*EDAC"
 )
@@ -54,7 +64,7 @@ class Cpu:
         """The one device, read anew; a fact that cannot be read has its hint."""
         processors = Processors(self._tree)
         model = fact(processors.model, source=CPUINFO, absent=NOT_STATED)
-        memory = self._memory(processors)
+        memory = installed_memory(self._tree, processors, NO_SYSTEM)
         return (
             Device(
                 id="cpu:0",
@@ -105,6 +115,12 @@ class Cpu:
         found = {**self.read(device), **self.counters(device)}
         return {name: NO_SENSOR for name, value in found.items() if value is None}
 
+    def absent(self, device: Device) -> frozenset[str]:  # noqa: ARG002 - there is one
+        """What only a card has: a slot, links, and memory of its own that replaces its rows."""
+        names = {*COUNTERS, *READINGS}
+        of_cards = {name for name in names if name.startswith(OF_CARDS)}
+        return frozenset(of_cards | {"lost", "resets"})
+
     def kernel_fault(
         self,
         line: str,
@@ -150,14 +166,6 @@ class Cpu:
     def container_options(self) -> Mapping[str, object]:
         """Nothing to pass."""
         return {}
-
-    def _memory(self, processors: Processors) -> Fact:
-        """Memory in the node. Blocks, unlike MemTotal, are the same after the next boot."""
-        blocks = fact(processors.memory_blocks, source=MEMORY, unit="bytes")
-        if blocks.value is not None:
-            return blocks
-        total = partial(meminfo, self._tree, "MemTotal")
-        return fact(total, source="/proc/meminfo", unit="bytes", absent=NO_SYSTEM)
 
     def _allowance(self, processors: Processors) -> Facts:
         """What this process may use: its affinity, and its control groups' limits."""

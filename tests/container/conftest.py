@@ -10,6 +10,7 @@ import hashlib
 import os
 import shutil
 import socket
+import ssl
 import subprocess
 import sys
 import tempfile
@@ -27,7 +28,8 @@ CACHE = Path(
     os.environ.get("BENCH_CONTAINER_CACHE", Path.home() / ".cache" / "bench-container-tests")
 )
 PROGRAMS = ("dockerd", "debootstrap", "tar")
-BASE, PACKAGES, IMAGE = "bench-test-base:bookworm", "bench-test-packages:cpu", "bench-cpu:test"
+BASE, CONNECTED = "bench-test-base:bookworm", "bench-test-base:connected"
+AUTHORITIES = "/etc/site-authorities.pem"
 
 
 @pytest.fixture(scope="session")
@@ -114,29 +116,70 @@ def image(
     engine: docker.DockerClient, base: str, wheels: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> str:
     """Name of the image, built by the classic builder from this checkout."""
-    context = tmp_path_factory.mktemp("context")
+    context = checkout(tmp_path_factory.mktemp("context"))
+    shutil.copytree(wheels, context / "wheels", copy_function=os.link)
+    return build(engine, context, "cpu", {"BASE_IMAGE": base, "PIP_NO_INDEX": "1"})
+
+
+@pytest.fixture(scope="session")
+def connected_base(engine: docker.DockerClient, base: str, cache: Path) -> str:
+    """Name of the minimal image that trusts whom this host trusts, for builds that fetch."""
+    with tempfile.TemporaryDirectory(dir=cache) as name:
+        trusted = os.environ.get("SSL_CERT_FILE") or ssl.get_default_verify_paths().openssl_cafile
+        shutil.copy(trusted, Path(name) / "authorities.pem")
+        lines = f"FROM {base}\nCOPY authorities.pem {AUTHORITIES}\n"
+        (Path(name) / "Dockerfile").write_text(lines)
+        engine.images.build(path=name, tag=CONNECTED, rm=True)
+    return CONNECTED
+
+
+@pytest.fixture(scope="session")
+def cuda_image(
+    engine: docker.DockerClient, connected_base: str, tmp_path_factory: pytest.TempPathFactory
+) -> str:
+    """Name of the image with CUDA, its packages fetched from the index: gigabytes, so by leave."""
+    if os.environ.get("BENCH_BUILD_CUDA") != "1":
+        pytest.skip("builds an image of many gigabytes from a package index: BENCH_BUILD_CUDA=1")
+    context = checkout(tmp_path_factory.mktemp("context"))
+    trust = dict.fromkeys(("PIP_CERT", "SSL_CERT_FILE"), AUTHORITIES)
+    index = {key: os.environ[key] for key in ("PIP_INDEX_URL",) if key in os.environ}
+    return build(engine, context, "cuda", {"BASE_IMAGE": connected_base, **trust, **index})
+
+
+def checkout(context: Path) -> Path:
+    """A folder with what the images are made of."""
     for name in ("appliance", "workloads", "reports", "locks", "scripts"):
         ignored = shutil.ignore_patterns("__pycache__")
         shutil.copytree(ROOT / name, context / name, ignore=ignored)
-    for name in ("pyproject.toml", "README.md", "LICENSE", ".dockerignore", "Dockerfile.cpu"):
+    for name in ("pyproject.toml", "README.md", "LICENSE", ".dockerignore"):
         shutil.copy(ROOT / name, context / name)
-    shutil.copytree(wheels, context / "wheels", copy_function=os.link)
-    arguments = {"BASE_IMAGE": base, "PIP_NO_INDEX": "1", "DATA": "none"}
+    for path in ROOT.glob("Dockerfile.*"):
+        shutil.copy(path, context / path.name)
     if MIRROR.is_dir():
         shutil.copytree(MIRROR, context / "data-mirror")
-        arguments["DATA"] = " ".join(sorted(path.name for path in MIRROR.iterdir()))
-    for target, tag in (("packages", PACKAGES), ("final", IMAGE)):
+    return context
+
+
+def build(
+    engine: docker.DockerClient, context: Path, vendor: str, arguments: dict[str, str]
+) -> str:
+    """Name of a vendor's image, built with the data sets that lie beside this checkout."""
+    mirror = context / "data-mirror"
+    data = sorted(path.name for path in mirror.iterdir()) if mirror.is_dir() else ["none"]
+    wanted = {"BASE_DIGEST": "", "DATA": " ".join(data), **arguments}
+    image = f"bench-{vendor}:test"
+    for target, tag in (("packages", f"bench-test-packages:{vendor}"), ("final", image)):
         engine.images.build(
             path=str(context),
-            dockerfile="Dockerfile.cpu",
+            dockerfile=f"Dockerfile.{vendor}",
             target=target,
             tag=tag,
-            buildargs=arguments,
+            buildargs=wanted,
             network_mode="host",
             rm=True,
         )
     engine.images.prune()  # what earlier runs left; the stage that is slow to make has a name
-    return IMAGE
+    return image
 
 
 def run(*argv: str | Path) -> None:

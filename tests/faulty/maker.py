@@ -4,9 +4,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from appliance.records import Device
+from appliance.vendors.base import KernelFault
 
 
 class Maker:
@@ -34,6 +35,15 @@ class Maker:
 
     def counters(self, device: Device) -> Mapping[str, int | None]:
         return {}
+
+    def hints(self, device: Device) -> Mapping[str, str]:
+        return {"power_watts": "this maker has no meter"}
+
+    def absent(self, device: Device) -> frozenset[str]:
+        return frozenset({"links_down"})
+
+    def kernel_fault(self, line: str, devices: Sequence[Device]) -> KernelFault | None:
+        return None
 
     def environment(self, *devices: Device) -> Mapping[str, str]:
         return {"TEST_DEVICE": ",".join(device.id for device in devices)}

@@ -131,7 +131,9 @@ class LossBand(Record):
 
     `version`, `parameters`: of the workload. `spread`, `allowed`: in |d ln(loss)|, by step, the
     largest of all curves, as each has too few runs for a spread of its own. `horizon`: as in
-    RecordedCurve, of all runs. `note` says why there are fewer steps than 50.
+    RecordedCurve, of all runs. `note` says why there are fewer steps than 50. `still`: how many
+    times its band a training that does not learn leaves, where no fall of the loss is asked for;
+    0 where one is.
     """
 
     schema: Literal["bench/loss-band/1"] = "bench/loss-band/1"
@@ -148,6 +150,7 @@ class LossBand(Record):
     spread: tuple[FiniteFloat, ...]
     allowed: tuple[FiniteFloat, ...]
     curves: tuple[LossCurve, ...]
+    still: FiniteFloat = 0.0
 
 
 # ------------------------------------------------------------------ reading

@@ -2,7 +2,8 @@
 
 A training workload is one whose step returns an object with a `loss`, itself or in one of its
 fields. Its state is walked for the tensors that it starts from, so nothing is asked of a workload
-that it has not anyway. Weights are the parameters of the modules found there that learn.
+that it has not anyway. Weights are the parameters of the modules found there that learn; of a
+state of JAX, the arrays called `weights` of its `learner`.
 
 This is the one part that imports a workload by its name; the worker is the other place. What is
 found is a module of workloads/ and nothing else: a workload that injects a fault is not, so no
@@ -14,8 +15,9 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import importlib
+import sys
 import typing
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -25,6 +27,7 @@ import torch
 
 from appliance.records import Scalar
 from workloads.contract import ParameterError, Workload
+from workloads.parts import variations
 
 AnyWorkload = Workload[Any, Any]
 FOLDER = Path(__file__).parents[1]
@@ -56,14 +59,11 @@ def find(name: str) -> type[AnyWorkload]:
 def made(name: str, dtype: str, *, is_small: bool) -> AnyWorkload:
     """A training workload at its small parameters or its defaults, in a dtype.
 
-    Raises ParameterError where it cannot be followed: it has no loss or other ranks, does not give
-    the same bits twice, or has no such dtype.
+    Raises ParameterError where it cannot be followed: it has no loss, other ranks or no such dtype.
     """
     kind = find(name)
     if not is_training(kind):
         raise ParameterError(f"workload is {name}, which trains nothing: name one that has a loss")
-    if not kind.is_repeatable:
-        raise ParameterError(f"workload is {name}, whose bits differ between two equal runs")
     parameters: dict[str, Scalar] = dict(kind.small) if is_small else {}
     if "dtype" in {field.name for field in dataclasses.fields(kind)}:
         parameters["dtype"] = dtype
@@ -82,7 +82,11 @@ def is_training(kind: type[AnyWorkload]) -> bool:
 
 
 def _has_loss(kind: Any) -> bool:
-    return isinstance(kind, type) and "loss" in {name for name, _ in _hints(kind)}
+    """Whether there is a field or a property of that name."""
+    if not isinstance(kind, type):
+        return False
+    is_made = isinstance(getattr(kind, "loss", None), property)
+    return is_made or "loss" in {name for name, _ in _hints(kind)}
 
 
 def _types_in(kind: Any) -> list[Any]:
@@ -112,9 +116,11 @@ def loss_of(output: Any) -> torch.Tensor:
     inner = [getattr(output, field.name) for field in dataclasses.fields(output)]
     for place in (output, *inner):
         loss = getattr(place, "loss", None)
+        if _is_array(loss):
+            loss = torch.from_numpy(np.array(loss))
         if isinstance(loss, torch.Tensor) and loss.numel() == 1:
             return loss.detach().reshape(())
-    raise ParameterError(f"{type(output).__name__} has no loss that is one number of torch")
+    raise ParameterError(f"{type(output).__name__} has no loss that is one number")
 
 
 # ------------------------------------------------------------------ where it starts
@@ -133,6 +139,49 @@ def weights(state: object) -> list[torch.Tensor]:
         for weight in model.parameters()
         if weight.requires_grad and weight.dtype is torch.float32
     ]
+
+
+def learner(state: object) -> dict[str, Any] | None:
+    """Of a state of JAX, what learns: its `weights` are a dict of arrays, which never change."""
+    found = getattr(state, "learner", None)
+    return found if isinstance(found, dict) and "weights" in found else None
+
+
+def can_be_moved(state: object) -> bool:
+    """Whether there are weights that `perturb` can move."""
+    return learner(state) is not None or bool(weights(state))
+
+
+def perturb(state: object, seed: int) -> None:
+    """Move the weights of a state by one unit in the last place, as `variations.perturb` does."""
+    start = kept_weights(state)
+    variations.perturb(start, seed)
+    put_weights(state, start)
+
+
+def kept_weights(state: object) -> list[torch.Tensor]:
+    """Copies of the weights that learn."""
+    learnt = learner(state)
+    if learnt is None:
+        return [weight.detach().clone() for weight in weights(state)]
+    return [torch.from_numpy(np.array(array)) for array in learnt["weights"].values()]
+
+
+def put_weights(state: object, kept: Sequence[torch.Tensor]) -> None:
+    """Put weights back that `kept_weights` returned."""
+    learnt = learner(state)
+    if learnt is None:
+        with torch.no_grad():
+            for weight, copy in zip(weights(state), kept, strict=True):
+                weight.copy_(copy)
+        return
+    from workloads.parts import jax_devices  # noqa: PLC0415 - imports JAX
+
+    names = learnt["weights"].items()
+    learnt["weights"] = {
+        name: jax_devices.placed(copy.numpy(), next(iter(array.devices())))
+        for (name, array), copy in zip(names, kept, strict=True)
+    }
 
 
 def start_digest(state: object) -> str:
@@ -154,6 +203,8 @@ def _tensors(node: object) -> Iterator[tuple[str, torch.Tensor]]:
         yield "", node
     elif isinstance(node, np.ndarray) and node.dtype.kind in "biuf":
         yield "", torch.from_numpy(np.ascontiguousarray(node))
+    elif _is_array(node) and (array := np.array(node)).dtype.kind in "biuf":
+        yield "", torch.from_numpy(array)
 
 
 def _walk(state: object) -> Iterator[tuple[str, object]]:
@@ -165,20 +216,32 @@ def _walk(state: object) -> Iterator[tuple[str, object]]:
         if id(node) in seen or depth > DEPTH:
             continue
         seen[id(node)] = node  # kept, so that no other object takes its number
-        if isinstance(node, torch.nn.Module | torch.Tensor | np.ndarray):
+        if isinstance(node, torch.nn.Module | torch.Tensor | np.ndarray) or _is_array(node):
             yield path, node
         else:
             waiting += [(f"{path}.{name}", child, depth + 1) for name, child in _children(node)]
 
 
 def _children(node: object) -> list[tuple[str, object]]:
-    """What a container or an object of workloads/ has; of libraries' objects nothing."""
+    """What a container or an object of workloads/ has; of libraries' objects JAX's leaves alone."""
     if isinstance(node, dict):
         return [(str(key), value) for key, value in node.items()]
     if isinstance(node, list | tuple):
         return [(str(number), value) for number, value in enumerate(node)]
     if isinstance(node, type) or not type(node).__module__.startswith("workloads."):
-        return []
+        return [(str(number), leaf) for number, leaf in enumerate(_leaves(node))]
     if dataclasses.is_dataclass(node):
         return [(field.name, getattr(node, field.name)) for field in dataclasses.fields(node)]
     return list(getattr(node, "__dict__", {}).items())
+
+
+def _is_array(node: object) -> bool:
+    """Whether it is an array of JAX; a process that has none has not imported it."""
+    jax = sys.modules.get("jax")
+    return jax is not None and isinstance(node, jax.Array)
+
+
+def _leaves(node: object) -> list[object]:
+    """Arrays of an object that JAX knows how to take apart."""
+    jax = sys.modules.get("jax")
+    return [] if jax is None else [leaf for leaf in jax.tree.leaves(node) if _is_array(leaf)]

@@ -260,23 +260,39 @@ def check_weights(peers: Peers, weights: Tensors, gradient_error: float) -> Iter
 # ------------------------------------------------------------------ whose gradient is missing
 
 
+def sample(tensor: torch.Tensor) -> torch.Tensor:
+    """Elements of a tensor at even distances, in float64 on the host."""
+    flat = tensor.detach().reshape(-1)
+    return flat[:: len(flat) // _SAMPLE + 1].cpu().double()
+
+
 def sampled(gradients: Tensors) -> torch.Tensor:
-    """Elements of all tensors at even distances, in float64 on the host."""
-    parts = []
-    for _, tensor in sorted(gradients.items()):
-        flat = tensor.detach().reshape(-1)
-        parts.append(flat[:: len(flat) // _SAMPLE + 1].cpu().double())
-    return torch.cat(parts)
+    """Elements of all tensors at even distances, in the order of their names."""
+    return torch.cat([sample(tensor) for _, tensor in sorted(gradients.items())])
 
 
-def check_shares(output: Tensors, exact: torch.Tensor, bound: float) -> Iterator[Check]:
+def of_all(peers: Peers, own: torch.Tensor) -> torch.Tensor:
+    """What the ranks with a batch of their own have of the same vector: (ranks, elements)."""
+    told = peers.ranks.all_told(own.view(torch.int64).tolist(), peers.device)
+    return torch.tensor(told).view(torch.float64)[: len(peers.sharers)]
+
+
+def average(peers: Peers, exact: torch.Tensor) -> torch.Tensor:
+    """Mean over the ranks that have a batch of their own of a tensor on the host."""
+    if len(peers.sharers) == 1:
+        return exact
+    return peers.ranks.summed(exact.to(peers.device, copy=True)).cpu() / len(peers.sharers)
+
+
+def check_shares(given: torch.Tensor, exact: torch.Tensor, bound: float) -> Iterator[Check]:
     """Share of each rank's own gradient in the average: 1, if nothing was lost or scaled.
 
-    `exact` (ranks, elements) are the ranks' gradients in float64; `bound` is that of an average,
-    relative to its norm. The more alike the ranks' gradients are, the less can they be told apart.
+    `given` (elements) is sampled of the average, `exact` (ranks, elements) of the ranks' gradients
+    in float64; `bound` is that of an average, relative to its norm. The more alike the ranks'
+    gradients are, the less can they be told apart.
     """
     count = len(exact)
-    given = sampled(output) * count
+    given = given * count
     if not bool(torch.isfinite(given).all()):
         given = torch.full_like(given, torch.inf)
     shares = torch.linalg.lstsq(exact.T, given[:, None]).solution[:, 0]

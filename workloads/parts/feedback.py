@@ -86,6 +86,11 @@ class Learned:
     mean: Tensors
     square: Tensors
 
+    @property
+    def loss(self) -> torch.Tensor:
+        """Mean of all updates, for who follows the training."""
+        return self.losses.mean()
+
 
 @dataclass(frozen=True, kw_only=True)
 class Before:
@@ -553,7 +558,7 @@ class _Judge:
         )
         if place == 0 and len(slopes) > 1:
             shares = torch.stack([distributed.sampled(part) for part in slopes])
-            yield from distributed.check_shares(actual, shares, bound)
+            yield from distributed.check_shares(distributed.sampled(actual), shares, bound)
 
 
 def _slope(weight: torch.Tensor) -> torch.Tensor:

@@ -24,6 +24,7 @@ from transformers.initialization import no_init_weights
 from appliance.records import Work
 from workloads.contract import ParameterError
 from workloads.parts.accumulation import require_parts
+from workloads.parts.audit import Audit, What, is_of_layers, loss_of_next, require_followed
 from workloads.parts.distributed import num_batches, require_parallel
 from workloads.parts.parameters import require_choice, require_even_heads, require_positive
 from workloads.parts.size import count_flops, count_parameters
@@ -72,6 +73,8 @@ class CausalTuning(Supervised):
 
     A step takes `accumulation` parts of `batch` sequences of `length` tokens, each of `texts`
     texts. `ranks` train together, shared out as `parallel` says (`parts/distributed.py`).
+    `followed`: whether float64 follows the "whole" step, or some "layers" (`parts/audit.py`), which
+    it does of itself ("auto") for a model that would fill the host and take hours there.
     """
 
     shape: Literal["8B", "70B", "own"] = "8B"
@@ -85,6 +88,7 @@ class CausalTuning(Supervised):
     texts: int = 4
     accumulation: int = 1
     activation: str = "silu"
+    followed: What = "auto"
     ranks: int = 1
     parallel: str = "none"
 
@@ -102,6 +106,7 @@ class CausalTuning(Supervised):
         if self.vocabulary <= FIRST_ORDINARY:
             message = f"vocabulary is {self.vocabulary}: give more than {FIRST_ORDINARY}"
             raise ParameterError(message)
+        require_followed(self.followed)
         require_parallel(self.ranks, self.parallel)
         require_parts(self.accumulation * self.count, self.accumulation)
 
@@ -186,6 +191,19 @@ class CausalTuning(Supervised):
     @property
     def parts(self) -> int:
         return self.accumulation
+
+    def audit(self, seed: int) -> Audit | None:
+        if not is_of_layers(self.followed, self.num_parameters()):
+            return None
+        return Audit(
+            make=self.model,
+            layers=("model.layers",),
+            ends=("model.embed_tokens", "model.norm", "lm_head"),
+            loss=loss_of_next,
+            seed=seed,
+            outputs=10,
+            gradients=16,
+        )
 
     def together(self) -> dict[str, Any]:
         return {"ranks": self.ranks, "parallel": self.parallel}

@@ -89,6 +89,12 @@ class Ranks:
             dist.all_gather(told, own)
         return [one.tolist() for one in told]
 
+    def summed(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The sum of every rank's tensor, which is written over."""
+        with operation("adding up a tensor"):
+            dist.all_reduce(tensor)
+        return tensor
+
     def end_together(self) -> None:
         """Return when all ranks are here, so that none goes while another waits for its words."""
         with operation("ending together"):

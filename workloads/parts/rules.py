@@ -77,6 +77,25 @@ def facts(
     )
 
 
+def numbers_of(found: Facts) -> list[float]:
+    """What the facts of a tensor's parts are joined from."""
+    moved = float(not found.has_still_moments)
+    return [found.num_broken, found.weights, found.gradient, found.update, moved]
+
+
+def joined(like: Facts, parts: torch.Tensor) -> Facts:
+    """Facts of a tensor from those of its parts (parts, numbers): norms add up by their squares."""
+    broken, weights, gradient, update, moved = parts.unbind(1)
+    return Facts(
+        num_broken=int(broken.sum()),
+        is_matrix=like.is_matrix,
+        weights=float(torch.linalg.vector_norm(weights)),
+        gradient=float(torch.linalg.vector_norm(gradient)),
+        update=float(torch.linalg.vector_norm(update)),
+        has_still_moments=not bool(moved.any()),
+    )
+
+
 def num_broken(tensor: torch.Tensor) -> int:
     """How many values are not finite."""
     return int((~torch.isfinite(tensor)).sum())

@@ -103,6 +103,11 @@ class Learned:
     square: Mapping[str, Any]
     statistics: Mapping[str, Any]
 
+    @property
+    def loss(self) -> Any:
+        """Mean of all updates, for who follows the training."""
+        return self.losses.mean()
+
 
 @dataclass(frozen=True, kw_only=True)
 class Before:

@@ -16,6 +16,7 @@ import torch
 from appliance.records import Check
 from workloads.contract import ParameterError, Target, Workload
 from workloads.parts import training
+from workloads.parts.audit import Audit
 from workloads.parts.optimizers import AdamW
 from workloads.parts.parameters import require_positive
 from workloads.parts.precision import dtype_named
@@ -77,6 +78,10 @@ class Supervised(Workload[Training, Trained]):
         """Return the model of a seed on the host; torch's own generator has that seed."""
         return self.model()
 
+    def audit(self, seed: int) -> Audit | None:  # noqa: ARG002 - None: the whole is followed
+        """Which layers float64 follows, of a model too large to be followed whole."""
+        return None
+
     def together(self) -> dict[str, Any]:
         """How many ranks train, and how they share the training."""
         return {}
@@ -96,6 +101,7 @@ class Supervised(Workload[Training, Trained]):
             growth=self.growth(),
             parts=self.parts,
             result=self.result,
+            audit=self.audit(seed),
             **self.together(),
         )
 

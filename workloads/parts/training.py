@@ -28,6 +28,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -35,7 +36,7 @@ import torch
 
 from appliance.records import Check
 from workloads.contract import Artifacts, Target, Turn
-from workloads.parts import audit, distributed, kinks, rules
+from workloads.parts import audit, distributed, frugal, kinks, rules
 from workloads.parts.accumulation import split
 from workloads.parts.distributed import local, rejoined, whole
 from workloads.parts.dropout import generator_of
@@ -211,7 +212,10 @@ class Trained:
 
 @dataclass(frozen=True, kw_only=True)
 class Before:
-    """Copies on the host of what the next step starts from; of what is frozen, the seals."""
+    """Copies on the host of what the next step starts from; of what is frozen, the seals.
+
+    Tensors that are shared out are whole, or this rank's part of them if the training has an audit.
+    """
 
     number: int
     batch: Tensors
@@ -272,7 +276,9 @@ def begin(
     def of_rank(rank: int) -> Iterable[Tensors]:
         return generate(distributed.seed_of(seed, rank))
 
-    model = plain().to(target.device)
+    model = plain()
+    if parallel != "fsdp":  # which brings layer after layer to the device, and keeps a share of it
+        model = model.to(target.device)
     if layout is not torch.preserve_format:
         model = model.to(device=target.device, memory_format=layout)  # type: ignore[call-overload]
     peers = None
@@ -411,11 +417,12 @@ def snapshot(state: Training) -> Before:
     """Copy to the host what the next step starts from."""
     number = state.turn.number + 1
     generator = generator_of(state.model)
+    held = _whole if state.audit is None else _local
     return Before(
         number=number,
         batch=_copied(state.batches[number % state.turn.of]),
-        weights=_copied(_whole(state.trained)),
-        moments={name: _copied(_whole(moments)) for name, moments in _moments(state).items()},
+        weights=_copied(held(state.trained)),
+        moments={name: _copied(held(moments)) for name, moments in _moments(state).items()},
         statistics=_copied(_statistics(state.model)),
         noise=None if generator is None else generator.get_state(),
         frozen=_seals(state.frozen),
@@ -424,6 +431,10 @@ def snapshot(state: Training) -> Before:
 
 def _whole(tensors: Tensors) -> dict[str, torch.Tensor]:
     return {name: whole(tensor.detach()) for name, tensor in tensors.items()}
+
+
+def _local(tensors: Tensors) -> dict[str, torch.Tensor]:
+    return {name: local(tensor.detach()) for name, tensor in tensors.items()}
 
 
 def _copied(tensors: Tensors) -> dict[str, torch.Tensor]:
@@ -504,6 +515,8 @@ def _compute(before: Before, state: Training, choices: kinks.Choices) -> Referen
 def _follow(before: Before, state: Training, inputs: Tensors, choices: kinks.Choices) -> Reference:
     """Forward and backward pass in float64 on the host; the gradients are float64 and whole."""
     model = _at_start(before, _plain(state).cpu().double())
+    if not state.growth.has_kinks:  # whose sides are told in the order of a single pass
+        frugal.spare(model)
     batch = {
         name: tensor.double() if tensor.is_floating_point() else tensor
         for name, tensor in inputs.items()
@@ -551,7 +564,7 @@ def _at_start(before: Before, model: torch.nn.Module) -> torch.nn.Module:
     model.train()
     with torch.no_grad():
         for name, parameter in _learning(model):
-            parameter.copy_(before.weights[name])
+            local(parameter).copy_(before.weights[name])
         for name, buffer in _statistics(model).items():
             buffer.copy_(before.statistics[name])
     generator = generator_of(model)
@@ -568,7 +581,8 @@ def check(before: Before, state: Training, output: Trained) -> Iterator[Check]:
     if state.peers is None:
         return _judged(before, state, output)
     # The ranks ask each other in between: none may stop at a check where another goes on.
-    return iter(list(_judged_among(before, state, state.peers, output)))
+    judged = _judged_among if state.audit is None else _judged_in_shares
+    return iter(list(judged(before, state, state.peers, output)))
 
 
 def _judged_among(
@@ -583,6 +597,28 @@ def _judged_among(
     frozen = {name: tensor for name, tensor in state.frozen.items() if local(tensor) is tensor}
     weights = {**together.weights, **frozen}
     yield from distributed.check_weights(peers, weights, errors[0] if errors else math.inf)
+
+
+def _judged_in_shares(
+    before: Before, state: Training, peers: distributed.Peers, output: Trained
+) -> Iterator[Check]:
+    """As `_judged_among` where no rank can hold all of the model; each judges what it holds."""
+    yield from _judged(before, state, output)
+    yield from distributed.check_inputs(peers, before.batch, before.number % state.turn.of)
+    both = {**state.trained, **state.frozen}
+    replicated = {name: one.detach() for name, one in both.items() if local(one) is one}
+    # Without the whole in float64 there is no nearest rank: the first one is the measure.
+    yield from distributed.check_weights(peers, {**replicated, **_gathered_ends(state)}, 0.0)
+
+
+def _gathered_ends(state: Training) -> dict[str, torch.Tensor]:
+    """The ends of a model that are shared out, as this rank gathers them; all must get the same."""
+    plan, found = state.audit, {}
+    for path in () if plan is None else plan.ends:
+        for name, weight in state.model.get_submodule(path).named_parameters():
+            if distributed.is_shared_out(weight):
+                found[f"{path}.{name}"] = whole(weight.detach()).cpu()
+    return found
 
 
 def _rejoined(state: Training, output: Trained) -> Trained:
@@ -602,7 +638,7 @@ def _rejoined(state: Training, output: Trained) -> Trained:
 
 def _judged(before: Before, state: Training, output: Trained) -> Iterator[Check]:
     yield from _check_kept(before, state)
-    yield _check_learning(before, output)
+    yield _check_learning(before, state, output)
     yield from _check_rules(before, state, output)
     yield from _check_update(before, state, output)
     if state.audit is not None:
@@ -631,7 +667,8 @@ def _judged(before: Before, state: Training, output: Trained) -> Iterator[Check]
     )
     yield _check_gradients(output.gradients, reference.gradients, bound)
     if reference.shares is not None and len(reference.shares) > 1:
-        yield from distributed.check_shares(output.gradients, reference.shares, bound)
+        given = distributed.sampled(output.gradients)
+        yield from distributed.check_shares(given, reference.shares, bound)
     if state.growth.statistics is not None:
         bound = state.growth.statistics * rounding(state.dtype)
         yield from _check_statistics(output, reference, bound)
@@ -666,16 +703,17 @@ def _audited(
 ) -> Iterator[Check]:
     """Run the step again, and its first part with layers watched; leave the state as it was."""
     drawn = plan.drawn(state.model, before.number)
+    runner = state.model if state.peers is None else state.peers.runner
     batch = state.batches[before.number % state.turn.of]
-    after = _copied(state.trained)
+    after = _copied(_local(state.trained))
     with _put_back(state, after):
         _at_start(before, state.model)
         state.model.zero_grad(set_to_none=True)
-        again = _passes(state, state.model, batch)
-        slopes = _slopes(state)
+        again = _passes(state, runner, batch)
+        slopes = _copied(_local(_slopes(state)))
         _at_start(before, state.model)
         state.model.zero_grad(set_to_none=True)
-        made = _watched(before, state, audit.names(plan, drawn), batch)
+        made = _watched(state, runner, [*drawn, *plan.ends], batch)
     yield audit.check_same(
         "loss and logits of the step run again",
         [
@@ -684,31 +722,48 @@ def _audited(
             (output.logits[: len(made.logits)], made.logits),
         ],
     )
-    pairs = [(output.gradients[name], slope) for name, slope in slopes.items()]
+    pairs = [(output.gradients[name].cpu(), slope) for name, slope in slopes.items()]
     yield audit.check_same("gradients of the step run again", pairs)
-    covered = audit.covering(plan, state.model, drawn)
-    yield from audit.check(plan, made, state.dtype, covered)
+    covered = plan.covering(state.model, drawn)
+    peers = state.peers
+    average = (lambda own: own) if peers is None else partial(distributed.average, peers)
+    found = audit.follow(plan, made, average)
+    yield from audit.checks(plan, found, state.dtype, covered)
+    if peers is not None and len(peers.sharers) > 1:
+        given = distributed.sampled({name: made.gradients[name] for name in found.own})
+        exact = distributed.of_all(peers, torch.cat([own for _, own in sorted(found.own.items())]))
+        bound = plan.gradients * rounding(state.dtype)
+        yield from distributed.check_shares(given, exact, bound)
 
 
 def _slopes(state: Training) -> dict[str, torch.Tensor]:
     return {name: gradient(weight).detach() for name, weight in state.trained.items()}
 
 
-def _watched(before: Before, state: Training, names: list[str], batch: Tensors) -> audit.Watched:
+def _watched(
+    state: Training, runner: torch.nn.Module, names: list[str], batch: Tensors
+) -> audit.Watched:
     """One pass over the first part of a batch, forward and backward."""
     part = next(iter(split(batch, state.parts)))
     layers = {name: state.model.get_submodule(name) for name in names}
     with audit.Watch(layers=layers) as watch:
-        loss, logits = _forward(state, state.model, part, state.dtype)
+        loss, logits = _forward(state, runner, part, state.dtype)
         torch.autograd.backward(loss)
+    watched = tuple(f"{name}." for name in names)
+    weights = {n: p for n, p in state.model.named_parameters() if n.startswith(watched)}
     return audit.Watched(
         batch=part,
         loss=loss.detach(),
         logits=logits.detach(),
-        gradients=_slopes(state),
-        weights=before.weights,
+        gradients=_gathered({n: gradient(p) for n, p in weights.items() if p.requires_grad}),
+        weights=_gathered(weights),
         seen=watch.seen,
     )
+
+
+def _gathered(tensors: Tensors) -> dict[str, torch.Tensor]:
+    """All of each tensor on the host, gathered one after the other."""
+    return {name: whole(tensor.detach()).cpu().clone() for name, tensor in tensors.items()}
 
 
 @contextmanager
@@ -723,7 +778,7 @@ def _put_back(state: Training, after: Tensors) -> Iterator[None]:
     finally:
         with torch.no_grad():
             for name, weight in state.trained.items():
-                weight.copy_(after[name])
+                local(weight).copy_(after[name])
                 weight.grad = slopes[name]
             for name, buffer in _statistics(state.model).items():
                 buffer.copy_(statistics[name])
@@ -744,15 +799,25 @@ def _check_kept(before: Before, state: Training) -> Iterator[Check]:
         yield Check(name="frozen tensors that changed", error=changed, bound=0.0, kind="exact")
 
 
-def _check_learning(before: Before, output: Trained) -> Check:
-    """A model that stands still agrees with itself; so what stands still is counted."""
-    still = [
-        name
+def _check_learning(before: Before, state: Training, output: Trained) -> Check:
+    """A model that stands still agrees with itself; so what stands still is counted.
+
+    Of what is shared out, one rank's part may have no gradient: its words were not in the batch.
+    """
+    moving = [
+        (
+            bool(output.gradients[name].any()),
+            not torch.equal(output.weights[name].cpu(), weight),
+        )
         for name, weight in before.weights.items()
-        if not output.gradients[name].any() or torch.equal(output.weights[name].cpu(), weight)
     ]
+    if state.audit is not None and state.peers is not None:
+        own = [int(flag) for pair in moving for flag in pair]
+        flags = torch.tensor(state.peers.ranks.all_told(own, state.peers.device))
+        moving = [tuple(pair) for pair in flags.any(0).reshape(-1, 2).tolist()]
+    still = sum(not all(one) for one in moving)
     name = "tensors without a gradient or a change"
-    return Check(name=name, error=len(still), bound=0.0, kind="exact")
+    return Check(name=name, error=still, bound=0.0, kind="exact")
 
 
 def _check_rules(before: Before, state: Training, output: Trained) -> Iterator[Check]:
@@ -764,6 +829,8 @@ def _check_rules(before: Before, state: Training, output: Trained) -> Iterator[C
         )
         for name, weight in before.weights.items()
     }
+    if state.audit is not None and state.peers is not None:
+        found = _facts_of_all(state, state.peers, found)
     others = (output.loss, output.logits, *output.statistics.values())
     yield from rules.check(found, others)
     yield from rules.check_sizes(found, state.limits)
@@ -780,6 +847,21 @@ def _other_shape(output: torch.Tensor, reference: torch.Tensor) -> Check:
         detects=1.0,
         detects_what=f"dimension of another size: {shapes}",
     )
+
+
+def _facts_of_all(
+    state: Training, peers: distributed.Peers, found: Mapping[str, rules.Facts]
+) -> dict[str, rules.Facts]:
+    """The facts of the whole of each tensor that is shared out, of the parts of all ranks."""
+    own = torch.tensor([rules.numbers_of(one) for one in found.values()], dtype=torch.float64)
+    told = peers.ranks.all_told(own.flatten().view(torch.int64).tolist(), peers.device)
+    parts = torch.tensor(told).view(torch.float64).reshape(len(told), *own.shape)
+    return {
+        name: rules.joined(one, parts[:, number])
+        if distributed.is_shared_out(state.trained[name])
+        else one
+        for number, (name, one) in enumerate(found.items())
+    }
 
 
 def _facts_of(
@@ -801,6 +883,7 @@ def _check_update(before: Before, state: Training, output: Trained) -> Iterator[
             (output.weights[name], output.moments[name]),
         )
         for name, weight in before.weights.items()
+        if weight.numel()  # a rank's part of a small tensor may be nothing
     ]
     bound = _ROUNDINGS * max(unit_roundoff(weight.dtype) for weight in before.weights.values())
     for index, kind in enumerate(("weights", "moments")):

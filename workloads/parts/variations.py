@@ -2,7 +2,8 @@
 
 Devices add in other orders, in other groups and with other rounding, and all of them are right.
 A `Variation` is one such way on the host: relabelled, first weights moved by one unit in the last
-place, another number of threads, without oneDNN, or with products added as matrix units do.
+place, another number of threads, without oneDNN, with products added as matrix units do, or with
+gathered terms added in another order, as atomic operations do.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from typing import Any, Literal, cast
 
 import torch
 
+from workloads.parts.any_order import AnyOrder
+
 Sums = Literal["library", "blocks of 16", "blocks of 16, truncated"]
 GROUP = 16
 _CUT = ~((1 << 29) - 1)  # bits of a float64 that float32 has not
@@ -22,13 +25,14 @@ _CUT = ~((1 << 29) - 1)  # bits of a float64 that float32 has not
 
 @dataclass(frozen=True, kw_only=True)
 class Variation:
-    """`perturbed`, `relabelled`: seeds, or None to leave it out."""
+    """`perturbed`, `relabelled`, `order` (of gathered terms): seeds, or None to leave it out."""
 
     perturbed: int | None = None
     relabelled: int | None = None
     threads: int = 1
     has_onednn: bool = True
     sums: Sums = "library"
+    order: int | None = None
 
 
 def perturb(weights: Iterable[torch.Tensor], seed: int) -> None:
@@ -53,7 +57,9 @@ def engine(models: Sequence[torch.nn.Module], variation: Variation) -> Iterator[
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of settings for makers that this build has not
-            with torch.backends.mkldnn.flags(enabled=variation.has_onednn):
+            seed = variation.order
+            order = contextlib.nullcontext() if seed is None else AnyOrder(seed)
+            with torch.backends.mkldnn.flags(enabled=variation.has_onednn), order:
                 yield
     finally:
         torch.set_num_threads(threads)

@@ -134,14 +134,14 @@ def _tasks(request: Request) -> Iterator[Task]:
 
 
 def _known() -> list[str]:
-    """Training workloads of the suite that give the same bits twice, and those on digits."""
+    """Training workloads of the suite, and those on digits."""
     found = []
     for path in sorted(curves.FOLDER.glob("*.py")):
         try:
             kind = curves.find(path.stem)
         except ParameterError:
             continue
-        if curves.is_training(kind) and kind.is_repeatable:
+        if curves.is_training(kind):
             found.append(path.stem)
     return [*found, TRAJECTORY, STEPS]
 

@@ -28,6 +28,7 @@ def _older(torch_name: str, onednn: str, mkl: str) -> dict[str, str]:
         "ATEN_CPU_CAPABILITY": torch_name,
         "ONEDNN_MAX_CPU_ISA": onednn,
         "MKL_ENABLE_INSTRUCTIONS": mkl,
+        "XLA_FLAGS": f"--xla_cpu_max_isa={mkl}",  # of JAX's compiler
     }
 
 
@@ -94,7 +95,10 @@ class OneRun(Record):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer(Record):
-    """What a process did, or the one sentence of why it could not."""
+    """What a process did, or the one sentence of why it could not.
+
+    `still`: by curve, the losses of weights that are put back after every step.
+    """
 
     refused: str = ""
     plan: Plan | None = None
@@ -102,6 +106,7 @@ class Answer(Record):
     version: int = 0
     parameters: Parameters = field(default_factory=dict)
     digests: tuple[str, ...] = ()
+    still: tuple[tuple[FiniteFloat, ...], ...] = ()
     runs: tuple[OneRun, ...] = ()
 
 
@@ -110,6 +115,8 @@ R = TypeVar("R")
 
 def described(variation: Variation) -> str:
     """What a run varied, in words."""
+    if variation.order is not None:
+        return f"gathered terms in another order, seed {variation.order}"
     if variation.perturbed is not None:
         return f"first weights moved by 1 ulp, seed {variation.perturbed}"
     if variation.relabelled is not None:

@@ -7,24 +7,34 @@ last place, on two threads, without oneDNN and with the library held to AVX2; pr
 16 and the library held to SSE are slow, and where a step is, they are run from the first start
 only.
 
+Where a device may add in any order, there are runs in which it does; a program of JAX knows nothing
+of torch's engines, and has those of its own compiler.
+
 The centre is by start; the spread is the largest of all starts, because a start has eight or so
-runs, too few for a spread of its own. The band ends before the horizon.
+runs, too few for a spread of its own. The band ends before the horizon; two runs that part sooner
+than planned say where about that is, and no other is followed further.
+
+A band must be left by a training that goes wrong. Where the loss does not fall by more than right
+runs differ (few steps, or a reward that is still to be found), the same training is followed with
+its weights put back after every step, and must leave the band.
 """
 
 from __future__ import annotations
 
 import math
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 
 from workloads.contract import Artifacts, ParameterError, Target
 from workloads.parts import bands, curves
-from workloads.parts.variations import Sums, Variation, engine, linear_layers, perturb
+from workloads.parts.variations import Sums, Variation, engine, linear_layers
 from workloads.recording.engines import (
     CUT,
     PLAIN,
@@ -50,7 +60,11 @@ does not change what is recorded."""
 WARM, TIMED = 1, 3  # steps before the plan is chosen
 CHEAP_SECONDS = 0.2  # of a step, up to which bfloat16 is recorded too where nobody asked for it
 SLOWEST = 12.0  # times as slow as the library, beyond which an engine is left out
-LEAST_STEPS = 10
+LEAST_STEPS = 3
+FEW_STEPS = 10  # below which a fall of the loss says little
+STILL = 10.0  # times its band that a training that stands still must leave, where no fall is asked
+BEYOND = 2  # steps after two runs part
+ORDERS = (31, 32, 33)  # seeds of the orders in which gathered terms are added
 SSE = "library held to SSE"
 BLOCKS: Sums = "blocks of 16"
 FIRST_SEED = 1
@@ -64,6 +78,23 @@ class _TooSlow(Exception):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Ground:
+    """Where workloads are built: the host, with the data sets in `data`, files below `folder`."""
+
+    data: str | None
+    folder: Path
+
+    def build(self, workload: curves.AnyWorkload, seed: int) -> Any:
+        """A state with a folder of its own, as files made for one seed are not another's."""
+        target = Target(
+            device=torch.device("cpu"),
+            artifacts=Artifacts(Path(tempfile.mkdtemp(dir=self.folder))),
+            data=None if self.data is None else Path(self.data),
+        )
+        return workload.build(target, seed)
+
+
+@dataclass(frozen=True, kw_only=True)
 class _Run:
     number: int
     engine: str
@@ -74,35 +105,47 @@ def run(order: Order) -> Answer:
     """Every run of this process, or why there is none."""
     torch.set_num_threads(1)
     try:
-        return _run(order)
+        with tempfile.TemporaryDirectory() as folder:
+            return _run(order, Path(folder))
     except ParameterError as error:
         return Answer(refused=str(error))
     except Exception as error:  # noqa: BLE001 - the process boundary records whatever is raised
         return Answer(refused=f"{type(error).__name__}: {' '.join(str(error).split())[:300]}")
 
 
-def _run(order: Order) -> Answer:
+def _run(order: Order, folder: Path) -> Answer:
     workload = curves.made(order.workload, order.dtype, is_small=order.is_small)
-    target = _target(order)
-    seconds = _step_seconds(workload, target)
+    ground = Ground(data=order.data, folder=folder)
+    seconds = _step_seconds(workload, ground)
     if order.only_cheap and seconds > CHEAP_SECONDS:
         return Answer(step_seconds=seconds)
-    plan = order.plan or plan_for(seconds, workload.steps)
+    plan = order.plan or _until_they_part(
+        workload, ground, plan_for(seconds, workload.steps), order.dtype
+    )
     seeds = range(FIRST_SEED, FIRST_SEED + plan.curves)
-    states = [workload.build(target, seed) for seed in seeds]
+    states = [ground.build(workload, seed) for seed in seeds]
     has_layers = bool(linear_layers(curves.models(states[0])))
-    if not curves.weights(states[0]):
-        raise ParameterError("it has no float32 weights of torch, which could be moved by an ulp")
+    if not curves.can_be_moved(states[0]):
+        raise ParameterError("it has no float32 weights that could be moved by an ulp")
     digests = tuple(curves.start_digest(state) for state in states)
+    is_of_torch = curves.learner(states[0]) is None
     del states
     runs = [one for one in _runs(order.process, plan, order.dtype) if has_layers or _is_plain(one)]
+    if order.process == PLAIN and not workload.is_repeatable:
+        runs += list(_in_any_order(plan))
+    if not is_of_torch:
+        runs = [one for one in runs if one.engine == order.process]
+    still: list[tuple[float, ...]] = []
+    if order.process == PLAIN:
+        still = [_still(workload, ground, seed, plan.steps) for seed in seeds]
     return Answer(
+        still=tuple(still),
         plan=plan,
         step_seconds=seconds,
         version=workload.version,
         parameters=curves.parameters_of(workload),
         digests=digests,
-        runs=tuple(_made(workload, target, one, plan.steps, seconds) for one in runs),
+        runs=tuple(_made(workload, ground, one, plan.steps, seconds) for one in runs),
     )
 
 
@@ -110,17 +153,9 @@ def _is_plain(one: _Run) -> bool:
     return one.variation.sums == "library"
 
 
-def _target(order: Order) -> Target:
-    return Target(
-        device=torch.device("cpu"),
-        artifacts=Artifacts(Path()),  # never asked: nothing is checked here
-        data=None if order.data is None else Path(order.data),
-    )
-
-
-def _step_seconds(workload: curves.AnyWorkload, target: Target) -> float:
+def _step_seconds(workload: curves.AnyWorkload, ground: Ground) -> float:
     """The shortest of a few steps, after one that is not counted."""
-    state = workload.build(target, FIRST_SEED)
+    state = ground.build(workload, FIRST_SEED)
     times = []
     for _ in range(WARM + TIMED):
         begin = time.process_time()
@@ -136,6 +171,38 @@ def plan_for(seconds: float, steps: int | None) -> Plan:
     if steps is None or steps >= plan.steps:
         return plan
     return Plan(curves=plan.curves, steps=steps, nudged=plan.nudged, is_whole=plan.is_whole)
+
+
+def _until_they_part(workload: curves.AnyWorkload, ground: Ground, plan: Plan, dtype: str) -> Plan:
+    """The plan, or fewer steps where two right runs part: the horizon of more is no later."""
+    pair = [
+        follow(workload, ground, FIRST_SEED, variation=Variation(perturbed=nudge), steps=plan.steps)
+        for nudge in (None, NUDGES)
+    ]
+    if not min(map(min, pair)) > 0:  # of which no band can be made: the pool says why
+        return plan
+    pool = bands.pooled(np.array(pair), bands.FLOORS[dtype])
+    return replace(plan, steps=min(plan.steps, bands.first_beyond(pool.allowed) + BEYOND))
+
+
+def _still(
+    workload: curves.AnyWorkload, ground: Ground, seed: int, steps: int
+) -> tuple[float, ...]:
+    """Losses of a training that learns nothing: its weights are put back after every step."""
+    state = ground.build(workload, seed)
+    start = curves.kept_weights(state)
+    losses = []
+    for _ in range(steps):
+        workload.load(state)
+        losses.append(curves.loss_of(workload.step(state)).item())
+        curves.put_weights(state, start)
+    return tuple(losses)
+
+
+def _in_any_order(plan: Plan) -> Iterator[_Run]:
+    for number in range(plan.curves):
+        for seed in ORDERS:
+            yield _Run(number=number, engine="sums in any order", variation=Variation(order=seed))
 
 
 def _runs(process: str, plan: Plan, dtype: str) -> Iterator[_Run]:
@@ -169,7 +236,7 @@ def _plain_runs(number: int, plan: Plan, dtype: str, *, is_slow_too: bool) -> It
 
 
 def _made(
-    workload: curves.AnyWorkload, target: Target, one: _Run, steps: int, seconds: float
+    workload: curves.AnyWorkload, ground: Ground, one: _Run, steps: int, seconds: float
 ) -> OneRun:
     losses: tuple[float, ...] = ()
     left_out = ""
@@ -177,7 +244,7 @@ def _made(
         losses = tuple(
             follow(
                 workload,
-                target,
+                ground,
                 FIRST_SEED + one.number,
                 variation=one.variation,
                 steps=steps,
@@ -203,7 +270,7 @@ def _made(
 
 def follow(
     workload: curves.AnyWorkload,
-    target: Target,
+    ground: Ground,
     seed: int,
     *,
     variation: Variation,
@@ -211,9 +278,9 @@ def follow(
     seconds: float = math.inf,
 ) -> list[float]:
     """Losses of the first steps of a workload; `seconds`: of a step by the library."""
-    state = workload.build(target, seed)
+    state = ground.build(workload, seed)
     if variation.perturbed is not None:
-        perturb(curves.weights(state), variation.perturbed)
+        curves.perturb(state, variation.perturbed)
     losses = []
     with engine(curves.models(state), variation):
         for number in range(steps):
@@ -319,8 +386,11 @@ def pooled(workload: str, dtype: str, answers: Sequence[Answer]) -> bands.LossBa
             for number in starts
         ),
     )
-    _refuse_idle(band)
-    return band
+    if band.num_steps < LEAST_STEPS:
+        raise ParameterError(
+            f"its right runs part by a tenth of the loss after {band.num_steps} steps: too few"
+        )
+    return _left_by_idleness(band, first.still)
 
 
 def _largest(run: OneRun, pool: bands.Pool, num_steps: int) -> float:
@@ -341,16 +411,35 @@ def _note(first: Answer, num_steps: int, answers: Sequence[Answer]) -> str:
     return "; ".join(said)
 
 
-def _refuse_idle(band: bands.LossBand) -> None:
-    """A band that is too short or whose loss does not fall proves nothing."""
-    if band.num_steps < LEAST_STEPS:
-        raise ParameterError(
-            f"its right runs part by a tenth of the loss after {band.num_steps} steps: too few"
-        )
+def _left_by_idleness(band: bands.LossBand, still: Sequence[Sequence[float]]) -> bands.LossBand:
+    """The band, which a training that does not learn must leave: by its fall, or at some step."""
+    idle = _idle(band)
+    if not idle and band.num_steps >= FEW_STEPS:
+        return band
+    left = min((_leaves(band, number, run) for number, run in enumerate(still)), default=0.0)
+    if left < STILL:
+        why = idle or f"it has {band.num_steps} steps"
+        raise ParameterError(f"{why}, and one that stands still leaves the band by {left:.2g}")
+    said = f"one that stands still leaves it by {left:.2g} times, and no fall is asked"
+    note = "; ".join(filter(None, (band.note, said)))
+    return replace(band, still=float(f"{left:.3g}"), note=note)
+
+
+def _idle(band: bands.LossBand) -> str:
+    """Why the loss need not fall; empty if it must."""
     for curve in band.curves:
         fell = bands.fall(np.array(curve.losses), curves.TAIL)
         if fell <= 2 * band.allowed[-1] * curve.losses[0]:
-            raise ParameterError(
+            return (
                 f"its loss fell by {fell:.2g} from {curve.losses[0]:.3g} in {band.num_steps} "
                 "steps, no more than right runs differ by"
             )
+    return ""
+
+
+def _leaves(band: bands.LossBand, number: int, still: Sequence[float]) -> float:
+    """How many times its band a training leaves that stands still."""
+    compared = bands.beside(
+        np.array(still[: band.num_steps]), band.curves[number].losses, band.allowed
+    )
+    return compared.worst

@@ -1,0 +1,231 @@
+"""The health of the devices on paper: what grew, what slowed them down, what the kernel said.
+
+Everything here is of the ledger, which the rulings use too. What could not be observed stands in
+one list with the permission or option that would allow it, so that an empty table is never taken
+for a healthy device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+
+from appliance.evidence import Gathering
+from appliance.ledger import SHARE, Count, Ledger, Observed, of_devices
+from appliance.records import Criteria, Device, KernelLogged, Line, Plan, Reading
+from appliance.vendors.vocabulary import THROTTLES
+from reports import plots, words
+from reports.model import DeviceHealth, Grid, Group, HealthChapter
+from reports.words import NOT_REPORTED, count, label, percent
+
+TRACED = (
+    ("Clock, GHz", ("graphics_clock_hertz", "frequency_hertz"), 1e-9),
+    ("Power, W", ("power_watts",), 1.0),
+    ("Temperature, °C", ("temperature_celsius",), 1.0),
+)
+"""What is drawn over the run: its heading, the readings that it may be, and its scale."""
+LINKS = {"pcie_width": "PCIe lanes", "pcie_generation": "PCIe generation"}
+TIME = "_ns"
+"""How the name of a counter ends that counts nanoseconds."""
+_MOST_FAULTS = 20  # of the kernel's log; journal.jsonl has them all
+_NONE = "—"
+
+
+def chapter(
+    plan: Plan, criteria: Criteria, devices: Sequence[Device], lines: Sequence[Line]
+) -> HealthChapter:
+    """One part for each device of the plan, the kernel's messages, and what was not observed."""
+    gathering = Gathering(plan)
+    for line in lines:
+        gathering.take(line)
+    found = of_devices(devices, tuple(gathering.cases.values()), "run")
+    asked = {one.metric for one in criteria.criterion if one.kind == "health"}
+    return HealthChapter(
+        devices=tuple(_device(one, asked, lines) for one in found),
+        kernel=_kernel(found),
+        gaps=_gaps(found),
+    )
+
+
+def _device(one: Ledger, asked: set[str], lines: Sequence[Line]) -> DeviceHealth:
+    return DeviceHealth(
+        title=f"{one.device.id}: {one.device.model}",
+        counters=_counters(one),
+        load=_load(one),
+        plot=plots.traces(f"Telemetry of {one.device.id}", tuple(_traces(one.device.id, lines))),
+        notes=tuple(_notes(one, asked)),
+    )
+
+
+# ------------------------------------------------------------------ counters
+
+
+def _counters(one: Ledger) -> Grid | None:
+    """Every counter that the device was asked for, at the begin and the end of the run."""
+    rows = [_count(one.counter(name)) for name in one.counter_names if name not in one.absent]
+    if not rows:
+        return None
+    columns = ("Counter", "Before", "After", "Grew by", "In")
+    return Grid(columns=columns, rows=tuple(rows))
+
+
+def _count(found: Count) -> tuple[str, ...]:
+    name = label(found.name.removesuffix(TIME))
+    before, after = (
+        NOT_REPORTED if value is None else _written(found, value)
+        for value in (found.before, found.after)
+    )
+    where = ", ".join(found.where[:2]) + (" and others" if len(found.where) > 2 else "")  # noqa: PLR2004
+    if found.behaviour == "state":
+        worst = "" if found.worst is None else f"a state: at worst {found.worst:,}"
+        return name, before, after, _NONE, worst
+    return name, before, after, _grown(found), where
+
+
+def _written(found: Count, value: int) -> str:
+    """A count, or a time that is counted in nanoseconds."""
+    return words.duration(value * 1e-9) if found.name.endswith(TIME) else f"{value:,}"
+
+
+def _grown(found: Count) -> str:
+    if found.gap.startswith("it went back"):
+        return "was set back"
+    if found.growth is None or found.gap:
+        return NOT_REPORTED
+    return f"+{_written(found, found.growth)}" if found.growth else "0"
+
+
+# ------------------------------------------------------------------ under load
+
+
+def _load(one: Ledger) -> Grid | None:
+    """What slowed the device down, how much clock it kept, and how wide its slot was."""
+    readings = one.loaded()
+    told = [
+        name
+        for name in THROTTLES
+        if any(values.get(f"throttled_{name}") is not None for values in readings)
+    ]
+    rows = [
+        *_throttled({name: one.observe(f"{SHARE}_{name}") for name in told}, len(readings)),
+        *_lost(one.observe("lost_clock")),
+        *(row for name, text in LINKS.items() for row in _link(one, name, text)),
+    ]
+    return Grid(columns=("Under load", "Share or value", "Of"), rows=tuple(rows)) if rows else None
+
+
+def _throttled(seen: Mapping[str, Observed], num_readings: int) -> Iterator[tuple[str, ...]]:
+    """A row for each reason that was ever active, and one for all that never were."""
+    active = {name: one for name, one in seen.items() if one.high}
+    for name, one in active.items():
+        most = percent(one.high or 0.0)
+        yield f"Slowed down: {label(name).lower()}", most, f"of {one.where}"
+    idle = [label(name).lower() for name in seen if name not in active]
+    if idle:
+        of = f"of {count(num_readings, 'reading')}: {', '.join(idle)}"
+        yield "Slowed down for other reasons" if active else "Slowed down", "0 %", of
+
+
+def _lost(seen: Observed) -> Iterator[tuple[str, ...]]:
+    if seen.high is not None:
+        yield "Clock below the highest", percent(seen.high), f"on average, {seen.where}"
+
+
+def _link(one: Ledger, name: str, text: str) -> Iterator[tuple[str, ...]]:
+    """How far the link came, and what the part has."""
+    fact = one.device.facts.get(f"{name}_highest")
+    known = [value for values in one.loaded() if (value := values.get(name)) is not None]
+    if known and fact is not None and fact.value is not None:
+        yield text, f"{max(known):g}", f"the part has {words.scalar(fact.value)}"
+
+
+def _traces(device: str, lines: Sequence[Line]) -> Iterator[plots.Trace]:
+    """Readings over the time of the run, in minutes since its first line."""
+    begin = words.moment(lines[0].utc) if lines else None
+    taken = [
+        (_minutes(line, begin), line.event.values)
+        for line in lines
+        if isinstance(line.event, Reading) and line.event.device == device
+    ]
+    for heading, names, scale in TRACED:
+        for name in names:
+            points = tuple(
+                (minutes, value * scale)
+                for minutes, values in taken
+                if minutes is not None and (value := values.get(name)) is not None
+            )
+            if points:
+                yield plots.Trace(label=heading, points=points)
+                break
+
+
+def _minutes(line: Line, begin: datetime | None) -> float | None:
+    now = words.moment(line.utc)
+    return None if now is None or begin is None else (now - begin).total_seconds() / 60
+
+
+# ------------------------------------------------------------------ what was said and what not
+
+
+def _notes(one: Ledger, asked: set[str]) -> Iterable[str]:
+    lacking = [name for name in asked if one.observe(name).is_absent]
+    if lacking:
+        names = ", ".join(label(name) for name in sorted(lacking))
+        yield f"Not applicable, because the part has none or its maker has no count of it: {names}."
+
+
+def _kernel(found: Sequence[Ledger]) -> Group:
+    """Faults that the kernel logged; those of one device and code in a row."""
+    title = "Faults in the kernel's log"
+    alike: dict[tuple[str, str], list[KernelLogged]] = {}
+    seen = {(fault.sequence, fault.text): fault for one in found for fault in one.logged()}
+    for fault in seen.values():
+        alike.setdefault((fault.device, fault.code), []).append(fault)
+    if not alike:
+        gap = found[0].run.log_gap if found else ""
+        is_read = bool(found) and found[0].run.num_log_marks > 0 and not gap
+        told = "none was logged" if is_read else f"not observed: {gap or 'the log was not read'}"
+        return Group(title=title, notes=(told,))
+    rows = [
+        (
+            faults[0].device or "not named",
+            faults[0].code + (" (fatal)" if faults[0].is_fatal else ""),
+            str(len(faults)),
+            faults[0].launch or "between launches",
+            f"{faults[0].meaning}: {faults[0].text}",
+        )
+        for faults in alike.values()
+    ]
+    rest = len(rows) - _MOST_FAULTS
+    return Group(
+        title=title,
+        grid=Grid(
+            columns=("Device", "Fault", "Lines", "First in", "Meaning and text"),
+            rows=tuple(rows[:_MOST_FAULTS]),
+        ),
+        notes=(f"and {count(rest, 'more kind')}, see journal.jsonl",) if rest > 0 else (),
+    )
+
+
+def _gaps(found: Sequence[Ledger]) -> Grid | None:
+    """What was not observed, by what would allow it."""
+    alike: dict[tuple[str, tuple[str, ...]], dict[str, None]] = {}
+    by_name: dict[tuple[str, str], list[str]] = {}
+    for one in found:
+        for gap in one.gaps():
+            by_name.setdefault((gap.what, gap.hint), []).append(one.device.id)
+    for (what, hint), devices in by_name.items():
+        alike.setdefault((hint, tuple(devices)), {})[label(what)] = None
+    if not alike:
+        return None
+    return Grid(
+        columns=("Not observed", "Of", "What would allow it"),
+        rows=tuple(
+            (", ".join(names), _all(devices, len(found)), hint)
+            for (hint, devices), names in alike.items()
+        ),
+    )
+
+
+def _all(devices: Sequence[str], num_devices: int) -> str:
+    return "all devices" if len(devices) == num_devices > 1 else ", ".join(devices)

@@ -1,0 +1,124 @@
+"""Reads of a file on a disk, in its order or at random, past the memory that caches it.
+
+A launch writes a file of `file_bytes` into the run's own folder, or into `folder`, and one step
+reads `blocks` blocks of it, `threads` at a time: the next ones of the file, or those that a seeded
+permutation of all its blocks puts next. So every block is read once before any is read again. The
+file has no name and is gone with its process; a folder without room for it makes the case
+unsupported. Reading goes past the page cache; where the file system refuses that (the check's name
+says what it did) each block is dropped from the cache once it was read, and on a file system in
+memory what is read is memory.
+
+The check computes what every block that was read must hold, from the seed and its place, and
+compares all bits. It would catch a flipped bit, a block from another place, a read that stopped
+short, and blocks that an earlier step had left. The reader itself takes some microseconds for each
+block: of small blocks from a fast disk it tells what one Python process gets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import torch
+
+from appliance.records import Bound, Check, Work
+from workloads.contract import ParameterError, Target, Turn, Workload
+from workloads.parts.bits import num_differing
+from workloads.parts.disk import PAGE, Reader, blocks_content, make_file, reader
+from workloads.parts.parameters import require_choice, require_positive
+
+LARGEST = 2**36  # 64 GiB
+
+
+@dataclass(kw_only=True)
+class State:
+    """`order`: offsets in bytes of the file's blocks, in the order in which they are read."""
+
+    reader: Reader
+    order: list[int]
+    seed: int
+    turn: Turn
+
+
+@dataclass(frozen=True, kw_only=True)
+class DiskRead(Workload[State, torch.Tensor]):
+    """`pattern`: sequential or random; `blocks`: of one step; `threads`: that read at a time."""
+
+    summary: ClassVar[str] = "Reads of a file on a disk, in order or at random, not from the cache"
+    version: ClassVar[int] = 1
+    domain: ClassVar[str] = "memory"
+    small: ClassVar[Mapping[str, bool | int | float | str]] = {
+        "file_bytes": 64 * 2**20,
+        "block_bytes": 2**18,
+        "blocks": 32,
+    }
+    alone: ClassVar[bool] = True
+    bound_by: ClassVar[Bound] = "input"
+    data_pattern: ClassVar[str] = "random words"
+    dtype: ClassVar[str] = "int64"
+
+    pattern: str = "sequential"
+    file_bytes: int = 2**31
+    block_bytes: int = 2**20
+    blocks: int = 64
+    threads: int = 4
+    folder: str = ""
+
+    def __post_init__(self) -> None:
+        require_positive(self, "file_bytes", "block_bytes", "blocks", "threads")
+        require_choice("pattern", self.pattern, ("sequential", "random"))
+        if self.block_bytes % PAGE:
+            raise ParameterError(f"block_bytes is {self.block_bytes}: give a multiple of {PAGE}")
+        least = 2 * self.blocks * self.block_bytes
+        if self.file_bytes % self.block_bytes or not least <= self.file_bytes <= LARGEST:
+            raise ParameterError(
+                f"file_bytes is {self.file_bytes}: give whole blocks, {least} bytes or more and "
+                f"at most {LARGEST}"
+            )
+
+    def work(self) -> Work:
+        return Work(units=float(self.blocks * self.block_bytes), unit="bytes")
+
+    def build(self, target: Target, seed: int) -> State:
+        del target
+        total = self.file_bytes // self.block_bytes
+        order = np.arange(total)
+        if self.pattern == "random":
+            np.random.default_rng(seed).shuffle(order)
+        return State(
+            reader=reader(
+                make_file(self.folder, self.file_bytes, seed),
+                num_blocks=self.blocks,
+                block_bytes=self.block_bytes,
+                threads=self.threads,
+            ),
+            order=(order * self.block_bytes).tolist(),
+            seed=seed,
+            turn=Turn(of=total // self.blocks),
+        )
+
+    def _offsets(self, state: State) -> list[int]:
+        """Places of the blocks of the last step."""
+        begin = state.turn.index * self.blocks
+        return state.order[begin : begin + self.blocks]
+
+    def step(self, state: State) -> torch.Tensor:
+        state.turn.advance()
+        return state.reader.read(self._offsets(state))
+
+    def check(self, before: object, state: State, output: torch.Tensor) -> Iterator[Check]:
+        del before
+        exact = blocks_content(state.seed, self._offsets(state), self.block_bytes)
+        yield Check(
+            name=f"words that differ, {state.reader.file.how}",
+            error=num_differing(output, exact),
+            bound=0,
+            kind="exact",
+            detects=1,
+            detects_what=f"wrong words among {exact.numel()}",
+        )
+
+
+WORKLOAD = DiskRead

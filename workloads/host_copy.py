@@ -1,0 +1,136 @@
+"""Copies between the host's memory and the device's: to it, from it, or both ways at once.
+
+One step copies `num_bytes` in each direction that `direction` names, from one of several input
+sets, into a buffer that stays. With `pinned` the host's side is page-locked memory, which the
+device reads by itself; without, it is ordinary memory, through which most loaders feed a device.
+Both ways at once run on two streams where the device has them. A processor is its own device:
+there each copy is one between two buffers of the host, and page-locking says nothing.
+
+The check draws the words of the set anew from the seed and compares every bit of the whole buffer:
+it would catch one flipped bit, a copy that did not run or stopped short (the buffer holds another
+set's words), and one that took another set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+
+from appliance.records import Bound, Check, Work
+from workloads.contract import Target, Turn, Workload
+from workloads.parts.copies import arrival, require_words, words
+from workloads.parts.parameters import require_choice, require_positive
+
+WAYS: Mapping[str, tuple[str, ...]] = {
+    "to_device": ("to_device",),
+    "from_device": ("from_device",),
+    "both": ("to_device", "from_device"),
+}
+
+
+@dataclass(kw_only=True)
+class State:
+    """By direction: the sets that are copied, and the buffer that they are copied into."""
+
+    given: dict[str, list[torch.Tensor]]
+    buffers: dict[str, torch.Tensor]
+    other: torch.Stream | None
+    seed: int
+    turn: Turn
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostCopy(Workload[State, dict[str, torch.Tensor]]):
+    """`direction`: to_device, from_device or both; `num_bytes`: of one copy."""
+
+    summary: ClassVar[str] = (
+        "Copy between host and device; on a processor between two buffers of the host"
+    )
+    version: ClassVar[int] = 1
+    domain: ClassVar[str] = "memory"
+    small: ClassVar[Mapping[str, bool | int | float | str]] = {"num_bytes": 16 * 2**20}
+    bound_by: ClassVar[Bound] = "memory"
+    data_pattern: ClassVar[str] = "random words"
+    dtype: ClassVar[str] = "int64"
+
+    direction: str = "to_device"
+    pinned: bool = True
+    num_bytes: int = 2**29
+    num_inputs: int = 2
+
+    def __post_init__(self) -> None:
+        require_positive(self, "num_inputs")
+        require_choice("direction", self.direction, WAYS)
+        require_words(self.num_bytes)
+
+    def work(self) -> Work:
+        return Work(units=float(len(WAYS[self.direction]) * self.num_bytes), unit="bytes")
+
+    def build(self, target: Target, seed: int) -> State:
+        device, ways = target.device, WAYS[self.direction]
+        has_streams = device.type != "cpu"
+        sets = {
+            way: [words(seed, self._set(way, index), self.num_bytes) for index in self._indices]
+            for way in ways
+        }
+        return State(
+            given={
+                way: [self._on(one, device, is_there=way == "from_device") for one in given]
+                for way, given in sets.items()
+            },
+            buffers={
+                way: self._on(torch.zeros_like(given[0]), device, is_there=way == "to_device")
+                for way, given in sets.items()
+            },
+            other=torch.Stream(device) if has_streams and len(ways) > 1 else None,
+            seed=seed,
+            turn=Turn(of=self.num_inputs),
+        )
+
+    @property
+    def _indices(self) -> range:
+        return range(self.num_inputs)
+
+    def _set(self, way: str, index: int) -> int:
+        """Number of a set: those of the two directions differ."""
+        return index + self.num_inputs * (way == "from_device")
+
+    def _on(self, words: torch.Tensor, device: torch.device, *, is_there: bool) -> torch.Tensor:
+        """The words on their side: on the device, or in memory of the host of the wanted kind."""
+        if is_there:
+            return words.to(device)
+        return words.pin_memory() if self.pinned and device.type != "cpu" else words
+
+    def step(self, state: State) -> dict[str, torch.Tensor]:
+        index = state.turn.advance()
+        if state.other is None:
+            for way, buffer in state.buffers.items():
+                buffer.copy_(state.given[way][index], non_blocking=True)
+        else:
+            _at_once(state, index, state.other)
+        return state.buffers
+
+    def check(
+        self, before: object, state: State, output: dict[str, torch.Tensor]
+    ) -> Iterator[Check]:
+        del before
+        for way in WAYS[self.direction]:
+            number = self._set(way, state.turn.index)
+            yield arrival(way, output[way], words(state.seed, number, self.num_bytes))
+
+
+def _at_once(state: State, index: int, other: torch.Stream) -> None:
+    """The second direction on a stream of its own, for which the first one's waits at the end."""
+    usual = torch.accelerator.current_stream(other.device)
+    other.wait_stream(usual)
+    first, second = state.buffers
+    state.buffers[first].copy_(state.given[first][index], non_blocking=True)
+    with other:
+        state.buffers[second].copy_(state.given[second][index], non_blocking=True)
+    usual.wait_stream(other)
+
+
+WORKLOAD = HostCopy

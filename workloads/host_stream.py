@@ -1,0 +1,104 @@
+"""Memory bandwidth of the host: the triad of STREAM on all of its processors, whatever the device.
+
+One step is c = a + s b in float32 over arrays larger than any cache, on as many threads as this
+process may use, or `threads`. The bytes are those that STREAM counts, without the reads that a
+cache makes before it writes. Each page is first written by the thread that works on it later, so
+it lies in the memory next to that thread's processor as long as the thread stays there. Threads are
+torch's own, which split an array in the same way at every step; they are not bound.
+
+Each result is one rounding of an exact value, so the check compares all bits of all elements with
+numpy's result in float64. It would catch one flipped bit, a thread that did not run (the output
+holds what another input set left), and a narrower dtype.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+
+from appliance.records import Bound, Check, Work
+from workloads.contract import ParameterError, Target, Turn, Workload
+from workloads.parts.parameters import require_positive
+from workloads.parts.stream import ARRAYS, ITEM, num_wrong, run
+from workloads.parts.threads import on_threads, usable_processors
+
+
+@dataclass(kw_only=True)
+class State:
+    first: list[torch.Tensor]
+    second: list[torch.Tensor]
+    result: torch.Tensor
+    threads: int
+    turn: Turn
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostStream(Workload[State, torch.Tensor]):
+    """`array_bytes`: size of one array; `threads`: 0 for all processors that may be used."""
+
+    summary: ClassVar[str] = "Host memory bandwidth: triad on all processors"
+    version: ClassVar[int] = 1
+    domain: ClassVar[str] = "memory"
+    small: ClassVar[Mapping[str, bool | int | float | str]] = {"array_bytes": 64 * 2**20}
+    alone: ClassVar[bool] = True
+    bound_by: ClassVar[Bound] = "memory"
+    data_pattern: ClassVar[str] = "uniform from -0.5 to 0.5"
+
+    array_bytes: int = 2**30
+    threads: int = 0
+    num_inputs: int = 2
+
+    def __post_init__(self) -> None:
+        require_positive(self, "array_bytes", "num_inputs")
+        if self.array_bytes % ITEM:
+            raise ParameterError(f"array_bytes is {self.array_bytes}: give a multiple of {ITEM}")
+        if self.threads < 0:
+            raise ParameterError(f"threads is {self.threads}: give a number of 0 or more")
+
+    def work(self) -> Work:
+        return Work(units=float(ARRAYS["triad"] * self.array_bytes), unit="bytes")
+
+    def build(self, target: Target, seed: int) -> State:
+        del target
+        rng = torch.Generator().manual_seed(seed)
+        threads, count = self.threads or usable_processors(), self.array_bytes // ITEM
+
+        def spread_out() -> torch.Tensor:
+            with on_threads(threads):
+                return torch.empty(count).fill_(torch.nan)
+
+        def uniform() -> torch.Tensor:
+            return torch.rand(count, generator=rng, out=spread_out()).sub_(0.5)
+
+        return State(
+            first=[uniform() for _ in range(self.num_inputs)],
+            second=[uniform() for _ in range(self.num_inputs)],
+            result=spread_out(),
+            threads=threads,
+            turn=Turn(of=self.num_inputs),
+        )
+
+    def step(self, state: State) -> torch.Tensor:
+        index = state.turn.advance()
+        with on_threads(state.threads):
+            run("triad", state.first[index], state.second[index], state.result)
+        return state.result
+
+    def check(self, before: object, state: State, output: torch.Tensor) -> Iterator[Check]:
+        del before
+        index = state.turn.index
+        first, second = state.first[index].numpy(), state.second[index].numpy()
+        yield Check(
+            name="triad: elements that differ",
+            error=num_wrong("triad", first, second, output.numpy()),
+            bound=0,
+            kind="exact",
+            detects=1,
+            detects_what=f"wrong elements among {output.numel()}",
+        )
+
+
+WORKLOAD = HostStream

@@ -1,0 +1,33 @@
+"""Follow the first losses of a training whose sums a device may make in any order.
+
+As `loss_curve`, for workloads that do not promise the same bits twice: graph networks gather
+messages by atomic operations, and a device adds those up as they come. A band needs no equal bits.
+Its reference set holds runs in which the terms of every such sum were taken in another order
+(`parts/any_order.py`), so that what an order does to the loss is allowed and what a fault does is
+not. The first step made twice is held to `spread`, the largest of the workloads that are followed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from workloads.parts.following import Following
+
+
+@dataclass(frozen=True, kw_only=True)
+class LossCurveVarying(Following):
+    """The base's parameters, of workloads that need not give the same bits twice."""
+
+    summary: ClassVar[str] = "Follow the recorded first losses where sums come in any order"
+    version: ClassVar[int] = 1
+    small: ClassVar[Mapping[str, bool | int | float | str]] = {"workload": "pna"}
+    is_repeatable: ClassVar[bool] = False
+    spread: ClassVar[float] = 0.05
+    sibling: ClassVar[str] = "loss_curve"
+
+    workload: str = "pna"
+
+
+WORKLOAD = LossCurveVarying
