@@ -618,6 +618,7 @@ def _quantile_fault(criterion: Criterion, _: Sequence[str]) -> str:
         return 'needs a "quantile" between 0 and 1, like 0.99'
     if not is_wanted and criterion.quantile is not None:
         return f'judges {criterion.metric}, which takes no "quantile"'
-    if criterion.if_absent == "not_applicable" and criterion.kind != "health":
-        return 'is no criterion of health, which alone takes "if_absent"'
+    for name in ("if_absent", "if_not_observed"):
+        if getattr(criterion, name) == "not_applicable" and criterion.kind != "health":
+            return f'is no criterion of health, which alone takes "{name}"'
     return ""

@@ -385,7 +385,8 @@ class Criterion(Record):
     - drift: `metric` drift_per_30_minutes, relative; with `at_most`.
     - health: `metric` a counter, a reading, or what the ledger makes of them (ledger.py), with
       `at_least` or `at_most`; one ruling over all devices of the matching cases. `if_absent` is
-      what becomes of a device that cannot have it at all, as its vendor says.
+      what becomes of a device that cannot have it at all, as its vendor says; `if_not_observed` of
+      one that may not be looked at, as a file may state openly of a second witness.
     - inventory: `metric` a fact of system.json ("devices.count", "devices.memory_bytes",
       "devices.FACT", "host.FACT"), with `equals`, `at_least` or `at_most`.
 
@@ -408,6 +409,7 @@ class Criterion(Record):
     quantile: Number | None = None
     against: str = ""
     if_absent: Literal["inconclusive", "not_applicable"] = "inconclusive"
+    if_not_observed: Literal["inconclusive", "not_applicable"] = "inconclusive"
 
 
 MARGINS: Mapping[str, float] = {

@@ -411,7 +411,8 @@ def health(
     """Whether every device of the cases keeps the limit, as far as it was watched.
 
     What was seen beyond the limit fails, whatever else could not be seen; what could not be seen
-    is inconclusive; what a device cannot have is not applicable where the criterion says so.
+    is inconclusive, and what a device cannot have, unless the criterion says that it does not apply
+    then.
     """
     devices = ground.system.identity.devices
     found = [one.observe(criterion.metric) for one in ledger.of_devices(devices, cases, scope)]
@@ -492,10 +493,14 @@ def _some(told: Sequence[str]) -> str:
 def _unseen(criterion: Criterion, found: Sequence[ledger.Observed]) -> Answer:
     reasons = dict.fromkeys(one.gap or ledger.UNTOLD for one in found) or {ledger.UNTOLD: None}
     names = _some([one.device for one in found]) or "any device"
-    return inconclusive(
-        "not_observed",
-        f"{criterion.metric} of {names} was not observed: {'; '.join(reasons)}",
-        "Provide what is named there and run again; nothing that was not seen is accepted.",
+    is_meant = criterion.if_not_observed == "not_applicable"
+    return Answer(
+        ruling="not_applicable" if is_meant else "inconclusive",
+        reason="not_observed",
+        explanation=f"{criterion.metric} of {names} was not observed: {'; '.join(reasons)}",
+        action="Provide what is named there to have it judged; the criteria do not insist on it."
+        if is_meant
+        else "Provide what is named there and run again; nothing that was not seen is accepted.",
     )
 
 

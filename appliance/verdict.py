@@ -160,7 +160,7 @@ class Judge:
             run_id=plan.run_id,
             verdict=_word(rulings),
             decided_by=self._decided_by(rulings),
-            scope=_scope(self._ground, self._order),
+            scope=_scope(self._ground, self._order) + _unobserved(rulings, self._ground),
             num_interruptions=self._gathering.run.num_interruptions,
             num_made=sum(len(_made(evidence)) for evidence in cases.values()),
             num_failed=sum(
@@ -517,6 +517,17 @@ def _scope(ground: Ground, order: Order | None) -> str:
     if num_lacking:
         words.append(f" {num_lacking} of the suite's cases are not planned: the node lacks room.")
     return "".join(words)
+
+
+def _unobserved(rulings: Sequence[Ruling], ground: Ground) -> str:
+    """What required criteria asked for and do not insist on, and nobody could see."""
+    ids = {
+        ruling.criterion
+        for ruling in rulings
+        if ruling.ruling == "not_applicable" and ruling.reason == "not_observed" and ruling.required
+    }
+    titles = [item.title for item in ground.criteria.criterion if item.id in ids]
+    return f" Not observed, so not judged: {'; '.join(titles)}." if titles else ""
 
 
 def _made(evidence: CaseEvidence) -> list[LaunchEvidence]:

@@ -206,7 +206,7 @@ def fault(code: str, *, is_fatal: bool, device: str = DEVICE, launch: str = "") 
         ((fault("Xid 79", is_fatal=True),), "REJECTED", "kernel-faults-fatal"),
         ((fault("Xid 79", is_fatal=True, device=""),), "REJECTED", "kernel-faults-fatal"),
         ((fault("Xid 13", is_fatal=False),), "ACCEPTED", ""),
-        (None, "INCONCLUSIVE", "kernel-faults-fatal"),
+        (None, "ACCEPTED", ""),
     ],
 )
 def test_the_kernels_log_is_judged_or_not_observed(
@@ -216,8 +216,18 @@ def test_the_kernels_log_is_judged_or_not_observed(
     assert (found.verdict, found.decided_by) == (word, by)
     if logged is None:
         one = ruling(found, "kernel-faults-fatal")
-        assert one.reason == "not_observed"
+        assert (one.ruling, one.reason) == ("not_applicable", "not_observed")
         assert "--device /dev/kmsg" in one.explanation
+        assert "Not observed, so not judged: No fatal fault of a device" in found.scope
+
+
+def test_what_is_not_observed_is_inconclusive_unless_the_criterion_says_otherwise() -> None:
+    events = watched_events(PLAN, {DEVICE: watching()}, None)
+    metric = "kernel_faults_fatal"
+    assert answer(events, metric).ruling == "inconclusive"
+    assert answer(events, metric, if_not_observed="not_applicable").ruling == "not_applicable"
+    strict = [one.metric for one in ACCELERATOR.criterion if one.if_not_observed == "not_applicable"]
+    assert strict == [metric]
 
 
 def test_a_fatal_fault_is_one_also_where_the_log_was_lost_later() -> None:
