@@ -70,14 +70,15 @@ def followed(
     folder: Path,
     *,
     seed: int = 1,
-    fault: Fault = lambda *_: None,
+    fault: Fault | None = None,
     variation: Variation | None = None,
 ) -> dict[str, Check]:
     """Checks of the whole curve of a launch, by name."""
     state = workload.build(target(folder), seed)
     with engine(curves.models(state.followed), variation or Variation()):
         for number in range(workload.steps):
-            fault(number, training_of(state))
+            if fault is not None:
+                fault(number, training_of(state))
             output = workload.step(state)
     return {check.name: check for check in workload._check_curve(state, output)}
 
