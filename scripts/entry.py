@@ -111,7 +111,8 @@ def main(words: Sequence[str], out: Path = OUT) -> int:
         shutil.rmtree(work, ignore_errors=True)
         if not any((out / ".work").iterdir()):
             (out / ".work").rmdir()
-    if words and words[0] in WRITING and "--help" not in words and not is_mounted(out):
+    has_evidence = any(out.glob("*/plan.json"))
+    if words and words[0] in WRITING and has_evidence and not is_mounted(out):
         name = os.environ.get("HOSTNAME", "CONTAINER")
         print(
             f"\n{out} is inside this container, and the evidence goes with it.\n"
