@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from appliance.records import Fact, Scalar
+from appliance.records import Fact, Facts, Scalar
 from appliance.tree import Tree, Unreadable
 
 LARGEST = 2**53 - 1
@@ -49,6 +49,12 @@ def fact(
         return Fact(value=_plausible(read(), source), unit=unit, source=source)
     except Unreadable as gap:
         return Fact(value=None, unit=unit, source=source, hint=gap.hint or absent)
+
+
+def value_of(facts: Facts, name: str) -> Scalar | None:
+    """The value of a fact; None where there is none, or it is not reported."""
+    found = facts.get(name)
+    return None if found is None else found.value
 
 
 def _plausible(value: Scalar, source: str) -> Scalar:

@@ -31,6 +31,7 @@ from itertools import pairwise
 from typing import Literal
 
 from appliance.evidence import CaseEvidence, LaunchEvidence, RunEvidence
+from appliance.facts import value_of
 from appliance.records import Counted, Device, KernelLogged, Reading
 from appliance.vendors.vocabulary import COUNTERS, HARMFUL_THROTTLES, THROTTLES, Behaviour
 
@@ -409,8 +410,7 @@ class Ledger:
         return next((self.hints[name] for name in names if name in self.hints), UNTOLD)
 
     def _fact(self, name: str) -> float | None:
-        found = self.device.facts.get(name)
-        value = None if found is None else found.value
+        value = value_of(self.device.facts, name)
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         return float(value) if is_number and value > 0 else None  # type: ignore[operator,arg-type]
 

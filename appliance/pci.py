@@ -8,9 +8,10 @@ itself is read, and what its slot allows is the lower of the two ends.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from appliance.tree import Tree, Unreadable, number
+from appliance.tree import Tree, Unreadable, number, or_none
 
 DEVICES = "/sys/bus/pci/devices"
 GENERATIONS = {"2.5": 1, "5.0": 2, "5": 2, "8.0": 3, "16.0": 4, "32.0": 5, "64.0": 6}
@@ -49,6 +50,14 @@ class Function:
     def is_there(self) -> bool:
         """False for one that fell off the bus; also where /sys is not mounted."""
         return self.tree.exists(self.folder)
+
+    def maker(self) -> str:
+        """PCI vendor: 0x10de."""
+        return self.tree.line(f"{self.folder}/vendor")
+
+    def kind(self) -> str:
+        """Class: 0x030200."""
+        return self.tree.line(f"{self.folder}/class")
 
     def ids(self) -> str:
         """Vendor and device, hexadecimal: 10de:2335."""
@@ -128,3 +137,11 @@ class Function:
         if lanes <= 0 or lanes > 32:  # noqa: PLR2004 - PCIe has at most 32; 255 means unknown
             raise Unreadable(f"{name} of {self.address} is {lanes}, which is no number of lanes")
         return lanes
+
+
+def functions(tree: Tree, maker: str, *kinds: str) -> Iterator[Function]:
+    """The functions of a maker whose class begins with one of these, by address."""
+    for name in or_none(lambda: tree.names(DEVICES, _ADDRESS.pattern)) or ():
+        one = Function(tree, name)
+        if or_none(one.maker) == maker and (or_none(one.kind) or "").startswith(kinds):
+            yield one

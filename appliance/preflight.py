@@ -16,10 +16,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from appliance import pci
 from appliance.catalog import did_you_mean
 from appliance.errors import UsageError
 from appliance.launcher_options import Devices, Engine
-from appliance.pci import DEVICES as PCI
 from appliance.tree import Tree, Unreadable, or_none
 from appliance.vendors.containers import CONTAINERS, PCI_CLASSES, PROCESSORS_IMAGE, Passing
 
@@ -72,21 +72,13 @@ def choose(tree: Tree, asked: str | None) -> str:
 
 def look(tree: Tree, passing: Passing) -> Found:
     """The maker's functions on the bus, and the nodes of his devices."""
-    functions = tuple(_functions(tree, passing))
+    seen = (one.address for one in pci.functions(tree, passing.pci_vendor, *PCI_CLASSES))
+    functions = tuple(address for address in seen if address != passing.own_graphics)
     folder, pattern = passing.device_nodes
     names = or_none(lambda: tree.names(folder, pattern)) or ()
     if passing.is_shared:
         names = tuple(name for name in names if _owner(tree, name) in functions)
     return Found(functions=functions, nodes=tuple(f"{folder}/{name}" for name in names))
-
-
-def _functions(tree: Tree, passing: Passing) -> Iterator[str]:
-    for address in or_none(lambda: tree.names(PCI)) or ():
-        vendor = or_none(lambda a=address: tree.line(f"{PCI}/{a}/vendor"))  # type: ignore[misc]
-        kind = or_none(lambda a=address: tree.line(f"{PCI}/{a}/class"))  # type: ignore[misc]
-        is_device = kind is not None and kind.startswith(PCI_CLASSES)
-        if vendor == passing.pci_vendor and is_device and address != passing.own_graphics:
-            yield address
 
 
 def _owner(tree: Tree, node: str) -> str | None:

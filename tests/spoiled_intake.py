@@ -13,8 +13,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import subprocess
 import sys
 import tempfile
 import tomllib
@@ -22,7 +20,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parents[1]
+from program import ROOT, WITH_FAULTS, bench
+
 INTAKE = ROOT / "workloads" / "suites" / "intake.toml"
 FIELDS = {"memory_bandwidth": "scale", "onnx_resnet50": "", "gemm": "", "gemm_exact": ""}
 """Of a step's output, what is spoilt; the logits of a model."""
@@ -97,15 +96,7 @@ def run(fault: str, folder: Path) -> Mapping[str, Any]:
     suite = folder / f"intake-{fault}.toml"
     suite.write_text(spoiled(fault))
     words = ["run", "--suite", str(suite), "--out", str(folder / "out"), "--json"]
-    done = subprocess.run(
-        [sys.executable, "-m", "appliance", *words],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}"},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = bench(*words, env=WITH_FAULTS, timeout=None)
     if not done.stdout:
         sys.exit(done.stderr)
     verdict: Mapping[str, Any] = json.loads(done.stdout)["verdict"]

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -12,13 +10,13 @@ from typing import Any
 
 import pytest
 from builders import a_plan, bare_lines, healthy_events
+from program import ROOT, answered
 
 from appliance import challenge as challenging
 from appliance import freshness
 from appliance.errors import EvidenceError, OutputError, UsageError
 from appliance.records import Challenge, sha256, to_json
 
-ROOT = Path(__file__).parents[1]
 NOW = datetime(2026, 11, 21, 12, 30, tzinfo=UTC)
 CHALLENGE = Challenge(
     nonce="5a" * 32,
@@ -115,44 +113,30 @@ def test_challenge_is_drawn_anew_each_time_and_never_written_over(tmp_path: Path
         challenging.issue(replace(asked, out=tmp_path / "three.json", days=0))
 
 
-def bench(*words: str) -> tuple[int, str, str]:
-    done = subprocess.run(
-        [sys.executable, "-m", "appliance", *words],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-        stdin=subprocess.DEVNULL,
-    )
-    assert "Traceback" not in done.stderr, done.stderr
-    return done.returncode, done.stdout, done.stderr
-
-
 @pytest.mark.slow
 def test_bundle_is_held_to_the_buyer_s_own_file(tmp_path: Path) -> None:
     mine, other = tmp_path / "challenge.json", tmp_path / "other.json"
     suite = str(ROOT / "tests" / "suites" / "tiny.toml")
-    assert bench("challenge", "--out", str(mine), "--suite", suite)[0] == 0
-    assert bench("challenge", "--out", str(other))[0] == 0
+    assert answered("challenge", "--out", str(mine), "--suite", suite)[0] == 0
+    assert answered("challenge", "--out", str(other))[0] == 0
     words = ("accept", "--suite", suite, "--challenge", str(mine), "--out", str(tmp_path / "out"))
-    code, stdout, stderr = bench(*words, "--json")
+    code, stdout, stderr = answered(*words, "--json")
     assert code == 0, stderr
     folder = json.loads(stdout)["folder"]
     plan = json.loads((Path(folder) / "plan.json").read_text())
     assert plan["seed"] == freshness.run_seed(freshness.parse(mine.read_bytes()))
 
-    code, _, stderr = bench("verify", folder, "--allow-dev", "--challenge", str(mine))
+    code, _, stderr = answered("verify", folder, "--allow-dev", "--challenge", str(mine))
     assert code == 0, stderr
     assert "seeds derive from the challenge" in stderr
-    code, _, stderr = bench("verify", folder, "--allow-dev", "--challenge", str(other))
+    code, _, stderr = answered("verify", folder, "--allow-dev", "--challenge", str(other))
     assert code == 4
     assert "not made for the challenge.json that you expect" in stderr
 
-    code, _, stderr = bench("run", "--suite", "smoke", "--challenge", str(mine))
+    code, _, stderr = answered("run", "--suite", "smoke", "--challenge", str(mine))
     assert code == 2
     assert "asks for the suite file with sha256" in stderr
     mine.write_bytes(mine.read_bytes() + b" ")
-    code, _, stderr = bench(*words)
+    code, _, stderr = answered(*words)
     assert code == 2
     assert "as it was sent" in stderr

@@ -2,24 +2,10 @@
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-
-ROOT = Path(__file__).parents[1]
-
-
-def bench(*words: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "appliance", *words],
-        cwd=cwd or ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-        stdin=subprocess.DEVNULL,
-    )
+from program import ROOT, bench
 
 
 def says(done: subprocess.CompletedProcess[str], code: int, *words: str) -> None:

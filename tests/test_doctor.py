@@ -1,18 +1,15 @@
 """`bench doctor`: a row for each thing, required ones decide, and nothing raises."""
 
 import json
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from program import ROOT, bench
 from test_host import with_devices
 
 from appliance import datasets, doctor
 from appliance.doctor import Row
-
-ROOT = Path(__file__).parents[1]
 
 
 def row_of(rows: tuple[Row, ...] | list[Row], what: str) -> Row:
@@ -33,14 +30,7 @@ def look(name: str, root: Path, **given: object) -> list[Row]:
 
 
 def test_this_machine_is_told_in_one_document() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "appliance", "doctor", "--json"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
+    done = bench("doctor", "--json", timeout=60)
     assert done.stderr == ""
     document = json.loads(done.stdout)
     rows = [Row(**row) for row in document["rows"]]

@@ -19,6 +19,8 @@ FLOORS: list[list[Room]] = [
     [
         ("workloads.contract",),
         ("appliance.vendors.base", "appliance.vendors.vocabulary"),
+        ("appliance.vendors.containers",),
+        ("appliance.vendors.torch_settings",),
         ("appliance.catalog",),
         ("appliance.journal",),
         ("appliance.seeds", "appliance.freshness"),

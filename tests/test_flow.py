@@ -1,7 +1,6 @@
 """Whole runs of the appliance, as a person starts them, on a suite of two small products."""
 
 import json
-import os
 import shutil
 import signal
 import subprocess
@@ -12,8 +11,8 @@ from pathlib import Path
 
 import psutil
 import pytest
+from program import ROOT, WITH_FAULTS
 
-ROOT = Path(__file__).parents[1]
 TINY = ROOT / "tests" / "suites" / "tiny.toml"
 
 pytestmark = pytest.mark.slow
@@ -23,7 +22,7 @@ def start(*words: str, cwd: Path = ROOT) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-m", "appliance", *words],
         cwd=cwd,
-        env={**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}"},
+        env=WITH_FAULTS,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         stdin=subprocess.DEVNULL,

@@ -8,16 +8,14 @@ of one suite, in forked launches, and each is named in the plan and in the journ
 from __future__ import annotations
 
 import json
-import os
 import pkgutil
-import subprocess
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
+from program import WITH_FAULTS, bench
 
 import workloads.injected
 
@@ -146,16 +144,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     suite, out = folder / "injected.toml", folder / "out"
     suite.write_text(HEAD + "".join(_case(name, one) for name, one in INJECTIONS.items()))
     words = ["run", "--suite", str(suite), "--vendor", "cpu", "--out", str(out), "--json"]
-    done = subprocess.run(
-        [sys.executable, "-m", "appliance", *words],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}"},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=500,
-        check=False,
-    )
+    done = bench(*words, env=WITH_FAULTS, timeout=500)
     assert "Traceback" not in done.stderr, done.stderr
     assert done.stdout, done.stderr
     bundle = Path(json.loads(done.stdout)["folder"])

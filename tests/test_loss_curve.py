@@ -516,7 +516,8 @@ def test_band_allows_three_times_the_largest_spread_of_all_starts() -> None:
     [
         ([[3.0] * 20, [3.0] * 20], "loss fell by 0 "),
         ([falling(), falling(0.9)], "part by a tenth of the loss after 1 steps"),
-        ([[*falling()[:-1], -1.0], falling()], "not always positive"),
+        ([[*falling()[:2], -1.0, *falling()[3:]], falling()], "after 2 steps: too few"),
+        ([[3.0] * 5, [3.0] * 5], "loss fell by 0 "),
     ],
 )
 def test_training_that_cannot_be_held_to_a_band_is_left_out(
@@ -524,6 +525,24 @@ def test_training_that_cannot_be_held_to_a_band_is_left_out(
 ) -> None:
     with pytest.raises(ParameterError, match=sentence):
         recorder.pooled("x", "float32", [runs_of(curve)])
+
+
+def test_losses_below_nought_are_pooled_by_their_size() -> None:
+    below = [[-loss for loss in run] for run in (falling(), falling(1e-3))]
+    pool = bands.pooled(np.array(below), 1e-6)
+    assert pool.losses[0] == pytest.approx(-np.exp(2))
+    assert pool.allowed[5] == pytest.approx(3 * 5e-4, rel=0.01)
+    compared = bands.beside(np.array(falling()), pool.losses.tolist(), pool.allowed.tolist())
+    assert len(compared.outside) == 20
+
+
+def test_curve_of_few_steps_must_be_left_by_a_training_that_stands_still() -> None:
+    few = runs_of([falling(steps=5), falling(1e-4, steps=5)])
+    band = recorder.pooled("x", "float32", [replace(few, still=((np.exp(2),) * 5,))])
+    assert band.still > recorder.STILL
+    assert "stands still leaves it by" in band.note
+    with pytest.raises(ParameterError, match="it has 5 steps, and one that stands still leaves"):
+        recorder.pooled("x", "float32", [replace(few, still=(tuple(falling(steps=5)),))])
 
 
 def test_slow_steps_are_recorded_less() -> None:

@@ -3,7 +3,6 @@
 import json
 import re
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -14,6 +13,7 @@ import pytest
 from builders import FUNCTIONAL, NO_BASELINES, NO_PEAKS, a_plan, bare_lines, healthy_events
 from hypothesis import given
 from hypothesis import strategies as st
+from program import ROOT, bench
 from recorded import replayed_nvml, replayed_rocm, replayed_xpu, trees
 
 from appliance import bundle, catalog, comparing, drafting, ordering, probe
@@ -35,7 +35,6 @@ from appliance.vendors.cpu import Cpu
 from appliance.vendors.vocabulary import FACTS
 from appliance.verdict import judge
 
-ROOT = Path(__file__).parents[1]
 TINY = str(ROOT / "tests" / "suites" / "tiny.toml")
 GIB = 2**30
 
@@ -634,18 +633,6 @@ def test_texts_of_a_draft_are_toml_whatever_a_device_calls_itself() -> None:
 
 
 # ------------------------------------------------------------------ files and the command line
-
-
-def bench(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "appliance", *words],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-        stdin=subprocess.DEVNULL,
-    )
 
 
 @pytest.fixture(scope="module")

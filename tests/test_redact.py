@@ -8,12 +8,12 @@ import re
 import socket
 import stat
 import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from launching import Seen
+from program import ROOT, bench
 from recorded import trees
 
 from appliance import accept, attest, bundle, links, pades, probe, redaction, signing, verify
@@ -33,7 +33,6 @@ from appliance.redaction import Private, Redactor
 from appliance.tree import Tree
 from appliance.vendors.cpu import Cpu
 
-ROOT = Path(__file__).parents[1]
 TINY = (ROOT / "tests" / "suites" / "tiny.toml").read_text()
 SALT = "5a" * 32
 NAMES = ("node-017", "node-017.example.org", "gpu-farm-alias")
@@ -326,18 +325,6 @@ def test_a_redacted_run_goes_on_under_its_salt_alone(
 
 
 # ------------------------------------------------------------------ at the command line
-
-
-def bench(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "appliance", *words],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-        stdin=subprocess.DEVNULL,
-    )
 
 
 @pytest.mark.slow

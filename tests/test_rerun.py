@@ -2,8 +2,6 @@
 
 import json
 import math
-import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +18,7 @@ from builders import (
     healthy_events,
 )
 from bundles import Draft, files_of, looked
+from program import ROOT, answered
 
 from appliance import bundle, runner, signing
 from appliance.dispute import (
@@ -51,7 +50,6 @@ from appliance.records import (
 )
 from appliance.rerun import Request, rerun
 
-ROOT = Path(__file__).parents[1]
 KEY = signing.development_key()
 GEMM = "gemm@cpu:0"
 
@@ -343,28 +341,14 @@ def test_a_case_that_the_worker_refuses_or_a_device_that_is_gone_is_refused(
 # ------------------------------------------------------------------ as a person does it
 
 
-def bench(*words: str) -> tuple[int, str, str]:
-    done = subprocess.run(
-        [sys.executable, "-m", "appliance", *words],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-        stdin=subprocess.DEVNULL,
-    )
-    assert "Traceback" not in done.stderr, done.stderr
-    return done.returncode, done.stdout, done.stderr
-
-
 @pytest.mark.slow
 def test_a_real_launch_agrees_with_itself_to_the_bit(tmp_path: Path) -> None:
     suite = str(ROOT / "tests" / "suites" / "tiny.toml")
-    code, stdout, stderr = bench("accept", "--suite", suite, "--out", str(tmp_path), "--json")
+    code, stdout, stderr = answered("accept", "--suite", suite, "--out", str(tmp_path), "--json")
     assert code == 0, stderr
     folder = json.loads(stdout)["folder"]
     words = ("run", "--from", folder, "--case", "gemm", "--launch", "2", "--out")
-    code, stdout, stderr = bench(*words, str(tmp_path / "again"), "--json")
+    code, stdout, stderr = answered(*words, str(tmp_path / "again"), "--json")
     assert code == 0, stderr
     found = json.loads(stdout)
     assert found["agrees"]
@@ -373,5 +357,5 @@ def test_a_real_launch_agrees_with_itself_to_the_bit(tmp_path: Path) -> None:
     assert len(checks) >= 4
     assert all(pair["then"] == pair["now"] for pair in checks)  # the same inputs and arithmetic
     assert all(pair["is_same"] for pair in found["inputs"])
-    code, _, stderr = bench("run", "--from", folder, "--case", "gemm")
+    code, _, stderr = answered("run", "--from", folder, "--case", "gemm")
     assert (code, "go together" in stderr) == (2, True)

@@ -4,13 +4,12 @@ import importlib
 import json
 import math
 import pkgutil
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
+from program import ROOT, bench
 from typer.testing import CliRunner
 
 import workloads
@@ -24,7 +23,6 @@ from appliance.selftest import Behaviour, Result
 from workloads.contract import Artifacts, Target
 from workloads.injected.product import flip
 
-ROOT = Path(__file__).parents[1]
 SCENARIOS = {scenario.name: scenario for scenario in scenarios.scenarios()}
 SLOW = Expected(words=FAIL, criteria=("speed",))
 ROW = Row(
@@ -314,14 +312,7 @@ def test_a_trial_alone_has_nothing_of_the_others_and_concealed_no_word_of_its_fa
 
 @pytest.mark.slow
 def test_the_whole_self_test_on_this_machine() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "appliance", "selftest", "--json"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=550,
-    )
+    done = bench("selftest", "--json", timeout=550)
     assert done.returncode == 0, done.stderr + done.stdout
     rows = json.loads(done.stdout)["rows"]
     by_name = {row["injected"]: row for row in rows if row["family"] == "real"}

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 import pkgutil
-import subprocess
-import sys
 import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
+from program import ROOT, bench
 
 import workloads
 
-ROOT = Path(__file__).parents[1]
 SUITE = tomllib.loads((ROOT / "workloads" / "suites" / "smoke-all.toml").read_text())
 NEED_DATA = {"char_lm", "cifar10_resnet", "gcn_cora"}
 NEED_A_DEVICE = {"gemm_tf32"}
@@ -36,14 +34,7 @@ def test_suite_has_jobs_of_several_ranks_and_one_of_two_agents() -> None:
 @pytest.mark.timeout(2400)
 def test_every_workload_completes_and_every_check_is_within(tmp_path: Path) -> None:
     words = ["run", "--suite", "smoke-all", "--vendor", "cpu", "--out", str(tmp_path), "--json"]
-    done = subprocess.run(
-        [sys.executable, "-m", "appliance", *words],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-        stdin=subprocess.DEVNULL,
-    )
+    done = bench(*words, timeout=None)
     assert "Traceback" not in done.stderr, done.stderr
     assert done.stdout, done.stderr
     verdict: dict[str, Any] = json.loads(done.stdout)["verdict"]

@@ -282,9 +282,11 @@ def test_collectives_take_a_rank_on_each_accelerator() -> None:
 
 def test_one_node_can_hold_every_case_of_smoke_all() -> None:
     suite, _ = catalog.load_suite("smoke-all")
-    for devices in ([device(0, vendor="cpu", gib=16.0)], [device(0)], [device(0), device(1)]):
+    for devices in ([device(0, vendor="cpu", gib=16.0)], [device(0), device(1)]):
         _, lacking = placing.place(suite, devices, SEED)
         assert lacking == ()
+    _, lacking = placing.place(suite, [device(0)], SEED)  # an accelerator has one rank
+    assert {item.case for item in lacking} == {c.id for c in suite.case if c.scope == "job"}
     assert all(case.small for case in suite.case)
     assert any(case.agents == 2 for case in suite.case)
     assert any(case.scope == "job" and case.agents == 1 for case in suite.case)

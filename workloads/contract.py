@@ -241,6 +241,11 @@ class Turn:
         self.number += 1
         return self.index
 
+    def hold(self) -> bool:
+        """Let the next step take the last one's input again, for a workload that can `hold`."""
+        self.number -= 1
+        return True
+
     @property
     def index(self) -> int:
         """Index of the input set that the last step took."""

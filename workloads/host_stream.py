@@ -22,7 +22,7 @@ import torch
 from appliance.records import Bound, Check, Work
 from workloads.contract import ParameterError, Target, Turn, Workload
 from workloads.parts.parameters import require_positive
-from workloads.parts.stream import ARRAYS, ITEM, num_wrong, run
+from workloads.parts.stream import ARRAYS, ITEM, compare, run
 from workloads.parts.threads import on_threads, usable_processors
 
 
@@ -90,15 +90,7 @@ class HostStream(Workload[State, torch.Tensor]):
     def check(self, before: object, state: State, output: torch.Tensor) -> Iterator[Check]:
         del before
         index = state.turn.index
-        first, second = state.first[index].numpy(), state.second[index].numpy()
-        yield Check(
-            name="triad: elements that differ",
-            error=num_wrong("triad", first, second, output.numpy()),
-            bound=0,
-            kind="exact",
-            detects=1,
-            detects_what=f"wrong elements among {output.numel()}",
-        )
+        yield compare("triad", state.first[index], state.second[index], output)
 
 
 WORKLOAD = HostStream

@@ -176,8 +176,7 @@ class OnnxResnet50(Workload[State, Images]):
         return run(state.session, {"images": state.images[state.turn.advance()]})
 
     def hold(self, state: State) -> bool:
-        state.turn.number -= 1
-        return True
+        return state.turn.hold()
 
     def snapshot(self, state: State) -> int:
         """Number of the step that comes."""

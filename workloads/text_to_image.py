@@ -251,8 +251,7 @@ class TextToImage(Workload[State, Made]):
         )
 
     def hold(self, state: State) -> bool:
-        state.turn.number -= 1
-        return True
+        return state.turn.hold()
 
     def snapshot(self, state: State) -> Before:
         number = state.turn.number + 1

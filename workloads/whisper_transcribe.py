@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from functools import partial
 from typing import Any, ClassVar
 
 import torch
@@ -46,7 +46,9 @@ from workloads.parts.generated import (
     compare_choices,
     compare_tokens,
     count_missing,
+    generate,
     known,
+    reference_once,
 )
 from workloads.parts.melodies import log_mel, melodies
 from workloads.parts.parameters import require_even_heads, require_positive
@@ -228,23 +230,22 @@ class WhisperTranscribe(Workload[State, Generated]):
         clips, model = state.clips[state.turn.advance()], state.model
         heard = model.model.encoder(clips)
         cache = EncoderDecoderCache(DynamicCache(), DynamicCache())
-        read = state.opening.expand(self.batch, -1)
-        tokens, logits = [], []
-        for _ in range(self.new_tokens):
+
+        def forward(read: torch.Tensor) -> torch.Tensor:
             hidden = model.model.decoder(
                 input_ids=read,
                 encoder_hidden_states=heard.last_hidden_state,
                 past_key_values=cache,
                 use_cache=True,
             ).last_hidden_state
-            logits.append(model.proj_out(hidden[:, -1:]))
-            read = (logits[-1] + state.bar).argmax(dim=-1)
-            tokens.append(read)
-        return Generated(tokens=torch.cat(tokens, dim=1), logits=torch.cat(logits, dim=1))
+            logits: torch.Tensor = model.proj_out(hidden[:, -1:])
+            return logits
+
+        opening = state.opening.expand(self.batch, -1)
+        return generate(forward, opening, state.bar, self.new_tokens)
 
     def hold(self, state: State) -> bool:
-        state.turn.number -= 1
-        return True
+        return state.turn.hold()
 
     def snapshot(self, state: State) -> Before:
         number = state.turn.number + 1
@@ -282,30 +283,18 @@ class WhisperTranscribe(Workload[State, Generated]):
 
     def _reference(
         self, before: Before, state: State, chosen: list[int], tokens: torch.Tensor
-    ) -> dict[str, torch.Tensor]:
-        """Float64 logits of these tokens of the chosen clips: `own`; and of one, as if of another.
-
-        Those of the first step are made once per run; a launch that chose other tokens, where
-        two logits all but tie, has them computed for its own.
-        """
+    ) -> Mapping[str, torch.Tensor]:
+        """Float64 logits of these tokens of the chosen clips, and of one as if of another clip."""
+        make = partial(self._listen, before.clips, chosen, tokens, state.seed)
         if before.number > 0:
-            return self._listen(before.clips, chosen, tokens, state.seed)
-
-        def make(path: Path) -> None:
-            found = self._listen(before.clips, chosen, tokens, state.seed)
-            torch.save({"tokens": tokens, **found}, path)
-
-        path = state.artifacts.once("first_transcript_float64.pt", make)
-        kept: dict[str, torch.Tensor] = torch.load(path, weights_only=True)
-        if not torch.equal(kept["tokens"], tokens):
-            return self._listen(before.clips, chosen, tokens, state.seed)
-        return kept
+            return make()
+        return reference_once(tokens, state.artifacts, "first_transcript_float64.pt", make)
 
     @torch.no_grad()
     def _listen(
         self, clips: torch.Tensor, chosen: list[int], tokens: torch.Tensor, seed: int
     ) -> dict[str, torch.Tensor]:
-        """Decode without a cache: every position of the transcripts at once."""
+        """Decode without a cache, every position at once: `own` of each clip, one of an `other`."""
         model: Any = self._filled(seed, torch.device("cpu")).double()
         wanted = clips[[*chosen, (chosen[0] + 1) % self.batch]].double()
         written = torch.cat((tokens, tokens[:1]))

@@ -8,6 +8,7 @@ names by design (`amd_throttles`).
 
 from __future__ import annotations
 
+from appliance.facts import value_of
 from appliance.records import Device
 from appliance.vendors.amd_throttles import CAUSES, MASKED
 from appliance.vendors.vocabulary import COUNTERS, THROTTLES
@@ -42,12 +43,7 @@ COUNTING = ("gfx94", "gfx95")
 
 def absent(device: Device) -> frozenset[str]:
     """Counters and readings that the device cannot have, of what was told of it when found."""
-    target = str(_value(device, "architecture") or "")
+    target = str(value_of(device.facts, "architecture") or "")
     causes = UNCOUNTED if target.startswith(COUNTING) else frozenset[str]()
-    links = OF_LINKS if _value(device, "num_links") == 0 else frozenset[str]()
+    links = OF_LINKS if value_of(device.facts, "num_links") == 0 else frozenset[str]()
     return NO_QUESTION | causes | links
-
-
-def _value(device: Device, name: str) -> object:
-    fact = device.facts.get(name)
-    return None if fact is None else fact.value

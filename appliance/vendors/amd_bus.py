@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from appliance.pci import DEVICES, NO_AER, Function
+from appliance.pci import DEVICES, NO_AER, Function, functions
 from appliance.tree import Tree, Unreadable, or_none
 from appliance.vendors.amd_values import Row, Rows, Told
 
@@ -25,23 +25,19 @@ PROCESSING, DISPLAY = "0x12", "0x03"
 DRIVER, BORROWED = "amdgpu", "vfio-pci"
 """The kernel's driver, and the one that has what is passed on to a virtual machine."""
 NO_SLOT = "the kernel does not show the port that it is attached to"
-_ADDRESS = r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]"
 
 
 def accelerators(tree: Tree) -> tuple[str, ...]:
     """Addresses of AMD's accelerators: all processing ones, and displays that the driver has."""
-    found = or_none(lambda: tree.names(DEVICES, _ADDRESS)) or ()
-    return tuple(address for address in found if _is_accelerator(tree, address))
+    found = functions(tree, ATI, PROCESSING, DISPLAY)
+    return tuple(one.address for one in found if _is_accelerator(one))
 
 
-def _is_accelerator(tree: Tree, address: str) -> bool:
-    if or_none(lambda: tree.line(f"{DEVICES}/{address}/vendor")) != ATI:
-        return False
-    kind = or_none(lambda: tree.line(f"{DEVICES}/{address}/class")) or ""
-    driver = or_none(Function(tree, address).driver)
-    if kind.startswith(PROCESSING):
+def _is_accelerator(function: Function) -> bool:
+    driver = or_none(function.driver)
+    if (or_none(function.kind) or "").startswith(PROCESSING):
         return driver != BORROWED
-    return kind.startswith(DISPLAY) and driver == DRIVER
+    return driver == DRIVER
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +64,7 @@ class Place:
     def inner(self) -> tuple[Function, ...]:
         """The functions that the device is made of: three with a switch of its own, else one."""
         chain = self.chain
-        has_switch = len(chain) > 2 and _vendor(chain[-2]) == ATI  # noqa: PLR2004 - two ports
+        has_switch = len(chain) > 2 and or_none(chain[-2].maker) == ATI  # noqa: PLR2004 - two ports
         return chain[-3:] if has_switch else chain[-1:]
 
     @property
@@ -158,7 +154,3 @@ class Place:
 
 def _errors_of(function: Function, kind: str) -> Callable[[], int]:
     return lambda: function.errors(kind)
-
-
-def _vendor(function: Function) -> str | None:
-    return or_none(lambda: function.tree.line(f"{function.folder}/vendor"))

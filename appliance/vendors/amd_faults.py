@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from appliance import pci
+from appliance.facts import value_of
 from appliance.records import Device
 from appliance.tree import or_none
 from appliance.vendors.base import KernelFault
@@ -145,7 +146,7 @@ def fault(line: str, devices: Sequence[Device]) -> KernelFault | None:
 def _device(line: str, devices: Sequence[Device]) -> str:
     """The device that the line names; of partitions, which the kernel does not tell, the first."""
     named = [or_none(partial(pci.address, text)) for text in ADDRESS.findall(line)]
-    known = {device.id: _address(device) for device in devices}
+    known = {one.id: str(value_of(one.facts, "pci_address") or "") for one in devices}
     for address in filter(None, named):
         whole = address.rpartition(".")[0]
         same = [one for one, its in known.items() if its == address]
@@ -153,8 +154,3 @@ def _device(line: str, devices: Sequence[Device]) -> str:
         if whole and near:
             return (same or near)[0]
     return ""
-
-
-def _address(device: Device) -> str:
-    fact = device.facts.get("pci_address")
-    return "" if fact is None or fact.value is None else str(fact.value)

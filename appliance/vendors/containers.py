@@ -1,7 +1,7 @@
 """What the host must have so that a container gets the devices of each maker, and how to pass them.
 
-Data only, for the program that starts the container and for `bench doctor`: neither loads a
-maker's library, and the maker's own module works inside the container. Read 2026-11 in:
+Data only, for the program that starts the container and for `bench doctor`, neither of which loads
+a maker's library, and for the maker's own module, which works inside the container. Read 2026-11:
 
 - https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/cdi-support.html
   (kind nvidia.com/gpu, `nvidia-ctk cdi generate`); moby, daemon/nvidia_linux.go: the engine
@@ -47,6 +47,16 @@ class Passing:
     group_nodes: tuple[str, ...] = ()
     driver: str
     toolkit: str
+
+    def options(self) -> Mapping[str, object]:
+        """How an engine passes all of the maker's devices (`Vendor.container_options`)."""
+        everything = {"count": -1, "capabilities": [["gpu"]]}
+        return {
+            "cdi": self.cdi,
+            "device_requests": [everything] if self.requests else [],
+            "devices": [*self.devices],
+            "group_nodes": [*self.group_nodes],
+        }
 
 
 PCI_CLASSES = ("0x03", "0x12")

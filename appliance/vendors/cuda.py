@@ -13,7 +13,6 @@ buyer must not be given an acceptance of its processors instead.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TypeVar
@@ -24,6 +23,7 @@ from appliance.records import Device, Fact, Facts
 from appliance.tree import Tree, Unreadable, or_none
 from appliance.vendors import xid
 from appliance.vendors.base import KernelFault
+from appliance.vendors.containers import CONTAINERS
 from appliance.vendors.nvlink import End, Links, connections
 from appliance.vendors.nvml import (
     LOST,
@@ -38,6 +38,7 @@ from appliance.vendors.nvml import (
 from appliance.vendors.nvml_absent import absent, capability, has_no_fans
 from appliance.vendors.nvml_facts import Questions, is_divided, slices
 from appliance.vendors.nvml_telemetry import COUNTED, READ, Counts, Told, counters, readings
+from appliance.vendors.torch_settings import switch_tf32_off
 
 Value = TypeVar("Value")
 
@@ -147,24 +148,12 @@ class Cuda:
         return frozenset(found)
 
     def prepare(self) -> None:
-        """Switch TF32 off, which cuDNN has on by default.
-
-        By these two flags: torch.backends.fp32_precision, which is to follow them, breaks the
-        ONNX exporter.
-        """
-        import torch  # noqa: PLC0415 - in the worker only
-
-        torch.backends.cuda.matmul.allow_tf32 = False
-        torch.backends.cudnn.allow_tf32 = False
+        """Switch TF32 off, which cuDNN has on by default."""
+        switch_tf32_off()
 
     def container_options(self) -> Mapping[str, object]:
         """The devices by their CDI name, or as the older runtime wants them."""
-        return {
-            "cdi": "nvidia.com/gpu=all",
-            "device_requests": [{"count": -1, "capabilities": [["gpu"]]}],
-            "devices": [],
-            "group_nodes": [],
-        }
+        return CONTAINERS[self.name].options()
 
     def _found(self) -> tuple[Place | Unreadable, ...]:
         """Every device or slice that is ours; for one that gives no handle, why. Unreadable."""
@@ -193,20 +182,13 @@ class Cuda:
 
     def _refuse_if_there(self, gap: Unreadable) -> None:
         """Raise UsageError if the machine shows a device all the same."""
-        traces = (*self._functions(), *self._device_files())
+        seen = pci.functions(self._tree, MAKER, *DISPLAY)
+        traces = (*(one.address for one in seen), *self._device_files())
         if traces:
             raise UsageError(
                 f"an NVIDIA device is here ({traces[0]}) and cannot be used: {gap.hint}; to test "
                 "the processors alone, ask for the vendor cpu"
             )
-
-    def _functions(self) -> Iterator[str]:
-        """PCI addresses of display devices of this maker."""
-        for address in or_none(lambda: self._tree.names(pci.DEVICES)) or ():
-            read = partial(self._tree.line, f"{pci.DEVICES}/{address}/vendor")
-            kind = partial(self._tree.line, f"{pci.DEVICES}/{address}/class")
-            if or_none(read) == MAKER and (or_none(kind) or "").startswith(DISPLAY):
-                yield address
 
     def _device_files(self) -> tuple[str, ...]:
         names = or_none(lambda: self._tree.names("/dev", r"nvidia(ctl|[0-9]+)")) or ()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 
+from appliance.facts import value_of
 from appliance.records import Device
 from appliance.tree import or_none
 from appliance.vendors.nvlink import CARD
@@ -27,8 +28,7 @@ NO_QUESTION = frozenset({*COUNTERS, *READINGS} - {*COUNTED, *READ})
 
 def capability(device: Device) -> tuple[int, int]:
     """Compute capability of the device's architecture (sm_90); (0, 0) if it is not known."""
-    fact = device.facts.get("architecture")
-    found = re.fullmatch(r"sm_([0-9]+)([0-9])", str(fact.value) if fact else "")
+    found = re.fullmatch(r"sm_([0-9]+)([0-9])", str(value_of(device.facts, "architecture")))
     return (int(found[1]), int(found[2])) if found else (0, 0)
 
 
@@ -50,10 +50,7 @@ def _of_memory(device: Device) -> frozenset[str]:
 
 
 def _of_links(device: Device) -> frozenset[str]:
-    number, num_up = (
-        fact.value if (fact := device.facts.get(name)) else None
-        for name in ("num_links", "num_links_up")
-    )
+    number, num_up = (value_of(device.facts, name) for name in ("num_links", "num_links_up"))
     if number == 0 or LINKLESS.search(device.model):
         return frozenset((*LINK_COUNTERS, "links_down"))
     if num_up == 0 and CARD.search(device.model):  # nobody plugged bridges in

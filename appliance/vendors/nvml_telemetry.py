@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 from appliance import pci
+from appliance.facts import value_of
 from appliance.records import Device
 from appliance.tree import Tree, Unreadable
 from appliance.vendors.nvlink import COUNTERS as LINK_COUNTERS
@@ -209,8 +210,7 @@ def _bus_errors(
     nvml: Nvml, tree: Tree, handle: Handle, device: Device
 ) -> Mapping[str, Callable[[], int]]:
     """Errors of PCIe as the kernel counts them, else as the device does."""
-    found = device.facts.get("pci_address")
-    function = pci.Function(tree, str(found.value) if found else "")
+    function = pci.Function(tree, str(value_of(device.facts, "pci_address")))
     kinds = {
         "pcie_correctable": ("correctable", "NVML_FI_DEV_PCIE_COUNT_CORRECTABLE_ERRORS"),
         "pcie_non_fatal": ("nonfatal", "NVML_FI_DEV_PCIE_COUNT_NON_FATAL_ERROR"),
@@ -254,7 +254,7 @@ def _lost(nvml: Nvml, tree: Tree, handle: Handle, device: Device) -> int:
 
 def _is_gone(tree: Tree, device: Device) -> bool:
     """True if the kernel showed the device's function when it was found, and does no more."""
-    address, width = (device.facts.get(name) for name in ("pci_address", "pcie_width_highest"))
-    if address is None or address.value is None or width is None or width.value is None:
+    address, width = (value_of(device.facts, one) for one in ("pci_address", "pcie_width_highest"))
+    if address is None or width is None:
         return False
-    return tree.exists(pci.DEVICES) and not pci.Function(tree, str(address.value)).is_there
+    return tree.exists(pci.DEVICES) and not pci.Function(tree, str(address)).is_there

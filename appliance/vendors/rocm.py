@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from appliance.errors import UsageError
-from appliance.facts import fact
+from appliance.facts import fact, value_of
 from appliance.records import Device, Fact, Facts
 from appliance.tree import Tree, Unreadable, or_none
 from appliance.vendors import amd_absent, amd_faults, amd_smi_tool, amdsmi_calls
@@ -28,6 +28,8 @@ from appliance.vendors.amd_smi_tool import CommandLine, Tool
 from appliance.vendors.amd_values import NOT_TOLD, Row, Source, Told, Unit
 from appliance.vendors.amdsmi_library import Library
 from appliance.vendors.base import KernelFault
+from appliance.vendors.containers import CONTAINERS
+from appliance.vendors.torch_settings import switch_tf32_off
 from appliance.vendors.vocabulary import CONNECTION, COUNTERS, FACTS, READINGS
 
 UNKNOWN_MODEL = "unknown AMD device"
@@ -269,31 +271,18 @@ class Rocm:
 
     def features(self, device: Device) -> frozenset[str]:
         """Number formats by the compiler's target, and JAX if its plugin for ROCm is installed."""
-        known = device.facts.get("architecture")
-        target = "" if known is None else str(known.value).partition(":")[0]
+        target = str(value_of(device.facts, "architecture")).partition(":")[0]
         formats = FORMATS.get(target, BASE)
         has_jax = find_spec("jax") and any(map(find_spec, JAX_PLUGINS))
         return formats | (frozenset({"jax"}) if has_jax else frozenset())
 
     def prepare(self) -> None:
-        """Switch TF32 off, which torch has on by default for convolutions.
-
-        By these two flags: torch.backends.fp32_precision, which is to follow them, breaks the
-        ONNX exporter.
-        """
-        import torch  # noqa: PLC0415 - in the worker only
-
-        torch.backends.cuda.matmul.allow_tf32 = False
-        torch.backends.cudnn.allow_tf32 = False
+        """Switch TF32 off, which torch has on by default for convolutions."""
+        switch_tf32_off()
 
     def container_options(self) -> Mapping[str, object]:
         """The devices by their CDI name, or their nodes with the groups that may open them."""
-        return {
-            "cdi": "amd.com/gpu=all",
-            "device_requests": [],
-            "devices": ["/dev/kfd", "/dev/dri"],
-            "group_nodes": ["/dev/kfd", "/dev/dri/renderD*"],
-        }
+        return CONTAINERS[self.name].options()
 
 
 def _merged(names: Mapping[str, object], told: Told, bus: Told) -> Told:
@@ -379,5 +368,4 @@ def _model(unit: Unit, units: Sequence[Unit], facts: Facts) -> str:
 
 def _address(device: Device) -> str:
     """The address by which the source knows a device; a partition's number is its last digit."""
-    known = device.facts.get("pci_address")
-    return "" if known is None or known.value is None else str(known.value)
+    return str(value_of(device.facts, "pci_address") or "")

@@ -14,6 +14,7 @@ import re
 from collections.abc import Sequence
 
 from appliance import pci
+from appliance.facts import value_of
 from appliance.records import Device
 from appliance.tree import Unreadable
 from appliance.vendors.base import KernelFault
@@ -136,8 +137,8 @@ def known(address: str, devices: Sequence[Device]) -> str:
         wanted = pci.address(address if "." in address else f"{address}.0")
     except Unreadable:
         return ""
-    at = ((one.id, one.facts.get("pci_address")) for one in devices)
-    return next((name for name, fact in at if fact is not None and fact.value == wanted), "")
+    found = (one.id for one in devices if value_of(one.facts, "pci_address") == wanted)
+    return next(found, "")
 
 
 def _xid(code: int, rest: str, device: str) -> KernelFault:

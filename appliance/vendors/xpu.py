@@ -22,11 +22,13 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from appliance.errors import UsageError
+from appliance.facts import value_of
 from appliance.pci import NO_AER
 from appliance.records import Device, Fact
 from appliance.tree import Tree, Unreadable, or_none
 from appliance.vendors import xpu_log, xpu_software, xpu_tool
 from appliance.vendors.base import KernelFault
+from appliance.vendors.containers import CONTAINERS
 from appliance.vendors.vocabulary import COUNTERS, READINGS, THROTTLES
 from appliance.vendors.xpu_cards import XE_HPC, Card, graphics
 from appliance.vendors.xpu_facts import NOT_TOLD, facts, memory_bytes, serial, uuid
@@ -212,12 +214,7 @@ class Xpu:
 
     def container_options(self) -> Mapping[str, object]:
         """By the container device interface, or by the nodes and their group."""
-        return {
-            "cdi": "intel.com/gpu=all",
-            "device_requests": [],
-            "devices": ["/dev/dri"],
-            "group_nodes": ["/dev/dri/renderD*"],
-        }
+        return CONTAINERS[self.name].options()
 
     # ------------------------------------------------------------------ cards
 
@@ -267,8 +264,7 @@ class Xpu:
 
     def _card(self, device: Device) -> Card | None:
         """The card of a device that was found before; None if it is gone from the bus."""
-        told = device.facts.get("pci_address")
-        wanted = None if told is None else told.value
+        wanted = value_of(device.facts, "pci_address")
         return next(
             (card for card in graphics(self._tree) if card.function.address == wanted), None
         )
@@ -286,8 +282,7 @@ class Xpu:
         For a card that is lost it is one that none has, so that no other takes its place.
         """
         seen = [card for card in graphics(self._tree) if not self._gap(card)]
-        told = device.facts.get("pci_address")
-        wanted = None if told is None else told.value
+        wanted = value_of(device.facts, "pci_address")
         addresses = [card.function.address for card in seen]
         lost = len(addresses) + device.index
         return addresses.index(str(wanted)) if wanted in addresses else lost

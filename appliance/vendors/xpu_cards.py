@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from appliance.pci import DEVICES, Function
+from appliance.pci import Function, functions
 from appliance.tree import Tree, Unreadable, or_none
 
 MAKER = "0x8086"
@@ -231,9 +231,8 @@ class Card:
 
 
 def _is_own_bridge(function: Function) -> bool:
-    tree, folder = function.tree, function.folder
-    kind = or_none(lambda: tree.line(f"{folder}/class")) or ""
-    return kind.startswith(BRIDGE) and or_none(lambda: tree.line(f"{folder}/vendor")) == MAKER
+    kind = or_none(function.kind) or ""
+    return kind.startswith(BRIDGE) and or_none(function.maker) == MAKER
 
 
 def graphics(tree: Tree) -> tuple[Card, ...]:
@@ -241,26 +240,18 @@ def graphics(tree: Tree) -> tuple[Card, ...]:
 
     Virtual functions of a card that this host divided are part of it and not listed.
     """
-    try:
-        addresses = tree.names(DEVICES, r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
-    except Unreadable:
-        return ()
-    found = (_card(tree, address) for address in sorted(addresses, key=_bus_order))
+    found = (_card(one) for one in sorted(functions(tree, MAKER, DISPLAY), key=_bus_order))
     return tuple(card for card in found if card is not None)
 
 
-def _card(tree: Tree, address: str) -> Card | None:
-    function = Function(tree, address)
+def _card(function: Function) -> Card | None:
+    tree = function.tree
     try:
-        if not tree.line(f"{function.folder}/class").startswith(DISPLAY):
-            return None
-        if tree.line(f"{function.folder}/vendor") != MAKER:
-            return None
         number = int(tree.line(f"{function.folder}/device"), 16)
     except (Unreadable, ValueError):
         return None
     return None if tree.exists(f"{function.folder}/physfn") else Card(function, number)
 
 
-def _bus_order(address: str) -> tuple[int, ...]:
-    return tuple(int(part, 16) for part in address.replace(".", ":").split(":"))
+def _bus_order(function: Function) -> tuple[int, ...]:
+    return tuple(int(part, 16) for part in function.address.replace(".", ":").split(":"))

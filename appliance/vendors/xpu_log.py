@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
+from appliance.facts import value_of
 from appliance.pci import address
 from appliance.records import Device
 from appliance.tree import or_none
@@ -109,8 +110,5 @@ def fault(line: str, devices: Sequence[Device]) -> KernelFault | None:
 def _device(named: str, devices: Iterable[Device]) -> str | None:
     """Id of the device at this PCI address; None if none is."""
     wanted = or_none(lambda: address(named))
-    for device in devices:
-        told = device.facts.get("pci_address")
-        if told is not None and told.value == wanted:
-            return device.id
-    return None
+    found = (one.id for one in devices if value_of(one.facts, "pci_address") == wanted)
+    return next(found, None)

@@ -224,22 +224,37 @@ def refuse_other_start(workload: str, curve: LossCurve, digest: str) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Pool:
-    """Centre of a reference set, its spread and what is allowed, by step; in ln(loss)."""
+    """Centre of a reference set, its spread and what is allowed, by step; in ln(|loss|).
+
+    `signs` are those of the losses: what is learnt by reward may have a loss below nought.
+    """
 
     centre: Curve
+    signs: Curve
     spread: Curve
     allowed: Curve
     largest: Curve
 
+    @property
+    def losses(self) -> Curve:
+        """The centre as losses."""
+        return self.signs * np.exp(self.centre)
+
 
 def pooled(losses: Curve, floor: float) -> Pool:
-    """Pool the losses [runs, steps] of a reference set; `largest` is by run."""
-    logs = np.log(losses)
+    """Pool the losses [runs, steps] of a reference set; `largest` is by run.
+
+    From the first step at which runs have losses of two signs, or none, anything is allowed.
+    """
+    signs = np.sign(losses[0])
+    is_one = ((np.sign(losses) == signs) & (signs != 0)).all(axis=0)
+    logs = np.log(np.where(is_one, np.abs(losses), 1.0))
     centre = logs.mean(axis=0)
-    distance = np.abs(logs - centre)
+    distance = np.where(is_one, np.abs(logs - centre), np.inf)
     spread = np.maximum.accumulate(distance.max(axis=0))
     return Pool(
         centre=centre,
+        signs=signs,
         spread=spread,
         allowed=np.maximum(FACTOR * spread, floor),
         largest=distance.max(axis=1),
@@ -279,7 +294,7 @@ class Comparison:
 
     @property
     def worst(self) -> float:
-        """Largest ratio; NaN where a loss is no positive number."""
+        """Largest ratio; NaN where a loss is no number of the recorded one's sign."""
         return float(self.ratios.max())
 
     @property
@@ -309,7 +324,7 @@ def beside(losses: Curve, centre: Sequence[float], allowed: Sequence[float]) -> 
     """Compare the first losses of a training with a centre, by what is allowed around it."""
     count = len(losses)
     with np.errstate(invalid="ignore", divide="ignore"):
-        distance = np.abs(np.log(losses) - np.log(np.array(centre[:count])))
+        distance = np.abs(np.log(losses / np.array(centre[:count])))
     room = np.array(allowed[:count])
     return Comparison(ratios=distance / room, allowed=room)
 

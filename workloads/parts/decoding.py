@@ -23,7 +23,6 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import ClassVar
 
 import torch
@@ -38,7 +37,9 @@ from workloads.parts.generated import (
     compare_choices,
     compare_tokens,
     count_missing,
+    generate,
     known,
+    reference_once,
 )
 from workloads.parts.parameters import require_even_heads, require_positive
 from workloads.parts.precision import compare_logits, dtype_named
@@ -189,21 +190,19 @@ class Decoding(Workload[State, Generated]):
 
     @torch.no_grad()
     def step(self, state: State) -> Generated:
-        read = state.prompts[state.turn.advance()]
+        prompt = state.prompts[state.turn.advance()]
         cache = DynamicCache(config=state.model.config)
-        tokens, logits = [], []
-        for _ in range(self.new_tokens):
-            result = state.model(
+
+        def forward(read: torch.Tensor) -> torch.Tensor:
+            logits: torch.Tensor = state.model(
                 input_ids=read, past_key_values=cache, use_cache=True, logits_to_keep=1
-            )
-            logits.append(result.logits)
-            read = (result.logits + state.bar).argmax(dim=-1)
-            tokens.append(read)
-        return Generated(tokens=torch.cat(tokens, dim=1), logits=torch.cat(logits, dim=1))
+            ).logits
+            return logits
+
+        return generate(forward, prompt, state.bar, self.new_tokens)
 
     def hold(self, state: State) -> bool:
-        state.turn.number -= 1
-        return True
+        return state.turn.hold()
 
     def snapshot(self, state: State) -> Before:
         number = state.turn.number + 1
@@ -223,23 +222,14 @@ class Decoding(Workload[State, Generated]):
         yield from compare_choices(tokens, reference, self.ends, growth=LOGITS, dtype=dtype)
 
     def _reference(self, before: Before, state: State, tokens: torch.Tensor) -> torch.Tensor:
-        """Float64 logits of the generated positions, given the tokens before each.
+        """Float64 logits of the generated positions, given the tokens before each."""
 
-        Those of the first step are made once per run; a launch that chose other tokens, where
-        two logits all but tie, has them computed for its own.
-        """
+        def make() -> dict[str, torch.Tensor]:
+            return {"logits": self._decode(before.prompt, tokens, state.seed)}
+
         if before.number > 0:
-            return self._decode(before.prompt, tokens, state.seed)
-
-        def make(path: Path) -> None:
-            logits = self._decode(before.prompt, tokens, state.seed)
-            torch.save({"tokens": tokens, "logits": logits}, path)
-
-        kept = torch.load(state.artifacts.once("first_decode_float64.pt", make), weights_only=True)
-        if not torch.equal(kept["tokens"], tokens):
-            return self._decode(before.prompt, tokens, state.seed)
-        logits: torch.Tensor = kept["logits"]
-        return logits
+            return make()["logits"]
+        return reference_once(tokens, state.artifacts, "first_decode_float64.pt", make)["logits"]
 
     def _decode(self, prompt: torch.Tensor, tokens: torch.Tensor, seed: int) -> torch.Tensor:
         shape = Shape(

@@ -8,13 +8,17 @@ rate counts tokens that were generated, each once: no characters, no prompt, no 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 import torch
 
 from appliance.records import Check, CheckKind
+from workloads.contract import Artifacts
 from workloads.parts.precision import on_host, rounding
+
+Forward = Callable[[torch.Tensor], torch.Tensor]
+Tensors = Mapping[str, torch.Tensor]
 
 
 @dataclass(kw_only=True)
@@ -29,6 +33,32 @@ def bar(vocabulary: int, ends: Collection[int]) -> torch.Tensor:
     """Add this to logits, and no token that ends a sequence is ever the largest."""
     places = torch.tensor(sorted(ends))
     return torch.zeros(vocabulary).index_fill_(0, places, -torch.inf)
+
+
+def generate(forward: Forward, read: torch.Tensor, barred: torch.Tensor, count: int) -> Generated:
+    """Generate `count` tokens of each sequence, the largest of what `bar` leaves of its logits.
+
+    `forward` reads tokens (sequence, position), first those of `read` and then each new one, and
+    gives the logits (sequence, 1, vocabulary) of the last position.
+    """
+    tokens, logits = [], []
+    for _ in range(count):
+        logits.append(forward(read))
+        read = (logits[-1] + barred).argmax(dim=-1)
+        tokens.append(read)
+    return Generated(tokens=torch.cat(tokens, dim=1), logits=torch.cat(logits, dim=1))
+
+
+def reference_once(
+    tokens: torch.Tensor, artifacts: Artifacts, name: str, make: Callable[[], Tensors]
+) -> Tensors:
+    """Float64 logits, given these tokens of a run's first step, made once per run.
+
+    A launch that chose other tokens, where two logits all but tie, has them computed for its own.
+    """
+    path = artifacts.once(name, lambda path: torch.save({"tokens": tokens, **make()}, path))
+    kept: Tensors = torch.load(path, weights_only=True)
+    return kept if torch.equal(kept["tokens"], tokens) else make()
 
 
 def count_missing(output: Generated, shape: tuple[int, int, int]) -> Check:

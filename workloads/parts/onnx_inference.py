@@ -155,8 +155,7 @@ class OnnxInference(Workload[State, Array]):
         return run(state.session, state.inputs[state.turn.advance()])
 
     def hold(self, state: State) -> bool:
-        state.turn.number -= 1
-        return True
+        return state.turn.hold()
 
     def snapshot(self, state: State) -> int:
         """Index of the input set of the step that comes."""

@@ -11,6 +11,8 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
+from appliance.records import Check
+
 Array = np.ndarray[tuple[int, ...], np.dtype[np.float32]]
 Exact = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 
@@ -54,3 +56,16 @@ def num_wrong(name: str, first: Array, second: Array, result: Array) -> int:
         bits = FORMULAS[name](one, two).astype(np.float32).view(np.int32)
         wrong += int(np.count_nonzero(bits != result[piece].view(np.int32)))
     return wrong
+
+
+def compare(name: str, first: torch.Tensor, second: torch.Tensor, output: torch.Tensor) -> Check:
+    """Count the elements of a kernel's output that are wrong, given its inputs."""
+    arrays = (one.cpu().numpy() for one in (first, second, output))
+    return Check(
+        name=f"{name}: elements that differ",
+        error=num_wrong(name, *arrays),
+        bound=0,
+        kind="exact",
+        detects=1,
+        detects_what=f"wrong elements among {output.numel()}",
+    )

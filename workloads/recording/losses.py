@@ -179,8 +179,6 @@ def _until_they_part(workload: curves.AnyWorkload, ground: Ground, plan: Plan, d
         follow(workload, ground, FIRST_SEED, variation=Variation(perturbed=nudge), steps=plan.steps)
         for nudge in (None, NUDGES)
     ]
-    if not min(map(min, pair)) > 0:  # of which no band can be made: the pool says why
-        return plan
     pool = bands.pooled(np.array(pair), bands.FLOORS[dtype])
     return replace(plan, steps=min(plan.steps, bands.first_beyond(pool.allowed) + BEYOND))
 
@@ -349,8 +347,6 @@ def pooled(workload: str, dtype: str, answers: Sequence[Answer]) -> bands.LossBa
     runs = [[r for a in answers for r in a.runs if r.number == n and r.losses] for n in starts]
     floor = bands.FLOORS[dtype]
     losses = [np.array([run.losses for run in some]) for some in runs]
-    if min(float(some.min()) for some in losses) <= 0:
-        raise ParameterError("its loss is not always positive, and a band is of ln(loss)")
     pools = [bands.pooled(some, floor) for some in losses]
     spread = np.max([pool.spread for pool in pools], axis=0)
     allowed = np.maximum(bands.FACTOR * spread, floor)
@@ -373,7 +369,7 @@ def pooled(workload: str, dtype: str, answers: Sequence[Answer]) -> bands.LossBa
             bands.LossCurve(
                 seed=FIRST_SEED + number,
                 inputs_sha256=tuple(dict.fromkeys(answer.digests[number] for answer in answers)),
-                losses=bands.rounded(np.exp(pools[number].centre)[:num_steps], 12),
+                losses=bands.rounded(pools[number].losses[:num_steps], 12),
                 runs=tuple(
                     bands.ReferenceRun(
                         engine=run.engine,
@@ -394,8 +390,8 @@ def pooled(workload: str, dtype: str, answers: Sequence[Answer]) -> bands.LossBa
 
 
 def _largest(run: OneRun, pool: bands.Pool, num_steps: int) -> float:
-    distance = np.abs(np.log(run.losses) - pool.centre)[:num_steps]
-    return float(f"{distance.max():.2e}")
+    ratios = np.array(run.losses[:num_steps]) / pool.losses[:num_steps]
+    return float(f"{np.abs(np.log(ratios)).max():.2e}")
 
 
 def _note(first: Answer, num_steps: int, answers: Sequence[Answer]) -> str:
@@ -429,7 +425,7 @@ def _idle(band: bands.LossBand) -> str:
     """Why the loss need not fall; empty if it must."""
     for curve in band.curves:
         fell = bands.fall(np.array(curve.losses), curves.TAIL)
-        if fell <= 2 * band.allowed[-1] * curve.losses[0]:
+        if fell <= 2 * band.allowed[-1] * abs(curve.losses[0]):
             return (
                 f"its loss fell by {fell:.2g} from {curve.losses[0]:.3g} in {band.num_steps} "
                 "steps, no more than right runs differ by"

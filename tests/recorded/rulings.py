@@ -1,0 +1,48 @@
+"""Prints what becomes of every recorded machine: what the probe finds, and how its health is ruled.
+
+    python tests/recorded/rulings.py
+
+A run begins on the healthy machine of the record, and from the third launch on its devices answer
+as the record says; a record without one is a machine that is as it is from the first launch on.
+The rulings are those of the criteria `accelerator`, by the code that judges a real run.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parent)]
+
+from test_ledger import RECORDED, replayed, run_of  # noqa: E402 - where the tests are
+
+from appliance.errors import UsageError  # noqa: E402
+
+MAKERS = ("nvml", "rocm", "xpu")
+
+
+def main() -> None:
+    begun = {(one.maker, one.name): one.healthy for one in RECORDED}
+    for maker in MAKERS:
+        tool = replayed(maker)
+        for name in tool.names() if hasattr(tool, "names") else tool.NAMES:
+            print(f"{maker} {name}: {_line(maker, name, begun.get((maker, name), name))}")  # noqa: T201
+
+
+def _line(maker: str, name: str, healthy: str) -> str:
+    try:
+        found, devices = run_of(maker, healthy, name)
+    except UsageError as refusal:
+        return f"refused by the probe: {refusal}"
+    models = [device.model for device in devices]
+    counted = ", ".join(f"{models.count(model)} x {model}" for model in dict.fromkeys(models))
+    open_ones = [
+        one for one in found.rulings if one.required and one.ruling in ("fail", "inconclusive")
+    ]
+    told = "; ".join(f"{one.criterion}: {one.explanation}" for one in open_ones[:2])
+    more = f"; and {len(open_ones) - 2} more" if len(open_ones) > 2 else ""
+    return f"{counted or 'no device'}: {found.verdict}{f' ({told}{more})' if told else ''}"
+
+
+if __name__ == "__main__":
+    main()
