@@ -275,13 +275,16 @@ def load_datasets(path: Path = DATASETS) -> Datasets:
 def parse(kind: type[R], data: bytes, name: str) -> R:
     """One record from TOML; UsageError names the file, the line or the key, and the fix."""
     try:
-        table = tomllib.loads(data.decode("utf-8"))
+        table = tomllib.loads(data.decode("utf-8-sig"))  # editors may put a mark before the text
+        # A date is no value of any record: as a table it is refused wherever it stands.
+        text = json.dumps(table, default=lambda date: {"date": str(date)})
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise UsageError(f"{name} is not TOML: {error}") from None
+    except ValueError:  # Python's own limit on the digits of a number
+        raise UsageError(f"{name} has a number of thousands of digits: write it shorter") from None
     except RecursionError:
         raise UsageError(f"{name} is not TOML that can be read: it is nested too deep") from None
-    # A date is no value of any record: as a table it is refused wherever it stands.
-    return parse_json(kind, json.dumps(table, default=lambda date: {"date": str(date)}), name)
+    return parse_json(kind, text, name)
 
 
 def parse_json(kind: type[R], data: bytes | str, name: str) -> R:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 from appliance.errors import BenchError, RunInterrupted, UsageError
+from appliance.terminal import harmless
 from appliance.vendors.makers import NOT_VISIBLE
 
 if TYPE_CHECKING:
@@ -126,7 +127,7 @@ def _leave_with(error: Exception) -> int:
 
 
 def _say(text: str) -> None:
-    typer.echo(text, err=True)
+    typer.echo(harmless(text), err=True)
 
 
 def _done(sentence: str, document: object, *, as_json: bool) -> None:
@@ -209,6 +210,8 @@ def run(
 ) -> None:
     """Run a suite and judge it, or repeat one launch of a run (--from); signs nothing."""
     if source is not None or case is not None or launch is not None:
+        fixed = {"vendor": vendor, "criteria": criteria, "challenge": challenge, "order": order}
+        _nothing_new("--from", {**fixed, "baseline": baseline, "resume": resume})
         _rerun(source, case, launch, out, data, quiet=quiet, as_json=as_json)
     finished = _run(
         suite=suite,
@@ -269,6 +272,9 @@ def start(
     from appliance import start as starting
     from appliance.launcher_options import bytes_of
 
+    if resume is not None:
+        fixed = {"criteria": criteria, "challenge": challenge, "baseline": baseline}
+        _nothing_new("--resume", fixed)
     request = starting.Request(
         vendor=vendor,
         image=image,
@@ -358,6 +364,16 @@ def _rerun(
     raise typer.Exit(0 if found.agrees else 1)
 
 
+def _nothing_new(option: str, given: dict[str, object]) -> None:
+    """UsageError for what a run was begun with, where a person seems to want to change it."""
+    for name, value in given.items():
+        if value is not None and value is not False:
+            raise UsageError(
+                f"--{name} was fixed when the run began: leave it out with {option}, or start a "
+                "new run"
+            )
+
+
 def _run(
     *,
     suite: str,
@@ -378,6 +394,8 @@ def _run(
 
     with observer(quiet=quiet) as watching:
         if resume is not None:
+            fixed = {"vendor": vendor, "criteria": criteria, "challenge": challenge}
+            _nothing_new("--resume", {**fixed, "baseline": baseline})
             return accepting.resume(resume, data, watching, order=order, redact=redact)
         request = accepting.Request(
             suite=suite,

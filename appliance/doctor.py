@@ -160,6 +160,10 @@ def _row(what: str, found: str, needed_for: str, fix: str, *, ok: bool, required
     )
 
 
+def _not_needed(what: str, found: str, needed_for: str, fix: str = "") -> Row:
+    return Row(what=what, found=found, needed_for=needed_for, state="not needed here", fix=fix)
+
+
 # ------------------------------------------------------------------ software
 
 
@@ -217,7 +221,7 @@ def _locked(_place: Place) -> Iterator[Row]:
     what, needed_for = "locked versions", "figures that can be compared"
     if not fitting or "torch" not in installed:
         found = "no lock for this torch beside the program"
-        yield Row(what=what, found=found, needed_for=needed_for, state="not needed here")
+        yield _not_needed(what, found, needed_for)
         return
     name, pins = min(fitting, key=lambda one: len(one[1]))
     differ = [
@@ -273,7 +277,7 @@ def _accelerator(seen: str, place: Place) -> Iterator[Row]:
     makers = [one for one in CONTAINERS.values() if preflight.look(place.tree, one).functions]
     what, needed_for = "accelerator in torch", "runs on the accelerators"
     if not makers:
-        yield Row(what=what, found=seen, needed_for=needed_for, state="not needed here")
+        yield _not_needed(what, seen, needed_for)
         return
     fix = f"install torch for {makers[0].title}, or use the image {makers[0].image}"
     yield _row(what, seen, needed_for, fix, ok=seen != "none", required=True)
@@ -345,7 +349,7 @@ def _devices(place: Place, engine: Engine) -> Iterator[Row]:
         what, counted = f"devices of {passing.title}", f"{len(found.functions)} on the PCI bus"
         needed_for = f"runs on {passing.title}"
         if not found.functions and not found.nodes:
-            yield Row(what=what, found=counted, needed_for=needed_for, state="not needed here")
+            yield _not_needed(what, counted, needed_for)
             continue
         counted += f", {found.count} nodes in /dev"
         _, missing = preflight.devices(place.tree, vendor, engine)
@@ -394,9 +398,7 @@ def _memory(place: Place) -> Iterator[Row]:
         fix = "raise it (`ulimit -l unlimited`, or limits.conf), or use `bench start`"
         yield _row("locked memory", words, "several devices", fix, ok=is_free, required=False)
     else:
-        yield Row(
-            what="locked memory", found=words, needed_for="several devices", state="not needed here"
-        )
+        yield _not_needed("locked memory", words, "several devices")
 
 
 def _size(number: float) -> str:
@@ -430,12 +432,7 @@ def _telling(place: Place) -> Iterator[Row]:
     is_virtual = "hypervisor" in (or_none(lambda: place.tree.text("/proc/cpuinfo", 4096)) or "")
     for what, is_there, fix in _sensors(place.tree):
         if is_virtual and not is_there:
-            yield Row(
-                what=what,
-                found="a virtual machine shows none",
-                needed_for="counting errors",
-                state="not needed here",
-            )
+            yield _not_needed(what, "a virtual machine shows none", "counting errors")
         else:
             found = "readable" if is_there else "none"
             yield _row(what, found, "counting errors", fix, ok=is_there, required=False)
@@ -463,12 +460,7 @@ def _steadiness(place: Place) -> Iterator[Row]:
         found = ", ".join(sorted(governors))
         yield _row("CPU governor", found, FIGURES, fix, ok=is_fast, required=False)
     else:
-        yield Row(
-            what="CPU governor",
-            found="no frequency driver here",
-            needed_for=FIGURES,
-            state="not needed here",
-        )
+        yield _not_needed("CPU governor", "no frequency driver here", FIGURES)
 
 
 def _governors(tree: Tree) -> Iterator[str]:
@@ -485,13 +477,7 @@ def _key(place: Place) -> Iterator[Row]:
     needed_for = "a signature that is trusted"
     if not key and not certificate:
         found = f"{names[0]} is not set: runs are signed with a development key"
-        yield Row(
-            what="signing key",
-            found=found,
-            needed_for=needed_for,
-            state="not needed here",
-            fix="bench keys create NAME",
-        )
+        yield _not_needed("signing key", found, needed_for, "bench keys create NAME")
         return
     if not key or not certificate:
         fix = f"set both {' and '.join(names)}"

@@ -31,6 +31,9 @@ MOST_PROCESSES = 16384
 REFUSED = "limited by the engine, which refused to lift the limit"
 RELAXED = "seccomp=unconfined"
 _SIZES = {"": 1, "b": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
+LEAST_MEMORY = 6 * 2**20
+"""What the engine's documentation of `--memory` calls the least value allowed."""
+MOST_MEMORY = 2**50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,4 +227,7 @@ def bytes_of(text: str) -> int:
     found = re.fullmatch(r"([0-9]{1,15})([bkmgt]?)", text.strip().lower())
     if found is None or int(found[1]) == 0:
         raise UsageError(f'--memory is "{text}": give a whole number with k, m, g or t, as in 64g')
-    return int(found[1]) * _SIZES[found[2]]
+    size = int(found[1]) * _SIZES[found[2]]
+    if not LEAST_MEMORY <= size < MOST_MEMORY:
+        raise UsageError(f'--memory is "{text}": give at least 6m, and less than 1024t')
+    return size

@@ -8,8 +8,9 @@ itself is read, and what its slot allows is the lower of the two ends.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from appliance.tree import Tree, Unreadable, number, or_none
 
@@ -145,3 +146,12 @@ def functions(tree: Tree, maker: str, *kinds: str) -> Iterator[Function]:
         one = Function(tree, name)
         if or_none(one.maker) == maker and (or_none(one.kind) or "").startswith(kinds):
             yield one
+
+
+def errors_of(functions: Iterable[Function], kind: str) -> int:
+    """Errors since boot of a kind, of all functions that count them. Raises Unreadable if none."""
+    found = [or_none(partial(one.errors, kind)) for one in functions]
+    counted = [value for value in found if value is not None]
+    if not counted:
+        raise Unreadable(NO_AER)
+    return sum(counted)

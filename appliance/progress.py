@@ -11,11 +11,12 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
+from rich.text import Text
 
 from appliance import coverage
 from appliance.listing import ListedWorkload, in_millions
@@ -33,6 +34,7 @@ from appliance.records import (
     System,
     Verdict,
 )
+from appliance.terminal import harmless
 
 if TYPE_CHECKING:
     from appliance.runner import Observer
@@ -45,9 +47,21 @@ NOT_REPORTED = "not reported"
 MOST_RULINGS = 20  # that are not a pass and are printed; verdict.json and the report have all
 
 
+class Plain(Console):
+    """A console that shows texts as they are: no markup, no emoji, no control character."""
+
+    def __init__(self, *, is_error: bool) -> None:
+        super().__init__(stderr=is_error, highlight=False, soft_wrap=True, emoji=False)
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        """What every text comes through: lines and cells of tables alike."""
+        options = {**options, "markup": bool(options.get("markup"))}
+        return super().render_str(harmless(text), **options)
+
+
 def console(*, is_error: bool = True) -> Console:
     """Where text for people goes; in a log, tables keep their columns."""
-    out = Console(stderr=is_error, highlight=False, soft_wrap=True)
+    out = Plain(is_error=is_error)
     if not out.is_terminal:
         out.width = LOG_WIDTH
     return out
@@ -227,7 +241,8 @@ def print_result(folder: Path, verdict: Verdict, *, is_signed: bool) -> None:
     out.print(table)
     for sentence in ruling_sentences(verdict):
         out.print(sentence, markup=False)
-    out.print(f"\n[{VERDICT_STYLES[verdict.verdict]}]{verdict.verdict}[/]  {verdict.scope}")
+    out.print(f"\n{verdict.verdict}", style=VERDICT_STYLES[verdict.verdict], end="  ")
+    out.print(verdict.scope)
     for sentence in verdict_sentences(verdict):
         out.print(sentence, markup=False)
     if is_signed:
@@ -381,5 +396,5 @@ def print_verification(path: Path, verification: Verification) -> None:
         out.print(f"{number:2} {check.status:8} {check.name}: {check.sentence}", markup=False)
     word = verification.verdict or "NOT VERIFIED"
     style = VERDICT_STYLES.get(word, "bold red")
-    out.print(f"\n[{style}]{word}[/]  ", end="")
+    out.print(f"\n{word}", style=style, end="  ")
     out.print(str(path), markup=False)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import re
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,6 +38,10 @@ from appliance.verify import Verification
 
 JUDGED = (0, 1, 3)
 """Exit codes of a run that came to a verdict."""
+LONGEST_RUN = 10_000_000
+"""Seconds: four months."""
+IMAGE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]{0,254}", re.ASCII)
+"""What no shell and no engine takes for anything but an image."""
 NOT_ASKED = Engine(url=f"{host.SCHEME}/var/run/docker.sock")
 """What is taken for the engine where none answers and only the line is wanted."""
 
@@ -65,6 +69,15 @@ class Request:
     memory_bytes: int | None = None
     timeout: float | None = None
     is_quiet: bool = False
+
+    def __post_init__(self) -> None:
+        """UsageError for what no engine can be asked for."""
+        if self.timeout is not None and not 0 < self.timeout <= LONGEST_RUN:
+            raise UsageError(
+                f"--timeout is {self.timeout:g}: give seconds, above 0 and at most {LONGEST_RUN}"
+            )
+        if self.image and not IMAGE_NAME.fullmatch(self.image):
+            raise UsageError(f'--image is "{self.image}": write NAME, NAME:TAG or NAME@sha256:...')
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,8 +187,9 @@ def _again(request: Request) -> Request:
     before = str(told.value) if told is not None and told.value else ""
     memory = re.search(r"--memory (\d+)", before)
     image = system.identity.host.get("image")
+    devices = system.identity.devices
     return Request(
-        vendor=request.vendor or system.identity.devices[0].vendor,
+        vendor=request.vendor or (devices[0].vendor if devices else None),
         image=request.image or (str(image.value) if image is not None and image.value else None),
         out=folder.parent,
         order=request.order,
@@ -209,7 +223,8 @@ def _prepare(request: Request, tree: Tree, stack: ExitStack) -> tuple[host.Host 
     image, absent = _image(engine, request.image or preflight.image_of(vendor), vendor)
     files = [Path(bind.source) for bind in inputs]
     missing = [*lacks, *missing, *absent, *preflight.missing_out(out)]
-    missing += [*preflight.missing_files(files, user), *_busy(request, engine, out)]
+    missing += [*preflight.missing_files(files, user), *_misplaced(inputs)]
+    missing += _busy(request, engine, out)
     container = Container(
         id=secrets.token_hex(6),
         image=image,
@@ -266,6 +281,15 @@ def _words(request: Request, vendor: str) -> tuple[tuple[str, ...], tuple[Bind, 
     for option, path in {"order": request.order, "data": request.data}.items():
         words += placed(option, path) if path is not None else ()
     return tuple(words), tuple(binds)
+
+
+def _misplaced(inputs: Iterable[Bind]) -> Iterator[str]:
+    """A sentence for each folder in the place of a file, and the other way round."""
+    for bind in inputs:
+        option, source = Path(bind.target).parent.name, Path(bind.source)
+        if source.exists() and source.is_dir() is not (option == "data"):
+            is_now, wanted = ("a file", "folder") if option == "data" else ("a folder", "file")
+            yield f"{source} is {is_now}: name a {wanted} with --{option}"
 
 
 def _is_path(text: str) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -29,14 +29,7 @@ NUM_PRODUCTS = 12
 LASTING, SINGLE = "mismatches, repeated or lasting", "a single mismatch that never came again"
 true_multiply = BurnIn.multiply
 
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread() -> Iterator[None]:
-    """Small products wait for each other's threads on a busy host."""
-    number = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(number)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def burn_in(**changes: int | str) -> BurnIn:

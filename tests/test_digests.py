@@ -7,7 +7,7 @@ checksums of a stack of matrices are those of each of them.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -34,14 +34,7 @@ DTYPES = [torch.float32, torch.bfloat16, torch.float16, torch.int32]
 by_dtype = pytest.mark.parametrize("dtype", DTYPES, ids=str)
 by_way = pytest.mark.parametrize("is_plain", [True, False], ids=["plain", "bytes"])
 
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread() -> Iterator[None]:
-    """Small products wait for each other's threads on a busy host."""
-    number = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(number)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def weights_for(

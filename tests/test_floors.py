@@ -15,7 +15,7 @@ import pytest
 
 Room = tuple[str, ...]
 FLOORS: list[list[Room]] = [
-    [("appliance.errors", "appliance.records"), ("appliance.version",)],
+    [("appliance.errors", "appliance.records"), ("appliance.version",), ("appliance.terminal",)],
     [
         ("workloads.contract",),
         ("appliance.vendors.base", "appliance.vendors.vocabulary"),

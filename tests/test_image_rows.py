@@ -6,7 +6,6 @@ import copy
 import dataclasses
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -37,14 +36,7 @@ CHANGED, MISREAD, VALUES, LABELS = (
     "values of the batch that differ from its files",
     "classes of the batch that differ from its files",
 )
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    number = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(number)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def on_processor(folder: Path) -> Target:

@@ -6,65 +6,26 @@ of every format, must not be.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 import torch
+from subjects import Subject
 
-from appliance.records import Check
-from workloads.contract import Artifacts, ParameterError, Target, Workload
+from workloads.contract import ParameterError
 from workloads.llama import END, Llama
 from workloads.llm_agreement import LlmAgreement
 from workloads.onnx_resnet50 import OnnxResnet50
+from workloads.parts import onnx_sessions
 from workloads.parts.divergence import Comparison, compare_distributions, divergence
 from workloads.parts.onnx_sessions import nodes_of
 from workloads.parts.sentences import Sentences
 
-SEED = 5
-PROVIDER = "CPUExecutionProvider"
-
-
-@dataclass
-class Subject:
-    """A workload after its first step on the processor."""
-
-    workload: Workload[Any, Any]
-    folder: Path
-    state: Any = field(init=False)
-    before: object = field(init=False)
-    output: Any = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.state = self.build()
-        self.before = self.workload.snapshot(self.state)
-        self.output = self.workload.step(self.state)
-
-    def build(self, seed: int = SEED) -> Any:
-        target = Target(
-            device=torch.device("cpu"),
-            artifacts=Artifacts(self.folder / str(seed)),
-            onnx_providers=(PROVIDER,),
-        )
-        return self.workload.build(target, seed)
-
-    def checks(self, output: Any = None) -> list[Check]:
-        given = self.output if output is None else output
-        return list(self.workload.check(self.before, self.state, given))
-
-    def outside(self, output: Any = None) -> set[str]:
-        return {check.name for check in self.checks(output) if not check.is_within}
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread() -> Iterator[None]:
-    number = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(number)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture(scope="module")
@@ -439,3 +400,26 @@ def test_sentences_follow_their_table():
     assert error.max() < 6
     found = language.log_chances(texts)[:, 1:].reshape(-1)
     torch.testing.assert_close(found, language.chance[older, newer, last].log())
+
+
+def test_a_provider_that_is_a_plugin_is_opened_by_its_device(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """The processor's own provider stands for the plugin: it too is told as a device."""
+    file = tmp_path / "model.onnx"
+    sizes = [onnx.helper.make_tensor_value_info(name, 1, [3]) for name in ("x", "y")]
+    node = onnx.helper.make_node("Exp", ["x"], ["y"])
+    graph = onnx.helper.make_graph([node], "one", sizes[:1], sizes[1:])
+    opset = [onnx.helper.make_opsetid("", 18)]
+    onnx.save(onnx.helper.make_model(graph, opset_imports=opset, ir_version=10), file)
+    (device,) = onnx_sessions.plugged(onnx_sessions.ON_HOST)
+    assert onnx_sessions.plugged("NoSuchProvider") == []
+    monkeypatch.setattr(
+        onnx_sessions, "plugged", lambda name: [device] if name == "Plugged" else []
+    )
+    session = onnx_sessions.open_on(file, onnx_sessions.session_options(), device)
+    inputs = {session.get_inputs()[0].name: np.ones(3, np.float32)}
+    direct = onnx_sessions.open_session(file, (onnx_sessions.ON_HOST,))
+    assert np.array_equal(onnx_sessions.run(session, inputs), onnx_sessions.run(direct, inputs))
+    with pytest.raises(Exception, match=r"(?i)fallback|disable_cpu_ep"):
+        onnx_sessions.open_session(file, ("Plugged", onnx_sessions.ON_HOST))

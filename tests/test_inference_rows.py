@@ -7,18 +7,17 @@ for it; the true output must not be.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from diffusers import FlowMatchEulerDiscreteScheduler
+from subjects import PROVIDER, SEED, Subject
 from transformers import LlamaConfig
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
-from appliance.records import Check
 from workloads.contract import Artifacts, ParameterError, Target, Workload
 from workloads.llm_chat import SPECIAL, LlmChat
 from workloads.onnx_bert import OnnxBert
@@ -29,47 +28,7 @@ from workloads.parts.decoder import Shape, Stretch, _rotations, layer
 from workloads.text_to_image import TextToImage
 from workloads.whisper_transcribe import WhisperTranscribe
 
-SEED = 5
-PROVIDER = "CPUExecutionProvider"
-
-
-@dataclass
-class Subject:
-    """A workload after its first step on the processor."""
-
-    workload: Workload[Any, Any]
-    folder: Path
-    state: Any = field(init=False)
-    before: object = field(init=False)
-    output: Any = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.state = self.build()
-        self.before = self.workload.snapshot(self.state)
-        self.output = self.workload.step(self.state)
-
-    def build(self) -> Any:
-        target = Target(
-            device=torch.device("cpu"),
-            artifacts=Artifacts(self.folder),
-            onnx_providers=(PROVIDER,),
-        )
-        return self.workload.build(target, SEED)
-
-    def checks(self, output: Any = None) -> list[Check]:
-        given = self.output if output is None else output
-        return list(self.workload.check(self.before, self.state, given))
-
-    def outside(self, output: Any = None) -> set[str]:
-        return {check.name for check in self.checks(output) if not check.is_within}
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread() -> Iterator[None]:
-    number = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(number)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def small(kind: type[Workload[Any, Any]], **change: Any) -> Workload[Any, Any]:

@@ -54,13 +54,7 @@ LOWER = {
 FEW = 10  # elements whose roundings in 16 bits may hide one per cent
 MOST = 0.8  # of its bound that a healthy error may reach
 
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread() -> Iterator[None]:
-    number = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(number)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def family(kind: type[OperatorFamily], dtype: str) -> OperatorFamily:

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -33,13 +32,7 @@ from workloads.parts.optimizers import AdamW
 
 HOST = torch.device("cpu")
 
-
-@pytest.fixture(scope="module", autouse=True)
-def one_thread() -> Iterator[None]:
-    number = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(number)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 class Ticking:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -43,14 +43,7 @@ HELD_OUT_RUNS = (
     Variation(perturbed=1006, sums="blocks of 16"),
     Variation(perturbed=1007, relabelled=1007),
 )
-
-
-@pytest.fixture(autouse=True, scope="module")
-def one_thread() -> Iterator[None]:
-    number = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(number)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def curve_of(dtype: str, index: int = 0) -> RecordedCurve:

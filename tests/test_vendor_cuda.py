@@ -12,7 +12,7 @@ from pathlib import Path
 import pynvml
 import pytest
 import torch
-from recorded import documented_nvml, replayed_nvml
+from recorded import documented_nvml, replayed_nvml, trees
 from recorded.replayed_nvml import Replayed
 
 from appliance import probe
@@ -762,7 +762,7 @@ def test_without_driver_and_device_it_is_passed_by_in_silence(tmp_path: Path) ->
     ],
 )
 def test_a_device_with_a_broken_driver_is_refused(code: str, says: str, tmp_path: Path) -> None:
-    replayed_nvml.unpacked(json.loads(documented_nvml.built()["h100_sxm"]), tmp_path)
+    trees.unpack_record(json.loads(documented_nvml.built()["h100_sxm"]), tmp_path)
     with pytest.raises(UsageError, match="an NVIDIA device is here") as refusal:
         broken(code, tmp_path).probe()
     assert says in str(refusal.value)

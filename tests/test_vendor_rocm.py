@@ -845,3 +845,20 @@ def test_it_is_found_by_its_name(
     monkeypatch.setitem(preferred.VENDORS, "rocm", lambda: one)
     assert probe.present("rocm") is one
     assert probe.present("cpu").name == "cpu"
+
+
+def test_the_plugin_of_onnx_runtime_is_registered_where_it_is_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "onnxruntime_ep_migraphx.py").write_text(
+        "def get_ep_names():\n    return ['MIGraphXExecutionProvider']\n"
+        "def get_library_paths():\n    return ['/plugin.so']\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    told: list[tuple[str, str]] = []
+    monkeypatch.setattr(
+        "onnxruntime.register_execution_provider_library",
+        lambda name, path: told.append((name, path)),
+    )
+    Rocm(root=tmp_path).prepare()
+    assert told == [(Rocm().onnx_providers()[0], "/plugin.so")]

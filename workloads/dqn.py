@@ -43,7 +43,6 @@ from workloads.parts.reinforcement import (
 WIDTH, ACTIONS = 600, 4
 """Fields of an observation (10 x 10, six kinds of thing); what a player can do."""
 GAMES = ("SpaceInvaders-MinAtar",)
-_SEED = 2**32
 _LOSS, _GRADIENTS = 128.0, 1024.0
 _SURE = 1e-4
 """Lead of the best action over the second, relative to the largest value, that must decide."""
@@ -184,7 +183,7 @@ class Dqn(Workload[State, Learned]):
             dqn_program.learner(weights, settings),
             games,
             buffer,
-            np.array([seed // _SEED % _SEED, seed % _SEED], np.uint32),
+            jax_devices.seed_words(seed),
         )
         device = jax_devices.device_of(target.device)
         learner, games, buffer, key = jax_devices.placed(parts, device)

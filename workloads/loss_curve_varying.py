@@ -22,7 +22,7 @@ class LossCurveVarying(Following):
 
     summary: ClassVar[str] = "Follow the recorded first losses where sums come in any order"
     version: ClassVar[int] = 1
-    small: ClassVar[Mapping[str, bool | int | float | str]] = {"workload": "pna"}
+    small: ClassVar[Mapping[str, bool | int | float | str]] = {}
     is_repeatable: ClassVar[bool] = False
     spread: ClassVar[float] = 0.05
     sibling: ClassVar[str] = "loss_curve"

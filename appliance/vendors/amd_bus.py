@@ -9,11 +9,10 @@ those of all of its functions. A partition is no function: it has that of its de
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from appliance.pci import DEVICES, NO_AER, Function, functions
+from appliance.pci import DEVICES, Function, errors_of, functions
 from appliance.tree import Tree, Unreadable, or_none
 from appliance.vendors.amd_values import Row, Rows, Told
 
@@ -123,9 +122,9 @@ class Place:
         replays = f"{self.function.folder}/pcie_replay_count"
         return {
             "pcie_replays": lambda: float(self.tree.number(replays)),
-            "pcie_correctable": lambda: self._errors("correctable"),
-            "pcie_non_fatal": lambda: self._errors("nonfatal"),
-            "pcie_fatal": lambda: self._errors("fatal"),
+            "pcie_correctable": lambda: float(errors_of(self.inner, "correctable")),
+            "pcie_non_fatal": lambda: float(errors_of(self.inner, "nonfatal")),
+            "pcie_fatal": lambda: float(errors_of(self.inner, "fatal")),
         }
 
     def way(self, other: Place) -> str:
@@ -143,14 +142,3 @@ class Place:
         if not own.is_there:
             raise Unreadable("the kernel does not show it on the bus: mount /sys read-only")
         return own.address
-
-    def _errors(self, kind: str) -> float:
-        found = [or_none(_errors_of(function, kind)) for function in self.inner]
-        told = [value for value in found if value is not None]
-        if not told:
-            raise Unreadable(NO_AER)
-        return float(sum(told))
-
-
-def _errors_of(function: Function, kind: str) -> Callable[[], int]:
-    return lambda: function.errors(kind)

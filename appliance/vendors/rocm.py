@@ -277,12 +277,26 @@ class Rocm:
         return formats | (frozenset({"jax"}) if has_jax else frozenset())
 
     def prepare(self) -> None:
-        """Switch TF32 off, which torch has on by default for convolutions."""
+        """Switch TF32 off, which torch has on by default for convolutions.
+
+        ONNX Runtime loads no plugin by itself, so AMD's is registered where it is installed.
+        """
         switch_tf32_off()
+        if find_spec("onnxruntime_ep_migraphx"):
+            _register_plugin()
 
     def container_options(self) -> Mapping[str, object]:
         """The devices by their CDI name, or their nodes with the groups that may open them."""
         return CONTAINERS[self.name].options()
+
+
+def _register_plugin() -> None:
+    """Names of the package and its functions: AMD, "ONNX Runtime", the page in Dockerfile.rocm."""
+    import onnxruntime  # noqa: PLC0415 - in the worker only
+    import onnxruntime_ep_migraphx as plugin  # noqa: PLC0415 - where it is installed
+
+    for name, path in zip(plugin.get_ep_names(), plugin.get_library_paths(), strict=True):
+        onnxruntime.register_execution_provider_library(name, str(path))
 
 
 def _merged(names: Mapping[str, object], told: Told, bus: Told) -> Told:

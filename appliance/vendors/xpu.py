@@ -23,7 +23,7 @@ from pathlib import Path
 
 from appliance.errors import UsageError
 from appliance.facts import value_of
-from appliance.pci import NO_AER
+from appliance.pci import errors_of
 from appliance.records import Device, Fact
 from appliance.tree import Tree, Unreadable, or_none
 from appliance.vendors import xpu_log, xpu_software, xpu_tool
@@ -409,9 +409,4 @@ def _links_down(card: Card, answers: Answers) -> int:
 
 def _bus_errors(card: Card, kind: str) -> int:
     """PCIe errors of the card: at its port to the slot, where the slot's show, and behind it."""
-    ends = [card.function, *([port] if (port := or_none(card.port)) else [])]
-    found = [or_none(partial(end.errors, kind)) for end in ends]
-    counted = [value for value in found if value is not None]
-    if not counted:
-        raise Unreadable(NO_AER)
-    return sum(counted)
+    return errors_of([card.function, *([port] if (port := or_none(card.port)) else [])], kind)

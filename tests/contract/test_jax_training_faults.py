@@ -48,7 +48,7 @@ class Played:
         return {check.name for check in checks if not check.is_within}
 
 
-@pytest.fixture(params=(BraxPpo, Ppo), scope="module")
+@pytest.fixture(params=[pytest.param(BraxPpo, marks=pytest.mark.slow), Ppo], scope="module")
 def played(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Played:
     workload = request.param(**request.param.small)
     artifacts = Artifacts(tmp_path_factory.mktemp("jax"))

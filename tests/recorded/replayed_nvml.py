@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pynvml
+from recorded import trees
 
 from appliance.vendors.cuda import Cuda
 
@@ -40,21 +41,7 @@ def names() -> tuple[str, ...]:
 def vendor(name: str, folder: Path | None = None) -> Cuda:
     """The vendor of a recorded machine; its files are put into `folder`, or a temporary one."""
     record = json.loads((FOLDER / f"{name}.json").read_text())
-    return Cuda(Replayed(record), unpacked(record, folder or _temporary()))
-
-
-def unpacked(record: Mapping[str, Any], folder: Path) -> Path:
-    """The kernel's files of a record beneath a folder."""
-    for name, text in record["files"].items():
-        path = folder / name.lstrip("/")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    for name, target in record["links"].items():
-        path = folder / name.lstrip("/")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.unlink(missing_ok=True)
-        path.symlink_to(target)
-    return folder
+    return Cuda(Replayed(record), trees.unpack_record(record, folder or _temporary()))
 
 
 def _temporary() -> Path:

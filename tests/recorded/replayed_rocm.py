@@ -17,6 +17,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from recorded import trees
+
 from appliance.records import Device
 from appliance.tree import Unreadable
 from appliance.vendors.amd_smi_tool import PAUSE_SECONDS
@@ -166,7 +168,7 @@ class Replayed(Rocm):
         self.library, self.tool = Library(record["library"]), Tool(record["tool"])
         library, tool = (self.library, None) if source == "library" else (None, self.tool)
         super().__init__(root, library, tool, lambda: self.now)
-        unpack(record, root)
+        trees.unpack_record(record, root)
 
     def probe(self) -> tuple[Device, ...]:
         devices = super().probe()
@@ -183,18 +185,6 @@ class Replayed(Rocm):
         self.tool.record.update(change.get("tool", {}))
         for name in change.get("gone", ()):
             (self.root / name.lstrip("/")).unlink()
-
-
-def unpack(record: Mapping[str, Any], root: Path) -> None:
-    """The kernel's files of a record beneath a folder."""
-    for name, text in record["files"].items():
-        path = root / name.lstrip("/")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    for name, target in record["links"].items():
-        path = root / name.lstrip("/")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.symlink_to(target)
 
 
 def recorded(name: str) -> dict[str, Any]:

@@ -17,6 +17,7 @@ import shutil
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 MACHINES = Path(__file__).parent / "machines"
 HEADER = re.compile(r"== (?P<path>/\S*)(?: -> (?P<target>\S+))?(?: \((?P<mark>[^)]+)\))?")
@@ -69,6 +70,20 @@ def unpack(name: str, folder: Path) -> Path:
         path = folder / header["path"].lstrip("/")
         path.parent.mkdir(parents=True, exist_ok=True)
         write(path, header["target"], header["mark"] or "", body)
+    return folder
+
+
+def unpack_record(record: Mapping[str, Any], folder: Path) -> Path:
+    """Make the kernel's `files` and `links` of a maker's record in a folder, which is returned."""
+    for name, text in record["files"].items():
+        path = folder / name.lstrip("/")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    for name, target in record["links"].items():
+        path = folder / name.lstrip("/")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.unlink(missing_ok=True)
+        path.symlink_to(target)
     return folder
 
 

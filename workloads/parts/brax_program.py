@@ -443,8 +443,7 @@ def learner(weights: Any, settings: Settings) -> Any:
 
 
 def _key(seed: int, number: int) -> Any:
-    words = np.array([seed >> 32 & 0xFFFFFFFF, seed & 0xFFFFFFFF], np.uint32)
-    return jax.random.fold_in(words, number)
+    return jax.random.fold_in(jax_devices.seed_words(seed), number)
 
 
 @lru_cache(maxsize=4)

@@ -202,7 +202,7 @@ def _tensors(node: object) -> Iterator[tuple[str, torch.Tensor]]:
     elif isinstance(node, torch.Tensor):
         yield "", node
     elif isinstance(node, np.ndarray) and node.dtype.kind in "biuf":
-        yield "", torch.from_numpy(np.ascontiguousarray(node))
+        yield "", torch.from_numpy(np.array(node, order="C"))
     elif _is_array(node) and (array := np.array(node)).dtype.kind in "biuf":
         yield "", torch.from_numpy(array)
 

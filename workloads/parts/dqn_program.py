@@ -98,9 +98,9 @@ def threshold(steps: Any, settings: Settings) -> Any:
 @lru_cache(maxsize=4)
 def draws_on_host(seed: int, number: int, steps: int, settings: Settings) -> dict[str, Any]:
     """The same draws and threshold, by the host."""
-    words = np.array([seed >> 32 & 0xFFFFFFFF, seed & 0xFFFFFFFF], np.uint32)
     with jax_devices.on_host():
-        found = draws(jax.random.fold_in(words, number), settings)
+        key = jax.random.fold_in(jax_devices.seed_words(seed), number)
+        found = draws(key, settings)
         rounds = jnp.arange(settings.rounds, dtype=jnp.int32) * settings.num_envs + steps
         found["threshold"] = threshold(rounds, settings)
         return {name: np.asarray(leaf) for name, leaf in found.items()}

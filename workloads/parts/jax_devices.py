@@ -87,6 +87,11 @@ def all_in_float64(leaves: Mapping[str, Any]) -> dict[str, Array]:
     return {name: in_float64(leaf) for name, leaf in leaves.items()}
 
 
+def seed_words(seed: int) -> NDArray[np.uint32]:
+    """The key of JAX's generator for a seed of 64 bits."""
+    return np.array([seed >> 32 & 0xFFFFFFFF, seed & 0xFFFFFFFF], np.uint32)
+
+
 def placed(tree: Any, device: Any) -> Any:
     """The arrays of a tree in the memory of a device, committed to it."""
     return jax.device_put(tree, device)

@@ -64,14 +64,29 @@ def session_options() -> Any:
 def open_session(file: Path, providers: Sequence[str], options: Any = None) -> Any:
     """Open the file on the first provider, or on those after it where the first is not there.
 
-    Where it is there, no single node may fall back to the processor.
+    Where it is there, built in or registered as a plugin, no single node may fall back to the
+    processor.
     """
     options = options or session_options()
     first = providers[0]
-    if first != ON_HOST and first in onnxruntime.get_available_providers():
-        options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
-        providers = (first,)
-    return onnxruntime.InferenceSession(file, options, providers=list(providers))
+    is_built_in = first in onnxruntime.get_available_providers()
+    if first == ON_HOST or not (is_built_in or plugged(first)):
+        return onnxruntime.InferenceSession(file, options, providers=list(providers))
+    options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
+    if is_built_in:
+        return onnxruntime.InferenceSession(file, options, providers=[first])
+    return open_on(file, options, plugged(first)[0])
+
+
+def plugged(provider: str) -> list[Any]:
+    """Devices of a provider that was registered as a plugin; empty if there is none."""
+    return [one for one in onnxruntime.get_ep_devices() if one.ep_name == provider]
+
+
+def open_on(file: Path, options: Any, device: Any) -> Any:
+    """Open the file on one device of a plugin: these are chosen by device and not by name."""
+    options.add_provider_for_devices([device], {})
+    return onnxruntime.InferenceSession(file, options)
 
 
 def run(session: Any, inputs: Mapping[str, Array]) -> Array:

@@ -242,7 +242,7 @@ class SimulatedPpo(Workload[State, Learned]):
         settings = self._settings
         learner = brax_program.learner(self._first_weights(seed), settings)
         rng = np.random.default_rng(seed)
-        key = np.array([seed // _SEED % _SEED, seed % _SEED], np.uint32)
+        key = jax_devices.seed_words(seed)
         placed = jax_devices.placed((learner, brax_program.begin(settings, rng), key), device)
         return State(
             run=brax_program.program(settings),
