@@ -151,6 +151,8 @@ QUANTITIES: Mapping[str, str] = {
 }
 """What a device file may state, with its unit; matrix units of 64 and 32 bits are kept apart."""
 
+LONGEST_TITLE = 120
+"""Characters; what stands in every table must leave room for the rest."""
 R = TypeVar("R")
 
 
@@ -532,8 +534,21 @@ def _check_risks(criteria: Criteria, name: str) -> None:
             )
 
 
+def _text_fault(texts: Mapping[str, str]) -> str:
+    """A name that no table has room for, or that hides something from whoever reads it."""
+    for key, text in texts.items():
+        if not 0 < len(text.strip()) <= LONGEST_TITLE:
+            return f'needs a key "{key}" of 1 to {LONGEST_TITLE} characters'
+        if not text.isprintable():
+            return f'has a character in its key "{key}" that cannot be seen: take it out'
+    return ""
+
+
 def _fault(criterion: Criterion) -> str:
     """Why this criterion cannot be judged, or nothing."""
+    unseen = _text_fault({"id": criterion.id, "title": criterion.title})
+    if unseen:
+        return unseen
     limits = [key for key in LIMIT_KEYS if getattr(criterion, key) is not None]
     if criterion.kind in FUNCTIONAL_KINDS:
         if not criterion.required or limits or criterion.metric:
@@ -552,6 +567,11 @@ def _fault(criterion: Criterion) -> str:
 
 def _metric_fault(criterion: Criterion, _: Sequence[str]) -> str:
     """A metric that this kind does not judge, or a limit in a unit that is not the metric's."""
+    if criterion.kind == "health" and criterion.unit:
+        return (
+            f'writes {criterion.metric} in "{criterion.unit}": leave the unit out; counters are '
+            "numbers, and readings are in the unit that their name ends in"
+        )
     metrics = KIND_METRICS.get(criterion.kind)
     if metrics is None:
         return ""

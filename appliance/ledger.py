@@ -45,6 +45,16 @@ CLOCKS = (
     ("frequency_hertz", "highest_frequency"),
 )
 """A clock's reading, and the fact that is its highest value."""
+MADE = (
+    "kernel_faults",
+    "kernel_faults_fatal",
+    "lost_clock",
+    "pcie_lanes_missing",
+    "pcie_generations_missing",
+    SHARE,
+    *(f"{SHARE}_{name}" for name in THROTTLES),
+)
+"""Metrics that the ledger makes; counters and readings are metrics beside them."""
 UNTOLD = "its tool does not report it"
 UNLOADED = "no telemetry was read while its steps ran: use a suite with longer launches"
 UNREAD = "the kernel's log was not read to the end of the run"

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from appliance import comparing
-from appliance.catalog import ORDER_LINE, did_you_mean, parse
+from appliance.catalog import LONGEST_TITLE, ORDER_LINE, did_you_mean, parse
 from appliance.errors import UsageError
 from appliance.records import Criterion, Device, Fact, Facts, Order, OrderLine, System
 from appliance.rulings import Answer, inconclusive
@@ -61,7 +61,7 @@ LINK = "link_"
 NO_LINKS = "no interface with hardware is in this network namespace: start with --network host"
 MOST_TOLD = 3  # kinds of values told of one line
 MOST_LINES = 500
-LONGEST_TITLE = 120  # characters; what stands in every table must leave room for the rest
+LONGEST_FIELD = 120  # characters
 LONGEST_HINT = 200  # characters of a sentence's list of fields
 
 
@@ -105,6 +105,10 @@ def read(data: bytes, name: str) -> Order:
     for key, text in (("name", order.name), ("summary", order.summary)):
         if not 0 < len(text.strip()) <= LONGEST_TITLE:
             raise UsageError(f'{name}: key "{key}" must have 1 to {LONGEST_TITLE} characters')
+        if not text.isprintable():
+            raise UsageError(
+                f'{name}: key "{key}" has a character that cannot be seen: take it out'
+            )
     for number, line in enumerate(order.line, 1):
         fault = _fault(line)
         if fault:
@@ -124,7 +128,7 @@ def check_here(order: Order, system: System, name: str) -> None:
 
 
 def _called(number: int, line: OrderLine) -> str:
-    has_title = 0 < len(line.title.strip()) <= LONGEST_TITLE
+    has_title = 0 < len(line.title.strip()) <= LONGEST_TITLE and line.title.isprintable()
     return f'line {number} ("{line.title}")' if has_title else f"line {number}"
 
 
@@ -134,6 +138,10 @@ def _fault(line: OrderLine) -> str:
     groups = ("devices", *SINGLE, *PARTS)
     if not 0 < len(line.title.strip()) <= LONGEST_TITLE:
         return f"needs a title of 1 to {LONGEST_TITLE} characters"
+    if not line.title.isprintable():
+        return "has a title with a character that cannot be seen: take it out"
+    if len(line.field) > LONGEST_FIELD:
+        return f"has a field of more than {LONGEST_FIELD} characters, which no node has"
     if place not in groups:
         return (
             f'has the field "{line.field}", which begins with no part{did_you_mean(place, groups)}'
@@ -173,7 +181,8 @@ def _unknown_field(field: str, system: System) -> str:
     if place == "devices":
         present = {key for device in system.identity.devices for key in device.facts}
         known = {"count", *OWN, *FACTS, *present}
-        return "" if name.startswith(CONNECTION) or name in known else _no_field(field, name, known)
+        is_connection = name.startswith(CONNECTION) and name.removeprefix(CONNECTION).isdecimal()
+        return "" if is_connection or name in known else _no_field(field, name, known)
     if place in SINGLE:
         present = set(_single(place, system))
         return "" if name in present else _no_field(field, name, present)

@@ -8,15 +8,18 @@ resolve plans for an inconclusive run.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
-from appliance.catalog import UNITS
+from appliance.catalog import UNITS, did_you_mean
 from appliance.comparable import find, least_seconds, peak_for
 from appliance.errors import UsageError
+from appliance.ledger import MADE
 from appliance.limits import TIMES, amount_of, margin_of, scaled, unit_of
 from appliance.matching import matches
 from appliance.records import Baselines, Case, Criteria, Criterion, Peaks, Protocol, System
+from appliance.vendors.vocabulary import COUNTERS, READINGS
 
+LONGEST_HINT = 200  # characters of a sentence's list of names
 PEAK_SLACK = 1.05
 """How far above the maker's figure a rate is still believed.
 
@@ -45,6 +48,22 @@ def _worded(criterion: Criterion, case: Case, seconds: float) -> str:
     scale = UNITS.get(criterion.unit, ("", 1.0))[1]
     unit = criterion.unit or unit_of(criterion.metric, case)
     return f"{(amount_of(case, criterion.metric) or math.nan) / seconds / scale:.4g} {unit}"
+
+
+def check_health(criteria: Criteria, told: Collection[str]) -> None:
+    """UsageError for a metric of health that no device has; `told` are names of this vendor's.
+
+    It could only come to nothing at the end of the run.
+    """
+    known = {*MADE, *COUNTERS, *READINGS, *told}
+    for criterion in criteria.criterion:
+        if criterion.kind == "health" and criterion.metric not in known:
+            hint = did_you_mean(criterion.metric, known)
+            short = hint if len(hint) <= LONGEST_HINT else " (docs/judging.md says which there are)"
+            raise UsageError(
+                f'criterion "{criterion.id}" is of health, which does not judge '
+                f'"{criterion.metric}"{short}'
+            )
 
 
 def check_margins(
