@@ -29,7 +29,7 @@ from appliance import (
 from appliance import plan as planning
 from appliance.errors import EvidenceError, OutputError, UsageError
 from appliance.journal import Journal, Rewrite
-from appliance.plausible import check_limits, check_margins
+from appliance.plausible import check_health, check_limits, check_margins
 from appliance.records import (
     Baselines,
     Case,
@@ -171,6 +171,7 @@ def prepare(request: Request) -> Prepared:
     )
     if redactor is not None:
         plan = _redacted(plan, redactor)
+    check_health(criteria, system)
     check_limits(criteria, plan.cases, peaks, system)
     check_margins(criteria, baselines, plan.cases, plan.protocol, system)
     return Prepared(

@@ -195,7 +195,10 @@ def parse_criteria(data: bytes, name: str) -> Criteria:
     _check_risks(criteria, name)
     criteria = replace(criteria, margins={**MARGINS, **criteria.margins})
     _unique(name, "criterion", [criterion.id for criterion in criteria.criterion])
-    for criterion in criteria.criterion:
+    for number, criterion in enumerate(criteria.criterion, 1):
+        unseen = _text_fault({"id": criterion.id, "title": criterion.title})
+        if unseen:
+            raise UsageError(f"{name}: criterion {number} {unseen}")
         if criterion.id.startswith(ORDER_LINE):
             raise UsageError(f'{name}: criterion "{criterion.id}" is named like a line of an order')
         fault = _fault(criterion)
@@ -546,9 +549,6 @@ def _text_fault(texts: Mapping[str, str]) -> str:
 
 def _fault(criterion: Criterion) -> str:
     """Why this criterion cannot be judged, or nothing."""
-    unseen = _text_fault({"id": criterion.id, "title": criterion.title})
-    if unseen:
-        return unseen
     limits = [key for key in LIMIT_KEYS if getattr(criterion, key) is not None]
     if criterion.kind in FUNCTIONAL_KINDS:
         if not criterion.required or limits or criterion.metric:

@@ -23,6 +23,8 @@ from appliance.terminal import harmless
 from appliance.vendors.makers import NOT_VISIBLE
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from appliance.accept import Finished
     from appliance.attest import Role
     from appliance.records import System
@@ -364,7 +366,7 @@ def _rerun(
     raise typer.Exit(0 if found.agrees else 1)
 
 
-def _nothing_new(option: str, given: dict[str, object]) -> None:
+def _nothing_new(option: str, given: Mapping[str, object]) -> None:
     """UsageError for what a run was begun with, where a person seems to want to change it."""
     for name, value in given.items():
         if value is not None and value is not False:
@@ -502,6 +504,7 @@ def plan(
 ) -> None:
     """Show what a suite would run here; writes nothing."""
     from appliance import accept as accepting
+    from appliance import coverage
     from appliance.ordering import match, sentences
     from appliance.progress import print_plan
     from appliance.records import to_data
@@ -520,6 +523,8 @@ def plan(
         _print_json(to_data(prepared.plan))
     else:
         print_plan(prepared.plan)
+        for sentence in coverage.unmatched(prepared.plan, prepared.criteria):
+            _say(sentence)
         if prepared.order is not None:
             for sentence in sentences(match(prepared.order, prepared.system)):
                 _say(sentence)

@@ -7,8 +7,10 @@ not name it among the cases that a node may lack, the run is at best inconclusiv
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from fnmatch import fnmatchcase
 
+from appliance.matching import CHANCE_KINDS, matches
 from appliance.records import Criteria, NotPlanned, Plan
 
 
@@ -27,6 +29,20 @@ def sentences(plan: Plan) -> tuple[str, ...]:
         *(f"{named(item)} is not planned: {item.reason}" for item in plan.not_planned),
         *(f"{case.id} cannot run: {case.unsupported}" for case in plan.cases if case.unsupported),
     )
+
+
+def unmatched(plan: Plan, criteria: Criteria) -> Iterator[str]:
+    """A sentence for each required criterion that no planned case can be judged by."""
+    for criterion in criteria.criterion:
+        is_found = criterion.kind == "inventory" or any(
+            matches(criterion, case.id) and (case.is_timed or criterion.kind not in CHANCE_KINDS)
+            for case in plan.cases
+        )
+        if criterion.required and not is_found:
+            yield (
+                f'criterion "{criterion.id}" matches no planned case ("{criterion.cases}"), so the '
+                "run cannot be accepted: correct the pattern or plan another suite"
+            )
 
 
 def named(item: NotPlanned) -> str:

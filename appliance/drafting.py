@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from appliance import comparing, ordering
+from appliance.catalog import LONGEST_TITLE
 from appliance.errors import OutputError
 from appliance.ordering import Member
 from appliance.records import Fact, OrderOperator, Scalar, System
@@ -113,7 +114,7 @@ def draft(system: System) -> str:
         f"{number} x {model}"
         for model, number in Counter(device.model for device in identity.devices).items()
     )
-    summary = f"a node with {models}, as it was found"[: ordering.LONGEST_TITLE]
+    summary = _seen(f"a node with {models}, as it was found")[:LONGEST_TITLE]
     parts = [
         HEAD,
         "\n".join(
@@ -257,5 +258,8 @@ def _text(text: str) -> str:
 
 def _comment(text: str) -> str:
     """One line; reasons name the files that were asked, and these the places of devices."""
-    plain = "".join(sign if sign.isprintable() else " " for sign in text)
-    return "#   " + " ".join(PCI_ADDRESS.sub("*", plain).split())
+    return "#   " + " ".join(PCI_ADDRESS.sub("*", _seen(text)).split())
+
+
+def _seen(text: str) -> str:
+    return "".join(sign if sign.isprintable() else " " for sign in text)

@@ -134,14 +134,21 @@ def _called(number: int, line: OrderLine) -> str:
 
 def _fault(line: OrderLine) -> str:
     """What is wrong with a line on any node, as a clause, or nothing."""
-    place, _, name = line.field.partition(".")
-    groups = ("devices", *SINGLE, *PARTS)
+    return _words_fault(line) or _place_fault(line, *line.field.partition(".")[::2])
+
+
+def _words_fault(line: OrderLine) -> str:
     if not 0 < len(line.title.strip()) <= LONGEST_TITLE:
         return f"needs a title of 1 to {LONGEST_TITLE} characters"
     if not line.title.isprintable():
         return "has a title with a character that cannot be seen: take it out"
     if len(line.field) > LONGEST_FIELD:
         return f"has a field of more than {LONGEST_FIELD} characters, which no node has"
+    return ""
+
+
+def _place_fault(line: OrderLine, place: str, name: str) -> str:
+    groups = ("devices", *SINGLE, *PARTS)
     if place not in groups:
         return (
             f'has the field "{line.field}", which begins with no part{did_you_mean(place, groups)}'

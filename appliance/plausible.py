@@ -8,7 +8,7 @@ resolve plans for an inconclusive run.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from appliance.catalog import UNITS, did_you_mean
 from appliance.comparable import find, least_seconds, peak_for
@@ -50,12 +50,9 @@ def _worded(criterion: Criterion, case: Case, seconds: float) -> str:
     return f"{(amount_of(case, criterion.metric) or math.nan) / seconds / scale:.4g} {unit}"
 
 
-def check_health(criteria: Criteria, told: Collection[str]) -> None:
-    """UsageError for a metric of health that no device has; `told` are names of this vendor's.
-
-    It could only come to nothing at the end of the run.
-    """
-    known = {*MADE, *COUNTERS, *READINGS, *told}
+def check_health(criteria: Criteria, system: System) -> None:
+    """UsageError for a metric of health that no device has: it could only come to nothing."""
+    known = {*MADE, *COUNTERS, *READINGS, *_told(system)}
     for criterion in criteria.criterion:
         if criterion.kind == "health" and criterion.metric not in known:
             hint = did_you_mean(criterion.metric, known)
@@ -64,6 +61,15 @@ def check_health(criteria: Criteria, told: Collection[str]) -> None:
                 f'criterion "{criterion.id}" is of health, which does not judge '
                 f'"{criterion.metric}"{short}'
             )
+
+
+def _told(system: System) -> Iterator[str]:
+    """Names of the readings and counters of these devices, as their vendors give them."""
+    for device in system.identity.devices:
+        for key, fact in system.conditions.facts.items():
+            name = key.removeprefix(f"{device.id}_")
+            if name != key:
+                yield f"{name}_{fact.unit}" if fact.unit else name
 
 
 def check_margins(
