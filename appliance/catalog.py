@@ -136,7 +136,8 @@ WITHOUT_BASELINE = (
 ORDER_LINE = "order:"  # how the requirements of an order are named, which no criterion may be
 LARGEST_RISK = 0.05
 LARGEST_MARGIN = 10.0
-CASE_ID = re.compile(r"\w[\w.-]*", re.ASCII)  # "@" and "/" part a case from device and launch
+CASE_ID = re.compile(r"\w[\w.-]{0,79}", re.ASCII)  # "@", "/" part it from device and launch
+MOST_LAUNCHES = 10_000  # of a case; a plan names each
 LARGEST_INT = 2**53 - 1  # beyond it JSON numbers are not exact
 MEMORY_CLASSES = (16, 24, 48, 80, 141, 192)  # GiB by which a suite may give parameters
 LEAST_LAUNCHES, LEAST_DEVICES = 5, 2  # of a baseline: below, a spread is a guess
@@ -474,6 +475,11 @@ def _check_protocol(protocol: Protocol, name: str) -> None:
     looks = protocol.looks
     if not looks or list(looks) != sorted(set(looks)) or looks[0] < 1:
         raise UsageError(f'{name}: key "looks" of protocol must rise from 1 or more')
+    if looks[-1] > MOST_LAUNCHES:
+        raise UsageError(
+            f'{name}: key "looks" of protocol ends at {looks[-1]} launches; end at '
+            f"{MOST_LAUNCHES} or fewer"
+        )
     if min(protocol.blocks, protocol.block_steps) < 1:
         raise UsageError(f"{name}: a launch needs at least one block of one step")
     for key in ("warmup_steps", "warmup_seconds"):
@@ -486,7 +492,9 @@ def _check_protocol(protocol: Protocol, name: str) -> None:
 
 def _check_case(case: SuiteCase, name: str) -> None:
     if not CASE_ID.fullmatch(case.id):
-        raise UsageError(f"{name}: an id may have letters, digits, dot, dash and underscore only")
+        raise UsageError(
+            f"{name}: an id may have letters, digits, dot, dash and underscore, 80 in all"
+        )
     keys = ("expected_seconds", "reference_seconds", "time_limit_seconds", "memory_limit_gib")
     for key in keys:
         _positive(name, key, getattr(case, key))

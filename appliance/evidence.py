@@ -272,7 +272,8 @@ class RunEvidence:
     neighbouring ones of a device, by the launch that ran between them, or "" where none did.
     `hints` say why something is None, and `absent` what a device cannot have. `logged` are faults
     that the kernel logged, `log_gap` is why its log was not read, or not all of it;
-    `num_log_marks` counts the places up to which it was.
+    `num_log_marks` counts the places up to which it was, and `is_log_read` says whether no launch
+    has started since the last.
     """
 
     fault: str = ""
@@ -284,6 +285,7 @@ class RunEvidence:
     logged: dict[tuple[int, str], KernelLogged] = field(default_factory=dict)
     log_gap: str = ""
     num_log_marks: int = 0
+    is_log_read: bool = False
     interruptions: _Interruptions = field(default_factory=_Interruptions)
 
     @property
@@ -309,6 +311,7 @@ class RunEvidence:
         match event:
             case KernelLogRead():
                 self.num_log_marks += 1
+                self.is_log_read = True
             case KernelLogged():
                 self.logged.setdefault((event.sequence, event.text), event)
             case NotObserved():
@@ -410,7 +413,9 @@ class Gathering:
             case KernelLogRead() | KernelLogged() | NotObserved():
                 self.run.log(event)
         if launch is not None:
-            self._num_started += isinstance(event, LaunchStarted)
+            if isinstance(event, LaunchStarted):
+                self._num_started += 1
+                self.run.is_log_read = False
             launch.take(event, line.utc, self._num_started)
             self._case_of[name].version += 1
             if isinstance(event, Block):

@@ -57,6 +57,7 @@ MADE = (
 """Metrics that the ledger makes; counters and readings are metrics beside them."""
 UNTOLD = "its tool does not report it"
 UNLOADED = "no telemetry was read while its steps ran: use a suite with longer launches"
+UNENDED = "it was not read when the run ended"
 UNREAD = "the kernel's log was not read to the end of the run"
 BETWEEN = "between launches"
 
@@ -165,7 +166,7 @@ class Ledger:
         elif len(known) < len(values):
             gap = f"it was there in {len(known)} of {len(values)} readings only"
         else:
-            gap = fault if behaviour == "growth" else ""
+            gap = (fault if behaviour == "growth" else "") or self._uncovered()
         return Count(
             name=name,
             behaviour=behaviour,
@@ -198,6 +199,18 @@ class Ledger:
         if growth is None and not fault:
             fault = "it was not read both before and after"
         return growth, tuple(where), fault
+
+    def _uncovered(self) -> str:
+        """Why the readings do not reach over all that they are for, or nothing."""
+        if self.scope == "run":
+            past = self.run.counted.get(self.device.id, [])
+            is_whole = bool(past) and (past[-1].launch, past[-1].moment) == ("", "after")
+            return "" if is_whole else UNENDED
+        for case in self.cases:
+            for launch in case.launches if self.device.id in case.case.all_devices else ():
+                if launch.mode is not None and (self.device.id, launch.id) not in self.run.spans:
+                    return f"it was not read before and after {launch.id}"
+        return ""
 
     def _reads(self) -> list[Counted]:
         if self.scope == "run":
@@ -232,7 +245,7 @@ class Ledger:
         """Faults in the kernel's log; one that names no device may be of any."""
         faults = [one for one in self.logged() if one.is_fatal or not is_fatal]
         marks = self.run.num_log_marks
-        gap = self.run.log_gap or ("" if marks > 1 else UNREAD)
+        gap = self.run.log_gap or ("" if marks > 1 and self.run.is_log_read else UNREAD)
         return Observed(
             device=self.device.id,
             low=float(len(faults)),

@@ -155,3 +155,18 @@ def errors_of(functions: Iterable[Function], kind: str) -> int:
     if not counted:
         raise Unreadable(NO_AER)
     return sum(counted)
+
+
+def way(one: Function, other: Function) -> str:
+    """How a packet goes over the host from one device to the other. Raises Unreadable.
+
+    A root port has one link: what two devices have in common below it is a switch.
+    """
+    if set(one.path()) & set(other.path()):
+        return "PCIe switch"
+    if one.root() == other.root():
+        return "host bridge"
+    nodes = or_none(one.numa_node), or_none(other.numa_node)
+    if None in nodes:
+        raise Unreadable("the firmware does not say which memory nodes the cards belong to")
+    return "host bridge" if nodes[0] == nodes[1] else "between sockets"

@@ -508,8 +508,7 @@ def _scope(ground: Ground, order: Order | None) -> str:
         )
     if order is not None:
         words.append(
-            f" The node was compared with the order {order.name}, line by line "
-            f"({len(order.line)})."
+            f" The node was compared with the order {order.name}, line by line ({len(order.line)})."
         )
     if num_small:
         words.append(f" {num_small} of {len(plan.cases)} cases are of reduced size.")

@@ -90,9 +90,9 @@ def _written(found: Count, value: int) -> str:
 def _grown(found: Count) -> str:
     if found.gap.startswith("it went back"):
         return "was set back"
-    if found.growth is None or found.gap:
-        return NOT_REPORTED
-    return f"+{_written(found, found.growth)}" if found.growth else "0"
+    if found.growth:  # what grew did so, whatever else was not read
+        return f"{'at least ' if found.gap else ''}+{_written(found, found.growth)}"
+    return NOT_REPORTED if found.growth is None or found.gap else "0"
 
 
 # ------------------------------------------------------------------ under load
@@ -183,7 +183,8 @@ def _kernel(found: Sequence[Ledger]) -> Group:
         alike.setdefault((fault.device, fault.code), []).append(fault)
     if not alike:
         gap = found[0].run.log_gap if found else ""
-        is_read = bool(found) and found[0].run.num_log_marks > 0 and not gap
+        run = found[0].run if found else None
+        is_read = run is not None and run.num_log_marks > 1 and run.is_log_read and not gap
         told = "none was logged" if is_read else f"not observed: {gap or 'the log was not read'}"
         return Group(title=title, notes=(told,))
     rows = [

@@ -85,6 +85,7 @@ REASONS: dict[Reason, str] = {
     "absent": "the device cannot have it",
     "inventory": "not what was ordered",
 }
+LONGEST_FOUND = 300  # characters of a cell of the order; the bundle has the rest
 CLASSES = ("integrity", "correctness", "health", "performance")
 """What a criterion's precedence is called, the highest first."""
 _SERIALS = ("system_serial", "system_uuid", "chassis_serial", "board_serial")
@@ -197,7 +198,7 @@ def _counts(rulings: Sequence[Ruling]) -> str:
 
 def _subject_words(bundle: Bundle) -> str:
     models = [device.model for device in bundle.system.identity.devices]
-    counted = (f"{models.count(model)} x {model}" for model in dict.fromkeys(models))
+    counted = (f"{models.count(model)} x {words.brief(model)}" for model in dict.fromkeys(models))
     return ", ".join(counted) or "no device"
 
 
@@ -231,7 +232,12 @@ def _devices(devices: Sequence[Device]) -> Grid:
     rest = len(devices) - len(shown)
     notes = (f"and {count(rest, 'more device')}, listed under System",) if rest else ()
     rows = [
-        (device.id, device.model, device.serial or NOT_REPORTED, _memory(device))
+        (
+            device.id,
+            words.brief(device.model),
+            words.brief(device.serial or NOT_REPORTED),
+            _memory(device),
+        )
         for device in shown
     ]
     columns = ("Device", "Model", "Serial or UUID", "Memory")
@@ -415,8 +421,8 @@ def _order(bundle: Bundle) -> OrderTable | None:
                 number=one.id.removeprefix(ORDER_LINE),
                 title=one.line.title,
                 field=one.line.field,
-                ordered=one.ordered,
-                found=one.found,
+                ordered=words.brief(one.ordered, LONGEST_FOUND),
+                found=words.brief(one.found, LONGEST_FOUND),
                 ruling=one.answer.ruling,
                 is_required=one.line.required,
             )
@@ -497,7 +503,8 @@ def _open_ruling(group: Sequence[Ruling], ranks: Mapping[str, int]) -> OpenRulin
         said = (ruling.explanation, ruling.action)
         alike.setdefault(said, []).append(ruling.case or "the run")
     is_shared = len({action for _, action in alike}) == 1
-    precedence = CLASSES[ranks.get(one.criterion, 0)]
+    is_ordered = one.criterion.startswith(ORDER_LINE)
+    precedence = "order" if is_ordered else CLASSES[ranks.get(one.criterion, 0)]
     return OpenRuling(
         ruling=one.ruling,
         criterion=one.criterion,

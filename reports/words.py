@@ -117,6 +117,11 @@ def clean(text: str) -> str:
     return "".join(map(_shown, " ".join(short.split())))
 
 
+def brief(text: str, longest: int = 100) -> str:
+    """The begin of a foreign text that must fit a line or a cell; the bundle has the rest."""
+    return text if len(text) <= longest else f"{text[:longest]} … ({len(text)} characters)"
+
+
 def _shown(character: str) -> str:
     point = ord(character)
     is_drawn = any(first <= point <= last for first, last in _SHOWN)

@@ -662,7 +662,7 @@ LIBRARIES = {
 
 def _counted(device: str, corrected: int) -> Counted:
     counters = {"ecc_corrected": corrected, "ecc_uncorrected": 0, "machine_checks": None}
-    return Counted(device=device, counters=counters)
+    return Counted(device=device, counters=counters, moment="after" if corrected else "before")
 
 
 def _launch(launch: Launch, row: Row, case: Case, checked: int, story: Story) -> Iterator[Event]:

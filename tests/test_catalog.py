@@ -101,6 +101,8 @@ def refusal(folder: Path, text: str, change: tuple[str, str], *, is_suite: bool 
         (("[5, 10]", "[5, 5]"), '"looks" of protocol'),
         (("[5, 10]", "[10, 5]"), '"looks" of protocol'),
         (("[5, 10]", "[0]"), '"looks" of protocol'),
+        (("[5, 10]", "[1000000]"), "ends at 1000000 launches"),
+        (("gemm-fp32", "g" * 81), "80 in all"),
         (("[5, 10]", '[5, "x"]'), "item 2 of protocol looks must be a whole number"),
         (("[[case]]", "[case]"), 'key "case" must be a list'),
         (("workload =", "wrokload ="), 'key "workload" of case 1 is missing'),
@@ -196,6 +198,11 @@ def test_two_cases_of_one_name_are_refused(tmp_path: Path) -> None:
         (('id = "speed"', 'id = "completion"'), 'criterion "completion" stands there twice'),
         (("at_most", "atmost = 1\nat_most"), '"atmost" of criterion 2 (did you mean "at_most"?)'),
         (('"limits"', '"limits'), "is not TOML"),
+        (('id = "speed"', 'id = ""'), 'criterion 2 needs a key "id" of 1 to 120 characters'),
+        (('id = "speed"', 'id = "a\\u001b[2J"'), "criterion 2 has a character in its key"),
+        (('title = "Completed"', f'title = "{"x" * 121}"'), 'key "title" of 1 to 120'),
+        (("version = 1", f"version = {'9' * 5000}"), "a number of thousands of digits"),
+        (("version = 1", f"version = 0x{'f' * 5000}"), "a number of thousands of digits"),
     ],
 )
 def test_wrong_criteria_are_refused(tmp_path: Path, change: tuple[str, str], sentence: str) -> None:

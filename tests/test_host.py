@@ -246,12 +246,14 @@ def test_line_is_one_that_a_shell_reads() -> None:
     assert 'type=bind,"source=/a,""b",target=/in/x,readonly' in shlex.split(line(odd))
 
 
-@pytest.mark.parametrize(("text", "size"), [("512m", 2**29), ("64G", 2**36), ("1000", 1000)])
+@pytest.mark.parametrize(
+    ("text", "size"), [("512m", 2**29), ("64G", 2**36), ("8000k", 8000 * 2**10)]
+)
 def test_sizes(text: str, size: int) -> None:
     assert bytes_of(text) == size
 
 
-@pytest.mark.parametrize("text", ["", "0", "-1g", "1.5g", "lots"])
+@pytest.mark.parametrize("text", ["", "0", "-1g", "1.5g", "lots", "1b", "5m", "1024t", "99999999g"])
 def test_bad_size_is_one_sentence(text: str) -> None:
     with pytest.raises(UsageError, match="--memory"):
         bytes_of(text)

@@ -492,10 +492,10 @@ def test_drift_is_the_slope_over_the_run(
 
 def counted(*counts: int | None) -> list[Event]:
     events = healthy_events(LONG)
-    before, after = (
+    before, last = (
         Counted(device="cpu:0", counters={"ecc_uncorrected": count}) for count in counts
     )
-    return [events[0], before, *events[1:-1], after, events[-1]]
+    return [events[0], before, *events[1:-1], replace(last, moment="after"), events[-1]]
 
 
 @pytest.mark.parametrize(

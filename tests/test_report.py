@@ -479,7 +479,11 @@ def test_counters_show_their_growth_and_what_was_not_reported():
     bundle = sample()
     read = [
         Counted(device="cpu:0", counters={"ecc_corrected": 4, "resets": 9, "other": None}),
-        Counted(device="cpu:0", counters={"ecc_corrected": 7, "resets": 2, "other": None}),
+        Counted(
+            device="cpu:0",
+            counters={"ecc_corrected": 7, "resets": 2, "other": None},
+            moment="after",
+        ),
     ]
 
     def rows(*events: Counted) -> tuple[tuple[str, ...], ...]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeVar
 
+from appliance import pci
 from appliance.pci import DEVICES, Function, errors_of, functions
 from appliance.tree import Tree, Unreadable, or_none
 from appliance.vendors.amd_values import Row, Rows, Told
@@ -128,15 +129,8 @@ class Place:
         }
 
     def way(self, other: Place) -> str:
-        """How a packet of the bus goes from one device to the other.
-
-        A root port has one partner, so what two devices have in common below it is a switch.
-        """
-        if self.function.root() == other.function.root():
-            mine, theirs = (place.function.path()[:-1] for place in (self, other))
-            return "PCIe switch" if mine and mine[:1] == theirs[:1] else "host bridge"
-        nodes = [or_none(place.function.numa_node) for place in (self, other)]
-        return "between sockets" if None not in nodes and nodes[0] != nodes[1] else "host bridge"
+        """How a packet of the bus goes from one device to the other. Raises Unreadable."""
+        return pci.way(self.function, other.function)
 
     def _shown(self, own: Function) -> str:
         if not own.is_there:

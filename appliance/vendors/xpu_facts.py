@@ -11,8 +11,8 @@ import re
 from collections.abc import Sequence
 from functools import partial
 
+from appliance import pci
 from appliance.facts import fact
-from appliance.pci import Function
 from appliance.records import Fact, Facts
 from appliance.tree import Tree, Unreadable, or_none
 from appliance.vendors.vocabulary import CONNECTION
@@ -244,15 +244,4 @@ def _way(card: Card, other: Card, answers: Answers) -> Fact:
     kinds = {str(row.get("link_type")) for row in rows}
     if "XL*" in kinds:
         return Fact(value="Xe Link over another tile", source="xpu-smi topology -m")
-    return fact(lambda: _host_way(card.function, other.function), source="/sys/devices")
-
-
-def _host_way(one: Function, other: Function) -> str:
-    if set(one.path()) & set(other.path()):  # a root port has one link: what shares it, splits it
-        return "PCIe switch"
-    if one.root() == other.root():
-        return "host bridge"
-    nodes = or_none(one.numa_node), or_none(other.numa_node)
-    if None in nodes:
-        raise Unreadable("the firmware does not say which memory nodes the cards belong to")
-    return "host bridge" if nodes[0] == nodes[1] else "between sockets"
+    return fact(lambda: pci.way(card.function, other.function), source="/sys/devices")

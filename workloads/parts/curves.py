@@ -242,6 +242,8 @@ def _is_array(node: object) -> bool:
 
 
 def _leaves(node: object) -> list[object]:
-    """Arrays of an object that JAX knows how to take apart."""
+    """Arrays of an object that JAX knows how to take apart; what is run through has none."""
     jax = sys.modules.get("jax")
-    return [] if jax is None else [leaf for leaf in jax.tree.leaves(node) if _is_array(leaf)]
+    if jax is None or isinstance(node, Iterator):
+        return []
+    return [leaf for leaf in jax.tree.leaves(node) if _is_array(leaf)]
