@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 from scipy.special import bdtrc
 
 from appliance import faults, scenarios, simulation, virtual
@@ -28,6 +29,7 @@ SLOWDOWNS = (0.0, 0.02, 0.03, 0.04, 0.05, 0.08)
 NUM_NODES = 100
 CONTROL = "nothing"
 """How the names of healthy controls begin."""
+NOT_OK = "bold red"
 BY_CHANCE = 1e-6
 """So seldom may a sound judge be called unsound."""
 
@@ -152,18 +154,21 @@ def print_result(result: Result, out: Console) -> None:
     out.print(_slowdowns(result.behaviour))
     wrong = [row for row in result.rows if not row.is_ok]
     for row in wrong:
-        out.print(f"[bold red]not ok[/] {row.family}, {row.injected}: {row.explanation}")
+        out.print("not ok", style=NOT_OK, end=" ")
+        out.print(f"{row.family}, {row.injected}: {row.explanation}")
     for found in result.behaviour:
         if not found.is_ok:
+            out.print("not ok", style=NOT_OK, end=" ")
             out.print(
-                f"[bold red]not ok[/] slower by {found.slowdown:.0%}: {found.num_wrong} of "
+                f"slower by {found.slowdown:.0%}: {found.num_wrong} of "
                 f"{found.num_nodes} nodes were ruled wrongly, more than chance allows"
             )
     controls = sum(row.injected.startswith(CONTROL) for row in result.rows)
     num_faults = len(result.rows) - controls
     if result.is_ok:
+        out.print("nothing slipped through", style="bold green", end=": ")
         out.print(
-            f"[bold green]nothing slipped through[/]: {num_faults} injected faults were not "
+            f"{num_faults} injected faults were not "
             f"accepted, {controls} healthy controls were not rejected"
         )
 
@@ -183,7 +188,7 @@ def _injections(rows: Sequence[Row]) -> Table:
             f"{row.ruling}{by}{why}",
             row.concealed,
             row.verdict,
-            "ok" if row.is_ok else "[bold red]NOT OK[/]",
+            "ok" if row.is_ok else Text("NOT OK", style=NOT_OK),
         )
     return table
 
@@ -202,7 +207,7 @@ def _slowdowns(found: Sequence[Behaviour]) -> Table:
             str(row.num_fail),
             str(row.num_inconclusive),
             f"{row.mean_launches:.1f}",
-            "ok" if row.is_ok else "[bold red]NOT OK[/]",
+            "ok" if row.is_ok else Text("NOT OK", style=NOT_OK),
         )
     return table
 
