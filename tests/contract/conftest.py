@@ -77,7 +77,8 @@ def remembered_results() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="module", autouse=True)
 def one_reference() -> Iterator[None]:
+    """What is remembered holds gigabytes: not for longer than it is of use."""
     with remembered_results():
         yield
