@@ -149,21 +149,7 @@ class Trajectory(Workload[State, Followed]):
         yield Check(name="losses not recorded", error=missing, bound=0.0, kind="exact")
         compared = bands.compare(on_host(output.losses).numpy(), state.curve)
         what = f"trajectory {state.curve.number}: {compared.sentence}"
-        yield Check(
-            name="steps whose loss is outside the recorded band",
-            error=len(compared.outside),
-            bound=0.0,
-            kind="trajectory",
-            detects_what=what,
-        )
-        yield Check(
-            name="loss curve, worst of all steps over its recorded band",
-            error=compared.worst,
-            bound=1.0,
-            kind="trajectory",
-            detects=float(compared.allowed.max()),
-            detects_what=f"|d ln(loss)| at any step, at most; {what}",
-        )
+        yield from bands.checks(compared, what)
 
 
 def _check_layers(device: Pass, processor: Pass, exact: Pass) -> Iterator[Check]:

@@ -15,7 +15,7 @@ changed makes another training, for which the band says nothing: that is refused
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from scipy.special import stdtrit
 
 from appliance.errors import ApplianceError, EvidenceError
-from appliance.records import FiniteFloat, Parameters, Record, from_json
+from appliance.records import Check, FiniteFloat, Parameters, Record, from_json
 from workloads.contract import ParameterError
 
 FOLDER = Path(__file__).parents[1] / "bands"
@@ -327,6 +327,25 @@ def beside(losses: Curve, centre: Sequence[float], allowed: Sequence[float]) -> 
         distance = np.abs(np.log(losses / np.array(centre[:count])))
     room = np.array(allowed[:count])
     return Comparison(ratios=distance / room, allowed=room)
+
+
+def checks(compared: Comparison, what: str) -> Iterator[Check]:
+    """How many steps left the band, and how far the worst of all did; `what` was compared."""
+    yield Check(
+        name="steps whose loss is outside the recorded band",
+        error=len(compared.outside),
+        bound=0.0,
+        kind="trajectory",
+        detects_what=what,
+    )
+    yield Check(
+        name="loss curve, worst of all steps over its recorded band",
+        error=compared.worst,
+        bound=1.0,
+        kind="trajectory",
+        detects=float(compared.allowed.max()),
+        detects_what=f"|d ln(loss)| at any step, at most; {what}",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

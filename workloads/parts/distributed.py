@@ -272,9 +272,9 @@ def sampled(gradients: Tensors) -> torch.Tensor:
 
 
 def of_all(peers: Peers, own: torch.Tensor) -> torch.Tensor:
-    """What the ranks with a batch of their own have of the same vector: (ranks, elements)."""
+    """What every rank has of the same float64 vector: (ranks, elements)."""
     told = peers.ranks.all_told(own.view(torch.int64).tolist(), peers.device)
-    return torch.tensor(told).view(torch.float64)[: len(peers.sharers)]
+    return torch.tensor(told).view(torch.float64)
 
 
 def average(peers: Peers, exact: torch.Tensor) -> torch.Tensor:

@@ -145,21 +145,7 @@ class Following(Workload[State, Followed]):
         what = f"{self.workload} from seed {curve.seed}: {compared.sentence}"
         if band.still:
             what += f"; one that stands still leaves its band by {band.still:.2g} times"
-        yield Check(
-            name="steps whose loss is outside the recorded band",
-            error=len(compared.outside),
-            bound=0.0,
-            kind="trajectory",
-            detects_what=what,
-        )
-        yield Check(
-            name="loss curve, worst of all steps over its recorded band",
-            error=compared.worst,
-            bound=1.0,
-            kind="trajectory",
-            detects=float(compared.allowed.max()),
-            detects_what=f"|d ln(loss)| at any step, at most; {what}",
-        )
+        yield from bands.checks(compared, what)
         if len(losses) == band.num_steps and not band.still:
             yield _check_fall(losses, np.array(curve.losses))
 

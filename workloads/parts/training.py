@@ -731,7 +731,8 @@ def _audited(
     yield from audit.checks(plan, found, state.dtype, covered)
     if peers is not None and len(peers.sharers) > 1:
         given = distributed.sampled({name: made.gradients[name] for name in found.own})
-        exact = distributed.of_all(peers, torch.cat([own for _, own in sorted(found.own.items())]))
+        own = torch.cat([sample for _, sample in sorted(found.own.items())])
+        exact = distributed.of_all(peers, own)[: len(peers.sharers)]
         bound = plan.gradients * rounding(state.dtype)
         yield from distributed.check_shares(given, exact, bound)
 
@@ -814,7 +815,11 @@ def _check_learning(before: Before, state: Training, output: Trained) -> Check:
     if state.audit is not None and state.peers is not None:
         own = [int(flag) for pair in moving for flag in pair]
         flags = torch.tensor(state.peers.ranks.all_told(own, state.peers.device))
-        moving = [tuple(pair) for pair in flags.any(0).reshape(-1, 2).tolist()]
+        somewhere = flags.any(0).reshape(-1, 2).tolist()
+        moving = [
+            tuple(joined) if distributed.is_shared_out(state.trained[name]) else alone
+            for name, alone, joined in zip(before.weights, moving, somewhere, strict=True)
+        ]
     still = sum(not all(one) for one in moving)
     name = "tensors without a gradient or a change"
     return Check(name=name, error=still, bound=0.0, kind="exact")
@@ -854,8 +859,7 @@ def _facts_of_all(
 ) -> dict[str, rules.Facts]:
     """The facts of the whole of each tensor that is shared out, of the parts of all ranks."""
     own = torch.tensor([rules.numbers_of(one) for one in found.values()], dtype=torch.float64)
-    told = peers.ranks.all_told(own.flatten().view(torch.int64).tolist(), peers.device)
-    parts = torch.tensor(told).view(torch.float64).reshape(len(told), *own.shape)
+    parts = distributed.of_all(peers, own.flatten()).reshape(-1, *own.shape)
     return {
         name: rules.joined(one, parts[:, number])
         if distributed.is_shared_out(state.trained[name])
