@@ -78,8 +78,6 @@ PROTOCOL = Protocol(
     looks=(6,),
     last_checks="all",
 )
-"""The last of 23 steps is checked, and 22 is no multiple of the three input sets of a product, so
-that an output which is handed out again is of another input."""
 SPEED = Criterion(
     id="speed",
     kind="perf",

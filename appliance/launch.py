@@ -6,10 +6,11 @@ for the same inputs, each tells the digest of its first output, which costs noth
 timed. The untimed launch of a case says too what libraries it runs, builds and steps a second time
 and compares the two outputs. A timed one warms up, waits until its group is ready, and is timed in
 blocks; one that repeats a dispute makes the numbers of steps that the disputed one made, whatever
-time they take, so that its last output is of the same input. A workload with `steps` makes exactly
-so many: the first, which is checked as every first step is, then the rest without warm-up. All of
-them are one block, and its last output is checked. One with a target ends at the first hit, and a
-launch that has made all of its steps without one has failed a check.
+time they take, so that its last output is of the same input. No other ends on the input that it
+began with, where the first answer handed out again would be right. A workload with `steps` makes
+exactly so many: the first, which is checked as every first step is, then the rest without warm-up.
+All of them are one block, and its last output is checked. One with a target ends at the first hit,
+and a launch that has made all of its steps without one has failed a check.
 
 Of inference, one in a hundred of the timed outputs is checked too, drawn by the seed, and the
 untimed launch compares the times of repeated inputs with those of changing ones: who keeps answers
@@ -212,11 +213,12 @@ class LaunchCourse:
         draws, made = self._draws(), 0
         for index in range(protocol.blocks):
             repeated = self._repeated(index)
+            has_last = self.spec.check_last and index == protocol.blocks - 1
             paused = timing.Paused(
                 snapshot=self._snapshot(state),
-                has_last=self.spec.check_last and index == protocol.blocks - 1,
+                has_last=has_last,
                 is_drawn=None if draws is None else _shifted(draws.take, made),
-                extends=None if repeated else self._extends(state),
+                extends=None if repeated else self._extends(state, has_last=has_last),
             )
             samples = self._block(state, repeated or length, paused)
             begin = first_step + made
@@ -234,16 +236,26 @@ class LaunchCourse:
         spec = self.spec
         return _Draws(coming=sampled_steps(spec.seed, spec.launch, spec.protocol.block_steps))
 
-    def _extends(self, state: Any) -> Callable[[int], int] | None:
-        """How many more steps a block shall have; None where the workload never asks for any."""
-        if not self._has_own("extends"):
+    def _extends(self, state: Any, *, has_last: bool) -> Callable[[int], int] | None:
+        """How many more steps a block shall have; None where that is never any.
+
+        The workload may ask for some. One more keeps a launch from ending on the input that it
+        began with.
+        """
+        asks = self._has_own("extends")
+        if not (asks or has_last):
             return None
 
         def extends(made: int) -> int:
-            wanted = self.machine.agree(self.workload.extends(state, made))
-            return min(wanted, -self.machine.agree(-self._room(made)))  # the least of all ranks
+            more = self._asked(state, made) if asks else 0
+            return more + (has_last and self.workload.returns_to_first(state, more))
 
         return extends
+
+    def _asked(self, state: Any, made: int) -> int:
+        """Steps that the workload asks for, as far as the time limit has room on every rank."""
+        wanted = self.machine.agree(self.workload.extends(state, made))
+        return min(wanted, -self.machine.agree(-self._room(made)))  # the least of all ranks
 
     def _room(self, made: int) -> int:
         """Steps for which the launch's time limit leaves room, if all take as long as these."""

@@ -17,9 +17,9 @@ from builders import a_case, a_plan
 from appliance import repeated, timing
 from appliance.launch import LaunchCourse, Machine, Wires
 from appliance.plan import case_seed
-from appliance.records import Block, Check, LaunchSpec, Scenario, Work
+from appliance.records import Block, Check, LaunchSpec, Repeat, Scenario, Work
 from appliance.sampling import MOST, sampled_steps
-from workloads.contract import Artifacts, Target, Workload
+from workloads.contract import Artifacts, Target, Turn, Workload
 
 MS = 1_000_000
 
@@ -138,6 +138,47 @@ class Longer(Plain):
         return 3 * made
 
 
+@dataclass(kw_only=True)
+class InTurn(State):
+    """A state whose steps take one of several input sets."""
+
+    turn: Turn
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kept(Plain):
+    """Each step is right if it answers for its own of the input sets; all answer for the first."""
+
+    sets: int = 3
+
+    def build(self, target: Target, seed: int) -> State:
+        state = InTurn(**vars(super().build(target, seed)), turn=Turn(of=self.sets))
+        self.states[-1] = state
+        return state
+
+    def step(self, state: State) -> Any:
+        assert isinstance(state, InTurn)
+        state.turn.advance()
+        super().step(state)
+        return np.zeros(1, dtype=np.int64)
+
+    def check(self, before: object, state: State, output: Any) -> Iterator[Check]:
+        assert isinstance(state, InTurn)
+        yield Check(
+            name="input set", error=float(abs(state.turn.index - int(output[0]))), bound=0.0
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeptLonger(Kept):
+    """Wants so many more steps."""
+
+    more: int = 1
+
+    def extends(self, state: State, made: int) -> int:
+        return self.more
+
+
 @dataclass(frozen=True, kw_only=True)
 class Served(Plain):
     """Inference; an input that was just seen takes `held_ms`. Its memory is written over."""
@@ -165,7 +206,13 @@ class Served(Plain):
 
 
 def made(
-    workload: Plain, folder: Path, *, is_timed: bool = True, launch: int = 1, **protocol: Any
+    workload: Plain,
+    folder: Path,
+    *,
+    is_timed: bool = True,
+    launch: int = 1,
+    repeat: Repeat | None = None,
+    **protocol: Any,
 ) -> list[Any]:
     """The records of one launch of the workload, on its own clock."""
     steps = workload.num_steps or None
@@ -186,6 +233,7 @@ def made(
         socket="",
         token="",
         num_threads=1,
+        repeat=repeat,
     )
     LaunchCourse(
         spec=spec,
@@ -300,6 +348,42 @@ def test_a_longer_block_stays_inside_the_time_limit_of_its_launch(tmp_path: Path
 def test_the_last_step_of_a_longer_block_has_its_snapshot(tmp_path: Path) -> None:
     records = made(Longer(), tmp_path)
     assert [check.error for check in checks(records, "last").values()] == [0.0]
+
+
+# ------------------------------------------------------------------ the input of the first step
+
+
+@pytest.mark.parametrize("sets", [2, 3, 4, 5])
+@pytest.mark.parametrize("steps", range(1, 13))
+def test_no_launch_ends_on_the_input_that_it_began_with(
+    steps: int, sets: int, tmp_path: Path
+) -> None:
+    records = made(Kept(sets=sets), tmp_path, blocks=2, block_steps=steps, warmup_steps=1)
+    lengths = [len(block.wall_ns) for block in blocks(records)]
+    makes_one_more = (1 + 2 * steps) % sets == 0
+    assert lengths == [steps, steps + makes_one_more]
+    ((last, check),) = checks(records, "last").items()
+    assert last == 1 + sum(lengths)
+    assert check.error > 0.0
+
+
+def test_steps_that_the_workload_asked_for_count_too(tmp_path: Path) -> None:
+    for more in range(4):
+        records = made(KeptLonger(more=more), tmp_path, blocks=1, block_steps=4, warmup_steps=1)
+        (block,) = blocks(records)
+        assert len(block.wall_ns) == 4 + more + (more == 1)  # the 6th step after the first one
+        assert [check.error > 0.0 for check in checks(records, "last").values()] == [True]
+
+
+def test_one_input_set_alone_asks_for_no_further_step(tmp_path: Path) -> None:
+    records = made(Kept(sets=1), tmp_path)
+    assert [len(block.wall_ns) for block in blocks(records)] == [6, 6]
+
+
+def test_a_repeated_launch_ends_where_the_disputed_one_did(tmp_path: Path) -> None:
+    repeat = Repeat(warmup=1, blocks=(2, 3))
+    records = made(Kept(sets=3), tmp_path, repeat=repeat)
+    assert [len(block.wall_ns) for block in blocks(records)] == [2, 3]
 
 
 # ------------------------------------------------------------------ drawn outputs

@@ -38,7 +38,7 @@ warmup_steps = 1
 warmup_seconds = 0.0
 blocks = 1
 block_steps = 3
-block_seconds = 0.001
+block_seconds = 1e-9
 looks = [1]
 last_checks = "all"
 """
@@ -103,6 +103,11 @@ INJECTIONS = {
         )
         for name in SHIPPED
     },
+    "cached_output-in-step": Injection(
+        # Its fourth step after the first would be of the first input set again.
+        "workloads.injected.cached_output",
+        {**FLOAT32, "num_inputs": 4},
+    ),
     "bert-logits": corrupting("bert", "not_a_number", "logits"),
     "bert-gradients": corrupting("bert", "highest_bit", "gradients"),
     "bert-stale": corrupting("bert", "stale"),

@@ -289,12 +289,6 @@ def test_a_skipped_update_shows_at_its_step_alone(tmp_path: Path) -> None:
 # ------------------------------------------------------------------ real processes
 
 
-def test_the_last_step_is_not_of_the_first_input_set() -> None:
-    protocol = faults.PROTOCOL
-    last = protocol.warmup_steps + protocol.blocks * protocol.block_steps
-    assert last % KINDS["cached_output"]().num_inputs != 0
-
-
 def test_a_trial_alone_has_nothing_of_the_others_and_concealed_no_word_of_its_fault() -> None:
     node = virtual.with_injector(healthy_node(SPEED, num_cases=3), "f", ["case-01@virtual:0"])
     trial = faults.Trial(id="case-01", name="", workload="w", poses_as="gemm", expected=SLOW)

@@ -163,6 +163,15 @@ class Workload(ABC, Generic[State, Output]):
         """
         return 0
 
+    def returns_to_first(self, state: State, steps: int) -> bool:
+        """Whether the last of so many further steps takes the input of the launch's first one.
+
+        Its right answer was given before, so who hands that one out again would be right, and a
+        launch makes one more step rather than end so. A state that has input sets has a `turn`.
+        """
+        turn = getattr(state, "turn", None)
+        return isinstance(turn, Turn) and turn.of > 1 and (turn.number + steps) % turn.of == 0
+
     def hold(self, state: State) -> bool:  # noqa: ARG002 - for those that can
         """Let the next step take the input of the last one again; False where it cannot.
 
