@@ -19,8 +19,10 @@ from appliance import (
     attest,
     bundle,
     catalog,
+    coverage,
     datasets,
     freshness,
+    given,
     ordering,
     probe,
     redaction,
@@ -115,16 +117,12 @@ def prepare(request: Request) -> Prepared:
     vendor = probe.present(request.vendor)
     suite, suite_bytes = catalog.load_suite(request.suite)
     criteria, criteria_bytes = catalog.load_criteria(request.criteria or default_criteria(vendor))
-    order_bytes = None if request.order is None else _read(request.order, "name the buyer's order")
+    order_bytes = _given(request.order, "name the buyer's order")
     order = None if order_bytes is None else ordering.read(order_bytes, _name(request.order))
     data = datasets.folder(request.data)
     now = datetime.now(UTC)
     # Drawn or derived before the suite's variants are, and when suite and criteria are fixed.
-    challenge = (
-        None
-        if request.challenge is None
-        else _read(request.challenge, "name the buyer's challenge")
-    )
+    challenge = _given(request.challenge, "name the buyer's challenge")
     seed = secrets.token_hex(32)
     if request.challenge is not None and challenge is not None:
         fixed = {"suite": sha256(suite_bytes), "criteria": sha256(criteria_bytes)}
@@ -188,6 +186,10 @@ def prepare(request: Request) -> Prepared:
         redactor=redactor,
         salt=salt,
     )
+
+
+def _given(path: Path | None, fix: str) -> bytes | None:
+    return None if path is None else given.read(path, fix=fix)
 
 
 def _name(path: Path | None) -> str:
@@ -281,7 +283,7 @@ def resume(
     if (folder / "report.dsse.json").exists():
         raise UsageError(f"{folder} is finished and signed; start a new run instead")
     prepared = _prepared_again(folder, data)
-    if order is not None and prepared.files.get(bundle.ORDER) != _read(order, "name the order"):
+    if order is not None and prepared.files.get(bundle.ORDER) != _given(order, "name the order"):
         raise UsageError(f"{folder} was not begun with {order}: leave it out, or start a new run")
     if redact and prepared.redactor is None:
         raise UsageError(f"{folder} was begun without --redact: start a new run with it")
@@ -303,18 +305,19 @@ def accept(request: Request, key: Key, role: attest.Role, observer: runner.Obser
 
 
 def _prepared_again(folder: Path, data: Path | None) -> Prepared:
-    files = {name: _read(folder / name) for name in bundle.PREPARED_FILES}
+    fix = "name the folder of the run, out/<run id>"
+    files = {name: given.read(folder / name, fix=fix) for name in bundle.PREPARED_FILES}
     plan = from_json(Plan, files["plan.json"], name="plan.json")
     optional = {"challenge": bundle.CHALLENGE, "order": bundle.ORDER}
-    given = {name: key for key, name in optional.items() if key in plan.digests}
-    files |= {name: _read(folder / name) for name in given}
+    used = {name: key for key, name in optional.items() if key in plan.digests}
+    files |= {name: given.read(folder / name, fix=fix) for name in used}
     system = from_json(System, files["system.json"], name="system.json")
     found = {
         "criteria.toml": ("criteria", sha256(files["criteria.toml"])),
         "baselines.json": ("baselines", sha256(files["baselines.json"])),
         "peaks.json": ("peaks", sha256(files["peaks.json"])),
         "system.json": ("identity", probe.identity_digest(system.identity)),
-        **{name: (key, sha256(files[name])) for name, key in given.items()},
+        **{name: (key, sha256(files[name])) for name, key in used.items()},
     }
     for name, (key, digest) in found.items():
         if digest != plan.digests[key]:
@@ -382,6 +385,7 @@ def _go_on(
     folder: Path, prepared: Prepared, journal: Journal, observer: runner.Observer
 ) -> Finished:
     """Make the launches that are left, judge all of them, and tidy up."""
+    observer.foretold(coverage.foretold(prepared.plan, prepared.criteria))
     judging = Judge(
         plan=prepared.plan,
         criteria=prepared.criteria,
@@ -442,13 +446,6 @@ def _places(vendor: Vendor, identity: Identity, data: Path | None) -> tuple[plan
         planning.Place(device=device, features=vendor.features(device), data=at_hand)
         for device in identity.devices
     )
-
-
-def _read(path: Path, fix: str = "name the folder of the run, out/<run id>") -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read ({error.strerror}); {fix}") from None
 
 
 def check_writable(out: Path) -> None:

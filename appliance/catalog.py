@@ -19,6 +19,7 @@ from typing import Any, TypeVar, get_args, get_type_hints
 
 from pydantic import ValidationError
 
+from appliance import given
 from appliance.errors import UsageError
 from appliance.records import (
     MARGINS,
@@ -235,10 +236,7 @@ def load_baselines(models: Sequence[str], path: Path | None = None) -> Baselines
     UsageError for a figure that cannot be one (not positive, not finite, of too few launches).
     """
     if path is not None:
-        try:
-            return parse_baselines(path.read_bytes(), path.name)
-        except OSError as error:
-            raise UsageError(f"baseline file {path} cannot be read ({error.strerror})") from None
+        return parse_baselines(given.read(path, what="baseline file"), path.name)
     found: list[Baseline] = []
     for shipped in sorted(BASELINES.glob("*.json")):
         found += parse_baselines(shipped.read_bytes(), shipped.name).baseline
@@ -311,10 +309,7 @@ def _find(what: str, name_or_path: str, folder: Path) -> tuple[Path, bytes]:
         if not path.is_file():
             hint = did_you_mean(name_or_path, (file.stem for file in folder.glob("*.toml")))
             raise UsageError(f'there is no {what} called "{name_or_path}"{hint}')
-    try:
-        return path, path.read_bytes()
-    except OSError as error:
-        raise UsageError(f"{what} file {path} cannot be read ({error.strerror})") from None
+    return path, given.read(path, what=f"{what} file")
 
 
 MUST_BE = {

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
+from appliance import given
 from appliance.errors import BenchError, RunInterrupted, UsageError
 from appliance.terminal import harmless
 from appliance.vendors.makers import NOT_VISIBLE
@@ -54,7 +55,10 @@ baseline_app = typer.Typer(
 )
 app.add_typer(baseline_app, name="baseline")
 
-SuiteOption = Annotated[str, typer.Option(help="Name of a suite, or the path of its TOML file.")]
+SUITE = "smoke"
+SuiteOption = Annotated[
+    str | None, typer.Option(help="Name of a suite, or the path of its TOML file; else smoke.")
+]
 CriteriaOption = Annotated[
     str | None,
     typer.Option(help="Name or file; without it functional, or accelerator for accelerators."),
@@ -149,7 +153,7 @@ def _print_json(document: object) -> None:
 
 @app.command()
 def accept(
-    suite: SuiteOption = "smoke",
+    suite: SuiteOption = None,
     criteria: CriteriaOption = None,
     vendor: VendorOption = None,
     baseline: BaselineOption = None,
@@ -190,7 +194,7 @@ def accept(
 
 @app.command()
 def run(
-    suite: SuiteOption = "smoke",
+    suite: SuiteOption = None,
     criteria: CriteriaOption = None,
     vendor: VendorOption = None,
     baseline: BaselineOption = None,
@@ -213,7 +217,8 @@ def run(
     """Run a suite and judge it, or repeat one launch of a run (--from); signs nothing."""
     if source is not None or case is not None or launch is not None:
         fixed = {"vendor": vendor, "criteria": criteria, "challenge": challenge, "order": order}
-        _nothing_new("--from", {**fixed, "baseline": baseline, "resume": resume})
+        fixed |= {"suite": suite, "baseline": baseline, "resume": resume}
+        _nothing_new("--from", fixed)
         _rerun(source, case, launch, out, data, quiet=quiet, as_json=as_json)
     finished = _run(
         suite=suite,
@@ -233,7 +238,7 @@ def run(
 
 @app.command()
 def start(
-    suite: SuiteOption = "smoke",
+    suite: SuiteOption = None,
     criteria: CriteriaOption = None,
     vendor: VendorOption = None,
     image: Annotated[
@@ -276,11 +281,11 @@ def start(
 
     if resume is not None:
         fixed = {"criteria": criteria, "challenge": challenge, "baseline": baseline}
-        _nothing_new("--resume", fixed)
+        _nothing_new("--resume", {**fixed, "suite": suite})
     request = starting.Request(
         vendor=vendor,
         image=image,
-        suite=suite,
+        suite=suite or SUITE,
         criteria=criteria,
         baseline=baseline,
         challenge=challenge,
@@ -366,9 +371,9 @@ def _rerun(
     raise typer.Exit(0 if found.agrees else 1)
 
 
-def _nothing_new(option: str, given: Mapping[str, object]) -> None:
+def _nothing_new(option: str, options: Mapping[str, object]) -> None:
     """UsageError for what a run was begun with, where a person seems to want to change it."""
-    for name, value in given.items():
+    for name, value in options.items():
         if value is not None and value is not False:
             raise UsageError(
                 f"--{name} was fixed when the run began: leave it out with {option}, or start a "
@@ -378,7 +383,7 @@ def _nothing_new(option: str, given: Mapping[str, object]) -> None:
 
 def _run(
     *,
-    suite: str,
+    suite: str | None,
     criteria: str | None,
     vendor: str | None,
     baseline: Path | None,
@@ -397,10 +402,10 @@ def _run(
     with observer(quiet=quiet) as watching:
         if resume is not None:
             fixed = {"vendor": vendor, "criteria": criteria, "challenge": challenge}
-            _nothing_new("--resume", {**fixed, "baseline": baseline})
+            _nothing_new("--resume", {**fixed, "suite": suite, "baseline": baseline})
             return accepting.resume(resume, data, watching, order=order, redact=redact)
         request = accepting.Request(
-            suite=suite,
+            suite=suite or SUITE,
             criteria=criteria,
             vendor=vendor,
             out=out,
@@ -494,7 +499,7 @@ def _redacted(system: System, salt: Path | None) -> System:
 
 @app.command()
 def plan(
-    suite: SuiteOption = "smoke",
+    suite: SuiteOption = None,
     criteria: CriteriaOption = None,
     vendor: VendorOption = None,
     baseline: BaselineOption = None,
@@ -511,7 +516,7 @@ def plan(
 
     prepared = accepting.prepare(
         accepting.Request(
-            suite=suite,
+            suite=suite or SUITE,
             criteria=criteria,
             vendor=vendor,
             data=data,
@@ -570,7 +575,7 @@ def report(
     if signer is None:
         record = signing.signer_record(signing.development_key(), _role(role))
     else:
-        record = signing.signer_of(_read(signer), _role(role))
+        record = signing.signer_of(given.read(signer), _role(role))
     attest.report(folder, record)
     _done(
         f"rendered for {record.subject}: {folder / 'report.pdf'} and report.html, not yet signed",
@@ -622,13 +627,13 @@ def verify(
 
     verification = verifying.verify(
         path,
-        trusted=[_read(certificate) for certificate in trust or []],
+        trusted=[given.read(certificate) for certificate in trust or []],
         allow_development=allow_dev,
         expectations=verifying.Expectations(
             criteria_digest=expect_criteria,
             suite=expect_suite,
-            order=None if order is None else _read(order),
-            challenge=None if challenge is None else _read(challenge),
+            order=None if order is None else given.read(order),
+            challenge=None if challenge is None else given.read(challenge),
         ),
     )
     if as_json:
@@ -668,7 +673,7 @@ def baseline_create(
     created = baseline.create(
         folders,
         kind=baseline.KINDS[kind],
-        trusted=[_read(certificate) for certificate in trust or []],
+        trusted=[given.read(certificate) for certificate in trust or []],
         allow_development=allow_dev,
     )
     baseline.write(created, out, criteria)
@@ -754,7 +759,7 @@ def compare(
         paths,
         out=out,
         margin=margin,
-        trusted=[_read(certificate) for certificate in trust or []],
+        trusted=[given.read(certificate) for certificate in trust or []],
         allow_development=allow_dev,
     )
     if as_json:
@@ -872,7 +877,7 @@ def keys_show(
     """Say whom a certificate names, until when, and its fingerprint."""
     from appliance import signing
 
-    record = signing.signer_of(_read(certificate), "tester")
+    record = signing.signer_of(given.read(certificate), "tester")
     _done(
         f"{record.subject}\nvalid until {record.not_after_utc}\nsha256 {record.sha256}",
         {
@@ -993,13 +998,6 @@ def _role(word: str) -> Role:
     if word not in roles:
         raise UsageError(f'there is no role "{word}": use {", ".join(roles)}')
     return roles[word]
-
-
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read ({error.strerror})") from None
 
 
 if __name__ == "__main__":

@@ -45,6 +45,15 @@ def unmatched(plan: Plan, criteria: Criteria) -> Iterator[str]:
             )
 
 
+def foretold(plan: Plan, criteria: Criteria) -> tuple[str, ...]:
+    """Why a run of the plan cannot end accepted, whatever its launches give; empty if it can."""
+    missing = gaps(plan, criteria)
+    said = tuple(unmatched(plan, criteria))
+    if missing:
+        said += (f"the run cannot be accepted: {explained(missing)}",)
+    return said
+
+
 def named(item: NotPlanned) -> str:
     """The case, with its device where it is a matter of one."""
     return f"{item.case}@{item.device}" if item.device else item.case

@@ -159,7 +159,10 @@ def _base(file: Path) -> Base:
             f"{file} has {len(found)} lines ARG BASE_IMAGE=... instead of one: name a Dockerfile "
             "of bench"
         )
-    return Base(file=file, image=parse(found[0]))
+    try:
+        return Base(file=file, image=parse(found[0]))
+    except UsageError as error:
+        raise UsageError(f"{file}: {error}") from None
 
 
 def _write(item: Pinned) -> None:

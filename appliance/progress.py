@@ -70,6 +70,7 @@ def console(*, is_error: bool = True) -> Console:
 class Silent:
     """An observer that says nothing."""
 
+    def foretold(self, sentences: Sequence[str]) -> None: ...
     def run_begins(self, plan: Plan, num_done: int) -> None: ...
     def launch_started(self, launch: Launch, mode: LaunchMode) -> None: ...
     def launch_ended(self, launch: Launch, event: LaunchEnded) -> None: ...
@@ -85,6 +86,10 @@ class Lines(Silent):
         self._num_done = 0
         self._num = 0
         self._expected = 0.0
+
+    def foretold(self, sentences: Sequence[str]) -> None:
+        for sentence in sentences:
+            self._out.print(sentence, markup=False)
 
     def run_begins(self, plan: Plan, num_done: int) -> None:
         self._num, self._num_done = len(plan.launches), num_done
@@ -113,6 +118,10 @@ class Moving(Silent):
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
         self._task: TaskID | None = None
+
+    def foretold(self, sentences: Sequence[str]) -> None:
+        for sentence in sentences:
+            self._progress.console.print(sentence, markup=False)
 
     def run_begins(self, plan: Plan, num_done: int) -> None:
         self._progress.console.print(begin_sentence(plan, num_done))

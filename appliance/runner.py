@@ -64,8 +64,12 @@ Look = Callable[[str, Sequence[Line]], tuple[bool, str]]
 
 
 class Observer(Protocol):
-    """Whoever watches a run: told of every launch that is settled, made or not."""
+    """Whoever watches a run: told of every launch that is settled, made or not.
 
+    `foretold` comes first: sentences that say why the run cannot end accepted, if it cannot.
+    """
+
+    def foretold(self, sentences: Sequence[str]) -> None: ...
     def run_begins(self, plan: Plan, num_done: int) -> None: ...
     def launch_started(self, launch: Launch, mode: LaunchMode) -> None: ...
     def launch_ended(self, launch: Launch, event: LaunchEnded) -> None: ...

@@ -31,6 +31,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import NameOID
 
+from appliance import given
 from appliance.dsse import (
     ACCEPTANCE,
     REPORT,
@@ -123,7 +124,7 @@ def _private_key(path: Path, passphrase: bytes | None) -> PrivateKey:
     try:
         with path.open("rb") as file:
             mode = os.fstat(file.fileno()).st_mode
-            data = file.read()
+            data = file.read(given.LARGEST)
     except OSError as error:
         raise UsageError(f"key file {path} cannot be read ({error.strerror})") from None
     if stat.S_IMODE(mode) & 0o077:
@@ -142,10 +143,9 @@ def _private_key(path: Path, passphrase: bytes | None) -> PrivateKey:
 
 
 def _certificate(path: Path) -> x509.Certificate:
+    data = given.read(path, what="certificate")
     try:
-        return x509.load_pem_x509_certificate(path.read_bytes())
-    except OSError as error:
-        raise UsageError(f"certificate {path} cannot be read ({error.strerror})") from None
+        return x509.load_pem_x509_certificate(data)
     except ValueError:
         raise UsageError(f"{path} is not a certificate in PEM form") from None
 

@@ -120,7 +120,11 @@ class Seen:
     def __init__(self, on_start: Callable[[Launch], None] | None = None) -> None:
         self.ended: list[str] = []
         self.num_done = -1
+        self.foretellings: tuple[str, ...] = ()
         self._on_start = on_start
+
+    def foretold(self, sentences: Sequence[str]) -> None:
+        self.foretellings = tuple(sentences)
 
     def run_begins(self, plan: Plan, num_done: int) -> None:
         self.num_done = num_done

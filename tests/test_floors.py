@@ -15,7 +15,11 @@ import pytest
 
 Room = tuple[str, ...]
 FLOORS: list[list[Room]] = [
-    [("appliance.errors", "appliance.records"), ("appliance.version",), ("appliance.terminal",)],
+    [
+        ("appliance.errors", "appliance.records", "appliance.given"),
+        ("appliance.version",),
+        ("appliance.terminal",),
+    ],
     [
         ("workloads.contract",),
         ("appliance.vendors.base", "appliance.vendors.vocabulary"),

@@ -525,6 +525,13 @@ def test_what_names_no_image_is_refused(text: str) -> None:
         images.parse(text)
 
 
+def test_a_file_with_a_bad_name_of_an_image_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "Dockerfile.test"
+    file.write_text("ARG BASE_IMAGE=a:b:c\n")
+    with pytest.raises(UsageError, match=r'Dockerfile\.test: "a:b:c" names no image'):
+        images.bases([file])
+
+
 # ------------------------------------------------------------------ a registry
 
 
