@@ -498,8 +498,8 @@ def _scope(ground: Ground, order: Order | None) -> str:
     words = ["Judged: whether every planned case completed, was correct and repeatable"]
     if num_limited:
         words.append(
-            f", and whether {num_limited} of {len(plan.cases)} cases met the limits "
-            "of the criteria."
+            f", and whether the limits of the criteria were met, which cover {num_limited} of "
+            f"{len(plan.cases)} cases."
         )
     else:
         words.append(

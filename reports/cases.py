@@ -244,7 +244,7 @@ def no_timing(case: Case, result: CaseResult) -> str:
 def _scale(case: Case) -> str:
     size = "" if case.num_parameters is None else count(case.num_parameters, "parameter")
     if case.small:
-        return f"reduced: {size}" if size else "reduced size"
+        return f"reduced size, {size}" if size else "reduced size"
     return size
 
 
@@ -321,7 +321,9 @@ def _margin(result: CheckResult) -> str:
             if is_ratio
             else "none: outside"
         )
-    return "equal" if check.bound == 0 else f"{1 - check.error / check.bound:.0%}"
+    return (
+        "equal" if check.bound == 0 else f"{1 - check.error / check.bound:.0%}".replace("%", " %")
+    )
 
 
 # ------------------------------------------------------------------ launches and timing
@@ -361,7 +363,7 @@ def _launch(result: LaunchResult, ended: LaunchEnded | None, *, is_timing_shown:
         mode=result.mode or "—",
         outcome=_outcome(result, ended),
         is_completed=result.outcome == "completed",
-        memory="—" if memory is None else words.size(memory),
+        memory=words.size(memory) if memory else "—",  # none was seen; it never is 0
         steps=str(result.num_steps) if is_shown else "",
         median=_figure(median) if is_shown else "",
         first_step=_figure(first) if is_shown else "",

@@ -34,7 +34,7 @@ SHAPES: dict[Word, str] = {"within": "✓ within", "beyond": "✗ BEYOND", "open
 SAMENESS: dict[Sameness, str] = {
     "same": "the reference's own",
     "other": "others than the reference's",
-    "unknown": "cannot be told: neither devices nor system have a serial",
+    "unknown": "whether the reference's cannot be told: neither devices nor system have a serial",
 }
 TOPICS: dict[Topic, str] = {
     "plan": "What was run",

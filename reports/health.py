@@ -216,7 +216,7 @@ def _gaps(found: Sequence[Ledger]) -> Grid | None:
         for gap in one.gaps():
             by_name.setdefault((gap.what, gap.hint), []).append(one.device.id)
     for (what, hint), devices in by_name.items():
-        alike.setdefault((hint, tuple(devices)), {})[label(what)] = None
+        alike.setdefault((hint, tuple(devices)), {})[_named(what)] = None
     if not alike:
         return None
     return Grid(
@@ -226,6 +226,11 @@ def _gaps(found: Sequence[Ledger]) -> Grid | None:
             for (hint, devices), names in alike.items()
         ),
     )
+
+
+def _named(what: str) -> str:
+    """A counter or a reading as the other tables head it, without the unit in its key."""
+    return words.reading(what.removesuffix(TIME))[0]
 
 
 def _all(devices: Sequence[str], num_devices: int) -> str:

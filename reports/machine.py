@@ -90,7 +90,7 @@ def _peaks(peaks: Peaks) -> tuple[Group, ...]:
         rows=tuple(
             (
                 peak.model,
-                label(peak.quantity),
+                _quantity(peak.quantity),
                 f"{words.quantity(peak.value, peak.unit)} per {peak.per}",
                 peak.source + ("" if peak.is_confirmed else " (one second-hand source only)"),
             )
@@ -98,6 +98,14 @@ def _peaks(peaks: Peaks) -> tuple[Group, ...]:
         ),
     )
     return (Group(title="Maker's figures", grid=grid),)
+
+
+def _quantity(name: str) -> str:
+    """What a figure is of: `float64_flops_per_second` is "Float64 arithmetic"."""
+    for suffix, what in (("flops_per_second", "arithmetic"), ("bytes_per_second", "rate")):
+        if name.endswith(f"_{suffix}"):
+            return label(f"{name.removesuffix(suffix)}{what}")
+    return label(name)
 
 
 def parts(title: str, items: Sequence[Facts], told: Fact | None = None) -> Group:

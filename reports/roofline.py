@@ -75,7 +75,8 @@ def _place(case: Case, seconds: float, found: Roofs) -> str:
     if not flops:
         share = moved / seconds / found.memory
         rate = words.quantity(found.memory, "B/s")
-        return f"It moves bytes alone: {words.percent(share)} of {rate}."
+        what = "Its bytes alone are counted" if flops is None else "It moves bytes alone"
+        return f"{what}: {words.percent(share)} of {rate}."
     if found.arithmetic is None:
         return f"Place under the roofline {UNKNOWN}: its arithmetic has no known peak."
     intensity, ridge = flops / moved, found.arithmetic / found.memory

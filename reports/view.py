@@ -461,7 +461,8 @@ def _matched(criterion: Criterion | None, rulings: Sequence[Ruling]) -> str:
     if not judged:
         return "the run" if rulings else "none"
     is_all = criterion is None or criterion.cases == "*"
-    return count(judged, "case") + ("" if is_all or criterion is None else f" ({criterion.cases})")
+    named = count(judged, "case") + ("" if is_all or criterion is None else f" ({criterion.cases})")
+    return f"{named} and the run" if any(not ruling.case for ruling in rulings) else named
 
 
 def _numbers(found: Sequence[RulingWord]) -> str:

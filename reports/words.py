@@ -98,6 +98,7 @@ _METRIC_UNITS = {"flops_per_second": "FLOP/s", "bytes_per_second": "B/s"}
 _READINGS = {
     "foreign_processors": "Processors used by others",
     "stolen_processors": "Processors taken by the hypervisor",
+    "load1": "Load over a minute",
 }
 RULINGS: dict[RulingWord, str] = {
     "pass": "✓ pass",
@@ -146,6 +147,11 @@ def figure(value: float, digits: int = 4) -> str:
 def small(value: float) -> str:
     """An error or a bound, as the rulings write it."""
     return f"{value:.3g}" if math.isfinite(value) else figure(value)
+
+
+def _plain(value: float) -> str:
+    """A number without a unit: what is whole has no places."""
+    return f"{value:,.0f}" if math.isfinite(value) and value == round(value) else figure(value)
 
 
 def scaled(value: float, unit: str) -> str:
@@ -251,7 +257,7 @@ def reading(name: str) -> tuple[str, Callable[[float], str]]:
     for suffix in sorted([*_UNIT_NAMES, "fraction", "share"], key=len, reverse=True):
         if name.endswith(f"_{suffix}"):
             return label(name.removesuffix(f"_{suffix}")), partial(quantity, unit=suffix)
-    return label(name), figure
+    return label(name), _plain
 
 
 def moment(text: str) -> datetime | None:

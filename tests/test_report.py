@@ -760,7 +760,7 @@ def test_many_alike_devices_stand_in_two_columns_with_what_they_share_said_once(
 
 def test_a_reduced_model_shows_its_parameter_count_and_a_full_one_is_not_called_reduced():
     page = view(sample())
-    assert case_of(page, "llama").scale == "reduced: 10,748,160 parameters"
+    assert case_of(page, "llama").scale == "reduced size, 10,748,160 parameters"
     assert case_of(page, "digits_mlp").scale == "4,810 parameters"
 
 
