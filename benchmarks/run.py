@@ -10,6 +10,7 @@ read the ratios, which are made within one run.
     series      time of the changepoint search beside ruptures, and of classifying a launch
     digests     time of the burn-in's digests and checks over that of its products
     judge       processor time of judging 40 criteria with 40 launches each
+    imports     processor time of importing a workload over that of importing torch
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from pathlib import Path
 import numpy as np
 from changepoints import measure_series
 from digests import measure_digests
+from imports import measure_imports
 from judge import measure_judge
 
 ROOT = Path(__file__).parents[1]
@@ -146,6 +148,7 @@ def main() -> None:
             "series": measure_series,
             "digests": measure_digests,
             "judge": measure_judge,
+            "imports": measure_imports,
             "smoke": lambda: measure_smoke(folder),
             "launches": lambda: measure_launches(folder),
         }

@@ -10,11 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch.utils.flop_counter import FlopCounterMode
 
 from workloads.contract import Artifacts, ParameterError, Target
 from workloads.parts import fragments
 from workloads.parts.flow import FORBIDDEN
 from workloads.parts.fragments import Grown, Rules, Trees, Vocabulary, replayed, together
+from workloads.parts.size import count_flops
 from workloads.recursiongfn import RecursionGfn
 
 WORDS = Vocabulary(kinds=7, largest=4, points=3)
@@ -259,6 +261,35 @@ def test_counts_and_units_are_those_of_the_row():
     assert workload.work().units == 128
     assert (workload.layers, workload.hidden) == (4, 128)
     assert workload.num_parameters() == 813_486
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"largest": 5, "points": 2, "heads": 4, "batch_change": -1},
+        {"kinds": 5, "hidden": 24, "extra_layers": 1, "activation": "silu"},
+    ],
+    ids=["small", "larger trees", "deeper"],
+)
+def test_operations_are_the_same_whatever_is_drawn(tmp_path: Path, changes: dict[str, Any]):
+    workload = small(**changes)
+    drawn = set()
+    for seed in (1, 2):
+        state = workload.build(target(tmp_path), seed)
+        for _ in range(2):
+            with FlopCounterMode(display=False) as counter:
+                output = workload.step(state)
+            assert counter.get_total_flops() == workload.work().flops
+            drawn.add(int((output.played.actions != fragments.STOP).sum()))
+    assert len(drawn) > 1  # of trajectories that were not equally long
+
+
+def test_operations_at_full_size_are_those_of_the_network():
+    workload = RecursionGfn()
+    shape = (workload.words.num_steps, workload.batch, workload.words.num_actions)
+    counted = count_flops(lambda: workload._model()(torch.empty(shape)).loss)
+    assert counted == workload.work().flops
 
 
 @pytest.mark.parametrize(

@@ -144,6 +144,20 @@ def test_operations_are_those_that_are_counted(tmp_path: Path):
     assert counter.get_total_flops() == workload.work().flops
 
 
+def test_operations_that_no_plan_can_know_are_not_counted(tmp_path: Path):
+    """Steps of one case differ, from seed to seed and from one to the next."""
+    found = []
+    for seed in (1, 2):
+        state = small(Dimenet).build(target(tmp_path), seed)
+        for _ in range(2):
+            with FlopCounterMode(display=False) as counter:
+                small(Dimenet).step(state)
+            found.append(counter.get_total_flops())
+    assert len(set(found)) == len(found)
+    assert small(Dimenet).work().flops is None
+    assert Dimenet().work().flops is None
+
+
 # ------------------------------------------------------------------ steps
 
 

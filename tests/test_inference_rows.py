@@ -62,7 +62,7 @@ def test_generated_tokens_alone_are_counted():
 
 
 def test_prompt_is_a_conversation_that_waits_for_an_answer(chat: Subject):
-    prompt = chat.state.prompts[0][0]
+    prompt = chat.state.requests[0][0]
     first = 1000 - SPECIAL
     special = [token - first for token in prompt.tolist() if token >= first]
     assert special == [0, 6, 7, 9, 6, 7]

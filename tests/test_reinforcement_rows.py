@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch.utils.flop_counter import FlopCounterMode
 
 from workloads.brax_ppo import BraxPpo
 from workloads.contract import Artifacts, ParameterError, Target, Workload
@@ -47,6 +48,31 @@ def test_counts_are_those_of_the_networks():
 def test_units_are_the_environment_steps_of_one_update():
     units = {kind: kind().work().units for kind in (*JAX_ROWS, TorchAtari)}
     assert units == {BraxPpo: 163_840, Ppo: 1280, Dqn: 640, TorchAtari: 16_384}
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"game": "pong", "extra_epochs": 1}, {"num_envs": 3, "hidden": 20}],
+    ids=["small", "pong", "fewer games"],
+)
+def test_operations_of_the_emulated_row_are_those_of_a_step(
+    tmp_path: Path, changes: dict[str, Any]
+):
+    workload = small(TorchAtari, **changes)
+    state = workload.build(target(tmp_path), 1)
+    with FlopCounterMode(display=False) as counter:
+        workload.step(state)
+    assert counter.get_total_flops() == workload.work().flops
+
+
+def test_operations_of_the_nature_network_are_its_closed_form():
+    samples, games, epochs = 128 * 128, 128, 4
+    first = 2 * 20 * 20 * 32 * (4 * 8 * 8)
+    rest = 2 * 9 * 9 * 64 * (32 * 4 * 4) + 2 * 7 * 7 * 64 * (64 * 3 * 3)
+    rest += 2 * 3136 * 512 + 2 * 512 * (4 + 1)
+    learnt = 2 * first + 3 * rest  # the frames want no gradient
+    flops = (samples + games) * (first + rest) + epochs * samples * learnt
+    assert TorchAtari().work().flops == flops
 
 
 @pytest.mark.parametrize(

@@ -97,6 +97,24 @@ def test_what_moves_bytes_alone_is_held_to_the_memory() -> None:
     assert "It moves bytes alone: 20 % of 100.0 GB/s." in said
 
 
+def test_bytes_whose_operations_are_not_counted_are_not_said_to_be_all() -> None:
+    said = told(Work(bytes=BYTES), ARITHMETIC, MEMORY)
+    assert "MFU unknown" in said
+    assert "Its bytes alone are counted: 20 % of 100.0 GB/s." in said
+
+
+def test_operations_that_follow_from_what_is_drawn_are_unknown_and_no_rate() -> None:
+    work = Work(units=16, unit="graphs", precision="float32")  # that of dimenet
+    said = told(work, ARITHMETIC, MEMORY)
+    assert said.startswith("MFU unknown: this workload's operations are not counted.")
+    assert "%" not in said
+    plan = a_plan(a_case(work=work))
+    (result,) = verdict_of(plan, healthy_events(plan)).cases
+    names = {one.name for one in result.estimates}
+    assert "flops_per_second" not in names
+    assert {"step_seconds", "units_per_second"} <= names
+
+
 def test_without_an_estimate_nothing_is_said_of_utilisation() -> None:
     case = a_case(work=Work(flops=FLOPS, precision="float32"))
     plan = a_plan(case)

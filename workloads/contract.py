@@ -118,7 +118,9 @@ class Workload(ABC, Generic[State, Output]):
     depend on them. `injector`: the fault that it injects on purpose; a run with one is never
     accepted. `domain`: the field that the work comes from, for the list of workloads. `variants`:
     changes of parameters by name, at small and at full size alike, of which the run's seed draws
-    one; what is right must hold for each.
+    one; what is right must hold for each. `builds_with`: modules that building imports and
+    importing this one does not, as they take long; before it builds, the worker imports them off
+    its clock, and a fork server once for all launches.
 
     Raise ParameterError from __post_init__ for values that cannot run.
     """
@@ -136,6 +138,7 @@ class Workload(ABC, Generic[State, Output]):
     data_pattern: ClassVar[str] = "random"
     injector: ClassVar[str] = ""
     domain: ClassVar[str] = ""
+    builds_with: ClassVar[tuple[str, ...]] = ()
     variants: ClassVar[Mapping[str, Mapping[str, bool | int | float | str]]] = {}
 
     @property

@@ -29,7 +29,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
-from diffusers import AutoencoderKL, DDPMScheduler, UNet2DConditionModel
 from torch import nn
 from torch.nn import functional
 from transformers import CLIPTextConfig, CLIPTextModel
@@ -38,6 +37,7 @@ from appliance.records import Work
 from workloads.contract import ParameterError
 from workloads.parts.captions import begin_and_end, captioned_images, require_room
 from workloads.parts.classifier import Result
+from workloads.parts.diffusers_objects import BUILDS_WITH, made
 from workloads.parts.parameters import require_choice, require_positive
 from workloads.parts.prototypes import wide
 from workloads.parts.replicated import Replicated
@@ -123,6 +123,7 @@ class Diffusion(Replicated):
     }
     data_pattern: ClassVar[str] = "generated images of shapes with captions"
     domain: ClassVar[str] = "diffusion"
+    builds_with: ClassVar[tuple[str, ...]] = BUILDS_WITH
     variants: ClassVar[Mapping[str, Mapping[str, bool | int | float | str]]] = {
         "noise is told": {"prediction": "epsilon"},
         "cosine schedule": {"schedule": "squaredcos_cap_v2"},
@@ -186,8 +187,8 @@ class Diffusion(Replicated):
         }
 
     def model(self) -> Denoising:
-        scheduler = _made(
-            DDPMScheduler,
+        scheduler = made(
+            "DDPMScheduler",
             num_train_timesteps=_TIMES,
             beta_start=0.00085,
             beta_end=0.012,
@@ -198,8 +199,8 @@ class Diffusion(Replicated):
 
     def _unet(self) -> Any:
         channels = tuple(factor * self.width for factor in (1, 2, 4, 4))
-        return _made(
-            UNet2DConditionModel,
+        return made(
+            "UNet2DConditionModel",
             sample_size=self.side // _SHRUNK,
             in_channels=_LATENTS,
             out_channels=_LATENTS,
@@ -213,8 +214,8 @@ class Diffusion(Replicated):
         )
 
     def _autoencoder(self) -> Any:
-        model = _made(
-            AutoencoderKL,
+        model = made(
+            "AutoencoderKL",
             latent_channels=_LATENTS,
             block_out_channels=tuple(factor * self.autoencoder_width for factor in (1, 2, 4, 4)),
             down_block_types=("DownEncoderBlock2D",) * 4,
@@ -259,11 +260,6 @@ class Diffusion(Replicated):
             "noise": torch.randn(shape, generator=rng),
             "times": torch.randint(_TIMES, (self.count,), generator=rng),
         }
-
-
-def _made(kind: Any, **settings: Any) -> Any:
-    """The library's object, whose constructor has no types."""
-    return kind(**settings)
 
 
 @torch.no_grad()

@@ -89,7 +89,11 @@ class Dimenet(Supervised):
             raise ParameterError(f"cutoff is {self.cutoff}: give a distance from 2 to 10 angstrom")
 
     def work(self) -> Work:
-        """Graphs; how many pairs are near differs from batch to batch, so nothing is counted."""
+        """Graphs; the operations are unknown, for they are not the same in any two steps.
+
+        Products are made for each pair of near atoms, and for each two pairs that meet. How many
+        there are follows from where the drawn atoms lie, and a case is planned before any is drawn.
+        """
         return Work(units=self.count, unit="graphs", precision=self.dtype)
 
     def model(self) -> Directional:

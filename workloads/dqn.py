@@ -29,6 +29,7 @@ from appliance.records import Bound, Check, Work
 from workloads.contract import ParameterError, Target, Turn, Workload
 from workloads.parts import reinforcement
 from workloads.parts.parameters import require_choice, require_positive, require_share
+from workloads.parts.perceptrons import forward_flops, training_flops
 from workloads.parts.reinforcement import (
     EDGE,
     ROUNDING,
@@ -145,9 +146,15 @@ class Dqn(Workload[State, Learned]):
             raise ParameterError(message)
 
     def work(self) -> Work:
-        """Environment steps; what a game computes is not counted."""
+        """Environment steps, and the networks' products; what a game computes is not counted.
+
+        Each round asks the network what to do; of a batch the target network says what follows,
+        and the network learns.
+        """
         steps = self.num_envs * self.rounds
-        return Work(units=steps, unit="environment steps", precision="float32")
+        flops = forward_flops(self._sizes, steps + self.batch)
+        flops += training_flops(self._sizes, self.batch)
+        return Work(units=steps, unit="environment steps", flops=flops, precision="float32")
 
     @property
     def _sizes(self) -> list[int]:

@@ -28,7 +28,7 @@ from typing import ClassVar
 import torch
 
 from appliance.records import Check, Work
-from workloads.contract import ParameterError, Target, Workload
+from workloads.contract import ParameterError, Target, Turn, Workload
 from workloads.parts.dense import Operands
 from workloads.parts.floating import FloatingProduct
 from workloads.parts.parameters import require_choice, require_positive
@@ -62,6 +62,11 @@ NAME = "shape.json"
 class State:
     product: FloatingProduct
     operands: Operands
+
+    @property
+    def turn(self) -> Turn:
+        """Of the operands: a launch asks when those of its first step come again."""
+        return self.operands.turn
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -39,11 +39,12 @@ import numpy as np
 import torch
 
 from appliance.records import Check, Scenario, Work
-from workloads.contract import ParameterError, Target, Turn, Workload
+from workloads.contract import ParameterError, Target, Turn
 from workloads.parts import training
 from workloads.parts.images import labelled_images
+from workloads.parts.inference import Inference
 from workloads.parts.onnx_sessions import Nodes, check_providers, export, open_session, profile, run
-from workloads.parts.parameters import require_choice, require_positive
+from workloads.parts.parameters import require_choice, require_positive, require_told_apart
 from workloads.parts.precision import compare_logits, dtype_named
 from workloads.parts.resnet import require_values_to_normalise, resnet50
 from workloads.parts.served import compare_whole, count_other_choices
@@ -95,7 +96,7 @@ class Served(torch.nn.Module):
 
 
 @dataclass(frozen=True, kw_only=True)
-class OnnxResnet50(Workload[State, Images]):
+class OnnxResnet50(Inference[State, Images]):
     """`num_agreement` images are classified beside those of the steps, once a launch."""
 
     summary: ClassVar[str] = "ResNet-50 inference through ONNX Runtime"
@@ -118,9 +119,7 @@ class OnnxResnet50(Workload[State, Images]):
         require_positive(self, "batch", "side", "num_inputs", "num_agreement")
         require_choice("dtype", self.dtype, TURNED)
         require_values_to_normalise(self.batch, self.side)
-        if self.batch == self.num_inputs == 1:
-            message = "num_inputs is 1 where batch is 1: give 2 at least, to tell them apart"
-            raise ParameterError(message)
+        require_told_apart(self.batch, self.num_inputs)
 
     @property
     def scenario(self) -> Scenario:
@@ -174,9 +173,6 @@ class OnnxResnet50(Workload[State, Images]):
 
     def step(self, state: State) -> Images:
         return run(state.session, {"images": state.images[state.turn.advance()]})
-
-    def hold(self, state: State) -> bool:
-        return state.turn.hold()
 
     def snapshot(self, state: State) -> int:
         """Number of the step that comes."""

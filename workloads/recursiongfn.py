@@ -29,7 +29,7 @@ import numpy as np
 import torch
 
 from appliance.records import Bound, Check, Work
-from workloads.contract import ParameterError, Target, Workload
+from workloads.contract import ParameterError, Target, Turn, Workload
 from workloads.parts import fragments, training
 from workloads.parts.flow import FORBIDDEN, GAIN, Played, Policy, draw
 from workloads.parts.fragments import Vocabulary
@@ -52,6 +52,11 @@ class State:
 
     training: training.Training
     policy: Policy
+
+    @property
+    def turn(self) -> Turn:
+        """Of the training: a launch asks when the noise of its first step comes again."""
+        return self.training.turn
 
 
 @dataclass(kw_only=True)
@@ -139,8 +144,34 @@ class RecursionGfn(Workload[State, Sampled]):
         return self._count * self.words.num_steps * self.words.num_actions
 
     def work(self) -> Work:
-        """Trajectories; how long one is, the policy decides, so no operations are counted."""
-        return Work(units=self._count, unit="trajectories", precision="float32")
+        """Trajectories, and the operations of as many states as the longest may have.
+
+        How long a trajectory is, the policy decides; but a batch keeps its shape, whatever is
+        drawn. One that has ended goes on in its last state, and a tree has room for its largest
+        number of nodes: all of it is computed, and counted, as is what a mask hides.
+        """
+        states = self._count * self.words.num_steps
+        # Played and then learnt; which points are taken wants no gradient.
+        state = 4 * self._state_flops() - self._points_flops()
+        flops = states * state + self._count * self._proxy_flops()
+        return Work(units=self._count, unit="trajectories", flops=flops, precision="float32")
+
+    def _state_flops(self) -> int:
+        """One pass of the policy over one state; its tokens are the nodes and the whole."""
+        width, tokens = self.hidden, self.words.largest + 1
+        layer = tokens * 12 * width * width + 2 * tokens * tokens * width
+        heads = width * (1 + tokens * self.kinds + self.largest * self.points)
+        layers = self.layers + self.extra_layers
+        return 2 * (layers * layer + heads) + self._points_flops()
+
+    def _points_flops(self) -> int:
+        """What a token learns of the points that are taken at its node."""
+        return 2 * self.largest * self.points * self.hidden
+
+    def _proxy_flops(self) -> int:
+        """The reward of one tree."""
+        width = fragments.PROXY_WIDTH
+        return 2 * (2 * width * width + width)
 
     def num_parameters(self) -> int:
         """Of the policy; the proxy learns nothing and is no part of it."""

@@ -33,10 +33,12 @@ from typing import ClassVar
 import torch
 
 from appliance.records import Check, Scenario, Work
-from workloads.contract import ParameterError, Target, Turn, Workload
+from workloads.contract import ParameterError, Target, Turn
 from workloads.parts import flux
 from workloads.parts.captions import begin_and_end
+from workloads.parts.diffusers_objects import BUILDS_WITH
 from workloads.parts.flux import CHANNELS, GUIDANCE, PACKED, SHRUNK, Networks, Sizes
+from workloads.parts.inference import Inference
 from workloads.parts.parameters import require_positive
 from workloads.parts.precision import LEAST_SHARE, dtype_named, on_host, rounding, unit_roundoff
 from workloads.parts.size import count_flops, count_parameters
@@ -89,7 +91,7 @@ class Before:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TextToImage(Workload[State, Made]):
+class TextToImage(Inference[State, Made]):
     """`checked`: pairs of a denoising step and an image that are recomputed, of each output."""
 
     summary: ClassVar[str] = "FLUX.1-dev shape, text to image, all denoising steps"
@@ -121,6 +123,7 @@ class TextToImage(Workload[State, Made]):
     }
     data_pattern: ClassVar[str] = "random words of random number, normal noise"
     domain: ClassVar[str] = "diffusion"
+    builds_with: ClassVar[tuple[str, ...]] = BUILDS_WITH
 
     batch: int = 16
     side: int = 256
@@ -249,9 +252,6 @@ class TextToImage(Workload[State, Made]):
             velocities=torch.stack(velocities),
             images=networks.decode(latents[-1]),
         )
-
-    def hold(self, state: State) -> bool:
-        return state.turn.hold()
 
     def snapshot(self, state: State) -> Before:
         number = state.turn.number + 1

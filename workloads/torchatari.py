@@ -43,7 +43,7 @@ from workloads.parts.reinforcement import (
     counted,
     differing,
 )
-from workloads.parts.size import count_parameters
+from workloads.parts.size import count_flops, count_parameters
 
 CONVOLUTIONS = ((32, 8, 4), (64, 4, 2), (64, 3, 1))
 """Channels, side and stride of the Nature network's layers."""
@@ -211,8 +211,22 @@ class TorchAtari(Workload[State, Learned]):
         return Adam(rate=self.rate, epsilon=EPSILON, clip=self.norm)
 
     def work(self) -> Work:
-        """Environment steps; the emulator's work is the host's and is not counted."""
-        return Work(units=self._samples, unit="environment steps", precision="float32")
+        """Environment steps, and the network's products; the emulator's work is not counted.
+
+        The network sees every sample once as it is played and learns from it in each epoch; it
+        sees the last frames of each game as well.
+        """
+        seen, learnt = (count_flops(self._passed, with_backward=way) for way in (False, True))
+        epochs = self.epochs + self.extra_epochs
+        flops = seen * (self._samples + self.num_envs) + learnt * epochs * self._samples
+        return Work(units=self._samples, unit="environment steps", flops=flops, precision="float32")
+
+    def _passed(self) -> torch.Tensor:
+        """Something that hangs on all that the network makes of one sample."""
+        frames = torch.empty(1, atari.FRAMES, atari.SIDE, atari.SIDE, dtype=torch.uint8)
+        logits, values = self._model()(frames)
+        made: torch.Tensor = logits.sum() + values.sum()
+        return made
 
     def num_parameters(self) -> int:
         return count_parameters(self._model)

@@ -38,18 +38,10 @@ from transformers import (
 )
 
 from appliance.records import Check, Scenario, Work
-from workloads.contract import Artifacts, ParameterError, Target, Turn, Workload
+from workloads.contract import ParameterError, Target, Turn
 from workloads.parts import redrawn
-from workloads.parts.generated import (
-    Generated,
-    bar,
-    compare_choices,
-    compare_tokens,
-    count_missing,
-    generate,
-    known,
-    reference_once,
-)
+from workloads.parts.generated import Generated, Tensors, bar, compare_choices, generate, known
+from workloads.parts.generation import Asked, Before, Generation
 from workloads.parts.melodies import log_mel, melodies
 from workloads.parts.parameters import require_even_heads, require_positive
 from workloads.parts.precision import LEAST_SHARE, compare_logits, dtype_named
@@ -74,26 +66,15 @@ AT_ONCE = 4
 
 
 @dataclass(kw_only=True)
-class State:
-    """`bar` is added to logits before one is chosen: minus infinity for the end, else zero."""
+class State(Asked):
+    """`requests` are spectrograms (clip, bin, frame); `opening` tokens, the same of every clip."""
 
     model: WhisperForConditionalGeneration
-    clips: list[torch.Tensor]
     opening: torch.Tensor
-    bar: torch.Tensor
-    turn: Turn
-    seed: int
-    artifacts: Artifacts
 
 
 @dataclass(frozen=True, kw_only=True)
-class Before:
-    number: int
-    clips: torch.Tensor
-
-
-@dataclass(frozen=True, kw_only=True)
-class WhisperTranscribe(Workload[State, Generated]):
+class WhisperTranscribe(Generation[State]):
     """`positions` is the number of places that the encoder attends to, 50 for each second."""
 
     summary: ClassVar[str] = "Whisper-large-v3 shape, greedy transcription with a cache"
@@ -112,6 +93,7 @@ class WhisperTranscribe(Workload[State, Generated]):
     }
     data_pattern: ClassVar[str] = "generated melodies in noise"
     domain: ClassVar[str] = "speech"
+    kept: ClassVar[str] = "first_transcript_float64.pt"
 
     batch: int = 64
     positions: int = 1500
@@ -143,6 +125,10 @@ class WhisperTranscribe(Workload[State, Generated]):
     @property
     def scenario(self) -> Scenario:
         return "offline"
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        return (self.batch, self.new_tokens, self.vocabulary)
 
     @property
     def ends(self) -> tuple[int, ...]:
@@ -213,7 +199,7 @@ class WhisperTranscribe(Workload[State, Generated]):
         ]
         return State(
             model=self._filled(seed, target.device),
-            clips=clips,
+            requests=clips,
             opening=self._opening().to(target.device),
             bar=bar(self.vocabulary, self.ends).to(target.device, dtype),
             turn=Turn(of=self.num_inputs),
@@ -227,7 +213,7 @@ class WhisperTranscribe(Workload[State, Generated]):
 
     @torch.no_grad()
     def step(self, state: State) -> Generated:
-        clips, model = state.clips[state.turn.advance()], state.model
+        clips, model = state.requests[state.turn.advance()], state.model
         heard = model.model.encoder(clips)
         cache = EncoderDecoderCache(DynamicCache(), DynamicCache())
 
@@ -244,24 +230,12 @@ class WhisperTranscribe(Workload[State, Generated]):
         opening = state.opening.expand(self.batch, -1)
         return generate(forward, opening, state.bar, self.new_tokens)
 
-    def hold(self, state: State) -> bool:
-        return state.turn.hold()
-
-    def snapshot(self, state: State) -> Before:
-        number = state.turn.number + 1
-        return Before(number=number, clips=state.clips[number % state.turn.of].cpu().clone())
-
-    def check(self, before: object, state: State, output: Generated) -> Iterator[Check]:
-        assert isinstance(before, Before)  # noqa: S101 - what snapshot returned
-        missing = count_missing(output, (self.batch, self.new_tokens, self.vocabulary))
-        yield missing
-        if not missing.is_within:
-            return  # nothing else can be compared
-        yield from compare_tokens(output, self.ends)
+    def compare(self, before: Before, state: State, output: Generated) -> Iterator[Check]:
         chosen = self._chosen(before.number, state.seed)
         tokens = known(output.tokens, self.vocabulary)[chosen]
         logits, dtype = output.logits.cpu()[chosen], dtype_named(self.dtype)
-        reference = self._reference(before, state, chosen, tokens)
+        make = partial(self._listen, before.request, chosen, tokens, state.seed)
+        reference = self.reference(before, state, tokens, make)
         yield from compare_logits(logits, reference["own"], growth=LOGITS, dtype=dtype)
         yield from compare_choices(tokens, reference["own"], self.ends, growth=LOGITS, dtype=dtype)
         own, other = reference["own"][0], reference["other"][0]
@@ -281,20 +255,14 @@ class WhisperTranscribe(Workload[State, Generated]):
         rng = torch.Generator().manual_seed((seed + number) % 2**63)
         return sorted(torch.randperm(self.batch, generator=rng)[: self.checked].tolist())
 
-    def _reference(
-        self, before: Before, state: State, chosen: list[int], tokens: torch.Tensor
-    ) -> Mapping[str, torch.Tensor]:
-        """Float64 logits of these tokens of the chosen clips, and of one as if of another clip."""
-        make = partial(self._listen, before.clips, chosen, tokens, state.seed)
-        if before.number > 0:
-            return make()
-        return reference_once(tokens, state.artifacts, "first_transcript_float64.pt", make)
-
     @torch.no_grad()
     def _listen(
         self, clips: torch.Tensor, chosen: list[int], tokens: torch.Tensor, seed: int
-    ) -> dict[str, torch.Tensor]:
-        """Decode without a cache, every position at once: `own` of each clip, one of an `other`."""
+    ) -> Tensors:
+        """Float64 logits of these tokens of the chosen clips, decoded without a cache at once.
+
+        `own` is of each clip, `other` of the first one's tokens as if of another clip.
+        """
         model: Any = self._filled(seed, torch.device("cpu")).double()
         wanted = clips[[*chosen, (chosen[0] + 1) % self.batch]].double()
         written = torch.cat((tokens, tokens[:1]))

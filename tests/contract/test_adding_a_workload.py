@@ -40,13 +40,7 @@ def kind(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kind]:
 
 def test_the_guides_workload_passes_the_trial_of_the_contract(kind: Kind, tmp_path: Path) -> None:
     subject = Trial(kind(**kind.small), tmp_path)
-    assert trial.misjudged(subject) == []
-    assert trial.irreproducible(subject) == []
-    assert trial.blind_to_downgrade(subject) == []
-    assert trial.blind_to_lost_update(subject) == []
-    assert trial.blind_to_skipped_step(subject) == []
-    assert trial.blind_to_wrong_inputs(subject) == []
-    assert trial.uncounted(kind) == []
+    assert trial.faults_of(subject) == []
     assert trial.clocked(block("python")) == []
 
 

@@ -13,7 +13,7 @@ import pytest
 import trial
 from trial import MODULES, Kind, Trial
 
-from workloads.contract import ParameterError
+from workloads.contract import ParameterError, Workload
 
 
 @pytest.fixture(params=MODULES, scope="module")
@@ -58,8 +58,18 @@ def test_step_on_another_input_set_is_rejected(subject: Trial) -> None:
     assert trial.blind_to_wrong_inputs(subject) == []
 
 
+def test_launch_is_told_when_its_first_input_comes_again(subject: Trial) -> None:
+    assert trial.forgetful_of_its_first_input(subject) == []
+
+
 def test_work_is_counted_and_grows_with_size(kind: Kind) -> None:
     assert trial.uncounted(kind) == []
+
+
+def test_who_answers_requests_and_nobody_else_can_be_asked_the_same_again(kind: Kind) -> None:
+    """The launch compares times of repeated inputs where `hold` is the workload's own."""
+    has_own = kind.hold is not Workload.hold
+    assert has_own == bool(kind(**kind.small).scenario)
 
 
 def test_module_says_what_it_is(kind: Kind) -> None:

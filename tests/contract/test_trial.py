@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import ClassVar
 
 import pytest
@@ -267,19 +268,43 @@ class Injecting(Sound):
     injector = "bit_flip"
 
 
+class HiddenTurn(Sound):
+    """Its state takes its inputs in turn, under another name."""
+
+    def build(self, target: Target, seed: int) -> SimpleNamespace:
+        state = super().build(target, seed)
+        return SimpleNamespace(weight=state.weight, inputs=state.inputs, order=state.turn)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ThreeInputs(Sound):
+    """Says three and keeps two."""
+
+    num_inputs: int = 3
+
+
+class CountsTwice(Sound):
+    """Makes a step and throws it away."""
+
+    def step(self, state: State) -> Output:
+        super().step(state)
+        return super().step(state)
+
+
+class NeverReturns(HiddenTurn):
+    """Its own answer stands, whatever its state keeps."""
+
+    def returns_to_first(self, state: State, steps: int) -> bool:
+        return False
+
+
 class UnknownSmall(Sound):
     small: ClassVar = {"sise": 8}
 
 
 def test_sound_workload_has_no_fault(tmp_path: Path) -> None:
     subject = Trial(Sound(**Sound.small), tmp_path)
-    assert trial.misjudged(subject) == []
-    assert trial.irreproducible(subject) == []
-    assert trial.blind_to_downgrade(subject) == []
-    assert trial.blind_to_lost_update(subject) == []
-    assert trial.blind_to_skipped_step(subject) == []
-    assert trial.blind_to_wrong_inputs(subject) == []
-    assert trial.uncounted(Sound) == []
+    assert trial.faults_of(subject) == []
     assert trial.misdescribed(Sound) == []
 
 
@@ -353,6 +378,24 @@ def test_optimiser_that_is_left_out_is_seen(tmp_path: Path) -> None:
 def test_one_input_set_under_two_numbers_is_caught(tmp_path: Path) -> None:
     subject = Trial(OneInput(size=8), tmp_path)
     assert trial.blind_to_wrong_inputs(subject) == ["a step on another input set was accepted"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "faults"),
+    [
+        (HiddenTurn, ["its state keeps several input sets and has no `turn`"]),
+        (ThreeInputs, ["turn.of is 2, of 3 input sets"]),
+        (
+            CountsTwice,
+            ["turn does not count the steps", "does not tell when the first input comes again"],
+        ),
+        (NeverReturns, []),
+    ],
+)
+def test_input_that_comes_again_unseen_is_caught(
+    kind: Kind, faults: list[str], tmp_path: Path
+) -> None:
+    assert trial.forgetful_of_its_first_input(Trial(kind(size=8), tmp_path)) == faults
 
 
 class Exempt(SeesNoWeights):

@@ -626,6 +626,46 @@ def blind_to_wrong_inputs(trial: Trial) -> list[str]:
     return trial.accepted("a step on another input set")
 
 
+def forgetful_of_its_first_input(trial: Trial) -> list[str]:
+    """Input sets that come round again, of which `returns_to_first` does not tell a launch.
+
+    What a workload gives of its own is believed. The contract's own answer needs a `turn` at the
+    state itself, of as many input sets as there are or a multiple, that counts the steps.
+    """
+    workload = trial.workload
+    num_sets: int = getattr(workload, "num_inputs", 1)
+    is_own = type(workload).returns_to_first is not Workload.returns_to_first
+    if is_own or workload.steps is not None:
+        return []
+    state = trial.build()
+    turn = getattr(state, "turn", None)
+    if not isinstance(turn, Turn):
+        has_sets = num_sets > 1 or bool(instances(state, Turn))
+        return ["its state keeps several input sets and has no `turn`"] * has_sets
+    faults = [f"turn.of is {turn.of}, of {num_sets} input sets"] * bool(turn.of % num_sets)
+    workload.step(state)
+    faults += ["turn does not count the steps"] * (turn.number != 0)
+    comes = workload.returns_to_first(state, turn.of)
+    is_early = workload.returns_to_first(state, turn.of - 1)
+    return faults + ["does not tell when the first input comes again"] * (
+        turn.of > 1 and (is_early or not comes)
+    )
+
+
+def faults_of(trial: Trial) -> list[str]:
+    """Everything that is asked of a workload at small size."""
+    return [
+        *misjudged(trial),
+        *irreproducible(trial),
+        *blind_to_downgrade(trial),
+        *blind_to_lost_update(trial),
+        *blind_to_skipped_step(trial),
+        *blind_to_wrong_inputs(trial),
+        *forgetful_of_its_first_input(trial),
+        *uncounted(type(trial.workload)),
+    ]
+
+
 def uncounted(kind: Kind) -> list[str]:
     """Work that is not positive, or that does not grow from the small size to the full one."""
     small, full = kind(**kind.small).work(), kind().work()

@@ -23,24 +23,17 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 import torch
 from transformers import AutoModelForCausalLM, DynamicCache, LlamaConfig, LlamaForCausalLM
 
 from appliance.records import Bound, Check, Scenario, Work
-from workloads.contract import Artifacts, Target, Turn, Workload
+from workloads.contract import Target, Turn
 from workloads.parts.decoder import Shape, Stretch, decode
-from workloads.parts.generated import (
-    Generated,
-    bar,
-    compare_choices,
-    compare_tokens,
-    count_missing,
-    generate,
-    known,
-    reference_once,
-)
+from workloads.parts.generated import Generated, Tensors, bar, compare_choices, generate, known
+from workloads.parts.generation import Asked, Before, Generation
 from workloads.parts.parameters import require_even_heads, require_positive
 from workloads.parts.precision import compare_logits, dtype_named
 from workloads.parts.size import count_parameters
@@ -52,28 +45,18 @@ EPSILON = 1e-5
 
 
 @dataclass(kw_only=True)
-class State:
-    """`bar` is added to logits before one is chosen: minus infinity for `ends`, else zero."""
+class State(Asked):
+    """`requests` are prompts (sequence, position)."""
 
     model: LlamaForCausalLM
-    prompts: list[torch.Tensor]
-    bar: torch.Tensor
-    turn: Turn
-    seed: int
-    artifacts: Artifacts
 
 
 @dataclass(frozen=True, kw_only=True)
-class Before:
-    number: int
-    prompt: torch.Tensor
-
-
-@dataclass(frozen=True, kw_only=True)
-class Decoding(Workload[State, Generated]):
+class Decoding(Generation[State]):
     """A subclass says which tokens end a sequence, how positions turn, and what prompts are."""
 
     bound_by: ClassVar[Bound] = "memory"
+    kept: ClassVar[str] = "first_decode_float64.pt"
 
     vocabulary: int = 32_000
     hidden: int = 4096
@@ -94,11 +77,6 @@ class Decoding(Workload[State, Generated]):
 
     @property
     @abstractmethod
-    def ends(self) -> tuple[int, ...]:
-        """Tokens that end a sequence."""
-
-    @property
-    @abstractmethod
     def theta(self) -> float:
         """Base of the rotations' frequencies."""
 
@@ -115,6 +93,10 @@ class Decoding(Workload[State, Generated]):
     def prompts(self, rng: torch.Generator) -> torch.Tensor:
         """Draw tokens (sequence, position) on the host."""
         return torch.randint(self.vocabulary, (self.batch, self.prompt), generator=rng)
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        return (self.batch, self.new_tokens, self.vocabulary)
 
     @property
     def scenario(self) -> Scenario:
@@ -181,7 +163,7 @@ class Decoding(Workload[State, Generated]):
         rng = torch.Generator().manual_seed(seed)
         return State(
             model=model,
-            prompts=[self.prompts(rng).to(target.device) for _ in range(self.num_inputs)],
+            requests=[self.prompts(rng).to(target.device) for _ in range(self.num_inputs)],
             bar=bar(self.vocabulary, self.ends).to(target.device, dtype_named(self.dtype)),
             turn=Turn(of=self.num_inputs),
             seed=seed,
@@ -190,7 +172,7 @@ class Decoding(Workload[State, Generated]):
 
     @torch.no_grad()
     def step(self, state: State) -> Generated:
-        prompt = state.prompts[state.turn.advance()]
+        prompt = state.requests[state.turn.advance()]
         cache = DynamicCache(config=state.model.config)
 
         def forward(read: torch.Tensor) -> torch.Tensor:
@@ -201,37 +183,16 @@ class Decoding(Workload[State, Generated]):
 
         return generate(forward, prompt, state.bar, self.new_tokens)
 
-    def hold(self, state: State) -> bool:
-        return state.turn.hold()
-
-    def snapshot(self, state: State) -> Before:
-        number = state.turn.number + 1
-        return Before(number=number, prompt=state.prompts[number % state.turn.of].cpu().clone())
-
-    def check(self, before: object, state: State, output: Generated) -> Iterator[Check]:
-        assert isinstance(before, Before)  # noqa: S101 - what snapshot returned
-        missing = count_missing(output, (self.batch, self.new_tokens, self.vocabulary))
-        yield missing
-        if not missing.is_within:
-            return  # nothing else can be compared
-        yield from compare_tokens(output, self.ends)
+    def compare(self, before: Before, state: State, output: Generated) -> Iterator[Check]:
         tokens = known(output.tokens, self.vocabulary)
-        reference = self._reference(before, state, tokens)
+        make = partial(self._decode, before.request, tokens, state.seed)
+        reference = self.reference(before, state, tokens, make)["logits"]
         dtype = dtype_named(self.dtype)
         yield from compare_logits(output.logits, reference, growth=LOGITS, dtype=dtype)
         yield from compare_choices(tokens, reference, self.ends, growth=LOGITS, dtype=dtype)
 
-    def _reference(self, before: Before, state: State, tokens: torch.Tensor) -> torch.Tensor:
+    def _decode(self, prompt: torch.Tensor, tokens: torch.Tensor, seed: int) -> Tensors:
         """Float64 logits of the generated positions, given the tokens before each."""
-
-        def make() -> dict[str, torch.Tensor]:
-            return {"logits": self._decode(before.prompt, tokens, state.seed)}
-
-        if before.number > 0:
-            return make()["logits"]
-        return reference_once(tokens, state.artifacts, "first_decode_float64.pt", make)["logits"]
-
-    def _decode(self, prompt: torch.Tensor, tokens: torch.Tensor, seed: int) -> torch.Tensor:
         shape = Shape(
             vocabulary=self.vocabulary,
             hidden=self.hidden,
@@ -248,4 +209,4 @@ class Decoding(Workload[State, Generated]):
             return draw(name, sizes, seed).to(dtype_named(self.dtype)).double()
 
         sequence = torch.cat((prompt, tokens[:, :-1]), dim=1)
-        return decode(shape, weight, sequence, first=self.prompt - 1)
+        return {"logits": decode(shape, weight, sequence, first=self.prompt - 1)}

@@ -19,12 +19,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from diffusers import AutoencoderKL, FluxTransformer2DModel
 from torch import nn
 from transformers import CLIPTextConfig, CLIPTextModel, T5Config, T5EncoderModel
 
 from workloads.parts import redrawn
 from workloads.parts.captions import begin_and_end
+from workloads.parts.diffusers_objects import made
 
 CHANNELS, PACKED, SHRUNK = 16, 2, 8
 """Of a latent; latents packed into a token, by side; pixels of a latent, by side."""
@@ -66,8 +66,8 @@ class Sizes:
     def transformer(self) -> Any:
         eighth = self.head_width // _HEAD
         place = (self.head_width - eighth) // 2
-        return _made(
-            FluxTransformer2DModel,
+        return made(
+            "FluxTransformer2DModel",
             patch_size=1,
             in_channels=CHANNELS * PACKED**2,
             num_layers=self.double_layers,
@@ -112,8 +112,8 @@ class Sizes:
         )
 
     def autoencoder(self) -> Any:
-        return _made(
-            AutoencoderKL,
+        return made(
+            "AutoencoderKL",
             in_channels=3,
             out_channels=3,
             latent_channels=CHANNELS,
@@ -130,11 +130,6 @@ class Sizes:
     def gains(self) -> dict[str, dict[str, float]]:
         """T5 does not divide the scores of its attention; its queries are smaller instead."""
         return {"t5": {"SelfAttention.q.weight": self.t5_head_width**-0.5}}
-
-
-def _made(kind: Any, **settings: Any) -> Any:
-    """The library's object, whose constructor has no types."""
-    return kind(**settings)
 
 
 @dataclass(kw_only=True)

@@ -24,6 +24,8 @@ from torch import nn
 STOP = 0
 UNSET = -1
 _LEAST_POINTS = 2
+PROXY_WIDTH = 32
+"""Of the vectors that the reward's network makes of fragments and points."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -185,7 +187,9 @@ class Proxy(nn.Module):
     weights are drawn from one seed, whatever the seed of the run, and never learn.
     """
 
-    def __init__(self, words: Vocabulary, *, width: int = 32, sharpness: float = 2.0) -> None:
+    def __init__(
+        self, words: Vocabulary, *, width: int = PROXY_WIDTH, sharpness: float = 2.0
+    ) -> None:
         super().__init__()
         self.sharpness = sharpness
         rng = np.random.default_rng(words.kinds)

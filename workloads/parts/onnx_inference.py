@@ -23,7 +23,8 @@ from typing import Any, ClassVar
 import torch
 
 from appliance.records import Check, Scenario, Work
-from workloads.contract import ParameterError, Target, Turn, Workload
+from workloads.contract import ParameterError, Target, Turn
+from workloads.parts.inference import Inference
 from workloads.parts.onnx_sessions import (
     MOST_BYTES,
     Array,
@@ -34,7 +35,7 @@ from workloads.parts.onnx_sessions import (
     profile,
     run,
 )
-from workloads.parts.parameters import require_choice, require_positive
+from workloads.parts.parameters import require_choice, require_positive, require_told_apart
 from workloads.parts.precision import compare_logits, dtype_named
 from workloads.parts.served import compare_whole, count_other_choices
 from workloads.parts.size import count_flops, count_parameters
@@ -60,7 +61,7 @@ class State:
 
 
 @dataclass(frozen=True, kw_only=True)
-class OnnxInference(Workload[State, Array]):
+class OnnxInference(Inference[State, Array]):
     """`growth`: roundings that the worst answer may be off; `turned`: the most of 1 - cosine.
 
     `choices`: what the largest of an answer's last dimension chooses, in plural; empty where it
@@ -81,9 +82,7 @@ class OnnxInference(Workload[State, Array]):
     def __post_init__(self) -> None:
         require_positive(self, "batch", "num_inputs")
         require_choice("dtype", self.dtype, self.turned)
-        if self.batch == self.num_inputs == 1:
-            message = "num_inputs is 1 where batch is 1: give 2 at least, to tell them apart"
-            raise ParameterError(message)
+        require_told_apart(self.batch, self.num_inputs)
 
     @property
     def scenario(self) -> Scenario:
@@ -153,9 +152,6 @@ class OnnxInference(Workload[State, Array]):
 
     def step(self, state: State) -> Array:
         return run(state.session, state.inputs[state.turn.advance()])
-
-    def hold(self, state: State) -> bool:
-        return state.turn.hold()
 
     def snapshot(self, state: State) -> int:
         """Index of the input set of the step that comes."""

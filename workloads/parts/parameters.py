@@ -25,6 +25,13 @@ def require_choice(name: str, value: str, choices: Collection[str]) -> None:
         raise ParameterError(f"{name} is {value!r}: choose one of {', '.join(choices)}")
 
 
+def require_told_apart(batch: int, num_inputs: int) -> None:
+    """Raise ParameterError if there is but one input, of which no other answer would be told."""
+    if batch == num_inputs == 1:
+        message = "num_inputs is 1 where batch is 1: give 2 at least, to tell them apart"
+        raise ParameterError(message)
+
+
 def require_even_heads(hidden: int, heads: int) -> None:
     """Raise ParameterError unless each head has an even share of the hidden size, to rotate."""
     if hidden % (2 * heads):

@@ -27,6 +27,7 @@ from appliance.records import Bound, Check, Work
 from workloads.contract import ParameterError, Target, Turn, Workload
 from workloads.parts import reinforcement
 from workloads.parts.parameters import require_choice, require_positive, require_share
+from workloads.parts.perceptrons import forward_flops, training_flops
 from workloads.parts.reinforcement import (
     ACTIVATIONS,
     ROUNDING,
@@ -186,8 +187,16 @@ class SimulatedPpo(Workload[State, Learned]):
         return self._samples // self.num_envs
 
     def work(self) -> Work:
-        """Environment steps; what a simulation computes is not counted."""
-        return Work(units=self._samples, unit="environment steps", precision="float32")
+        """Environment steps, and the networks' products; what a simulation computes is not counted.
+
+        Both networks see every sample once as it is played and learn from it in each epoch; the
+        value sees the last state of each environment as well.
+        """
+        samples, towers = self._samples, self._towers
+        flops = forward_flops(towers["value"], self.num_envs)
+        for sizes in towers.values():
+            flops += forward_flops(sizes, samples) + self.epochs * training_flops(sizes, samples)
+        return Work(units=samples, unit="environment steps", flops=flops, precision="float32")
 
     def num_parameters(self) -> int:
         shapes = [shape for tower in self._towers.items() for _, shape in _names(tower)]

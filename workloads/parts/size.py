@@ -7,8 +7,10 @@ The rule for operations, the same for every workload: a product of an m x k with
 2mnk, a convolution 2 for each weight and each value that it makes; nothing else counts. A
 backward pass has the products of both gradients where both are wanted (not that of the images, or
 of frozen weights). Attention is two products over the whole square of its lengths, whatever a
-mask hides. What a device computes on top, as activations made anew to save memory or the padding
-of a batch to a kernel's liking, is not counted: more time for the same work is a lower rate.
+mask hides; and a batch whose shape a workload fixes counts whole, whatever of it has ended. Where
+the number of products follows from what is drawn, nothing is counted. What a device computes on
+top, as activations made anew to save memory or the padding of a batch to a kernel's liking, is not
+counted: more time for the same work is a lower rate.
 """
 
 from __future__ import annotations
