@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from appliance import ordering
-from appliance.catalog import parse_criteria
+from appliance.catalog import check_baselines, parse_criteria
 from appliance.errors import EvidenceError, OutputError, UsageError
 from appliance.journal import replay
 from appliance.records import (
@@ -222,7 +222,7 @@ def records_of(files: Mapping[str, bytes], *, folder: Path | None = None) -> Bun
         plan=from_json(Plan, files[PLAN], name=PLAN),
         system=from_json(System, files[SYSTEM], name=SYSTEM),
         criteria=_criteria(files[CRITERIA]),
-        baselines=from_json(Baselines, files[BASELINES], name=BASELINES),
+        baselines=_baselines(files[BASELINES]),
         peaks=from_json(Peaks, files[PEAKS], name=PEAKS),
         lines=(),
         verdict=from_json(Verdict, files[VERDICT], name=VERDICT) if VERDICT in files else None,
@@ -241,6 +241,16 @@ def _order(data: bytes) -> Order:
         return ordering.read(data, ORDER)
     except UsageError as error:
         raise EvidenceError(str(error)) from None
+
+
+def _baselines(data: bytes) -> Baselines:
+    """Strictly parsed, and each of them one that a bundle of its own can have given."""
+    baselines = from_json(Baselines, data, name=BASELINES)
+    try:
+        check_baselines(baselines, BASELINES)
+    except UsageError as error:
+        raise EvidenceError(str(error)) from None
+    return baselines
 
 
 def _criteria(data: bytes) -> Criteria:

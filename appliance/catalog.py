@@ -246,6 +246,12 @@ def load_baselines(models: Sequence[str], path: Path | None = None) -> Baselines
 def parse_baselines(data: bytes, name: str) -> Baselines:
     """Baselines from the bytes of a file called `name`, each of them sound."""
     baselines = parse_json(Baselines, data, name)
+    check_baselines(baselines, name)
+    return baselines
+
+
+def check_baselines(baselines: Baselines, name: str) -> None:
+    """UsageError for a baseline of a file called `name` with which nothing can be compared."""
     for number, baseline in enumerate(baselines.baseline, 1):
         fault = _baseline_fault(baseline)
         if fault:
@@ -253,7 +259,6 @@ def parse_baselines(data: bytes, name: str) -> Baselines:
             raise UsageError(f"{where} {fault}: make it again")
         if baseline in baselines.baseline[: number - 1]:
             raise UsageError(f"{name}: baseline {number} stands there twice; remove one")
-    return baselines
 
 
 def load_datasets(path: Path = DATASETS) -> Datasets:
@@ -460,13 +465,14 @@ def _check_suite(suite: Suite, name: str) -> None:
     if not suite.case:
         raise UsageError(f"{name} plans nothing: it needs at least one [[case]]")
     _unique(name, "case", [case.id for case in suite.case])
-    _check_protocol(suite.protocol, name)
+    check_protocol(suite.protocol, name)
     _positive(name, "time_limit_seconds", suite.time_limit_seconds)
     for case in suite.case:
         _check_case(case, f'{name}, case "{case.id}"')
 
 
-def _check_protocol(protocol: Protocol, name: str) -> None:
+def check_protocol(protocol: Protocol, name: str) -> None:
+    """UsageError, which begins with `name`, for a protocol by which nothing can be measured."""
     looks = protocol.looks
     if not looks or list(looks) != sorted(set(looks)) or looks[0] < 1:
         raise UsageError(f'{name}: key "looks" of protocol must rise from 1 or more')

@@ -144,6 +144,9 @@ class ForkServer:
         self._stdout.close()
 
     def _is_heard(self, seconds: float) -> bool:
+        """Whether there is something to hear; two lines may have come in one reading."""
+        if b"\n" in self._pending:
+            return True
         return bool(select.select([self._stdout], [], [], max(0.0, seconds))[0])
 
     def _hear(self, seconds: float) -> ServerSays:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 import traceback
 from pathlib import Path
@@ -101,6 +102,8 @@ FolderArgument = Annotated[Path, typer.Argument(help="Folder of a run, out/<run 
 def main() -> NoReturn:
     """Run a command and leave with its documented exit code."""
     try:
+        # held back by who started us (scripts/entry.py), as an interpreter that loads dies of it
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
         code = app(standalone_mode=False)
     except typer.Exit as done:
         code = done.exit_code

@@ -9,14 +9,21 @@ every look at the samples is taken again on what was known then.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from appliance.errors import EvidenceError
-from appliance.matching import is_judged, planned_bounds
-from appliance.placing import Placed, place
-from appliance.plan import case_looks, case_seed, num_launches
+from appliance import catalog
+from appliance.errors import EvidenceError, UsageError
+from appliance.matching import planned_bounds
+from appliance.plan import (
+    case_launches,
+    case_looks,
+    case_seed,
+    checked_launch,
+    launch_groups,
+)
 from appliance.records import (
     Baselines,
     Block,
@@ -42,7 +49,6 @@ from appliance.records import (
     RunResumed,
     RunStarted,
     ServerProbed,
-    Suite,
     System,
     sha256,
     to_json,
@@ -53,6 +59,8 @@ from appliance.verdict import Judge
 WITHOUT_START: frozenset[Outcome] = frozenset({"not_run", "unsupported"})
 UNSTARTED_REASONS = frozenset({"decided", "reference_failed"})  # those that start no process
 SERVER_LOST = "server_lost"
+MOST_RANKS = 2**16
+SEED = re.compile("[0-9a-f]{64}")
 RELATIVE = 1e-9  # bounds computed on another machine may differ by this much
 
 
@@ -77,12 +85,45 @@ def check_plan(plan: Plan, system: System, files: Mapping[str, str]) -> None:
         raise EvidenceError("plan.json names other files than it was made with")
     if plan.repeat is not None and not plan.rerun_of:
         raise EvidenceError("plan.json fixes the steps of its launches and repeats no dispute")
+    if not SEED.fullmatch(plan.seed):
+        raise EvidenceError("plan.json: its seed must be 32 bytes in hexadecimal")
+    _check_protocol(plan)
     devices = {device.id for device in system.identity.devices}
     _check_cases(plan, devices)
     planned = [launch.id for launch in plan.launches]
     grouped = [launch for group in plan.groups for launch in group]
     if len(set(planned)) != len(planned) or sorted(grouped) != sorted(planned):
         raise EvidenceError("plan.json: its groups do not hold each launch exactly once")
+    if not plan.rerun_of:
+        _check_drawn(plan)
+
+
+def _check_protocol(plan: Plan) -> None:
+    """EvidenceError for a protocol that no suite may have, one without any timing for instance."""
+    try:
+        catalog.check_protocol(plan.protocol, "plan.json")
+    except UsageError as error:
+        raise EvidenceError(str(error)) from None
+
+
+def _check_drawn(plan: Plan) -> None:
+    """EvidenceError unless the order and the launches that check more are those of the seed.
+
+    Whoever may choose them spares his devices what they are bad at: a launch while others work, or
+    the check of a launch that goes wrong.
+    """
+    launches = tuple(launch for case in plan.cases for launch in case_launches(case))
+    if (plan.launches, plan.groups) != (
+        launches,
+        launch_groups(plan.cases, launches, plan.seed),
+    ):
+        raise EvidenceError("plan.json: its launches are not in the order that its seed draws")
+    for case in plan.cases:
+        name = (case.variant_of or case.id).partition("@")[0]
+        if case.checked_launch != checked_launch(plan.protocol, name, case.launches, plan.seed):
+            raise EvidenceError(
+                f"plan.json: {case.id} checks its last output in another launch than its seed draws"
+            )
 
 
 def check_bounds(plan: Plan, criteria: Criteria) -> None:
@@ -90,6 +131,8 @@ def check_bounds(plan: Plan, criteria: Criteria) -> None:
 
     They are computed again: whoever may choose the bounds chooses the verdict.
     """
+    if plan.criteria != criteria.name:
+        raise EvidenceError("plan.json names other criteria than criteria.toml does")
     number, bounds = planned_bounds(criteria, plan.cases, plan.protocol.looks)
     same = plan.num_limits == number and len(plan.bounds) == len(bounds)
     if not same or not all(map(_is_same, plan.bounds, bounds)):
@@ -110,6 +153,8 @@ def _check_cases(plan: Plan, devices: set[str]) -> None:
     numbers: dict[str, list[int]] = {case.id: [] for case in plan.cases}
     if len(numbers) != len(plan.cases) or not plan.cases:
         raise EvidenceError("plan.json: it needs cases, each of its own name")
+    for case in plan.cases:
+        _check_size(case)
     for launch in plan.launches:
         expected = f"{launch.case}/{launch.number}"
         if launch.case not in numbers or launch.id != expected:
@@ -124,58 +169,25 @@ def _check_cases(plan: Plan, devices: set[str]) -> None:
             raise EvidenceError(f"plan.json: case {case.id} is for a device that system.json lacks")
 
 
+def _check_size(case: Case) -> None:
+    """EvidenceError for a case that no suite can plan: without a launch, a rank or a step."""
+    counts = {
+        "launches": (case.launches, int(case.is_timed), catalog.MOST_LAUNCHES * case.is_timed),
+        "ranks": (case.ranks, 1, MOST_RANKS),
+        "steps": (1 if case.steps is None else case.steps, 1, catalog.LARGEST_INT),
+        "evaluate_every": (case.evaluate_every, 0, catalog.LARGEST_INT),
+    }
+    for name, (count, least, most) in counts.items():
+        if not least <= count <= most:
+            raise EvidenceError(f"plan.json: case {case.id} cannot have {count} for its {name}")
+
+
 def _has_its_launches(plan: Plan, case: Case, numbers: list[int]) -> bool:
     """All of them; of a launch that is repeated for a dispute, the reference and that one."""
     if plan.rerun_of:
         repeated = plan.rerun_of.partition("/")[2]
         return numbers[:1] == [0] and repeated in {f"{case.id}/{number}" for number in numbers}
     return numbers == list(range(case.launches + 1))
-
-
-def check_suite(plan: Plan, system: System, criteria: Criteria, suite: Suite) -> None:
-    """EvidenceError unless the plan holds what the suite places on these devices, as it says.
-
-    Which variants a workload has only its module tells. So a plan may be without the variant that
-    was drawn; one that it has is of the case that the seed draws, and of none other.
-    """
-    placed, not_planned = place(suite, system.identity.devices, plan.seed)
-    cases = {case.id: case for case in plan.cases if not case.variant}
-    varied = {case.variant_of: case for case in plan.cases if case.variant}
-    wanted = {f"{one.item.id}@{one.place}": one for one in placed if one.draw is None}
-    drawn = {f"{one.item.id}@{one.place}": one for one in placed if one.draw is not None}
-    is_other = cases.keys() != wanted.keys() or plan.protocol != suite.protocol
-    if is_other or plan.not_planned != not_planned or not varied.keys() <= drawn.keys():
-        raise EvidenceError(f"the plan has other cases or another protocol than suite {suite.name}")
-    for one, case in [
-        *((one, cases[name]) for name, one in wanted.items()),
-        *((drawn[name], case) for name, case in varied.items()),
-    ]:
-        if not _is_planned(case, one, suite, criteria):
-            raise EvidenceError(f"case {case.id} is not planned as suite {suite.name} says")
-
-
-def _is_planned(case: Case, placed: Placed, suite: Suite, criteria: Criteria) -> bool:
-    item = placed.item
-    most = num_launches(suite, item, is_judged=is_judged(criteria, case.id))
-    launches = most if case.is_timed else 0
-    weight = 0.0 if case.variant else item.weight
-    told = (case.workload, case.small, case.launches, case.time_limit_seconds, case.weight)
-    asked = (item.workload, item.small, launches, item.time_limit_seconds, weight)
-    where = (case.scope, case.agents, case.all_devices, case.memory_class_gib)
-    gib = placed.memory.gib if placed.memory else None
-    there = (item.scope, item.agents, tuple(device.id for device in placed.devices), gib)
-    is_alone = item.alone is None or case.alone == item.alone
-    is_there = told == asked and where == there and is_alone
-    return is_there and (case.variant != "" or _has_its_own(case, placed))
-
-
-def _has_its_own(case: Case, placed: Placed) -> bool:
-    """Whether it has the parameters that the suite says, and a rank on each device of a job."""
-    missing = object()
-    asked = dict(placed.request.parameters)
-    if placed.num_ranks and "ranks" in case.parameters:
-        asked["ranks"] = placed.num_ranks
-    return all(case.parameters.get(name, missing) == value for name, value in asked.items())
 
 
 # ------------------------------------------------------------------ the journal beside the plan
@@ -207,6 +219,8 @@ class _Walk:
     decided: set[str] = field(default_factory=set)
     looks: dict[str, list[int]] = field(default_factory=dict)
     injected: list[str] = field(default_factory=list)
+    log_boot: str = ""
+    log_sequence: int = -1
 
     def fault(self, what: str) -> EvidenceError:
         return EvidenceError(f"journal.jsonl line {self.number}: {what}")
@@ -311,6 +325,10 @@ def _log(walk: _Walk, event: KernelLogRead | KernelLogged | NotObserved) -> None
         raise walk.fault("the kernel's log is read while a launch runs")
     if isinstance(event, KernelLogged) and event.launch:
         _launch(walk, event.launch)
+    if isinstance(event, KernelLogRead):
+        if event.boot == walk.log_boot and event.sequence < walk.log_sequence:
+            raise walk.fault("the kernel's log is read up to an earlier place than before")
+        walk.log_boot, walk.log_sequence = event.boot, event.sequence
 
 
 def _start(walk: _Walk, event: LaunchStarted) -> None:

@@ -3,37 +3,41 @@
 One row for each thing, with its state: ok, missing, not needed here, or not known. Some rows are
 required: without them `bench accept` cannot run here, or would not see a device that is on the
 bus. The others make a run better (steadier figures, more facts, a container). Nothing is
-changed and no device is used; what takes long (importing torch) happens in a child that is
-given up after some seconds. A look that goes wrong is a row of its own and never an error.
+changed and no device is used; what takes long (importing torch, which `software.py` asks) happens
+in a child that is given up after some seconds. A look that goes wrong is a row of its own and never
+an error.
 """
 
 from __future__ import annotations
 
-import ctypes
 import os
-import re
 import resource
 import shutil
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
-from importlib import metadata
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from rich.table import Table
 from rich.text import Text
 
-import appliance
-from appliance import datasets, preflight, signing
+from appliance import datasets, preflight, signing, software
 from appliance.catalog import load_datasets
 from appliance.conditions import CLOCK
 from appliance.errors import BenchError
+from appliance.findings import (
+    FIGURES,
+    IN_CONTAINER,
+    RUNS,
+    Place,
+    Row,
+    State,
+    not_needed,
+    row_of,
+)
 from appliance.kernel_log import KernelLog
 from appliance.launcher_options import SHM_BYTES_EACH, Engine
-from appliance.probe import DISTRIBUTION
 from appliance.sensors import CPU, EDAC, Sensors
 from appliance.tree import Tree, Unreadable, or_none
 from appliance.vendors.containers import CONTAINERS
@@ -41,21 +45,6 @@ from appliance.vendors.containers import CONTAINERS
 if TYPE_CHECKING:
     from appliance.host import Host
 
-State = Literal["ok", "missing", "not needed here", "not known"]
-
-OLDEST_PYTHON = (3, 11)
-LIBRARIES = (
-    "libgobject-2.0.so.0",
-    "libpango-1.0.so.0",
-    "libpangoft2-1.0.so.0",
-    "libharfbuzz.so.0",
-    "libfontconfig.so.1",
-)
-"""What WeasyPrint 70 loads (weasyprint/text/ffi.py)."""
-PACKAGES = "libpango-1.0-0 libpangoft2-1.0-0 libharfbuzz-subset0 fontconfig fonts-dejavu-core"
-FONT = "DejaVuSerif.ttf"
-FONT_FOLDERS = ("/usr/share/fonts", "/usr/local/share/fonts", "~/.fonts", "~/.local/share/fonts")
-TORCH_SECONDS = 3.0
 ENGINE_SECONDS = 2.0
 SHM = "/dev/shm"  # noqa: S108 - the very thing
 SMALLEST_SHM = 64 * 2**20
@@ -64,37 +53,6 @@ SMALLEST_DISK = 2**30
 """A run of the smoke suite leaves 1.5 MB (measured); caches and logs of long suites may grow."""
 GOOD_CLOCKS = ("tsc", "kvm-clock", "arch_sys_counter", "hyperv_clocksource_tsc_page")
 """Read without a system call; hpet and acpi_pm cost a microsecond and more for each time."""
-TORCH = (
-    "import torch; a = torch.accelerator; "
-    "print(torch.__version__, a.current_accelerator() if a.is_available() else 'none')"
-)
-REPORTS = "reports"
-FIGURES = "steady figures"
-RUNS = "every run"
-IN_CONTAINER = "bench start"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """One thing: what was found of it, what it is for, its state, and the fix."""
-
-    what: str
-    found: str
-    needed_for: str
-    state: State
-    fix: str = ""
-    is_required: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """What is looked at: the machine beneath a root, and what a run would be given."""
-
-    tree: Tree
-    out: Path
-    data: Path | None
-    engine: str | None
-    environment: Mapping[str, str]
 
 
 def examine(
@@ -109,10 +67,10 @@ def examine(
     variables = os.environ if environment is None else environment
     place = Place(tree=Tree(root), out=out, data=data, engine=engine, environment=variables)
     begin = time.monotonic()
-    with _torch_asked() as child:
+    with software.ask_torch() as child:
         rows = [row for look in LOOKS for row in _guarded(look, place)]
-        left = max(0.1, TORCH_SECONDS - (time.monotonic() - begin))
-        torch = _guarded(lambda _: _torch(child, left, place), place)
+        left = max(0.1, software.TORCH_SECONDS - (time.monotonic() - begin))
+        torch = _guarded(lambda _: software.torch(child, left, place), place)
     return (*rows[:1], *torch, *rows[1:])
 
 
@@ -149,159 +107,6 @@ def _guarded(look: Callable[[Place], Iterable[Row]], place: Place) -> list[Row]:
         return [Row(what=name, found=found, needed_for="bench doctor", state="not known")]
 
 
-def _row(what: str, found: str, needed_for: str, fix: str, *, ok: bool, required: bool) -> Row:
-    return Row(
-        what=what,
-        found=found,
-        needed_for=needed_for,
-        state="ok" if ok else "missing",
-        fix="" if ok else fix,
-        is_required=required,
-    )
-
-
-def _not_needed(what: str, found: str, needed_for: str, fix: str = "") -> Row:
-    return Row(what=what, found=found, needed_for=needed_for, state="not needed here", fix=fix)
-
-
-# ------------------------------------------------------------------ software
-
-
-def _python(_place: Place) -> Iterator[Row]:
-    is_new = sys.version_info >= OLDEST_PYTHON
-    version = ".".join(map(str, sys.version_info[:3]))
-    yield _row("Python", version, RUNS, "install Python 3.11 or newer", ok=is_new, required=True)
-
-
-def _packages(_place: Place) -> Iterator[Row]:
-    installed = _installed()
-    try:
-        wanted = metadata.requires(DISTRIBUTION) or []
-    except metadata.PackageNotFoundError:
-        fix = "install it: `make accept`, or pip install ."
-        yield Row(
-            what="packages", found="not installed", needed_for=RUNS, state="not known", fix=fix
-        )
-        return
-    for extra, needed_for, is_required in (
-        ("", "every verb", True),
-        ("run", RUNS, True),
-        ("start", IN_CONTAINER, False),
-    ):
-        names = [_normal(item) for item in wanted if _extra(item) == extra]
-        absent = [name for name in names if name not in installed]
-        found = f"not installed: {', '.join(absent)}" if absent else f"{len(names)} installed"
-        what = f"packages [{extra}]" if extra else "packages"
-        fix = f'pip install "{DISTRIBUTION}{f"[{extra}]" if extra else ""}"'
-        yield _row(what, found, needed_for, fix, ok=not absent, required=is_required)
-
-
-def _installed() -> dict[str, str]:
-    return {_normal(one.name): one.version for one in metadata.distributions() if one.name}
-
-
-def _normal(requirement: str) -> str:
-    """A requirement's name as PEP 503 compares it."""
-    found = re.match(r"[A-Za-z0-9._-]+", requirement)
-    return re.sub(r"[-_.]+", "-", found[0] if found else requirement).lower()
-
-
-def _extra(requirement: str) -> str:
-    found = re.search(r"extra\s*==\s*[\"']([^\"']+)", requirement)
-    return found[1] if found else ""
-
-
-def _locked(_place: Place) -> Iterator[Row]:
-    installed = _installed()
-    folder = Path(appliance.__file__).parents[1] / "locks"
-    locks = {path.name: _pins(path) for path in sorted(folder.glob("*.txt"))}
-    fitting = [
-        (name, pins) for name, pins in locks.items() if pins.get("torch") == installed.get("torch")
-    ]
-    what, needed_for = "locked versions", "figures that can be compared"
-    if not fitting or "torch" not in installed:
-        found = "no lock for this torch beside the program"
-        yield _not_needed(what, found, needed_for)
-        return
-    name, pins = min(fitting, key=lambda one: len(one[1]))
-    differ = [
-        f"{one} {installed[one]} (lock {pin})"
-        for one, pin in pins.items()
-        if one in installed and installed[one] != pin
-    ]
-    found = f"{len(differ)} differ from {name}: {', '.join(differ[:3])}" if differ else name
-    fix = f"scripts/install.sh PYTHON locks/{name} run,start packages"
-    yield _row(what, found, needed_for, fix, ok=not differ, required=False)
-
-
-def _pins(path: Path) -> dict[str, str]:
-    rows = re.findall(r"^([A-Za-z0-9._-]+)==([^\s;\\]+)", path.read_text(), re.MULTILINE)
-    return {_normal(name): version for name, version in rows}
-
-
-def _torch_asked() -> subprocess.Popen[str]:
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    return subprocess.Popen(  # noqa: S603 - our own interpreter
-        [sys.executable, "-c", TORCH],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=environment,
-    )
-
-
-def _torch(child: subprocess.Popen[str], seconds: float, place: Place) -> Iterator[Row]:
-    """What torch says of itself; its import is given up when the time is over."""
-    try:
-        said, complaint = child.communicate(timeout=seconds)
-    except subprocess.TimeoutExpired:
-        child.kill()
-        child.communicate()
-        version = _installed().get("torch")
-        found = f"{version or 'not installed'}; its import took longer than {TORCH_SECONDS:.0f} s"
-        yield Row(what="torch", found=found, needed_for=RUNS, state="not known")
-        return
-    if child.returncode != 0:
-        last = (complaint.strip().splitlines() or [f"exit code {child.returncode}"])[-1]
-        fix = f'pip install "{DISTRIBUTION}[run]", with torch for this machine\'s devices'
-        yield _row("torch", last[:100], RUNS, fix, ok=False, required=True)
-        return
-    version, accelerator = said.split()[:2]
-    yield _row("torch", version, RUNS, "", ok=True, required=True)
-    yield from _accelerator(accelerator, place)
-
-
-def _accelerator(seen: str, place: Place) -> Iterator[Row]:
-    """Whether torch sees a device, where there is one."""
-    makers = [one for one in CONTAINERS.values() if preflight.look(place.tree, one).functions]
-    what, needed_for = "accelerator in torch", "runs on the accelerators"
-    if not makers:
-        yield _not_needed(what, seen, needed_for)
-        return
-    fix = f"install torch for {makers[0].title}, or use the image {makers[0].image}"
-    yield _row(what, seen, needed_for, fix, ok=seen != "none", required=True)
-
-
-def _rendering(_place: Place) -> Iterator[Row]:
-    absent = [name for name in LIBRARIES if not _loads(name)]
-    found = f"cannot be loaded: {', '.join(absent)}" if absent else "all load"
-    fix = f"sudo apt-get install {PACKAGES}"
-    yield _row("WeasyPrint's libraries", found, REPORTS, fix, ok=not absent, required=True)
-    folders = (Path(one).expanduser() for one in FONT_FOLDERS)
-    fonts = [path for folder in folders for path in folder.rglob(FONT)]
-    found = str(fonts[0]) if fonts else f"no {FONT}"
-    yield _row("fonts", found, REPORTS, fix, ok=bool(fonts), required=False)
-
-
-def _loads(name: str) -> bool:
-    try:
-        ctypes.CDLL(name)
-    except OSError:
-        return False
-    return True
-
-
 # ------------------------------------------------------------------ containers and devices
 
 
@@ -309,7 +114,7 @@ def _containers(place: Place) -> Iterator[Row]:
     try:
         from appliance import host  # noqa: PLC0415 - the SDK may be absent
     except BenchError as error:
-        yield _row("container engine", str(error), IN_CONTAINER, "", ok=False, required=False)
+        yield row_of("container engine", str(error), IN_CONTAINER, "", ok=False, required=False)
         yield from _devices(place, Engine(url=""))
         return
     try:
@@ -317,11 +122,11 @@ def _containers(place: Place) -> Iterator[Row]:
         with host.opened(url, ENGINE_SECONDS) as engine:
             facts = engine.engine
             found = f"{facts.product} {facts.version}, API {facts.api}, {facts.storage}, {url}"
-            yield _row("container engine", found, IN_CONTAINER, "", ok=True, required=False)
+            yield row_of("container engine", found, IN_CONTAINER, "", ok=True, required=False)
             yield from _images(engine, place)
     except BenchError as error:
         sentence, _, fix = str(error).partition(": ")
-        yield _row("container engine", sentence, IN_CONTAINER, fix, ok=False, required=False)
+        yield row_of("container engine", sentence, IN_CONTAINER, fix, ok=False, required=False)
         facts = Engine(url="")
     yield from _devices(place, facts)
 
@@ -333,7 +138,7 @@ def _images(engine: Host, place: Place) -> Iterator[Row]:
         is_needed = vendor in here or (vendor == preflight.PROCESSORS and not here)
         try:
             found = engine.image(name, vendor).id[:19]
-            yield _row(f"image {name}", found, IN_CONTAINER, "", ok=True, required=False)
+            yield row_of(f"image {name}", found, IN_CONTAINER, "", ok=True, required=False)
         except BenchError as error:
             state: State = "missing" if is_needed else "not needed here"
             fix = str(error).partition(": ")[2] if is_needed else ""
@@ -349,17 +154,17 @@ def _devices(place: Place, engine: Engine) -> Iterator[Row]:
         what, counted = f"devices of {passing.title}", f"{len(found.functions)} on the PCI bus"
         needed_for = f"runs on {passing.title}"
         if not found.functions and not found.nodes:
-            yield _not_needed(what, counted, needed_for)
+            yield not_needed(what, counted, needed_for)
             continue
         counted += f", {found.count} nodes in /dev"
         _, missing = preflight.devices(place.tree, vendor, engine)
         is_whole = not any("this host has no" in one for one in missing)
-        yield _row(what, counted, needed_for, passing.driver, ok=is_whole, required=True)
+        yield row_of(what, counted, needed_for, passing.driver, ok=is_whole, required=True)
         has_cdi = preflight.has_cdi(place.tree, passing, engine)
         lacks = tuple(preflight.missing_toolkit(place.tree, passing, engine))
         can_pass = has_cdi or not passing.requests or not lacks
         way = passing.cdi if has_cdi else "--gpus all" if passing.requests else "device nodes"
-        yield _row(
+        yield row_of(
             f"container toolkit of {passing.title}",
             way if can_pass else "neither CDI nor hook",
             IN_CONTAINER,
@@ -375,13 +180,13 @@ def _devices(place: Place, engine: Engine) -> Iterator[Row]:
 def _room(place: Place) -> Iterator[Row]:
     lacks = list(preflight.missing_out(place.out))
     sentence, _, fix = (lacks or [f"{place.out} takes files"])[0].partition(": ")
-    yield _row("output folder", sentence, RUNS, fix, ok=not lacks, required=True)
+    yield row_of("output folder", sentence, RUNS, fix, ok=not lacks, required=True)
     there = next(
         one for one in (place.out.absolute(), *place.out.absolute().parents) if one.exists()
     )
     free = shutil.disk_usage(there).free
     fix = f"make room in {there}, or name another folder with --out"
-    yield _row("free disk", _size(free), RUNS, fix, ok=free >= SMALLEST_DISK, required=True)
+    yield row_of("free disk", _size(free), RUNS, fix, ok=free >= SMALLEST_DISK, required=True)
 
 
 def _memory(place: Place) -> Iterator[Row]:
@@ -390,15 +195,15 @@ def _memory(place: Place) -> Iterator[Row]:
     shared = os.statvfs(SHM)
     size = shared.f_frsize * shared.f_blocks
     fix = f"start with --shm-size {_size(wanted)}, or use `bench start`"
-    yield _row(SHM, _size(size), "several ranks", fix, ok=size >= wanted, required=False)
+    yield row_of(SHM, _size(size), "several ranks", fix, ok=size >= wanted, required=False)
     limit = resource.getrlimit(resource.RLIMIT_MEMLOCK)[1]
     is_free = limit == resource.RLIM_INFINITY
     words = "unlimited" if is_free else _size(limit)
     if count:
         fix = "raise it (`ulimit -l unlimited`, or limits.conf), or use `bench start`"
-        yield _row("locked memory", words, "several devices", fix, ok=is_free, required=False)
+        yield row_of("locked memory", words, "several devices", fix, ok=is_free, required=False)
     else:
-        yield _not_needed("locked memory", words, "several devices")
+        yield not_needed("locked memory", words, "several devices")
 
 
 def _size(number: float) -> str:
@@ -416,7 +221,7 @@ def _data(place: Place) -> Iterator[Row]:
     found = f"not whole: {', '.join(absent)}" if absent else f"{len(known)} whole in {folder}"
     fix = f"bench data fetch {' '.join(absent)} --to data, and --data data"
     needed_for = "cases that read them"
-    yield _row("data sets", found, needed_for, fix, ok=not absent, required=False)
+    yield row_of("data sets", found, needed_for, fix, ok=not absent, required=False)
 
 
 # ------------------------------------------------------------------ what the machine tells
@@ -425,17 +230,17 @@ def _data(place: Place) -> Iterator[Row]:
 def _telling(place: Place) -> Iterator[Row]:
     try:
         KernelLog(from_start=False, path=place.tree.path("/dev/kmsg")).close()
-        yield _row("kernel log", "readable", "faults of devices", "", ok=True, required=False)
+        yield row_of("kernel log", "readable", "faults of devices", "", ok=True, required=False)
     except Unreadable as gap:
         sentence, _, fix = gap.hint.partition(": ")
-        yield _row("kernel log", sentence, "faults of devices", fix, ok=False, required=False)
+        yield row_of("kernel log", sentence, "faults of devices", fix, ok=False, required=False)
     is_virtual = "hypervisor" in (or_none(lambda: place.tree.text("/proc/cpuinfo", 4096)) or "")
     for what, is_there, fix in _sensors(place.tree):
         if is_virtual and not is_there:
-            yield _not_needed(what, "a virtual machine shows none", "counting errors")
+            yield not_needed(what, "a virtual machine shows none", "counting errors")
         else:
             found = "readable" if is_there else "none"
-            yield _row(what, found, "counting errors", fix, ok=is_there, required=False)
+            yield row_of(what, found, "counting errors", fix, ok=is_there, required=False)
 
 
 def _sensors(tree: Tree) -> Iterator[tuple[str, bool, str]]:
@@ -452,15 +257,15 @@ def _steadiness(place: Place) -> Iterator[Row]:
         yield Row(what="clock source", found="not told", needed_for=FIGURES, state="not known")
     else:
         is_good = clock in GOOD_CLOCKS
-        yield _row("clock source", clock, FIGURES, fix, ok=is_good, required=False)
+        yield row_of("clock source", clock, FIGURES, fix, ok=is_good, required=False)
     governors = set(_governors(place.tree))
     fix = "sudo cpupower frequency-set -g performance"
     if governors:
         is_fast = governors == {"performance"}
         found = ", ".join(sorted(governors))
-        yield _row("CPU governor", found, FIGURES, fix, ok=is_fast, required=False)
+        yield row_of("CPU governor", found, FIGURES, fix, ok=is_fast, required=False)
     else:
-        yield _not_needed("CPU governor", "no frequency driver here", FIGURES)
+        yield not_needed("CPU governor", "no frequency driver here", FIGURES)
 
 
 def _governors(tree: Tree) -> Iterator[str]:
@@ -477,25 +282,25 @@ def _key(place: Place) -> Iterator[Row]:
     needed_for = "a signature that is trusted"
     if not key and not certificate:
         found = f"{names[0]} is not set: runs are signed with a development key"
-        yield _not_needed("signing key", found, needed_for, "bench keys create NAME")
+        yield not_needed("signing key", found, needed_for, "bench keys create NAME")
         return
     if not key or not certificate:
         fix = f"set both {' and '.join(names)}"
-        yield _row("signing key", "half of it is named", needed_for, fix, ok=False, required=True)
+        yield row_of("signing key", "half of it is named", needed_for, fix, ok=False, required=True)
         return
     try:
         signing.load_key(Path(key), Path(certificate))
-        yield _row("signing key", key, needed_for, "", ok=True, required=True)
+        yield row_of("signing key", key, needed_for, "", ok=True, required=True)
     except BenchError as error:
         sentence, _, fix = str(error).partition(": ")
-        yield _row("signing key", sentence, needed_for, fix, ok=False, required=True)
+        yield row_of("signing key", sentence, needed_for, fix, ok=False, required=True)
 
 
 LOOKS: tuple[Callable[[Place], Iterable[Row]], ...] = (
-    _python,
-    _packages,
-    _locked,
-    _rendering,
+    software.python,
+    software.packages,
+    software.locked,
+    software.rendering,
     _room,
     _memory,
     _data,

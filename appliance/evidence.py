@@ -540,6 +540,9 @@ def _clock_doubt(evidence: CaseEvidence) -> str:
         for ratio in _calibrated_ratios([launch], "raw"):
             if abs(ratio - 1) > CLOCK_LIE:
                 return f"launch {launch.id} was cut off between two readings of its clocks"
+        for block, figures in zip(launch.blocks, launch.figures, strict=True):
+            if figures.doubt:
+                return f"launch {launch.id}, block {block.index} {figures.doubt}"
     return _disagreement(evidence, CLOCK_AGREEMENT, CLOCK_AGREEMENT)
 
 
@@ -588,10 +591,14 @@ def _disagreement(evidence: CaseEvidence, of_host: float, of_device: float) -> s
 
 
 def _calibrated_ratios(launches: Sequence[LaunchEvidence], clock: str) -> Iterator[float]:
-    """Of each launch the median ratio: samples over raw, or device over samples."""
+    """Of each launch the median ratio: samples over raw, or device over samples.
+
+    It is infinite where the clock that is compared with stood still.
+    """
     for launch in launches:
         for found in launch.calibrated:
             below = found.raw_ns if clock == "raw" else found.wall_ns
             above = found.wall_ns if clock == "raw" else found.event_ns
-            if above and len(above) == len(below) and min(below) > 0:
-                yield statistics.median(a / b for a, b in zip(above, below, strict=True))
+            if above and len(above) == len(below):
+                pairs = zip(above, below, strict=True)
+                yield statistics.median(a / b if b > 0 else math.inf for a, b in pairs)

@@ -64,8 +64,9 @@ def check(plan: Plan, lines: Sequence[Line], challenge: Challenge) -> None:
         raise EvidenceError("plan.json: its seed does not derive from the buyer's challenge")
     if plan.rerun_of:
         return  # a dispute is settled whenever it comes up
-    for utc in (plan.created_utc, *(line.utc for line in lines[-1:])):
-        moment = _time(utc, "the run")
+    times = {_time(utc, "the run"): utc for utc in (plan.created_utc, *(one.utc for one in lines))}
+    for moment in (min(times), max(times)):
+        utc = times[moment]
         reason = refusal(challenge, moment, plan.digests["criteria"], plan.digests["suite"])
         if reason:
             raise EvidenceError(f"the run at {utc} is not under its challenge: {reason}")

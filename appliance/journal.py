@@ -176,11 +176,21 @@ def replay(data: bytes, first_prev: str) -> tuple[Line, ...]:
             raise EvidenceError(f"journal.jsonl line {number} carries the number {line.seq}")
         if isinstance(line.event, RunStarted | RunResumed):
             last_ns = -1  # another boot may count from zero
+        if not _is_time(line.utc):
+            raise EvidenceError(f"journal.jsonl line {number}: {line.utc!r} is no time in UTC")
         if line.monotonic_ns < last_ns:
             raise EvidenceError(f"journal.jsonl line {number}: its clock runs backwards")
         prev, last_ns = sha256(text), line.monotonic_ns
         lines.append(line)
     return tuple(lines)
+
+
+def _is_time(text: str) -> bool:
+    """Whether a text is a time with its zone, as `append` writes it."""
+    try:
+        return datetime.fromisoformat(text).tzinfo is not None
+    except ValueError:
+        return False
 
 
 def _lock(path: Path, descriptor: int) -> None:

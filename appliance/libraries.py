@@ -6,7 +6,8 @@ it was mapped cannot be read any more; it has no digest, rather than that of ano
 
 Hashing the libraries of a GPU takes seconds, so a run hashes each file once: digests are kept in
 its working folder by device, inode, size and times of the file, under a lock, so that launches
-that start together wait for one another instead of doing the same work.
+that start together wait for one another instead of doing the same work. That of a file that was
+changed a moment ago is not kept: another change may yet get the same time.
 """
 
 from __future__ import annotations
@@ -16,12 +17,15 @@ import fcntl
 import hashlib
 import json
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 MAPS = Path("/proc/self/maps")
 DELETED = b" (deleted)"
+SETTLED_NS = 10**8
+"""Age of a change from which no other can have the same time: kernels count it in ticks."""
 _FIELDS = 6  # addresses, permissions, offset, device, inode, path
 
 
@@ -69,9 +73,13 @@ def _digest(path: Path, known: dict[str, str]) -> str | None:
                     status.st_ctime_ns,
                 )
             )
-            if key not in known:
-                known[key] = hashlib.file_digest(file, "sha256").hexdigest()
-            return known[key]
+            if key in known:
+                return known[key]
+            is_settled = time.time_ns() - status.st_ctime_ns > SETTLED_NS
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+            if is_settled:
+                known[key] = digest
+            return digest
     except OSError:
         return None
 

@@ -26,6 +26,7 @@ from appliance.records import (
     Resolved,
     Scalar,
 )
+from appliance.workload_facts import complete, drawn
 from workloads.contract import ParameterError, Workload
 
 TypeName = Literal["bool", "int", "float", "str"]
@@ -104,25 +105,19 @@ def one_line(error: BaseException) -> str:
 
 def _drawn(kind: type[AnyWorkload], request: CaseRequest) -> str:
     """Name of the variant that the request's number draws; empty where there is none to draw."""
-    names = tuple(kind.variants)
-    return names[request.draw % len(names)] if names and request.draw is not None else ""
+    return drawn(tuple(kind.variants), request.draw)
 
 
 def _complete(
     kind: type[AnyWorkload], request: CaseRequest, change: Parameters
 ) -> dict[str, Scalar]:
-    """All parameters: the defaults, over them the small ones, over those the ones asked for.
-
-    Over all of them stand a variant's change, and the number of ranks of a job on many devices.
-    """
+    """All parameters of the request, with a variant's change; Unfit for one that is not there."""
     defaults = _defaults(kind)
     for name in request.parameters:
         if name not in defaults:
             hint = did_you_mean(name, defaults)
             raise Unfit(f'workload "{request.workload}" has no parameter "{name}"{hint}')
-    small = kind.small if request.small else {}
-    ranks = {"ranks": request.num_devices} if request.num_devices and "ranks" in defaults else {}
-    return fitted(kind, {**defaults, **small, **request.parameters, **change, **ranks})
+    return fitted(kind, complete(request, defaults=defaults, small=kind.small, change=change))
 
 
 def fitted(kind: type[AnyWorkload], parameters: Parameters) -> dict[str, Scalar]:

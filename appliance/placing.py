@@ -10,10 +10,12 @@ that what ran always has a name.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import permutations
 
+from appliance.matching import VARIANT
 from appliance.records import CaseRequest, Device, MemoryClass, NotPlanned, Suite, SuiteCase
 from appliance.seeds import derive_seed
 
@@ -50,6 +52,11 @@ class Placed:
         if self.item.scope == "pair":
             return TO.join(device.id for device in self.devices)
         return first.id if len(self.devices) == 1 else f"{first.vendor}:all"
+
+    def case_id(self, variant: str) -> str:
+        """The case's id, with the name of the variant that was drawn; that is empty without one."""
+        change = f"{VARIANT}{re.sub(r'[^A-Za-z0-9_.]+', '-', variant)}" if variant else ""
+        return f"{self.item.id}{change}@{self.place}"
 
     @property
     def num_ranks(self) -> int:

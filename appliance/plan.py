@@ -9,7 +9,6 @@ reason, and one that needs what a device lacks is planned as unsupported.
 from __future__ import annotations
 
 import random
-import re
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from dataclasses import dataclass
 from appliance import placing
 from appliance.catalog import did_you_mean
 from appliance.errors import UsageError
-from appliance.matching import RATIO, VARIANT, is_judged, matches, other_of, planned_bounds
+from appliance.matching import RATIO, is_judged, matches, other_of, planned_bounds
 from appliance.placing import Placed
 from appliance.records import (
     Answer,
@@ -28,6 +27,7 @@ from appliance.records import (
     Device,
     Launch,
     Plan,
+    Protocol,
     Refused,
     Resolved,
     Suite,
@@ -114,8 +114,8 @@ def make_plan(
         first = not_planned[0]
         raise UsageError(f"suite {suite.name} plans nothing: of {first.case}, {first.reason}")
     _check_ratios(criteria, cases)
-    launches = tuple(launch for case in cases for launch in _launches(case))
-    groups = _groups(cases, launches, seed)
+    launches = tuple(launch for case in cases for launch in case_launches(case))
+    groups = launch_groups(cases, launches, seed)
     expected = _expected_seconds(cases, launches, groups, suite.protocol.looks[0])
     longest = _expected_seconds(cases, launches, groups, suite.protocol.looks[-1])
     limits, bounds = planned_bounds(criteria, cases, suite.protocol.looks)
@@ -165,13 +165,6 @@ def _has_no_variant(placed: Placed, resolved: Resolved | Refused) -> bool:
     return placed.draw is not None and isinstance(resolved, Resolved) and not resolved.variant
 
 
-def _name(placed: Placed, resolved: Resolved) -> str:
-    """The case's id without its place."""
-    if placed.draw is None:
-        return placed.item.id
-    return f"{placed.item.id}{VARIANT}{re.sub(r'[^A-Za-z0-9_.]+', '-', resolved.variant)}"
-
-
 def _case(
     suite: Suite,
     placed: Placed,
@@ -198,7 +191,7 @@ def _case(
             f"at hand: `bench data fetch {missing[0]} --to FOLDER`, then --data FOLDER"
         )
     needs = {*description.needs, *item.needs}
-    name = f"{_name(placed, resolved)}@{placed.place}"
+    name = placed.case_id(resolved.variant)
     launches = 0
     if description.is_timed:
         launches = num_launches(suite, item, is_judged=is_judged(criteria, name))
@@ -224,7 +217,7 @@ def _case(
         ranks=_ranks(suite, placed, resolved),
         device=placed.devices[0].id,
         launches=launches,
-        checked_launch=_checked_launch(suite, item, launches, seed),
+        checked_launch=checked_launch(suite.protocol, item.id, launches, seed),
         expected_seconds=item.expected_seconds,
         reference_seconds=item.reference_seconds,
         time_limit_seconds=item.time_limit_seconds,
@@ -259,16 +252,16 @@ def _ranks(suite: Suite, placed: Placed, resolved: Resolved) -> int:
     return ranks
 
 
-def _checked_launch(suite: Suite, item: SuiteCase, launches: int, seed: str) -> int | None:
-    """The launch that checks its last output.
+def checked_launch(protocol: Protocol, name: str, launches: int, seed: str) -> int | None:
+    """The launch that checks its last output, of the suite's case `name`; None means each does.
 
     It is made before the first look, which may decide the case, and never the last one, so that
     another can stand in.
     """
-    if suite.protocol.last_checks == "all" or launches == 0:
+    if protocol.last_checks == "all" or launches == 0:
         return None
-    first_look = planned_looks(suite.protocol.looks, launches)[0]
-    return 1 + derive_seed(seed, f"checked launch:{item.id}") % max(1, first_look - 1)
+    first_look = planned_looks(protocol.looks, launches)[0]
+    return 1 + derive_seed(seed, f"checked launch:{name}") % max(1, first_look - 1)
 
 
 def _unsupported(needs: AbstractSet[str], places: Sequence[Place]) -> str:
@@ -280,7 +273,7 @@ def _unsupported(needs: AbstractSet[str], places: Sequence[Place]) -> str:
     return ""
 
 
-def _launches(case: Case) -> list[Launch]:
+def case_launches(case: Case) -> list[Launch]:
     """The untimed reference launch 0 and the timed ones."""
     return [
         Launch(id=f"{case.id}/{number}", case=case.id, number=number, is_timed=number > 0)
@@ -288,7 +281,7 @@ def _launches(case: Case) -> list[Launch]:
     ]
 
 
-def _groups(
+def launch_groups(
     cases: Sequence[Case], launches: Sequence[Launch], seed: str
 ) -> tuple[tuple[str, ...], ...]:
     """Order of launches: by rounds, cases shuffled in each, devices of one case together.

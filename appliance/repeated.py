@@ -19,7 +19,8 @@ from appliance.records import Check
 
 BOUND = 0.1
 """Part of a step's time that repeating its input may save."""
-CONFIDENCE = 0.9995
+CONFIDENCE = 1 - 1e-6
+"""One check in a million at most accuses a sound device; a run makes many, and one is enough."""
 WARM_UP = 8
 FEWEST, MOST = 6, 20
 """Pairs that are timed; between them, as many as `SECONDS` hold."""

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from appliance import bundle as bundles
-from appliance import conduct, datasets, probe, redaction, runner, verify
+from appliance import conduct, datasets, launched, probe, redaction, runner, verify
 from appliance.accept import check_writable, tidy
 from appliance.bundle import Bundle
 from appliance.catalog import did_you_mean
@@ -156,6 +156,7 @@ def _sound(path: Path) -> Bundle:
     conduct.check_plan(plan, bundle.system, digests)
     conduct.check_bounds(plan, bundle.criteria)
     conduct.check_conduct(plan, bundle.lines, digests)
+    launched.check_launches(plan, bundle.lines)
     return bundle
 
 

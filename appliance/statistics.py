@@ -24,6 +24,14 @@ LEAST_LAUNCHES = 5
 STALL = 1.25  # of the block's median: a step that took longer has stalled
 CLOCK_SLACK = 1.005  # steps may exceed the block that holds them by the error of the clocks only
 CLOCK_LIE = 0.02  # two clocks over one span; less may be a moment without a processor
+UNTOLD_PART, UNTOLD_SECONDS = 0.5, 0.1
+"""A block may hold so much of its time, and so many seconds, in none of its steps: an output of
+gigabytes is freed there."""
+LOST_PART, LOST_SECONDS = 0.05, 0.001
+"""The device may say so much less of a step than the host, or so many seconds: what it takes to
+begin a step on it and to hear of its end."""
+UNTOLD = "has more of its time in none of its steps than in them"
+LOST = "has steps that the device's clock makes shorter than its host's does"
 UNSCHEDULED_SECONDS = 0.05  # a process may stand so long between two readings of its clocks
 METHOD = "geometric mean over launches, Student's t on ln(step time)"
 
@@ -42,7 +50,8 @@ class BlockFigures:
     fault, never a zero. `num_stalls` counts steps above STALL times the median; `times` are the
     samples in seconds, by device time where there is one. `held` is the block by the clock of the
     samples, `clock_ratio` that over the other clock of the host (NaN where that one stood), and
-    `is_plausible` says that no two of its times contradict each other by more than clocks may.
+    `is_plausible` says that no two of its times contradict each other by more than clocks may, and
+    `doubt` what is odd about them all the same, if anything.
     """
 
     log_seconds: float
@@ -52,6 +61,7 @@ class BlockFigures:
     held: float
     clock_ratio: float
     is_plausible: bool
+    doubt: str = ""
 
 
 def block_figures(blocks: Sequence[Block]) -> list[BlockFigures]:
@@ -94,6 +104,7 @@ def _figures(blocks: Sequence[Block], length: int, *, has_events: bool) -> Itera
         & (longest <= held * CLOCK_SLACK)
         & (np.abs(held - raw) <= np.maximum(CLOCK_LIE * raw, UNSCHEDULED_SECONDS))
     )
+    doubts = _doubts(held, walls, events)
     for row, block in enumerate(blocks):
         is_whole = has_events or block.event_ns is None
         yield BlockFigures(
@@ -104,7 +115,25 @@ def _figures(blocks: Sequence[Block], length: int, *, has_events: bool) -> Itera
             held=float(held[row]),
             clock_ratio=float(ratios[row]),
             is_plausible=bool(plausible[row]) and is_whole and has_plausible_loads(block),
+            doubt=doubts[row],
         )
+
+
+def _doubts(
+    held: NDArray[np.float64], walls: NDArray[np.float64], events: NDArray[np.float64] | None
+) -> list[str]:
+    """Of each block what is odd: time in none of its steps, steps shorter for their device.
+
+    `held` (blocks,), `walls` and `events` (blocks, steps), all in seconds.
+    """
+    untold = held - walls.sum(axis=1)
+    is_odd = untold > UNTOLD_PART * held + UNTOLD_SECONDS
+    said = [UNTOLD if odd else "" for odd in is_odd]
+    if events is None or not walls.shape[1]:
+        return said
+    lost = np.median(walls - events, axis=1)
+    is_lost = lost > np.maximum(LOST_SECONDS, LOST_PART * np.median(walls, axis=1))
+    return [one or (LOST if odd else "") for one, odd in zip(said, is_lost, strict=True)]
 
 
 def has_plausible_loads(block: Block) -> bool:

@@ -70,11 +70,19 @@ class Length:
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """One step as it is timed: its input is loaded, it is made, and it is waited for."""
+    """One step as it is timed: its input is loaded, it is made, and it is waited for.
+
+    Where another library is waited for, it gave the device its work, of which the marks know
+    nothing: between them lies the time of handing it over, so the host's clock alone counts.
+    """
 
     make: Callable[[], Any]
     load: Callable[[], object] | None = None
     wait: Callable[[], object] | None = None
+
+    def marker(self, stopwatch: Stopwatch) -> Callable[[], Any]:
+        """What gives a point in the device's own time; None where that says nothing of the step."""
+        return stopwatch.mark if self.wait is None else lambda: None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,14 +181,15 @@ def _moment(stopwatch: Stopwatch) -> _Moment:
 
 def one(step: Step, stopwatch: Stopwatch) -> tuple[Any, Span]:
     """Output of one step and its time."""
+    mark = step.marker(stopwatch)
     begin = _moment(stopwatch)
-    first = stopwatch.mark()
+    first = mark()
     loaded = None
     if step.load is not None:
         step.load()
         loaded = stopwatch.now()
     output = step.make()
-    last = stopwatch.mark()
+    last = mark()
     if step.wait is not None:
         step.wait()
     stopwatch.synchronise()
@@ -289,7 +298,7 @@ class _Course:
         """Time one step; the moment of its end."""
         step, stopwatch = self.step, self.stopwatch
         load, make, wait = step.load, step.make, step.wait
-        now, synchronise, mark = stopwatch.now, stopwatch.synchronise, stopwatch.mark
+        now, synchronise, mark = stopwatch.now, stopwatch.synchronise, step.marker(stopwatch)
         loaded = None
         begin = now()
         first = mark()

@@ -19,7 +19,18 @@ from typing import Any, Literal
 from cryptography import x509
 
 from appliance import bundle as bundles
-from appliance import catalog, conduct, dsse, freshness, links, pades, signing
+from appliance import (
+    catalog,
+    conduct,
+    dsse,
+    expected,
+    freshness,
+    launched,
+    links,
+    pades,
+    signing,
+    workload_facts,
+)
 from appliance.bundle import Bundle
 from appliance.errors import EvidenceError, UsageError
 from appliance.records import (
@@ -38,6 +49,7 @@ RELATIVE = 1e-9  # figures may differ by this much between machines; words may n
 EXIT_CODES: Mapping[VerdictWord, int] = {"ACCEPTED": 0, "REJECTED": 1, "INCONCLUSIVE": 3}
 NOT_VERIFIED = 4
 NOT_DERIVED = 3
+MOST_REASONS = 3  # of workloads that cannot be compared; a sentence is to be read
 
 Status = Literal["pass", "fail", "not_done"]
 
@@ -208,7 +220,9 @@ def _outcome(check: _Check, examination: _Examination) -> tuple[Status, str]:
 def _verification(examination: _Examination, checks: tuple[CheckLine, ...]) -> Verification:
     found, derived = examination.found, examination.verdict
     is_sound = all(check.status != "fail" for check in checks)
-    word = derived.verdict if derived is not None and is_sound else None
+    # What was asked for and could not be checked leaves the verdict open, as all else does.
+    is_answered = all(check.status == "pass" for check in checks if check.name == "expectations")
+    word = derived.verdict if derived is not None and is_sound and is_answered else None
     exit_code = NOT_DERIVED if word is None else EXIT_CODES[word]
     return Verification(
         path=str(examination.path),
@@ -308,7 +322,9 @@ def _conduct(examination: _Examination) -> str:
     conduct.check_plan(bundle.plan, bundle.system, digests)
     conduct.check_bounds(bundle.plan, bundle.criteria)
     conduct.check_conduct(bundle.plan, bundle.lines, digests)
+    launched.check_launches(bundle.plan, bundle.lines)
     _check_logs(bundle)
+    _check_peaks(bundle)
     said = f"{len(bundle.plan.launches)} planned launches, each accounted for, in the plan's order"
     challenge = examination.files.get(bundles.CHALLENGE)
     if challenge is None:
@@ -327,6 +343,21 @@ def _check_logs(bundle: Bundle) -> None:
     for name in sorted(bundle.files):
         if bundles.LOG_NAME.fullmatch(name) and name not in allowed:
             raise EvidenceError(f"{name} is of no launch that failed; verify the folder as made")
+
+
+def _check_peaks(bundle: Bundle) -> None:
+    """The makers' figures are those of the same bench's device files, which no option replaces.
+
+    Lower ones would make a limit that is a part of the peak easy. What another version of bench had
+    cannot be told here, and a run that repeats one keeps that one's.
+    """
+    if bundle.plan.bench_version != VERSION or bundle.plan.rerun_of:
+        return
+    models = [device.model for device in bundle.system.identity.devices]
+    if bundle.peaks != catalog.load_peaks(models):
+        raise EvidenceError(
+            f"peaks.json has other figures than the device files of bench {VERSION}"
+        )
 
 
 def _looks(examination: _Examination) -> str:
@@ -385,15 +416,28 @@ def _expected(examination: _Examination) -> str:
         raise EvidenceError(f"judged by other criteria than you expect: {criteria}")
     else:
         said.append("judged by the criteria that you expect")
+    if bundle.baselines.baseline:
+        digest = sha256(examination.files[bundles.BASELINES])
+        said.append(f"baselines chosen by the signer: {digest}")
+    unknown: tuple[str, ...] = ()
     if wanted.suite is not None:
-        _expect_suite(bundle, wanted.suite)
-        said.append("the suite is the one that you expect")
+        sentence, unknown = _expect_suite(bundle, wanted.suite)
+        said.append(sentence)
     for name, data in ((bundles.ORDER, wanted.order), (bundles.CHALLENGE, wanted.challenge)):
         if data is not None and examination.files.get(name) != data:
             raise EvidenceError(f"the run was not made for the {name} that you expect")
         if data is not None:
             said.append(f"made for your {name}")
+    if unknown:
+        raise _NotDone("; ".join((*said, *_not_compared(unknown))))
     return "; ".join(said)
+
+
+def _not_compared(unknown: Sequence[str]) -> tuple[str, ...]:
+    """What could not be asked of the plan's workloads; the first reasons stand for all."""
+    first, rest = unknown[:MOST_REASONS], len(unknown) - MOST_REASONS
+    more = (f"{rest} more workloads are like these",) if rest > 0 else ()
+    return ("not checked: the drawn variants and parameters of some workloads", *first, *more)
 
 
 CHECKS = (
@@ -429,8 +473,11 @@ def difference(left: Any, right: Any, where: str = "") -> str | None:
     return next((place for place in found if place is not None), None)
 
 
-def _expect_suite(bundle: Bundle, wanted: str) -> None:
-    """The plan names the suite's digest and, where the suite is at hand, plans what it says."""
+def _expect_suite(bundle: Bundle, wanted: str) -> tuple[str, tuple[str, ...]]:
+    """What was found, and why some workloads could not be compared; EvidenceError for a fault.
+
+    The plan names the suite's digest and, where the suite is at hand, plans what it says.
+    """
     suite: Suite | None = None
     digest = wanted.lower()
     if not re.fullmatch("[0-9a-f]{64}", digest):
@@ -438,5 +485,10 @@ def _expect_suite(bundle: Bundle, wanted: str) -> None:
         digest = sha256(data)
     if bundle.plan.digests.get("suite") != digest:
         raise EvidenceError(f"the run was planned from another suite than you expect ({wanted})")
-    if suite is not None:
-        conduct.check_suite(bundle.plan, bundle.system, bundle.criteria, suite)
+    if suite is None:
+        return "the plan names the suite's digest; name its file to have its cases compared", ()
+    known = workload_facts.load()
+    unknown = expected.check_suite(bundle.plan, bundle.system, bundle.criteria, suite, known)
+    is_varied = any(case.variant for case in bundle.plan.cases)
+    drawn = ", with the variants that its seed draws" if is_varied and not unknown else ""
+    return f"the suite is the one that you expect{drawn}", unknown

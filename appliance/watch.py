@@ -37,7 +37,7 @@ TELEMETRY_SECONDS = 0.5
 FAMILY_SECONDS = 1.0
 EXIT_SECONDS = 5.0
 """How long a launch that has said its end may take to leave."""
-PARTNERS_SECONDS, STALLED_SECONDS = 10.0, 3.0
+PARTNERS_SECONDS, STALLED_SECONDS = 60.0, 3.0
 """How long torchrun has to end the other ranks when one went wrong, or waited in vain for one."""
 LOST = "PeerLost"
 """What a rank says went wrong when another one has ended."""

@@ -100,10 +100,13 @@ def _names() -> list[str]:
     )
 
 
-def _load(name: str) -> type[AnyWorkload]:
+def _load(name: str, *, to_build: bool = True) -> type[AnyWorkload]:
+    """The workload of this name, and unless it is only told of, what it builds with."""
     path = name if "." in name else f"workloads.{name}"
     try:
         found = getattr(importlib.import_module(path), "WORKLOAD", None)
+        for module in getattr(found, "builds_with", ()) if to_build else ():
+            importlib.import_module(module)
     except ModuleNotFoundError as error:
         if error.name is not None and f"{path}.".startswith(f"{error.name}."):
             hint = did_you_mean(name, _names())
@@ -126,10 +129,11 @@ def describe(requests: tuple[CaseRequest, ...], others: Sequence[str] = ()) -> A
     workloads take many seconds.
     """
     found: dict[str, type[AnyWorkload] | _Absent] = {}
-    for name in [*others, *(request.workload for request in requests)]:
+    requested = dict.fromkeys(request.workload for request in requests)
+    for name in [*others, *requested]:
         if name not in found:
             try:
-                found[name] = _load(name)
+                found[name] = _load(name, to_build=name in requested)
             except _Absent as absent:
                 found[name] = absent
     resolved = [
@@ -273,7 +277,7 @@ RANK_SPEC = "BENCH_RANK_SPEC"
 """Variable with the LaunchSpec of a rank: torchrun's processes share one standard input."""
 MEETING = "BENCH_MEETING"
 """Variable with the port at which several agents meet."""
-AGENT_SECONDS, AGENT_TICK_SECONDS = 3.0, 0.05
+AGENT_SECONDS, AGENT_TICK_SECONDS = 30.0, 0.05
 """How long the other agents go on when one has failed, and how often they are looked at."""
 HERE = "127.0.0.1"
 SHELL = 128
@@ -530,24 +534,25 @@ def _torchrun(spec: LaunchSpec, text: bytes) -> NoReturn:
 
 
 def _agents(count: int) -> int:
-    """Start so many agents that meet at a store of this process; the status of the first to fail.
+    """Start so many agents that meet at a store of this process; what their failures say, or 0.
 
     When one has failed the others have some time to end their own ranks, and then are told to.
+    What they say of it meanwhile counts as well: the first to fail may only have lost the culprit.
     """
     store = TCPStore(HERE, 0, is_master=True, wait_for_workers=False)
     os.environ[MEETING] = str(store.port)
     command = [sys.executable, "-P", "-m", "appliance.worker", "agent", str(os.getpid())]
     agents = [subprocess.Popen(command) for _ in range(count)]  # noqa: S603 - our own worker
-    deadline, failed = math.inf, 0
+    deadline, failed, are_told = math.inf, 0, False
     while any(agent.poll() is None for agent in agents):
-        if not failed and (failed := _failure(agents)):
-            deadline = time.monotonic() + AGENT_SECONDS
-        if time.monotonic() > deadline:
+        if not are_told and (failed := _failure(agents)):
+            deadline = min(deadline, time.monotonic() + AGENT_SECONDS)
+        if time.monotonic() > deadline and not are_told:
+            are_told = True
             for agent in agents:
                 agent.terminate()
-            deadline = math.inf
         time.sleep(AGENT_TICK_SECONDS)
-    return failed or _failure(agents)
+    return failed if are_told else _failure(agents)
 
 
 def _failure(agents: Sequence[subprocess.Popen[bytes]]) -> int:

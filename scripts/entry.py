@@ -72,13 +72,24 @@ def command(words: Sequence[str], out: Path) -> list[str]:
 
 def supervise(argv: Sequence[str], variables: Mapping[str, str]) -> int:
     """Run to the end, and answer with its exit code (128 and the signal, if one ended it)."""
-    with subprocess.Popen(argv, env=variables, start_new_session=True) as child:  # noqa: S603 - bench
+    stopped: list[int] = []
+    children: list[subprocess.Popen[bytes]] = []
 
-        def stop(_number: int, _frame: object) -> None:
+    def stop(number: int, _frame: object) -> None:
+        stopped.append(number)
+        for child in children:
             child.send_signal(signal.SIGINT)
 
-        signal.signal(signal.SIGTERM, stop)
-        signal.signal(signal.SIGINT, stop)
+    # before the child is there: a stop is never lost, and what is caught here is not ignored there
+    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGINT, stop)
+    # and it waits in the child until bench has loaded: before, an interpreter leaves with 1
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    with subprocess.Popen(argv, env=variables, start_new_session=True) as child:  # noqa: S603 - bench
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        children.append(child)
+        if stopped:
+            child.send_signal(signal.SIGINT)
         while True:  # as process 1 it inherits every process whose parent died
             pid, status = os.waitpid(-1, 0)
             if pid == child.pid:

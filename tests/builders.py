@@ -76,6 +76,8 @@ PROTOCOL = Protocol(
     looks=(5,),
     last_checks="one",
 )
+FIRST_TIMED = 1 + PROTOCOL.warmup_steps
+"""Number of the first step of a block, after the first of all and those that warm up."""
 FUNCTIONAL = Criteria(
     name="functional",
     version=1,
@@ -244,15 +246,15 @@ def launch_events(
     else:
         yield Libraries(launch=name, rank=0, files={"/lib/libm.so.6": "d" * 64})
         if case.steps is not None and not case.is_timed:
-            yield checked(name, "last")
+            yield replace(checked(name, "last"), step=case.steps - 1)
         yield checked(name, "repeatability", error=0.0, bound=0.0)
     yield ended(name)
 
 
 def _timed(plan: Plan, case: Case, launch: Launch, step_ns: int) -> Iterator[Event]:
     if case.steps is not None:
-        yield block(launch.id, 0, (step_ns,) * case.steps)
-        yield checked(launch.id, "last")
+        yield replace(block(launch.id, 0, (step_ns,) * case.steps), first_step=0)
+        yield replace(checked(launch.id, "last"), step=case.steps - 1)
         return
     yield Warmed(launch=launch.id, rank=0, wall_ns=(step_ns,) * plan.protocol.warmup_steps)
     for index in range(plan.protocol.blocks):
@@ -260,7 +262,7 @@ def _timed(plan: Plan, case: Case, launch: Launch, step_ns: int) -> Iterator[Eve
         yield block(launch.id, index, (step_ns - 1000, step_ns, step_ns + 1000))
     yield from drawn(plan, case, launch, num_steps=3 * plan.protocol.blocks)
     if launch.number == case.checked_launch or case.checked_launch is None:
-        yield checked(launch.id, "last")
+        yield replace(checked(launch.id, "last"), step=FIRST_TIMED + 3 * plan.protocol.blocks - 1)
 
 
 def block(launch: str, index: int, wall_ns: tuple[int, ...]) -> Block:
@@ -268,7 +270,7 @@ def block(launch: str, index: int, wall_ns: tuple[int, ...]) -> Block:
         launch=launch,
         rank=0,
         index=index,
-        first_step=1 + index * len(wall_ns),
+        first_step=FIRST_TIMED + index * len(wall_ns),
         wall_ns=wall_ns,
         event_ns=None,
         block_wall_ns=sum(wall_ns) + 1000,
@@ -277,11 +279,11 @@ def block(launch: str, index: int, wall_ns: tuple[int, ...]) -> Block:
 
 
 def drawn(plan: Plan, case: Case, launch: Launch, num_steps: int) -> Iterator[Checked]:
-    """Of inference, checks of the timed outputs that the seed draws; the first step is number 1."""
+    """Of inference, checks of the timed outputs that the seed draws."""
     if case.scenario:
         for step in sampled_steps(case_seed(plan.seed, case), launch.id, plan.protocol.block_steps):
             if step < num_steps:
-                yield replace(checked(launch.id, "sampled"), step=1 + step)
+                yield replace(checked(launch.id, "sampled"), step=FIRST_TIMED + step)
 
 
 def checked(launch: str, phase: Phase, *, error: float = 1e-6, bound: float = 1e-5) -> Checked:

@@ -19,7 +19,6 @@ from builders import (
     a_plan,
     bare_lines,
     chain,
-    checked,
     ended,
     healthy_events,
     journal_bytes,
@@ -27,8 +26,10 @@ from builders import (
 from weasyprint import HTML, Attachment
 
 from appliance import bundle, ordering, signing
+from appliance.plan import checked_launch, launch_groups
 from appliance.records import (
     Baselines,
+    Case,
     Checked,
     Conditions,
     Device,
@@ -114,7 +115,7 @@ def healthy() -> Draft:
     """Three cases of five launches (one of them untimed), looked at after two and after five."""
     protocol = replace(PROTOCOL, looks=(2, 5))
     cases = (a_case(), a_case("bert"), a_case("exact", is_timed=False))
-    plan = a_plan(*(replace(case, checked_launch=1) for case in cases), protocol=protocol)
+    plan = as_drawn(a_plan(*cases, protocol=protocol))
     plan = replace(
         plan,
         digests={
@@ -128,13 +129,26 @@ def healthy() -> Draft:
     return Draft(plan=plan, events=tuple(looked(plan, healthy_events(plan))))
 
 
+def as_drawn(plan: Plan) -> Plan:
+    """The plan with the order and the checked launches that its seed draws, as verify wants it."""
+
+    def drawn(case: Case) -> Case:
+        name = (case.variant_of or case.id).partition("@")[0]
+        number = checked_launch(plan.protocol, name, case.launches, plan.seed)
+        return replace(case, checked_launch=number)
+
+    groups = launch_groups(plan.cases, plan.launches, plan.seed)
+    return replace(plan, cases=tuple(map(drawn, plan.cases)), groups=groups)
+
+
 def rejected() -> Draft:
     """The same run, but one check fails, so that the first look decides its case."""
     draft = healthy()
 
     def spoil(event: Event) -> Event:
-        is_it = isinstance(event, Checked) and event.launch == f"{CASE}/1" and event.phase == "last"
-        return checked(f"{CASE}/1", "last", error=2 * BOUND) if is_it else event
+        if isinstance(event, Checked) and event.launch == f"{CASE}/1" and event.phase == "last":
+            return replace(event, check=replace(event.check, error=2 * BOUND))
+        return event
 
     skipped = {f"{CASE}/{number}" for number in (3, 4, 5)}
     events = [spoil(event) for event in draft.events]

@@ -17,7 +17,7 @@ def bench(
     *words: str,
     cwd: Path = ROOT,
     env: Mapping[str, str] | None = None,
-    timeout: float | None = 300,
+    timeout: float | None = 1500,
 ) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "appliance", *words],

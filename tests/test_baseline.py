@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from builders import PROTOCOL, a_case, a_plan, a_system, block, healthy_events
-from bundles import CRITERIA, NOTHING_KNOWN, Draft, looked, rejected, sealed
+from bundles import CRITERIA, NOTHING_KNOWN, Draft, as_drawn, looked, rejected, sealed
 from scipy.special import stdtrit
 from typer.testing import CliRunner
 
@@ -52,7 +52,7 @@ from appliance.signing import Key
 from appliance.tails import test_rate as rate_word
 from appliance.tolerance import tolerance_factor
 
-TIMED = replace(PROTOCOL, looks=(2, 5))
+TIMED = replace(PROTOCOL, looks=(2, 5), block_seconds=0.02)
 DAY_ONE = (10_000_000, 10_050_000, 9_960_000, 10_010_000, 9_980_000)
 DAY_TWO = (10_200_000, 10_260_000, 10_190_000, 10_230_000, 10_220_000)
 """Step times of five launches in nanoseconds; a day later all of them are 2 % slower."""
@@ -102,7 +102,8 @@ def make(key: Key, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Pa
             )
             for case, values in steps.items()
         ]
-        plan = a_plan(*cases, change(a_case("exact", is_timed=False)), protocol=protocol)
+        exact = change(a_case("exact", is_timed=False))
+        plan = as_drawn(a_plan(*cases, exact, protocol=protocol))
         digests = {
             "suite": "5" * 64,
             "criteria": sha256(CRITERIA),
@@ -333,7 +334,7 @@ def test_runs_with_other_software_are_not_mixed(make: Callable[..., Path], one: 
 
 
 def test_runs_that_were_timed_otherwise_are_not_mixed(make: Callable[..., Path], one: Path) -> None:
-    longer = replace(TIMED, warmup_steps=2)
+    longer = replace(TIMED, block_seconds=0.015)
     other = make("h", {"gemm@cpu:0": DAY_TWO}, protocol=longer)
     assert "timing" in str(refused(one, other))
 

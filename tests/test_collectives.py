@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -30,7 +31,8 @@ from workloads.collectives import Collectives
 from workloads.contract import Artifacts, ParameterError, Target
 
 MARK = f"BENCH_TEST_MARK={uuid.uuid4().hex}"
-LIMIT = 30.0  # seconds, of which one rank waits a third for another
+LIMIT = 300.0  # seconds; longer than the slowest machine needs
+SHORT_LIMIT = 60.0  # where one rank waits a third of it for another that does not come
 HEALTHY = {"none-2": 2, "none-4": 4}
 WRONG = ("lies-2", "withholds-2", "lies-4", "withholds-4")
 FAULTS: dict[str, tuple[str, str, str]] = {
@@ -57,7 +59,7 @@ def of_ranks(name: str, **fields: Any) -> Case:
         ranks=ranks,
         work=Work(units=1.0),
         launches=1 if healthy else 0,
-        time_limit_seconds=60.0 if healthy else LIMIT,
+        time_limit_seconds=SHORT_LIMIT if name in WAITED else LIMIT,
     )
 
 
@@ -199,7 +201,7 @@ def test_rank_that_does_not_go_on_is_named_within_the_limit(bench: Bench, name: 
     ended = bench.ended(f"{name}@cpu:0/0")
     assert (ended.outcome, ended.reason) == (outcome, reason), ended
     assert said in ended.detail
-    assert ended.wall_ns < LIMIT * 1e9
+    assert ended.wall_ns < (SHORT_LIMIT if name in WAITED else LIMIT) * 1e9
     completion = _completion(evidence_of(bench, name))
     assert completion.ruling == "fail"
     assert completion.reason == ("stalled" if reason == "stalled" else "crashed")
@@ -208,7 +210,8 @@ def test_rank_that_does_not_go_on_is_named_within_the_limit(bench: Bench, name: 
 
 @pytest.mark.parametrize("name", WAITED)
 def test_rank_that_is_waited_for_is_named(bench: Bench, name: str) -> None:
-    assert "(no word from rank 1" in bench.ended(f"{name}@cpu:0/0").detail
+    # under load another one that waits may be ended before it could say so
+    assert re.search(r"\(no word from rank (\d, )*1\b", bench.ended(f"{name}@cpu:0/0").detail)
 
 
 def test_no_process_of_any_rank_is_left(bench: Bench) -> None:

@@ -11,7 +11,7 @@ import bundles as whole
 import numpy as np
 import pytest
 from builders import PROTOCOL, a_case, a_plan, a_system, digested, healthy_events
-from bundles import Draft, files_of, looked, rejected, sealed
+from bundles import Draft, as_drawn, files_of, looked, rejected, sealed
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
@@ -271,9 +271,9 @@ def draft(
     mode: str = "fresh",
 ) -> Draft:
     """A healthy run of its own name, on this system, with its events changed."""
-    protocol = replace(PROTOCOL, looks=(2, 5), mode=mode)  # type: ignore[arg-type]
+    protocol = replace(PROTOCOL, looks=(2, 5), block_seconds=0.01, mode=mode)  # type: ignore[arg-type]
     known = cases or (a_case(), a_case("bert"), a_case("exact", is_timed=False))
-    plan = a_plan(*(replace(case, checked_launch=1) for case in known), protocol=protocol)
+    plan = as_drawn(a_plan(*known, protocol=protocol))
     identity = sha256(to_json(system.identity))
     plan = replace(
         plan,

@@ -5,13 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-import pytest
-from builders import FUNCTIONAL, SYSTEM, a_case, a_plan, healthy_events, verdict_of, with_bounds
+from builders import FUNCTIONAL, a_case, a_plan, healthy_events, verdict_of
 
-from appliance import coverage, placing
-from appliance.conduct import check_suite
-from appliance.errors import EvidenceError
-from appliance.records import Case, Device, NotPlanned, Plan, Suite, SuiteCase, System
+from appliance import coverage
+from appliance.records import NotPlanned, Plan
 from appliance.variants import Contrast
 
 MANY = NotPlanned(case="many-gpus", device="", reason="it needs 2 devices, and this node has 1")
@@ -91,88 +88,3 @@ def test_a_run_that_cannot_be_accepted_says_so_before_its_first_launch() -> None
     nowhere = replace(FUNCTIONAL.criterion[0], cases="gmm*")
     (said,) = coverage.foretold(a_plan(), replace(FUNCTIONAL, criterion=(nowhere,)))
     assert "matches no planned case" in said
-
-
-# ------------------------------------------------------------------ the suite that was expected
-
-
-def suite_of(plan: Plan, *items: SuiteCase) -> Suite:
-    return Suite(
-        name="mine",
-        version=1,
-        summary="",
-        time_limit_seconds=1e3,
-        variants=True,
-        protocol=plan.protocol,
-        case=items,
-    )
-
-
-def item_of(case: Case, **fields: object) -> SuiteCase:
-    given = SuiteCase(
-        id=case.id.partition("@")[0],
-        workload=case.workload,
-        small=case.small,
-        parameters=case.parameters,
-        launches=case.launches,
-        weight=case.weight,
-        expected_seconds=1.0,
-        reference_seconds=1.0,
-        time_limit_seconds=case.time_limit_seconds,
-        memory_limit_gib=1.0,
-    )
-    return replace(given, **fields)  # type: ignore[arg-type]
-
-
-def test_a_plan_holds_what_its_suite_places_here_and_says_what_it_does_not() -> None:
-    case = a_case(parameters={"batch": 4})
-    plan = with_bounds(a_plan(case), FUNCTIONAL)
-    far = item_of(a_case("far"), num_nodes=2)
-    suite = suite_of(plan, item_of(case), far)
-    _, wanted = placing.place(suite, SYSTEM.identity.devices, plan.seed)
-    whole = replace(plan, not_planned=wanted)
-    check_suite(whole, SYSTEM, FUNCTIONAL, suite)
-    for other in (
-        plan,  # silent of what it lacks
-        replace(whole, not_planned=(replace(wanted[0], reason="it rained"),)),
-        replace(whole, cases=(replace(case, parameters={"batch": 5}),)),
-        replace(whole, cases=(replace(case, memory_class_gib=24),)),
-        replace(whole, cases=(replace(case, agents=2),)),
-        replace(whole, cases=(case, replace(case, id="gemm~x@cpu:0", variant="x", variant_of="y"))),
-    ):
-        with pytest.raises(EvidenceError, match="suite mine"):
-            check_suite(other, SYSTEM, FUNCTIONAL, suite)
-
-
-def test_a_variant_in_a_plan_is_that_of_a_case_that_was_drawn() -> None:
-    case = a_case()
-    plan = with_bounds(a_plan(case), FUNCTIONAL)
-    suite = suite_of(plan, item_of(case))
-    drawn = replace(case, id="gemm~x@cpu:0", variant="x", variant_of=case.id, weight=0.0)
-    check_suite(replace(plan, cases=(case, drawn)), SYSTEM, FUNCTIONAL, suite)
-    heavy = replace(plan, cases=(case, replace(drawn, weight=1.0)))
-    with pytest.raises(EvidenceError, match="gemm~x@cpu:0 is not planned as"):
-        check_suite(heavy, SYSTEM, FUNCTIONAL, suite)
-
-
-def test_a_job_is_checked_with_all_of_its_devices() -> None:
-    def one(index: int) -> Device:
-        first = SYSTEM.identity.devices[0]
-        return replace(first, id=f"maker:{index}", vendor="maker", index=index)
-
-    identity = replace(SYSTEM.identity, devices=(one(0), one(1)))
-    system: System = replace(SYSTEM, identity=identity)
-    case = replace(
-        a_case(parameters={"ranks": 2}),
-        id="gemm@maker:all",
-        device="maker:0",
-        devices=("maker:0", "maker:1"),
-        scope="job",
-        ranks=2,
-    )
-    plan = with_bounds(a_plan(case), FUNCTIONAL)
-    suite = suite_of(plan, item_of(case, scope="job", parameters={"ranks": 4}))
-    check_suite(plan, system, FUNCTIONAL, suite)  # a rank on each, whatever the suite says
-    other = replace(plan, cases=(replace(case, parameters={"ranks": 4}),))
-    with pytest.raises(EvidenceError):
-        check_suite(other, system, FUNCTIONAL, suite)

@@ -8,8 +8,9 @@ import pytest
 from program import ROOT, bench
 from test_host import with_devices
 
-from appliance import datasets, doctor
-from appliance.doctor import Row
+from appliance import datasets, doctor, software
+from appliance.findings import Place, Row
+from appliance.tree import Tree
 
 
 def row_of(rows: tuple[Row, ...] | list[Row], what: str) -> Row:
@@ -19,18 +20,19 @@ def row_of(rows: tuple[Row, ...] | list[Row], what: str) -> Row:
 
 def look(name: str, root: Path, **given: object) -> list[Row]:
     usual = {
-        "tree": doctor.Tree(root),
+        "tree": Tree(root),
         "out": root / "out",
         "data": None,
         "engine": f"unix://{root}/none",
         "environment": {},
     }
-    place = doctor.Place(**{**usual, **given})  # type: ignore[arg-type]
-    return list(getattr(doctor, name)(place))
+    place = Place(**{**usual, **given})  # type: ignore[arg-type]
+    looks = {**vars(doctor), **vars(software)}
+    return list(looks[name](place))
 
 
 def test_this_machine_is_told_in_one_document() -> None:
-    done = bench("doctor", "--json", timeout=60)
+    done = bench("doctor", "--json")
     assert done.stderr == ""
     document = json.loads(done.stdout)
     rows = [Row(**row) for row in document["rows"]]
@@ -51,7 +53,7 @@ def test_look_that_fails_is_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         raise ZeroDivisionError("by zero")
 
     monkeypatch.setattr(doctor, "LOOKS", (broken,))
-    monkeypatch.setattr(doctor, "TORCH_SECONDS", 0.2)
+    monkeypatch.setattr(software, "TORCH_SECONDS", 0.2)
     (row, *_) = doctor.examine(out=tmp_path, root=tmp_path, environment={})
     assert (row.what, row.state) == ("broken", "not known")
     assert "by zero" in row.found
@@ -73,46 +75,47 @@ def test_device_on_the_bus_without_a_node_is_missing_and_required(
 
 
 def test_torch_without_the_device_is_missing_where_there_is_one(tmp_path: Path) -> None:
-    place = doctor.Place(
+    place = Place(
         tree=with_devices(tmp_path, "cuda"), out=tmp_path, data=None, engine=None, environment={}
     )
-    (row,) = doctor._accelerator("none", place)
+    (row,) = software._accelerator("none", place)
     assert (row.state, row.is_required) == ("missing", True)
-    (row,) = doctor._accelerator("cuda", place)
+    (row,) = software._accelerator("cuda", place)
     assert row.state == "ok"
 
 
 @pytest.mark.parametrize(
-    ("program", "state"),
+    ("program", "seconds", "state"),
     [
-        ("print('2.13.0+cpu none')", "ok"),
-        ("import no_such_module", "missing"),
-        ("import time; time.sleep(60)", "not known"),
+        ("print('2.13.0+cpu none')", 300.0, "ok"),
+        ("import no_such_module", 300.0, "missing"),
+        ("import time; time.sleep(600)", 0.2, "not known"),
     ],
 )
 def test_torch_is_asked_in_a_child(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str, state: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str, seconds: float, state: str
 ) -> None:
-    monkeypatch.setattr(doctor, "TORCH", program)
+    monkeypatch.setattr(software, "TORCH", program)
+    monkeypatch.setattr(software, "TORCH_SECONDS", seconds)
     monkeypatch.setattr(doctor, "LOOKS", ())
     rows = doctor.examine(out=tmp_path, root=tmp_path, environment={})
     assert row_of(rows, "torch").state == state
 
 
 def test_locked_versions_that_differ_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    pins = doctor._pins(ROOT / "locks" / "cpu.txt")
-    monkeypatch.setattr(doctor, "_installed", lambda: {**pins, "numpy": "0.1"})
-    (row,) = look("_locked", ROOT)
+    pins = software._pins(ROOT / "locks" / "cpu.txt")
+    monkeypatch.setattr(software, "_installed", lambda: {**pins, "numpy": "0.1"})
+    (row,) = look("locked", ROOT)
     assert row.state == "missing"
     assert f"numpy 0.1 (lock {pins['numpy']})" in row.found
-    monkeypatch.setattr(doctor, "_installed", lambda: pins)
-    (row,) = look("_locked", ROOT)
+    monkeypatch.setattr(software, "_installed", lambda: pins)
+    (row,) = look("locked", ROOT)
     assert row.state == "ok"
 
 
 def test_library_that_does_not_load_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "LIBRARIES", ("libc.so.6", "libnothing.so.7"))
-    row = row_of(look("_rendering", ROOT), "WeasyPrint's libraries")
+    monkeypatch.setattr(software, "LIBRARIES", ("libc.so.6", "libnothing.so.7"))
+    row = row_of(look("rendering", ROOT), "WeasyPrint's libraries")
     assert (row.state, row.is_required) == ("missing", True)
     assert "libnothing.so.7" in row.found
     assert "libc.so.6" not in row.found
@@ -187,6 +190,6 @@ def test_engine_that_is_not_there_has_its_fix(tmp_path: Path) -> None:
 
 
 def test_extras_and_names_of_requirements() -> None:
-    assert doctor._extra('docker>=7.1; extra == "start"') == "start"
-    assert doctor._extra("numpy>=2.0") == ""
-    assert doctor._normal("Typing_Extensions>=4") == "typing-extensions"
+    assert software._extra('docker>=7.1; extra == "start"') == "start"
+    assert software._extra("numpy>=2.0") == ""
+    assert software._normal("Typing_Extensions>=4") == "typing-extensions"

@@ -99,6 +99,7 @@ FLOORS: list[list[Room]] = [
         ("workloads.*",),
         ("appliance.vendors.preferred",),  # all makers
         ("appliance.placing", "appliance.plan"),
+        ("appliance.workload_facts",),
         (
             "appliance.comparable",
             "appliance.evidence",
@@ -152,7 +153,13 @@ FLOORS: list[list[Room]] = [
         ("appliance.dsse", "appliance.pades", "appliance.signing"),
     ],
     [
-        ("appliance.links", "appliance.conduct", "appliance.verify"),
+        (
+            "appliance.links",
+            "appliance.conduct",
+            "appliance.launched",
+            "appliance.expected",
+            "appliance.verify",
+        ),
         (
             "reports.model",
             "reports.burn_in",
@@ -179,6 +186,8 @@ FLOORS: list[list[Room]] = [
             "appliance.accept",
             "appliance.rerun",
             "appliance.start",
+            "appliance.findings",
+            "appliance.software",
             "appliance.doctor",
         ),
         ("appliance.compare",),

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 from builders import a_case, a_plan
+from scipy import stats
 
 from appliance import repeated, timing
 from appliance.launch import LaunchCourse, Machine, Wires
@@ -451,6 +452,15 @@ def test_noise_accuses_nobody_and_says_what_it_hides(tmp_path: Path) -> None:
     quiet = repeated_check(tmp_path, noise=0.01)
     assert quiet.detects is not None
     assert 0.1 < quiet.detects < 0.15 < min(check.detects or 0.0 for check in loud)
+
+
+@pytest.mark.parametrize("count", [repeated.FEWEST, repeated.MOST])
+def test_what_chance_does_once_in_ten_thousand_checks_accuses_nobody(count: int) -> None:
+    """Pairs without a saving, as they fall once in so many: their mean is far above their error."""
+    ends = np.resize([1.0, -1.0], count) * math.sqrt((count - 1) / count)  # of standard deviation 1
+    rare = stats.t.isf(1e-4, count - 1) / math.sqrt(count)
+    for noise in (0.1, 0.3, 1.0, 3.0):
+        assert repeated.judge(list(noise * (ends + rare))).error < repeated.BOUND
 
 
 def test_a_workload_that_cannot_repeat_an_input_is_not_asked(tmp_path: Path) -> None:

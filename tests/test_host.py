@@ -308,6 +308,10 @@ def test_sockets_are_tried_in_order() -> None:
 def test_first_socket_that_answers_is_taken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    real = host._trial
+    monkeypatch.setattr(  # an engine of this machine is not looked at
+        host, "_trial", lambda path: errno.ENOENT if path.startswith("/") else real(path)
+    )
     monkeypatch.chdir(tmp_path)  # the path of a socket must be short
     (tmp_path / "podman").mkdir()
     with socket.socket(socket.AF_UNIX) as listening:
@@ -316,7 +320,7 @@ def test_first_socket_that_answers_is_taken(
         variables = {"XDG_RUNTIME_DIR": "."}
         assert host.address(None, variables) == "unix://./podman/podman.sock"
     with pytest.raises(UsageError, match="listens"):
-        host.address("podman/podman.sock", {})
+        host.address("unix://podman/podman.sock", {})
 
 
 @pytest.mark.parametrize(

@@ -284,7 +284,7 @@ def test_pipeline_ends_with_its_training(tmp_path: Path):
     assert all(worker.is_alive() for worker in workers)
     del loader, state
     for worker in workers:
-        worker.join(10)
+        worker.join(120)
     assert not any(worker.is_alive() for worker in workers)
 
 

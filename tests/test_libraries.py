@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,13 @@ def a_table(folder: Path, *paths: bytes | Path) -> Path:
 def a_file(folder: Path, name: str, content: bytes) -> Path:
     path = folder / name
     path.write_bytes(content)
+    return path
+
+
+def settled(path: Path) -> Path:
+    """The file, once its change is so long ago that another has another time."""
+    while time.time_ns() - path.stat().st_ctime_ns <= libraries.SETTLED_NS:
+        time.sleep(0.01)
     return path
 
 
@@ -88,7 +96,7 @@ def test_a_name_that_is_no_text_can_be_told(tmp_path: Path) -> None:
 def test_a_file_is_hashed_once_and_again_when_it_changed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path, cache = a_file(tmp_path, "a.so", b"first"), tmp_path / "work" / "cache"
+    path, cache = settled(a_file(tmp_path, "a.so", b"first")), tmp_path / "work" / "cache"
     table = a_table(tmp_path, path)
     hashed: list[str] = []
     file_digest = hashlib.file_digest
@@ -108,9 +116,19 @@ def test_a_file_is_hashed_once_and_again_when_it_changed(
     assert len(hashed) == 2
 
 
+def test_digest_of_a_file_that_was_changed_just_now_is_not_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next change may get the same time, as kernels count it in ticks."""
+    monkeypatch.setattr(libraries, "SETTLED_NS", 10**15)
+    path, cache = a_file(tmp_path, "a.so", b"first"), tmp_path / "cache"
+    assert libraries.loaded(cache, a_table(tmp_path, path)) == {str(path): sha256(b"first")}
+    assert cache.read_text() == ""
+
+
 @pytest.mark.parametrize("text", ["", '{"1:2:', "[]", "null"])
 def test_a_cache_that_was_cut_off_is_made_anew(tmp_path: Path, text: str) -> None:
-    path, cache = a_file(tmp_path, "a.so", b"x"), tmp_path / "cache"
+    path, cache = settled(a_file(tmp_path, "a.so", b"x")), tmp_path / "cache"
     cache.write_text(text)
     for _ in range(2):
         assert libraries.loaded(cache, a_table(tmp_path, path)) == {str(path): sha256(b"x")}

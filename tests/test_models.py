@@ -141,7 +141,7 @@ print(ran)
         [sys.executable, "-c", script],
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=1500,
         check=True,
         cwd=root,
         env={**os.environ, "PYTHONPATH": str(root)},

@@ -264,9 +264,10 @@ def test_entry_leaves_what_another_run_keeps_for_its_resumption(
 def test_stop_of_a_container_is_an_interruption(tmp_path: Path) -> None:
     program, ready = tmp_path / "program", tmp_path / "ready"
     program.write_text(
-        "import pathlib, time\n"
+        "import pathlib, signal, time\n"
         "try:\n"
-        f"    pathlib.Path({str(ready)!r}).touch(); time.sleep(60)\n"
+        "    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # as bench does\n"
+        f"    pathlib.Path({str(ready)!r}).touch(); time.sleep(600)\n"
         "except KeyboardInterrupt:\n"
         "    raise SystemExit(130)\n"
     )
@@ -277,9 +278,30 @@ def test_stop_of_a_container_is_an_interruption(tmp_path: Path) -> None:
     )
     with subprocess.Popen([sys.executable, "-c", code]) as process:
         while not ready.exists():
+            assert process.poll() is None
             time.sleep(0.01)
         process.send_signal(signal.SIGTERM)
-        assert process.wait(timeout=30) == 130
+        assert process.wait(timeout=300) == 130
+
+
+@pytest.mark.parametrize("given", ["SIG_DFL", "SIG_IGN"])
+def test_stop_that_comes_as_the_run_is_started_is_not_lost(given: str) -> None:
+    """Also where the run is a job in the background, whose shell starts it with SIGINT ignored."""
+    code = (
+        "import os, runpy, signal, subprocess, sys\n"
+        f"signal.signal(signal.SIGINT, signal.{given})\n"
+        f"entry = runpy.run_path({str(ROOT / 'scripts' / 'entry.py')!r})\n"
+        "real = subprocess.Popen\n"
+        "def stopped_at_once(*words, **named):\n"
+        "    child = real(*words, **named)\n"
+        "    os.kill(os.getpid(), signal.SIGTERM)\n"
+        "    return child\n"
+        "subprocess.Popen = stopped_at_once\n"
+        "words = [sys.executable, '-m', 'appliance', 'list', 'suites']\n"
+        "sys.exit(entry['supervise'](words, os.environ))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, cwd=ROOT)
+    assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"bench: stopped\n")
 
 
 # ------------------------------------------------------------------ what is written about it

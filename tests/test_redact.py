@@ -235,7 +235,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     kept = TINY[: TINY.index("[[case]]", TINY.index("[[case]]") + 1)]
     (home / "suite.toml").write_text(
         kept + '[[case]]\nid = "telltale"\nworkload = "faulty.telltale"\nsmall = true\n'
-        "expected_seconds = 1\nreference_seconds = 1\ntime_limit_seconds = 20\n"
+        "expected_seconds = 1\nreference_seconds = 1\ntime_limit_seconds = 300\n"
         "memory_limit_gib = 4\nlaunches = 1\n"
     )
     with pytest.MonkeyPatch.context() as patch:

@@ -55,7 +55,7 @@ def marked() -> Iterator[None]:
         yield
 
 
-def nothing_is_left(seconds: float = 15.0) -> bool:
+def nothing_is_left(seconds: float = 120.0) -> bool:
     deadline = time.monotonic() + seconds
     while bearers(MARK) and time.monotonic() < deadline:
         time.sleep(0.05)
@@ -69,7 +69,7 @@ FAULTS: dict[str, tuple[dict[str, Any], dict[str, Any], str, str]] = {
     "abort": ({}, {}, "crashed", "SIGABRT"),
     "segfault": ({}, {}, "crashed", "SIGSEGV"),
     "raise": ({}, {}, "crashed", "RuntimeError"),
-    "hang": ({}, {"time_limit_seconds": 2.0}, "timed_out", "time_limit"),
+    "hang": ({}, {"time_limit_seconds": 6.0}, "timed_out", "time_limit"),
     "eat": ({}, {"memory_limit_bytes": 300 * MIB}, "crashed", "out_of_memory"),
     "refuse_to_allocate": ({}, {}, "crashed", "out_of_memory"),
     "chatter": ({}, {}, "completed", ""),
@@ -260,7 +260,8 @@ def test_logs_are_kept_of_launches_that_did_not_complete_and_are_bounded(faults:
 
 def test_telemetry_is_read_while_a_launch_runs(faults: Bench) -> None:
     readings = faults.of("hang@cpu:0/1", Reading)
-    assert 3 <= len(readings) <= 8  # 2 s and the grace, at most twice a second
+    seconds = faults.ended("hang@cpu:0/1").wall_ns * 1e-9
+    assert 3 <= len(readings) <= seconds / watch.TELEMETRY_SECONDS + 2  # the first, and at its end
     assert readings[0].values == {"temperature_celsius": 40.0, "power_watts": None}
 
 
@@ -315,8 +316,8 @@ def test_group_starts_together_and_a_hanging_neighbour_does_not_time_out_others(
 ) -> None:
     quick = case("quick")
     slow = case("slow", device="cpu:1", parameters={"seconds": 0.3})
-    waiting = case("waiting", time_limit_seconds=1.5)
-    hanging = case("hanging", device="cpu:1", time_limit_seconds=3.0, parameters={"at": 1})
+    waiting = case("waiting", time_limit_seconds=5.0)
+    hanging = case("hanging", device="cpu:1", time_limit_seconds=10.0, parameters={"at": 1})
     hanging_parameters = {"fault": "hang", "at": 1}
     cases = (quick, slow, waiting, _with(hanging, hanging_parameters))
     groups = [
@@ -332,7 +333,7 @@ def test_group_starts_together_and_a_hanging_neighbour_does_not_time_out_others(
     assert bench.ended("hanging@cpu:1/1").outcome == "timed_out"
     waited = bench.ended("waiting@cpu:0/1")
     assert waited.outcome == "completed"
-    assert waited.wall_ns > 1.5e9  # it waited longer than its own limit
+    assert waited.wall_ns > 5e9  # it waited longer than its own limit
 
 
 def _with(item: Any, parameters: dict[str, Any]) -> Any:
@@ -384,6 +385,15 @@ def test_looks_wait_until_every_case_has_its_launch(tmp_path: Path) -> None:
 # ------------------------------------------------------------------ interruption and resumption
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """SIGINT as a terminal leaves it; a shell starts a job in the background with it ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_signal_ends_the_launch_and_the_run_goes_on_later(tmp_path: Path) -> None:
     def strike(launch: Launch) -> None:
         if launch.id == "one@cpu:0/1":
@@ -425,8 +435,8 @@ def test_killed_parent_leaves_no_child_and_its_launch_is_not_made_again(
         env={**os.environ, "PYTHONPATH": f"{TESTS}:{root}"},
     )
     grandchild = tmp_path / "work" / "artifacts" / "grandchild"
-    deadline = time.monotonic() + 60
-    while not grandchild.exists() and time.monotonic() < deadline:
+    while not grandchild.exists():
+        assert parent.poll() is None
         time.sleep(0.05)
     assert len(bearers(MARK)) >= 3  # the parent, its child, and the child's own
     parent.kill()

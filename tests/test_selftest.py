@@ -306,7 +306,7 @@ def test_a_trial_alone_has_nothing_of_the_others_and_concealed_no_word_of_its_fa
 
 @pytest.mark.slow
 def test_the_whole_self_test_on_this_machine() -> None:
-    done = bench("selftest", "--json", timeout=550)
+    done = bench("selftest", "--json")
     assert done.returncode == 0, done.stderr + done.stdout
     rows = json.loads(done.stdout)["rows"]
     by_name = {row["injected"]: row for row in rows if row["family"] == "real"}

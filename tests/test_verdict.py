@@ -244,7 +244,7 @@ def test_repeatability_that_was_not_tried_is_inconclusive() -> None:
 
 
 def test_the_drawn_launch_must_check_its_last_output_and_no_other_will_do() -> None:
-    drawn = checked(f"{CASE}/2", "last")
+    (drawn,) = (e for e in HEALTHY if isinstance(e, Checked) and e.phase == "last")
     moved = without(HEALTHY, lambda event: event == drawn)
     moved.insert(moved.index(ended(f"{CASE}/3")), replace(drawn, launch=f"{CASE}/3"))
     assert answer(moved, "correctness") == ("inconclusive", "coverage")

@@ -9,18 +9,17 @@ import fcntl
 import hashlib
 import os
 import shutil
-import socket
 import ssl
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import docker
 import pytest
 from docker.errors import ImageNotFound
+from engines import connect
 
 ROOT = Path(__file__).parents[2]
 MIRROR = ROOT.parent / "shared" / "datasets"
@@ -65,22 +64,10 @@ def engine(cache: Path) -> Iterator[docker.DockerClient]:
             if client is not None:
                 client.close()
             process.terminate()
-            process.wait(timeout=60)
+            process.wait(timeout=300)
     # the engine leaves its network namespace mounted; lazily, because nobody else uses it
     subprocess.run(["umount", "-l", folder / "exec" / "netns" / "default"], check=False)
     shutil.rmtree(folder, ignore_errors=True)
-
-
-def connect(folder: Path, process: subprocess.Popen[bytes]) -> docker.DockerClient:
-    """A client of the engine, once it answers."""
-    for _ in range(600):
-        with socket.socket(socket.AF_UNIX) as trial:
-            if trial.connect_ex(f"{folder}/socket") == 0:
-                return docker.DockerClient(base_url=f"unix://{folder}/socket", timeout=1800)
-        if process.poll() is not None:
-            break
-        time.sleep(0.1)
-    pytest.fail(f"the engine did not start:\n{(folder / 'log').read_text()[-2000:]}")
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
@@ -19,7 +18,7 @@ from typing import Any
 
 import docker
 import pytest
-from conftest import connect
+from engines import connect
 
 from appliance import host, start
 from appliance.errors import ApplianceError, UsageError
@@ -242,9 +241,9 @@ def test_ctrl_c_interrupts_the_run_and_it_goes_on(
             b"launch_started" in path.read_bytes() for path in out.glob("*/journal.jsonl")
         ):
             assert process.poll() is None, process.communicate()
-            time.sleep(0.1)
+            time.sleep(0.02)
         process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=60)
+        _, said = process.communicate(timeout=600)
     (run,) = runs(out)
     assert process.returncode == 130, said
     assert "Traceback" not in said
@@ -261,7 +260,8 @@ def test_ctrl_c_interrupts_the_run_and_it_goes_on(
 def test_time_limit_interrupts_the_run(
     engine: docker.DockerClient, image: str, url: str, tmp_path: Path
 ) -> None:
-    done = bench_start(image, url, tmp_path / "out", "--timeout", "4")
+    # less than the container needs to load its libraries, on however fast a machine
+    done = bench_start(image, url, tmp_path / "out", "--timeout", "1")
     assert done.returncode == 130, done.stderr
     assert "--timeout" in last_words(done)
     assert ours(engine) == []
@@ -290,12 +290,15 @@ def test_full_disk_is_one_sentence(image: str, url: str, tmp_path: Path) -> None
 
 def test_engine_that_goes_away_is_told_from_a_run_that_ends(tmp_path: Path) -> None:
     """An engine of its own, with an image of one program; killed while that sleeps."""
-    with mortal_engine(tmp_path) as (url, name, kill):
-        container = plain(name, url, "/bin/sleep", "60")
-        timer = threading.Timer(4, kill)
-        timer.start()
-        ended, _ = run_plain(url, container)
-        timer.join()
+    with mortal_engine(tmp_path) as (url, name, kill), pytest.MonkeyPatch.context() as patch:
+        watch = host.Host._until_end
+
+        def lost(*arguments: Any) -> host.Reason:
+            kill()
+            return watch(*arguments)
+
+        patch.setattr(host.Host, "_until_end", lost)  # which waits from the start on
+        ended, _ = run_plain(url, plain(name, url, "/bin/sleep", "600"))
     assert (ended.reason, ended.exit_code) == ("engine_lost", None)
     said = start.fault(ended, None)
     assert isinstance(said, ApplianceError)
@@ -396,9 +399,7 @@ class mortal_engine:  # noqa: N801 - used as a function is
             except OSError:
                 continue
             if is_left:
-                children = (process / "task" / process.name / "children").read_text().split()
-                for number in (*children, process.name):
-                    os.kill(int(number), signal.SIGKILL)
+                end(process)
         for _ in range(3):
             time.sleep(0.5)
             for row in Path("/proc/mounts").read_text().splitlines():
@@ -407,6 +408,15 @@ class mortal_engine:  # noqa: N801 - used as a function is
                     subprocess.run(["umount", "-l", place], check=False)
         shutil.rmtree(self.folder, ignore_errors=True)
         shutil.rmtree(self.root / "engine", ignore_errors=True)
+
+
+def end(process: Path) -> None:
+    """End a process of /proc and its children, any of which may end by itself meanwhile."""
+    with suppress(OSError):
+        children = (process / "task" / process.name / "children").read_text().split()
+        for number in (*children, process.name):
+            with suppress(ProcessLookupError):
+                os.kill(int(number), signal.SIGKILL)
 
 
 def libraries(program: str) -> list[str]:
