@@ -16,6 +16,7 @@ from workloads.contract import Artifacts, ParameterError, Target
 from workloads.parts import fragments
 from workloads.parts.flow import FORBIDDEN
 from workloads.parts.fragments import Grown, Rules, Trees, Vocabulary, replayed, together
+from workloads.parts.seals import seal
 from workloads.parts.size import count_flops
 from workloads.recursiongfn import RecursionGfn
 
@@ -207,11 +208,63 @@ def test_choices_that_ignore_the_noise_are_rejected(tmp_path: Path):
     workload = small()
     state = workload.build(target(tmp_path), 5)
     before = workload.snapshot(state)
-    noise = state.training.batches[0]["noise"].clone()
-    state.training.batches[0]["noise"].zero_()
+    noise = state.training.batches.drawn[0]["noise"].clone()
+    state.training.batches.drawn[0]["noise"].zero_()
     output = workload.step(state)
-    state.training.batches[0]["noise"].copy_(noise)
+    state.training.batches.drawn[0]["noise"].copy_(noise)
     assert rejected(workload, before, state, output)
+
+
+def test_noise_comes_again_after_all_places_in_time_and_choice(tmp_path: Path):
+    workload = small(num_inputs=2)
+    batches = workload.build(target(tmp_path), 5).training.batches
+    times, choices = workload.words.num_steps, workload.words.num_actions
+    assert len(batches) == 2 * times * choices
+    first = {index: seal(batches[index]["noise"]) for index in range(0, len(batches), 37)}
+    assert len(set(first.values())) == len(first)
+    assert torch.equal(batches[2]["noise"][..., 1:], batches[0]["noise"][..., :-1])
+    assert torch.equal(batches[2 * choices]["noise"][1:], batches[0]["noise"][:-1])
+
+
+@pytest.mark.parametrize("number", [0, 5, 4 * 73 + 1, 4 * 73 * 11 + 3])
+def test_noise_that_was_spoiled_is_rejected(tmp_path: Path, number: int):
+    workload = small()
+    noise = workload.build(target(tmp_path), 5).training.batches
+    used = noise[number % len(noise)]
+    assert noise.check(number, used).is_within
+    assert not noise.check(number + 1, used).is_within
+    used["noise"][3, 2, 1] += 1e-3
+    assert not noise.check(number, used).is_within
+
+
+@pytest.mark.slow
+def test_last_of_many_steps_is_judged_as_the_first_is(tmp_path: Path):
+    """With noise that came again, 600 steps left nothing to learn, and a loss of 1e-13."""
+    workload = small()
+    state = workload.build(target(tmp_path), 12345)
+    for _ in range(700):
+        workload.step(state)
+    before = workload.snapshot(state)
+    output = workload.step(state)
+    assert rejected(workload, before, state, output) == []
+    assert output.trained.loss.item() > 0.01
+    other = replaced(output.trained, loss=output.trained.loss * 1.001)
+    found = rejected(workload, before, state, replaced(output, trained=other))
+    assert found == ["loss against the balance of what was played", "loss against float64"]
+    scaled = {name: slope * 1.001 for name, slope in output.trained.gradients.items()}
+    other = replaced(output.trained, gradients=scaled)
+    found = rejected(workload, before, state, replaced(output, trained=other))
+    assert "gradients against float64" in found
+    kept = replaced(output.trained, weights=before.weights)
+    assert rejected(workload, before, state, replaced(output, trained=kept))
+
+
+@pytest.mark.parametrize("factor", [1 - 1e-4, 1 + 1e-4])
+def test_balance_that_is_off_is_rejected(taken: tuple[Any, Any, Any, Any], factor: float):
+    workload, before, state, output = taken
+    other = replaced(output.trained, loss=output.trained.loss * factor)
+    found = rejected(workload, before, state, replaced(output, trained=other))
+    assert "loss against the balance of what was played" in found
 
 
 def test_frozen_weights_are_rejected(taken: tuple[Any, Any, Any, Any]):
@@ -252,7 +305,7 @@ def test_order_of_the_nodes_is_not_seen():
 def test_loss_falls(tmp_path: Path):
     workload = small()
     state = workload.build(target(tmp_path), 9)
-    losses = [workload.step(state).trained.loss.item() for _ in range(50)]
+    losses = [workload.step(state).trained.loss.item() for _ in range(200)]
     assert np.mean(losses[-5:]) < 0.5 * np.mean(losses[:5])
 
 

@@ -22,7 +22,7 @@ from workloads.parts.float32_products import float32_products, shortened
 from workloads.parts.image_training import CLASSES
 from workloads.parts.jpeg_tree import Tree, tree
 from workloads.parts.precision import rounding
-from workloads.parts.training import Growth
+from workloads.parts.training import GRADIENTS, Growth
 from workloads.regnet_y_128gf import RegnetY128gf
 from workloads.resnet50 import Resnet50
 from workloads.resnet50_jpeg import Resnet50Jpeg
@@ -63,6 +63,21 @@ def refused(workload: Workload[Any, Any], state: Any) -> set[str]:
     state.turn.advance()
     checks = resnet50_jpeg._check_batch(before, state.batches.course)
     return {check.name for check in checks if not check.is_within}
+
+
+@pytest.mark.slow
+def test_images_that_are_known_by_heart_leave_a_step_within_its_bounds(tmp_path: Path) -> None:
+    """In 16 bits the gradients of this step were off by 1.3 times what was allowed."""
+    workload = small(RegnetY128gf, dtype="bfloat16")
+    state = workload.build(on_processor(tmp_path), 12345)
+    for _ in range(136):
+        workload.step(state)
+    before = workload.snapshot(state)
+    output = workload.step(state)
+    checks = {check.name: check for check in workload.check(before, state, output)}
+    assert output.loss < 0.02
+    assert [name for name, check in checks.items() if not check.is_within] == []
+    assert checks[GRADIENTS].error < checks[GRADIENTS].bound / 1.5
 
 
 # ------------------------------------------------------------------ learning

@@ -155,6 +155,29 @@ def test_adam_is_that_of_torch(clip: float):
     assert last.number == 3
 
 
+@pytest.mark.parametrize("number", [1, 10, 353, 1000, 5000])
+def test_adam_of_jax_raises_betas_of_float32(number: int):
+    """From betas as written the moves of step 1000 would be some 60 roundings away."""
+    import jax  # noqa: PLC0415
+    import optax  # noqa: PLC0415
+
+    rng = np.random.default_rng(3)
+    weights, mean, slope = ({"a": rng.standard_normal(200, np.float32)} for _ in range(3))
+    square = {"a": np.square(rng.standard_normal(200, np.float32))}
+    kept = optax.ScaleByAdamState(count=jax.numpy.int32(number - 1), mu=mean, nu=square)
+    moves, _ = optax.adam(1.0).update(slope, (kept, optax.EmptyState()), weights)
+    start = [{"a": part["a"].astype(np.float64)} for part in (weights, mean, square)]
+    rule = Adam(rate=1.0, epsilon=1e-8, has_short_betas=True)
+    *_, end = rule.follow(
+        Followed.begin(number - 1, *start), [{"a": slope["a"].astype(np.float64)}]
+    )
+    exact = end.weights["a"] - start[0]["a"]
+    second = 1 - 0.999**number
+    sizes = (np.abs(0.9 * mean["a"]) + np.abs(0.1 * slope["a"])) / np.sqrt(square["a"] / second)
+    errors = np.abs(np.asarray(moves["a"]) - exact) / sizes * (1 - 0.9**number)
+    assert errors.max() < 4 / second * reinforcement.ROUNDING
+
+
 # ------------------------------------------------------------------ the libraries
 
 
@@ -198,6 +221,21 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Any, Any, Any
 
 def test_true_step_is_accepted(played: tuple[Any, Any, Any, Any]):
     assert rejected(*played) == []
+
+
+@pytest.mark.slow
+def test_last_of_many_steps_is_judged_as_the_first_is(tmp_path: Path):
+    """By betas as written step 905 was off by 1.26 of the bound, and all steps from 353 on."""
+    workload = small(Dqn)
+    state = workload.build(target(tmp_path), 12345)
+    for _ in range(904):
+        workload.step(state)
+    before = workload.snapshot(state)
+    output = workload.step(state)
+    workload.wait(state)
+    assert rejected(workload, before, state, output) == []
+    late = replaced(before, count=before.count + 1)  # one update more than there was
+    assert rejected(workload, late, state, output) == ["updated weights, given the gradients"]
 
 
 def replaced(output: Any, **changes: Any) -> Any:

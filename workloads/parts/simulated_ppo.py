@@ -215,7 +215,7 @@ class SimulatedPpo(Workload[State, Learned]):
     @property
     def _adam(self) -> Adam:
         epsilon = 1e-5 if self.norm else 1e-8
-        return Adam(rate=self.rate, epsilon=epsilon, clip=self.norm)
+        return Adam(rate=self.rate, epsilon=epsilon, clip=self.norm, has_short_betas=True)
 
     @property
     def _settings(self) -> Any:
