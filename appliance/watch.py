@@ -297,7 +297,9 @@ class Watch:
 def _patience(item: Watched, end: End) -> float:
     """Seconds that a launch may go on after the end of one rank."""
     if len(item.left) == item.case.ranks:
-        return EXIT_SECONDS
+        # Of one that ended without a word only the status that torchrun will leave with tells.
+        is_told = all(left.end is not None for left in item.left.values())
+        return EXIT_SECONDS if is_told else PARTNERS_SECONDS
     if end.outcome == "completed":
         return math.inf  # the others may check for longer
     return PARTNERS_SECONDS if end.outcome == "crashed" else STALLED_SECONDS

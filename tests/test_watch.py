@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from launching import case, plan
 
 from appliance import watch
 from appliance.records import Event
-from appliance.wire import Listener
+from appliance.wire import End, Listener
 
 
 class Clock:
@@ -120,3 +122,26 @@ def test_next_launch_keeps_the_interval_of_its_device(watched: Watched) -> None:
 def test_every_device_of_a_group_is_read(watched: Watched) -> None:
     watched.run(1, 1)
     assert {what for what, _ in watched.log} == {"read cpu:0", "read cpu:1", "end"}
+
+
+LOST = End(outcome="crashed", reason=watch.LOST, detail="")
+DONE = End(outcome="completed", reason="", detail="")
+
+
+@pytest.mark.parametrize(
+    ("ends", "seconds"),
+    [
+        ([DONE, DONE], watch.EXIT_SECONDS),
+        ([DONE], float("inf")),
+        ([LOST], watch.PARTNERS_SECONDS),
+        ([None, LOST], watch.PARTNERS_SECONDS),  # what ended it is in torchrun's status to come
+    ],
+)
+def test_torchrun_has_time_to_tell_how_a_silent_rank_ended(
+    ends: list[End | None], seconds: float
+) -> None:
+    left = {rank: watch.Left(rank=rank, end=end, when=0.0) for rank, end in enumerate(ends)}
+    item: Any = SimpleNamespace(left=left, case=SimpleNamespace(ranks=2))
+    last = ends[-1]
+    assert last is not None
+    assert watch._patience(item, last) == seconds
