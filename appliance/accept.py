@@ -117,12 +117,12 @@ def prepare(request: Request) -> Prepared:
     vendor = probe.present(request.vendor)
     suite, suite_bytes = catalog.load_suite(request.suite)
     criteria, criteria_bytes = catalog.load_criteria(request.criteria or default_criteria(vendor))
-    order_bytes = _given(request.order, "name the buyer's order")
+    order_bytes = given.read_if(request.order, fix="name the buyer's order")
     order = None if order_bytes is None else ordering.read(order_bytes, _name(request.order))
     data = datasets.folder(request.data)
     now = datetime.now(UTC)
     # Drawn or derived before the suite's variants are, and when suite and criteria are fixed.
-    challenge = _given(request.challenge, "name the buyer's challenge")
+    challenge = given.read_if(request.challenge, fix="name the buyer's challenge")
     seed = secrets.token_hex(32)
     if request.challenge is not None and challenge is not None:
         fixed = {"suite": sha256(suite_bytes), "criteria": sha256(criteria_bytes)}
@@ -186,10 +186,6 @@ def prepare(request: Request) -> Prepared:
         redactor=redactor,
         salt=salt,
     )
-
-
-def _given(path: Path | None, fix: str) -> bytes | None:
-    return None if path is None else given.read(path, fix=fix)
 
 
 def _name(path: Path | None) -> str:
@@ -283,7 +279,8 @@ def resume(
     if (folder / "report.dsse.json").exists():
         raise UsageError(f"{folder} is finished and signed; start a new run instead")
     prepared = _prepared_again(folder, data)
-    if order is not None and prepared.files.get(bundle.ORDER) != _given(order, "name the order"):
+    ordered = given.read_if(order, fix="name the order")
+    if ordered is not None and prepared.files.get(bundle.ORDER) != ordered:
         raise UsageError(f"{folder} was not begun with {order}: leave it out, or start a new run")
     if redact and prepared.redactor is None:
         raise UsageError(f"{folder} was begun without --redact: start a new run with it")

@@ -635,8 +635,8 @@ def verify(
         expectations=verifying.Expectations(
             criteria_digest=expect_criteria,
             suite=expect_suite,
-            order=None if order is None else given.read(order),
-            challenge=None if challenge is None else given.read(challenge),
+            order=given.read_if(order),
+            challenge=given.read_if(challenge),
         ),
     )
     if as_json:

@@ -9,7 +9,6 @@ every look at the samples is taken again on what was known then.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -54,13 +53,13 @@ from appliance.records import (
     to_json,
 )
 from appliance.sampling import sampled_steps
+from appliance.seeds import is_secret
 from appliance.verdict import Judge
 
 WITHOUT_START: frozenset[Outcome] = frozenset({"not_run", "unsupported"})
 UNSTARTED_REASONS = frozenset({"decided", "reference_failed"})  # those that start no process
 SERVER_LOST = "server_lost"
 MOST_RANKS = 2**16
-SEED = re.compile("[0-9a-f]{64}")
 RELATIVE = 1e-9  # bounds computed on another machine may differ by this much
 
 
@@ -85,8 +84,7 @@ def check_plan(plan: Plan, system: System, files: Mapping[str, str]) -> None:
         raise EvidenceError("plan.json names other files than it was made with")
     if plan.repeat is not None and not plan.rerun_of:
         raise EvidenceError("plan.json fixes the steps of its launches and repeats no dispute")
-    if not SEED.fullmatch(plan.seed):
-        raise EvidenceError("plan.json: its seed must be 32 bytes in hexadecimal")
+    check_seed(plan)
     _check_protocol(plan)
     devices = {device.id for device in system.identity.devices}
     _check_cases(plan, devices)
@@ -96,6 +94,12 @@ def check_plan(plan: Plan, system: System, files: Mapping[str, str]) -> None:
         raise EvidenceError("plan.json: its groups do not hold each launch exactly once")
     if not plan.rerun_of:
         _check_drawn(plan)
+
+
+def check_seed(plan: Plan) -> None:
+    """EvidenceError for a seed from which nothing can be drawn again."""
+    if not is_secret(plan.seed):
+        raise EvidenceError("plan.json: its seed must be 32 bytes in hexadecimal")
 
 
 def _check_protocol(plan: Plan) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from appliance.conduct import check_seed
 from appliance.errors import EvidenceError
 from appliance.matching import is_judged
 from appliance.placing import GIB, Placed, place
@@ -18,9 +19,6 @@ from appliance.plan import num_launches
 from appliance.records import Case, Criteria, Parameters, Plan, Suite, System
 from appliance.version import VERSION
 from appliance.workload_facts import WorkloadFacts
-
-ABSENT = None
-"""Stands in a sentence for a parameter that is not there, which is never a parameter's value."""
 
 
 def check_suite(
@@ -35,10 +33,8 @@ def check_suite(
     EvidenceError unless the plan holds what the suite places on these devices, as it says, and
     the variants that the seed draws. `known` are the facts of workloads by their names.
     """
-    try:
-        placed, not_planned = place(suite, system.identity.devices, plan.seed)
-    except ValueError:
-        raise EvidenceError("plan.json: its seed must be 32 bytes in hexadecimal") from None
+    check_seed(plan)
+    placed, not_planned = place(suite, system.identity.devices, plan.seed)
     if plan.not_planned != not_planned or plan.protocol != suite.protocol:
         raise EvidenceError(f"the plan has other cases or another protocol than suite {suite.name}")
     facts, unknown = _facts(plan, known)
@@ -133,7 +129,7 @@ def _check_facts(plan: Plan, case: Case, one: Placed, known: WorkloadFacts) -> N
         "needs": tuple(sorted({*known.needs, *one.item.needs})),
     }
     for name in (*asked, *(name for name in told if name not in asked)):
-        here, there = told.get(name, ABSENT), asked.get(name, ABSENT)
+        here, there = told.get(name), asked.get(name)  # None is no parameter's value
         if here != there or isinstance(here, bool) is not isinstance(there, bool):
             raise EvidenceError(
                 f"case {case.id}: its {name} is {here!r}, and by suite and workload it is "

@@ -15,9 +15,8 @@ from datetime import UTC, datetime
 
 from appliance.errors import EvidenceError
 from appliance.records import Challenge, Line, Plan, from_json
-from appliance.seeds import derive
+from appliance.seeds import derive, is_secret
 
-NONCE = re.compile("[0-9a-f]{64}")
 _DIGEST = re.compile("([0-9a-f]{64})?")
 LABEL, LENGTH = "run", 32
 
@@ -25,7 +24,7 @@ LABEL, LENGTH = "run", 32
 def parse(data: bytes, name: str = "challenge.json") -> Challenge:
     """Read a challenge; EvidenceError for one that is not whole."""
     challenge = from_json(Challenge, data, name=name)
-    if not NONCE.fullmatch(challenge.nonce):
+    if not is_secret(challenge.nonce):
         raise EvidenceError(f"{name}: its nonce must be 32 bytes in hexadecimal")
     for key in ("criteria", "suite"):
         if not _DIGEST.fullmatch(getattr(challenge, key)):

@@ -32,3 +32,8 @@ def read(path: Path, *, what: str = "", fix: str = "") -> bytes:
             f"{fix or 'name another'}"
         )
     return data
+
+
+def read_if(path: Path | None, *, fix: str = "") -> bytes | None:
+    """Bytes of the file that may have been named, None where none was; errors as of `read`."""
+    return None if path is None else read(path, fix=fix)

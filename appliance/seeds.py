@@ -6,8 +6,17 @@ seeing a result.
 
 from __future__ import annotations
 
+import re
+
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+_SECRET = re.compile("[0-9a-f]{64}")
+
+
+def is_secret(text: str) -> bool:
+    """Whether this is a secret of 32 bytes in hexadecimal, as it is written."""
+    return _SECRET.fullmatch(text) is not None
 
 
 def derive(secret: str, label: str, length: int) -> bytes:

@@ -66,11 +66,14 @@ def refused(workload: Workload[Any, Any], state: Any) -> set[str]:
 
 
 @pytest.mark.slow
-def test_images_that_are_known_by_heart_leave_a_step_within_its_bounds(tmp_path: Path) -> None:
-    """In 16 bits the gradients of this step were off by 1.3 times what was allowed."""
-    workload = small(RegnetY128gf, dtype="bfloat16")
+@pytest.mark.parametrize(("kind", "steps"), [(RegnetY128gf, 136), (Focalnet, 219)])
+def test_images_that_are_known_by_heart_leave_a_step_within_its_bounds(
+    kind: type[Workload[Any, Any]], steps: int, tmp_path: Path
+) -> None:
+    """In 16 bits the gradients of these steps were off by 1.3 and 1.7 times what was allowed."""
+    workload = small(kind, dtype="bfloat16")
     state = workload.build(on_processor(tmp_path), 12345)
-    for _ in range(136):
+    for _ in range(steps):
         workload.step(state)
     before = workload.snapshot(state)
     output = workload.step(state)

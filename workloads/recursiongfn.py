@@ -321,8 +321,8 @@ def _check_balance(output: Sampled, terms: Sequence[torch.Tensor]) -> Check:
     d goes with them and not with what they leave.
     """
     bound = _BALANCE * rounding(torch.float32)
-    sums = torch.stack([term + torch.zeros_like(terms[-1]) for term in terms]).sum(dim=0)
-    sizes = torch.stack([term.abs() + torch.zeros_like(terms[-1]) for term in terms]).sum(dim=0)
+    each = torch.stack([term.expand_as(terms[-1]) for term in terms])
+    sums, sizes = each.sum(dim=0), each.abs().sum(dim=0)
     movable = (sums.square() + 2 * sums.abs() * sizes + bound * sizes.square()).mean()
     return compared(
         "loss against the balance of what was played",
