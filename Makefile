@@ -8,7 +8,7 @@ ARGS ?=
 
 export PYTHON TORCH_INDEX WHEELS
 
-.PHONY: accept test lint bench oc bands setup clean
+.PHONY: accept test lint bench oc bands pin setup clean
 
 accept: ## run the suite on whatever is there and leave a signed report in $(OUT)/<run id>/
 	@scripts/setup.sh cpu
@@ -34,7 +34,11 @@ oc: ## simulate the decision rules and write docs/operating-characteristics.md
 
 bands: ## record workloads/bands/*.json, the loss curves that devices are held to, on this processor
 	@scripts/setup.sh cpu
-	@.venv/bin/bench baseline bands $(ARGS)
+	@.venv/bin/python scripts/record_bands.py $(ARGS)
+
+pin: ## write the digests of the base images, asked of their registries, into the Dockerfiles
+	@scripts/setup.sh cpu
+	@.venv/bin/python scripts/pin_images.py $(ARGS)
 
 setup: ## the environment of the tests and nothing else
 	@scripts/setup.sh cpu-test

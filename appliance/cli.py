@@ -49,11 +49,7 @@ list_app = typer.Typer(help="List suites, workloads or criteria.", no_args_is_he
 app.add_typer(keys_app, name="keys")
 app.add_typer(data_app, name="data")
 app.add_typer(list_app, name="list")
-images_app = typer.Typer(help="Pin the base images of the Dockerfiles.", no_args_is_help=True)
-app.add_typer(images_app, name="images")
-baseline_app = typer.Typer(
-    help="Make and check baselines of signed runs; record bands.", no_args_is_help=True
-)
+baseline_app = typer.Typer(help="Make and check baselines of signed runs.", no_args_is_help=True)
 app.add_typer(baseline_app, name="baseline")
 
 SUITE = "smoke"
@@ -718,27 +714,6 @@ def baseline_check(
     raise typer.Exit(findings.exit_code)
 
 
-@baseline_app.command("bands")
-def baseline_bands(
-    workload: Annotated[
-        list[str] | None, typer.Option(help="Workload to record; all that train if none.")
-    ] = None,
-    dtype: Annotated[list[str] | None, typer.Option(help="float32 or bfloat16; else both.")] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="Folder for the files; workloads/bands of a checkout.")
-    ] = None,
-    data: DataOption = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Record on this processor what loss curves of right training look like."""
-    from appliance import bands, datasets
-
-    place = datasets.folder(data)
-    summary = bands.record(workload or [], dtypes=dtype or [], out=out, data=place)
-    _done(f"{len(summary['recorded'])} bands recorded", summary, as_json=as_json)
-    raise typer.Exit(bands.exit_code(summary, workload or []))
-
-
 @app.command()
 def compare(
     paths: Annotated[
@@ -920,61 +895,6 @@ def data_verify(
     from appliance import datasets
 
     datasets.verify(folder, progress=_say)
-
-
-DockerfileOption = Annotated[
-    list[Path] | None, typer.Option("--file", help="Dockerfile; all in this folder if none.")
-]
-
-
-@images_app.command("list")
-def images_list(file: DockerfileOption = None, as_json: JsonOption = False) -> None:
-    """Say on which base image each Dockerfile stands, and its digest."""
-    from appliance import images
-
-    rows = [images.row(base) for base in images.bases(file or ())]
-    if as_json:
-        _print_json(rows)
-    else:
-        _list([{"name": row["file"], "summary": row["summary"]} for row in rows], as_json=False)
-
-
-@images_app.command("pin")
-def images_pin(
-    file: DockerfileOption = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Ask the registries; write nothing.")
-    ] = False,
-    check: Annotated[
-        bool, typer.Option("--check", help="Ask nobody; fail (2) if a file is not pinned.")
-    ] = False,
-    as_json: JsonOption = False,
-) -> None:
-    """Write the digests of base images, as their registries tell them, into the Dockerfiles."""
-    from appliance import images
-
-    if check and dry_run:
-        raise UsageError("--check asks nobody and --dry-run asks the registries: give one of them")
-    if check:
-        bases = images.check(file or ())
-        _done(
-            f"{len(bases)} pinned: {', '.join(str(base.file) for base in bases)}",
-            [images.row(base) for base in bases],
-            as_json=as_json,
-        )
-        return
-    pinned = images.pin(file or (), dry_run=dry_run)
-    verb = "would be" if dry_run else "is"
-    lines = [
-        f"{item.base.file}: {item.base.image.text} {verb} pinned to {item.digest}"
-        f"{'' if item.is_changed else ', as before'}"
-        for item in pinned
-    ]
-    rows = [
-        {**images.row(item.base), "digest": item.digest, "is_changed": item.is_changed}
-        for item in pinned
-    ]
-    _done("\n".join(lines), rows, as_json=as_json)
 
 
 # ------------------------------------------------------------------ options to values

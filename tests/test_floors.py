@@ -192,7 +192,6 @@ FLOORS: list[list[Room]] = [
         ),
         ("appliance.compare",),
         ("appliance.baseline",),
-        ("appliance.bands",),
         # faults that are injected, and what became of them
         (
             "appliance.pace",
@@ -204,7 +203,6 @@ FLOORS: list[list[Room]] = [
             "appliance.selftest",
         ),
         ("appliance.challenge",),
-        ("appliance.images",),
         ("appliance.listing", "appliance.progress"),
     ],
     [("appliance.cli", "appliance.__main__")],

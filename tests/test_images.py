@@ -23,13 +23,27 @@ from packaging.markers import default_environment
 from packaging.requirements import Requirement
 from typer.testing import CliRunner
 
-from appliance import images, probe
+from appliance import probe
 from appliance.cli import app
 from appliance.errors import OutputError, UsageError
 from appliance.vendors.makers import NOT_VISIBLE
 from appliance.version import VERSION
 
 ROOT = Path(__file__).parents[1]
+
+
+def script(name: str) -> ModuleType:
+    """A script of the folder, which is no package, as a module."""
+    spec = util.spec_from_file_location(name, ROOT / "scripts" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+images = script("pin_images")
 BEGIN, END = "# --- vendor block begin ---\n", "# --- vendor block end ---\n"
 VENDORS = ("cpu", *NOT_VISIBLE)
 STAGES = ["vendor", "system", "packages", "bench", "data", "final"]
@@ -296,13 +310,7 @@ def test_image_with_another_python_than_its_lock_is_refused(site: Site, line: st
 
 @pytest.fixture(scope="module")
 def inventory() -> ModuleType:
-    spec = util.spec_from_file_location("inventory", ROOT / "scripts" / "inventory.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = util.module_from_spec(spec)
-    sys.modules["inventory"] = module
-    spec.loader.exec_module(module)
-    return module
+    return script("inventory")
 
 
 # What https://cyclonedx.org/schema/bom-1.6.schema.json requires of the fields that are written.
@@ -703,13 +711,16 @@ def test_refusal_of_a_registry_is_one_sentence(
     assert "\n" not in said
 
 
-def test_registry_that_is_not_there_is_one_sentence(tmp_path: Path) -> None:
+def test_registry_that_is_not_there_is_one_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     file = tmp_path / "Dockerfile.test"
     file.write_text("ARG BASE_IMAGE=127.0.0.1:1/team/base:1.0\n")
-    done = CliRunner().invoke(app, ["images", "pin", "--file", str(file)])
-    assert isinstance(done.exception, UsageError)
-    assert str(done.exception).startswith("127.0.0.1:1 cannot be reached (")
-    assert "write the digest of your mirror into the file" in str(done.exception)
+    assert images.main([str(file)]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("pin_images: 127.0.0.1:1 cannot be reached (")
+    assert "write the digest of your mirror into the file" in said
+    assert said.count("\n") == 1
 
 
 def test_file_that_cannot_be_replaced_is_one_sentence(
@@ -718,29 +729,34 @@ def test_file_that_cannot_be_replaced_is_one_sentence(
     def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("appliance.images.tempfile.NamedTemporaryFile", full)
+    monkeypatch.setattr("tempfile.NamedTemporaryFile", full)
     with pytest.raises(OutputError, match="cannot be written"):
         images.pin([served.file])
 
 
-def test_check_asks_nobody_and_names_what_is_loose(served: Served) -> None:
-    command = ["images", "pin", "--check", "--file", str(served.file)]
-    done = CliRunner().invoke(app, command)
-    assert isinstance(done.exception, UsageError)
-    assert done.exception.exit_code == 2
-    assert str(served.file) in str(done.exception)
+def test_check_asks_nobody_and_names_what_is_loose(
+    served: Served, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert images.main(["--check", str(served.file)]) == 2
+    assert str(served.file) in capsys.readouterr().err
     images.pin([served.file])
     served.registry.asked.clear()
-    assert CliRunner().invoke(app, command).exit_code == 0
+    assert images.main(["--check", str(served.file)]) == 0
+    assert served.registry.digest in capsys.readouterr().out
     assert served.registry.asked == []
 
 
-def test_verbs_print_one_document(served: Served) -> None:
-    pinned = CliRunner().invoke(app, ["images", "pin", "--json", "--file", str(served.file)])
-    listed = CliRunner().invoke(app, ["images", "list", "--json", "--file", str(served.file)])
-    (was,), (found,) = json.loads(pinned.stdout), json.loads(listed.stdout)
-    assert found["digest"] == was["digest"] == served.registry.digest
-    assert was["is_changed"]
+def test_command_says_what_it_did_to_each_file(
+    served: Served, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name, digest = f"{served.file}: {served.host}/team/base:1.0", served.registry.digest
+    for words, sentence in (
+        (["--dry-run"], f"{name} would be pinned to {digest}"),
+        ([], f"{name} is pinned to {digest}"),
+        ([], f"{name} is pinned to {digest}, as before"),
+    ):
+        assert images.main([*words, str(served.file)]) == 0
+        assert capsys.readouterr().out == f"{sentence}\n"
 
 
 @pytest.mark.parametrize(

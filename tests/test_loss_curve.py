@@ -19,8 +19,7 @@ import numpy as np
 import pytest
 import torch
 
-from appliance import bands as recording
-from appliance.errors import ApplianceError, OutputError, UsageError
+from appliance.errors import ApplianceError
 from appliance.records import Check
 from workloads.contract import Artifacts, ParameterError, Target
 from workloads.loss_curve import LossCurve
@@ -552,15 +551,17 @@ def test_slow_steps_are_recorded_less() -> None:
     assert recorder.plan_for(0.001, 12).steps == 12
 
 
-def bench(*words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "appliance.cli", "baseline", "bands", *words]
+def record(*words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, str(ROOT / "scripts" / "record_bands.py"), *words]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
 @pytest.mark.slow
-def test_verb_records_the_shipped_band_again(tmp_path: Path) -> None:
+def test_script_records_the_shipped_band_again(tmp_path: Path) -> None:
     """The same plan and the same digests; losses to what the processor's library leaves open."""
-    done = bench("--workload", "digits_mlp", "--dtype", "float32", "--out", str(tmp_path), "--json")
+    done = record(
+        "--workload", "digits_mlp", "--dtype", "float32", "--out", str(tmp_path), "--json"
+    )
     assert done.returncode == 0, done.stderr
     summary = json.loads(done.stdout)
     assert [one["workload"] for one in summary["recorded"]] == ["digits_mlp"]
@@ -588,18 +589,7 @@ def test_verb_records_the_shipped_band_again(tmp_path: Path) -> None:
 def test_bad_input_is_refused_in_one_sentence(
     words: tuple[str, ...], sentence: str, tmp_path: Path
 ) -> None:
-    done = bench(*(words if "--out" in words else ("--out", str(tmp_path), *words)))
+    done = record(*(words if "--out" in words else ("--out", str(tmp_path), *words)))
     assert done.returncode == 2
     assert sentence in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
-
-
-def test_outside_of_a_checkout_a_folder_must_be_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(recording, "ROOT", tmp_path)
-    with pytest.raises(UsageError, match="name a folder with --out"):
-        recording._folder(None)
-    (tmp_path / "file").write_text("")
-    with pytest.raises(OutputError, match="cannot be made a folder"):
-        recording._folder(tmp_path / "file")

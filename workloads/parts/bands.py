@@ -192,10 +192,10 @@ def _read(kind: type[R], name: str) -> R:
     except FileNotFoundError:
         kin = name.partition("-")[0]
         known = ", ".join(sorted(p.stem for p in FOLDER.glob(f"{kin}-*.json"))) or "none"
-        message = f"no band {name} is recorded (of {kin}: {known}): `bench baseline bands` does it"
+        message = f"no band {name} is recorded (of {kin}: {known}): scripts/record_bands.py does it"
         raise ParameterError(message) from None
     except EvidenceError as error:
-        raise ApplianceError(f"{error}: record it anew with `bench baseline bands`") from None
+        raise ApplianceError(f"{error}: record it anew with scripts/record_bands.py") from None
 
 
 def refuse_other_inputs(curve: RecordedCurve, digest: str) -> None:
@@ -203,7 +203,7 @@ def refuse_other_inputs(curve: RecordedCurve, digest: str) -> None:
     if digest != curve.inputs_sha256:
         message = (
             f"trajectory {curve.number} starts from other weights, images or order than its band "
-            "was recorded with: record it anew with `bench baseline bands`"
+            "was recorded with: record it anew with scripts/record_bands.py"
         )
         raise ApplianceError(message)
 
@@ -214,7 +214,7 @@ def refuse_other_start(workload: str, curve: LossCurve, digest: str) -> None:
         message = (
             f"{workload} starts from other first weights or inputs than its band was recorded with "
             "(another version of a library, or a processor whose instructions draw other numbers): "
-            "record it anew with `bench baseline bands`"
+            "record it anew with scripts/record_bands.py"
         )
         raise ApplianceError(message)
 

@@ -150,7 +150,7 @@ class Following(Workload[State, Followed]):
             yield _check_fall(losses, np.array(curve.losses))
 
 
-_ANEW = "record it anew with `bench baseline bands`"
+_ANEW = "record it anew with scripts/record_bands.py"
 
 
 def _other_parameters(workload: curves.AnyWorkload, band: bands.LossBand) -> list[str]:

@@ -1,4 +1,4 @@
-"""Records bands: the program that `bench baseline bands` starts.
+"""Records bands: the program that scripts/record_bands.py starts.
 
     python -m workloads.recording record PARENT    a Request on stdin, a Summary on stdout
     python -m workloads.recording engine PARENT    an Order on stdin, an Answer on stdout

@@ -11,7 +11,7 @@ import torch
 
 from workloads.parts import bands
 
-COMMAND = "bench baseline bands"
+COMMAND = "scripts/record_bands.py"
 
 
 def made() -> bands.Made:

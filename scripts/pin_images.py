@@ -1,7 +1,9 @@
-"""The verb `images`: which base image each Dockerfile stands on, and pinning it to a digest.
+"""Pins the base images of the Dockerfiles to digests; for whoever maintains the images.
+
+    scripts/pin_images.py [--dry-run | --check] [DOCKERFILE...]
 
 A tag can be moved, a digest cannot, so a Dockerfile is pinned when its `ARG BASE_IMAGE` ends in
-`@sha256:...`. On a connected machine `pin` asks the registry for the digest of the tag, through
+`@sha256:...`. On a connected machine this asks the registry for the digest of the tag, through
 the distribution specification's API (https://distribution.github.io/distribution/spec/api), and
 writes it into the file. The digest is computed here from the manifest that came and must be the
 one that the registry claims; with an index of several platforms it is the index's. Registries are
@@ -10,11 +12,13 @@ read without an account, over https, and on this very machine over http.
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import http.client
 import json
 import os
 import re
+import sys
 import tempfile
 import urllib.error
 import urllib.parse
@@ -24,7 +28,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from appliance.errors import OutputError, UsageError
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))
+
+from appliance.errors import BenchError, OutputError, UsageError  # noqa: E402 - runs uninstalled
 
 PATTERN = "Dockerfile.*"
 HUB = "docker.io"
@@ -96,16 +103,14 @@ def parse(text: str) -> Reference:
     )
 
 
-# ------------------------------------------------------------------ the verbs
+# ------------------------------------------------------------------ the files
 
 
 def bases(files: Sequence[Path] = ()) -> tuple[Base, ...]:
     """The base image of each file; of every Dockerfile in this folder if none is named."""
     found = tuple(files) or tuple(sorted(Path().glob(PATTERN)))
     if not found:
-        raise UsageError(
-            f"there is no {PATTERN} here: go to a checkout of bench, or name one with --file"
-        )
+        raise UsageError(f"there is no {PATTERN} here: go to a checkout of bench, or name one")
     return tuple(_base(file) for file in found)
 
 
@@ -115,7 +120,7 @@ def check(files: Sequence[Path] = ()) -> tuple[Base, ...]:
     loose = [f"{base.file} ({base.image})" for base in found if not base.image.digest]
     if loose:
         raise UsageError(
-            f"not pinned to a digest: {', '.join(loose)}; `bench images pin` does it where the "
+            f"not pinned to a digest: {', '.join(loose)}; scripts/pin_images.py does it where the "
             "registry can be reached"
         )
     return found
@@ -135,16 +140,6 @@ def pin(files: Sequence[Path] = (), *, dry_run: bool = False) -> tuple[Pinned, .
         if not dry_run:
             _write(item)
     return tuple(found)
-
-
-def row(base: Base) -> dict[str, str]:
-    """A base image in words, for a list."""
-    return {
-        "file": str(base.file),
-        "image": base.image.text,
-        "digest": base.image.digest,
-        "summary": f"{base.image.text}, {base.image.digest or 'not pinned to a digest'}",
-    }
 
 
 def _base(file: Path) -> Base:
@@ -286,3 +281,41 @@ def _is_local(netloc: str) -> bool:
     return netloc.rpartition("@")[2].startswith(LOCAL) and (
         urllib.parse.urlsplit(f"//{netloc}").hostname in ("localhost", "127.0.0.1", "::1")
     )
+
+
+# ------------------------------------------------------------------ the command
+
+
+def _sentence(item: Pinned, *, dry_run: bool) -> str:
+    verb = "would be" if dry_run else "is"
+    unchanged = "" if item.is_changed else ", as before"
+    return f"{item.base.file}: {item.base.image.text} {verb} pinned to {item.digest}{unchanged}"
+
+
+def _arguments(words: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="pin the base images of Dockerfiles to digests")
+    mode = parser.add_mutually_exclusive_group()
+    mode.add_argument("--dry-run", action="store_true", help="ask the registries; write nothing")
+    mode.add_argument("--check", action="store_true", help="ask nobody; fail (2) if not pinned")
+    parser.add_argument("files", nargs="*", type=Path, help="all in this folder if none")
+    return parser.parse_args(words)
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Pin, or check; one line for each file, and the exit code."""
+    given = _arguments(words)
+    try:
+        if given.check:
+            for base in check(given.files):
+                print(f"{base.file}: {base.image}")
+            return 0
+        for item in pin(given.files, dry_run=given.dry_run):
+            print(_sentence(item, dry_run=given.dry_run))
+    except BenchError as error:
+        print(f"pin_images: {error}", file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,17 +1,20 @@
-"""The verb `baseline bands`: has a child record what right training looks like on this processor.
+"""Records on this processor what loss curves of right training look like; `make bands` runs it.
+
+    scripts/record_bands.py [--workload NAME]... [--dtype DTYPE]... [--out FOLDER] [--data FOLDER]
 
 A band is what loss curves are held to, so it is part of the package and of its version: a run
 reads those in workloads/bands of its own package and no others, and nobody can bring one along to
-a run. Recording therefore writes into a source checkout, where a change of a band is a change of
-the code, to be looked at like any other. Elsewhere a folder must be named, and what is written
-there is of use only once it lies in a checkout.
+a run. Recording therefore writes into this checkout, where a change of a band is a change of the
+code, to be reviewed like any other; what is written into another folder is of use only once it
+lies in a checkout.
 
-This process imports no torch; the child (`workloads.recording`) does everything, and says how it
-goes on stderr.
+This process imports no torch; the child (`workloads.recording`) does everything, and reports its
+progress on stderr.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import subprocess
@@ -21,18 +24,27 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import appliance
-from appliance.catalog import did_you_mean
-from appliance.environment import child_environment, usable_cores
-from appliance.errors import ApplianceError, OutputError, RunInterrupted, UsageError
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))
 
+from appliance import datasets  # noqa: E402 - the script runs where nothing is installed
+from appliance.catalog import did_you_mean  # noqa: E402 - the same
+from appliance.environment import child_environment, usable_cores  # noqa: E402 - the same
+from appliance.errors import (  # noqa: E402 - the same
+    ApplianceError,
+    BenchError,
+    OutputError,
+    RunInterrupted,
+    UsageError,
+)
+
+BANDS = ROOT / "workloads" / "bands"
 DTYPES = ("float32", "bfloat16")
 INTERRUPTED = 130
-ROOT = Path(appliance.__file__).parents[1]
 
 
 def record(
-    names: Sequence[str], *, dtypes: Sequence[str], out: Path | None, data: Path | None
+    names: Sequence[str], *, dtypes: Sequence[str], out: Path, data: Path | None
 ) -> Mapping[str, Any]:
     """Record bands and write their files; what was written and left out, as plain JSON values.
 
@@ -62,16 +74,8 @@ def exit_code(summary: Mapping[str, Any], names: Sequence[str]) -> int:
     return UsageError.exit_code if is_short else 0
 
 
-def _folder(out: Path | None) -> Path:
-    """Where the files go; made if a folder was named that is not there yet."""
-    if out is None:
-        shipped = ROOT / "workloads" / "bands"
-        if not (ROOT / "pyproject.toml").is_file() or not os.access(shipped, os.W_OK):
-            raise UsageError(
-                "bands belong to the package, and this is no source checkout that can be written "
-                "to: name a folder with --out, and copy its files into workloads/bands of one"
-            )
-        return shipped
+def _folder(out: Path) -> Path:
+    """Where the files go; made if it is not there yet."""
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -103,3 +107,34 @@ def _asked(request: Mapping[str, object]) -> dict[str, Any]:
         )
     summary: dict[str, Any] = json.loads(done.stdout)
     return summary
+
+
+def _arguments(words: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="record loss curves of right training")
+    parser.add_argument("--workload", action="append", default=[], help="all that train if none")
+    parser.add_argument("--dtype", action="append", default=[], help="else float32 and bfloat16")
+    parser.add_argument("--out", type=Path, default=BANDS, help="folder for the files")
+    parser.add_argument("--data", type=Path, help="folder with the data sets")
+    parser.add_argument("--json", action="store_true", help="one JSON document on stdout")
+    return parser.parse_args(words)
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Record what is asked for; the exit code."""
+    given = _arguments(words)
+    try:
+        data = datasets.folder(given.data)
+        summary = record(given.workload, dtypes=given.dtype, out=given.out, data=data)
+    except BenchError as error:
+        print(f"record_bands: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    if given.json:
+        print(json.dumps(summary, indent=2))
+    print(f"{len(summary['recorded'])} bands recorded", file=sys.stderr)
+    return exit_code(summary, given.workload)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
