@@ -11,7 +11,7 @@ export PYTHON TORCH_INDEX WHEELS
 .PHONY: accept test lint bench oc bands pin setup clean
 
 accept: ## run the suite on whatever is there and leave a signed report in $(OUT)/<run id>/
-	@scripts/setup.sh cpu
+	@scripts/setup.sh $(if $(filter smoke,$(SUITE)),cpu-smoke,cpu)
 	@.venv/bin/bench accept --suite $(SUITE) --out $(OUT) $(ARGS)
 
 test: ## all tests; those that start a container engine skip where there is none
@@ -37,7 +37,7 @@ bands: ## record workloads/bands/*.json, the loss curves that devices are held t
 	@.venv/bin/python scripts/record_bands.py $(ARGS)
 
 pin: ## write the digests of the base images, asked of their registries, into the Dockerfiles
-	@scripts/setup.sh cpu
+	@scripts/setup.sh cpu-smoke
 	@.venv/bin/python scripts/pin_images.py $(ARGS)
 
 setup: ## the environment of the tests and nothing else

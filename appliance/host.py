@@ -21,6 +21,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, Self
 
+import docker
+from docker.errors import APIError, DockerException, ImageNotFound, NotFound
+from docker.types import DeviceRequest, LogConfig, Mount, Ulimit
+from docker.utils.socket import frames_iter
+from requests.exceptions import RequestException
+
 from appliance.errors import ApplianceError, UsageError
 from appliance.launcher_options import (
     LABEL,
@@ -33,17 +39,6 @@ from appliance.launcher_options import (
     environment,
 )
 from appliance.records import sha256
-
-try:
-    import docker
-    from docker.errors import APIError, DockerException, ImageNotFound, NotFound
-    from docker.types import DeviceRequest, LogConfig, Mount, Ulimit
-    from docker.utils.socket import frames_iter
-    from requests.exceptions import RequestException
-except ModuleNotFoundError as absent:
-    raise UsageError(
-        f'{absent.name} is not installed: pip install "bench-appliance[start]"'
-    ) from None
 
 SCHEME = "unix://"
 SECONDS = 60.0

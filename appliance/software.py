@@ -16,7 +16,7 @@ from pathlib import Path
 
 import appliance
 from appliance import preflight
-from appliance.findings import IN_CONTAINER, REPORTS, RUNS, Place, Row, not_needed, row_of
+from appliance.findings import REPORTS, RUNS, Place, Row, not_needed, row_of
 from appliance.probe import DISTRIBUTION
 from appliance.vendors.containers import CONTAINERS
 
@@ -60,7 +60,6 @@ def packages(_place: Place) -> Iterator[Row]:
     for extra, needed_for, is_required in (
         ("", "every verb", True),
         ("run", RUNS, True),
-        ("start", IN_CONTAINER, False),
     ):
         names = [_normal(item) for item in wanted if _extra(item) == extra]
         absent = [name for name in names if name not in installed]
@@ -98,14 +97,15 @@ def locked(_place: Place) -> Iterator[Row]:
         found = "no lock for this torch beside the program"
         yield not_needed(what, found, needed_for)
         return
-    name, pins = min(fitting, key=lambda one: len(one[1]))
+    whole = [(name, pins) for name, pins in fitting if pins.keys() <= installed.keys()]
+    name, pins = max(whole or fitting[:1], key=lambda one: len(one[1]))
     differ = [
         f"{one} {installed[one]} (lock {pin})"
         for one, pin in pins.items()
         if one in installed and installed[one] != pin
     ]
     found = f"{len(differ)} differ from {name}: {', '.join(differ[:3])}" if differ else name
-    fix = f"scripts/install.sh PYTHON locks/{name} run,start packages"
+    fix = f"scripts/install.sh PYTHON locks/{name} packages"
     yield row_of(what, found, needed_for, fix, ok=not differ, required=False)
 
 

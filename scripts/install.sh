@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs one lock, then this project, into the environment of the Python that is named:
 #
-#     scripts/install.sh PYTHON LOCK EXTRAS PART...
+#     scripts/install.sh PYTHON LOCK PART...
 #
 # A PART is `packages` (of the lock), and `project` or `editable` (this project itself). Used by
 # setup.sh and by the Dockerfiles, so that a machine and an image hold the same bytes.
@@ -15,8 +15,8 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-readonly python=$1 lock=$2 extras=$3
-shift 3
+readonly python=$1 lock=$2
+shift 2
 readonly cpu_index=https://download.pytorch.org/whl/cpu
 log=$(mktemp)
 trap 'rm -f "$log" "$log.torch"' EXIT
@@ -87,21 +87,27 @@ install_lock() {
     pip_install --require-hashes -r "$lock" || explain "$lock"
 }
 
-requirements() { # of pyproject.toml: those that start with $1, with the extras
-    "$python" - "$extras" "$1" <<'END'
-import sys, tomllib
+requirements() { # of pyproject.toml, those that start with $1; the lock says which extras it has
+    "$python" - "$(sed -n 's/^# extras: //p' "$lock")" "$1" <<'END'
+import re, sys, tomllib
 
 with open("pyproject.toml", "rb") as stream:
     project = tomllib.load(stream)["project"]
-extras = [project["optional-dependencies"][name] for name in sys.argv[1].split(",")]
-wanted = [*project["dependencies"], *sum(extras, []), "setuptools>=77"]
+
+def of_extras(names):
+    for name in names.split(","):
+        for item in project["optional-dependencies"][name]:
+            own = re.fullmatch(rf"{project['name']}\[(.+)\]", item)
+            yield from of_extras(own[1]) if own else (item,)
+
+wanted = dict.fromkeys([*project["dependencies"], *of_extras(sys.argv[1]), "setuptools>=77"])
 print(*(item.replace(" ", "") for item in wanted if item.startswith(sys.argv[2])), sep="\n")
 END
 }
 
 install_ranges() {
     local torch all
-    torch=$(requirements torch)
+    torch=$(requirements 'torch>')
     mapfile -t all < <(requirements '')
     # never from a general index: the build there brings gigabytes for accelerators
     TORCH_INDEX=${TORCH_INDEX:-$cpu_index} torch_from --no-deps "$torch" || explain torch

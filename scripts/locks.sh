@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Makes the locks of the images again, on top of locks/cpu.txt (which decides every version that
-# the images have in common):
+# Makes the locks again that stand on locks/cpu.txt: those of the images, which have its versions
+# of whatever they have in common with it, and that of the suite smoke, which is a part of it:
 #
-#     scripts/locks.sh [cuda] [rocm] [xpu]
+#     scripts/locks.sh [smoke] [cuda] [rocm] [xpu]
 #
 # It needs `uv` and a package index, and is for whoever maintains the locks. A lock without torch
 # is for a base image that brings its own: nothing in it may replace what that image provides.
@@ -15,27 +15,49 @@ command -v uv >/dev/null || {
 }
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
+readonly smoke=report,torch,onnx # the parts that `bench accept` needs for the suite smoke
 never="; sys_platform == 'never'" # what an image does without, or brings itself
 
 describe() { # python version, extras, wanted packages and packages left out, of the lock called $1
     case $1 in
         cuda) # torch, ONNX Runtime and JAX are all of CUDA 13; each names the libraries it needs
-            python=3.11 extras=run,cuda,start
+            python=3.11 extras=run,report,compare,cuda
             wanted=('torch==2.13.0' 'onnxruntime-gpu>=1.31' 'jax[cuda13]') without=(onnxruntime)
             ;;
         rocm) # 1.29.0 is what the maker's plugin for MIGraphX was built for
-            python=3.12 extras=run,start
+            python=3.12 extras=run,report,compare
             wanted=('onnxruntime==1.29.0') without=(torch)
             ;;
         xpu)
-            python=3.11 extras=run,start
+            python=3.11 extras=run,report,compare
             wanted=('onnxruntime-openvino>=1.24') without=(torch onnxruntime)
             ;;
         *)
-            echo "locks: there is no recipe for \"$1\": give cuda, rocm or xpu" >&2
+            echo "locks: there is no recipe for \"$1\": give smoke, cuda, rocm or xpu" >&2
             exit 2
             ;;
     esac
+}
+
+resolve() { # python version, extras, and further words for uv
+    local python=$1 extras=$2
+    shift 2
+    env -u PIP_FIND_LINKS uv pip compile pyproject.toml $(printf -- "--extra %s " ${extras//,/ }) \
+        --no-header --no-annotate --python-version "$python" \
+        --python-platform x86_64-manylinux_2_28 --quiet "$@"
+}
+
+make_smoke_lock() { # the entries of locks/cpu.txt that its parts lead to
+    printf '%s\n' 'setuptools>=77' >"$work/wanted.in"
+    resolve 3.11 "$smoke" "$work/wanted.in" --constraint "$work/common.txt" |
+        sed -n 's/==.*//p' >"$work/names.txt"
+    {
+        printf '# extras: %s\n' "$smoke"
+        awk 'NR == FNR { wanted[$0]; next }
+            /^[^ ]/ { split($0, part, "=="); inside = part[1] in wanted } inside' \
+            "$work/names.txt" locks/cpu.txt
+    } >"$work/cpu-smoke.txt"
+    mv "$work/cpu-smoke.txt" locks/cpu-smoke.txt
 }
 
 make_lock() {
@@ -43,18 +65,18 @@ make_lock() {
     describe "$name"
     printf '%s\n' 'setuptools>=77' "${wanted[@]}" >"$work/wanted.in"
     printf "%s $never\n" "${without[@]}" >"$work/without.txt"
-    sed -n 's/^\([a-z0-9._-]*==[^ ]*\).*/\1/p' locks/cpu.txt |
-        grep -vE '^(torch|onnxruntime)==' >"$work/common.txt"
     {
         printf '# made for: cpython %s Linux x86_64\n' "$python"
-        env -u PIP_FIND_LINKS uv pip compile pyproject.toml "$work/wanted.in" \
-            $(printf -- "--extra %s " ${extras//,/ }) --constraint "$work/common.txt" \
-            --override "$work/without.txt" --generate-hashes --no-header --no-annotate \
-            --python-version "$python" --python-platform x86_64-manylinux_2_28 --quiet
+        printf '# extras: %s\n' "$extras"
+        resolve "$python" "$extras" "$work/wanted.in" --constraint "$work/common.txt" \
+            --override "$work/without.txt" --generate-hashes
     } >"$work/$name.txt"
     mv "$work/$name.txt" "locks/$name.txt"
 }
 
-for name in "${@:-cuda rocm xpu}"; do
-    for one in $name; do make_lock "$one"; done
+sed -n 's/^\([a-z0-9._-]*==[^ ]*\).*/\1/p' locks/cpu.txt |
+    grep -vE '^(torch|onnxruntime)==' >"$work/common.txt"
+[ $# -gt 0 ] || set -- smoke cuda rocm xpu
+for name in "$@"; do
+    if [ "$name" = smoke ]; then make_smoke_lock; else make_lock "$name"; fi
 done

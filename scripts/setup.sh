@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Makes .venv ready for one lock of locks/, from a bare Debian 12 on:
 #
-#     scripts/setup.sh cpu        what `make accept` needs
+#     scripts/setup.sh cpu-smoke  what `make accept` needs for the suite smoke
+#     scripts/setup.sh cpu        what every suite needs, and `bench compare`
 #     scripts/setup.sh cpu-test   the same and what the tests need
 #
 # Safe to run again: a stamp in .venv remembers what was installed, and the second time takes
@@ -11,6 +12,11 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 readonly name=$1 lock=locks/$1.txt venv=.venv
+case $name in # the locks that hold this one
+    cpu-smoke) readonly holding="cpu-smoke cpu cpu-test" ;;
+    cpu) readonly holding="cpu cpu-test" ;;
+    *) readonly holding=$name ;;
+esac
 readonly libraries=(libpango-1.0-0 libpangoft2-1.0-0 libharfbuzz-subset0 fontconfig fonts-dejavu-core)
 
 stop() {
@@ -63,7 +69,7 @@ stamp() { # what .venv must have been made of for the lock called $1
 is_ready() {
     local made
     [ -x "$venv/bin/python" ] && "$venv/bin/python" -c '' 2>/dev/null || return 1
-    for made in "$name" "$name-test"; do # the lock of the tests holds the other
+    for made in $holding; do
         if [ -f "$venv/stamp-$made" ] && [ "$(stamp "$made")" = "$(cat "$venv/stamp-$made")" ]; then
             return 0
         fi
@@ -92,7 +98,5 @@ if [ ! -x "$venv/bin/python" ] || ! "$venv/bin/python" -m pip --version >/dev/nu
     "$python" -m venv "$venv" || stop "$python could not make $venv: free some space or name another interpreter with PYTHON"
 fi
 printf 'setup: installing %s into %s (some minutes, once)\n' "$lock" "$venv" >&2
-extras=run,start
-[ "$name" = "${name%-test}" ] || extras=$extras,test
-scripts/install.sh "$PWD/$venv/bin/python" "$lock" "$extras" packages editable
+scripts/install.sh "$PWD/$venv/bin/python" "$lock" packages editable
 stamp "$name" >"$venv/stamp-$name"

@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import sys
 import threading
-import tomllib
 import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -19,8 +18,8 @@ from types import ModuleType
 
 import jsonschema
 import pytest
+from locked import extras, pins, requirements
 from packaging.markers import default_environment
-from packaging.requirements import Requirement
 from typer.testing import CliRunner
 
 from appliance import probe
@@ -62,10 +61,6 @@ def arguments(vendor: str) -> dict[str, str]:
 
 def lock(vendor: str) -> str:
     return (ROOT / arguments(vendor)["LOCK"]).read_text()
-
-
-def pins(text: str) -> dict[str, str]:
-    return dict(re.findall(r"(?m)^([a-z0-9._-]+)==(\S+)", text))
 
 
 # ------------------------------------------------------------------ the Dockerfiles
@@ -159,14 +154,12 @@ def test_lock_and_base_image_have_one_torch_and_one_onnx_runtime(vendor: str) ->
 
 @pytest.mark.parametrize("vendor", VENDORS)
 def test_lock_meets_the_ranges_of_the_project(vendor: str) -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     own = pins(lock(vendor))
-    ranges = [*project["dependencies"]]
-    for extra in arguments(vendor)["EXTRAS"].split(","):
-        ranges += project["optional-dependencies"][extra]
+    parts = {"run", "report", "compare"} | ({"cuda"} if vendor == "cuda" else set())
+    assert set(extras(lock(vendor))) == parts
     brought = {"torch"} - own.keys()
     elsewhere = {"onnxruntime"} - own.keys()  # by a maker's build of another name
-    for item in map(Requirement, ranges):
+    for item in requirements(sorted(parts)):
         if item.name.lower() not in brought | elsewhere:
             assert item.specifier.contains(own[item.name.lower()].split("+")[0]), item
 
@@ -221,7 +214,7 @@ class Site:
         )
         code, _, said = run(
             self.checkout / "scripts" / "install.sh", self.bench / "bin" / "python",
-            "locks/x.txt", "run", "packages", WHEELS=str(self.wheels),
+            "locks/x.txt", "packages", WHEELS=str(self.wheels),
         )  # fmt: skip
         return code, said
 
@@ -299,7 +292,7 @@ def test_image_with_another_python_than_its_lock_is_refused(site: Site, line: st
     )
     code, _, said = run(
         site.checkout / "scripts" / "install.sh", site.bench / "bin" / "python",
-        "locks/x.txt", "run", "packages",
+        "locks/x.txt", "packages",
     )  # fmt: skip
     assert code == 2
     assert "locks/x.txt is for cpython 3.7" in said

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-import tomllib
 import zipfile
 from collections.abc import Iterator
 from importlib import util
@@ -17,38 +16,58 @@ from types import ModuleType
 
 import pytest
 import typer
+from locked import entries, extras, lock, pins, requirements
 from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[1]
-LOCKS = {name: (ROOT / "locks" / f"{name}.txt").read_text() for name in ("cpu", "cpu-test")}
+LOCKS = {name: lock(name) for name in ("cpu-smoke", "cpu", "cpu-test")}
 DOCKERFILES = sorted(ROOT.glob("Dockerfile.*"))
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 README = (ROOT / "README.md").read_text()
-
-
-def pins(lock: str) -> dict[str, str]:
-    """Each package of a lock with its version; every one must have a sha256."""
-    entries = re.split(r"\n(?=\S)", re.sub(r"(?m)^\s*#.*\n", "", lock).strip())
-    assert all(re.search(r"--hash=sha256:[0-9a-f]{64}", entry) for entry in entries)
-    return dict(entry.split()[0].split("==") for entry in entries)
 
 
 # ------------------------------------------------------------------ locks
 
 
-def test_lock_of_the_tests_holds_the_lock_of_a_run() -> None:
-    assert pins(LOCKS["cpu"]).items() <= pins(LOCKS["cpu-test"]).items()
-    assert pins(LOCKS["cpu"])["torch"] == "2.13.0+cpu"
+@pytest.mark.parametrize(("part", "whole"), [("cpu-smoke", "cpu"), ("cpu", "cpu-test")])
+def test_smaller_lock_is_in_the_larger_with_versions_and_digests(part: str, whole: str) -> None:
+    assert entries(LOCKS[part]).items() < entries(LOCKS[whole]).items()
 
 
-@pytest.mark.parametrize(("name", "extras"), [("cpu", ["run"]), ("cpu-test", ["run", "test"])])
-def test_lock_meets_the_ranges_of_the_project(name: str, extras: list[str]) -> None:
+def test_torch_is_the_build_for_processors() -> None:
+    assert {pins(text)["torch"] for text in LOCKS.values()} == {"2.13.0+cpu"}
+
+
+@pytest.mark.parametrize("name", LOCKS)
+def test_every_package_has_a_sha256(name: str) -> None:
+    found = entries(LOCKS[name]).values()
+    assert all(re.search(r"--hash=sha256:[0-9a-f]{64}", entry) for entry in found)
+
+
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [
+        ("cpu-smoke", ["report", "torch", "onnx"]),
+        ("cpu", ["run", "report", "compare"]),
+        ("cpu-test", ["run", "report", "compare", "test"]),
+    ],
+)
+def test_lock_meets_the_ranges_of_the_project(name: str, parts: list[str]) -> None:
     pinned = pins(LOCKS[name])
-    ranges = [*PROJECT["dependencies"]]
-    for extra in extras:
-        ranges += PROJECT["optional-dependencies"][extra]
-    for item in map(Requirement, ranges):
+    assert extras(LOCKS[name]) == parts
+    for item in requirements(parts):
         assert item.specifier.contains(pinned[item.name.lower()].split("+")[0]), item
+
+
+@pytest.mark.parametrize(
+    ("name", "absent"),
+    [
+        ("cpu-smoke", {"jax", "pandas", "statsmodels", "diffusers", "peft", "lightning", "mujoco"}),
+        ("cpu", {"pytest", "mypy", "ruff"}),
+    ],
+)
+def test_lock_holds_no_part_that_it_is_not_for(name: str, absent: set[str]) -> None:
+    assert absent <= pins(LOCKS["cpu-test"]).keys()
+    assert not absent & pins(LOCKS[name]).keys()
 
 
 # ------------------------------------------------------------------ set-up
@@ -104,7 +123,7 @@ def test_package_is_installed_only_with_its_hash(tmp_path: Path, python: Path) -
     checkout, wheels = sandbox(tmp_path / "checkout"), tmp_path / "wheels"
     digest = wheel_of_torch(wheels)
     lock = checkout / "locks" / "cpu.txt"
-    install = ["scripts/install.sh", str(python), "locks/cpu.txt", "run", "packages"]
+    install = ["scripts/install.sh", str(python), "locks/cpu.txt", "packages"]
 
     lock.write_text(f"torch==2.13.0+cpu \\\n    --hash=sha256:{digest[::-1]}\n")
     code, said = run(*install, cwd=checkout, WHEELS=str(wheels))
@@ -124,25 +143,60 @@ def test_package_is_installed_only_with_its_hash(tmp_path: Path, python: Path) -
 
 def test_set_up_installs_once_for_each_lock(tmp_path: Path) -> None:
     checkout = sandbox(tmp_path)
-    for name in ("cpu", "cpu-test"):
+    names = ("cpu-smoke", "cpu", "cpu-test")
+    for name in names:
         (checkout / "locks" / f"{name}.txt").write_text("torch==2.13.0+cpu\n")
     calls = checkout / "calls"
-    (checkout / "scripts" / "install.sh").write_text(f'#!/bin/sh\necho "$2 $3" >>{calls}\n')
+    (checkout / "scripts" / "install.sh").write_text(f'#!/bin/sh\necho "$2 $3 $4" >>{calls}\n')
 
     def set_up(name: str) -> None:
         code, said = run("scripts/setup.sh", name, cwd=checkout, PYTHON=sys.executable)
         assert code == 0, said
 
-    for name in ("cpu", "cpu", "cpu-test", "cpu-test", "cpu"):
+    for name in ("cpu-smoke", "cpu-smoke", "cpu", "cpu", "cpu-smoke"):
+        set_up(name)
+    for name in ("cpu-test", "cpu-test", "cpu", "cpu-smoke"):
         set_up(name)
     assert calls.read_text().splitlines() == [
-        "locks/cpu.txt run,start",
-        "locks/cpu-test.txt run,start,test",
+        f"locks/{name}.txt packages editable" for name in names
     ]
-    (checkout / "locks" / "cpu.txt").write_text("torch==2.14.0+cpu\n")
-    (checkout / "locks" / "cpu-test.txt").write_text("torch==2.14.0+cpu\n")
+    for name in names:
+        (checkout / "locks" / f"{name}.txt").write_text("torch==2.14.0+cpu\n")
     set_up("cpu")
-    assert calls.read_text().splitlines()[2:] == ["locks/cpu.txt run,start"]
+    assert calls.read_text().splitlines()[3:] == ["locks/cpu.txt packages editable"]
+
+
+@pytest.mark.parametrize(("suite", "name"), [("smoke", "cpu-smoke"), ("extended", "cpu")])
+def test_acceptance_sets_up_what_its_suite_needs(suite: str, name: str) -> None:
+    done = subprocess.run(
+        ["make", "--dry-run", "accept", f"SUITE={suite}"],
+        cwd=ROOT, check=True, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.stdout.splitlines()[0] == f"scripts/setup.sh {name}"
+
+
+def test_ranges_stand_in_for_a_lock_that_was_made_for_another_python(
+    tmp_path: Path, python: Path
+) -> None:
+    """Every part that the lock names is asked for, and torch alone first."""
+    checkout = sandbox(tmp_path)
+    shutil.copy(ROOT / "pyproject.toml", checkout)
+    lines = "# made for: cpython 3.9 Linux x86_64\n# extras: report,onnx\ntorch==1\n"
+    (checkout / "locks" / "cpu.txt").write_text(lines)
+    asked = checkout / "asked"
+    program = checkout / "python"
+    program.write_text(
+        f'#!/bin/sh\ncase "$*" in *"pip install"*) echo "$@" >>{asked};; '
+        f'*) exec {python} "$@";; esac\n'
+    )
+    program.chmod(0o755)
+    code, said = run("scripts/install.sh", str(program), "locks/cpu.txt", "packages", cwd=checkout)
+    assert (code, "no hash is checked" in said) == (0, True)
+    first, second = asked.read_text().splitlines()
+    assert first.split()[-2:] == ["--no-deps", "torch>=2.13,<2.14"]
+    wanted = {str(item).replace(" ", "") for item in requirements(["report", "onnx"])}
+    given = {word for word in second.split() if ">=" in word}
+    assert {str(Requirement(word)) for word in given - {"setuptools>=77"}} == wanted
 
 
 @pytest.mark.parametrize(
