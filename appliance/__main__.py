@@ -1,5 +1,5 @@
 """`python -m appliance` is `bench`."""
 
-from appliance.cli import main
+from appliance.cli.main import main
 
 main()

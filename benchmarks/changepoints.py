@@ -15,8 +15,8 @@ from functools import partial
 
 import numpy as np
 
-from appliance.changepoints import PENALTY_FACTOR, SHORTEST, pelt
-from appliance.series import classify
+from appliance.statistics.changepoints import PENALTY_FACTOR, SHORTEST, pelt
+from appliance.statistics.steady_state import classify
 
 
 def milliseconds(work: Callable[..., object], values: object, least: float = 50.0) -> float:

@@ -48,8 +48,8 @@ def measure_digests() -> None:
 def measure_one(side: int, dtype: str, pairs: int) -> None:
     import torch  # noqa: PLC0415
 
-    from workloads.parts.abft import column_checksums  # noqa: PLC0415
-    from workloads.parts.digests import digest, make_weights  # noqa: PLC0415
+    from workloads.parts.memory.abft import column_checksums  # noqa: PLC0415
+    from workloads.parts.memory.digests import digest, make_weights  # noqa: PLC0415
 
     rng = torch.Generator().manual_seed(1)
     form = getattr(torch, dtype)
@@ -77,7 +77,7 @@ def measure_step() -> None:
     import torch  # noqa: PLC0415
 
     from workloads.burn_in import BurnIn  # noqa: PLC0415
-    from workloads.contract import Artifacts, Target  # noqa: PLC0415
+    from workloads.contract.target import Artifacts, Target  # noqa: PLC0415
 
     workload = BurnIn(size=1024, chain_size=128, memory_bytes=2**28, phase_steps=10**6)
     with tempfile.TemporaryDirectory(prefix="bench-") as name:

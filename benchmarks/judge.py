@@ -29,9 +29,12 @@ from builders import (
     with_bounds,
 )
 
-from appliance import evidence
-from appliance.records import Baselines, Block, Criterion, Event, LaunchEnded, Line, Peaks, Plan
-from appliance.verdict import Judge
+from appliance.evidence import launches
+from appliance.judging.verdict import Judge
+from appliance.records.baseline import Baselines, Peaks
+from appliance.records.criteria import Criterion
+from appliance.records.journal import Block, Event, LaunchEnded, Line
+from appliance.records.plan import Plan
 
 CASES, LAUNCHES, BLOCKS, STEPS = 40, 40, 4, 30
 REPEATS = 3
@@ -72,9 +75,9 @@ def main() -> dict[str, float]:
 
         return outer
 
-    launch = evidence.LaunchEvidence
+    launch = launches.LaunchEvidence
     launch.series = property(timed("series", launch.series.fget))
-    evidence.block_figures = timed("samples", evidence.block_figures)
+    launches.block_figures = timed("samples", launches.block_figures)
     for _ in range(REPEATS):
         judge = Judge(
             plan=plan,

@@ -73,7 +73,7 @@ class HostClock:
 
 def measure_overhead() -> None:
     """Blocks of the worker's loop and of a bare loop in turn; ratio of their medians per step."""
-    from appliance import timing  # noqa: PLC0415
+    from appliance.worker import timing  # noqa: PLC0415
 
     left = np.random.default_rng(1).standard_normal((900, 900))
 

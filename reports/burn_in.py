@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from appliance.records import Block, Case, Check, Checked, Line, Plan
+from appliance.records.journal import Block, Check, Checked, Line
+from appliance.records.plan import Case, Plan
 from reports import words
 from reports.model import BurnInSection, Row
 

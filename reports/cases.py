@@ -12,24 +12,19 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from appliance.agreement import gathered, run_to_run
-from appliance.evidence import CaseEvidence
-from appliance.records import (
-    Block,
-    Calibrated,
-    Case,
+from appliance.evidence.determinism import gathered, run_to_run
+from appliance.evidence.launches import CaseEvidence
+from appliance.records.baseline import Peaks
+from appliance.records.journal import Block, Calibrated, LaunchEnded, Line, Reading
+from appliance.records.plan import Case, Plan
+from appliance.records.system import System
+from appliance.records.verdict import (
     CaseResult,
     CheckResult,
     Estimate,
-    LaunchEnded,
     LaunchResult,
-    Line,
-    Peaks,
-    Plan,
-    Reading,
     Ruling,
     RulingWord,
-    System,
     Verdict,
 )
 from reports import machine, plots, roofline, words

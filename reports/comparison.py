@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 from markupsafe import Markup, escape
 
-from appliance.comparison import (
+from appliance.comparison.case_pairs import ComparedBundle, RulingChange, Sameness, Topic
+from appliance.comparison.compare_runs import (
     CaseComparison,
     CheckPair,
     Comparison,
@@ -23,8 +24,7 @@ from appliance.comparison import (
     Word,
     has_failed_since,
 )
-from appliance.pairing import ComparedBundle, RulingChange, Sameness, Topic
-from appliance.records import RulingWord
+from appliance.records.verdict import RulingWord
 from reports import words
 from reports.model import Grid, cleaned
 from reports.words import clean, count

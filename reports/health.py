@@ -10,10 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 
-from appliance.evidence import Gathering
-from appliance.ledger import SHARE, Count, Ledger, Observed, of_devices
-from appliance.records import Criteria, Device, KernelLogged, Line, Plan, Reading
-from appliance.vendors.vocabulary import THROTTLES
+from appliance.evidence.device_health import SHARE, Count, Ledger, Observed, of_devices
+from appliance.evidence.launches import Gathering
+from appliance.records.criteria import Criteria
+from appliance.records.journal import KernelLogged, Line, Reading
+from appliance.records.plan import Plan
+from appliance.records.system import Device
+from appliance.records.vocabulary import THROTTLES
 from reports import plots, words
 from reports.model import DeviceHealth, Grid, Group, HealthChapter
 from reports.words import NOT_REPORTED, count, label, percent

@@ -11,24 +11,13 @@ import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 
-from appliance.bundle import Bundle
-from appliance.matching import alphas
-from appliance.records import (
-    Baseline,
-    Bounds,
-    Criteria,
-    Criterion,
-    Line,
-    Looked,
-    Peak,
-    Plan,
-    Ratio,
-    Ruling,
-    Score,
-    Statistic,
-    Straggler,
-    Verdict,
-)
+from appliance.planning.criterion_scope import alphas
+from appliance.records.baseline import Baseline, Peak
+from appliance.records.criteria import Criteria, Criterion
+from appliance.records.journal import Line, Looked
+from appliance.records.plan import Bounds, Plan
+from appliance.records.verdict import Ratio, Ruling, Score, Statistic, Straggler, Verdict
+from appliance.storage.bundle import Bundle
 from reports import words
 from reports.model import Grid, Group, Judging, Row
 from reports.words import count, percent

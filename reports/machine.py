@@ -10,20 +10,10 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 
-from appliance.records import (
-    Device,
-    Environment,
-    Fact,
-    Facts,
-    Libraries,
-    Line,
-    Peaks,
-    Process,
-    Reading,
-    ServerProbed,
-    System,
-    sha256,
-)
+from appliance.records.baseline import Peaks
+from appliance.records.journal import Environment, Libraries, Line, Reading, ServerProbed
+from appliance.records.json import sha256
+from appliance.records.system import Device, Fact, Facts, Process, System
 from reports import words
 from reports.model import Grid, Group, Row
 from reports.words import NOT_REPORTED, count, label

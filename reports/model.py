@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from markupsafe import Markup
 
-from appliance.records import RulingWord, VerdictWord
+from appliance.records.verdict import RulingWord, VerdictWord
 from reports.words import clean
 
 T = TypeVar("T")

@@ -10,7 +10,8 @@ from __future__ import annotations
 import statistics
 from collections.abc import Mapping, Sequence
 
-from appliance.records import Case, CaseResult, Plan, Verdict
+from appliance.records.plan import Case, Plan
+from appliance.records.verdict import CaseResult, Verdict
 from reports import cases, words
 from reports.model import PairCell, PairRow, PairSection
 from reports.words import count

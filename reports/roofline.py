@@ -12,8 +12,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from appliance.comparable import peak_for
-from appliance.records import Case, CaseResult, Peaks, System
+from appliance.evidence.baseline_key import peak_for
+from appliance.records.baseline import Peaks
+from appliance.records.plan import Case
+from appliance.records.system import System
+from appliance.records.verdict import CaseResult
 from reports import words
 
 UNKNOWN = "unknown"

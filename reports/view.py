@@ -10,25 +10,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
-from appliance import ordering
-from appliance.bundle import CHALLENGE, CRITERIA, JOURNAL, LOGS, ORDER, Bundle, data_names
-from appliance.catalog import ORDER_LINE
 from appliance.errors import EvidenceError
-from appliance.records import (
-    Criterion,
-    Device,
-    Line,
-    Order,
-    Plan,
-    Reason,
-    Ruling,
-    RulingWord,
-    RunResumed,
-    Signer,
-    Verdict,
-    sha256,
-)
-from appliance.verdict import PRECEDENCE, requirements
+from appliance.judging import order_match
+from appliance.judging.verdict import PRECEDENCE, requirements
+from appliance.records.criteria import Criterion
+from appliance.records.journal import Line, RunResumed
+from appliance.records.json import sha256
+from appliance.records.order import Order
+from appliance.records.plan import Plan
+from appliance.records.signer import Signer
+from appliance.records.system import Device
+from appliance.records.verdict import Reason, Ruling, RulingWord, Verdict
+from appliance.storage.bundle import CHALLENGE, CRITERIA, JOURNAL, LOGS, ORDER, Bundle, data_names
+from appliance.storage.criteria_file import ORDER_LINE
 from reports import burn_in, cases, health, judging, machine, pairs, words
 from reports.model import (
     Certificate,
@@ -112,7 +106,9 @@ def view(bundle: Bundle) -> View:
             certificate=_certificate(bundle, verdict, signer, hidden),
             requirements=_requirements(bundle, verdict, criteria),
             order=_order(bundle),
-            open_rulings=_open_rulings(verdict, (*criteria, *ordering.requirements(bundle.order))),
+            open_rulings=_open_rulings(
+                verdict, (*criteria, *order_match.requirements(bundle.order))
+            ),
             legend=cases.legend(verdict),
             cases=cases.sections(plan, verdict, bundle.lines, bundle.peaks, bundle.system),
             not_planned=tuple(
@@ -290,7 +286,7 @@ def _order_row(bundle: Bundle) -> tuple[Row, ...]:
     """How the node compares with what was bought; nothing without an order."""
     if bundle.order is None:
         return ()
-    told = ordering.counts(ordering.match(bundle.order, bundle.system))
+    told = order_match.counts(order_match.match(bundle.order, bundle.system))
     return (_row("Order", f"{bundle.order.name}: {told}"),)
 
 
@@ -376,7 +372,7 @@ def _requirements(
     """One per criterion of the file, then those that are always required and not in it."""
     given = {criterion.id for criterion in bundle.criteria.criterion}
     known = {criterion.id: criterion for criterion in criteria}
-    lines = {criterion.id for criterion in ordering.requirements(bundle.order)}
+    lines = {criterion.id for criterion in order_match.requirements(bundle.order)}
     named = (ruling.criterion for ruling in verdict.rulings)
     names = [name for name in dict.fromkeys([*known, *named]) if name not in lines]
     asked = tuple(
@@ -426,7 +422,7 @@ def _order(bundle: Bundle) -> OrderTable | None:
                 ruling=one.answer.ruling,
                 is_required=one.line.required,
             )
-            for one in ordering.match(bundle.order, bundle.system)
+            for one in order_match.match(bundle.order, bundle.system)
         ),
     )
 

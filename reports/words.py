@@ -16,7 +16,9 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from functools import partial
 
-from appliance.records import Fact, RulingWord, Scalar
+from appliance.records.json import Scalar
+from appliance.records.system import Fact
+from appliance.records.verdict import RulingWord
 
 NOT_REPORTED = "not reported"
 GIB = 2**30

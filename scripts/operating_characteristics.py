@@ -58,8 +58,8 @@ from simulated_nodes import (
     two_modes,
 )
 
-from appliance.sequential import group_bounds
-from appliance.tails import rate_bounds
+from appliance.statistics.group_sequential import group_bounds
+from appliance.statistics.tails import rate_bounds
 from appliance.version import VERSION
 
 ROOT = Path(__file__).parents[1]

@@ -27,9 +27,6 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from appliance import datasets  # noqa: E402 - the script runs where nothing is installed
-from appliance.catalog import did_you_mean  # noqa: E402 - the same
-from appliance.environment import child_environment, usable_cores  # noqa: E402 - the same
 from appliance.errors import (  # noqa: E402 - the same
     ApplianceError,
     BenchError,
@@ -37,6 +34,9 @@ from appliance.errors import (  # noqa: E402 - the same
     RunInterrupted,
     UsageError,
 )
+from appliance.runner.environment import child_environment, usable_cores  # noqa: E402 - the same
+from appliance.storage.toml_file import did_you_mean  # noqa: E402 - the same
+from appliance.verbs import datasets  # noqa: E402 - the script runs where nothing is installed
 
 BANDS = ROOT / "workloads" / "bands"
 DTYPES = ("float32", "bfloat16")

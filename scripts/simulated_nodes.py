@@ -1,7 +1,7 @@
 """What the decision rules do to devices whose truth is known, by drawing ten thousand of them.
 
 Launch times are drawn from the model of the statistics, and the very functions that the judge
-calls (appliance/sequential.py, appliance/tails.py) rule on them: nothing of the rules is written a
+calls (appliance/statistics/group_sequential.py, appliance/statistics/tails.py) rule on them: nothing of the rules is written a
 second time here but the loop over the looks. All limits are of the kind "step time at most 3 %
 above a known reference". Every table has a random stream of its own, so that one can be made again
 without the others.
@@ -22,14 +22,8 @@ from scipy.signal import lfilter
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from appliance.sequential import group_bounds, test_limit
-from appliance.tails import (
-    is_slow,
-    look_risks,
-    num_stalls,
-    rate_bounds,
-    test_rate,
-)
+from appliance.statistics.group_sequential import group_bounds, test_limit
+from appliance.statistics.tails import is_slow, look_risks, num_stalls, rate_bounds, test_rate
 
 SEED, NODES = 20261121, 10_000
 LOOKS = (5, 10, 20, 40)

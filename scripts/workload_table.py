@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
 from appliance.errors import ApplianceError  # noqa: E402 - the script runs uninstalled
-from appliance.listing import ListedWorkload, in_millions, listed  # noqa: E402 - the same
+from appliance.verbs.listing import ListedWorkload, in_millions, listed  # noqa: E402 - the same
 
 README = ROOT / "README.md"
 BEGIN = "<!-- workloads: written by scripts/workload_table.py -->\n"

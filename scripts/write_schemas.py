@@ -1,6 +1,6 @@
 """Writes appliance/schemas/*.json, the JSON Schemas of the bundle's files, from the records.
 
-Run it after a change of appliance/records.py; a test compares what it would write with what is
+Run it after a change of appliance/records/journal.py; a test compares what it would write with what is
 there. JSON files hold every key of their record, so there every key is required; TOML files are
 written by people, who may leave out what has a default.
 """
@@ -15,30 +15,41 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from appliance import records  # noqa: E402 - the script runs where nothing is installed
-from appliance.comparison import Comparison  # noqa: E402 - the same
-from appliance.dispute import Rerun  # noqa: E402 - the same
-from appliance.verify import Verification  # noqa: E402 - the same
+from appliance.comparison.compare_runs import Comparison  # noqa: E402 - the same
+from appliance.records import (  # noqa: E402 - the script runs where nothing is installed
+    baseline,
+    criteria,
+    journal,
+    order,
+    plan,
+    signer,
+    suite,
+    system,
+    verdict,
+)
+from appliance.records import json as records_json
+from appliance.verbs.rerun_diff import Rerun  # noqa: E402 - the same
+from appliance.verification.verify import Verification  # noqa: E402 - the same
 
 FOLDER = ROOT / "appliance" / "schemas"
 MACHINE_WRITTEN = {
-    "plan": records.Plan,
-    "system": records.System,
-    "baselines": records.Baselines,
-    "peaks": records.Peaks,
-    "signer": records.Signer,
-    "challenge": records.Challenge,
-    "journal-line": records.Line,
-    "verdict": records.Verdict,
+    "plan": plan.Plan,
+    "system": system.System,
+    "baselines": baseline.Baselines,
+    "peaks": baseline.Peaks,
+    "signer": signer.Signer,
+    "challenge": order.Challenge,
+    "journal-line": journal.Line,
+    "verdict": verdict.Verdict,
     "verification": Verification,
     "comparison": Comparison,
     "rerun": Rerun,
 }
 HAND_WRITTEN = {
-    "criteria": records.Criteria,
-    "device": records.DeviceFile,
-    "order": records.Order,
-    "suite": records.Suite,
+    "criteria": criteria.Criteria,
+    "device": baseline.DeviceFile,
+    "order": order.Order,
+    "suite": suite.Suite,
 }
 
 
@@ -53,7 +64,7 @@ def schemas() -> dict[str, bytes]:
 
 
 def _schema(kind: type[object]) -> dict[str, Any]:
-    schema = records.adapter(kind).json_schema()
+    schema = records_json.adapter(kind).json_schema()
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
 

@@ -20,14 +20,9 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
 import workloads  # noqa: E402 - the script runs where nothing is installed
-from appliance.records import Scalar, to_data  # noqa: E402 - the same
-from appliance.workload_facts import (  # noqa: E402 - the same
-    FILE,
-    Variant,
-    WorkloadFacts,
-    WorkloadFile,
-)
-from workloads.contract import Workload  # noqa: E402 - the same
+from appliance.planning.workload_manifest import FILE, Variant, WorkloadFacts, WorkloadFile  # noqa: E402 - the same
+from appliance.records.json import Scalar, to_data  # noqa: E402 - the same
+from workloads.contract.workload import Workload  # noqa: E402 - the same
 
 
 def kinds() -> Iterator[tuple[str, type[Workload[Any, Any]]]]:

@@ -16,105 +16,105 @@ import pytest
 Room = tuple[str, ...]
 FLOORS: list[list[Room]] = [
     [
-        ("appliance.errors", "appliance.records", "appliance.given"),
+        ("appliance.errors", "appliance.records.journal", "appliance.storage.input_file"),
         ("appliance.version",),
-        ("appliance.terminal",),
+        ("appliance.cli.sanitize",),
     ],
     [
-        ("workloads.contract",),
-        ("appliance.vendors.base", "appliance.vendors.vocabulary"),
+        ("workloads.contract.workload",),
+        ("appliance.vendors.base", "appliance.records.vocabulary"),
         ("appliance.vendors.containers",),
         ("appliance.vendors.torch_settings",),
-        ("appliance.catalog",),
-        ("appliance.journal",),
-        ("appliance.seeds", "appliance.freshness"),
+        ("appliance.storage.criteria_file",),
+        ("appliance.storage.journal",),
+        ("appliance.planning.seeds", "appliance.planning.challenge_window"),
         # what the kernel tells of a machine, in files
         (
-            "appliance.tree",
-            "appliance.facts",
-            "appliance.cgroup",
-            "appliance.processors",
-            "appliance.sensors",
-            "appliance.smbios",
-            "appliance.neighbours",
-            "appliance.pci",
-            "appliance.kernel_log",
+            "appliance.linux.sysfs",
+            "appliance.linux.fact_reader",
+            "appliance.linux.cgroup",
+            "appliance.linux.processors",
+            "appliance.linux.sensors",
+            "appliance.linux.smbios",
+            "appliance.linux.cpu_contention",
+            "appliance.linux.pci",
+            "appliance.linux.kernel_log",
         ),
         # what the parent and the child of a launch say to each other
-        ("appliance.processes", "appliance.wire"),
+        ("appliance.ipc.processes", "appliance.ipc.channel"),
     ],
     [
         ("workloads.parts.*",),
         (
-            "appliance.vendors.xpu",
-            "appliance.vendors.xpu_cards",
-            "appliance.vendors.xpu_kernel",
-            "appliance.vendors.xpu_tool",
-            "appliance.vendors.xpu_facts",
-            "appliance.vendors.xpu_log",
-            "appliance.vendors.xpu_software",
+            "appliance.vendors.intel.xpu",
+            "appliance.vendors.intel.cards",
+            "appliance.vendors.intel.kernel",
+            "appliance.vendors.intel.tool",
+            "appliance.vendors.intel.facts",
+            "appliance.vendors.intel.log",
+            "appliance.vendors.intel.software",
         ),
         ("appliance.vendors.*",),
         (
-            "appliance.vendors.nvml",
-            "appliance.vendors.nvlink",
-            "appliance.vendors.nvml_telemetry",
-            "appliance.vendors.nvml_facts",
-            "appliance.vendors.nvml_absent",
-            "appliance.vendors.xid",
-            "appliance.vendors.cuda",
+            "appliance.vendors.nvidia.nvml",
+            "appliance.vendors.nvidia.nvlink",
+            "appliance.vendors.nvidia.nvml_telemetry",
+            "appliance.vendors.nvidia.nvml_facts",
+            "appliance.vendors.nvidia.nvml_absent",
+            "appliance.vendors.nvidia.xid",
+            "appliance.vendors.nvidia.cuda",
         ),
         (
-            "appliance.vendors.amd_values",
-            "appliance.vendors.amd_throttles",
-            "appliance.vendors.amd_bus",
-            "appliance.vendors.amd_absent",
-            "appliance.vendors.amd_faults",
-            "appliance.vendors.amdsmi_calls",
-            "appliance.vendors.amdsmi_facts",
-            "appliance.vendors.amdsmi_library",
-            "appliance.vendors.amd_smi_facts",
-            "appliance.vendors.amd_smi_tool",
-            "appliance.vendors.rocm",
+            "appliance.vendors.amd.values",
+            "appliance.vendors.amd.throttles",
+            "appliance.vendors.amd.bus",
+            "appliance.vendors.amd.absent",
+            "appliance.vendors.amd.faults",
+            "appliance.vendors.amd.amdsmi_calls",
+            "appliance.vendors.amd.amdsmi_facts",
+            "appliance.vendors.amd.amdsmi_library",
+            "appliance.vendors.amd.smi_facts",
+            "appliance.vendors.amd.smi_tool",
+            "appliance.vendors.amd.rocm",
         ),
         # samples to numbers
         (
-            "appliance.statistics",
-            "appliance.sequential",
-            "appliance.tails",
-            "appliance.tolerance",
-            "appliance.drift",
-            "appliance.changepoints",
-            "appliance.series",
-            "appliance.stragglers",
-            "appliance.score",
-            "appliance.matching",
-            "appliance.sampling",
-            "appliance.coverage",
-            "appliance.contrasts",
+            "appliance.statistics.estimates",
+            "appliance.statistics.group_sequential",
+            "appliance.statistics.tails",
+            "appliance.statistics.tolerance",
+            "appliance.statistics.drift",
+            "appliance.statistics.changepoints",
+            "appliance.statistics.steady_state",
+            "appliance.statistics.stragglers",
+            "appliance.statistics.score",
+            "appliance.planning.criterion_scope",
+            "appliance.planning.check_sampling",
+            "appliance.planning.coverage",
+            "appliance.comparison.mixed_model",
         ),
         ("reports.words", "reports.plots"),
     ],
     [
         ("workloads.*",),
-        ("appliance.vendors.preferred",),  # all makers
-        ("appliance.placing", "appliance.plan"),
-        ("appliance.workload_facts",),
+        ("appliance.vendors.registry",),  # all makers
+        ("appliance.planning.placement", "appliance.planning.plan"),
+        ("appliance.planning.workload_manifest",),
         (
-            "appliance.comparable",
-            "appliance.evidence",
-            "appliance.ledger",
-            "appliance.agreement",
-            "appliance.limits",
-            "appliance.plausible",
-            "appliance.performance",
-            "appliance.ratios",
-            "appliance.results",
-            "appliance.variants",
-            "appliance.rulings",
-            "appliance.comparing",
-            "appliance.ordering",
-            "appliance.verdict",
+            "appliance.evidence.baseline_key",
+            "appliance.evidence.launches",
+            "appliance.evidence.device_health",
+            "appliance.evidence.determinism",
+            "appliance.judging.limits",
+            "appliance.judging.criteria_check",
+            "appliance.judging.performance",
+            "appliance.judging.ratios",
+            "appliance.evidence.case_results",
+            "appliance.judging.variants",
+            "appliance.judging.functional",
+            "appliance.storage.order_values",
+            "appliance.storage.order_file",
+            "appliance.judging.verdict",
         ),
     ],
     [
@@ -123,42 +123,42 @@ FLOORS: list[list[Room]] = [
         ),  # workloads that go wrong on purpose, on top of those that do not
         ("workloads.recording.*",),  # a program of its own, which records bands
         (
-            "appliance.launcher",
-            "appliance.components",
-            "appliance.conditions",
-            "appliance.machine",
-            "appliance.probe",
-            "appliance.redaction",
+            "appliance.probe.container_facts",
+            "appliance.probe.components",
+            "appliance.probe.conditions",
+            "appliance.probe.host",
+            "appliance.probe.node",
+            "appliance.probe.redaction",
         ),
         (
-            "appliance.timing",
-            "appliance.repeated",
-            "appliance.outputs",
-            "appliance.libraries",
-            "appliance.parameters",
-            "appliance.launch",
-            "appliance.forkserver",
-            "appliance.worker",
+            "appliance.worker.timing",
+            "appliance.worker.cache_check",
+            "appliance.worker.outputs",
+            "appliance.worker.libraries",
+            "appliance.worker.parameters",
+            "appliance.worker.measure",
+            "appliance.worker.forkserver",
+            "appliance.worker.child",
         ),
         (
-            "appliance.environment",
-            "appliance.history",
-            "appliance.children",
-            "appliance.watch",
-            "appliance.observing",
-            "appliance.runner",
+            "appliance.runner.environment",
+            "appliance.evidence.run_state",
+            "appliance.runner.children",
+            "appliance.runner.supervisor",
+            "appliance.runner.counter_log",
+            "appliance.runner.execution",
         ),
-        ("appliance.bundle",),
-        ("appliance.drafting",),
-        ("appliance.dsse", "appliance.pades", "appliance.signing"),
+        ("appliance.storage.bundle",),
+        ("appliance.verbs.order_draft",),
+        ("appliance.signing.dsse", "appliance.signing.pades", "appliance.signing.keys"),
     ],
     [
         (
-            "appliance.links",
-            "appliance.conduct",
-            "appliance.launched",
-            "appliance.expected",
-            "appliance.verify",
+            "appliance.signing.html_attachments",
+            "appliance.verification.run_checks",
+            "appliance.verification.launch_checks",
+            "appliance.verification.suite_checks",
+            "appliance.verification.verify",
         ),
         (
             "reports.model",
@@ -171,46 +171,50 @@ FLOORS: list[list[Room]] = [
             "reports.judging",
             "reports.view",
         ),
-        ("appliance.pairing", "appliance.comparison"),
-        ("appliance.dispute",),
+        ("appliance.comparison.case_pairs", "appliance.comparison.compare_runs"),
+        ("appliance.verbs.rerun_diff",),
     ],
     [
         ("reports.comparison", "reports.render"),
         # the side of the container that is outside
-        ("appliance.preflight", "appliance.launcher_options", "appliance.host"),
+        (
+            "appliance.container.preflight",
+            "appliance.container.container_options",
+            "appliance.container.engine",
+        ),
     ],
     [
         (
-            "appliance.datasets",
-            "appliance.attest",
-            "appliance.accept",
-            "appliance.rerun",
-            "appliance.start",
-            "appliance.findings",
-            "appliance.software",
-            "appliance.doctor",
+            "appliance.verbs.datasets",
+            "appliance.verbs.publish",
+            "appliance.verbs.accept",
+            "appliance.verbs.rerun",
+            "appliance.verbs.start",
+            "appliance.container.doctor_rows",
+            "appliance.container.software",
+            "appliance.verbs.doctor",
         ),
-        ("appliance.compare",),
-        ("appliance.baseline",),
+        ("appliance.verbs.compare",),
+        ("appliance.verbs.baseline",),
         # faults that are injected, and what became of them
         (
-            "appliance.pace",
-            "appliance.virtual",
-            "appliance.simulation",
-            "appliance.injections",
-            "appliance.scenarios",
-            "appliance.faults",
-            "appliance.selftest",
+            "appliance.selftest.time_model",
+            "appliance.selftest.virtual_node",
+            "appliance.selftest.simulation",
+            "appliance.selftest.expected_outcomes",
+            "appliance.selftest.virtual_faults",
+            "appliance.selftest.process_faults",
+            "appliance.selftest.summary",
         ),
-        ("appliance.challenge",),
-        ("appliance.listing", "appliance.progress"),
+        ("appliance.verbs.challenge",),
+        ("appliance.verbs.listing", "appliance.cli.progress"),
     ],
-    [("appliance.cli", "appliance.__main__")],
+    [("appliance.cli.main", "appliance.__main__")],
 ]
 EACH_ALONE = {("workloads.*",), ("appliance.vendors.*",)}  # one workload, one maker: a room each
 LIGHT_FLOORS = 5  # up to `bench verify` nothing heavy is loaded
 HEAVY = {"torch", "onnxruntime", "docker", "weasyprint"}
-HEAVY_ROOMS = {"weasyprint": {"reports.render"}, "docker": {"appliance.host"}}
+HEAVY_ROOMS = {"weasyprint": {"reports.render"}, "docker": {"appliance.container.engine"}}
 MAKERS = re.compile(r"(?<![a-z])(cuda|hip|rocm|xpu|nvidia)(?![a-z])", re.IGNORECASE)
 ROOT = Path(__file__).parents[1]
 MODULES = {
@@ -283,20 +287,22 @@ def test_the_worker_alone_imports_by_name(module: str) -> None:
         if isinstance(node, ast.Attribute | ast.Name)
     }
     # A workload may follow another one, which stands on its own floor: it names it, too.
-    can_name = {"appliance.worker", "workloads.parts.curves"}
+    can_name = {"appliance.worker.child", "workloads.parts.curves.curves"}
     assert module in can_name or not names & {"import_module", "__import__"}
 
 
 def test_the_worker_alone_imports_workloads() -> None:
     workloads = {
-        name for name in MODULES if name.startswith("workloads.") and name != "workloads.contract"
+        name
+        for name in MODULES
+        if name.startswith("workloads.") and name != "workloads.contract.workload"
     }
-    for module in MODULES.keys() - workloads - {"appliance.worker"}:
+    for module in MODULES.keys() - workloads - {"appliance.worker.child"}:
         assert not imported(module) & workloads, module
 
 
 def test_only_workloads_makers_and_the_worker_import_torch() -> None:
-    allowed = ("workloads.", "appliance.vendors.", "appliance.worker")
+    allowed = ("workloads.", "appliance.vendors.", "appliance.worker.child")
     for module in MODULES:
         assert module.startswith(allowed) or "torch" not in libraries(module), module
 
@@ -312,10 +318,10 @@ def test_verifying_and_all_below_load_nothing_heavy() -> None:
         module
         for module in MODULES
         if place(module)[0] <= LIGHT_FLOORS
-        and (not module.startswith("workloads.") or module == "workloads.contract")
-        and module != "appliance.worker"
+        and (not module.startswith("workloads.") or module == "workloads.contract.workload")
+        and module != "appliance.worker.child"
     ]
-    assert "appliance.verify" in light
+    assert "appliance.verification.verify" in light
     code = f"import sys, {', '.join(light)}; print(*sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True, text=True

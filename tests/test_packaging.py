@@ -362,7 +362,7 @@ def test_stop_that_comes_as_the_run_is_started_is_not_lost(given: str) -> None:
 
 
 def test_readme_names_every_verb() -> None:
-    from appliance.cli import app  # noqa: PLC0415 - not needed by the other tests
+    from appliance.cli.main import app  # noqa: PLC0415 - not needed by the other tests
 
     command = typer.main.get_command(app)
     verbs = set(getattr(command, "commands", {}))

@@ -23,17 +23,24 @@ from typing import ClassVar
 import torch
 from transformers import BertConfig, BertForMaskedLM
 
-from appliance.records import Check, Work
-from workloads.contract import ParameterError, Target, Workload
-from workloads.parts import training
-from workloads.parts.distributed import num_batches, require_parallel
-from workloads.parts.float32_products import float32_products, require_short_products, shortened
-from workloads.parts.optimizers import AdamW
-from workloads.parts.parameters import require_choice, require_positive
-from workloads.parts.precision import dtype_named
-from workloads.parts.size import count_parameters, count_training_flops
-from workloads.parts.text import FIRST_ORDINARY, masked_text
-from workloads.parts.training import Before, Growth, Trained, Training
+from appliance.records.journal import Check
+from appliance.records.workload import Work
+from workloads.contract.failures import ParameterError
+from workloads.contract.target import Target
+from workloads.contract.workload import Workload
+from workloads.parts.datasets.text import FIRST_ORDINARY, masked_text
+from workloads.parts.distributed.sharding import num_batches, require_parallel
+from workloads.parts.numerics.parameters import require_choice, require_positive
+from workloads.parts.numerics.precision import dtype_named
+from workloads.parts.numerics.size import count_parameters, count_training_flops
+from workloads.parts.training import training
+from workloads.parts.training.float32_products import (
+    float32_products,
+    require_short_products,
+    shortened,
+)
+from workloads.parts.training.optimizers import AdamW
+from workloads.parts.training.training import Before, Growth, Trained, Training
 
 GROWTH = Growth(loss=4, logits=32, gradients=24, learnt=7)
 ACTIVATIONS = ("gelu", "silu", "relu")

@@ -34,15 +34,18 @@ from typing import ClassVar
 import numpy as np
 import torch
 
-from appliance.records import Check, Work
-from workloads.contract import ParameterError, Target, Workload
-from workloads.parts import digests, memory_patterns, mismatches
-from workloads.parts.chain import Chain, first_key, largest_magnitude
-from workloads.parts.memory_patterns import PATTERNS
-from workloads.parts.mismatches import REPEATS, Event, Operands, Slot
-from workloads.parts.parameters import require_choice, require_positive, require_share
-from workloads.parts.precision import on_host, unit_roundoff
-from workloads.parts.products import FLOATS
+from appliance.records.journal import Check
+from appliance.records.workload import Work
+from workloads.contract.failures import ParameterError
+from workloads.contract.target import Target
+from workloads.contract.workload import Workload
+from workloads.parts.matmul.products import FLOATS
+from workloads.parts.memory import digests, memory_patterns, mismatches
+from workloads.parts.memory.chain import Chain, first_key, largest_magnitude
+from workloads.parts.memory.memory_patterns import PATTERNS
+from workloads.parts.memory.mismatches import REPEATS, Event, Operands, Slot
+from workloads.parts.numerics.parameters import require_choice, require_positive, require_share
+from workloads.parts.numerics.precision import on_host, unit_roundoff
 
 PHASES = ("hot", "hot", "hot", "cool", "hot", "hot", "hot", "load in jumps")
 KINDS = ("random", "whole")

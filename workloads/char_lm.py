@@ -34,16 +34,20 @@ from typing import ClassVar
 import torch
 from torch import nn
 
-from appliance.records import Check, Work
-from workloads.contract import ParameterError, Target, Turn, Workload
-from workloads.parts import training
-from workloads.parts.gpt import Gpt
-from workloads.parts.optimizers import AdamW
-from workloads.parts.parameters import require_positive
-from workloads.parts.precision import dtype_named
-from workloads.parts.size import count_parameters, count_training_flops
-from workloads.parts.text import SHAKESPEARE_CHARACTERS, Characters, shakespeare
-from workloads.parts.training import Before, Growth, Trained, Training
+from appliance.records.journal import Check
+from appliance.records.workload import Work
+from workloads.contract.failures import ParameterError
+from workloads.contract.input_cycle import Turn
+from workloads.contract.target import Target
+from workloads.contract.workload import Workload
+from workloads.parts.datasets.text import SHAKESPEARE_CHARACTERS, Characters, shakespeare
+from workloads.parts.language.gpt import Gpt
+from workloads.parts.numerics.parameters import require_positive
+from workloads.parts.numerics.precision import dtype_named
+from workloads.parts.numerics.size import count_parameters, count_training_flops
+from workloads.parts.training import training
+from workloads.parts.training.optimizers import AdamW
+from workloads.parts.training.training import Before, Growth, Trained, Training
 
 GROWTH = Growth(loss=4, logits=32, gradients=8)
 BETAS, DECAY, CLIP = (0.9, 0.99), 0.1, 1.0

@@ -38,16 +38,21 @@ from typing import ClassVar
 import torch
 from torch import nn
 
-from appliance.records import Check, Work
-from workloads.contract import ParameterError, Target, Turn, Workload
-from workloads.parts import cifar, training
-from workloads.parts.cifar import Crops, Images
-from workloads.parts.classifier import Classifier, count_training_flops
-from workloads.parts.nesterov import Nesterov
-from workloads.parts.parameters import require_positive, require_share
-from workloads.parts.pinned import is_pinned, locate, require_pinned
-from workloads.parts.precision import dtype_named
-from workloads.parts.size import count_parameters
+from appliance.records.journal import Check
+from appliance.records.workload import Work
+from workloads.contract.failures import ParameterError
+from workloads.contract.input_cycle import Turn
+from workloads.contract.target import Target
+from workloads.contract.workload import Workload
+from workloads.parts.datasets import cifar
+from workloads.parts.datasets.cifar import Crops, Images
+from workloads.parts.datasets.pinned import is_pinned, locate, require_pinned
+from workloads.parts.numerics.classifier import Classifier, count_training_flops
+from workloads.parts.numerics.parameters import require_positive, require_share
+from workloads.parts.numerics.precision import dtype_named
+from workloads.parts.numerics.size import count_parameters
+from workloads.parts.training import training
+from workloads.parts.training.nesterov import Nesterov
 
 GROWTH = training.Growth(loss=4, logits=32, gradients=96, statistics=8, has_kinks=True)
 EVALUATED_AT_ONCE = 256

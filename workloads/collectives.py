@@ -31,13 +31,17 @@ from typing import ClassVar
 import torch
 import torch.distributed as dist
 
-from appliance.records import Bound, Check, Work
-from workloads.contract import ParameterError, Target, Turn, Workload
-from workloads.parts.bits import num_differing, weighted_digest
-from workloads.parts.parameters import require_choice, require_positive
-from workloads.parts.precision import unit_roundoff
-from workloads.parts.products import FLOATS
-from workloads.parts.ranks import Ranks, join, operation
+from appliance.records.journal import Check
+from appliance.records.workload import Bound, Work
+from workloads.contract.failures import ParameterError
+from workloads.contract.input_cycle import Turn
+from workloads.contract.target import Target
+from workloads.contract.workload import Workload
+from workloads.parts.distributed.ranks import Ranks, join, operation
+from workloads.parts.matmul.products import FLOATS
+from workloads.parts.numerics.bits import num_differing, weighted_digest
+from workloads.parts.numerics.parameters import require_choice, require_positive
+from workloads.parts.numerics.precision import unit_roundoff
 
 SMALLEST_BYTES = 8
 _SPREAD = 0x9E3779B97F4A7C15  # odd, so that no two numbers below 2**64 have one product

@@ -27,10 +27,17 @@ from typing import ClassVar
 import torch
 from transformers import ConvNextConfig, ConvNextForImageClassification
 
-from workloads.parts.image_training import ACTIVATIONS, CLASSES, GELU, RELU, SILU, ImageTraining
-from workloads.parts.optimizers import AdamW
-from workloads.parts.parameters import require_choice, require_positive
-from workloads.parts.training import Growth
+from workloads.parts.numerics.parameters import require_choice, require_positive
+from workloads.parts.training.optimizers import AdamW
+from workloads.parts.training.training import Growth
+from workloads.parts.vision.image_training import (
+    ACTIVATIONS,
+    CLASSES,
+    GELU,
+    RELU,
+    SILU,
+    ImageTraining,
+)
 
 DEPTHS = (3, 3, 27, 3)
 WIDTH = 192

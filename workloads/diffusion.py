@@ -33,16 +33,16 @@ from torch import nn
 from torch.nn import functional
 from transformers import CLIPTextConfig, CLIPTextModel
 
-from appliance.records import Work
-from workloads.contract import ParameterError
-from workloads.parts.captions import begin_and_end, captioned_images, require_room
-from workloads.parts.classifier import Result
-from workloads.parts.diffusers_objects import BUILDS_WITH, made
-from workloads.parts.parameters import require_choice, require_positive
-from workloads.parts.prototypes import wide
-from workloads.parts.replicated import Replicated
-from workloads.parts.size import count_training_flops
-from workloads.parts.training import Growth
+from appliance.records.workload import Work
+from workloads.contract.failures import ParameterError
+from workloads.parts.datasets.captions import begin_and_end, captioned_images, require_room
+from workloads.parts.diffusion.diffusers_objects import BUILDS_WITH, made
+from workloads.parts.numerics.classifier import Result
+from workloads.parts.numerics.parameters import require_choice, require_positive
+from workloads.parts.numerics.size import count_training_flops
+from workloads.parts.training.replicated import Replicated
+from workloads.parts.training.training import Growth
+from workloads.parts.vision.prototypes import wide
 
 GROWTH = Growth(loss=4, logits=200, gradients=160)
 _LATENTS, _SHRUNK = 4, 8

@@ -26,13 +26,16 @@ import torch
 from sklearn.datasets import load_digits
 from torch import nn
 
-from appliance.records import Bound, Check, Work
-from workloads.contract import Target, Turn, Workload
-from workloads.parts import training
-from workloads.parts.classifier import Classifier, count_training_flops, in_float64
-from workloads.parts.optimizers import AdamW
-from workloads.parts.parameters import require_positive, require_share
-from workloads.parts.size import count_parameters
+from appliance.records.journal import Check
+from appliance.records.workload import Bound, Work
+from workloads.contract.input_cycle import Turn
+from workloads.contract.target import Target
+from workloads.contract.workload import Workload
+from workloads.parts.numerics.classifier import Classifier, count_training_flops, in_float64
+from workloads.parts.numerics.parameters import require_positive, require_share
+from workloads.parts.numerics.size import count_parameters
+from workloads.parts.training import training
+from workloads.parts.training.optimizers import AdamW
 
 PIXELS, CLASSES, BRIGHTEST = 64, 10, 16
 HELD_OUT = 5  # every so many-th image

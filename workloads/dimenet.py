@@ -29,13 +29,13 @@ from typing import ClassVar
 
 import torch
 
-from appliance.records import Bound, Work
-from workloads.contract import ParameterError
-from workloads.parts import molecules
-from workloads.parts.directional import Directional
-from workloads.parts.parameters import require_choice, require_positive
-from workloads.parts.supervised import Supervised
-from workloads.parts.training import Growth
+from appliance.records.workload import Bound, Work
+from workloads.contract.failures import ParameterError
+from workloads.parts.graphs import molecules
+from workloads.parts.graphs.directional import Directional
+from workloads.parts.numerics.parameters import require_choice, require_positive
+from workloads.parts.training.supervised import Supervised
+from workloads.parts.training.training import Growth
 
 ACTIVATIONS = ("swish", "gelu", "softplus")
 

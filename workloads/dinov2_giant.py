@@ -43,17 +43,17 @@ from torch.nn import functional
 from transformers import Dinov2Config, Dinov2Model
 from transformers.models.dinov2.modeling_dinov2 import Dinov2Embeddings
 
-from appliance.records import Work
-from workloads.contract import ParameterError
-from workloads.parts.classifier import Result
-from workloads.parts.crops import LARGE, SMALL, cropped, scenes
-from workloads.parts.depth import count_by_depth
-from workloads.parts.masks import block_mask
-from workloads.parts.parameters import require_choice, require_positive
-from workloads.parts.prototypes import Head, assigned, cross_entropy
-from workloads.parts.size import count_training_flops
-from workloads.parts.teacher import SelfTaught, Taught
-from workloads.parts.training import Growth, Trained
+from appliance.records.workload import Work
+from workloads.contract.failures import ParameterError
+from workloads.parts.numerics.classifier import Result
+from workloads.parts.numerics.depth import count_by_depth
+from workloads.parts.numerics.parameters import require_choice, require_positive
+from workloads.parts.numerics.size import count_training_flops
+from workloads.parts.training.training import Growth, Trained
+from workloads.parts.vision.crops import LARGE, SMALL, cropped, scenes
+from workloads.parts.vision.masks import block_mask
+from workloads.parts.vision.prototypes import Head, assigned, cross_entropy
+from workloads.parts.vision.teacher import SelfTaught, Taught
 
 GROWTH = Growth(loss=4, logits=128, gradients=48)
 _PATCH = 14

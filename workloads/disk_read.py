@@ -23,11 +23,15 @@ from typing import ClassVar
 import numpy as np
 import torch
 
-from appliance.records import Bound, Check, Work
-from workloads.contract import ParameterError, Target, Turn, Workload
-from workloads.parts.bits import num_differing
-from workloads.parts.disk import PAGE, Reader, blocks_content, make_file, reader
-from workloads.parts.parameters import require_choice, require_positive
+from appliance.records.journal import Check
+from appliance.records.workload import Bound, Work
+from workloads.contract.failures import ParameterError
+from workloads.contract.input_cycle import Turn
+from workloads.contract.target import Target
+from workloads.contract.workload import Workload
+from workloads.parts.memory.disk import PAGE, Reader, blocks_content, make_file, reader
+from workloads.parts.numerics.bits import num_differing
+from workloads.parts.numerics.parameters import require_choice, require_positive
 
 LARGEST = 2**36  # 64 GiB
 

@@ -26,12 +26,16 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from appliance.records import Bound, Check, Work
-from workloads.contract import ParameterError, Target, Turn, Workload
-from workloads.parts import reinforcement
-from workloads.parts.parameters import require_choice, require_positive, require_share
-from workloads.parts.perceptrons import forward_flops, training_flops
-from workloads.parts.reinforcement import (
+from appliance.records.journal import Check
+from appliance.records.workload import Bound, Work
+from workloads.contract.failures import ParameterError
+from workloads.contract.input_cycle import Turn
+from workloads.contract.target import Target
+from workloads.contract.workload import Workload
+from workloads.parts.numerics.parameters import require_choice, require_positive, require_share
+from workloads.parts.reinforcement import reinforcement
+from workloads.parts.reinforcement.perceptrons import forward_flops, training_flops
+from workloads.parts.reinforcement.reinforcement import (
     EDGE,
     ROUNDING,
     Adam,
@@ -166,7 +170,7 @@ class Dqn(Workload[State, Learned]):
 
     @property
     def _settings(self) -> Any:
-        from workloads.parts import dqn_program  # noqa: PLC0415 - imports JAX
+        from workloads.parts.reinforcement import dqn_program  # noqa: PLC0415 - imports JAX
 
         return dqn_program.Settings(
             game=self.game,
@@ -181,7 +185,7 @@ class Dqn(Workload[State, Learned]):
         )
 
     def build(self, target: Target, seed: int) -> State:
-        from workloads.parts import dqn_program, jax_devices  # noqa: PLC0415 - imports JAX
+        from workloads.parts.reinforcement import dqn_program, jax_devices  # noqa: PLC0415 - imports JAX
 
         settings = self._settings
         rng = torch.Generator().manual_seed(seed)
@@ -222,12 +226,12 @@ class Dqn(Workload[State, Learned]):
         )
 
     def wait(self, state: State) -> None:
-        from workloads.parts import jax_devices  # noqa: PLC0415 - imports JAX
+        from workloads.parts.reinforcement import jax_devices  # noqa: PLC0415 - imports JAX
 
         jax_devices.wait((state.learner, state.games, state.buffer))
 
     def snapshot(self, state: State) -> Before:
-        from workloads.parts import jax_devices  # noqa: PLC0415 - imports JAX
+        from workloads.parts.reinforcement import jax_devices  # noqa: PLC0415 - imports JAX
 
         moments = jax_devices.copied(state.learner["optimizer"][0])
         learner = {name: state.learner[name] for name in ("weights", "target", "updates")}
@@ -255,7 +259,7 @@ class _Judge:
     """The checks of one step, on the host."""
 
     def __init__(self, workload: Dqn, before: Before, output: Learned) -> None:
-        from workloads.parts import dqn_program, jax_devices  # noqa: PLC0415 - imports JAX
+        from workloads.parts.reinforcement import dqn_program, jax_devices  # noqa: PLC0415 - imports JAX
 
         self._workload = workload
         self._before = before

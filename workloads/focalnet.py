@@ -26,11 +26,18 @@ from typing import ClassVar
 import torch
 from transformers import FocalNetConfig, FocalNetForImageClassification
 
-from workloads.contract import ParameterError
-from workloads.parts.image_training import ACTIVATIONS, CLASSES, GELU, RELU, SILU, ImageTraining
-from workloads.parts.optimizers import AdamW
-from workloads.parts.parameters import require_choice, require_positive
-from workloads.parts.training import Growth
+from workloads.contract.failures import ParameterError
+from workloads.parts.numerics.parameters import require_choice, require_positive
+from workloads.parts.training.optimizers import AdamW
+from workloads.parts.training.training import Growth
+from workloads.parts.vision.image_training import (
+    ACTIVATIONS,
+    CLASSES,
+    GELU,
+    RELU,
+    SILU,
+    ImageTraining,
+)
 
 DEPTHS = (2, 2, 18, 2)
 WIDTH = 128

@@ -37,14 +37,19 @@ from typing import ClassVar
 import torch
 from torch import nn
 
-from appliance.records import Bound, Check, Work
-from workloads.contract import ParameterError, Target, Turn, Workload
-from workloads.parts import planetoid, training
-from workloads.parts.classifier import Result, in_float64
-from workloads.parts.optimizers import AdamW
-from workloads.parts.parameters import require_positive, require_share
-from workloads.parts.planetoid import Papers, Sparse
-from workloads.parts.size import count_parameters
+from appliance.records.journal import Check
+from appliance.records.workload import Bound, Work
+from workloads.contract.failures import ParameterError
+from workloads.contract.input_cycle import Turn
+from workloads.contract.target import Target
+from workloads.contract.workload import Workload
+from workloads.parts.datasets import planetoid
+from workloads.parts.datasets.planetoid import Papers, Sparse
+from workloads.parts.numerics.classifier import Result, in_float64
+from workloads.parts.numerics.parameters import require_positive, require_share
+from workloads.parts.numerics.size import count_parameters
+from workloads.parts.training import training
+from workloads.parts.training.optimizers import AdamW
 
 GROWTH = training.Growth(loss=4, logits=64, gradients=8, has_kinks=True)
 EVERY = 100

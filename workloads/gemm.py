@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from workloads.parts.floating import FloatingProduct
+from workloads.parts.matmul.floating import FloatingProduct
 
 
 @dataclass(frozen=True, kw_only=True)

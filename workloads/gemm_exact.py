@@ -23,12 +23,16 @@ from typing import ClassVar
 import numpy as np
 import torch
 
-from appliance.records import Check, Work
-from workloads.contract import Artifacts, ParameterError, Target, Turn, Workload
-from workloads.parts.bits import bits, num_differing, weighted_digest
-from workloads.parts.parameters import require_choice, require_positive
-from workloads.parts.precision import on_host, unit_roundoff
-from workloads.parts.products import FLOATS, accumulator_bits, product_work
+from appliance.records.journal import Check
+from appliance.records.workload import Work
+from workloads.contract.failures import ParameterError
+from workloads.contract.input_cycle import Turn
+from workloads.contract.target import Artifacts, Target
+from workloads.contract.workload import Workload
+from workloads.parts.matmul.products import FLOATS, accumulator_bits, product_work
+from workloads.parts.numerics.bits import bits, num_differing, weighted_digest
+from workloads.parts.numerics.parameters import require_choice, require_positive
+from workloads.parts.numerics.precision import on_host, unit_roundoff
 
 DEVIATIONS = 8  # standard deviations of a partial sum that must fit
 SHARE = 0.7  # of the accumulator, or of the largest number that the output can hold

@@ -17,10 +17,11 @@ from typing import ClassVar
 
 import torch
 
-from appliance.records import Check, Work
-from workloads.contract import ParameterError
-from workloads.parts.dense import DenseProduct, Operands, normal
-from workloads.parts.precision import on_host, unit_roundoff
+from appliance.records.journal import Check
+from appliance.records.workload import Work
+from workloads.contract.failures import ParameterError
+from workloads.parts.matmul.dense import DenseProduct, Operands, normal
+from workloads.parts.numerics.precision import on_host, unit_roundoff
 
 FORMAT = torch.float8_e4m3fn
 STORED_ROUNDING = 0.6  # of bfloat16's unit roundoff; 0.42 is earned

@@ -15,10 +15,11 @@ from typing import ClassVar
 
 import torch
 
-from appliance.records import Check, Work
-from workloads.contract import ParameterError
-from workloads.parts.dense import DenseProduct, Operands
-from workloads.parts.precision import on_host
+from appliance.records.journal import Check
+from appliance.records.workload import Work
+from workloads.contract.failures import ParameterError
+from workloads.parts.matmul.dense import DenseProduct, Operands
+from workloads.parts.numerics.precision import on_host
 
 LARGEST = 127
 MOST = (2**31 - 1) // LARGEST**2

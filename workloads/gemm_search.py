@@ -27,12 +27,16 @@ from typing import ClassVar
 
 import torch
 
-from appliance.records import Check, Work
-from workloads.contract import ParameterError, Target, Turn, Workload
-from workloads.parts.dense import Operands
-from workloads.parts.floating import FloatingProduct
-from workloads.parts.parameters import require_choice, require_positive
-from workloads.parts.products import FLOATS
+from appliance.records.journal import Check
+from appliance.records.workload import Work
+from workloads.contract.failures import ParameterError
+from workloads.contract.input_cycle import Turn
+from workloads.contract.target import Target
+from workloads.contract.workload import Workload
+from workloads.parts.matmul.dense import Operands
+from workloads.parts.matmul.floating import FloatingProduct
+from workloads.parts.matmul.products import FLOATS
+from workloads.parts.numerics.parameters import require_choice, require_positive
 
 Shape = tuple[int, int, int]
 

@@ -16,11 +16,12 @@ from typing import ClassVar
 
 import torch
 
-from appliance.records import Check, Work
-from workloads.contract import Target
-from workloads.parts.dense import DenseProduct, Operands, normal
-from workloads.parts.float32_products import float32_products, require_short_products
-from workloads.parts.precision import unit_roundoff
+from appliance.records.journal import Check
+from appliance.records.workload import Work
+from workloads.contract.target import Target
+from workloads.parts.matmul.dense import DenseProduct, Operands, normal
+from workloads.parts.numerics.precision import unit_roundoff
+from workloads.parts.training.float32_products import float32_products, require_short_products
 
 CUT = math.sqrt(2) * 0.42 * unit_roundoff(torch.float16)  # both keep 10 bits after the first
 ALLOWED, LEAST = 3.0, 0.5

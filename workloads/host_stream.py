@@ -19,11 +19,15 @@ from typing import ClassVar
 
 import torch
 
-from appliance.records import Bound, Check, Work
-from workloads.contract import ParameterError, Target, Turn, Workload
-from workloads.parts.parameters import require_positive
-from workloads.parts.stream import ARRAYS, ITEM, compare, run
-from workloads.parts.threads import on_threads, usable_processors
+from appliance.records.journal import Check
+from appliance.records.workload import Bound, Work
+from workloads.contract.failures import ParameterError
+from workloads.contract.input_cycle import Turn
+from workloads.contract.target import Target
+from workloads.contract.workload import Workload
+from workloads.parts.memory.stream import ARRAYS, ITEM, compare, run
+from workloads.parts.numerics.parameters import require_positive
+from workloads.parts.numerics.threads import on_threads, usable_processors
 
 
 @dataclass(kw_only=True)

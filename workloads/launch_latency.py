@@ -18,10 +18,13 @@ from typing import ClassVar
 
 import torch
 
-from appliance.records import Bound, Check, Work
-from workloads.contract import Target, Turn, Workload
-from workloads.parts.bits import num_differing
-from workloads.parts.parameters import require_positive
+from appliance.records.journal import Check
+from appliance.records.workload import Bound, Work
+from workloads.contract.input_cycle import Turn
+from workloads.contract.target import Target
+from workloads.contract.workload import Workload
+from workloads.parts.numerics.bits import num_differing
+from workloads.parts.numerics.parameters import require_positive
 
 LARGEST = 2**20  # a step adds less than 2**20 of them for each launch: no run comes near 2**63
 

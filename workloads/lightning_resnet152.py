@@ -26,15 +26,15 @@ from typing import ClassVar
 
 import torch
 
-from workloads.contract import Target
-from workloads.parts import training
-from workloads.parts.float32_products import float32_products
-from workloads.parts.optimizers import Tensors
-from workloads.parts.parameters import require_choice
-from workloads.parts.ranks import operation
-from workloads.parts.resnet import DEPTHS_152
-from workloads.parts.resnet_training import ResnetTraining
-from workloads.parts.training import Growth, Trained, Training
+from workloads.contract.target import Target
+from workloads.parts.distributed.ranks import operation
+from workloads.parts.numerics.parameters import require_choice
+from workloads.parts.training import training
+from workloads.parts.training.float32_products import float32_products
+from workloads.parts.training.optimizers import Tensors
+from workloads.parts.training.training import Growth, Trained, Training
+from workloads.parts.vision.resnet import DEPTHS_152
+from workloads.parts.vision.resnet_training import ResnetTraining
 
 GROWTH = Growth(loss=4, logits=64, gradients=32, statistics=20, has_kinks=True, kinks=160)
 FORMATS = ("float32", "bfloat16")
@@ -71,7 +71,7 @@ class LightningResnet152(ResnetTraining):
 
     def build(self, target: Target, seed: int) -> Driven:
         # Seconds to import, which whoever lists the workloads should not wait.
-        from workloads.parts.lightning_loop import begin  # noqa: PLC0415
+        from workloads.parts.vision.lightning_loop import begin  # noqa: PLC0415
 
         made = super().build(target, seed)
         network = made.model if made.peers is None else made.peers.runner

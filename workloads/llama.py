@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from workloads.contract import ParameterError
-from workloads.parts.decoding import Decoding
+from workloads.contract.failures import ParameterError
+from workloads.parts.language.decoding import Decoding
 
 END = 2
 """Llama 2's token that ends a sequence."""

@@ -35,17 +35,17 @@ from transformers import (
 )
 from transformers.initialization import no_init_weights
 
-from appliance.records import Work
-from workloads.contract import ParameterError
-from workloads.parts.audit import Audit, What, is_of_layers, loss_of_next, require_followed
-from workloads.parts.captions import captioned_images, require_room
-from workloads.parts.parameters import require_choice, require_even_heads, require_positive
-from workloads.parts.precision import dtype_named
-from workloads.parts.size import count_flops
-from workloads.parts.supervised import Supervised
-from workloads.parts.text import IGNORED
-from workloads.parts.training import Growth
-from workloads.parts.weights import fill
+from appliance.records.workload import Work
+from workloads.contract.failures import ParameterError
+from workloads.parts.datasets.captions import captioned_images, require_room
+from workloads.parts.datasets.text import IGNORED
+from workloads.parts.numerics.parameters import require_choice, require_even_heads, require_positive
+from workloads.parts.numerics.precision import dtype_named
+from workloads.parts.numerics.size import count_flops
+from workloads.parts.numerics.weights import fill
+from workloads.parts.training.audit import Audit, What, is_of_layers, loss_of_next, require_followed
+from workloads.parts.training.supervised import Supervised
+from workloads.parts.training.training import Growth
 
 TEXT = 7
 """Tokens of a caption: five words between a beginning and an end."""

@@ -43,16 +43,19 @@ import torch
 from torch.nn import functional
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from appliance.records import Check, Work
-from workloads.contract import Artifacts, Target, Turn, Workload
-from workloads.parts.decoder import Shape, decode
-from workloads.parts.divergence import Comparison, compare_distributions, log_chances
-from workloads.parts.optimizers import AdamW
-from workloads.parts.parameters import require_even_heads, require_positive
-from workloads.parts.precision import compare_logits, dtype_named
-from workloads.parts.sentences import Sentences
-from workloads.parts.size import count_inference_flops, count_parameters
-from workloads.parts.weights import fill
+from appliance.records.journal import Check
+from appliance.records.workload import Work
+from workloads.contract.input_cycle import Turn
+from workloads.contract.target import Artifacts, Target
+from workloads.contract.workload import Workload
+from workloads.parts.datasets.sentences import Sentences
+from workloads.parts.language.decoder import Shape, decode
+from workloads.parts.language.divergence import Comparison, compare_distributions, log_chances
+from workloads.parts.numerics.parameters import require_even_heads, require_positive
+from workloads.parts.numerics.precision import compare_logits, dtype_named
+from workloads.parts.numerics.size import count_inference_flops, count_parameters
+from workloads.parts.numerics.weights import fill
+from workloads.parts.training.optimizers import AdamW
 
 LOGITS = 160.0
 GAP = 1.0

@@ -23,10 +23,10 @@ from typing import ClassVar
 
 import torch
 
-from workloads.contract import ParameterError
-from workloads.parts.decoder import Stretch
-from workloads.parts.decoding import Decoding
-from workloads.parts.parameters import require_positive
+from workloads.contract.failures import ParameterError
+from workloads.parts.language.decoder import Stretch
+from workloads.parts.language.decoding import Decoding
+from workloads.parts.numerics.parameters import require_positive
 
 SPECIAL = 256
 """Tokens at the end of the vocabulary that are no words."""

@@ -25,9 +25,9 @@ from typing import ClassVar, Literal
 import torch
 from transformers import LlamaForCausalLM
 
-from workloads.parts.llm import CausalTuning
-from workloads.parts.parameters import require_choice
-from workloads.parts.precision import dtype_named
+from workloads.parts.language.llm import CausalTuning
+from workloads.parts.numerics.parameters import require_choice
+from workloads.parts.numerics.precision import dtype_named
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -29,9 +29,9 @@ import torch
 from peft import LoraConfig, inject_adapter_in_model
 from transformers import LlamaForCausalLM
 
-from workloads.parts.llm import CausalTuning
-from workloads.parts.parameters import require_positive
-from workloads.parts.precision import dtype_named
+from workloads.parts.language.llm import CausalTuning
+from workloads.parts.numerics.parameters import require_positive
+from workloads.parts.numerics.precision import dtype_named
 
 ADAPTED = ("q_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 _SMALL = 0.05

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from workloads.parts.following import Following
+from workloads.parts.curves.following import Following
 
 
 @dataclass(frozen=True, kw_only=True)

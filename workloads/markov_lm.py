@@ -28,14 +28,18 @@ from typing import ClassVar
 import torch
 from torch import nn
 
-from appliance.records import Bound, Check, Work
-from workloads.contract import ParameterError, Target, Turn, Workload
-from workloads.parts import training
-from workloads.parts.classifier import Classifier, count_training_flops, in_float64
-from workloads.parts.markov import SYMBOLS, Source
-from workloads.parts.optimizers import AdamW
-from workloads.parts.parameters import require_positive
-from workloads.parts.size import count_parameters
+from appliance.records.journal import Check
+from appliance.records.workload import Bound, Work
+from workloads.contract.failures import ParameterError
+from workloads.contract.input_cycle import Turn
+from workloads.contract.target import Target
+from workloads.contract.workload import Workload
+from workloads.parts.datasets.markov import SYMBOLS, Source
+from workloads.parts.numerics.classifier import Classifier, count_training_flops, in_float64
+from workloads.parts.numerics.parameters import require_positive
+from workloads.parts.numerics.size import count_parameters
+from workloads.parts.training import training
+from workloads.parts.training.optimizers import AdamW
 
 CONTEXT = 4
 NUM_HELD_OUT = 16384

@@ -20,10 +20,14 @@ from typing import ClassVar
 
 import torch
 
-from appliance.records import Bound, Check, Work
-from workloads.contract import ParameterError, Target, Turn, Workload
-from workloads.parts.parameters import require_choice, require_positive
-from workloads.parts.stream import ARRAYS, ITEM, compare, run
+from appliance.records.journal import Check
+from appliance.records.workload import Bound, Work
+from workloads.contract.failures import ParameterError
+from workloads.contract.input_cycle import Turn
+from workloads.contract.target import Target
+from workloads.contract.workload import Workload
+from workloads.parts.memory.stream import ARRAYS, ITEM, compare, run
+from workloads.parts.numerics.parameters import require_choice, require_positive
 
 
 @dataclass(kw_only=True)

@@ -20,11 +20,11 @@ from typing import Any, ClassVar
 import torch
 from transformers import BertConfig, BertForMaskedLM
 
-from workloads.contract import ParameterError
-from workloads.parts import redrawn
-from workloads.parts.onnx_inference import OnnxInference, Tensors
-from workloads.parts.parameters import require_positive
-from workloads.parts.text import FIRST_ORDINARY, MASK
+from workloads.contract.failures import ParameterError
+from workloads.parts.datasets.text import FIRST_ORDINARY, MASK
+from workloads.parts.inference import redrawn
+from workloads.parts.inference.onnx_inference import OnnxInference, Tensors
+from workloads.parts.numerics.parameters import require_positive
 
 GAINS = {"query.weight": 3.0}
 

@@ -20,10 +20,10 @@ import torch
 from transformers import LlamaConfig
 from transformers.models.llama.modeling_llama import LlamaDecoderLayer, LlamaRotaryEmbedding
 
-from workloads.contract import ParameterError
-from workloads.parts import redrawn
-from workloads.parts.onnx_inference import OnnxInference, Tensors
-from workloads.parts.parameters import require_even_heads, require_positive
+from workloads.contract.failures import ParameterError
+from workloads.parts.inference import redrawn
+from workloads.parts.inference.onnx_inference import OnnxInference, Tensors
+from workloads.parts.numerics.parameters import require_even_heads, require_positive
 
 
 class Served(torch.nn.Module):

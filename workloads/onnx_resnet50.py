@@ -38,17 +38,28 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
-from appliance.records import Check, Scenario, Work
-from workloads.contract import ParameterError, Target, Turn
-from workloads.parts import training
-from workloads.parts.images import labelled_images
-from workloads.parts.inference import Inference
-from workloads.parts.onnx_sessions import Nodes, check_providers, export, open_session, profile, run
-from workloads.parts.parameters import require_choice, require_positive, require_told_apart
-from workloads.parts.precision import compare_logits, dtype_named
-from workloads.parts.resnet import require_values_to_normalise, resnet50
-from workloads.parts.served import compare_whole, count_other_choices
-from workloads.parts.size import count_inference_flops, count_parameters
+from appliance.records.journal import Check
+from appliance.records.suite import Scenario
+from appliance.records.workload import Work
+from workloads.contract.failures import ParameterError
+from workloads.contract.input_cycle import Turn
+from workloads.contract.target import Target
+from workloads.parts.datasets.images import labelled_images
+from workloads.parts.inference.inference import Inference
+from workloads.parts.inference.onnx_sessions import (
+    Nodes,
+    check_providers,
+    export,
+    open_session,
+    profile,
+    run,
+)
+from workloads.parts.inference.served import compare_whole, count_other_choices
+from workloads.parts.numerics.parameters import require_choice, require_positive, require_told_apart
+from workloads.parts.numerics.precision import compare_logits, dtype_named
+from workloads.parts.numerics.size import count_inference_flops, count_parameters
+from workloads.parts.training import training
+from workloads.parts.vision.resnet import require_values_to_normalise, resnet50
 
 LOGITS = 110.0
 TAUGHT, NUM_LESSONS = 16, 160

@@ -20,10 +20,10 @@ import torch
 from transformers import WhisperConfig
 from transformers.models.whisper.modeling_whisper import WhisperEncoder
 
-from workloads.parts import redrawn
-from workloads.parts.melodies import log_mel, melodies
-from workloads.parts.onnx_inference import OnnxInference, Tensors
-from workloads.parts.parameters import require_even_heads, require_positive
+from workloads.parts.datasets.melodies import log_mel, melodies
+from workloads.parts.inference import redrawn
+from workloads.parts.inference.onnx_inference import OnnxInference, Tensors
+from workloads.parts.numerics.parameters import require_even_heads, require_positive
 
 CLASSES = 16
 """Different melodies."""

@@ -17,10 +17,8 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
-from appliance.records import Bound
-from workloads.parts.operator_family import OperatorFamily
-from workloads.parts.operator_inputs import Fill, normal, special
-from workloads.parts.operators import (
+from appliance.records.workload import Bound
+from workloads.parts.operators.catalog import (
     Array,
     Arrays,
     Exact,
@@ -30,6 +28,8 @@ from workloads.parts.operators import (
     into_poison,
     root_of_squares,
 )
+from workloads.parts.operators.family import OperatorFamily
+from workloads.parts.operators.inputs import Fill, normal, special
 
 PRIME, ODD, SMOOTH = 1021, 945, 1024
 

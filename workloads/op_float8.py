@@ -18,8 +18,16 @@ from typing import ClassVar
 import numpy as np
 import torch
 
-from workloads.parts.operator_family import OperatorFamily
-from workloads.parts.operators import Array, Arrays, Exact, Input, Operator, Tensors, into_poison
+from workloads.parts.operators.catalog import (
+    Array,
+    Arrays,
+    Exact,
+    Input,
+    Operator,
+    Tensors,
+    into_poison,
+)
+from workloads.parts.operators.family import OperatorFamily
 
 FORMAT = torch.float8_e4m3fn
 MANTISSA_BITS, SMALLEST_EXPONENT = 3, -6

@@ -17,9 +17,10 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
-from appliance.records import Bound
-from workloads.parts.operator_family import OperatorFamily
-from workloads.parts.operator_inputs import (
+from appliance.records.workload import Bound
+from workloads.parts.operators.catalog import Arrays, Exact, Input, Operator, Tensors, into_poison
+from workloads.parts.operators.family import OperatorFamily
+from workloads.parts.operators.inputs import (
     Fill,
     distinct,
     indices,
@@ -28,7 +29,6 @@ from workloads.parts.operator_inputs import (
     special,
     whole,
 )
-from workloads.parts.operators import Arrays, Exact, Input, Operator, Tensors, into_poison
 
 KEPT = 7  # largest numbers that topk keeps
 LARGEST = 8  # of the whole numbers that are added up: a few hundred are exact in any format

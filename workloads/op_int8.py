@@ -17,8 +17,8 @@ from typing import ClassVar
 import numpy as np
 import torch
 
-from workloads.parts.operator_family import OperatorFamily
-from workloads.parts.operators import Arrays, Exact, Input, Operator, Tensors, into_poison
+from workloads.parts.operators.catalog import Arrays, Exact, Input, Operator, Tensors, into_poison
+from workloads.parts.operators.family import OperatorFamily
 
 LARGEST = 127
 STEP = 2.0**-5  # activations and weights per integer

@@ -18,10 +18,8 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
-from appliance.records import Bound
-from workloads.parts.operator_family import OperatorFamily
-from workloads.parts.operator_inputs import Fill, normal, positive, special
-from workloads.parts.operators import (
+from appliance.records.workload import Bound
+from workloads.parts.operators.catalog import (
     Array,
     Arrays,
     Exact,
@@ -31,6 +29,8 @@ from workloads.parts.operators import (
     after_poison,
     into_poison,
 )
+from workloads.parts.operators.family import OperatorFamily
+from workloads.parts.operators.inputs import Fill, normal, positive, special
 
 EPSILON, MOMENTUM = 1e-3, 0.25
 

@@ -19,10 +19,10 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
-from appliance.records import Bound
-from workloads.parts.operator_family import OperatorFamily
-from workloads.parts.operator_inputs import Fill, normal, positive, special
-from workloads.parts.operators import Arrays, Exact, Input, Operator, Tensors
+from appliance.records.workload import Bound
+from workloads.parts.operators.catalog import Arrays, Exact, Input, Operator, Tensors
+from workloads.parts.operators.family import OperatorFamily
+from workloads.parts.operators.inputs import Fill, normal, positive, special
 
 RATE, MOMENTUM, DECAY = 0.125, 0.875, 0.0625
 BETAS, EPSILON, DONE = (0.875, 0.96875), 1e-3, 7  # DONE: steps made before this one

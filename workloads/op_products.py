@@ -26,9 +26,8 @@ from typing import ClassVar
 import numpy as np
 import torch
 
-from workloads.parts.operator_family import OperatorFamily, Results, State
-from workloads.parts.operator_inputs import mask, normal, special
-from workloads.parts.operators import (
+from workloads.parts.matmul.products import FLOATS
+from workloads.parts.operators.catalog import (
     Array,
     Arrays,
     Exact,
@@ -38,7 +37,8 @@ from workloads.parts.operators import (
     after_poison,
     into_poison,
 )
-from workloads.parts.products import FLOATS
+from workloads.parts.operators.family import OperatorFamily, Results, State
+from workloads.parts.operators.inputs import mask, normal, special
 
 HEADS, DEPTH = 3, 24
 

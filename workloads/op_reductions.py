@@ -18,10 +18,9 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
-from appliance.records import Bound
-from workloads.parts.operator_family import OperatorFamily
-from workloads.parts.operator_inputs import Fill, distinct, normal, special, whole
-from workloads.parts.operators import (
+from appliance.records.workload import Bound
+from workloads.parts.numerics.precision import unit_roundoff
+from workloads.parts.operators.catalog import (
     Arrays,
     Exact,
     Input,
@@ -30,7 +29,8 @@ from workloads.parts.operators import (
     into_poison,
     root_of_squares,
 )
-from workloads.parts.precision import unit_roundoff
+from workloads.parts.operators.family import OperatorFamily
+from workloads.parts.operators.inputs import Fill, distinct, normal, special, whole
 
 RUN = 517  # terms of a running sum
 DEVIATIONS = 8  # of a sum, which the format must hold exactly

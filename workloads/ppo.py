@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from workloads.parts.simulated_ppo import SimulatedPpo
+from workloads.parts.reinforcement.simulated_ppo import SimulatedPpo
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -32,18 +32,23 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
-from appliance.records import Bound, Check, Work
-from workloads.contract import ParameterError, Target, Turn, Workload
-from workloads.parts import fragments, training
-from workloads.parts.flow import FORBIDDEN, GAIN, Played, Policy, draw
-from workloads.parts.fragments import Vocabulary
-from workloads.parts.inputs import InputSets
-from workloads.parts.optimizers import AdamW
-from workloads.parts.parameters import require_choice, require_positive
-from workloads.parts.precision import rounding
-from workloads.parts.reinforcement import compared, counted
-from workloads.parts.shifted_noise import ShiftedNoise
-from workloads.parts.size import count_parameters
+from appliance.records.journal import Check
+from appliance.records.workload import Bound, Work
+from workloads.contract.failures import ParameterError
+from workloads.contract.input_cycle import Turn
+from workloads.contract.target import Target
+from workloads.contract.workload import Workload
+from workloads.parts.graphs import fragments
+from workloads.parts.graphs.flow import FORBIDDEN, GAIN, Played, Policy, draw
+from workloads.parts.graphs.fragments import Vocabulary
+from workloads.parts.graphs.shifted_noise import ShiftedNoise
+from workloads.parts.numerics.inputs import InputSets
+from workloads.parts.numerics.parameters import require_choice, require_positive
+from workloads.parts.numerics.precision import rounding
+from workloads.parts.numerics.size import count_parameters
+from workloads.parts.reinforcement.reinforcement import compared, counted
+from workloads.parts.training import training
+from workloads.parts.training.optimizers import AdamW
 
 LEAST_SPREAD = 0.01
 GROWTH = training.Growth(loss=4, logits=16, gradients=16, has_kinks=True, kinks=1)

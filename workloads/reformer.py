@@ -36,14 +36,14 @@ from typing import ClassVar
 import torch
 from transformers import ReformerConfig, ReformerForMaskedLM
 
-from appliance.records import Work
-from workloads.contract import ParameterError
-from workloads.parts.hashed import reformer
-from workloads.parts.parameters import require_choice, require_positive
-from workloads.parts.size import count_flops
-from workloads.parts.supervised import Supervised
-from workloads.parts.text import FIRST_ORDINARY, masked_text
-from workloads.parts.training import Growth
+from appliance.records.workload import Work
+from workloads.contract.failures import ParameterError
+from workloads.parts.datasets.text import FIRST_ORDINARY, masked_text
+from workloads.parts.language.hashed import reformer
+from workloads.parts.numerics.parameters import require_choice, require_positive
+from workloads.parts.numerics.size import count_flops
+from workloads.parts.training.supervised import Supervised
+from workloads.parts.training.training import Growth
 
 ACTIVATIONS = ("relu", "gelu", "silu")
 

@@ -26,10 +26,10 @@ from typing import ClassVar
 import torch
 from transformers import RegNetConfig, RegNetForImageClassification
 
-from workloads.parts.image_training import CLASSES, ImageTraining
-from workloads.parts.parameters import require_positive
-from workloads.parts.resnet import BRANCH, require_values_to_normalise
-from workloads.parts.training import Growth
+from workloads.parts.numerics.parameters import require_positive
+from workloads.parts.training.training import Growth
+from workloads.parts.vision.image_training import CLASSES, ImageTraining
+from workloads.parts.vision.resnet import BRANCH, require_values_to_normalise
 
 DEPTHS = (2, 7, 17, 1)
 GROUPS = (2, 4, 11, 28)

@@ -21,9 +21,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from workloads.parts.resnet import DEPTHS_50
-from workloads.parts.resnet_training import ResnetTraining
-from workloads.parts.training import Growth
+from workloads.parts.training.training import Growth
+from workloads.parts.vision.resnet import DEPTHS_50
+from workloads.parts.vision.resnet_training import ResnetTraining
 
 GROWTH = Growth(loss=4, logits=50, gradients=20, statistics=16, has_kinks=True, kinks=100)
 

@@ -21,16 +21,19 @@ from typing import ClassVar
 
 import torch
 
-from appliance.records import Bound, Check
-from workloads.contract import ParameterError, Target, Turn
-from workloads.parts import training
-from workloads.parts.image_training import CLASSES
-from workloads.parts.jpeg_pipeline import Course, Pipeline, again
-from workloads.parts.jpeg_tree import tree
-from workloads.parts.parameters import require_positive
-from workloads.parts.resnet import DEPTHS_50
-from workloads.parts.resnet_training import ResnetTraining
-from workloads.parts.training import Before, Growth, Trained, Training
+from appliance.records.journal import Check
+from appliance.records.workload import Bound
+from workloads.contract.failures import ParameterError
+from workloads.contract.input_cycle import Turn
+from workloads.contract.target import Target
+from workloads.parts.datasets.jpeg_tree import tree
+from workloads.parts.numerics.parameters import require_positive
+from workloads.parts.training import training
+from workloads.parts.training.training import Before, Growth, Trained, Training
+from workloads.parts.vision.image_training import CLASSES
+from workloads.parts.vision.jpeg_pipeline import Course, Pipeline, again
+from workloads.parts.vision.resnet import DEPTHS_50
+from workloads.parts.vision.resnet_training import ResnetTraining
 
 GROWTH = Growth(loss=4, logits=50, gradients=20, statistics=16, has_kinks=True, kinks=100)
 ENDLESS = 2**40

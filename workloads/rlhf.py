@@ -29,19 +29,25 @@ import numpy as np
 import torch
 from transformers import GPTNeoXConfig, GPTNeoXForCausalLM, GPTNeoXForSequenceClassification
 
-from appliance.records import Check, Work
-from workloads.contract import ParameterError, Target, Turn, Workload
-from workloads.parts import feedback, initial, training
-from workloads.parts.actor_critic import ActorCritic
-from workloads.parts.distributed import num_batches, require_parallel
-from workloads.parts.feedback import Before, Growth, Learned
-from workloads.parts.inputs import InputSets
-from workloads.parts.optimizers import AdamW
-from workloads.parts.parameters import require_choice, require_positive
-from workloads.parts.precision import dtype_named
-from workloads.parts.rollout import Terms, judged, prompts_and_noise, respond
-from workloads.parts.size import count_parameters
-from workloads.parts.training import Model, Training
+from appliance.records.journal import Check
+from appliance.records.workload import Work
+from workloads.contract.failures import ParameterError
+from workloads.contract.input_cycle import Turn
+from workloads.contract.target import Target
+from workloads.contract.workload import Workload
+from workloads.parts.distributed.sharding import num_batches, require_parallel
+from workloads.parts.numerics import initial
+from workloads.parts.numerics.inputs import InputSets
+from workloads.parts.numerics.parameters import require_choice, require_positive
+from workloads.parts.numerics.precision import dtype_named
+from workloads.parts.numerics.size import count_parameters
+from workloads.parts.reinforcement import feedback
+from workloads.parts.reinforcement.actor_critic import ActorCritic
+from workloads.parts.reinforcement.feedback import Before, Growth, Learned
+from workloads.parts.reinforcement.rollout import Terms, judged, prompts_and_noise, respond
+from workloads.parts.training import training
+from workloads.parts.training.optimizers import AdamW
+from workloads.parts.training.training import Model, Training
 
 GROWTH = Growth(logits=40, scores=40, gradients=16)
 ACTIVATIONS = ("gelu", "silu")

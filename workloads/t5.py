@@ -24,13 +24,13 @@ from typing import Any, ClassVar
 import torch
 from transformers import T5Config, T5ForConditionalGeneration
 
-from appliance.records import Work
-from workloads.contract import ParameterError
-from workloads.parts.parameters import require_choice, require_positive
-from workloads.parts.size import count_training_flops
-from workloads.parts.supervised import Supervised
-from workloads.parts.text import FIRST_ORDINARY, translated_text
-from workloads.parts.training import Growth
+from appliance.records.workload import Work
+from workloads.contract.failures import ParameterError
+from workloads.parts.datasets.text import FIRST_ORDINARY, translated_text
+from workloads.parts.numerics.parameters import require_choice, require_positive
+from workloads.parts.numerics.size import count_training_flops
+from workloads.parts.training.supervised import Supervised
+from workloads.parts.training.training import Growth
 
 _START: dict[str, Any] = {"decoder_start_token_id": 0}
 ACTIVATIONS = ("relu", "silu", "gated-gelu", "gated-silu")

@@ -32,16 +32,26 @@ from typing import ClassVar
 
 import torch
 
-from appliance.records import Check, Scenario, Work
-from workloads.contract import ParameterError, Target, Turn
-from workloads.parts import flux
-from workloads.parts.captions import begin_and_end
-from workloads.parts.diffusers_objects import BUILDS_WITH
-from workloads.parts.flux import CHANNELS, GUIDANCE, PACKED, SHRUNK, Networks, Sizes
-from workloads.parts.inference import Inference
-from workloads.parts.parameters import require_positive
-from workloads.parts.precision import LEAST_SHARE, dtype_named, on_host, rounding, unit_roundoff
-from workloads.parts.size import count_flops, count_parameters
+from appliance.records.journal import Check
+from appliance.records.suite import Scenario
+from appliance.records.workload import Work
+from workloads.contract.failures import ParameterError
+from workloads.contract.input_cycle import Turn
+from workloads.contract.target import Target
+from workloads.parts.datasets.captions import begin_and_end
+from workloads.parts.diffusion import flux
+from workloads.parts.diffusion.diffusers_objects import BUILDS_WITH
+from workloads.parts.diffusion.flux import CHANNELS, GUIDANCE, PACKED, SHRUNK, Networks, Sizes
+from workloads.parts.inference.inference import Inference
+from workloads.parts.numerics.parameters import require_positive
+from workloads.parts.numerics.precision import (
+    LEAST_SHARE,
+    dtype_named,
+    on_host,
+    rounding,
+    unit_roundoff,
+)
+from workloads.parts.numerics.size import count_flops, count_parameters
 
 GROWTH = {"text": 60.0, "pooled": 60.0, "velocities": 60.0, "images": 60.0}
 """Roundings that the worst value may be off, in units of the values' root mean square."""

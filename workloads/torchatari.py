@@ -26,11 +26,16 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from appliance.records import Bound, Check, Work
-from workloads.contract import ParameterError, Target, Turn, Workload
-from workloads.parts import atari, reinforcement, training
-from workloads.parts.parameters import require_choice, require_positive, require_share
-from workloads.parts.reinforcement import (
+from appliance.records.journal import Check
+from appliance.records.workload import Bound, Work
+from workloads.contract.failures import ParameterError
+from workloads.contract.input_cycle import Turn
+from workloads.contract.target import Target
+from workloads.contract.workload import Workload
+from workloads.parts.numerics.parameters import require_choice, require_positive, require_share
+from workloads.parts.numerics.size import count_flops, count_parameters
+from workloads.parts.reinforcement import atari, reinforcement
+from workloads.parts.reinforcement.reinforcement import (
     EDGE,
     ROUNDING,
     Adam,
@@ -43,7 +48,7 @@ from workloads.parts.reinforcement import (
     counted,
     differing,
 )
-from workloads.parts.size import count_flops, count_parameters
+from workloads.parts.training import training
 
 CONVOLUTIONS = ((32, 8, 4), (64, 4, 2), (64, 3, 1))
 """Channels, side and stride of the Nature network's layers."""

@@ -28,14 +28,17 @@ from typing import ClassVar
 
 import torch
 
-from appliance.records import Bound, Check, Work
-from workloads.contract import Target, Workload
-from workloads.parts import bands, training, trajectories
-from workloads.parts.classifier import count_training_flops
-from workloads.parts.parameters import require_choice, require_positive
-from workloads.parts.precision import on_host
-from workloads.parts.size import count_parameters
-from workloads.parts.trajectories import BATCH, PIXELS, Pass, Perceptron, Relabelling
+from appliance.records.journal import Check
+from appliance.records.workload import Bound, Work
+from workloads.contract.target import Target
+from workloads.contract.workload import Workload
+from workloads.parts.curves import bands, trajectories
+from workloads.parts.curves.trajectories import BATCH, PIXELS, Pass, Perceptron, Relabelling
+from workloads.parts.numerics.classifier import count_training_flops
+from workloads.parts.numerics.parameters import require_choice, require_positive
+from workloads.parts.numerics.precision import on_host
+from workloads.parts.numerics.size import count_parameters
+from workloads.parts.training import training
 
 MODEL = "digits_mlp"
 RATIO = 3.0  # of the device's error over the processor's

@@ -33,17 +33,17 @@ import torch
 from torch.nn import functional
 from transformers import VJEPA2Config, VJEPA2Model
 
-from appliance.records import Work
-from workloads.contract import ParameterError
-from workloads.parts.classifier import Result
-from workloads.parts.depth import count_by_depth
-from workloads.parts.masks import block_mask, tubes
-from workloads.parts.parameters import require_choice, require_positive
-from workloads.parts.prototypes import wide
-from workloads.parts.size import count_training_flops
-from workloads.parts.teacher import SelfTaught, Taught
-from workloads.parts.training import Growth, Trained
-from workloads.parts.videos import moving_shapes
+from appliance.records.workload import Work
+from workloads.contract.failures import ParameterError
+from workloads.parts.datasets.videos import moving_shapes
+from workloads.parts.numerics.classifier import Result
+from workloads.parts.numerics.depth import count_by_depth
+from workloads.parts.numerics.parameters import require_choice, require_positive
+from workloads.parts.numerics.size import count_training_flops
+from workloads.parts.training.training import Growth, Trained
+from workloads.parts.vision.masks import block_mask, tubes
+from workloads.parts.vision.prototypes import wide
+from workloads.parts.vision.teacher import SelfTaught, Taught
 
 GROWTH = Growth(loss=4, logits=128, gradients=48, has_kinks=True)
 _PATCH = 16

@@ -23,14 +23,14 @@ from typing import ClassVar
 import torch
 from transformers import WhisperConfig, WhisperForAudioClassification
 
-from appliance.records import Work
-from workloads.contract import ParameterError
-from workloads.parts.initial import scaled
-from workloads.parts.melodies import log_mel, melodies
-from workloads.parts.parameters import require_choice, require_positive
-from workloads.parts.size import count_flops
-from workloads.parts.supervised import Supervised
-from workloads.parts.training import Growth
+from appliance.records.workload import Work
+from workloads.contract.failures import ParameterError
+from workloads.parts.datasets.melodies import log_mel, melodies
+from workloads.parts.numerics.initial import scaled
+from workloads.parts.numerics.parameters import require_choice, require_positive
+from workloads.parts.numerics.size import count_flops
+from workloads.parts.training.supervised import Supervised
+from workloads.parts.training.training import Growth
 
 ACTIVATIONS = ("gelu", "silu")
 

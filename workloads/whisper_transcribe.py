@@ -37,15 +37,26 @@ from transformers import (
     WhisperForConditionalGeneration,
 )
 
-from appliance.records import Check, Scenario, Work
-from workloads.contract import ParameterError, Target, Turn
-from workloads.parts import redrawn
-from workloads.parts.generated import Generated, Tensors, bar, compare_choices, generate, known
-from workloads.parts.generation import Asked, Before, Generation
-from workloads.parts.melodies import log_mel, melodies
-from workloads.parts.parameters import require_even_heads, require_positive
-from workloads.parts.precision import LEAST_SHARE, compare_logits, dtype_named
-from workloads.parts.size import count_flops, count_parameters
+from appliance.records.journal import Check
+from appliance.records.suite import Scenario
+from appliance.records.workload import Work
+from workloads.contract.failures import ParameterError
+from workloads.contract.input_cycle import Turn
+from workloads.contract.target import Target
+from workloads.parts.datasets.melodies import log_mel, melodies
+from workloads.parts.inference import redrawn
+from workloads.parts.language.generated import (
+    Generated,
+    Tensors,
+    bar,
+    compare_choices,
+    generate,
+    known,
+)
+from workloads.parts.language.generation import Asked, Before, Generation
+from workloads.parts.numerics.parameters import require_even_heads, require_positive
+from workloads.parts.numerics.precision import LEAST_SHARE, compare_logits, dtype_named
+from workloads.parts.numerics.size import count_flops, count_parameters
 
 LOGITS = 40.0
 GAINS = {

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from appliance.records import Device
+from appliance.records.system import Device
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

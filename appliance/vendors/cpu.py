@@ -14,10 +14,10 @@ from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
-from appliance import cgroup
-from appliance.facts import fact, line
-from appliance.neighbours import Neighbours
-from appliance.processors import (
+from appliance.linux import cgroup
+from appliance.linux.cpu_contention import Neighbours
+from appliance.linux.fact_reader import fact, line
+from appliance.linux.processors import (
     CPU,
     CPUINFO,
     STATUS,
@@ -26,11 +26,11 @@ from appliance.processors import (
     joined,
     meminfo,
 )
-from appliance.records import Device, Fact, Facts
-from appliance.sensors import Sensors
-from appliance.tree import Tree, Unreadable, or_none
+from appliance.linux.sensors import Sensors
+from appliance.linux.sysfs import Tree, Unreadable, or_none
+from appliance.records.system import Device, Fact, Facts
+from appliance.records.vocabulary import COUNTERS, READINGS
 from appliance.vendors.base import KernelFault
-from appliance.vendors.vocabulary import COUNTERS, READINGS
 
 NO_SYSTEM = "mount /sys and /proc read-only into the container"
 NO_FREQUENCY = "no frequency driver is loaded; a virtual machine's host keeps it: run on the host"

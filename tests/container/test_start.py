@@ -20,10 +20,19 @@ import docker
 import pytest
 from engines import connect
 
-from appliance import host, start
+from appliance.container import engine as host
+from appliance.container.container_options import (
+    LABEL,
+    Bind,
+    Container,
+    Devices,
+    Engine,
+    Image,
+    line,
+)
 from appliance.errors import ApplianceError, UsageError
-from appliance.launcher_options import LABEL, Bind, Container, Devices, Engine, Image, line
-from appliance.tree import Tree
+from appliance.linux.sysfs import Tree
+from appliance.verbs import start
 
 ROOT = Path(__file__).parents[2]
 TINY = ROOT / "tests" / "suites" / "tiny.toml"

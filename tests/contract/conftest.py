@@ -14,7 +14,7 @@ from unittest import mock
 import pytest
 import torch
 
-from workloads.parts import training
+from workloads.parts.training import training
 
 MOST = 800  # results kept; a step of 161 tensors has three for each
 

@@ -12,9 +12,10 @@ import pytest
 import trial
 from trial import Kind, Trial
 
-from appliance import catalog
-from appliance.parameters import description, resolve
-from appliance.records import CaseRequest, Resolved
+from appliance.records.request import CaseRequest
+from appliance.records.workload import Resolved
+from appliance.storage import suite_file
+from appliance.worker.parameters import description, resolve
 
 GUIDE = Path(__file__).parents[2] / "docs" / "adding-a-workload.md"
 
@@ -56,5 +57,5 @@ def test_the_guides_workload_describes_itself_as_any_does(kind: Kind) -> None:
 def test_the_guides_suite_can_be_read(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     path.write_text(block("toml"))
-    suite, _ = catalog.load_suite(str(path))
+    suite, _ = suite_file.load_suite(str(path))
     assert [case.workload for case in suite.case] == ["sort_rows"]

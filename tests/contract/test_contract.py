@@ -13,7 +13,8 @@ import pytest
 import trial
 from trial import MODULES, Kind, Trial
 
-from workloads.contract import ParameterError, Workload
+from workloads.contract.failures import ParameterError
+from workloads.contract.workload import Workload
 
 
 @pytest.fixture(params=MODULES, scope="module")

@@ -12,9 +12,11 @@ import pytest
 import torch
 
 import workloads
-from appliance.parameters import resolve
-from appliance.records import CaseRequest, Resolved
-from workloads.contract import Artifacts, Target, Workload
+from appliance.records.request import CaseRequest
+from appliance.records.workload import Resolved
+from appliance.worker.parameters import resolve
+from workloads.contract.target import Artifacts, Target
+from workloads.contract.workload import Workload
 
 
 def kinds() -> dict[str, type[Workload[Any, Any]]]:

@@ -15,8 +15,8 @@ import pytest
 import torch
 
 from workloads.brax_ppo import BraxPpo
-from workloads.contract import Artifacts, Target
-from workloads.parts.simulated_ppo import SimulatedPpo
+from workloads.contract.target import Artifacts, Target
+from workloads.parts.reinforcement.simulated_ppo import SimulatedPpo
 from workloads.ppo import Ppo
 
 pytest.importorskip("brax")
@@ -61,7 +61,7 @@ def played(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 @pytest.fixture
 def compiled(played: Played) -> Callable[[], Callable[..., Any]]:
     """Makes the program of a step anew, with whatever was changed in its module meanwhile."""
-    from workloads.parts import brax_program  # noqa: PLC0415 - imports JAX
+    from workloads.parts.reinforcement import brax_program  # noqa: PLC0415 - imports JAX
 
     settings = played.workload._settings
     return lambda: brax_program.program.__wrapped__(settings)
@@ -69,7 +69,7 @@ def compiled(played: Played) -> Callable[[], Callable[..., Any]]:
 
 @pytest.fixture
 def program() -> Iterator[Any]:
-    from workloads.parts import brax_program  # noqa: PLC0415 - imports JAX
+    from workloads.parts.reinforcement import brax_program  # noqa: PLC0415 - imports JAX
 
     with pytest.MonkeyPatch.context() as patch:
         yield lambda name, other: patch.setattr(brax_program, name, other)
@@ -85,7 +85,7 @@ def test_half_of_every_minibatch_taken_twice_is_rejected(
     """The order that is reported is the right one; gradients and losses are of half of it."""
     from jax import numpy as jnp  # noqa: PLC0415 - as the program does
 
-    from workloads.parts import brax_program  # noqa: PLC0415 - imports JAX
+    from workloads.parts.reinforcement import brax_program  # noqa: PLC0415 - imports JAX
 
     learn = brax_program._learn
 
@@ -107,7 +107,7 @@ def test_a_backward_pass_in_lower_precision_is_rejected(
     import jax  # noqa: PLC0415 - as the program does
     from jax import numpy as jnp  # noqa: PLC0415
 
-    from workloads.parts import brax_program  # noqa: PLC0415 - imports JAX
+    from workloads.parts.reinforcement import brax_program  # noqa: PLC0415 - imports JAX
 
     @jax.custom_vjp
     def product(left: Any, right: Any) -> Any:

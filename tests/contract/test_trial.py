@@ -19,8 +19,11 @@ import torch
 import trial
 from trial import Kind, Trial
 
-from appliance.records import Check, Work
-from workloads.contract import Target, Turn, Workload
+from appliance.records.journal import Check
+from appliance.records.workload import Work
+from workloads.contract.input_cycle import Turn
+from workloads.contract.target import Target
+from workloads.contract.workload import Workload
 
 RATE = 0.125
 

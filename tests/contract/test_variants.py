@@ -16,13 +16,13 @@ import torch
 import trial
 from trial import Trial
 
-from workloads.contract import ParameterError
+from workloads.contract.failures import ParameterError
 from workloads.gemm import Gemm
 from workloads.gemm_exact import GemmExact
 from workloads.gemm_tf32 import GemmTf32
 from workloads.memory_bandwidth import MemoryBandwidth
-from workloads.parts import training
-from workloads.parts.bits import num_differing, weighted_digest
+from workloads.parts.numerics.bits import num_differing, weighted_digest
+from workloads.parts.training import training
 from workloads.resnet50 import Resnet50
 
 SMALL = {"m": 64, "n": 96}

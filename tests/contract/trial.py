@@ -52,9 +52,12 @@ from leaves import (
 )
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from appliance.records import Bound, Check
+from appliance.records.journal import Check
+from appliance.records.workload import Bound
 from appliance.vendors.cpu import Cpu
-from workloads.contract import Artifacts, Target, Turn, Workload
+from workloads.contract.input_cycle import Turn
+from workloads.contract.target import Artifacts, Target
+from workloads.contract.workload import Workload
 
 ROOT = Path(__file__).parents[2]
 MODULES = sorted(

@@ -18,8 +18,12 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
-from appliance.records import Check, Work
-from workloads.contract import ParameterError, Target, Turn, Workload
+from appliance.records.journal import Check
+from appliance.records.workload import Work
+from workloads.contract.failures import ParameterError
+from workloads.contract.input_cycle import Turn
+from workloads.contract.target import Target
+from workloads.contract.workload import Workload
 
 Leaf = Any
 

@@ -8,10 +8,11 @@ import torch
 import torch.distributed as dist
 
 from workloads.bert import Bert
-from workloads.contract import Target
-from workloads.parts.distributed import Peers, local
-from workloads.parts.inputs import placed
-from workloads.parts.training import Trained, Training, step
+from workloads.contract.target import Target
+from workloads.parts.distributed.sharding import Peers
+from workloads.parts.distributed.tensors import local
+from workloads.parts.numerics.inputs import placed
+from workloads.parts.training.training import Trained, Training, step
 
 CULPRIT = 1
 

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 from faulty.disloyal import CULPRIT, HOOKS, _forget_the_mean
 
-from workloads.contract import Target
+from workloads.contract.target import Target
 from workloads.llm_lora import LlmLora
-from workloads.parts.training import Training
+from workloads.parts.training.training import Training
 
 
 @dataclass(frozen=True, kw_only=True)

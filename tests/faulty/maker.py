@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from appliance.records import Device
+from appliance.records.system import Device
 from appliance.vendors.base import KernelFault
 
 

@@ -22,8 +22,11 @@ from typing import ClassVar
 
 import torch
 
-from appliance.records import Check, Work
-from workloads.contract import ParameterError, Target, Workload
+from appliance.records.journal import Check
+from appliance.records.workload import Work
+from workloads.contract.failures import ParameterError
+from workloads.contract.target import Target
+from workloads.contract.workload import Workload
 
 FOREVER = 600.0
 

@@ -15,8 +15,10 @@ from typing import ClassVar
 
 import torch
 
-from appliance.records import Check, Work
-from workloads.contract import Target, Workload
+from appliance.records.journal import Check
+from appliance.records.workload import Work
+from workloads.contract.target import Target
+from workloads.contract.workload import Workload
 
 SAID = (
     "node-017: connect to NODE-017.example.org:29500 (10.20.30.40) failed",

@@ -19,7 +19,7 @@ from typing import Any
 import pynvml
 from recorded import trees
 
-from appliance.vendors.cuda import Cuda
+from appliance.vendors.nvidia.cuda import Cuda
 
 FOLDER = Path(__file__).parent / "cuda"
 STRUCTURES = {

@@ -19,10 +19,10 @@ from typing import Any
 
 from recorded import trees
 
-from appliance.records import Device
-from appliance.tree import Unreadable
-from appliance.vendors.amd_smi_tool import PAUSE_SECONDS
-from appliance.vendors.rocm import Rocm
+from appliance.linux.sysfs import Unreadable
+from appliance.records.system import Device
+from appliance.vendors.amd.rocm import Rocm
+from appliance.vendors.amd.smi_tool import PAUSE_SECONDS
 
 FOLDER = Path(__file__).parent / "rocm"
 NAMES = tuple(sorted(path.stem for path in FOLDER.glob("*.json")))

@@ -18,9 +18,9 @@ from typing import Any
 
 from recorded import trees
 
-from appliance.records import Device
-from appliance.tree import Tree, Unreadable
-from appliance.vendors.xpu import KEPT_SECONDS, Xpu
+from appliance.linux.sysfs import Tree, Unreadable
+from appliance.records.system import Device
+from appliance.vendors.intel.xpu import KEPT_SECONDS, Xpu
 
 FOLDER = Path(__file__).parent / "xpu"
 WATTS, STEP_SECONDS = 300.0, 0.5

@@ -9,10 +9,10 @@ from typing import ClassVar
 
 import torch
 
-from workloads.contract import Target
+from workloads.contract.target import Target
 from workloads.gemm import Gemm
-from workloads.parts.bits import bits
-from workloads.parts.dense import Operands as State
+from workloads.parts.matmul.dense import Operands as State
+from workloads.parts.numerics.bits import bits
 
 
 @dataclass(kw_only=True)

@@ -8,7 +8,7 @@ from typing import ClassVar
 import torch
 
 from workloads.digits_mlp import DigitsMlp, State
-from workloads.parts import training
+from workloads.parts.training import training
 
 
 @dataclass(frozen=True, kw_only=True)

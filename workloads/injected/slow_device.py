@@ -9,7 +9,7 @@ from typing import ClassVar
 import torch
 
 from workloads.gemm import Gemm
-from workloads.parts.dense import Operands as State
+from workloads.parts.matmul.dense import Operands as State
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,9 +8,9 @@ from typing import ClassVar
 
 import torch
 
-from appliance.records import Check
+from appliance.records.journal import Check
 from workloads.gemm import Gemm
-from workloads.parts.dense import Operands as State
+from workloads.parts.matmul.dense import Operands as State
 
 
 @dataclass(frozen=True, kw_only=True)

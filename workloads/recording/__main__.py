@@ -23,11 +23,11 @@ from typing import Literal
 
 import torch
 
-from appliance import processes
 from appliance.errors import BenchError
-from appliance.records import FiniteFloat, Record, from_json, to_json
-from workloads.contract import ParameterError
-from workloads.parts import bands, curves
+from appliance.ipc import processes
+from appliance.records.json import FiniteFloat, Record, from_json, to_json
+from workloads.contract.failures import ParameterError
+from workloads.parts.curves import bands, curves
 from workloads.recording import digits, engines, losses
 
 TRAJECTORY, STEPS = "trajectory", "steps_to_target"

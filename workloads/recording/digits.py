@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from workloads.parts import bands, trajectories
-from workloads.parts.training import Training
-from workloads.parts.trajectories import Trajectory, follow
-from workloads.parts.variations import Variation
+from workloads.parts.curves import bands, trajectories
+from workloads.parts.curves.trajectories import Trajectory, follow
+from workloads.parts.curves.variations import Variation
+from workloads.parts.training.training import Training
 from workloads.recording.engines import (
     CUT,
     PLAIN,

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeVar
 
 from appliance.errors import ApplianceError
-from appliance.records import FiniteFloat, Parameters, Record, from_json, to_json
-from workloads.parts.variations import Sums, Variation
+from appliance.records.json import FiniteFloat, Parameters, Record, from_json, to_json
+from workloads.parts.curves.variations import Sums, Variation
 
 CUT: Sums = "blocks of 16, truncated"
 PLAIN = "library"

@@ -32,9 +32,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from workloads.contract import Artifacts, ParameterError, Target
-from workloads.parts import bands, curves
-from workloads.parts.variations import Sums, Variation, engine, linear_layers
+from workloads.contract.failures import ParameterError
+from workloads.contract.target import Artifacts, Target
+from workloads.parts.curves import bands, curves
+from workloads.parts.curves.variations import Sums, Variation, engine, linear_layers
 from workloads.recording.engines import (
     CUT,
     PLAIN,

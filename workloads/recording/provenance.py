@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from workloads.parts import bands
+from workloads.parts.curves import bands
 
 COMMAND = "scripts/record_bands.py"
 

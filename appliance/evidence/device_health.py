@@ -1,0 +1,474 @@
+"""The health ledger: what each device's counters, sensors and links did while it worked.
+
+Error counters are judged by how they grew, never by where they stand, because a used part has a
+past: they are read when the run begins and ends and around every launch, and what grew is put
+down to the launch that ran meanwhile. A counter that was not reported, that vanished or that went
+backwards says nothing, and nothing is never healthy. States (a row that waits to be replaced, a
+link that is down) count by their worst value.
+
+Telemetry counts under load only: readings between the begin of a launch's steps and its last
+block, and none in which the device itself says that it was mostly idle. Of these come:
+
+- `throttle_share`: the part of them in which a healthy device's reasons not to slow down were
+  active (vocabulary.HARMFUL_THROTTLES); `throttle_share_NAME` that of one reason. Reasons are told
+  one by one, so that a power cap hides no heat;
+- `lost_clock`: 1 - mean clock / highest clock of the part;
+- `pcie_lanes_missing`, `pcie_generations_missing`: what the link's best reading in a launch falls
+  short of the part's own maximum. The best, because idle links slow down; the worst launch counts;
+- `kernel_faults`, `kernel_faults_fatal`: lines of the kernel's log that the vendor calls faults.
+
+A share or a mean is taken over all cases of a device, and over each case that has enough readings,
+of which the worst counts: a device that throttles in one long case is not saved by fifty others.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal
+
+from appliance.evidence.launches import CaseEvidence, LaunchEvidence, RunEvidence
+from appliance.linux.fact_reader import value_of
+from appliance.records.journal import Counted, KernelLogged, Reading
+from appliance.records.system import Device
+from appliance.records.vocabulary import COUNTERS, HARMFUL_THROTTLES, THROTTLES, Behaviour
+
+LEAST_READINGS = 50
+"""Readings under load for which a case is judged on its own; one stray reading is then 2 %."""
+BUSY = 0.5
+"""Share of the time in which something must have run on a device that says how busy it was."""
+SHARE = "throttle_share"
+CLOCKS = (
+    ("graphics_clock_hertz", "highest_graphics_clock"),
+    ("frequency_hertz", "highest_frequency"),
+)
+"""A clock's reading, and the fact that is its highest value."""
+MADE = (
+    "kernel_faults",
+    "kernel_faults_fatal",
+    "lost_clock",
+    "pcie_lanes_missing",
+    "pcie_generations_missing",
+    SHARE,
+    *(f"{SHARE}_{name}" for name in THROTTLES),
+)
+"""Metrics that the ledger makes; counters and readings are metrics beside them."""
+UNTOLD = "its tool does not report it"
+UNLOADED = "no telemetry was read while its steps ran: use a suite with longer launches"
+UNENDED = "it was not read when the run ended"
+UNREAD = "the kernel's log was not read to the end of the run"
+BETWEEN = "between launches"
+
+Scope = Literal["look", "cases", "run"]
+"""One case so far; the launches of some cases; everything from the begin of the run to its end."""
+Values = Mapping[str, float | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observed:
+    """What one metric was on one device: its extremes, None if it is not known at all.
+
+    `where` is the case or launch in which the highest was seen, `gap` why it is not known or not
+    in whole. `is_absent`: the device cannot have it, as its vendor says.
+    """
+
+    device: str
+    low: float | None = None
+    high: float | None = None
+    count: int = 0
+    where: str = ""
+    gap: str = ""
+    is_absent: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Count:
+    """One counter: first and last value, growth between, worst value, and where it grew.
+
+    `growth` is what was seen to grow, None if nothing is known of it; `gap` says what is wrong.
+    """
+
+    name: str
+    behaviour: Behaviour
+    before: int | None
+    after: int | None
+    growth: int | None
+    worst: int | None
+    where: tuple[str, ...]
+    count: int
+    gap: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gap:
+    """Something of a device that was not observed, and what would allow it."""
+
+    what: str
+    hint: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ledger:
+    """One device in these cases; `cases` that do not use it are left out."""
+
+    device: Device
+    run: RunEvidence
+    cases: tuple[CaseEvidence, ...]
+    scope: Scope
+
+    @property
+    def hints(self) -> Mapping[str, str]:
+        return self.run.hints.get(self.device.id, {})
+
+    @property
+    def absent(self) -> frozenset[str]:
+        """Counters and readings that the device cannot have."""
+        return self.run.absent.get(self.device.id, frozenset())
+
+    def observe(self, metric: str) -> Observed:
+        """What was seen of a counter, a reading, or one of the metrics named above."""
+        made: Mapping[str, Callable[[], Observed]] = {
+            "kernel_faults": lambda: self._logged(is_fatal=False),
+            "kernel_faults_fatal": lambda: self._logged(is_fatal=True),
+            "lost_clock": self._lost_clock,
+            "pcie_lanes_missing": lambda: self._missing("pcie_width", is_idle_same=True),
+            "pcie_generations_missing": lambda: self._missing("pcie_generation"),
+            SHARE: lambda: self._share(HARMFUL_THROTTLES),
+        }
+        if metric in made:
+            return made[metric]()
+        reason = metric.removeprefix(f"{SHARE}_")
+        if reason in THROTTLES and reason != metric:
+            return self._share((reason,))
+        if metric in COUNTERS or metric in self.counter_names:
+            return self._counted(metric)
+        return self._read(metric)
+
+    # -------------------------------------------------------------- counters
+
+    @property
+    def counter_names(self) -> tuple[str, ...]:
+        """Counters that were asked of the device, in the order in which it tells them."""
+        past = self.run.counted.get(self.device.id, [])
+        return tuple(dict.fromkeys(name for one in past for name in one.counters))
+
+    def counter(self, name: str) -> Count:
+        """What one counter did."""
+        ends = self._reads()
+        values = [one.counters.get(name) for one in ends]
+        known = [value for value in values if value is not None]
+        behaviour = COUNTERS[name][0] if name in COUNTERS else "growth"
+        growth, where, fault = self._growth(name)
+        if not known:
+            gap = self.hints.get(name) or UNTOLD
+        elif len(known) < len(values):
+            gap = f"it was there in {len(known)} of {len(values)} readings only"
+        else:
+            gap = (fault if behaviour == "growth" else "") or self._uncovered()
+        return Count(
+            name=name,
+            behaviour=behaviour,
+            before=values[0] if values else None,
+            after=values[-1] if len(values) > 1 else None,
+            growth=growth,
+            worst=max(known, default=None),
+            where=where,
+            count=len(known),
+            gap=gap,
+        )
+
+    def _growth(self, name: str) -> tuple[int | None, tuple[str, ...], str]:
+        """What grew between readings, where, and what makes that less than the whole."""
+        growth: int | None = None
+        where: dict[str, None] = {}
+        fault = ""
+        for sooner, later in self._spans():
+            begin, end = sooner.counters.get(name), later.counters.get(name)
+            if begin is None or end is None:
+                continue  # which the caller has seen
+            if end < begin:
+                fault = fault or f"it went back from {begin:,} to {end:,}, so it was reset"
+                continue
+            growth = (growth or 0) + end - begin
+            if end > begin:
+                where[sooner.launch if sooner.moment == "before" and sooner.launch else BETWEEN] = (
+                    None
+                )
+        if growth is None and not fault:
+            fault = "it was not read both before and after"
+        return growth, tuple(where), fault
+
+    def _uncovered(self) -> str:
+        """Why the readings do not reach over all that they are for, or nothing."""
+        if self.scope == "run":
+            past = self.run.counted.get(self.device.id, [])
+            is_whole = bool(past) and (past[-1].launch, past[-1].moment) == ("", "after")
+            return "" if is_whole else UNENDED
+        for case in self.cases:
+            for launch in case.launches if self.device.id in case.case.all_devices else ():
+                if launch.mode is not None and (self.device.id, launch.id) not in self.run.spans:
+                    return f"it was not read before and after {launch.id}"
+        return ""
+
+    def _reads(self) -> list[Counted]:
+        if self.scope == "run":
+            return self.run.counted.get(self.device.id, [])
+        return [one for span in self._spans() for one in span]
+
+    def _spans(self) -> Iterator[tuple[Counted, Counted]]:
+        """Neighbouring readings; but for the run, those with a launch of the cases between."""
+        if self.scope == "run":
+            past = self.run.counted.get(self.device.id, [])
+            yield from pairwise(past)
+            return
+        for launch in self._launches():
+            yield from self.run.spans.get((self.device.id, launch.id), [])
+
+    def _counted(self, name: str) -> Observed:
+        found = self.counter(name)
+        value = found.growth if found.behaviour == "growth" else found.worst
+        if value is None and name in self.absent:
+            return self._absent()
+        grew = found.where if found.behaviour == "growth" else ()
+        return Observed(
+            device=self.device.id,
+            low=None if value is None else float(value),
+            high=None if value is None else float(value),
+            count=found.count,
+            where=grew[0] + (f" and {len(grew) - 1} more" if len(grew) > 1 else "") if grew else "",
+            gap=found.gap,
+        )
+
+    def _logged(self, *, is_fatal: bool) -> Observed:
+        """Faults in the kernel's log; one that names no device may be of any."""
+        faults = [one for one in self.logged() if one.is_fatal or not is_fatal]
+        marks = self.run.num_log_marks
+        gap = self.run.log_gap or ("" if marks > 1 and self.run.is_log_read else UNREAD)
+        return Observed(
+            device=self.device.id,
+            low=float(len(faults)),
+            high=float(len(faults)),
+            count=marks,
+            where=f"{faults[0].code}: {faults[0].meaning}" if faults else "",
+            gap=gap,
+        )
+
+    def logged(self) -> list[KernelLogged]:
+        """What the kernel logged of this device, and of none by name."""
+        own = {launch.id for launch in self._launches()}
+        return [
+            one
+            for one in self.run.logged.values()
+            if one.device in (self.device.id, "") and (self.scope == "run" or one.launch in own)
+        ]
+
+    # -------------------------------------------------------------- telemetry
+
+    def _read(self, name: str) -> Observed:
+        """The extremes of a reading, at any time in the launches."""
+        known = [
+            (value, one.launch)
+            for one in self._readings()
+            if (value := one.values.get(name)) is not None
+        ]
+        if not known:
+            return self._unseen(name)
+        values = [value for value, _ in known]
+        return Observed(
+            device=self.device.id,
+            low=_worst(min, values),
+            high=_worst(max, values),
+            count=len(values),
+            where=max(known)[1],
+        )
+
+    def _share(self, reasons: Sequence[str]) -> Observed:
+        """The part of the readings under load in which one of the reasons was active."""
+        names = [f"throttled_{reason}" for reason in reasons]
+        possible = [name for name in names if name not in self.absent]
+
+        def is_active(values: Values) -> bool | None:
+            if any((values.get(name) or 0.0) > 0.0 for name in names):
+                return True
+            return None if any(values.get(name) is None for name in possible) else False
+
+        def share(readings: Sequence[Values]) -> tuple[float, str] | None:
+            active = [is_active(one) for one in readings]
+            unknown = [name for name in possible if all(one.get(name) is None for one in readings)]
+            gap = "" if 2 * active.count(None) <= len(active) else self._hint(*unknown)
+            is_silent = active.count(None) == len(active)
+            return None if is_silent else (active.count(True) / len(active), gap)
+
+        return self._worst_of(share, names)
+
+    def _lost_clock(self) -> Observed:
+        reading, fact = next((pair for pair in CLOCKS if pair[1] in self.device.facts), CLOCKS[0])
+        highest = self._fact(fact)
+
+        def lost(readings: Sequence[Values]) -> tuple[float, str] | None:
+            known = [value for one in readings if (value := one.get(reading)) is not None]
+            if not known or highest is None:
+                return None
+            gap = "" if 2 * len(known) >= len(readings) else self._hint(reading)
+            return max(0.0, 1.0 - statistics.fmean(known) / highest), gap
+
+        if highest is None and reading not in self.absent:
+            return Observed(device=self.device.id, gap=self._fact_hint(fact))
+        return self._worst_of(lost, [reading])
+
+    def _worst_of(
+        self,
+        figure: Callable[[Sequence[Values]], tuple[float, str] | None],
+        names: Sequence[str],
+    ) -> Observed:
+        """The highest figure of those over each long case and over all of them."""
+        if set(names) <= self.absent and not self._is_told(names):
+            return self._absent()
+        each = [(case.case.id, self._loaded(case)) for case in self.cases]
+        pools = [(name, found) for name, found in each if len(found) >= LEAST_READINGS]
+        whole = [one for _, found in each for one in found]
+        if self.scope != "look":
+            pools.append(("all of its cases", whole))
+        found = [(where, answer) for where, part in pools if part and (answer := figure(part))]
+        if not found:
+            return Observed(device=self.device.id, gap=self._hint(*names) if whole else UNLOADED)
+        where, (value, _) = max(found, key=lambda item: item[1][0])
+        gap = next((gap for _, (_, gap) in found if gap), "")
+        return Observed(
+            device=self.device.id, low=value, high=value, count=len(whole), where=where, gap=gap
+        )
+
+    def _missing(self, reading: str, *, is_idle_same: bool = False) -> Observed:
+        """How far the best reading of each launch is from what the part has; the worst of these.
+
+        `is_idle_same`: idle devices keep it, so that any reading does where none is under load.
+        """
+        fact = f"{reading}_highest"
+        highest = self._fact(fact)
+        missing: dict[str, float] = {}
+        for name, found in self._linked(is_idle_same=is_idle_same):
+            known = [value for one in found if (value := one.get(reading)) is not None]
+            if known and highest is not None:
+                missing[name] = max(0.0, highest - max(known))
+        if not missing:
+            gap = "" if highest is not None else self._fact_hint(fact)
+            is_absent = reading in self.absent and not self._is_told([reading])
+            return self._absent() if is_absent else self._unseen(reading, gap)
+        where = max(missing, key=missing.__getitem__)
+        worst = missing[where]
+        return Observed(
+            device=self.device.id, low=worst, high=worst, count=len(missing), where=where
+        )
+
+    def _linked(self, *, is_idle_same: bool) -> Iterator[tuple[str, list[Values]]]:
+        """The readings under load of each launch; of a case without any, all that it has."""
+        for case in self.cases:
+            loaded = [(launch.id, self._loads(launch)) for launch in case.launches]
+            if is_idle_same and not any(found for _, found in loaded):
+                every = [one.values for launch in case.launches for one in self._of_device(launch)]
+                loaded = [(case.case.id, every)]
+            yield from loaded
+
+    def _launches(self) -> Iterator[LaunchEvidence]:
+        for case in self.cases:
+            yield from case.launches
+
+    def _of_device(self, launch: LaunchEvidence) -> list[Reading]:
+        return [one for one in launch.readings if one.device == self.device.id]
+
+    def _loaded(self, case: CaseEvidence) -> list[Values]:
+        return [values for launch in case.launches for values in self._loads(launch)]
+
+    def _loads(self, launch: LaunchEvidence) -> list[Values]:
+        return [one.values for one in under_load(launch) if one.device == self.device.id]
+
+    def loaded(self) -> list[Values]:
+        """All readings under load."""
+        return [values for case in self.cases for values in self._loaded(case)]
+
+    # -------------------------------------------------------------- what is not there
+
+    def gaps(self) -> tuple[Gap, ...]:
+        """What was never observed of the device, and what would allow it; not what is absent."""
+        told = self._told()
+        read = [name for one in self._readings() for name in one.values]
+        asked = dict.fromkeys((*self.counter_names, *self.hints, *read))
+        named = [
+            Gap(what=name, hint=self._hint(name))
+            for name in asked
+            if name not in self.absent and name not in told
+        ]
+        hint = self.run.log_gap or ("" if self.run.num_log_marks else UNREAD)
+        return (*named, *([Gap(what="kernel_log", hint=hint)] if hint else []))
+
+    def _is_told(self, names: Sequence[str]) -> bool:
+        """Whether a value of one of them was ever reported."""
+        return not self._told().isdisjoint(names)
+
+    def _told(self) -> set[str]:
+        """Everything of which a value was reported at least once."""
+        counted = [one.counters for one in self.run.counted.get(self.device.id, [])]
+        readings = [one.values for one in self._readings()]
+        return {
+            name
+            for values in (*counted, *readings)
+            for name, value in values.items()
+            if value is not None
+        }
+
+    def _readings(self) -> list[Reading]:
+        return [one for launch in self._launches() for one in self._of_device(launch)]
+
+    def _unseen(self, name: str, gap: str = "") -> Observed:
+        if name in self.absent:
+            return self._absent()
+        return Observed(device=self.device.id, gap=gap or self._hint(name))
+
+    def _absent(self) -> Observed:
+        return Observed(device=self.device.id, is_absent=True)
+
+    def _hint(self, *names: str) -> str:
+        return next((self.hints[name] for name in names if name in self.hints), UNTOLD)
+
+    def _fact(self, name: str) -> float | None:
+        value = value_of(self.device.facts, name)
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        return float(value) if is_number and value > 0 else None  # type: ignore[operator,arg-type]
+
+    def _fact_hint(self, name: str) -> str:
+        found = self.device.facts.get(name)
+        return (found.hint if found is not None else "") or f"{name} of the part is not reported"
+
+
+def under_load(launch: LaunchEvidence) -> list[Reading]:
+    """Readings that were taken while the launch's steps ran, of devices that were not idle."""
+    return [
+        reading
+        for reading, told in zip(launch.readings, launch.blocks_before, strict=True)
+        if told is not None and told < len(launch.blocks) and _is_busy(reading.values)
+    ]
+
+
+def _is_busy(values: Values) -> bool:
+    share = values.get("utilisation_fraction")
+    return share is None or share >= BUSY
+
+
+def _worst(pick: Callable[[Sequence[float]], float], values: Sequence[float]) -> float:
+    """The extreme of readings; nonsense among them is the worst of all."""
+    return pick(values) if all(map(math.isfinite, values)) else math.nan
+
+
+def of_devices(
+    devices: Sequence[Device], cases: Sequence[CaseEvidence], scope: Scope
+) -> tuple[Ledger, ...]:
+    """A ledger for each device that one of the cases runs on."""
+    found = []
+    for device in devices:
+        own = tuple(case for case in cases if device.id in case.case.all_devices)
+        if own:
+            found.append(Ledger(device=device, run=own[0].run, cases=own, scope=scope))
+    return tuple(found)

@@ -1,0 +1,602 @@
+"""What the journal shows of each launch and each case: its lines sorted, and their faults named.
+
+Nothing is ruled here, but nothing is forgiven either. A launch is what stands between its
+start and its end, once: only the untimed one may be made again, and only after an
+interruption. What does not fit (a second start, an end without a start, records from outside,
+a time that no clock can give) is kept as a fault, for which the verdict accepts nothing.
+
+Lines are taken one after another, so that a look at any moment costs only what came since the
+look before it; what is computed of blocks is computed for all new ones together.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from appliance.records.journal import (
+    Artifact,
+    Block,
+    Calibrated,
+    Checked,
+    Counted,
+    Digested,
+    Injected,
+    KernelLogged,
+    KernelLogRead,
+    LaunchEnded,
+    LaunchStarted,
+    Libraries,
+    Line,
+    NotObserved,
+    Reading,
+    RunResumed,
+    RunStarted,
+    Started,
+    Warmed,
+)
+from appliance.records.plan import Case, Plan
+from appliance.records.suite import LaunchMode, Protocol
+from appliance.statistics.estimates import (
+    CLOCK_LIE,
+    CLOCK_SLACK,
+    UNSCHEDULED_SECONDS,
+    BlockFigures,
+    block_figures,
+    has_plausible_loads,
+    launch_statistic,
+    planned_looks,
+)
+from appliance.statistics.steady_state import Series, classify
+
+CLOCK_AGREEMENT = 0.005  # two clocks over a case, as the median of its spans
+
+
+@dataclass
+class LaunchEvidence:
+    """What the journal tells of one launch; of an untimed one made again, all of it.
+
+    `place` is its place among the launches of the run, in the order in which they started;
+    `moments` are the times (UTC) at which its blocks were told. `figures` grow with `settle`.
+    `blocks_before` has for each reading how many blocks had been told by then, None before the
+    steps were under way.
+    """
+
+    id: str
+    number: int
+    mode: LaunchMode | None = None
+    place: int | None = None
+    ended: LaunchEnded | None = None
+    ends: list[LaunchEnded] = field(default_factory=list)
+    started: Started | None = None
+    calibrated: list[Calibrated] = field(default_factory=list)
+    blocks: list[Block] = field(default_factory=list)
+    moments: list[str] = field(default_factory=list)
+    figures: list[BlockFigures] = field(default_factory=list)
+    readings: list[Reading] = field(default_factory=list)
+    blocks_before: list[int | None] = field(default_factory=list)
+    checks: list[Checked] = field(default_factory=list)
+    digested: list[Digested] = field(default_factory=list)
+    libraries: list[Libraries] = field(default_factory=list)
+    artifacts: dict[str, set[str]] = field(default_factory=dict)
+    is_under_way: bool = False
+    is_open: bool = False
+    is_cut: bool = False
+    was_interrupted: bool = False
+    fault: str = ""
+    _mean: tuple[int, float | None] | None = None
+    _series: tuple[int, Series] | None = None
+
+    @property
+    def is_completed(self) -> bool:
+        return self.ended is not None and self.ended.outcome == "completed"
+
+    @property
+    def is_decided(self) -> bool:
+        """Not made, because the launches before it had decided the case."""
+        ended = self.ended
+        return ended is not None and (ended.outcome, ended.reason) == ("not_run", "decided")
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether its times count: an interrupted one's do, as it is not made again."""
+        is_cut = self.ended is not None and self.ended.outcome == "interrupted"
+        return bool(self.blocks) and (self.is_completed or is_cut)
+
+    @property
+    def statistic(self) -> float | None:
+        """ln(seconds) of a step; of an interrupted launch, from the blocks that it had finished."""
+        if not self.is_counted:
+            return None
+        if self._mean is None or self._mean[0] != len(self.figures):
+            self._mean = len(self.figures), launch_statistic(self.figures)
+        return self._mean[1]
+
+    @property
+    def step_seconds(self) -> NDArray[np.float64]:
+        """Times of all steps of the first rank, by device time where there is one."""
+        rank = self.blocks[0].rank
+        pairs = zip(self.blocks, self.figures, strict=True)
+        return np.concatenate([figures.times for block, figures in pairs if block.rank == rank])
+
+    @property
+    def series(self) -> Series:
+        """What its timed steps look like over time; needs a block."""
+        if self._series is None or self._series[0] != len(self.blocks):
+            with np.errstate(divide="ignore", invalid="ignore"):
+                found = classify(np.log(self.step_seconds))
+            self._series = len(self.blocks), found
+        return self._series[1]
+
+    @property
+    def steps_to_target(self) -> float:
+        """Steps of the first rank until its training came to the target; a miss is infinite."""
+        block = self.blocks[0] if self.blocks else None
+        return math.inf if block is None or block.reached_at is None else block.reached_at
+
+    @property
+    def seconds_to_target(self) -> float:
+        """What those steps took by the host's clock, from the first one on, and nothing else."""
+        missed = math.isinf(self.steps_to_target)
+        return math.inf if missed else self.blocks[0].block_wall_ns * 1e-9
+
+    @property
+    def stall_share(self) -> float | None:
+        """Part of its steps' time that loading took; None where nothing is loaded."""
+        loads = [block.load_ns for block in self.blocks]
+        if not loads or any(times is None for times in loads):
+            return None
+        whole = sum(sum(block.wall_ns) for block in self.blocks)
+        loading = sum(sum(times) for times in loads if times is not None)
+        return loading / whole if whole > 0 else math.nan
+
+    def has_phase(self, phase: str, ranks: int) -> bool:
+        """Whether each of so many ranks has checked its output of that phase."""
+        told = {checked.rank for checked in self.checks if checked.phase == phase}
+        return told >= set(range(ranks))
+
+    def take(self, event: object, utc: str, place: int) -> None:
+        """Add one event that names this launch."""
+        match event:
+            case LaunchStarted():
+                self._start(event)
+                self.place = place
+            case LaunchEnded():
+                self._end(event)
+            case Started() | Calibrated() | Warmed():
+                self._inside()
+                self._prepare(event)
+            case Block():
+                self._inside()
+                self.blocks.append(event)
+                self.moments.append(utc)
+            case Reading():
+                self.readings.append(event)
+                self.blocks_before.append(len(self.blocks) if self.is_under_way else None)
+            case Checked() | Digested() | Libraries():
+                self._inside()
+                self._keep(event)
+            case Artifact():
+                self._inside()
+                if event.is_made and self.number > 0:
+                    return  # a timed launch that makes a file itself depends on no other
+                self.artifacts.setdefault(event.name, set()).add(event.sha256)
+            case _:  # its environment decides nothing; its counters are kept with the run's
+                pass
+
+    def _prepare(self, event: Started | Calibrated | Warmed) -> None:
+        match event:
+            case Started():
+                self.started = event
+            case Calibrated():
+                self.calibrated.append(event)
+                self.is_under_way = True
+            case Warmed():
+                self.is_under_way = True
+
+    def _keep(self, event: Checked | Digested | Libraries) -> None:
+        match event:
+            case Checked():
+                self.checks.append(event)
+            case Digested():
+                self.digested.append(event)
+            case Libraries():
+                self.libraries.append(event)
+
+    def cut(self) -> None:
+        """The run was interrupted; a launch under way ends here, unless the journal says how."""
+        if self.is_open:
+            self.is_open, self.is_cut, self.was_interrupted = False, True, True
+
+    def _start(self, event: LaunchStarted) -> None:
+        is_first = self.mode is None and not self.ends
+        if not is_first and not (self.number == 0 and self.is_cut):
+            self._note(f"launch {self.id} was made twice, and no result may be redrawn")
+        self.mode, self.ended, self.is_open, self.is_cut = event.mode, None, True, False
+        self.is_under_way = False
+        self.artifacts.clear()  # made anew; what it had checked stays
+
+    def _end(self, event: LaunchEnded) -> None:
+        if self.ended is not None:
+            self._note(f"launch {self.id} has two ends")
+        elif self.is_cut and event.outcome != "interrupted":
+            self._note(f"launch {self.id} was interrupted and has another end")
+        if event.outcome == "interrupted":
+            self.is_cut = self.was_interrupted = True
+        self.ended, self.is_open = event, False
+        self.ends.append(event)
+
+    def _inside(self) -> None:
+        if not self.is_open:
+            self._note(f"launch {self.id} has records from before its start or after its end")
+
+    def _note(self, fault: str) -> None:
+        self.fault = self.fault or fault
+
+
+@dataclass
+class _Interruptions:
+    """Counts interruptions of the run: resumptions, and launches cut short without one.
+
+    Launches cut short together are one interruption, and so are they and the resumption that
+    follows; a run that goes on without one was interrupted all the same.
+    """
+
+    num: int = 0
+    is_pending: bool = False
+
+    def take(self, event: object, *, was_open: bool) -> None:
+        if isinstance(event, RunResumed) or (self.is_pending and isinstance(event, LaunchStarted)):
+            self.num, self.is_pending = self.num + 1, False
+        elif isinstance(event, LaunchEnded) and event.outcome == "interrupted" and was_open:
+            self.is_pending = True
+
+    @property
+    def total(self) -> int:
+        return self.num + self.is_pending
+
+
+@dataclass
+class RunEvidence:
+    """What the journal tells of the run and not of one launch.
+
+    `counted` has the error counters of each device in the order in which they were read, those of
+    launches among them, with their values also where these were not written again. `spans` are
+    neighbouring ones of a device, by the launch that ran between them, or "" where none did.
+    `hints` say why something is None, and `absent` what a device cannot have. `logged` are faults
+    that the kernel logged, `log_gap` is why its log was not read, or not all of it;
+    `num_log_marks` counts the places up to which it was, and `is_log_read` says whether no launch
+    has started since the last.
+    """
+
+    fault: str = ""
+    injected: list[str] = field(default_factory=list)
+    counted: dict[str, list[Counted]] = field(default_factory=dict)
+    spans: dict[tuple[str, str], list[tuple[Counted, Counted]]] = field(default_factory=dict)
+    hints: dict[str, dict[str, str]] = field(default_factory=dict)
+    absent: dict[str, frozenset[str]] = field(default_factory=dict)
+    logged: dict[tuple[int, str], KernelLogged] = field(default_factory=dict)
+    log_gap: str = ""
+    num_log_marks: int = 0
+    is_log_read: bool = False
+    interruptions: _Interruptions = field(default_factory=_Interruptions)
+
+    @property
+    def num_interruptions(self) -> int:
+        return self.interruptions.total
+
+    def count(self, event: Counted) -> None:
+        """Keep one reading of counters."""
+        past = self.counted.setdefault(event.device, [])
+        if event.is_same:  # without a reading before it, it says nothing
+            event = replace(event, counters=past[-1].counters if past else {})
+        if past:
+            launch = past[-1].launch if past[-1].moment == "before" else ""
+            self.spans.setdefault((event.device, launch), []).append((past[-1], event))
+        past.append(event)
+        if not event.launch and event.moment == "before":
+            self.hints.setdefault(event.device, {}).update(event.hints)
+            absent = frozenset(event.absent)
+            self.absent[event.device] = self.absent.get(event.device, absent) & absent
+
+    def log(self, event: KernelLogRead | KernelLogged | NotObserved) -> None:
+        """Keep what was read of the kernel's log; a record that was read twice counts once."""
+        match event:
+            case KernelLogRead():
+                self.num_log_marks += 1
+                self.is_log_read = True
+            case KernelLogged():
+                self.logged.setdefault((event.sequence, event.text), event)
+            case NotObserved():
+                self.log_gap = self.log_gap or event.hint
+
+
+@dataclass
+class CaseEvidence:
+    """All that one case has shown. `version` counts its events, so that a look can be kept.
+
+    `decision` is None until a look has decided the case, then what is wrong with that, or empty.
+    `clocks` keeps what is said of the clocks, which several rulings ask.
+    """
+
+    case: Case
+    protocol: Protocol
+    launches: tuple[LaunchEvidence, ...]
+    run: RunEvidence
+    decision: str | None = None
+    version: int = 0
+    clocks: dict[str, tuple[int, str]] = field(default_factory=dict)
+
+    @property
+    def checks(self) -> list[Checked]:
+        return [checked for launch in self.launches for checked in launch.checks]
+
+    @property
+    def looks(self) -> tuple[int, ...]:
+        return planned_looks(self.protocol.looks, self.case.launches)
+
+    @property
+    def timed(self) -> list[LaunchEvidence]:
+        return [launch for launch in self.launches if launch.number > 0]
+
+    @property
+    def counted(self) -> list[LaunchEvidence]:
+        """Timed launches whose times count."""
+        return [launch for launch in self.launches if launch.number > 0 and launch.is_counted]
+
+    @property
+    def num_made(self) -> int:
+        """Timed launches that have ended, those left out as decided not among them."""
+        return sum(launch.ended is not None and not launch.is_decided for launch in self.timed)
+
+    @property
+    def num_interruptions(self) -> int:
+        return self.run.num_interruptions
+
+    @property
+    def was_touched(self) -> bool:
+        """Whether an interruption of the run fell into one of its launches."""
+        return any(launch.was_interrupted for launch in self.launches)
+
+    @property
+    def fault(self) -> str:
+        """Why the records of this case cannot be what happened, or nothing."""
+        fault = evidence_fault(self)
+        if fault or not any(launch.is_decided for launch in self.launches):
+            return fault
+        if self.decision is None:
+            return "launches were left out, but no look had decided the case"
+        return self.decision
+
+
+class Gathering:
+    """Evidence of all planned cases, line by line."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.run = RunEvidence()
+        self._run_id = plan.run_id
+        self._launches = {
+            launch.id: LaunchEvidence(launch.id, launch.number) for launch in plan.launches
+        }
+        by_case: dict[str, list[LaunchEvidence]] = {case.id: [] for case in plan.cases}
+        for launch in plan.launches:
+            by_case[launch.case].append(self._launches[launch.id])
+        self.cases = {
+            case.id: CaseEvidence(
+                case=case,
+                protocol=plan.protocol,
+                launches=tuple(by_case[case.id]),
+                run=self.run,
+            )
+            for case in plan.cases
+        }
+        self._case_of = {launch.id: self.cases[launch.case] for launch in plan.launches}
+        self._unsettled: list[tuple[LaunchEvidence, Block]] = []
+        self._num_started = 0
+
+    def take(self, line: Line) -> None:
+        """Add the next line."""
+        event = line.event
+        name: str = getattr(event, "launch", "")
+        launch = self._launches.get(name)
+        self.run.interruptions.take(event, was_open=launch is not None and launch.is_open)
+        match event:
+            case Counted():
+                self.run.count(event)
+            case KernelLogRead() | KernelLogged() | NotObserved():
+                self.run.log(event)
+        if launch is not None:
+            if isinstance(event, LaunchStarted):
+                self._num_started += 1
+                self.run.is_log_read = False
+            launch.take(event, line.utc, self._num_started)
+            self._case_of[name].version += 1
+            if isinstance(event, Block):
+                self._unsettled.append((launch, event))
+        elif name:
+            self._note(f"the journal tells of {name}, which was not planned")
+        else:
+            self._take_of_run(event)
+
+    def settle(self) -> None:
+        """Compute the figures of all blocks that came since the last time."""
+        found = block_figures([block for _, block in self._unsettled])
+        for (launch, _), figures in zip(self._unsettled, found, strict=True):
+            launch.figures.append(figures)
+        self._unsettled.clear()
+
+    def _take_of_run(self, event: object) -> None:
+        match event:
+            case RunResumed():
+                for launch in self._launches.values():
+                    launch.cut()
+                for case in self.cases.values():
+                    case.version += 1
+            case RunStarted() if event.run_id != self._run_id:
+                self._note(f"the journal is of the run {event.run_id}")
+            case Injected():
+                self.run.injected.append(event.injector)
+            case _:  # looks, the fork server, the end
+                pass
+
+    def _note(self, fault: str) -> None:
+        self.run.fault = self.run.fault or fault
+
+
+def evidence_fault(evidence: CaseEvidence) -> str:
+    """Why the records of this case cannot be what happened, or nothing."""
+    numbers = [launch.number for launch in evidence.launches]
+    if numbers != list(range(evidence.case.launches + 1)):
+        return "the planned launches are not those that the case asks for"
+    faults = (launch.fault or _length_fault(launch, evidence) for launch in evidence.launches)
+    return evidence.run.fault or next(filter(None, faults), "")
+
+
+def _length_fault(launch: LaunchEvidence, evidence: CaseEvidence) -> str:
+    """A completed timed launch that did not make the steps that it was to make."""
+    if not launch.is_completed or launch.number == 0:
+        return ""
+    wanted = evidence.case.steps
+    for rank in range(evidence.case.ranks):
+        blocks = [block for block in launch.blocks if block.rank == rank]
+        lengths = [len(block.wall_ns) for block in blocks]
+        least = evidence.protocol.block_steps if wanted is None else wanted
+        number = evidence.protocol.blocks if wanted is None else 1
+        has_all = [block.index for block in blocks] == list(range(number))
+        for block in blocks:
+            fault = _target_fault(block, evidence.case)
+            if fault:
+                return f"launch {launch.id} {fault}"
+        if any(block.reached_at is not None for block in blocks):
+            least = 1  # training came to its target
+        if not has_all or min(lengths, default=0) < least:
+            return (
+                f"launch {launch.id} completed with {sum(lengths)} timed steps in {len(blocks)} "
+                f"blocks, where {number} of {least} steps were planned"
+            )
+    return ""
+
+
+def _target_fault(block: Block, case: Case) -> str:
+    """A hit of a target that the case does not have, or where it was not asked for; or nothing."""
+    if block.reached_at is None:
+        return ""
+    made = len(block.wall_ns)
+    is_asked = case.evaluate_every > 0 and case.steps is not None
+    if not is_asked or block.reached_at != made:
+        return f"came to a target after {block.reached_at} of {made} steps, which it cannot have"
+    if made % case.evaluate_every and made != case.steps:
+        return f"came to its target after {made} steps, where it was not asked for"
+    return ""
+
+
+# ------------------------------------------------------------------ clocks
+
+
+def clock_fault(evidence: CaseEvidence) -> str:
+    """Times that no honest clock can give, or nothing.
+
+    Not positive, longer than what holds them, or another length by a second clock.
+    """
+    return _kept(evidence, "fault", _clock_fault)
+
+
+def clock_doubt(evidence: CaseEvidence) -> str:
+    """Clocks that differ by more than they may and by less than a lie, or nothing."""
+    return _kept(evidence, "doubt", _clock_doubt)
+
+
+def _kept(evidence: CaseEvidence, name: str, find: Callable[[CaseEvidence], str]) -> str:
+    version, said = evidence.clocks.get(name, (-1, ""))
+    if version != evidence.version:
+        said = find(evidence)
+        evidence.clocks[name] = evidence.version, said
+    return said
+
+
+def _clock_fault(evidence: CaseEvidence) -> str:
+    for launch in evidence.launches:
+        started = launch.started
+        if started is not None and (started.build_ns < 0 or started.first_step_ns <= 0):
+            return f"launch {launch.id} has a first step or a build of no time"
+        for block, figures in zip(launch.blocks, launch.figures, strict=True):
+            if not figures.is_plausible:
+                return f"launch {launch.id}, block {block.index} {_block_fault(block)}"
+        fault = _whole_fault(launch)
+        if fault:
+            return f"launch {launch.id} {fault}"
+    return _disagreement(evidence, CLOCK_AGREEMENT, CLOCK_LIE)
+
+
+def _clock_doubt(evidence: CaseEvidence) -> str:
+    for launch in evidence.launches:
+        for ratio in _calibrated_ratios([launch], "raw"):
+            if abs(ratio - 1) > CLOCK_LIE:
+                return f"launch {launch.id} was cut off between two readings of its clocks"
+        for block, figures in zip(launch.blocks, launch.figures, strict=True):
+            if figures.doubt:
+                return f"launch {launch.id}, block {block.index} {figures.doubt}"
+    return _disagreement(evidence, CLOCK_AGREEMENT, CLOCK_AGREEMENT)
+
+
+def _block_fault(block: Block) -> str:
+    """What makes a block implausible."""
+    clocks = [block.wall_ns] if block.event_ns is None else [block.wall_ns, block.event_ns]
+    if any(min(times, default=1) <= 0 for times in clocks):
+        return "has a step time that is not positive"
+    if any(len(times) != len(block.wall_ns) for times in clocks):
+        return "has not one device time for each step"
+    if any(sum(times) > block.block_wall_ns * CLOCK_SLACK for times in clocks):
+        return "has steps that take longer than the block that holds them"
+    if not has_plausible_loads(block):
+        return "has not one time of loading for each step, inside of it"
+    held, raw = block.block_wall_ns * 1e-9, block.block_raw_ns * 1e-9
+    return f"took {held:.4g} s by one clock of the host and {raw:.4g} s by another"
+
+
+def _whole_fault(launch: LaunchEvidence) -> str:
+    """Blocks that together take longer than the parent, by its own clock, saw the launch take."""
+    if launch.ended is None or not launch.is_completed or not launch.blocks:
+        return ""
+    rank = launch.blocks[0].rank
+    inside = sum(block.block_wall_ns for block in launch.blocks if block.rank == rank)
+    whole = launch.ended.wall_ns * CLOCK_SLACK + UNSCHEDULED_SECONDS * 1e9
+    return "has blocks that take longer than the launch that holds them" if inside > whole else ""
+
+
+def _disagreement(evidence: CaseEvidence, of_host: float, of_device: float) -> str:
+    """Two clocks whose spans, as the median over the case, differ by more than they may."""
+    blocks = [
+        figures.clock_ratio
+        for launch in evidence.timed
+        for figures in launch.figures
+        if math.isfinite(figures.clock_ratio)
+    ]
+    spans = (
+        ("the clock of the samples", [*blocks, *_calibrated_ratios(evidence.launches, "raw")]),
+        ("the device's clock", list(_calibrated_ratios(evidence.launches, "event"))),
+    )
+    for (name, ratios), allowed in zip(spans, (of_host, of_device), strict=True):
+        ratio = statistics.median(ratios) if ratios else 1.0
+        if abs(ratio - 1) > allowed:
+            return f"{name} runs at {ratio:.4f} of the one that it is compared with"
+    return ""
+
+
+def _calibrated_ratios(launches: Sequence[LaunchEvidence], clock: str) -> Iterator[float]:
+    """Of each launch the median ratio: samples over raw, or device over samples.
+
+    It is infinite where the clock that is compared with stood still.
+    """
+    for launch in launches:
+        for found in launch.calibrated:
+            below = found.raw_ns if clock == "raw" else found.wall_ns
+            above = found.wall_ns if clock == "raw" else found.event_ns
+            if above and len(above) == len(below):
+                pairs = zip(above, below, strict=True)
+                yield statistics.median(a / b if b > 0 else math.inf for a, b in pairs)

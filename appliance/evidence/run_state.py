@@ -1,0 +1,127 @@
+"""What the journal says has been done, so that the runner knows what is left.
+
+Pure: events go in, in their order, those of an earlier run of the program included; the answers
+follow. No timed launch is ever made twice, whatever became of it: one that was interrupted
+counts, for otherwise a slow one could be cut short and drawn again. Only the untimed launch 0
+is made again after an interruption, as it has no timing to draw.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from appliance.records.journal import Artifact, Event, LaunchEnded, LaunchStarted, Line, Looked
+from appliance.records.plan import Case, Launch, Plan
+
+
+@dataclass
+class _CaseHistory:
+    started: list[int] = field(default_factory=list)
+    ended: dict[int, LaunchEnded] = field(default_factory=dict)
+    artifacts: dict[str, str] = field(default_factory=dict)
+    looks: set[int] = field(default_factory=set)
+    is_decided: bool = False
+
+    def is_interrupted(self, number: int) -> bool:
+        ended = self.ended.get(number)
+        return number in self.started and (ended is None or ended.outcome == "interrupted")
+
+    def is_incomplete(self, number: int) -> bool:
+        ended = self.ended.get(number)
+        return number in self.started and (ended is None or ended.outcome != "completed")
+
+    def is_settled(self, number: int) -> bool:
+        if number == 0:
+            return number in self.ended and not self.is_interrupted(number)
+        return number in self.started or number in self.ended
+
+
+class History:
+    """What has been done of a plan."""
+
+    def __init__(self, plan: Plan, lines: Sequence[Line]) -> None:
+        self._launches = {launch.id: launch for launch in plan.launches}
+        self._cases = {case.id: _CaseHistory() for case in plan.cases}
+        for line in lines:
+            self.take(line.event)
+
+    def take(self, event: Event) -> None:
+        """Note one more event."""
+        if isinstance(event, Looked):
+            case = self._cases[event.case]
+            case.looks.add(event.launches)
+            case.is_decided |= event.is_decided
+        elif isinstance(event, LaunchStarted | LaunchEnded | Artifact):
+            launch = self._launches[event.launch]
+            self._take(self._cases[launch.case], launch.number, event)
+
+    def _take(
+        self, case: _CaseHistory, number: int, event: LaunchStarted | LaunchEnded | Artifact
+    ) -> None:
+        if isinstance(event, LaunchEnded):
+            case.ended[number] = event
+        elif isinstance(event, LaunchStarted):
+            case.started.append(number)
+            case.ended.pop(number, None)
+            if number == 0:
+                case.artifacts.clear()
+        elif number == 0:
+            case.artifacts[event.name] = event.sha256
+
+    @property
+    def num_settled(self) -> int:
+        """Launches that need not be made any more."""
+        return sum(self.is_settled(launch) for launch in self._launches.values())
+
+    def incomplete(self) -> tuple[str, ...]:
+        """Launches that were started and did not complete, whose logs the bundle keeps."""
+        return tuple(
+            launch.id
+            for launch in self._launches.values()
+            if self._cases[launch.case].is_incomplete(launch.number)
+        )
+
+    def is_settled(self, launch: Launch) -> bool:
+        """Whether a launch is not to be made any more, whatever became of it."""
+        return self._cases[launch.case].is_settled(launch.number)
+
+    def is_decided(self, case: Case) -> bool:
+        """Whether a look has decided the case, so that its other launches are not made."""
+        return self._cases[case.id].is_decided
+
+    def failed_reference(self, case: Case) -> LaunchEnded | None:
+        """The end of the case's untimed launch, if it was made and did not complete."""
+        ended = self._cases[case.id].ended.get(0)
+        return None if ended is None or ended.outcome == "completed" else ended
+
+    def artifacts(self, case: Case) -> dict[str, str]:
+        """Digests of the files that the case's untimed launch made or used, by name."""
+        return dict(self._cases[case.id].artifacts)
+
+    def checks_last(self, case: Case, number: int) -> bool:
+        """Whether the launch that starts now checks its last output.
+
+        The drawn launch does. Where it was interrupted the next to start takes the check over,
+        and so on.
+        """
+        if case.checked_launch is None:
+            return True
+        past = self._cases[case.id]
+        if case.checked_launch not in past.started:
+            return number == case.checked_launch
+        holders = past.started[past.started.index(case.checked_launch) :]
+        return all(past.is_interrupted(holder) for holder in holders)
+
+    def due_look(self, case: Case, looks: Sequence[int]) -> int | None:
+        """The look that is due and was not made; None if there is none.
+
+        A look is due when all of its launches are settled and one of them was made.
+        """
+        past = self._cases[case.id]
+        for count in looks:
+            numbers = range(1, count + 1)
+            is_due = all(map(past.is_settled, numbers)) and any(n in past.started for n in numbers)
+            if count not in past.looks and is_due and not past.is_decided:
+                return count
+        return None

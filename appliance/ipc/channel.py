@@ -1,0 +1,134 @@
+"""The abstract unix socket of a launch: one connection per rank, lines of JSON."""
+
+from __future__ import annotations
+
+import secrets
+import socket
+import struct
+from collections.abc import Iterator
+from os import getuid
+
+from pydantic import ValidationError
+
+from appliance.ipc.messages import Hello, Message, Ready
+from appliance.records.json import Record, adapter
+
+GO = b"go\n"
+LONGEST_LINE = 64 * 2**20
+_CHUNK = 2**16
+
+
+class ProtocolFault(Exception):
+    """A line that is no message; the text says which."""
+
+
+class Link:
+    """The child's end."""
+
+    def __init__(self, name: str, hello: Hello) -> None:
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._socket.connect("\0" + name)
+        self.send(hello)
+
+    def send(self, message: Record) -> None:
+        """Send one message; raises OSError when the parent is gone."""
+        self._socket.sendall(adapter(type(message)).dump_json(message) + b"\n")
+
+    def wait(self) -> None:
+        """Return when the parent says "go"; raises OSError when it is gone."""
+        self.send(Ready())
+        answer = b""
+        while not answer.endswith(b"\n"):
+            part = self._socket.recv(64)
+            if not part:
+                raise ConnectionResetError("the runner is gone")
+            answer += part
+        if answer != GO:
+            raise ConnectionResetError("the runner said something else than go")
+
+
+class Call:
+    """The parent's end of one connection; who it is shows after its `Hello`."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        connection.settimeout(0)
+        self.socket = connection
+        self.hello: Hello | None = None
+        self._pending = bytearray()
+        self.is_open = True
+
+    def read(self) -> Iterator[Message]:
+        """Whole messages that have arrived; ProtocolFault at the first line that is none."""
+        while self.is_open and (part := self._receive()) is not None:
+            begin = len(self._pending)
+            self._pending += part
+            self.is_open = bool(part)
+            while (stop := self._pending.find(b"\n", begin)) >= 0:
+                line = bytes(self._pending[:stop])
+                del self._pending[: stop + 1]
+                yield _message(line)
+                begin = 0
+            if len(self._pending) > LONGEST_LINE:
+                raise ProtocolFault("a line without an end")
+
+    def _receive(self) -> bytes | None:
+        """What is there now; empty at the end of the connection, None when nothing waits."""
+        try:
+            return self.socket.recv(_CHUNK)
+        except BlockingIOError:
+            return None
+        except OSError:
+            return b""
+
+    def go(self) -> None:
+        """Let the launch begin its timed steps."""
+        try:
+            self.socket.sendall(GO)
+        except OSError:
+            self.is_open = False
+
+    def close(self) -> None:
+        self.is_open = False
+        self.socket.close()
+
+
+def _message(line: bytes) -> Message:
+    try:
+        message: Message = adapter(Message).validate_json(line)
+    except ValidationError:
+        shown = line[:60].decode("utf-8", "replace")
+        raise ProtocolFault(f"a line that is no message: {shown!r}") from None
+    return message
+
+
+class Listener:
+    """The parent's socket, by a name that nobody can guess."""
+
+    def __init__(self) -> None:
+        self.name = f"bench-{secrets.token_hex(16)}"
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.socket.bind("\0" + self.name)
+        self.socket.listen(128)
+        self.socket.settimeout(0)
+
+    def accept(self) -> list[Call]:
+        """Callers that wait, of our own user only."""
+        calls: list[Call] = []
+        while True:
+            try:
+                connection, _ = self.socket.accept()
+            except OSError:
+                return calls
+            if _user(connection) == getuid():
+                calls.append(Call(connection))
+            else:
+                connection.close()
+
+    def close(self) -> None:
+        self.socket.close()
+
+
+def _user(connection: socket.socket) -> int:
+    size = struct.calcsize("3i")
+    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
+    return int(struct.unpack("3i", credentials)[1])

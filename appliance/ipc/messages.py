@@ -1,0 +1,97 @@
+"""Messages between the parent of a run, its fork servers and its children."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from appliance.records.journal import (
+    Artifact,
+    Block,
+    Calibrated,
+    Checked,
+    Digested,
+    Environment,
+    Libraries,
+    Outcome,
+    Started,
+    Warmed,
+)
+from appliance.records.json import Record
+from appliance.records.request import LaunchSpec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hello(Record):
+    """Who is calling."""
+
+    kind: Literal["hello"] = "hello"
+    launch: str
+    rank: int
+    token: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ready(Record):
+    """Built, checked and warm; waits for "go"."""
+
+    kind: Literal["ready"] = "ready"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class End(Record):
+    """How the launch ended, in the child's own words."""
+
+    kind: Literal["end"] = "end"
+    outcome: Outcome
+    reason: str
+    detail: str
+
+
+Message = Annotated[
+    Hello
+    | Ready
+    | End
+    | Environment
+    | Artifact
+    | Checked
+    | Digested
+    | Libraries
+    | Started
+    | Calibrated
+    | Warmed
+    | Block,
+    Field(discriminator="kind"),
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServeRequest(Record):
+    """First line that a fork server reads: what to import before any fork."""
+
+    workloads: tuple[str, ...]
+    vendor: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForkRequest(Record):
+    """Every other line: a launch, and the files of its stdout and stderr."""
+
+    launch: LaunchSpec
+    stdout: str
+    stderr: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerSays(Record):
+    """A line of the server: it is ready or not (and why), it started a launch, one has ended.
+
+    `status` is an exit status, or the negative number of the signal that ended the launch.
+    """
+
+    says: Literal["ready", "unhealthy", "started", "ended"]
+    reason: str = ""
+    pid: int = 0
+    status: int = 0

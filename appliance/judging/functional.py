@@ -1,0 +1,603 @@
+"""Rulings on what happened: completion, integrity, checks, repeatability, health, inventory.
+
+A launch that crashed or did not end, a clock that cannot be right, a rate above what the device
+can do or a check outside its bound fails; whatever is missing is inconclusive, so that nothing
+is accepted by default. Rulings on times are in performance.py.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from appliance.evidence import device_health
+from appliance.evidence.baseline_key import peak_for
+from appliance.evidence.determinism import Disagreement, run_to_run, undigested, unlisted
+from appliance.evidence.launches import CaseEvidence, LaunchEvidence, clock_doubt, clock_fault
+from appliance.judging.criteria_check import PEAK_SLACK
+from appliance.judging.limits import Ground, amount_of
+from appliance.records.criteria import Criterion
+from appliance.records.journal import Check, Checked, CheckKind, LaunchEnded
+from appliance.records.json import Scalar
+from appliance.records.plan import Case
+from appliance.records.system import Fact, System
+from appliance.records.verdict import Reason, RulingWord, Statistic
+
+TOLERATED_INTERRUPTIONS = 1
+MOST_DEVICES = 4  # that one sentence names
+HEALTH_ACTIONS: Mapping[tuple[str, ...], str] = {
+    ("throttle_share", "throttled_", "lost_clock", "thermal_", "power_"): "Look at cooling, power "
+    "supply and limits of the node, and run again.",
+    ("lost",): "Read the kernel's log, switch the node off and on, and run again; replace the "
+    "device if it is lost again.",
+    ("ecc_corrected", "rows_remapped_corrected", "pages_retired_corrected", "ras_corrected"): (
+        "Run a longer suite: errors that keep coming mean that the device is to be replaced."
+    ),
+    ("row_remap_pending", "pages_pending"): "Reset the device or start the node again, so that "
+    "the memory is replaced, and run again; replace the device if it comes back.",
+    ("ecc_", "rows_", "row_", "pages_", "ras_", "resets"): "Replace the device, or run its "
+    "maker's diagnostics and show their result.",
+    ("pcie_",): "Reseat the card and its riser, look at the slot's settings, and run again.",
+    ("link",): "Reseat the device and its bridge or cables, reset the links, and run again.",
+    ("kernel_faults",): "Read the kernel's log (dmesg), follow the maker's advice for this fault, "
+    "and run again.",
+}
+"""What to do next, by how the name of what showed it begins; the first that fits."""
+OTHER_PHASES = ("repeatability", "repeated")  # which are ruled on as repeatability and integrity
+CLOCK = "Find out what disturbs the clock of this node; run again."
+RATES = ("flops_per_second", "bytes_per_second")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """A ruling without its criterion and case."""
+
+    ruling: RulingWord
+    reason: Reason = ""
+    explanation: str = ""
+    action: str = ""
+    statistic: Statistic | None = None
+
+
+def inconclusive(reason: Reason, explanation: str, action: str) -> Answer:
+    """What is neither a pass nor a fail, why, and what to do next."""
+    return Answer(ruling="inconclusive", reason=reason, explanation=explanation, action=action)
+
+
+def functional(criterion: Criterion, evidence: CaseEvidence, ground: Ground) -> Answer:
+    """The ruling of a criterion that is not about times, for one case."""
+    match criterion.kind:
+        case "completion":
+            return _completion(evidence)
+        case "integrity":
+            return _integrity(evidence, ground)
+        case "numeric":
+            return numeric(evidence)
+        case "determinism":
+            return _determinism(evidence)
+        case "exact" | "trajectory" | "collective":
+            return _of_kind(criterion.kind, evidence)
+        case "health":
+            return health(criterion, [evidence], ground, "look")
+        case _:
+            raise AssertionError(criterion.kind)
+
+
+# ------------------------------------------------------------------ completion
+
+
+def _completion(evidence: CaseEvidence) -> Answer:
+    case = evidence.case
+    failed = _failed_launch(evidence)
+    if failed is not None:
+        return failed
+    if case.unsupported:
+        return Answer(
+            ruling="inconclusive",
+            reason="unsupported",
+            explanation=f"cannot run here: {case.unsupported}",
+            action="Provide what is missing, or agree on a suite without this case.",
+        )
+    return _incomplete(evidence) or Answer(ruling="pass")
+
+
+def _failed_launch(evidence: CaseEvidence) -> Answer | None:
+    """The first launch that crashed or did not end; one made again is not forgotten."""
+    for ended in (ended for launch in evidence.launches for ended in launch.ends):
+        if ended.outcome in ("crashed", "timed_out") and ended.reason != "bad_parameters":
+            has_crashed = ended.outcome == "crashed"
+            return Answer(
+                ruling="fail",
+                reason="crashed" if has_crashed else _lateness(ended),
+                explanation=f"launch {ended.launch} "
+                f"{'crashed' if has_crashed else 'did not end in time'}: {_why(ended)}",
+                action=f"Read logs/ of {ended.launch}; mend the device or its software, run again.",
+            )
+    return None
+
+
+def _lateness(ended: LaunchEnded) -> Reason:
+    """A rank that waited in vain for another says so; that is no want of time."""
+    return "stalled" if ended.reason == "stalled" else "timed_out"
+
+
+def _why(ended: LaunchEnded) -> str:
+    return ended.reason + (f" ({ended.detail})" if ended.detail else "")
+
+
+def _incomplete(evidence: CaseEvidence) -> Answer | None:
+    """Launches that are not there, where one interruption is forgiven and decided ones are."""
+    for launch in evidence.launches:
+        ended = launch.ended
+        if ended is None:
+            return _missing(f"launch {launch.id} was not made or has no end")
+        if ended.outcome == "interrupted" and not _is_forgiven(launch, evidence):
+            return Answer(
+                ruling="inconclusive",
+                reason="interrupted",
+                explanation=f"launch {launch.id} was interrupted and is not made again",
+                action="Start a new run and let it finish.",
+            )
+        if ended.outcome not in ("completed", "interrupted") and not launch.is_decided:
+            return Answer(
+                ruling="inconclusive",
+                reason="not_run" if ended.outcome == "not_run" else "unsupported",
+                explanation=f"launch {launch.id}: {_why(ended)}",
+                action="Correct the parameters or provide what is missing, and run again.",
+            )
+    return _missing(evidence.fault) if evidence.fault else None
+
+
+def _is_forgiven(launch: LaunchEvidence, evidence: CaseEvidence) -> bool:
+    """One interruption of a run is, in a timed launch of a case that completed another one."""
+    return (
+        launch.number > 0
+        and evidence.num_interruptions <= TOLERATED_INTERRUPTIONS
+        and any(other.is_completed for other in evidence.timed)
+    )
+
+
+def _missing(explanation: str) -> Answer:
+    return Answer(
+        ruling="inconclusive",
+        reason="evidence_missing",
+        explanation=explanation,
+        action="Resume the run, or start a new one and let it finish.",
+    )
+
+
+def numeric(evidence: CaseEvidence) -> Answer:
+    outside = _outside([item for item in evidence.checks if item.phase not in OTHER_PHASES])
+    if outside is not None:
+        return outside
+    mixed = _mixed_artifact(evidence)
+    if mixed:
+        return _missing(mixed)
+    for launch in evidence.launches:
+        if launch.is_completed and not launch.has_phase("first", evidence.case.ranks):
+            return _uncovered(f"launch {launch.id} yielded no check of its first output")
+    if not any(launch.is_completed for launch in evidence.launches):
+        return _uncovered("no launch completed, so no output was checked")
+    unchecked = _unchecked_last(evidence) or _unchecked_samples(evidence)
+    return _uncovered(unchecked) if unchecked else Answer(ruling="pass")
+
+
+def _unchecked_last(evidence: CaseEvidence) -> str:
+    """The launch whose last output should have been checked and was not, or nothing.
+
+    A case with a number of steps checks its last output in every launch. Else it is the drawn
+    launch that counts, or a later one if that was interrupted.
+    """
+    case = evidence.case
+    if not case.is_timed and case.steps is None:
+        return ""
+    made = evidence.timed if case.is_timed else evidence.launches
+    owing = [launch for launch in made if launch.is_completed]
+    if case.steps is None and case.checked_launch is not None:
+        drawn = [launch for launch in owing if launch.number == case.checked_launch]
+        later = [launch for launch in owing if launch.number > case.checked_launch]
+        owing = drawn or [launch for launch in later if launch.has_phase("last", case.ranks)]
+    if not owing:
+        return "no launch completed with a check of its last output"
+    missing = [launch.id for launch in owing if not launch.has_phase("last", case.ranks)]
+    return f"launch {missing[0]} yielded no check of its last output" if missing else ""
+
+
+def _unchecked_samples(evidence: CaseEvidence) -> str:
+    """A launch of inference that checked none of its timed outputs but the last, or nothing."""
+    case = evidence.case
+    if not case.scenario or case.steps is not None:
+        return ""
+    owing = [launch for launch in evidence.timed if launch.is_completed]
+    missing = [launch.id for launch in owing if not launch.has_phase("sampled", case.ranks)]
+    return f"launch {missing[0]} checked none of its outputs that were drawn" if missing else ""
+
+
+def _uncovered(explanation: str) -> Answer:
+    return Answer(
+        ruling="inconclusive",
+        reason="coverage",
+        explanation=explanation,
+        action="Run the case again; without a check nothing is accepted.",
+    )
+
+
+def _outside(found: Sequence[Checked]) -> Answer | None:
+    """What those of the checks that are not within their bound come to; None where all are.
+
+    What may be a single transient event is open, but not where it was seen in two launches.
+    """
+    outside = [item for item in found if not item.check.is_within]
+    certain = [item for item in outside if not _may_be_transient(item.check)]
+    if certain:
+        return _failed_check(certain[0])
+    launches = list(dict.fromkeys(item.launch for item in outside))
+    if len(launches) > 1:
+        failed = _failed_check(outside[0])
+        again = f"{failed.explanation}; and again in launch {launches[1]}"
+        return replace(failed, explanation=again)
+    if outside:
+        return inconclusive(
+            "transient",
+            f"{_told(outside[0])}; it did not happen again",
+            "Run the case again for longer: a second event shows that the device is at fault.",
+        )
+    return None
+
+
+def _may_be_transient(check: Check) -> bool:
+    """Whether a check says that a mismatch proves nothing, and found one and not nonsense."""
+    is_number = math.isfinite(check.error) and math.isfinite(check.bound)
+    return check.if_outside == "inconclusive" and is_number and check.error > check.bound >= 0
+
+
+def _told(checked: Checked) -> str:
+    check = checked.check
+    return (
+        f"launch {checked.launch}, {checked.phase} output: {check.name}: "
+        f"error {check.error:.3g}, bound {check.bound:.3g}"
+    )
+
+
+def _failed_check(checked: Checked) -> Answer:
+    return Answer(
+        ruling="fail",
+        reason="check",
+        explanation=_told(checked),
+        action="Repeat the case on this device and on another of the same model; "
+        "if only this one differs, replace it.",
+    )
+
+
+def _mixed_artifact(evidence: CaseEvidence) -> str:
+    """A reference that some launch read in another form than the untimed launch made it."""
+    made = evidence.launches[0].artifacts if evidence.launches else {}
+    for launch in evidence.timed:
+        for name, digests in launch.artifacts.items():
+            if not digests <= made.get(name, set()):
+                return f"launch {launch.id} read another {name} than the untimed launch made"
+    return ""
+
+
+def _determinism(evidence: CaseEvidence) -> Answer:
+    found = [checked for checked in evidence.checks if checked.phase == "repeatability"]
+    if {checked.rank for checked in found} < set(range(evidence.case.ranks)):
+        return _uncovered("no output was made twice to be compared")
+    outside = _outside(found)
+    if outside is not None and outside.ruling == "fail":
+        return outside
+    differing = run_to_run(evidence)
+    if differing is not None:
+        return _disagreement(differing)
+    missing = undigested(evidence)
+    return outside or (_uncovered(missing) if missing else Answer(ruling="pass"))
+
+
+def agreed(found: Answer, apart: Disagreement | None) -> Answer:
+    """The ruling on repeatability, after what other devices of the model gave for the same."""
+    is_graver = found.ruling != "fail" and apart is not None and apart.is_certain
+    if apart is None or (found.ruling != "pass" and not is_graver):
+        return found
+    return _disagreement(apart)
+
+
+def _disagreement(found: Disagreement) -> Answer:
+    return Answer(
+        ruling="fail" if found.is_certain else "inconclusive",
+        reason="disagreement",
+        explanation=found.explanation,
+        action=found.action,
+    )
+
+
+def _of_kind(kind: CheckKind, evidence: CaseEvidence) -> Answer:
+    """Checks of one kind: at least one, and all of them within; ranks that hung fail too."""
+    failed = _failed_launch(evidence) if kind == "collective" else None
+    if failed is not None:
+        return failed
+    found = [checked for checked in evidence.checks if checked.check.kind == kind]
+    if not found:
+        return _uncovered(f"{evidence.case.id} yields no check of the kind {kind}")
+    return _outside(found) or numeric(evidence)
+
+
+# ------------------------------------------------------------------ integrity
+
+
+def injected(case: Case) -> str:
+    """The fault that this case injects; a workload from outside the appliance counts as one."""
+    is_foreign = "." in case.workload and not case.injector
+    return f"{case.workload}, from outside the appliance" if is_foreign else case.injector
+
+
+def _integrity(evidence: CaseEvidence, ground: Ground) -> Answer:
+    """Whether what was recorded can be what a device did."""
+    fault = clock_fault(evidence)
+    if fault:
+        return Answer(ruling="fail", reason="clock", explanation=fault, action=CLOCK)
+    above = _above_peak(evidence, ground)
+    if above is not None:
+        return above
+    kept = _outside([item for item in evidence.checks if item.phase == "repeated"])
+    if kept is not None:
+        return kept
+    if injected(evidence.case):
+        return inconclusive(
+            "injected",
+            f"this case injects a fault on purpose: {injected(evidence.case)}",
+            "Run a suite of the appliance's own workloads.",
+        )
+    return _unattested(evidence) or Answer(ruling="pass")
+
+
+def _unattested(evidence: CaseEvidence) -> Answer | None:
+    """Clocks that do not quite agree or were not compared, unknown code, steps without work."""
+    doubt = clock_doubt(evidence)
+    if doubt:
+        return inconclusive("clock", doubt, CLOCK)
+    if not any(launch.is_completed for launch in evidence.launches):
+        return _uncovered("no launch completed, so no clocks were compared")
+    uncompared = [
+        launch.id for launch in evidence.launches if launch.is_completed and not launch.calibrated
+    ]
+    if uncompared:
+        return inconclusive(
+            "evidence_missing", f"launch {uncompared[0]} did not compare its clocks", "Run again."
+        )
+    silent = unlisted(evidence)
+    if silent:
+        return inconclusive("evidence_missing", silent, "Run again.")
+    if not 0.0 < evidence.case.work.units < math.inf:
+        return _uncovered(f"{evidence.case.id} does no work in a step")
+    return None
+
+
+def _above_peak(evidence: CaseEvidence, ground: Ground) -> Answer | None:
+    """A rate that the device cannot reach, so that the work was not done or the clock lies."""
+    found = [value for launch in evidence.counted if (value := launch.statistic) is not None]
+    fastest = min((value for value in found if math.isfinite(value)), default=None)
+    for metric in RATES if fastest is not None else ():
+        amount = amount_of(evidence.case, metric)
+        peak = peak_for(ground.peaks, ground.system, evidence.case, metric)
+        if fastest is None or amount is None or peak is None:
+            continue
+        rate = amount / math.exp(fastest)
+        if rate > peak:
+            return Answer(
+                ruling="fail" if rate > PEAK_SLACK * peak else "inconclusive",
+                reason="above_peak",
+                explanation=f"{metric} {rate:.4g} is above the device's peak of {peak:.4g}: "
+                "the work was not done, or the clock is wrong",
+                action="Do not trust this node's figures; run it again under supervision.",
+            )
+    return None
+
+
+# ------------------------------------------------------------------ health and inventory
+
+
+def health(
+    criterion: Criterion, cases: Sequence[CaseEvidence], ground: Ground, scope: device_health.Scope
+) -> Answer:
+    """Whether every device of the cases keeps the limit, as far as it was watched.
+
+    What was seen beyond the limit fails, whatever else could not be seen; what could not be seen
+    is inconclusive, and what a device cannot have, unless the criterion says that it does not apply
+    then.
+    """
+    devices = ground.system.identity.devices
+    found = [
+        one.observe(criterion.metric) for one in device_health.of_devices(devices, cases, scope)
+    ]
+    present = [one for one in found if not one.is_absent]
+    beyond = [one for one in present if _is_beyond(criterion, one)]
+    unseen = [one for one in present if one.gap or one.high is None]
+    absent = [one.device for one in found if one.is_absent]
+    if beyond:
+        return _unhealthy(criterion, beyond)
+    if unseen or not found:
+        return _unseen(criterion, unseen)
+    if absent and (criterion.if_absent != "not_applicable" or not present):
+        return _absent(criterion, absent)
+    limit, worst = _limit(criterion), _worst(criterion, present)
+    if limit is None or worst is None or not (math.isfinite(worst) and math.isfinite(limit)):
+        return inconclusive("evidence_missing", f"{criterion.metric} is no number", "Run again.")
+    return Answer(ruling="pass", statistic=_statistic(criterion, present))
+
+
+def _limit(criterion: Criterion) -> float | None:
+    return criterion.at_most if criterion.at_least is None else criterion.at_least
+
+
+def _worst(criterion: Criterion, found: Sequence[device_health.Observed]) -> float | None:
+    is_low = criterion.at_least is not None
+    values = [one.low if is_low else one.high for one in found]
+    known = [value for value in values if value is not None]
+    return (min if is_low else max)(known, default=None)
+
+
+def _is_beyond(criterion: Criterion, one: device_health.Observed) -> bool:
+    worst, limit = _worst(criterion, [one]), _limit(criterion)
+    if worst is None or limit is None:
+        return False
+    return worst < limit if criterion.at_least is not None else worst > limit
+
+
+def _statistic(criterion: Criterion, found: Sequence[device_health.Observed]) -> Statistic | None:
+    worst = _worst(criterion, found)
+    if worst is None:
+        return None
+    return Statistic(
+        metric=criterion.metric,
+        unit=criterion.unit,
+        value=worst,
+        low=None,
+        high=None,
+        confidence=None,
+        limit=_limit(criterion),
+        limit_source="absolute",
+        count=sum(one.count for one in found),
+    )
+
+
+def _unhealthy(criterion: Criterion, found: Sequence[device_health.Observed]) -> Answer:
+    is_low = criterion.at_least is not None
+    told = [
+        f"{one.device}: {(one.low if is_low else one.high):.6g}"
+        + (f" ({one.where})" if one.where else "")
+        for one in found
+    ]
+    limit = _limit(criterion)
+    return Answer(
+        ruling="fail",
+        reason="health",
+        explanation=f"{criterion.title}: {criterion.metric} of {_some(told)}, where "
+        f"{'at least' if is_low else 'at most'} {limit:.6g} is required",
+        action=health_action(criterion.metric),
+        statistic=_statistic(criterion, found),
+    )
+
+
+def _some(told: Sequence[str]) -> str:
+    rest = len(told) - MOST_DEVICES
+    return ", ".join(told[:MOST_DEVICES]) + (f" and of {rest} more" if rest > 0 else "")
+
+
+def _unseen(criterion: Criterion, found: Sequence[device_health.Observed]) -> Answer:
+    reasons = dict.fromkeys(one.gap or device_health.UNTOLD for one in found) or {
+        device_health.UNTOLD: None
+    }
+    names = _some([one.device for one in found]) or "any device"
+    is_meant = criterion.if_not_observed == "not_applicable"
+    return Answer(
+        ruling="not_applicable" if is_meant else "inconclusive",
+        reason="not_observed",
+        explanation=f"{criterion.metric} of {names} was not observed: {'; '.join(reasons)}",
+        action="Provide what is named there to have it judged; the criteria do not insist on it."
+        if is_meant
+        else "Provide what is named there and run again; nothing that was not seen is accepted.",
+    )
+
+
+def _absent(criterion: Criterion, devices: Sequence[str]) -> Answer:
+    is_meant = criterion.if_absent == "not_applicable"
+    return Answer(
+        ruling="not_applicable" if is_meant else "inconclusive",
+        reason="absent",
+        explanation=f"there is no {criterion.metric} of {_some(devices)}: the part has none, or "
+        "its maker has no count of it",
+        action="Nothing: the criteria say that it does not apply to such a device."
+        if is_meant
+        else "Agree on criteria for this device, or judge one that has it.",
+    )
+
+
+def health_action(metric: str) -> str:
+    """What to do next about a device that is not healthy, by what showed it."""
+    for beginnings, action in HEALTH_ACTIONS.items():
+        if metric.startswith(beginnings):
+            return action
+    return "Mend or replace the part, and run again."
+
+
+def _between(criterion: Criterion, values: Sequence[float], name: str) -> Answer:
+    """Whether all values keep the limits of a criterion."""
+    is_low = criterion.at_least is not None
+    limit = criterion.at_least if is_low else criterion.at_most
+    if limit is None or not all(map(math.isfinite, values)):
+        return inconclusive("evidence_missing", f"{name} is no number", "Run again.")
+    worst = min(values) if is_low else max(values)
+    statistic = Statistic(
+        metric=criterion.metric,
+        unit=criterion.unit,
+        value=worst,
+        low=None,
+        high=None,
+        confidence=None,
+        limit=limit,
+        limit_source="absolute",
+        count=len(values),
+    )
+    if worst >= limit if is_low else worst <= limit:
+        return Answer(ruling="pass", statistic=statistic)
+    reason: Reason = "inventory" if criterion.kind == "inventory" else "health"
+    return Answer(
+        ruling="fail",
+        reason=reason,
+        explanation=f"{criterion.title}: {name} {worst:.6g}, "
+        f"where {'at least' if is_low else 'at most'} {limit:.6g} is required",
+        action="Mend or replace the part, and run again.",
+        statistic=statistic,
+    )
+
+
+def inventory(criterion: Criterion, system: System) -> Answer:
+    """Whether a fact of the node, or that fact of each device, is what the criterion asks for."""
+    facts = _facts(criterion.metric, system)
+    if not facts or any(value is None for value in facts.values()):
+        unknown = next((name for name, value in facts.items() if value is None), criterion.metric)
+        return inconclusive(
+            "evidence_missing",
+            f"{criterion.title}: {unknown} was not reported",
+            "Allow the appliance to read it (see `bench probe`), and run again.",
+        )
+    if criterion.equals is None:
+        numbers = [
+            float(value)
+            for value in facts.values()
+            if isinstance(value, int | float) and not isinstance(value, bool)
+        ]
+        if len(numbers) < len(facts):
+            return inconclusive(
+                "evidence_missing", f"{criterion.metric} is no number", "Correct the criterion."
+            )
+        return _between(criterion, numbers, criterion.metric)
+    for name, value in facts.items():
+        if value != criterion.equals or isinstance(value, bool) != isinstance(
+            criterion.equals, bool
+        ):
+            return Answer(
+                ruling="fail",
+                reason="inventory",
+                explanation=f"{criterion.title}: {name} is {value}, "
+                f"where {criterion.equals} is required",
+                action="Compare the node with what was agreed.",
+            )
+    return Answer(ruling="pass")
+
+
+def _facts(metric: str, system: System) -> dict[str, Scalar | None]:
+    """The values that a name of the inventory stands for, by where they were found."""
+    place, _, name = metric.partition(".")
+    identity = system.identity
+    if place == "host":
+        return {metric: identity.host.get(name, Fact(value=None)).value}
+    if name == "count":
+        return {metric: len(identity.devices)}
+    return {
+        f"{device.id} {name}": getattr(device, name)
+        if name in ("model", "serial", "memory_bytes")
+        else device.facts.get(name, Fact(value=None)).value
+        for device in identity.devices
+    }

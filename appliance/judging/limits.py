@@ -1,0 +1,153 @@
+"""What a criterion compares times with: its limit in ln(seconds), where it comes from, its margin.
+
+A limit is absolute, a part of the maker's peak, or a margin around a baseline. All of them were
+fixed before the run and lie in the bundle; what is missing or does not fit this node gives the
+reason of an inconclusive ruling instead, never a default.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from appliance.evidence.baseline_key import find, peak_for
+from appliance.records.baseline import Baseline, Baselines, Peaks
+from appliance.records.criteria import Criteria, Criterion
+from appliance.records.plan import Case, Plan
+from appliance.records.system import System
+from appliance.records.verdict import Reason
+from appliance.storage.units import METRIC_UNITS, UNITS
+
+TIMES = ("step_seconds", "first_step_seconds", "seconds_to_target")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ground:
+    """All that a ruling stands on beside the journal."""
+
+    plan: Plan
+    criteria: Criteria
+    baselines: Baselines
+    peaks: Peaks
+    system: System
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limit:
+    """A limit in ln(seconds of a step), and as it is written: `value` in the metric's SI unit.
+
+    `margin` is ln(1 + practical margin); `baseline` is the one that it came from.
+    """
+
+    log_seconds: float
+    value: float
+    unit: str
+    margin: float
+    source: str
+    baseline: Baseline | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unlimited:
+    """Why there is no limit to compare with."""
+
+    reason: Reason
+    explanation: str
+
+
+def scaled(criterion: Criterion, limit: float) -> float:
+    """A limit as its criterion writes it, in the metric's SI unit."""
+    return limit * UNITS[criterion.unit][1] if criterion.unit in UNITS else limit
+
+
+def limit_of(criterion: Criterion, case: Case, ground: Ground) -> Limit | Unlimited:
+    """What this criterion demands of the speed of this case."""
+    if criterion.within_of_baseline is not None:
+        return _of_baseline(criterion, case, ground)
+    amount = amount_of(case, criterion.metric)
+    if amount is None or not (0.0 < amount < math.inf):
+        return Unlimited(
+            reason="coverage", explanation=f"{criterion.metric} is not counted for this workload"
+        )
+    value, source = _absolute(criterion), "absolute"
+    if criterion.fraction_of_peak is not None:
+        peak = peak_for(ground.peaks, ground.system, case, criterion.metric)
+        if peak is None:
+            return Unlimited(
+                reason="peak_missing",
+                explanation=f"no maker's figure is known for {criterion.metric} of this device "
+                f"in {case.work.precision or 'this mix of formats'}",
+            )
+        value = criterion.fraction_of_peak * peak
+        source = f"{criterion.fraction_of_peak:.3g} of the peak"
+    if value is None or not (0.0 < value < math.inf):
+        return Unlimited(reason="coverage", explanation="the criterion has no limit")
+    is_time = criterion.metric in TIMES
+    return Limit(
+        log_seconds=math.log(value) if is_time else math.log(amount) - math.log(value),
+        value=value,
+        unit=unit_of(criterion.metric, case),
+        margin=math.log1p(margin_of(criterion, case, ground.criteria)),
+        source=source,
+    )
+
+
+def amount_of(case: Case, metric: str) -> float | None:
+    """What a step does in the metric's unit: a rate is this over the step's seconds."""
+    amounts: Mapping[str, float | None] = {
+        "step_seconds": 1.0,
+        "first_step_seconds": 1.0,
+        "seconds_to_target": 1.0 if case.evaluate_every else None,
+        "units_per_second": case.work.units,
+        "flops_per_second": case.work.flops,
+        "bytes_per_second": case.work.bytes,
+    }
+    return amounts.get(metric)
+
+
+def unit_of(metric: str, case: Case) -> str:
+    """SI unit of a metric for this case."""
+    return f"{case.work.unit}/s" if metric == "units_per_second" else METRIC_UNITS.get(metric, "")
+
+
+def in_metric(metric: str, case: Case, log_seconds: float) -> float:
+    """ln(seconds of a step) as a value of the metric."""
+    seconds = math.exp(log_seconds)
+    return seconds if metric in TIMES else (amount_of(case, metric) or math.nan) / seconds
+
+
+def margin_of(criterion: Criterion, case: Case, criteria: Criteria) -> float:
+    """The practical margin of a criterion, like 0.03: its own, or its workload class's."""
+    own = criterion.within_of_baseline if criterion.margin is None else criterion.margin
+    if isinstance(own, float | int):
+        return float(own)
+    return criteria.margins.get(case.bound_by, 0.0)
+
+
+def _absolute(criterion: Criterion) -> float | None:
+    limit = criterion.at_most if criterion.at_most is not None else criterion.at_least
+    return None if limit is None else scaled(criterion, limit)
+
+
+def _of_baseline(criterion: Criterion, case: Case, ground: Ground) -> Limit | Unlimited:
+    baseline, reason, explanation = find(
+        ground.baselines, case, ground.plan.protocol, ground.system
+    )
+    if baseline is None:
+        return Unlimited(reason=reason, explanation=explanation)
+    wanted = margin_of(criterion, case, ground.criteria)
+    margin = math.log1p(wanted)
+    log_limit = baseline.log_seconds + margin
+    source = f"baseline and {wanted:.3g} of margin"
+    if baseline.tolerance is not None and baseline.tolerance.log_limit > log_limit:
+        log_limit = baseline.tolerance.log_limit
+        source = f"tolerance limit of the baseline's {len(baseline.devices)} devices"
+    return Limit(
+        log_seconds=log_limit,
+        value=in_metric(criterion.metric, case, log_limit),
+        unit=unit_of(criterion.metric, case),
+        margin=margin,
+        source=source,
+        baseline=baseline,
+    )

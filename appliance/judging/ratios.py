@@ -1,0 +1,277 @@
+"""Speed of a case over that of another case of the same run, with its interval and its ruling.
+
+A node may lose what each of its devices has: a loader that does not keep up, devices that slow
+each other down when all work at once. So the speed of one case, in units per second, is held
+against that of another one that does the same work for each unit. With x and y the launches'
+ln(seconds per unit) of the case and of the other,
+
+    ln(ratio) = mean(y) - mean(x),   se = sqrt(sd(x)**2 / n_x + sd(y)**2 / n_y)
+
+and the limit L is met where (ln(ratio) - ln(L)) / se reaches Student's t, missed where its negative
+does. The degrees of freedom are those of the smaller side, min(n_x, n_y) - 1, which keeps the risk
+of a wrong ruling whatever the two spreads are (Mickey and Brown, Ann. Math. Statist. 37, 1966);
+Welch's own would rule a little earlier, but may exceed it. Both sides have the same looks, and a
+look is taken once both have made its launches, on these launches alone: with equally many on both
+sides the information grows as that of one case does, so the planned group-sequential bounds hold.
+A pass must assume a spread of a third of the margin on either side, as for every limit on times. A
+launch shares its round with one of the other case, so what slows both counts as spread: the test
+errs towards saying nothing.
+
+What stands beside a case of the whole node without any criterion is the same ratio with its
+95 % interval.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.special import stdtrit
+
+from appliance.evidence.case_results import withheld
+from appliance.evidence.launches import CaseEvidence
+from appliance.judging.functional import Answer, inconclusive
+from appliance.judging.limits import Ground, margin_of
+from appliance.judging.performance import (
+    CLOCK,
+    FLOOR,
+    QUIETEN,
+    bounds_at,
+    disturbance,
+    instability,
+    unjudged,
+)
+from appliance.planning.criterion_scope import RATIO, other_of
+from appliance.records.criteria import Criterion
+from appliance.records.plan import Case
+from appliance.records.verdict import Estimate, Statistic
+from appliance.statistics.estimates import CONFIDENCE, LEAST_LAUNCHES
+from appliance.statistics.group_sequential import Tested, test_limit
+
+SLOWED = "Find what slows the case down (loading, power, heat, links), or agree on a lower ratio."
+METHOD = (
+    "units per second over those of the same work on its device, or alone on it; Student's t of "
+    "two cases with the freedom of the smaller"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contrast:
+    """A case beside another: `difference` is the mean of ln(seconds per unit) less the other's.
+
+    `sd` is the spread that a mean over `count` launches would need to have the difference's error,
+    and `floored` the same with at least the floor on either side.
+    """
+
+    difference: float
+    sd: float
+    floored: float
+    count: int
+
+    def interval(self, confidence: float = CONFIDENCE) -> tuple[float, float]:
+        """Two-sided interval of the ratio of speeds; needs two launches on either side."""
+        freedom = self.count - 1
+        half = self.sd / math.sqrt(self.count) * float(stdtrit(freedom, 0.5 + confidence / 2))
+        return math.exp(-self.difference - half), math.exp(-self.difference + half)
+
+
+def contrast(
+    times: Sequence[float], others: Sequence[float], *, floor: float = 0.0
+) -> Contrast | None:
+    """Both sides are ln(seconds per unit); None below five launches or without finite numbers."""
+    sides = [np.asarray(side, dtype=np.float64) for side in (times, others)]
+    count = min(side.size for side in sides)
+    if count < LEAST_LAUNCHES or not all(np.isfinite(side).all() for side in sides):
+        return None
+    spreads = [(float(np.std(side, ddof=1)), side.size) for side in sides]
+
+    def joined(least: float) -> float:
+        return math.sqrt(count * sum(max(spread, least) ** 2 / size for spread, size in spreads))
+
+    return Contrast(
+        difference=float(np.mean(sides[0]) - np.mean(sides[1])),
+        sd=joined(0.0),
+        floored=joined(floor),
+        count=count,
+    )
+
+
+# ------------------------------------------------------------------ the ruling
+
+
+def judged(
+    criterion: Criterion, case: Case, cases: Mapping[str, CaseEvidence], ground: Ground
+) -> Answer:
+    """The ruling of a criterion on the speed of a case against that of another one."""
+    other = other_of(criterion, case, ground.plan.cases)
+    if isinstance(other, str) or criterion.at_least is None:
+        what = other if isinstance(other, str) else "the criterion has no limit"
+        return inconclusive("coverage", what, "Plan the other case, or correct the criterion.")
+    sides = (cases[case.id], cases[other.id])
+    for evidence in sides:
+        untold = unjudged(evidence)
+        if untold is not None:
+            return replace(untold, explanation=f"{evidence.case.id}: {untold.explanation}")
+    made = _common_look(sides)
+    margin = math.log1p(margin_of(criterion, case, ground.criteria))
+    times = [log_seconds_per_unit(evidence, made) for evidence in sides]
+    found = contrast(*times, floor=FLOOR * margin)
+    bounds = bounds_at(sides[0], made, ground)
+    if found is None or bounds is None:
+        counts = " and ".join(f"{one.num_made} of {one.case.id}" for one in sides)
+        what = f"{criterion.title}: {counts} launches are too few to compare"
+        return inconclusive("coverage", what, "Run both cases to their first look.")
+    tested = tested_at(found, math.log(criterion.at_least), bounds)
+    answer = _ruled(criterion, sides, times, tested, margin=margin, ground=ground)
+    return replace(answer, statistic=_statistic(criterion, other, found, tested))
+
+
+def _common_look(sides: Sequence[CaseEvidence]) -> int:
+    """Launches of the last look that both cases have come to; 0 before the first."""
+    made = min(evidence.num_made for evidence in sides)
+    return max((look for look in sides[0].looks if look <= made), default=0)
+
+
+def log_seconds_per_unit(evidence: CaseEvidence, made: int) -> list[float]:
+    """Of each launch that counts among the first `made`."""
+    units = evidence.case.work.units
+    shift = math.log(units) if 0.0 < units < math.inf else math.nan
+    return [
+        launch.statistic - shift
+        for launch in evidence.counted
+        if launch.number <= made and launch.statistic is not None
+    ]
+
+
+def tested_at(found: Contrast, log_ratio: float, bounds: tuple[float, float]) -> Tested:
+    """Both tests; where both sides stand still there is no spread, and nothing is ruled."""
+    return test_limit(
+        found.difference,
+        found.sd,
+        found.count,
+        log_limit=-log_ratio,
+        floor=found.floored,
+        z_pass=bounds[0],
+        z_fail=bounds[1],
+    )
+
+
+def _ruled(
+    criterion: Criterion,
+    sides: tuple[CaseEvidence, CaseEvidence],
+    times: Sequence[Sequence[float]],
+    tested: Tested,
+    *,
+    margin: float,
+    ground: Ground,
+) -> Answer:
+    """A fail, then what forbids a pass, then the pass, as for one case's limit."""
+    case, other = (evidence.case.id for evidence in sides)
+    for evidence in sides:
+        disturbed = disturbance(evidence, ground)
+        if disturbed and bool(tested.is_fail):
+            what = f"{criterion.title}: below the limit, but of {evidence.case.id} {disturbed}"
+            return inconclusive("environment", what, "Keep everything else off this node.")
+    if bool(tested.is_fail):
+        return Answer(
+            ruling="fail",
+            reason="over_limit",
+            explanation=f"{criterion.title}: {case} is slower than {criterion.at_least:g} of "
+            f"{other}, after {len(times[0])} launches of each",
+            action=SLOWED,
+        )
+    for evidence, values in zip(sides, times, strict=True):
+        if len(set(values)) == 1:
+            what = f"all launches of {evidence.case.id} took the same time to the last digit"
+            return inconclusive("clock", what, CLOCK)
+        unstable = instability(evidence, margin)
+        if unstable:
+            what = f"{evidence.case.id}: {unstable}"
+            return inconclusive("unstable", what, "Let the node settle (clocks, heat); run again.")
+    if bool(tested.is_pass):
+        return Answer(ruling="pass")
+    return inconclusive(
+        "noise",
+        f"{criterion.title}: {len(times[0])} launches of {case} and {len(times[1])} of {other} "
+        "cannot tell their ratio from the limit",
+        QUIETEN,
+    )
+
+
+def _statistic(criterion: Criterion, other: Case, found: Contrast, tested: Tested) -> Statistic:
+    low, high = found.interval()
+    limit = criterion.at_least or math.nan
+    return Statistic(
+        metric=RATIO,
+        unit="",
+        value=math.exp(-found.difference),
+        low=low,
+        high=high,
+        confidence=CONFIDENCE,
+        limit=limit,
+        limit_source=f"of {other.id}",
+        count=found.count,
+        log_mean=found.difference,
+        log_sd=found.sd,
+        log_sd_used=float(tested.sd_used),
+        log_limit=-math.log(limit),
+        t_pass=float(tested.t_pass),
+        critical_pass=float(tested.critical_pass),
+        t_fail=float(tested.t_fail),
+        critical_fail=float(tested.critical_fail),
+    )
+
+
+# ------------------------------------------------------------------ beside a case
+
+
+def estimates(evidence: CaseEvidence, cases: Mapping[str, CaseEvidence]) -> tuple[Estimate, ...]:
+    """The speed of a case over that of the same work on one device, and of it alone."""
+    return tuple(
+        Estimate(
+            name=name,
+            value=math.exp(-found.difference),
+            unit="",
+            low=low,
+            high=high,
+            confidence=CONFIDENCE,
+            method=METHOD,
+            count=found.count,
+        )
+        for name, other in _beside(evidence, cases)
+        if not withheld(other)
+        and (found := contrast(_all_times(evidence), _all_times(other))) is not None
+        for low, high in (found.interval(),)
+    )
+
+
+def _all_times(evidence: CaseEvidence) -> list[float]:
+    return log_seconds_per_unit(evidence, evidence.case.launches)
+
+
+def _beside(
+    evidence: CaseEvidence, cases: Mapping[str, CaseEvidence]
+) -> Iterator[tuple[str, CaseEvidence]]:
+    """What a case is naturally held against, where there is one such case and no other."""
+    case = evidence.case
+    alike = [one for one in cases.values() if one is not evidence and _is_alike(one.case, case)]
+    if case.scope == "node":
+        of_device = [one for one in alike if one.case.scope == "device"]
+        if len(of_device) == 1:
+            yield "ratio_to_device", of_device[0]
+    if not case.alone:
+        by_itself = [one for one in alike if one.case.alone and one.case.scope == case.scope]
+        if len(by_itself) == 1:
+            yield "ratio_to_alone", by_itself[0]
+
+
+def _is_alike(one: Case, other: Case) -> bool:
+    """Whether two cases of the suite differ in their scope and company alone."""
+    is_same = (one.workload, one.version, one.parameters) == (
+        other.workload,
+        other.version,
+        other.parameters,
+    )
+    return is_same and not one.variant and one.all_devices == other.all_devices and one.is_timed

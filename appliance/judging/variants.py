@@ -1,0 +1,81 @@
+"""Whether a device is as fast at work that nobody could prepare for as at the suite's own.
+
+The seed draws a variant of a case: other sizes, another activation. Its speed in FLOP/s stands to
+that of its case in some ratio, which is known where there is a baseline of both. A device, or its
+software, that was tuned for the fixed case alone shows in that ratio. Launches are few and the
+comparison is between two estimates, so the bound is loose, and what is beyond it is open, no fail.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from appliance.evidence.baseline_key import find
+from appliance.evidence.case_results import log_seconds, withheld
+from appliance.evidence.launches import CaseEvidence
+from appliance.judging.limits import Ground
+
+LARGEST = 0.10
+"""Largest difference of the logarithms that is not asked about."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contrast:
+    """A variant beside its case: the logarithm of the ratio of their FLOP/s, here and as known."""
+
+    variant: str
+    case: str
+    ratio: float
+    reference: float | None
+
+    @property
+    def is_apart(self) -> bool:
+        """Whether the ratio is known to be another than it should be."""
+        return self.reference is not None and not abs(self.ratio - self.reference) <= LARGEST
+
+    @property
+    def sentence(self) -> str:
+        """The ratio in words, and what it should be where that is known."""
+        here = f"{self.variant} runs at {math.exp(self.ratio):.3g} of the FLOP/s of {self.case}"
+        if self.reference is None:
+            return f"{here}; no baseline says what it should be"
+        return f"{here}, and by their baselines it should be {math.exp(self.reference):.3g}"
+
+
+def contrasts(cases: Mapping[str, CaseEvidence], ground: Ground) -> Iterator[Contrast]:
+    """Every variant whose operations are counted, and that was timed, as its case was."""
+    for evidence in cases.values():
+        fixed = cases.get(evidence.case.variant_of)
+        if fixed is None or not evidence.case.variant:
+            continue
+        here, there = _log_rate(evidence), _log_rate(fixed)
+        if here is not None and there is not None:
+            yield Contrast(
+                variant=evidence.case.id,
+                case=fixed.case.id,
+                ratio=here - there,
+                reference=_reference(evidence, fixed, ground),
+            )
+
+
+def _log_rate(evidence: CaseEvidence) -> float | None:
+    """Logarithm of the FLOP/s; None where they are not counted, or the case shows no figures."""
+    times, flops = log_seconds(evidence), evidence.case.work.flops
+    if withheld(evidence) or not times or not flops or not all(map(math.isfinite, times)):
+        return None
+    return math.log(flops) - float(np.mean(times))
+
+
+def _reference(variant: CaseEvidence, fixed: CaseEvidence, ground: Ground) -> float | None:
+    """The same of the two baselines; None unless there are both."""
+    found = []
+    for case in (variant.case, fixed.case):
+        baseline, _, _ = find(ground.baselines, case, ground.plan.protocol, ground.system)
+        if baseline is None or not case.work.flops:
+            return None
+        found.append(math.log(case.work.flops) - baseline.log_seconds)
+    return found[0] - found[1]

@@ -1,0 +1,530 @@
+"""Rulings and the verdict: a pure function of the files in the bundle.
+
+Nothing is accepted by default. Every criterion is applied to every case that it matches and
+gives one ruling with a reason and, unless it is a pass, one next action. ACCEPTED needs a
+pass from every required ruling that applies; one fail makes REJECTED; anything else is
+INCONCLUSIVE. Only a criterion on health may not apply, where it says so itself and the vendor
+says that the device cannot have what it asks for. The
+four functional criteria (completed, honest clocks and no injected fault, correct, repeatable)
+hold for every planned case, whether the criteria file names them or not. Where several rulings
+stand against acceptance, the one of the highest precedence is named: integrity, correctness,
+health, performance, then what is open.
+
+One interruption per run is tolerated: the interrupted launch counts as made and is never made
+again, because whoever may repeat a slow launch can choose his result. From the second
+interruption on, the cases touched are inconclusive.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from appliance.evidence.baseline_key import find
+from appliance.evidence.case_results import case_result, log_seconds, withheld
+from appliance.evidence.determinism import Disagreement, between_devices, exchanged
+from appliance.evidence.device_health import Scope
+from appliance.evidence.launches import CaseEvidence, Gathering, LaunchEvidence
+from appliance.judging import order_match, ratios, variants
+from appliance.judging.functional import (
+    Answer,
+    agreed,
+    functional,
+    health,
+    inconclusive,
+    injected,
+    inventory,
+)
+from appliance.judging.limits import Ground
+from appliance.judging.performance import judged, pooled
+from appliance.planning import coverage
+from appliance.planning.criterion_scope import CHANCE_KINDS, RATIO, is_pooled, matches, other_of
+from appliance.records.baseline import Baselines, Peaks
+from appliance.records.criteria import Criteria, Criterion, CriterionKind
+from appliance.records.journal import Line, Looked
+from appliance.records.order import Order
+from appliance.records.plan import Plan
+from appliance.records.system import System
+from appliance.records.verdict import CaseResult, Ruling, Score, Straggler, Verdict, VerdictWord
+from appliance.statistics import score, stragglers
+
+IMPLIED = (
+    Criterion(id="completion", kind="completion", title="Every planned launch completed"),
+    Criterion(id="integrity", kind="integrity", title="Clocks agree, nothing was injected"),
+    Criterion(id="correctness", kind="numeric", title="Every check within its bound"),
+    Criterion(id="repeatability", kind="determinism", title="Same inputs, same output"),
+)
+PRECEDENCE: Mapping[CriterionKind, int] = {
+    "integrity": 0,
+    "completion": 1,
+    "numeric": 1,
+    "exact": 1,
+    "determinism": 1,
+    "trajectory": 1,
+    "collective": 1,
+    "health": 2,
+    "inventory": 2,
+    "perf": 3,
+    "tail": 3,
+    "drift": 3,
+}
+
+
+def requirements(criteria: Criteria) -> tuple[Criterion, ...]:
+    """The file's criteria and those functional ones that it leaves out for some case."""
+    covered = {
+        criterion.kind
+        for criterion in criteria.criterion
+        if criterion.required and criterion.cases == "*"
+    }
+    taken = {criterion.id for criterion in criteria.criterion}
+    implied = (criterion for criterion in IMPLIED if criterion.kind not in covered)
+    return (*criteria.criterion, *(_renamed(criterion, taken) for criterion in implied))
+
+
+def _renamed(criterion: Criterion, taken: set[str]) -> Criterion:
+    """An id of its own, where the file gave this one to something else."""
+    name = criterion.id
+    while name in taken:
+        name = f"implied-{name}"
+    return replace(criterion, id=name)
+
+
+class Judge:
+    """One run under judgement: takes the journal line by line, answers at any moment.
+
+    The same lines give the same answers, whoever asks and wherever.
+    """
+
+    def __init__(
+        self,
+        *,
+        plan: Plan,
+        criteria: Criteria,
+        baselines: Baselines,
+        peaks: Peaks,
+        system: System,
+        order: Order | None = None,
+    ) -> None:
+        self._ground = Ground(
+            plan=plan, criteria=criteria, baselines=baselines, peaks=peaks, system=system
+        )
+        self._requirements = requirements(criteria)
+        self._order = order
+        self._gathering = Gathering(plan)
+        self._against = tuple(_against(criteria, plan))
+        self._looked: dict[str, tuple[int, tuple[bool, str]]] = {}
+        self._apart: Mapping[str, Disagreement] = {}
+
+    def take(self, line: Line) -> None:
+        """Add the next line of the journal."""
+        event = line.event
+        if isinstance(event, Looked) and event.is_decided and event.case in self._gathering.cases:
+            self._check_decision(event.case)
+        self._gathering.take(line)
+
+    def look(self, case: str) -> tuple[bool, str]:
+        """Whether a case is decided by the launches so far, so that the rest need not be made.
+
+        A fail is final. Where times are judged, so is an answer to every limit on them, at a
+        planned look only: who looks more often finds a pass by chance.
+        """
+        evidence = self._gathering.cases[case]
+        known = self._looked.get(case)
+        version = sum(self._gathering.cases[name].version for name in self._with(case))
+        if known is None or known[0] != version:
+            self._gathering.settle()
+            known = version, self._look(evidence)
+            self._looked[case] = known
+        return known[1]
+
+    def verdict(self) -> Verdict:
+        """All rulings of the run, and what they come to."""
+        self._gathering.settle()
+        plan, cases = self._ground.plan, self._gathering.cases
+        self._apart = between_devices(tuple(cases.values()), self._ground.system)
+        rulings = [*self._rulings(), *self._order_rulings(), *self._run_rulings()]
+        return Verdict(
+            run_id=plan.run_id,
+            verdict=_word(rulings),
+            decided_by=self._decided_by(rulings),
+            scope=_scope(self._ground, self._order) + _unobserved(rulings, self._ground),
+            num_interruptions=self._gathering.run.num_interruptions,
+            num_made=sum(len(_made(evidence)) for evidence in cases.values()),
+            num_failed=sum(
+                _has_failed(launch) for evidence in cases.values() for launch in _made(evidence)
+            ),
+            rulings=tuple(rulings),
+            cases=tuple(map(self._result, cases.values())),
+            score=self._score(),
+            stragglers=self._stragglers(),
+        )
+
+    # -------------------------------------------------------------- looks
+
+    def _check_decision(self, case: str) -> None:
+        evidence = self._gathering.cases[case]
+        if evidence.decision is None:
+            is_decided, reason = self.look(case)
+            evidence.decision = (
+                "" if is_decided else f"launches were left out, but the look says: {reason}"
+            )
+
+    def _look(self, evidence: CaseEvidence) -> tuple[bool, str]:
+        is_planned = evidence.num_made in evidence.looks
+        on_times = list(self._on_times(evidence)) if is_planned else []
+        others = [
+            functional(criterion, evidence, self._ground)
+            for criterion in self._of_case(evidence)
+            if criterion.kind not in CHANCE_KINDS
+        ]
+        for found in (*others, *on_times):
+            if found.ruling == "fail":
+                return True, f"decided: {found.explanation}"
+        if not is_planned:
+            return False, f"open: no look is planned after {evidence.num_made} launches"
+        if not on_times:
+            return False, "nothing has failed; performance is reported, not judged"
+        for found in on_times:
+            if found.ruling != "pass":
+                return False, f"open: {found.explanation}"
+        return True, "decided: within every limit"
+
+    def _on_times(self, evidence: CaseEvidence) -> Iterator[Answer]:
+        """What is ruled of a case's times, and of times that are held against them."""
+        for criterion in self._of_case(evidence):
+            if criterion.kind in CHANCE_KINDS:
+                yield self._judged(criterion, evidence)
+        for criterion, subject, other in self._against:
+            if other == evidence.case.id and criterion.required:
+                yield self._judged(criterion, self._gathering.cases[subject])
+
+    def _with(self, case: str) -> set[str]:
+        """The case and those whose speed is held against its own, or its own against theirs."""
+        pairs = [{subject, other} for _, subject, other in self._against]
+        return {case}.union(*(pair for pair in pairs if case in pair))
+
+    def _judged(self, criterion: Criterion, evidence: CaseEvidence) -> Answer:
+        if criterion.metric == RATIO:
+            return ratios.judged(criterion, evidence.case, self._gathering.cases, self._ground)
+        return judged(criterion, evidence, self._ground)
+
+    def _result(self, evidence: CaseEvidence) -> CaseResult:
+        """What the case has shown, and its speed beside that of the cases that it belongs with."""
+        cases = self._gathering.cases
+        found = case_result(evidence, self._apart.get(evidence.case.id))
+        if found.withheld:
+            return found
+        return replace(found, estimates=(*found.estimates, *ratios.estimates(evidence, cases)))
+
+    def _of_case(self, evidence: CaseEvidence) -> Iterator[Criterion]:
+        """Required criteria whose ruling is about this case alone."""
+        for criterion in self._requirements:
+            is_alone = criterion.kind != "inventory" and not is_pooled(criterion)
+            can_be = evidence.case.is_timed or criterion.kind not in CHANCE_KINDS
+            if criterion.required and is_alone and can_be and matches(criterion, evidence.case.id):
+                yield criterion
+
+    # -------------------------------------------------------------- rulings
+
+    def _rulings(self) -> Iterator[Ruling]:
+        for criterion in self._requirements:
+            cases = [
+                evidence
+                for evidence in self._gathering.cases.values()
+                if matches(criterion, evidence.case.id)
+                and (evidence.case.is_timed or criterion.kind not in CHANCE_KINDS)
+            ]
+            if criterion.kind == "inventory":
+                yield _ruling(criterion, "", inventory(criterion, self._ground.system))
+            elif not cases:
+                yield _unmatched(criterion)
+            elif is_pooled(criterion):
+                yield _ruling(criterion, "", pooled(criterion, cases, self._ground))
+            elif criterion.kind == "health":
+                scope: Scope = "run" if criterion.cases == "*" else "cases"
+                yield _ruling(criterion, "", health(criterion, cases, self._ground, scope))
+            else:
+                for evidence in cases:
+                    found = (
+                        self._judged(criterion, evidence)
+                        if criterion.kind in CHANCE_KINDS
+                        else functional(criterion, evidence, self._ground)
+                    )
+                    if criterion.kind == "determinism":
+                        found = agreed(found, self._apart.get(evidence.case.id))
+                    yield _ruling(criterion, evidence.case.id, found)
+
+    def _order_rulings(self) -> Iterator[Ruling]:
+        """Whether the node is what was bought, line by line."""
+        matched = order_match.match(self._order, self._ground.system)
+        for criterion, line in zip(order_match.requirements(self._order), matched, strict=True):
+            yield _ruling(criterion, "", line.answer)
+
+    def _run_rulings(self) -> Iterator[Ruling]:
+        """What stands against the whole run, whatever its cases show."""
+        plan = self._ground.plan
+        integrity = next(item for item in self._requirements if item.kind == "integrity")
+        planned = [injected(case) for case in plan.cases if injected(case)]
+        gaps = coverage.gaps(plan, self._ground.criteria)
+        if gaps:
+            yield _ruling(
+                next(item for item in self._requirements if item.kind == "completion"),
+                "",
+                inconclusive(
+                    "coverage",
+                    coverage.explained(gaps),
+                    "Judge a node that has what they need, agree on a suite without them, or name "
+                    "them under may_lack in the criteria.",
+                ),
+            )
+        for found in variants.contrasts(self._gathering.cases, self._ground):
+            if found.is_apart:
+                yield _ruling(
+                    replace(integrity, required=True),
+                    found.variant,
+                    inconclusive(
+                        "too_good",
+                        found.sentence,
+                        "Run again; if it stays, ask what was made ready for this suite alone.",
+                    ),
+                )
+        faults = [*plan.injectors, *self._gathering.run.injected, *planned]
+        if faults:
+            names = ", ".join(dict.fromkeys(faults))
+            yield _ruling(
+                replace(integrity, required=True),
+                "",
+                inconclusive(
+                    "injected",
+                    f"this run injects faults on purpose ({names}), so it accepts nothing",
+                    "Run a suite of the appliance's own workloads.",
+                ),
+            )
+        other = exchanged([one for item in self._gathering.cases.values() for one in item.launches])
+        if other:
+            yield _ruling(
+                replace(integrity, required=True),
+                "",
+                inconclusive(
+                    "disagreement",
+                    other,
+                    "Keep the node's software unchanged while it is judged, and run again.",
+                ),
+            )
+        if plan.rerun_of:
+            yield _ruling(
+                replace(integrity, required=True),
+                "",
+                inconclusive(
+                    "rerun",
+                    f"this run repeats {plan.rerun_of} to settle a dispute, so it accepts nothing",
+                    "Compare it with the run that it repeats.",
+                ),
+            )
+
+    def _decided_by(self, rulings: Sequence[Ruling]) -> str:
+        asked = (*self._requirements, *order_match.requirements(self._order))
+        kinds = {criterion.id: criterion.kind for criterion in asked}
+        against = [
+            ruling
+            for ruling in rulings
+            if ruling.required and ruling.ruling not in ("pass", "not_applicable")
+        ]
+        if not against:
+            return ""
+        first = min(
+            against,
+            key=lambda ruling: (ruling.ruling != "fail", PRECEDENCE[kinds[ruling.criterion]]),
+        )
+        return f"{first.criterion} of {first.case}" if first.case else first.criterion
+
+    # -------------------------------------------------------------- figures of the whole run
+
+    def _score(self) -> Score | None:
+        ground = self._ground
+        rows: list[score.Row] = []
+        left_out: list[str] = []
+        for evidence in self._gathering.cases.values():
+            case = evidence.case
+            if not case.is_timed or case.variant:
+                continue
+            baseline, _, _ = find(ground.baselines, case, ground.plan.protocol, ground.system)
+            values = [] if self._withheld(evidence) else log_seconds(evidence)
+            if baseline is None or not all(map(math.isfinite, values)) or not values:
+                left_out.append(case.id)
+                continue
+            rows.append(
+                score.Row(
+                    case=case.id,
+                    weight=case.weight,
+                    log_baseline=baseline.log_seconds,
+                    log_mean=float(np.mean(values)),
+                    log_sd=float(np.std(values, ddof=1)) if len(values) > 1 else math.nan,
+                    count=len(values),
+                )
+            )
+        return score.suite_score(rows, left_out=tuple(left_out))
+
+    def _withheld(self, evidence: CaseEvidence) -> str:
+        return withheld(evidence, self._apart.get(evidence.case.id))
+
+    def _stragglers(self) -> tuple[Straggler, ...]:
+        times: dict[str, dict[str, list[tuple[int, float]]]] = {}
+        for evidence in self._gathering.cases.values():
+            is_of_one = len(evidence.case.all_devices) == 1
+            if not evidence.case.is_timed or not is_of_one or self._withheld(evidence):
+                continue
+            name, _, device = evidence.case.id.partition("@")
+            found = [
+                (launch.place, launch.statistic)
+                for launch in evidence.counted
+                if launch.place is not None and launch.statistic is not None
+            ]
+            times.setdefault(device, {})[name] = found
+        return stragglers.find(times)
+
+
+def judge(
+    *,
+    plan: Plan,
+    criteria: Criteria,
+    lines: Sequence[Line],
+    baselines: Baselines,
+    peaks: Peaks,
+    system: System,
+    order: Order | None = None,
+) -> Verdict:
+    """All rulings of a run, and what they come to; the same for the same files, anywhere."""
+    one = Judge(
+        plan=plan,
+        criteria=criteria,
+        baselines=baselines,
+        peaks=peaks,
+        system=system,
+        order=order,
+    )
+    for line in lines:
+        one.take(line)
+    return one.verdict()
+
+
+def look(
+    *,
+    plan: Plan,
+    criteria: Criteria,
+    lines: Sequence[Line],
+    baselines: Baselines,
+    peaks: Peaks,
+    system: System,
+    case: str,
+) -> tuple[bool, str]:
+    """Whether a case is decided by the lines so far; see `Judge.look`."""
+    one = Judge(plan=plan, criteria=criteria, baselines=baselines, peaks=peaks, system=system)
+    for line in lines:
+        one.take(line)
+    return one.look(case)
+
+
+# ------------------------------------------------------------------ rulings
+
+
+def _against(criteria: Criteria, plan: Plan) -> Iterator[tuple[Criterion, str, str]]:
+    """Criteria on a ratio, each with a case and the one that its speed is held against."""
+    for criterion in criteria.criterion:
+        if criterion.metric == RATIO:
+            for case in plan.cases:
+                is_meant = case.is_timed and matches(criterion, case.id)
+                other = other_of(criterion, case, plan.cases) if is_meant else ""
+                if not isinstance(other, str):
+                    yield criterion, case.id, other.id
+
+
+def _ruling(criterion: Criterion, case: str, found: Answer) -> Ruling:
+    return Ruling(
+        criterion=criterion.id,
+        case=case,
+        required=criterion.required,
+        ruling=found.ruling,
+        reason=found.reason,
+        explanation=found.explanation,
+        action=found.action,
+        statistic=found.statistic,
+    )
+
+
+def _unmatched(criterion: Criterion) -> Ruling:
+    return _ruling(
+        criterion,
+        "",
+        inconclusive(
+            "coverage",
+            f'no planned case that can be judged by it matches "{criterion.cases}"',
+            "Plan a suite that has such a case, or correct the pattern in the criteria file.",
+        ),
+    )
+
+
+# ------------------------------------------------------------------ what it comes to
+
+
+def _word(rulings: Sequence[Ruling]) -> VerdictWord:
+    asked = [ruling.ruling for ruling in rulings if ruling.required]
+    required = [word for word in asked if word != "not_applicable"]
+    if "fail" in required:
+        return "REJECTED"
+    if required and all(ruling == "pass" for ruling in required):
+        return "ACCEPTED"
+    return "INCONCLUSIVE"
+
+
+def _scope(ground: Ground, order: Order | None) -> str:
+    plan, criteria = ground.plan, ground.criteria
+    limits = [item for item in criteria.criterion if item.kind in CHANCE_KINDS and item.required]
+    num_limited = sum(any(matches(item, case.id) for item in limits) for case in plan.cases)
+    num_small = sum(case.small for case in plan.cases)
+    words = ["Judged: whether every planned case completed, was correct and repeatable"]
+    if num_limited:
+        words.append(
+            f", and whether the limits of the criteria were met, which cover {num_limited} of "
+            f"{len(plan.cases)} cases."
+        )
+    else:
+        words.append(
+            ". Performance was measured and is reported, but not judged: the criteria set no limit"
+            + ("." if ground.baselines.baseline else " and there is no baseline for this device.")
+        )
+    if order is not None:
+        words.append(
+            f" The node was compared with the order {order.name}, line by line ({len(order.line)})."
+        )
+    if num_small:
+        words.append(f" {num_small} of {len(plan.cases)} cases are of reduced size.")
+    num_lacking = len({item.case for item in plan.not_planned})
+    if num_lacking:
+        words.append(f" {num_lacking} of the suite's cases are not planned: the node lacks room.")
+    return "".join(words)
+
+
+def _unobserved(rulings: Sequence[Ruling], ground: Ground) -> str:
+    """What required criteria asked for and do not insist on, and nobody could see."""
+    ids = {
+        ruling.criterion
+        for ruling in rulings
+        if ruling.ruling == "not_applicable" and ruling.reason == "not_observed" and ruling.required
+    }
+    titles = [item.title for item in ground.criteria.criterion if item.id in ids]
+    return f" Not observed, so not judged: {'; '.join(titles)}." if titles else ""
+
+
+def _made(evidence: CaseEvidence) -> list[LaunchEvidence]:
+    """Launches that were started, the untimed one among them."""
+    return [launch for launch in evidence.launches if launch.mode is not None]
+
+
+def _has_failed(launch: LaunchEvidence) -> bool:
+    has_crashed = any(ended.outcome in ("crashed", "timed_out") for ended in launch.ends)
+    return has_crashed or any(not checked.check.is_within for checked in launch.checks)

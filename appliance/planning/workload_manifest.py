@@ -1,0 +1,94 @@
+"""What a verifier must know of the workloads, which he cannot import.
+
+A suite leaves much to a workload: the parameters that it does not name, and the variants of which
+the run's seed draws one. Only the workload's module tells them, and that needs torch. So they stand
+in a file beside this module, written by scripts/write_workload_facts.py of the workloads
+themselves, each with its version: the facts are true of that version and of no other.
+
+The rules by which a request becomes a full set of parameters stand here, too. The worker resolves
+by them before a run, and whoever verifies the plan resolves by them once more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from appliance.records.json import Parameters, Record, Scalar
+from appliance.records.request import CaseRequest
+from appliance.records.workload import Bound
+from appliance.storage import toml_file
+
+FILE = Path(__file__).parents[1].joinpath("workload_facts.json")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variant(Record):
+    """One named change of a workload's parameters."""
+
+    name: str
+    parameters: Parameters
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkloadFacts(Record):
+    """One workload: what its class says of it, its parameters with their defaults, its variants.
+
+    `small` are the parameters of the reduced size. The variants stand in the order of the module,
+    by which a number draws one of them.
+    """
+
+    name: str
+    version: int
+    is_timed: bool
+    is_repeatable: bool
+    alone: bool
+    bound_by: Bound
+    injector: str
+    needs: tuple[str, ...]
+    parameters: Parameters
+    small: Parameters
+    variants: tuple[Variant, ...]
+
+    def drawn(self, request: CaseRequest) -> str:
+        """Name of the variant that the request's number draws; empty where there is none."""
+        return drawn([one.name for one in self.variants], request.draw)
+
+    def complete(self, request: CaseRequest) -> dict[str, Scalar]:
+        """All parameters of the request, as the worker resolves them."""
+        name = self.drawn(request)
+        change = next((one.parameters for one in self.variants if one.name == name), {})
+        return complete(request, defaults=self.parameters, small=self.small, change=change)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkloadFile(Record):
+    """appliance/workload_facts.json."""
+
+    schema: Literal["bench/workloads/1"] = "bench/workloads/1"
+    workload: tuple[WorkloadFacts, ...]
+
+
+def load() -> Mapping[str, WorkloadFacts]:
+    """The facts of every workload that is shipped, by its name."""
+    file = toml_file.parse_json(WorkloadFile, FILE.read_bytes(), FILE.name)
+    return {facts.name: facts for facts in file.workload}
+
+
+def drawn(names: Sequence[str], draw: int | None) -> str:
+    """The one of these variants that a number draws; empty where there is none to draw."""
+    return names[draw % len(names)] if names and draw is not None else ""
+
+
+def complete(
+    request: CaseRequest, *, defaults: Parameters, small: Parameters, change: Parameters
+) -> dict[str, Scalar]:
+    """The defaults, over them the small ones, over those the ones that the request asks for.
+
+    Over all of them stand a variant's change, and the number of ranks of a job on many devices.
+    """
+    reduced = small if request.small else {}
+    ranks = {"ranks": request.num_devices} if request.num_devices and "ranks" in defaults else {}
+    return {**defaults, **reduced, **request.parameters, **change, **ranks}

@@ -1,0 +1,224 @@
+"""The node as system.json records it: what it is (identity) and how it is now (conditions).
+
+Vendors are asked for their devices and /proc and /sys for the rest; torch is never imported, so
+that no device is touched before the first case. Identity is what a resumed run must find
+again, so it has nothing that two containers on the same host would not share, and `differences`
+tells a person in sentences what is another machine.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from appliance.errors import UsageError
+from appliance.linux.sysfs import Tree
+from appliance.probe import components, conditions, host
+from appliance.records.json import sha256, to_json
+from appliance.records.system import Conditions, Device, Fact, Facts, Identity, System
+from appliance.storage.toml_file import did_you_mean
+from appliance.vendors.base import Vendor
+from appliance.vendors.makers import NOT_VISIBLE
+from appliance.vendors.registry import VENDORS
+
+WINDOW_SECONDS = 0.3
+"""How long other processes are watched."""
+DISTRIBUTION = "bench-appliance"
+OF_IMAGE = "BENCH_VENDOR"
+"""Variable by which an image says for whose devices it is."""
+
+
+def present(name: str | None = None) -> Vendor:
+    """The vendor of that name, or the first that has devices. Raises UsageError.
+
+    An image is made for one maker and says so in BENCH_VENDOR: without a name nothing else will
+    do, so that nobody gets an acceptance of the processors from an image for accelerators.
+    """
+    name = name or os.environ.get(OF_IMAGE) or None
+    if name is not None and name not in VENDORS:
+        if name in NOT_VISIBLE:
+            raise UsageError(f"no accelerator visible: {NOT_VISIBLE[name]}")
+        raise UsageError(f'there is no vendor called "{name}"{did_you_mean(name, _names())}')
+    for one in VENDORS if name is None else (name,):
+        vendor = VENDORS[one]()
+        if vendor.probe():
+            return vendor
+    look = NOT_VISIBLE.get(name or "", "no device was found")
+    absence = getattr(vendor, "absence", "")  # what its driver says
+    raise UsageError(f"no accelerator visible: {look}{f' ({absence})' if absence else ''}")
+
+
+def visible(name: str | None = None) -> tuple[Vendor, str]:
+    """The vendor to look at, and what to tell if it is not the one that the image is for.
+
+    Looking commits nobody to anything, so an image without its accelerators shows the processors.
+    """
+    try:
+        return present(name), ""
+    except UsageError as absence:
+        if name is not None or not os.environ.get(OF_IMAGE):
+            raise
+        return present("cpu"), str(absence)
+
+
+def _names() -> set[str]:
+    return {*VENDORS, *NOT_VISIBLE}
+
+
+def probe(
+    vendors: Sequence[Vendor],
+    software: Facts | None = None,
+    *,
+    root: Path = Path("/"),
+    environment: Mapping[str, str] | None = None,
+    window_seconds: float = WINDOW_SECONDS,
+) -> System:
+    """Read the node: devices of `vendors`, host, parts and conditions. Never fails for a gap.
+
+    `software` is what the worker found of its libraries. The host is read beneath `root`.
+    """
+    tree = Tree(root)
+    environment = os.environ if environment is None else environment
+    before = conditions.observe(tree)
+    begin = time.monotonic()
+    devices = tuple(device for vendor in vendors for device in vendor.probe())
+    identity = _identity(tree, devices, software or {}, environment)
+    time.sleep(max(0.0, window_seconds - (time.monotonic() - begin)))
+    after = conditions.observe(tree)
+    return System(
+        identity=identity,
+        conditions=Conditions(
+            utc=datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            facts={
+                **conditions.condition_facts(tree, environment),
+                **conditions.neighbour_facts(tree, before, after),
+                **_device_conditions(vendors, devices),
+            },
+            foreign_processes=conditions.foreign_processes(before, after),
+        ),
+    )
+
+
+def _identity(
+    tree: Tree, devices: tuple[Device, ...], software: Facts, environment: Mapping[str, str]
+) -> Identity:
+    num_modules, modules = components.memory_modules(tree)
+    num_disks, disks = components.disks(tree)
+    num_interfaces, interfaces = components.interfaces(tree)
+    counts = {
+        "memory_modules": num_modules,
+        "disks": num_disks,
+        "network_interfaces": num_interfaces,
+    }
+    return Identity(
+        devices=devices,
+        host={**host.host_facts(tree, environment), **counts},
+        memory_modules=modules,
+        disks=disks,
+        interfaces=interfaces,
+        software={**_own_software(), **software},
+    )
+
+
+def _own_software() -> Facts:
+    try:
+        bench = Fact(value=version(DISTRIBUTION), source="package metadata")
+    except PackageNotFoundError:
+        hint = "it runs from its source folder: install it to have its version"
+        bench = Fact(value=None, source="package metadata", hint=hint)
+    library, number = platform.libc_ver()
+    return {
+        "bench": bench,
+        "python": Fact(value=platform.python_version(), source="interpreter"),
+        "c_library": Fact(
+            value=f"{library} {number}".strip() or None,
+            source="interpreter",
+            hint="" if library else "the interpreter is not linked to glibc",
+        ),
+    }
+
+
+def _device_conditions(vendors: Sequence[Vendor], devices: Sequence[Device]) -> Facts:
+    """Telemetry and error counts of every device before anything runs on it."""
+    facts: dict[str, Fact] = {}
+    for vendor in vendors:
+        for device in (one for one in devices if one.vendor == vendor.name):
+            for key, value in {**vendor.read(device), **vendor.counters(device)}.items():
+                name, unit = _split_unit(key)
+                hint = (
+                    ""
+                    if value is not None
+                    else f"neither sensor nor driver of {device.id} gives it"
+                )
+                facts[f"{device.id}_{name}"] = Fact(
+                    value=value, unit=unit, source=f"vendor {vendor.name}", hint=hint
+                )
+    return facts
+
+
+def _split_unit(key: str) -> tuple[str, str]:
+    """The unit that a telemetry key ends in."""
+    for unit in ("hertz", "celsius", "bytes", "watts", "volts", "seconds", "fraction"):
+        if key.endswith(f"_{unit}"):
+            return key.removesuffix(f"_{unit}"), unit
+    return key, ""
+
+
+# ------------------------------------------------------------------ is it the same machine
+
+
+def identity_digest(identity: Identity) -> str:
+    """sha256 of the identity's canonical JSON, in hexadecimal."""
+    return sha256(to_json(identity))
+
+
+def differences(a: Identity, b: Identity) -> list[str]:
+    """One sentence for each fact of `a` that is another in `b`; empty if they are the same."""
+    before, after = dict(_flat(a)), dict(_flat(b))
+    return [
+        _sentence(label, before.get(label), after.get(label))
+        for label in dict.fromkeys((*before, *after))
+        if before.get(label) != after.get(label)
+    ]
+
+
+def _flat(identity: Identity) -> Iterator[tuple[str, Fact]]:
+    """Every fact with a name of its own."""
+    for device in identity.devices:
+        own = {"model": device.model, "serial": device.serial, "memory": device.memory_bytes}
+        yield from ((f"{device.id}: {name}", Fact(value=value)) for name, value in own.items())
+        for name, found in device.facts.items():
+            if name not in own or found.value != own[name]:
+                yield f"{device.id}: {name}{' as read' if name in own else ''}", found
+    yield "num_devices", Fact(value=len(identity.devices))
+    for title, facts in (("host", identity.host), ("software", identity.software)):
+        yield from ((f"{title}: {name}", found) for name, found in facts.items())
+    parts = (
+        ("memory module", identity.memory_modules),
+        ("disk", identity.disks),
+        ("network interface", identity.interfaces),
+    )
+    for title, members in parts:
+        for number, facts in enumerate(members, 1):
+            yield from ((f"{title} {number}: {name}", found) for name, found in facts.items())
+
+
+def _sentence(label: str, before: Fact | None, after: Fact | None) -> str:
+    if before is None or after is None:
+        return f"{label} is {'new' if before is None else 'gone'}"
+    if before.value == after.value:
+        return f"{label} is read another way ({_way(before)} before, {_way(after)} now)"
+    return f"{label} was {_value(before)} and is {_value(after)}"
+
+
+def _way(found: Fact) -> str:
+    return " ".join(part for part in (found.source, found.unit, found.hint) if part) or "untold"
+
+
+def _value(found: Fact) -> str:
+    return "not reported" if found.value is None else f"{found.value} {found.unit}".rstrip()

@@ -1,0 +1,125 @@
+"""Figures that times are held to: vendors' peaks and measured baselines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from appliance.records.json import Number, Parameters, Record
+from appliance.records.suite import LaunchMode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Peak(Record):
+    """The maker's figure for a device, with where it was published.
+
+    `quantity` is FORMAT_flops_per_second or memory_bytes_per_second; `per` says whether the
+    figure is of the device or of each of its cores. `is_confirmed` False: read in one second-hand
+    source only.
+    """
+
+    model: str
+    quantity: str
+    value: Number
+    unit: str
+    per: Literal["device", "core"]
+    is_confirmed: bool
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Peaks(Record):
+    """peaks.json: the maker's figures for the devices found; empty where none is known."""
+
+    schema: Literal["bench/peaks/2"] = "bench/peaks/2"
+    peak: tuple[Peak, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure(Record):
+    """One figure of a device file."""
+
+    quantity: str
+    value: Number
+    unit: str
+    per: Literal["device", "core"] = "device"
+    is_confirmed: bool = True
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceFile(Record):
+    """appliance/devices/NAME.toml: a device's figures; `models` as the makers' tools name it."""
+
+    schema: Literal["bench/device/1"] = "bench/device/1"
+    name: str
+    maker: str
+    models: tuple[str, ...]
+    figure: tuple[Figure, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BaselineKey(Record):
+    """What must be the same for a measured figure to be comparable.
+
+    `software` are versions and settings that change speed, by name (see comparable.py); `image`
+    is the digest of the container image, None outside of one; `power_limit_watts` is None where
+    the device tells none.
+    """
+
+    model: str
+    case: str
+    workload: str
+    version: int
+    parameters: Parameters
+    data_pattern: str
+    mode: LaunchMode
+    software: Mapping[str, str]
+    image: str | None
+    power_limit_watts: Number | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tolerance(Record):
+    """One-sided normal tolerance limit over devices: mean + k sd covers the part `p` of them.
+
+    With confidence `gamma`; `log_limit` is that limit in ln(seconds).
+    """
+
+    p: Number
+    gamma: Number
+    k: Number
+    log_limit: Number
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Baseline(Record):
+    """Our measured figure for one case, from signed bundles.
+
+    "same_device" is for checking one machine again: `devices` names it. "population" is of a
+    reference population of a model. `log_seconds` is the mean of ln(step seconds); `launch_sd`
+    the spread between launches (of several runs: within and between them); `device_sd` between
+    devices, None for one. `smallest_margin` is the smallest at which a healthy run passes.
+    `bundles` are the sha256 of the statements of the bundles that it came from.
+    """
+
+    key: BaselineKey
+    kind: Literal["same_device", "population"]
+    devices: tuple[str, ...]
+    log_seconds: Number
+    launch_sd: Number
+    device_sd: Number | None
+    num_launches: int
+    num_runs: int
+    tolerance: Tolerance | None
+    smallest_margin: Number
+    bundles: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Baselines(Record):
+    """baselines.json: what a ruling may compare with; empty where none exists for the device."""
+
+    schema: Literal["bench/baselines/2"] = "bench/baselines/2"
+    baseline: tuple[Baseline, ...]

@@ -1,0 +1,351 @@
+"""The journal's events and lines: the only raw evidence of a run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Literal
+
+from pydantic import (
+    Field,
+)
+
+from appliance.records.json import BigInt, Number, Record
+from appliance.records.suite import LaunchMode
+from appliance.records.system import Facts
+
+Outcome = Literal["completed", "crashed", "timed_out", "interrupted", "unsupported", "not_run"]
+CheckKind = Literal["numeric", "exact", "trajectory", "collective"]
+Phase = Literal["first", "last", "sampled", "repeatability", "repeated"]
+
+
+# ------------------------------------------------------------------ what happened (journal)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check(Record):
+    """A correctness comparison. It is within its bound or not; NaN is not.
+
+    `detects` is the smallest error that this check would have caught at the parameters that
+    ran, in the sense that `detects_what` names; None where the check is exact. `if_outside` is what
+    it means not to be within: a mismatch that happened once and never again proves nothing.
+    """
+
+    name: str
+    error: Number
+    bound: Number
+    kind: CheckKind = "numeric"
+    if_outside: Literal["fail", "inconclusive"] = "fail"
+    detects: Number | None = None
+    detects_what: str = ""
+
+    @property
+    def is_within(self) -> bool:
+        """True only for a finite error at or below a finite bound that is not negative."""
+        return math.isfinite(self.bound) and 0.0 <= self.error <= self.bound
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunStarted(Record):
+    kind: Literal["run_started"] = "run_started"
+    run_id: str
+    plan: str
+    system: str
+    pid: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunResumed(Record):
+    """Written first by a resuming parent; `dropped` is the unfinished line the dead one left."""
+
+    kind: Literal["run_resumed"] = "run_resumed"
+    interruption: int
+    interrupted: tuple[str, ...]
+    dropped: str
+    pid: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerProbed(Record):
+    """Whether the fork server's watched probe fork came back right."""
+
+    kind: Literal["server_probed"] = "server_probed"
+    is_healthy: bool
+    seconds: Number
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Injected(Record):
+    """A fault that the run injects on purpose, said before the first launch; one line for each."""
+
+    kind: Literal["injected"] = "injected"
+    injector: str
+    cases: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counted(Record):
+    """A device's error counters at one moment, read by the parent; None is not reported.
+
+    Read when the run begins and ends (`launch` empty) and just before and after each launch on the
+    device. `is_same`: they were read and equal the device's reading before this one, whose values
+    are not written again, so `counters` is empty. When the run begins, or goes on, `hints` say of
+    what is None why it is, and `absent` names the counters and readings that the vendor says this
+    device cannot have.
+    """
+
+    kind: Literal["counted"] = "counted"
+    device: str
+    counters: Mapping[str, int | None]
+    launch: str = ""
+    moment: Literal["before", "after"] = "before"
+    is_same: bool = False
+    hints: Mapping[str, str] = field(default_factory=dict)
+    absent: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelLogRead(Record):
+    """The kernel's log was read up to record `sequence` of the boot of this id; -1: it is empty.
+
+    Said when the run begins, goes on and ends: between two of them no record was missed.
+    """
+
+    kind: Literal["kernel_log_read"] = "kernel_log_read"
+    boot: str
+    sequence: BigInt
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelLogged(Record):
+    """A line of the kernel's log that is a fault of a device, in the words of its vendor.
+
+    `launch` is the one after which it was read, empty where it belongs to none; `device` is empty
+    where the line names none. `text` is cut to 300 characters.
+    """
+
+    kind: Literal["kernel_logged"] = "kernel_logged"
+    launch: str
+    device: str
+    code: str
+    is_fatal: bool
+    meaning: str
+    text: str
+    sequence: BigInt
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotObserved(Record):
+    """Something that is watched in every run could not be, and what would allow it; said once."""
+
+    kind: Literal["not_observed"] = "not_observed"
+    what: Literal["kernel_log"]
+    hint: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchStarted(Record):
+    kind: Literal["launch_started"] = "launch_started"
+    launch: str
+    mode: LaunchMode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Environment(Record):
+    """What only the child can tell: library versions, threads, device as torch names it."""
+
+    kind: Literal["environment"] = "environment"
+    launch: str
+    rank: int
+    facts: Facts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Artifact(Record):
+    """A file made once per run by an untimed launch (a reference, an exported model)."""
+
+    kind: Literal["artifact"] = "artifact"
+    launch: str
+    rank: int
+    name: str
+    sha256: str
+    size_bytes: int
+    is_made: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checked(Record):
+    kind: Literal["checked"] = "checked"
+    launch: str
+    rank: int
+    phase: Phase
+    step: int
+    check: Check
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Digested(Record):
+    """The bits of an output as a digest (hexadecimal), to be compared between launches and devices.
+
+    Only of workloads whose operators give the same bits for the same inputs.
+    """
+
+    kind: Literal["digested"] = "digested"
+    launch: str
+    rank: int
+    phase: Phase
+    step: int
+    what: str
+    digest: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Libraries(Record):
+    """Files that the process has mapped to run, by path with their sha256; None: unreadable."""
+
+    kind: Literal["libraries"] = "libraries"
+    launch: str
+    rank: int
+    files: Mapping[str, str | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Started(Record):
+    """Times before the steady state: build, and first step with its synchronise; kept apart."""
+
+    kind: Literal["started"] = "started"
+    launch: str
+    rank: int
+    build_ns: BigInt
+    first_step_ns: BigInt
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calibrated(Record):
+    """The same spans of work by the clocks that the launch uses, to compare them.
+
+    `wall_ns` is the clock of the samples, `raw_ns` the one that no time service slews
+    (CLOCK_MONOTONIC_RAW), `event_ns` the device's own; None where it has none.
+    """
+
+    kind: Literal["calibrated"] = "calibrated"
+    launch: str
+    rank: int
+    wall_ns: tuple[BigInt, ...]
+    raw_ns: tuple[BigInt, ...]
+    event_ns: tuple[BigInt, ...] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Warmed(Record):
+    kind: Literal["warmed"] = "warmed"
+    launch: str
+    rank: int
+    wall_ns: tuple[BigInt, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block(Record):
+    """Consecutive samples inside a launch: wall time of each step, and device time if any.
+
+    `block_wall_ns` and `block_raw_ns` are the same span, without what was done with the clock
+    stopped, by the clock of the samples and by CLOCK_MONOTONIC_RAW. `load_ns` is the part of each
+    step that loading its input took, None where the workload loads nothing. `reached_at` is the
+    number of steps after which training had come to its target; None without a target, or missed.
+    """
+
+    kind: Literal["block"] = "block"
+    launch: str
+    rank: int
+    index: int
+    first_step: int
+    wall_ns: tuple[BigInt, ...]
+    event_ns: tuple[BigInt, ...] | None
+    block_wall_ns: BigInt
+    block_raw_ns: BigInt
+    load_ns: tuple[BigInt, ...] | None = None
+    reached_at: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading(Record):
+    """Telemetry of one moment, read by the parent. None is not reported."""
+
+    kind: Literal["reading"] = "reading"
+    launch: str
+    device: str
+    values: Mapping[str, Number | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchEnded(Record):
+    """What happened. `reason` is the signal, exception, "out_of_memory" or "bad_parameters"."""
+
+    kind: Literal["launch_ended"] = "launch_ended"
+    launch: str
+    outcome: Outcome
+    reason: str
+    detail: str
+    exit_code: int | None
+    wall_ns: BigInt
+    peak_memory_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Looked(Record):
+    """The judge was asked about a case after so many timed launches."""
+
+    kind: Literal["looked"] = "looked"
+    case: str
+    launches: int
+    is_decided: bool
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunEnded(Record):
+    kind: Literal["run_ended"] = "run_ended"
+    launches: int
+
+
+Event = Annotated[
+    RunStarted
+    | RunResumed
+    | Injected
+    | Counted
+    | KernelLogRead
+    | KernelLogged
+    | NotObserved
+    | ServerProbed
+    | LaunchStarted
+    | Environment
+    | Artifact
+    | Checked
+    | Digested
+    | Libraries
+    | Started
+    | Calibrated
+    | Warmed
+    | Block
+    | Reading
+    | LaunchEnded
+    | Looked
+    | RunEnded,
+    Field(discriminator="kind"),
+]
+WorkerEvent = (
+    Environment | Artifact | Checked | Digested | Libraries | Started | Calibrated | Warmed | Block
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line(Record):
+    """One line of journal.jsonl; `prev` is the sha256 of the line before (first: of plan.json)."""
+
+    seq: int
+    utc: str
+    monotonic_ns: BigInt
+    prev: str
+    event: Event

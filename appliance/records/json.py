@@ -1,0 +1,134 @@
+"""Records to JSON and back: strict readers, number forms, canonical bytes and their digest."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, TypeVar
+
+import rfc8785
+from pydantic import (
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    TypeAdapter,
+    ValidationError,
+    WithJsonSchema,
+)
+
+from appliance.errors import ApplianceError, EvidenceError
+
+# ------------------------------------------------------------------ scalars
+
+BIG_INT = re.compile("0|-?[1-9][0-9]{0,18}")  # 10**19 ns are three centuries; a float holds all
+
+
+def _read_number(value: object) -> object:
+    return float(value) if value in ("nan", "inf", "-inf") else value
+
+
+def _write_number(value: float) -> float | str:
+    if math.isnan(value):
+        return "nan"
+    # a whole number beyond 2**53 must not reach JSON as one
+    return ("inf" if value > 0 else "-inf") if math.isinf(value) else float(value)
+
+
+def _read_big_int(value: object) -> object:
+    if isinstance(value, str) and BIG_INT.fullmatch(value):
+        return int(value)
+    message = "a whole number of at most 19 digits as a decimal string is wanted"
+    raise ValueError(message)
+
+
+Number = Annotated[
+    float,
+    BeforeValidator(_read_number),
+    PlainSerializer(_write_number, when_used="json"),
+    WithJsonSchema({"anyOf": [{"type": "number"}, {"enum": ["nan", "inf", "-inf"]}]}),
+]
+BigInt = Annotated[
+    int,
+    BeforeValidator(_read_big_int),
+    PlainSerializer(str, return_type=str, when_used="json"),
+    WithJsonSchema({"type": "string", "pattern": "^-?[0-9]+$"}),
+]
+SafeInt = Annotated[int, Field(gt=-(2**53), lt=2**53)]  # what JSON shows beyond was a float
+FiniteFloat = Annotated[float, Field(allow_inf_nan=False)]  # the text "nan" is a text
+Scalar = bool | SafeInt | FiniteFloat | str
+Parameters = Mapping[str, Scalar]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """Base of all records: unknown keys and wrong types are refused."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(
+        extra="forbid", strict=True, ser_json_inf_nan="constants"
+    )
+
+
+# ------------------------------------------------------------------ reading and writing
+
+R = TypeVar("R")
+
+
+_ADAPTERS: dict[object, TypeAdapter[Any]] = {}
+
+
+def adapter(kind: Any) -> TypeAdapter[Any]:
+    """Reader and writer of one record type; made once, because making one is slow."""
+    if kind not in _ADAPTERS:
+        _ADAPTERS[kind] = TypeAdapter(kind)
+    return _ADAPTERS[kind]
+
+
+def to_data(record: object, kind: Any = None) -> Any:
+    """Plain JSON values of a record."""
+    return adapter(kind or type(record)).dump_python(record, mode="json")
+
+
+def to_json(record: object, kind: Any = None) -> bytes:
+    """Canonical JSON (RFC 8785) of a record: the bytes that are digested and signed.
+
+    Raises ApplianceError where JSON has no such value: a Scalar that is not finite or a whole
+    number beyond 2**53, or text that is not Unicode.
+    """
+    try:
+        return rfc8785.dumps(to_data(record, kind))
+    except rfc8785.CanonicalizationError as error:
+        what = type(record).__name__
+        message = f"a record {what} cannot be written, and must be mended where it is made: {error}"
+        raise ApplianceError(message) from None
+
+
+def from_json(kind: type[R], text: bytes, *, name: str) -> R:
+    """Read canonical JSON strictly; `name` is the file named in the error.
+
+    Raises EvidenceError if a key is unknown or missing, a type is wrong, or the bytes are not
+    the canonical form (which also refuses duplicate keys).
+    """
+    try:
+        record: R = adapter(kind).validate_json(text)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(str(part) for part in first["loc"]) or "the file"
+        message = f"{name}: {where}: {first['msg'].replace('Input should be', 'must be')}"
+        raise EvidenceError(message) from None
+    try:
+        is_canonical = to_json(record, kind) == text
+    except ApplianceError:  # a whole number beyond 2**53: JSON that this program cannot have made
+        is_canonical = False
+    if not is_canonical:
+        message = f"{name} is not in canonical form (RFC 8785), so it is not what was written"
+        raise EvidenceError(message)
+    return record
+
+
+def sha256(data: bytes) -> str:
+    """Digest in hexadecimal."""
+    return hashlib.sha256(data).hexdigest()

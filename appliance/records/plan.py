@@ -1,0 +1,162 @@
+"""The plan: cases, launches, their order and bounds, written before anything runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from appliance.records.json import Number, Parameters, Record
+from appliance.records.suite import CaseScope, Protocol, Scenario
+from appliance.records.workload import Bound, Work
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case(Record):
+    """Workload, parameters and device: one planned thing.
+
+    `ranks` is the number of processes of a launch, which so many `agents` of torchrun start.
+    `devices` are all of a job's, of which rank i takes the i-th, or the two of a pair in the
+    order of the copy; `device` is the first of them,
+    and `devices` is empty where it is the only one. `memory_class_gib` is the class of the suite's
+    table by which the parameters were chosen, None where there is no table. `variant` names the
+    change that the seed drew to the parameters of the suite's case `variant_of`; both are empty
+    for a case of the suite itself. `evaluate_every`: steps between two questions whether the
+    target is reached, 0 without one. `needs` are the features that it needs, and
+    `unsupported` is why it cannot run here, or empty.
+    `injector` names the fault that its workload injects: a run that has one is never accepted.
+    """
+
+    id: str
+    workload: str
+    version: int
+    summary: str
+    parameters: Parameters
+    small: bool
+    work: Work
+    num_parameters: int | None
+    steps: int | None
+    is_timed: bool
+    is_repeatable: bool
+    alone: bool
+    bound_by: Bound
+    data_pattern: str
+    scenario: Scenario
+    weight: Number
+    injector: str
+    ranks: int
+    device: str
+    launches: int
+    checked_launch: int | None
+    expected_seconds: Number
+    reference_seconds: Number
+    time_limit_seconds: Number
+    memory_limit_bytes: int
+    unsupported: str = ""
+    needs: tuple[str, ...] = ()
+    scope: CaseScope = "device"
+    devices: tuple[str, ...] = ()
+    agents: int = 1
+    memory_class_gib: int | None = None
+    variant: str = ""
+    variant_of: str = ""
+    evaluate_every: int = 0
+
+    @property
+    def all_devices(self) -> tuple[str, ...]:
+        """Every device that it works on."""
+        return self.devices or (self.device,)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotPlanned(Record):
+    """A case of the suite that this node is too small for, with the reason in one sentence.
+
+    `device` is empty where it is no matter of one device.
+    """
+
+    case: str
+    device: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch(Record):
+    """One planned process run of one case. Number 0 is the untimed reference launch.
+
+    A case's last timed output is checked in its launch `Case.checked_launch`; should that one be
+    interrupted, the next launch of the case that starts takes the check over.
+    """
+
+    id: str
+    case: str
+    number: int
+    is_timed: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds(Record):
+    """Group-sequential bounds of one one-sided test of level `alpha`.
+
+    `z[i]` is the bound on the standard-normal scale at `looks[i]` launches; Student's t is
+    compared with the value of the same tail probability.
+    """
+
+    alpha: Number
+    looks: tuple[int, ...]
+    z: tuple[Number, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repeat(Record):
+    """How many steps a disputed launch made: `warmup` untimed ones, then those of each block.
+
+    A block ends by time, and a step takes its input by its number, so a repetition that made
+    another number of steps would check another output.
+    """
+
+    warmup: int
+    blocks: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan(Record):
+    """plan.json: everything that is fixed before the first launch.
+
+    `seed` is 32 bytes in hexadecimal, from which all seeds derive. `groups` is the order: the
+    launches of one group start together. `digests` holds the sha256 of the suite, criteria,
+    baselines and peaks files and of the system's identity. A case's `checked_launch` None
+    means that every launch checks its last output. `num_limits` is how many limits may each
+    reject this run by chance; `bounds` are those that its tests use. `expected_seconds` is for a
+    node that is decided at the first look, `longest_seconds` for all launches. `injectors` are
+    the faults that the run injects; `rerun_of` is RUN/LAUNCH where it repeats a dispute, and
+    `repeat` the steps that the timed launch of that dispute made, None where it was not timed.
+    `not_planned` are the cases of the suite that this node is too small for. `redacted` is the
+    sha256 of the salt by which the names and addresses of the host were replaced before anything
+    was written, empty where nothing was.
+    """
+
+    schema: Literal["bench/plan/2"] = "bench/plan/2"
+    run_id: str
+    created_utc: str
+    bench_version: str
+    seed: str
+    suite: str
+    suite_version: int
+    suite_summary: str
+    criteria: str
+    digests: Mapping[str, str]
+    protocol: Protocol
+    cases: tuple[Case, ...]
+    launches: tuple[Launch, ...]
+    groups: tuple[tuple[str, ...], ...]
+    num_limits: int
+    bounds: tuple[Bounds, ...]
+    expected_seconds: Number
+    longest_seconds: Number
+    time_limit_seconds: Number
+    injectors: tuple[str, ...]
+    rerun_of: str
+    repeat: Repeat | None = None
+    not_planned: tuple[NotPlanned, ...] = ()
+    redacted: str = ""

@@ -1,0 +1,76 @@
+"""What the parent asks of a child: descriptions of cases, and one launch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from appliance.records.json import BigInt, Parameters, Record
+from appliance.records.plan import Case, Repeat
+from appliance.records.suite import Protocol
+from appliance.records.system import Facts
+from appliance.records.workload import Description, Resolved
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseRequest(Record):
+    """What a suite asks the worker to resolve: a workload with some of its parameters.
+
+    `num_devices` is that of a job with a rank on each of its devices, which becomes the parameter
+    "ranks" of a workload that has it; 0 leaves the parameters as they are. `draw` is a number that
+    draws one of the workload's variants, None for none.
+    """
+
+    workload: str
+    small: bool
+    parameters: Parameters
+    num_devices: int = 0
+    draw: BigInt | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused(Record):
+    """Why a request cannot be resolved: one sentence."""
+
+    error: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer(Record):
+    """What `worker describe` prints: workloads, and the resolved requests in their order.
+
+    `software` holds what only an import can tell: versions, BLAS, threads, torch's device name.
+    """
+
+    descriptions: tuple[Description, ...]
+    resolved: tuple[Resolved | Refused, ...]
+    software: Facts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchSpec(Record):
+    """Everything that a child is told of its launch; read from its standard input or the server.
+
+    `artifacts` are the digests that the case's untimed launch reported (empty in that launch).
+    `data` and `artifacts_folder` are absolute paths.
+    """
+
+    launch: str
+    case: Case
+    vendor: str
+    protocol: Protocol
+    is_timed: bool
+    check_last: bool
+    seed: BigInt
+    data: str | None
+    artifacts_folder: str
+    artifacts: Mapping[str, str]
+    socket: str
+    token: str
+    num_threads: int | None
+    repeat: Repeat | None = None
+
+    @property
+    def ranks(self) -> int:
+        """Processes of the launch."""
+        return self.case.ranks

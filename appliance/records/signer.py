@@ -1,0 +1,21 @@
+"""Who signs a bundle, fixed before its report is rendered."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from appliance.records.json import Record
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signer(Record):
+    """signer.json: who will sign, fixed before the report is rendered."""
+
+    schema: Literal["bench/signer/1"] = "bench/signer/1"
+    certificate_pem: str
+    subject: str
+    sha256: str
+    not_after_utc: str
+    role: Literal["tester", "vendor", "buyer", "witness"]
+    is_development: bool

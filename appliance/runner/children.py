@@ -1,0 +1,216 @@
+"""Child processes as the runner has them: started fresh by exec, or forked by the server.
+
+Both are a process with a number, a status once it has ended, and memory that it did not take
+itself. A server that ends or stops answering takes its forks with it; that is `ServerLost`,
+which says nothing of the launch or of the device.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from pydantic import ValidationError
+
+from appliance.ipc import processes
+from appliance.ipc.messages import ForkRequest, ServeRequest, ServerSays
+from appliance.records.json import Record, adapter
+from appliance.records.request import LaunchSpec
+
+SERVER_SECONDS = 300.0
+"""How long a server may take to import everything and to probe; a cold disk is slow."""
+_ANSWER_SECONDS = 30.0
+_END_SECONDS = 10.0
+_PAUSE_SECONDS = 0.2
+
+
+class ServerLost(Exception):
+    """The fork server ended, or does not answer."""
+
+
+class Child(Protocol):
+    """A launch's first process."""
+
+    @property
+    def pid(self) -> int: ...
+
+    @property
+    def shared_bytes(self) -> int:
+        """Memory that it shares with the process that forked it."""
+
+    def status(self) -> int | None:
+        """None while it lives; then its exit status, or the negative number of its signal."""
+
+
+def worker(*arguments: str) -> list[str]:
+    """Command line of the worker; `-P` keeps the folder it starts in out of what it imports."""
+    return [sys.executable, "-P", "-m", "appliance.worker.child", *arguments]
+
+
+class FreshChild:
+    """A launch in a process of its own from the first instruction on."""
+
+    shared_bytes = 0
+
+    def __init__(
+        self, spec: LaunchSpec, environment: Mapping[str, str], stdout: Path, stderr: Path
+    ) -> None:
+        with stdout.open("ab") as out, stderr.open("ab") as err:
+            self._process = subprocess.Popen(  # noqa: S603 - our own worker
+                worker("launch", str(os.getpid())),
+                stdin=subprocess.PIPE,
+                stdout=out,
+                stderr=err,
+                env=dict(environment),
+                cwd=stdout.parent,
+                start_new_session=True,
+            )
+        self.pid = self._process.pid
+        _write(self._process, spec)
+        _close(self._process)
+
+    def status(self) -> int | None:
+        return self._process.poll()
+
+
+class ForkServer:
+    """The server's process, and what it has said so far."""
+
+    def __init__(
+        self,
+        workloads: Sequence[str],
+        vendor: str,
+        environment: Mapping[str, str],
+        stderr: Path,
+    ) -> None:
+        with stderr.open("ab") as err:
+            self._process = subprocess.Popen(  # noqa: S603 - our own worker
+                worker("serve", str(os.getpid())),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=err,
+                env=dict(environment),
+                cwd=stderr.parent,
+                start_new_session=True,
+            )
+        assert self._process.stdout is not None  # noqa: S101 - a pipe was asked for
+        self._stdout = self._process.stdout
+        self.pid = self._process.pid
+        self._pending = b""
+        self._statuses: dict[int, int] = {}
+        _write(self._process, ServeRequest(workloads=tuple(workloads), vendor=vendor))
+
+    def fault(self, interrupted: Callable[[], str]) -> str:
+        """Wait until the server has probed itself; empty if it may be forked, else why not."""
+        deadline = time.monotonic() + SERVER_SECONDS
+        try:
+            while not self._is_heard(_PAUSE_SECONDS) and time.monotonic() < deadline:
+                if interrupted():
+                    return f"interrupted by {interrupted()}"
+            return self._hear(_PAUSE_SECONDS).reason
+        except ServerLost as lost:
+            return str(lost)
+
+    def fork(self, spec: LaunchSpec, stdout: Path, stderr: Path) -> ForkedChild:
+        """Start a launch; ServerLost if there is no answer."""
+        shared = processes.resident_bytes(self.pid)
+        request = ForkRequest(launch=spec, stdout=str(stdout), stderr=str(stderr))
+        _write(self._process, request)
+        while (line := self._hear(_ANSWER_SECONDS)).says != "started":
+            self._statuses[line.pid] = line.status
+        return ForkedChild(self, line.pid, shared)
+
+    def status(self, pid: int) -> int | None:
+        """Status of a fork; ServerLost if the server ended and cannot tell."""
+        while pid not in self._statuses and self._is_heard(0.0):
+            line = self._hear(_ANSWER_SECONDS)
+            self._statuses[line.pid] = line.status
+        return self._statuses.get(pid)
+
+    def close(self) -> None:
+        """Let the server end; kill it if it does not."""
+        _close(self._process)
+        try:
+            self._process.wait(_END_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._stdout.close()
+
+    def _is_heard(self, seconds: float) -> bool:
+        """Whether there is something to hear; two lines may have come in one reading."""
+        if b"\n" in self._pending:
+            return True
+        return bool(select.select([self._stdout], [], [], max(0.0, seconds))[0])
+
+    def _hear(self, seconds: float) -> ServerSays:
+        deadline = time.monotonic() + seconds
+        while b"\n" not in self._pending:
+            if not self._is_heard(deadline - time.monotonic()):
+                raise ServerLost(f"the fork server did not answer within {seconds:.0f} s")
+            part = os.read(self._stdout.fileno(), 2**16)
+            if not part:
+                raise ServerLost("the fork server ended")
+            self._pending += part
+        line, _, self._pending = self._pending.partition(b"\n")
+        try:
+            said: ServerSays = adapter(ServerSays).validate_json(line)
+        except ValidationError:
+            raise ServerLost("the fork server said something that is no message") from None
+        return said
+
+
+class ForkedChild:
+    """A launch that the server has forked."""
+
+    def __init__(self, server: ForkServer, pid: int, shared_bytes: int) -> None:
+        self._server = server
+        self.pid = pid
+        self.shared_bytes = shared_bytes
+
+    def status(self) -> int | None:
+        return self._server.status(self.pid)
+
+
+class Guard:
+    """The process that ends what is left of a run, however the run's parent ends."""
+
+    def __init__(self, token: str, environment: Mapping[str, str]) -> None:
+        self._process = subprocess.Popen(  # noqa: S603 - our own module
+            [sys.executable, "-P", "-m", "appliance.ipc.processes", token],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env={name: environment[name] for name in ("PATH", "PYTHONPATH") if name in environment},
+            start_new_session=True,
+        )
+
+    def close(self) -> None:
+        """Tell it that the run has ended; waits until nothing is left."""
+        _close(self._process)
+        try:
+            self._process.wait(2 * _END_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+def _write(process: subprocess.Popen[bytes], record: Record) -> None:
+    """One line to a child; a child that has ended already shows by its status."""
+    with contextlib.suppress(BrokenPipeError, ValueError):
+        assert process.stdin is not None  # noqa: S101 - a pipe was asked for
+        process.stdin.write(adapter(type(record)).dump_json(record) + b"\n")
+        process.stdin.flush()
+
+
+def _close(process: subprocess.Popen[bytes]) -> None:
+    with contextlib.suppress(BrokenPipeError):
+        if process.stdin is not None:
+            process.stdin.close()

@@ -1,0 +1,539 @@
+"""The parent: makes the launches of a plan, one child process each, and keeps what they say.
+
+It never imports torch, so no device is touched before the first launch. A launch that crashes,
+hangs or exhausts memory is a result and is written down as one. Whatever was written down is
+kept: a run that ends early, however it ends, goes on from its journal.
+
+What only an import can tell of workloads is asked of a child too, by `describe`.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Protocol
+
+from appliance.errors import ApplianceError, OutputError, RunInterrupted, UsageError
+from appliance.evidence import run_state
+from appliance.ipc import processes
+from appliance.ipc.channel import Listener
+from appliance.planning import plan as planning
+from appliance.records.journal import (
+    Event,
+    LaunchEnded,
+    LaunchStarted,
+    Line,
+    Looked,
+    Outcome,
+    Reading,
+    ServerProbed,
+)
+from appliance.records.json import adapter, from_json
+from appliance.records.plan import Case, Launch, Plan
+from appliance.records.request import Answer, CaseRequest, LaunchSpec
+from appliance.records.suite import LaunchMode
+from appliance.records.system import Device
+from appliance.runner.children import Child, ForkServer, FreshChild, Guard, ServerLost, worker
+from appliance.runner.counter_log import Observing
+from appliance.runner.environment import child_environment, usable_cores
+from appliance.runner.supervisor import Watch, Watched, watched
+from appliance.storage.journal import Journal
+from appliance.vendors.base import Vendor
+
+DESCRIBE_SECONDS = 600.0
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EACCES, errno.EFBIG)
+LONGEST_LOG = 2**20
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+Look = Callable[[str, Sequence[Line]], tuple[bool, str]]
+
+
+class Observer(Protocol):
+    """Whoever watches a run: told of every launch that is settled, made or not.
+
+    `foretold` comes first: sentences that say why the run cannot end accepted, if it cannot.
+    """
+
+    def foretold(self, sentences: Sequence[str]) -> None: ...
+    def run_begins(self, plan: Plan, num_done: int) -> None: ...
+    def launch_started(self, launch: Launch, mode: LaunchMode) -> None: ...
+    def launch_ended(self, launch: Launch, event: LaunchEnded) -> None: ...
+    def looked(self, event: Looked) -> None: ...
+
+
+def describe(requests: Sequence[CaseRequest]) -> Answer:
+    """Ask a child to resolve `requests` in their order, and to describe the workloads they name.
+
+    Only those are imported. Raises UsageError if torch is not installed, ApplianceError if the
+    child fails.
+    """
+    return _ask("describe", requests)
+
+
+def describe_all() -> Answer:
+    """Ask a child to describe every workload there is; raises as `describe` does."""
+    return _ask("list", ())
+
+
+def _ask(program: str, requests: Sequence[CaseRequest]) -> Answer:
+    question = adapter(tuple[CaseRequest, ...]).dump_json(tuple(requests))
+    with tempfile.TemporaryDirectory(prefix="bench-") as work:
+        environment = child_environment(
+            inherited=os.environ,
+            work=Path(work),
+            num_threads=usable_cores(),
+            vendor={},
+            tokens={},
+        )
+        try:
+            done = subprocess.run(  # noqa: S603 - our own worker
+                worker(program),
+                input=question,
+                capture_output=True,
+                env=environment,
+                cwd=work,
+                timeout=DESCRIBE_SECONDS,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            raise ApplianceError(
+                f"the workloads did not describe themselves within {DESCRIBE_SECONDS:.0f} s: "
+                "see with `bench doctor` what holds them up"
+            ) from None
+    if done.returncode != 0:
+        raise _undescribed(done.returncode, done.stderr.decode("utf-8", "replace"))
+    return from_json(Answer, done.stdout, name="the worker's answer")
+
+
+def _undescribed(status: int, stderr: str) -> UsageError | ApplianceError:
+    if "No module named 'torch'" in stderr:
+        return UsageError('torch is not installed: pip install "bench-appliance[run]"')
+    last = (stderr.strip().splitlines() or ["it said nothing"])[-1][:300]
+    return ApplianceError(f"the workloads cannot be described (exit status {status}): {last}")
+
+
+def run(
+    *,
+    plan: Plan,
+    vendors: Mapping[str, Vendor],
+    devices: Mapping[str, Device],
+    journal: Journal,
+    folder: Path,
+    work: Path,
+    data: Path | None,
+    look: Look,
+    observer: Observer,
+    num_threads: int | None = None,
+    redact: Callable[[bytes], bytes] | None = None,
+) -> None:
+    """Make every launch of the plan that the journal does not have yet, and every look.
+
+    `folder` is the bundle, which gets logs/; `work` holds caches and artifacts and must stay
+    the same when a run goes on. `num_threads` None means the physical cores, shared among the
+    launches of the largest group. `redact` goes over what a launch printed before it is kept. Error
+    counters and the kernel's log are read when no launch runs.
+    Returns when all is settled; no process of the run is left.
+    Raises RunInterrupted after SIGINT, SIGTERM or SIGHUP, OutputError if the disk takes no more.
+    """
+    token = secrets.token_hex(16)
+    with ExitStack() as stack:
+        interrupted = stack.enter_context(_interruption())
+        stack.enter_context(_full_disk(folder))
+        launcher = _Launcher(
+            plan=plan,
+            vendors=vendors,
+            devices=devices,
+            work=work.absolute(),
+            num_threads=num_threads or max(1, usable_cores() // max(map(len, plan.groups))),
+            token=token,
+        )
+        guard = Guard(token, launcher.environment(plan.cases[0]))
+        stack.callback(guard.close)
+        stack.callback(launcher.close)
+        listener = Listener()
+        stack.callback(listener.close)
+        used = dict.fromkeys(name for case in plan.cases for name in case.all_devices)
+        observing = Observing(
+            vendors=vendors,
+            devices={name: devices[name] for name in used},
+            record=journal.append,
+        )
+        stack.callback(observing.close)
+        observing.begin(journal.lines)
+        running = _Run(
+            plan=plan,
+            journal=journal,
+            folder=folder,
+            data=None if data is None else data.absolute(),
+            look=look,
+            observer=observer,
+            launcher=launcher,
+            listener=listener,
+            interrupted=interrupted,
+            history=run_state.History(plan, journal.lines),
+            observing=observing,
+            redact=redact,
+        )
+        running.all()
+        observing.end()
+
+
+@contextmanager
+def _interruption() -> Iterator[Callable[[], str]]:
+    """Name of the signal that a person sent meanwhile, or empty; no signal ends us before that."""
+    caught: list[str] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: ""  # only the main thread may catch signals; its owner ends the program
+        return
+    before = {
+        number: signal.signal(number, lambda got, _: caught.append(signal.Signals(got).name))
+        for number in SIGNALS
+    }
+    try:
+        yield lambda: caught[0] if caught else ""
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def _full_disk(folder: Path) -> Iterator[None]:
+    """A disk that takes no more is the user's to mend, and nothing recorded is lost."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in FULL:
+            raise ApplianceError(f"the run cannot go on: {error}") from error
+        raise OutputError(
+            f"{error.filename or folder} cannot be written ({error.strerror}): make room or give "
+            f"write permission, then go on with `bench accept --resume {folder}`"
+        ) from None
+
+
+# ------------------------------------------------------------------ starting children
+
+
+@dataclass(kw_only=True)
+class _Launcher:
+    """Starts launches in the way that the plan says and the device allows."""
+
+    plan: Plan
+    vendors: Mapping[str, Vendor]
+    devices: Mapping[str, Device]
+    work: Path
+    num_threads: int
+    token: str
+    servers: dict[str, ForkServer] = field(default_factory=dict)
+    spoilt: set[str] = field(default_factory=set)
+
+    def vendor(self, case: Case) -> Vendor:
+        return self.vendors[self.devices[case.device].vendor]
+
+    def environment(self, case: Case, tokens: Mapping[str, str] | None = None) -> dict[str, str]:
+        """What a child that works on the case's device is given."""
+        return child_environment(
+            inherited=os.environ,
+            work=self.work,
+            num_threads=self.threads(case),
+            vendor=self.vendor(case).environment(*map(self.devices.__getitem__, case.all_devices)),
+            tokens={processes.RUN_TOKEN: self.token, **(tokens or {})},
+        )
+
+    def threads(self, case: Case) -> int:
+        """Threads of one process; the ranks of a launch share the cores."""
+        return max(1, self.num_threads // case.ranks)
+
+    def ready(self, case: Case, interrupted: Callable[[], str]) -> ServerProbed | None:
+        """Start the device's fork server if it is wanted and not there yet; what its probe said."""
+        is_forked = self.plan.protocol.mode == "forked" and self.vendor(case).fork_safe
+        is_forked &= _may_be_forked(case)
+        if not is_forked or case.device in self.servers or case.device in self.spoilt:
+            return None
+        begin = time.monotonic()
+        server = ForkServer(
+            sorted(
+                {
+                    item.workload
+                    for item in self.plan.cases
+                    if not item.unsupported and _may_be_forked(item)
+                }
+            ),
+            self.vendor(case).name,
+            self.environment(case),
+            self.work / f"{file_name(case.device)}.server.stderr",
+        )
+        fault = server.fault(interrupted)
+        self.servers[case.device] = server
+        if fault:
+            self.drop(case)
+        return ServerProbed(is_healthy=not fault, seconds=time.monotonic() - begin, reason=fault)
+
+    def mode(self, case: Case) -> LaunchMode:
+        """How the case's next launch is made."""
+        return "forked" if case.device in self.servers and _may_be_forked(case) else "fresh"
+
+    def start(self, spec: LaunchSpec, stdout: Path, stderr: Path) -> Child:
+        """Start one launch; ServerLost if the server is no longer there."""
+        server = self.servers.get(spec.case.device)
+        if server is not None and _may_be_forked(spec.case):
+            return server.fork(spec, stdout, stderr)
+        tokens = {processes.LAUNCH_TOKEN: spec.token}
+        return FreshChild(spec, self.environment(spec.case, tokens), stdout, stderr)
+
+    def drop(self, case: Case) -> None:
+        """Make no more forks for the case's device."""
+        self.spoilt.add(case.device)
+        server = self.servers.pop(case.device, None)
+        if server is not None:
+            server.close()
+
+    def close(self) -> None:
+        for server in self.servers.values():
+            server.close()
+
+
+def _may_be_forked(case: Case) -> bool:
+    """Ranks are started by exec, and a server shows its forks its own device alone.
+
+    JAX has threads from its import on, which a fork would be without.
+    """
+    return case.ranks == 1 and len(case.all_devices) == 1 and "jax" not in case.needs
+
+
+def file_name(name: str) -> str:
+    """A launch, case or device id as part of a file's name."""
+    return name.replace("/", ".").replace(":", "-").replace("@", "-")
+
+
+# ------------------------------------------------------------------ the run
+
+
+@dataclass(kw_only=True)
+class _Run:
+    """One run under way."""
+
+    plan: Plan
+    journal: Journal
+    folder: Path
+    data: Path | None
+    look: Look
+    observer: Observer
+    launcher: _Launcher
+    listener: Listener
+    interrupted: Callable[[], str]
+    history: run_state.History
+    observing: Observing
+    redact: Callable[[bytes], bytes] | None
+    cases: Mapping[str, Case] = field(init=False)
+    logs: Path = field(init=False)
+    full: bool = False
+
+    def __post_init__(self) -> None:
+        self.cases = {case.id: case for case in self.plan.cases}
+        self.logs = self.launcher.work / "launches"
+        self.logs.mkdir(parents=True, exist_ok=True)
+
+    def all(self) -> None:
+        """Settle every group in its order."""
+        for name in self.history.incomplete():  # whose parent may not have kept them
+            self._keep_logs(name)
+        self.observer.run_begins(self.plan, self.history.num_settled)
+        launches = {launch.id: launch for launch in self.plan.launches}
+        watch = Watch(
+            listener=self.listener,
+            record=self._record,
+            read=self._read,
+            finish=self._finish,
+            interrupted=self.interrupted,
+        )
+        try:
+            for group, later in pairwise((*self.plan.groups, ())):
+                self._group([launches[name] for name in group], watch)
+                number = launches[group[0]].number
+                if not later or launches[later[0]].number != number:
+                    self._round_ends(number)
+        finally:
+            watch.close()
+
+    def _group(self, group: Sequence[Launch], watch: Watch) -> None:
+        """Settle the launches of a group together."""
+        # Again only where an untimed launch lost its server, which the second time is not used.
+        while to_make := [launch for launch in group if self._is_to_make(launch)]:
+            self._stop_if_interrupted()
+            for launch in to_make:
+                self._prepare(self.cases[launch.case])
+            counted = [(launch, self.cases[launch.case]) for launch in to_make]
+            self.observing.before(counted)
+            started = [self._start(launch) for launch in to_make]
+            watch.until_ended([item for item in started if item is not None])
+            self.observing.after(counted)
+            self._stop_if_full()
+            self._stop_if_interrupted()
+
+    def _round_ends(self, number: int) -> None:
+        """Make the looks that are due, once every case has its launch of this number.
+
+        Not sooner, because the speed of one case may be held against that of another.
+        """
+        for case in self.cases.values():
+            if number <= case.launches:
+                self._looks(case)
+
+    def _is_to_make(self, launch: Launch) -> bool:
+        """Whether a launch needs a process; one that needs none is settled here."""
+        if self.history.is_settled(launch):
+            return False
+        case = self.cases[launch.case]
+        reference = self.history.failed_reference(case)
+        if case.unsupported:
+            self._write_off(launch, "unsupported", case.unsupported)
+        elif launch.is_timed and self.history.is_decided(case):
+            self._write_off(launch, "not_run", "decided")
+        elif launch.is_timed and reference is not None:
+            detail = f"the untimed launch: {reference.outcome}, {reference.reason}"
+            self._write_off(launch, "not_run", "reference_failed", detail)
+        else:
+            return True
+        return False
+
+    def _write_off(self, launch: Launch, outcome: Outcome, reason: str, detail: str = "") -> None:
+        """Settle a launch for which no process is started."""
+        event = LaunchEnded(
+            launch=launch.id,
+            outcome=outcome,
+            reason=reason,
+            detail=detail,
+            exit_code=None,
+            wall_ns=0,
+            peak_memory_bytes=None,
+        )
+        self._record(event)
+        self.observer.launch_ended(launch, event)
+
+    def _stop_if_full(self) -> None:
+        """A launch that the disk cut short says nothing of the device; nor would the next ones."""
+        if self.full:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.launcher.work))
+
+    def _stop_if_interrupted(self) -> None:
+        name = self.interrupted()
+        if name:
+            raise RunInterrupted(
+                f"stopped by {name}; everything so far is kept, and "
+                f"`bench accept --resume {self.folder}` goes on with it"
+            )
+
+    def _prepare(self, case: Case) -> None:
+        probed = self.launcher.ready(case, self.interrupted)
+        self._stop_if_interrupted()
+        if probed is not None:
+            self._record(probed)
+
+    def _start(self, launch: Launch) -> Watched | None:
+        """Start a launch; None, and it has ended, if the server was lost meanwhile."""
+        case = self.cases[launch.case]
+        token = secrets.token_hex(16)
+        spec = self._spec(launch, case, token)
+        mode = self.launcher.mode(case)
+        stdout, stderr = (self._log(launch.id, stream) for stream in ("stdout", "stderr"))
+        for path in (stdout, stderr):
+            path.unlink(missing_ok=True)
+        self._record(LaunchStarted(launch=launch.id, mode=mode), sync=True)
+        self.observer.launch_started(launch, mode)
+        begin_ns = time.monotonic_ns()
+        try:
+            child = self.launcher.start(spec, stdout, stderr)
+        except ServerLost as lost:
+            self.launcher.drop(case)
+            self._write_off(launch, "interrupted", "server_lost", str(lost))
+            return None
+        return watched(launch=launch, case=case, token=token, child=child, begin_ns=begin_ns)
+
+    def _spec(self, launch: Launch, case: Case, token: str) -> LaunchSpec:
+        artifacts = self.launcher.work / "artifacts" / file_name(case.id)
+        return LaunchSpec(
+            launch=launch.id,
+            case=case,
+            vendor=self.launcher.vendor(case).name,
+            protocol=self.plan.protocol,
+            is_timed=launch.is_timed,
+            check_last=self.history.checks_last(case, launch.number),
+            seed=planning.case_seed(self.plan.seed, case),
+            data=None if self.data is None else str(self.data),
+            artifacts_folder=str(artifacts),
+            artifacts=self.history.artifacts(case) if launch.is_timed else {},
+            socket=self.listener.name,
+            token=token,
+            num_threads=self.launcher.threads(case),
+            repeat=self.plan.repeat if launch.is_timed else None,
+        )
+
+    def _looks(self, case: Case) -> None:
+        if not case.is_timed:
+            return
+        looks = planning.case_looks(self.plan, case)
+        while (count := self.history.due_look(case, looks)) is not None:
+            is_decided, reason = self.look(case.id, self.journal.lines)
+            event = Looked(case=case.id, launches=count, is_decided=is_decided, reason=reason)
+            self._record(event, sync=True)
+            self.observer.looked(event)
+
+    # -------------------------------------------------------------- what the watch reports
+
+    def _record(self, event: Event, *, sync: bool = False) -> None:
+        self.journal.append(event, sync=sync)
+        self.history.take(event)
+
+    def _read(self, item: Watched) -> None:
+        for name in item.case.all_devices:
+            values = self.launcher.vendor(item.case).read(self.launcher.devices[name])
+            self._record(Reading(launch=item.launch.id, device=name, values=dict(values)))
+
+    def _finish(self, item: Watched, ended: LaunchEnded) -> None:
+        self._record(ended, sync=True)
+        self.observer.launch_ended(item.launch, ended)
+        if ended.reason == "server_lost":
+            self.launcher.drop(item.case)
+        self.full |= ended.reason == "disk_full"
+        if ended.outcome != "completed":
+            self._keep_logs(item.launch.id)
+
+    # -------------------------------------------------------------- logs
+
+    def _log(self, launch: str, stream: str) -> Path:
+        return self.logs / f"{file_name(launch)}.{stream}"
+
+    def _keep_logs(self, launch: str) -> None:
+        """Copy what a launch printed into the bundle, for whoever asks why it did not complete."""
+        for stream in ("stdout", "stderr"):
+            source = self._log(launch, stream)
+            kept = self.folder / "logs" / source.name
+            if source.exists() and not kept.exists():
+                kept.parent.mkdir(exist_ok=True)
+                unfinished = source.with_suffix(".kept")
+                told = _bounded(source)
+                unfinished.write_bytes(told if self.redact is None else self.redact(told))
+                unfinished.replace(kept)  # a full disk leaves no half of it in the bundle
+
+
+def _bounded(path: Path) -> bytes:
+    """A file's bytes; of a long one its begin and its end, with a line between that says so."""
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        if size <= LONGEST_LOG:
+            return file.read()
+        begin = file.read(LONGEST_LOG // 2)
+        file.seek(-LONGEST_LOG // 2, os.SEEK_END)
+        cut = f"\n[... {size - LONGEST_LOG} bytes were cut here ...]\n".encode()
+        return begin + cut + file.read(LONGEST_LOG // 2)

@@ -1,0 +1,512 @@
+"""The real family of the self-test: workloads that go wrong, in processes, by the whole flow.
+
+One small run of the cases below is planned and made as any run is: forked launches on this
+machine's processors, a journal on disk, looks by the judge. Each case is then judged alone, as if
+the run had been of it only, so that every fault has a word of its own. What the slow device is
+compared with comes from the same run, where another case measured what the machine does without
+the fault, launch by launch between the others; so it matters little what else the machine does.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+
+from appliance.errors import ApplianceError, EvidenceError, RunInterrupted
+from appliance.evidence.baseline_key import device_name, key_of
+from appliance.judging.verdict import Judge, judge
+from appliance.planning import plan as planning
+from appliance.planning.criterion_scope import matches
+from appliance.probe import node
+from appliance.records.baseline import Baseline, Baselines, Peaks
+from appliance.records.criteria import Criteria, Criterion
+from appliance.records.journal import Injected, LaunchEnded, Line, Looked, RunEnded, RunStarted
+from appliance.records.json import Parameters, sha256, to_json
+from appliance.records.plan import Case, Launch, Plan
+from appliance.records.suite import LaunchMode, Protocol, Suite, SuiteCase
+from appliance.records.system import System
+from appliance.records.verdict import Verdict
+from appliance.runner import execution
+from appliance.selftest.expected_outcomes import (
+    FAIL,
+    NEVER_PASS,
+    NOT_REJECTED,
+    Expected,
+    Row,
+    against,
+    caught_row,
+    control_row,
+    fault_of,
+    unseen_row,
+)
+from appliance.selftest.virtual_faults import FUNCTIONAL
+from appliance.storage.journal import Journal
+from appliance.vendors.base import Vendor
+from appliance.verification import run_checks
+from appliance.version import VERSION
+
+MARGIN = 0.1
+MARGIN_PER_SPREAD = 1.5  # the least at which a healthy run passes
+PROTOCOL = Protocol(
+    mode="forked",
+    calibration_seconds=0.1,
+    warmup_steps=2,
+    warmup_seconds=0.0,
+    blocks=2,
+    block_steps=10,
+    block_seconds=0.0,
+    looks=(6,),
+    last_checks="all",
+)
+SPEED = Criterion(
+    id="speed",
+    kind="perf",
+    title="Step time",
+    cases="timed-*",
+    metric="step_seconds",
+    within_of_baseline=MARGIN,
+)
+CRITERIA = Criteria(
+    name="selftest",
+    version=1,
+    summary="What the self-test judges real processes by",
+    criterion=(*FUNCTIONAL, SPEED),
+)
+NO_PEAKS = Peaks(peak=())
+NO_BASELINES = Baselines(baseline=())
+REFERENCE = "reference"
+CORRECTNESS = Expected(words=FAIL, criteria=("correctness",), reasons=("check",))
+SECONDS = 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trial:
+    """One case of the run. `poses_as` is the workload that a fault claims to be.
+
+    With `expected` None there is nothing wrong with it, or nothing that shows.
+    """
+
+    id: str
+    name: str
+    workload: str
+    poses_as: str = ""
+    expected: Expected | None = None
+    small: bool = True
+    parameters: Parameters = field(default_factory=dict)
+    launches: int = 1
+    time_limit_seconds: float = 60.0
+
+    @property
+    def is_injected(self) -> bool:
+        return bool(self.poses_as)
+
+
+def _product(name: str, workload: str, expected: Expected = CORRECTNESS, **more: object) -> Trial:
+    """A trial of a spoilt product."""
+    return _spoilt(name, workload, "gemm", expected, **more)
+
+
+def _spoilt(
+    name: str, workload: str, poses_as: str, expected: Expected | None, **more: object
+) -> Trial:
+    trial = Trial(
+        id=name.replace(" ", "-").replace(",", ""),
+        name=name,
+        workload=f"workloads.injected.{workload}",
+        poses_as=poses_as,
+        expected=expected,
+    )
+    return replace(trial, **more)  # type: ignore[arg-type]
+
+
+TIMED: Parameters = {"m": 256, "n": 512, "k": 4096, "dtype": "float32"}
+EXACT: Parameters = {"m": 128, "n": 128, "k": 512}
+TRAINING: Parameters = {"num_steps": 8, "target": 0.01}
+
+TRIALS = (
+    Trial(id=REFERENCE, name="", workload="gemm", parameters=TIMED, launches=6),
+    Trial(
+        id="timed-control",
+        name="nothing; a product, timed",
+        workload="gemm",
+        parameters=TIMED,
+        launches=6,
+    ),
+    Trial(
+        id="exact-control",
+        name="nothing; a product of whole numbers",
+        workload="gemm_exact",
+        parameters=EXACT,
+    ),
+    Trial(
+        id="training-control",
+        name="nothing; training",
+        workload="digits_mlp",
+        parameters=TRAINING,
+    ),
+    _spoilt(
+        "slow device, x1.3",
+        "slow_device",
+        "gemm",
+        Expected(words=NEVER_PASS, criteria=("speed",)),
+        id="timed-slow",
+        parameters=TIMED,
+        launches=6,
+    ),
+    _product("bit flip, highest of the exponent", "bit_flip", parameters={"bit": 30, "after": 1}),
+    _product("bit flip, in the middle", "bit_flip", parameters={"bit": 20, "after": 1}),
+    _product("bit flip, lowest that shows", "bit_flip", parameters={"bit": 12, "after": 1}),
+    *(
+        _spoilt(
+            f"bit flip in an exact product, bit {bit} of 15",
+            "exact_bit_flip",
+            "gemm_exact",
+            CORRECTNESS,
+            parameters={**EXACT, "bit": bit, "after": 1},
+        )
+        for bit in (15, 7, 0)
+    ),
+    _product("stale output", "stale_output"),
+    _product("unwritten output", "unwritten_output", parameters={"after": 1}),
+    _product("precision downgrade, bfloat16 for float32", "lower_precision"),
+    _product("cached output", "cached_output"),
+    _product("zeros", "zeros", parameters={"after": 1}),
+    _product("NaN in one element", "not_a_number", parameters={"after": 1}),
+    _product("rescaled by 1.001", "rescaled", parameters={"after": 1}),
+    _spoilt(
+        "skipped optimiser step",
+        "skipped_update",
+        "digits_mlp",
+        CORRECTNESS,
+        parameters=TRAINING,
+    ),
+    _product(
+        "crash",
+        "crash",
+        Expected(words=FAIL, criteria=("completion",), reasons=("crashed",)),
+        parameters={"after": 1},
+    ),
+    _product(
+        "hang",
+        "hang",
+        Expected(words=FAIL, criteria=("completion",), reasons=("timed_out",)),
+        parameters={"after": 1},
+        time_limit_seconds=4.0,
+    ),
+    _product(
+        "zero work",
+        "zero_work",
+        Expected(words=NEVER_PASS, criteria=("correctness",)),
+        parameters={"m": 128, "n": 128, "k": 1024},
+    ),
+    _spoilt("a fault that nothing shows", "nothing", "gemm", None),
+)
+
+
+# ------------------------------------------------------------------ the run
+
+
+@dataclass(frozen=True, kw_only=True)
+class Made:
+    """The run as it was made: what it was judged by, and its lines."""
+
+    plan: Plan
+    system: System
+    lines: tuple[Line, ...]
+
+
+def rows(
+    folder: Path, observe: Callable[[str], None], trials: Sequence[Trial] = TRIALS
+) -> Iterator[Row]:
+    """Make the run in a folder and judge each of its cases; `observe` hears of every launch.
+
+    Raises ApplianceError where the run itself was not conducted as planned, RunInterrupted if a
+    person stops it.
+    """
+    made = make(folder, observe, trials)
+    for trial in trials:
+        if trial.id != REFERENCE:
+            yield _row(trial, made, trials)
+
+
+def make(folder: Path, observe: Callable[[str], None], trials: Sequence[Trial] = TRIALS) -> Made:
+    """Plan the trials, and make every launch and look."""
+    vendor = node.present("cpu")
+    plan, system = _planned(vendor, trials)
+    files = {"plan.json": sha256(to_json(plan)), "system.json": sha256(to_json(system))}
+    journal = Journal.create(folder / "journal.jsonl", files["plan.json"])
+    asked = _Asked(_judge(plan, system))
+    try:
+        journal.append(
+            RunStarted(
+                run_id=plan.run_id,
+                plan=files["plan.json"],
+                system=files["system.json"],
+                pid=os.getpid(),
+            )
+        )
+        for injector in plan.injectors:
+            cases = tuple(case.id for case in plan.cases if case.injector == injector)
+            journal.append(Injected(injector=injector, cases=cases))
+        execution.run(
+            plan=plan,
+            vendors={vendor.name: vendor},
+            devices={device.id: device for device in system.identity.devices},
+            journal=journal,
+            folder=folder,
+            work=folder / "work",
+            data=None,
+            look=asked.look,
+            observer=_Observer(observe),
+            num_threads=1,  # threads wait for each other, and so for whatever else runs here
+        )
+        journal.append(RunEnded(launches=len(plan.launches)))
+        run_checks.check_conduct(plan, journal.lines, files)
+        run_checks.check_looks(
+            plan=plan,
+            criteria=CRITERIA,
+            lines=journal.lines,
+            baselines=NO_BASELINES,
+            peaks=NO_PEAKS,
+            system=system,
+        )
+    except EvidenceError as error:
+        raise ApplianceError(f"the self-test was not run as it was planned: {error}") from None
+    except RunInterrupted:
+        raise RunInterrupted("the self-test was stopped; start it anew") from None
+    finally:
+        journal.close()
+    return Made(plan=plan, system=system, lines=journal.lines)
+
+
+def _planned(vendor: Vendor, trials: Sequence[Trial]) -> tuple[Plan, System]:
+    suite = _suite(trials)
+    seed = sha256(b"selftest")
+    answer = execution.describe(planning.requests(suite, vendor.probe(), seed))
+    system = node.probe((vendor,), software=answer.software)
+    places = [
+        planning.Place(device=device, features=vendor.features(device), data=frozenset())
+        for device in system.identity.devices
+    ]
+    plan = planning.make_plan(
+        suite=suite,
+        answer=answer,
+        places=places,
+        criteria=CRITERIA,
+        digests={
+            "suite": sha256(to_json(suite)),
+            "criteria": sha256(to_json(CRITERIA)),
+            "baselines": sha256(to_json(NO_BASELINES)),
+            "peaks": sha256(to_json(NO_PEAKS)),
+            "identity": sha256(to_json(system.identity)),
+        },
+        seed=seed,
+        run_id="selftest",
+        created_utc=system.conditions.utc,
+        bench_version=VERSION,
+    )
+    return plan, system
+
+
+def _suite(trials: Sequence[Trial]) -> Suite:
+    return Suite(
+        name="selftest",
+        version=1,
+        summary="Workloads that go wrong on purpose, and those that they are made of",
+        time_limit_seconds=600.0,
+        protocol=PROTOCOL,
+        case=tuple(
+            SuiteCase(
+                id=trial.id,
+                workload=trial.workload,
+                small=trial.small,
+                parameters=trial.parameters,
+                launches=trial.launches,
+                expected_seconds=SECONDS,
+                reference_seconds=SECONDS,
+                time_limit_seconds=trial.time_limit_seconds,
+                memory_limit_gib=4.0,
+            )
+            for trial in trials
+        ),
+    )
+
+
+def _judge(plan: Plan, system: System) -> Judge:
+    """The judge of the looks; there is nothing yet to compare times with."""
+    return Judge(
+        plan=plan, criteria=CRITERIA, baselines=NO_BASELINES, peaks=NO_PEAKS, system=system
+    )
+
+
+@dataclass
+class _Asked:
+    """The judge, who reads at each look what came since the one before."""
+
+    judge: Judge
+    num_taken: int = 0
+
+    def look(self, case: str, lines: Sequence[Line]) -> tuple[bool, str]:
+        for line in lines[self.num_taken :]:
+            self.judge.take(line)
+        self.num_taken = len(lines)
+        return self.judge.look(case)
+
+
+class _Observer:
+    """Tells of every launch that is made."""
+
+    def __init__(self, observe: Callable[[str], None]) -> None:
+        self._observe = observe
+
+    def foretold(self, sentences: Sequence[str]) -> None: ...
+    def run_begins(self, plan: Plan, num_done: int) -> None: ...
+    def launch_ended(self, launch: Launch, event: LaunchEnded) -> None: ...
+    def looked(self, event: Looked) -> None: ...
+
+    def launch_started(self, launch: Launch, mode: LaunchMode) -> None:
+        del mode
+        self._observe(f"launch {launch.number} of {launch.case.partition('@')[0]}")
+
+
+# ------------------------------------------------------------------ each case alone
+
+
+def _row(trial: Trial, made: Made, trials: Sequence[Trial]) -> Row:
+    """What became of one trial."""
+    baselines = _baselines(made, trials)
+    named = _verdict(made, alone(made.plan, trial), baselines)
+    if not trial.is_injected:
+        fault = against(named) if named.verdict == "REJECTED" else ""
+        return control_row("real", trial.name, NOT_REJECTED, named, fault)
+    concealed = _verdict(made, concealing(alone(made.plan, trial), trial), baselines)
+    if trial.expected is None:
+        return unseen_row(
+            "real",
+            trial.name,
+            named=named,
+            concealed=concealed,
+            without_name=("ACCEPTED", "INCONCLUSIVE"),  # the machine may be busy
+        )
+    fault = fault_of(trial.expected, named.verdict, concealed)
+    return caught_row(
+        "real",
+        trial.name,
+        trial.expected,
+        named=named.verdict,
+        concealed=concealed,
+        fault=fault,
+    )
+
+
+def alone(plan: Plan, trial: Trial) -> Plan:
+    """The plan as it would be for this trial only; limits and bounds stay those of the run."""
+    cases = tuple(case for case in plan.cases if _is_of(case.id, trial))
+    launches = tuple(launch for launch in plan.launches if _is_of(launch.case, trial))
+    kept = {launch.id for launch in launches}
+    groups = tuple(tuple(name for name in group if name in kept) for group in plan.groups)
+    return replace(
+        plan,
+        cases=cases,
+        launches=launches,
+        groups=tuple(group for group in groups if group),
+        injectors=tuple(dict.fromkeys(case.injector for case in cases if case.injector)),
+    )
+
+
+def concealing(plan: Plan, trial: Trial) -> Plan:
+    """The plan with no word of the fault: the case poses as the workload that it was made of."""
+    cases = tuple(replace(case, workload=trial.poses_as, injector="") for case in plan.cases)
+    return replace(plan, cases=cases, injectors=())
+
+
+def _is_of(case: str, trial: Trial) -> bool:
+    return case.partition("@")[0] == trial.id
+
+
+def _verdict(made: Made, plan: Plan, baselines: Baselines) -> Verdict:
+    """The verdict on the lines that are of this plan, by the criteria that are for its cases."""
+    launches = {launch.id for launch in plan.launches}
+    cases = {case.id for case in plan.cases}
+    relevant = [
+        criterion
+        for criterion in CRITERIA.criterion
+        if any(matches(criterion, case) for case in cases)
+    ]
+    return judge(
+        plan=plan,
+        criteria=replace(CRITERIA, criterion=tuple(relevant)),
+        lines=list(_lines(made.lines, plan, launches, cases)),
+        baselines=baselines,
+        peaks=NO_PEAKS,
+        system=made.system,
+    )
+
+
+def _lines(
+    lines: Sequence[Line], plan: Plan, launches: set[str], cases: set[str]
+) -> Iterator[Line]:
+    """Those lines that are of these launches, of these cases or of the whole run."""
+    for line in lines:
+        event = line.event
+        if isinstance(event, Injected):
+            if event.injector in plan.injectors:
+                yield line
+        elif isinstance(event, Looked):
+            if event.case in cases:
+                yield line
+        elif getattr(event, "launch", None) is None or getattr(event, "launch", "") in launches:
+            yield line
+
+
+def _baselines(made: Made, trials: Sequence[Trial]) -> Baselines:
+    """What the reference case of the same run measured, for every case that is compared with it.
+
+    None where it varied more than the margin can resolve: `bench baseline` would refuse it too.
+    """
+    reference = next((trial for trial in trials if trial.id == REFERENCE), None)
+    if reference is None:
+        return NO_BASELINES
+    verdict = _verdict(made, alone(made.plan, reference), NO_BASELINES)
+    values = [
+        launch.log_seconds
+        for case in verdict.cases
+        for launch in case.launches
+        if launch.log_seconds is not None
+    ]
+    spread = float(np.std(values, ddof=1)) if len(values) == PROTOCOL.looks[0] else math.inf
+    if MARGIN_PER_SPREAD * spread > MARGIN:
+        return NO_BASELINES
+    plans = [
+        plan
+        for trial in trials
+        for own in [alone(made.plan, trial)]
+        for plan in (own, concealing(own, trial))
+        if matches(SPEED, trial.id)
+    ]
+    return Baselines(
+        baseline=tuple(
+            _baseline(case, values, spread, made) for plan in plans for case in plan.cases
+        )
+    )
+
+
+def _baseline(case: Case, values: Sequence[float], spread: float, made: Made) -> Baseline:
+    return Baseline(
+        key=key_of(case, made.plan.protocol, made.system),
+        kind="same_device",
+        devices=(device_name(made.system, case.device),),
+        log_seconds=float(np.mean(values)),
+        launch_sd=spread,
+        device_sd=None,
+        num_launches=len(values),
+        num_runs=1,
+        tolerance=None,
+        smallest_margin=MARGIN_PER_SPREAD * spread,
+        bundles=(),
+    )

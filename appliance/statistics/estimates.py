@@ -1,0 +1,233 @@
+"""Samples to estimates: pure functions of what the journal holds.
+
+The independent unit is the launch, not the iteration: within-launch spread understates the
+spread between launches up to twentyfold, so an interval over iterations would promise what it
+cannot keep. A block's statistic is the median of ln(step time), which a few stalls do not
+move; a launch's is the mean of its block medians; an estimate is a mean over launches with
+Student's t interval, given for five launches or more. No sample is ever dropped.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import stdtrit
+
+from appliance.records.journal import Block
+from appliance.records.verdict import Estimate
+from appliance.records.workload import Work
+
+CONFIDENCE = 0.95
+LEAST_LAUNCHES = 5
+STALL = 1.25  # of the block's median: a step that took longer has stalled
+CLOCK_SLACK = 1.005  # steps may exceed the block that holds them by the error of the clocks only
+CLOCK_LIE = 0.02  # two clocks over one span; less may be a moment without a processor
+UNTOLD_PART, UNTOLD_SECONDS = 0.5, 0.1
+"""A block may hold so much of its time, and so many seconds, in none of its steps: an output of
+gigabytes is freed there."""
+LOST_PART, LOST_SECONDS = 0.05, 0.001
+"""The device may say so much less of a step than the host, or so many seconds: what it takes to
+begin a step on it and to hear of its end."""
+UNTOLD = "has more of its time in none of its steps than in them"
+LOST = "has steps that the device's clock makes shorter than its host's does"
+UNSCHEDULED_SECONDS = 0.05  # a process may stand so long between two readings of its clocks
+METHOD = "geometric mean over launches, Student's t on ln(step time)"
+
+
+def planned_looks(looks: Sequence[int], launches: int) -> tuple[int, ...]:
+    """Launch counts at which a case of so many launches is judged; the last is all of them."""
+    return (*(look for look in looks if look < launches), launches)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlockFigures:
+    """What is computed of one block, at once with all others of its length.
+
+    `log_seconds` is the median of ln(seconds) of its steps, by device time where there is one;
+    NaN when it has no step, a time that is not positive, or not one device time for each step: a
+    fault, never a zero. `num_stalls` counts steps above STALL times the median; `times` are the
+    samples in seconds, by device time where there is one. `held` is the block by the clock of the
+    samples, `clock_ratio` that over the other clock of the host (NaN where that one stood), and
+    `is_plausible` says that no two of its times contradict each other by more than clocks may, and
+    `doubt` what is odd about them all the same, if anything.
+    """
+
+    log_seconds: float
+    num_steps: int
+    num_stalls: int
+    times: NDArray[np.float64] = field(repr=False, compare=False)
+    held: float
+    clock_ratio: float
+    is_plausible: bool
+    doubt: str = ""
+
+
+def block_figures(blocks: Sequence[Block]) -> list[BlockFigures]:
+    """Figures of blocks, in their order; blocks of the same length are computed together."""
+    groups: dict[tuple[int, bool], list[int]] = {}
+    for index, block in enumerate(blocks):
+        has_events = block.event_ns is not None and len(block.event_ns) == len(block.wall_ns)
+        groups.setdefault((len(block.wall_ns), has_events), []).append(index)
+    found: dict[int, BlockFigures] = {}
+    for (length, has_events), indices in groups.items():
+        members = [blocks[index] for index in indices]
+        found |= zip(indices, _figures(members, length, has_events=has_events), strict=True)
+    return [found[index] for index in range(len(blocks))]
+
+
+def _figures(blocks: Sequence[Block], length: int, *, has_events: bool) -> Iterator[BlockFigures]:
+    held = np.array([block.block_wall_ns for block in blocks], dtype=np.float64) * 1e-9
+    raw = np.array([block.block_raw_ns for block in blocks], dtype=np.float64) * 1e-9
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratios = np.where(raw > 0, held / raw, np.nan)
+    walls = np.array([block.wall_ns for block in blocks], dtype=np.float64) * 1e-9
+    if length == 0:
+        walls = walls.reshape(len(blocks), 0)
+    events = (
+        np.array([block.event_ns for block in blocks], dtype=np.float64) * 1e-9
+        if has_events
+        else None
+    )
+    times = walls if events is None else events
+    shortest = np.minimum(walls.min(axis=1, initial=np.inf), times.min(axis=1, initial=np.inf))
+    medians = np.full(len(blocks), np.nan)
+    sound = (shortest > 0) & (length > 0)
+    if sound.any():
+        medians[sound] = np.median(np.log(times[sound]), axis=1)
+    with np.errstate(invalid="ignore"):
+        stalls = (times > STALL * np.exp(medians)[:, None]).sum(axis=1)
+    longest = np.maximum(walls.sum(axis=1), times.sum(axis=1))
+    plausible = (
+        (shortest > 0)
+        & (longest <= held * CLOCK_SLACK)
+        & (np.abs(held - raw) <= np.maximum(CLOCK_LIE * raw, UNSCHEDULED_SECONDS))
+    )
+    doubts = _doubts(held, walls, events)
+    for row, block in enumerate(blocks):
+        is_whole = has_events or block.event_ns is None
+        yield BlockFigures(
+            log_seconds=float(medians[row]) if is_whole else math.nan,
+            num_steps=length,
+            num_stalls=int(stalls[row]),
+            times=times[row],
+            held=float(held[row]),
+            clock_ratio=float(ratios[row]),
+            is_plausible=bool(plausible[row]) and is_whole and has_plausible_loads(block),
+            doubt=doubts[row],
+        )
+
+
+def _doubts(
+    held: NDArray[np.float64], walls: NDArray[np.float64], events: NDArray[np.float64] | None
+) -> list[str]:
+    """Of each block what is odd: time in none of its steps, steps shorter for their device.
+
+    `held` (blocks,), `walls` and `events` (blocks, steps), all in seconds.
+    """
+    untold = held - walls.sum(axis=1)
+    is_odd = untold > UNTOLD_PART * held + UNTOLD_SECONDS
+    said = [UNTOLD if odd else "" for odd in is_odd]
+    if events is None or not walls.shape[1]:
+        return said
+    lost = np.median(walls - events, axis=1)
+    is_lost = lost > np.maximum(LOST_SECONDS, LOST_PART * np.median(walls, axis=1))
+    return [one or (LOST if odd else "") for one, odd in zip(said, is_lost, strict=True)]
+
+
+def has_plausible_loads(block: Block) -> bool:
+    """Whether each step has a time of loading that lies inside of it, if steps load at all."""
+    loads = block.load_ns
+    if loads is None:
+        return True
+    return len(loads) == len(block.wall_ns) and all(
+        0 <= load <= step for load, step in zip(loads, block.wall_ns, strict=True)
+    )
+
+
+def block_statistic(block: Block) -> float:
+    """Median of ln(seconds) of the steps of one block; NaN where a time is impossible."""
+    return block_figures([block])[0].log_seconds
+
+
+def launch_statistic(figures: Sequence[BlockFigures]) -> float | None:
+    """Mean of the block medians of ln(seconds); None for a launch without blocks."""
+    return sum(block.log_seconds for block in figures) / len(figures) if figures else None
+
+
+def interval(values: Sequence[float], confidence: float = CONFIDENCE) -> tuple[float, float] | None:
+    """Two-sided t interval of the mean; None below five values or if one is not finite."""
+    if not _are_enough(values):
+        return None
+    mean, half = (
+        float(np.mean(values)),
+        _standard_error(values) * float(stdtrit(len(values) - 1, 0.5 + confidence / 2)),
+    )
+    return mean - half, mean + half
+
+
+def _are_enough(values: Sequence[float]) -> bool:
+    return len(values) >= LEAST_LAUNCHES and all(math.isfinite(value) for value in values)
+
+
+def _standard_error(values: Sequence[float]) -> float:
+    return float(np.std(values, ddof=1) / math.sqrt(len(values)))
+
+
+def timing_estimates(
+    launches: Sequence[float], first_steps: Sequence[float], work: Work
+) -> tuple[Estimate, ...]:
+    """Step time and the rates that follow from it, and the time to the first step.
+
+    `launches` are launch statistics (ln seconds), `first_steps` seconds.
+    """
+    found = []
+    if launches and all(math.isfinite(value) for value in launches):
+        mean, bounds = float(np.mean(launches)), interval(launches)
+        ends = [None, None] if bounds is None else [math.exp(end) for end in bounds]
+        found.append(_estimate("step_seconds", math.exp(mean), "s", (ends[0], ends[1]), launches))
+        for name, amount, unit in (
+            ("units_per_second", work.units, f"{work.unit}/s"),
+            ("flops_per_second", work.flops, "FLOP/s"),
+            ("bytes_per_second", work.bytes, "B/s"),
+        ):
+            if amount is not None and math.isfinite(amount) and amount > 0:
+                low, high = (None if end is None else amount / end for end in reversed(ends))
+                rate = amount / math.exp(mean)
+                found.append(_estimate(name, rate, unit, (low, high), launches))
+    if first_steps:
+        found.append(
+            Estimate(
+                name="first_step_seconds",
+                value=float(np.median(first_steps)),
+                unit="s",
+                low=min(first_steps),
+                high=max(first_steps),
+                confidence=None,
+                method="median, smallest and largest over launches; kept apart from steady state",
+                count=len(first_steps),
+            )
+        )
+    return tuple(found)
+
+
+def _estimate(
+    name: str,
+    value: float,
+    unit: str,
+    ends: tuple[float | None, float | None],
+    launches: Sequence[float],
+) -> Estimate:
+    return Estimate(
+        name=name,
+        value=value,
+        unit=unit,
+        low=ends[0],
+        high=ends[1],
+        confidence=None if ends[0] is None else CONFIDENCE,
+        method=METHOD if ends[0] is not None else "geometric mean; too few launches for bounds",
+        count=len(launches),
+    )

@@ -1,0 +1,188 @@
+"""Two one-sided tests at one limit, taken at several looks with a stated risk over all of them.
+
+Who looks at growing data several times finds by chance what he hopes for, so each look may spend
+only a part of the risk. The part follows Lan and DeMets (1983) with their Pocock-type function:
+most is spent early, because a healthy device should be done at its first look; spending as
+O'Brien and Fleming do would need two to three times the launches there. The bounds are those of a
+normal statistic at unequal looks, found by the recursion of Armitage, McPherson and Rowe (1969),
+and are turned into Student's t by equal tail probability, because the spread is not known
+beforehand.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import ndtr, stdtrit
+
+from appliance.errors import UsageError
+from appliance.statistics.estimates import LEAST_LAUNCHES
+
+Values = npt.NDArray[np.float64]
+Answers = npt.NDArray[np.bool_]
+
+EQUAL = 1e-12  # a spread of ln(seconds) below this is the rounding of equal values
+GUARD = 1e-9  # so near to its bound nothing is ruled: another machine may round to the other side
+
+_FARTHEST = 8.0  # standard deviations below zero where the density is cut; 6e-16 lies beyond
+_HIGHEST = 40.0  # no bound of a risk that a float can hold lies higher
+_LEAST_GAP = 0.002  # of the last look; the grid, and seconds of work, grow as this shrinks
+_PANEL = 2.0  # spreads of a step; ten points then leave errors near 1e-12
+_POINTS, _WEIGHTS = np.polynomial.legendre.leggauss(10)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tested:
+    """Both tests of one limit; arrays of the shape of what was tested, of no dimension for scalars.
+
+    `sd_used` is the spread that the test for a pass took. The t statistics are NaN where nothing
+    may be ruled.
+    """
+
+    is_pass: Answers
+    is_fail: Answers
+    t_pass: Values
+    t_fail: Values
+    critical_pass: Values
+    critical_fail: Values
+    sd_used: Values
+
+
+def spent(alpha: float, fraction: float) -> float:
+    """Risk spent once this fraction of all planned launches is made: alpha ln(1 + (e-1) f)."""
+    return alpha * math.log1p((math.e - 1.0) * fraction)
+
+
+def group_bounds(alpha: float, looks: Sequence[int]) -> tuple[float, ...]:
+    """Normal bound of a one-sided test at each look, of risk `alpha` over all of them together.
+
+    `looks` are growing launch counts; the fraction of information is the count over the last one.
+    One look gives the plain normal quantile. Errors stay below 1e-9.
+
+    Raises UsageError where the looks do not grow from at least 1, where two of them are closer
+    than a five-hundredth of the last, or where `alpha` is not between 0 and 1.
+    """
+    return _group_bounds(float(alpha), tuple(looks))
+
+
+@functools.cache
+def _group_bounds(alpha: float, looks: tuple[int, ...]) -> tuple[float, ...]:
+    check_looks(looks)
+    if not 0.0 < alpha < 1.0:
+        raise UsageError(f"a risk of {alpha} cannot be spent: it must lie between 0 and 1")
+    times = [look / looks[-1] for look in looks]  # of a Brownian motion that ends at 1
+    gaps = [later - sooner for sooner, later in pairwise(times)]
+    if min(gaps, default=1.0) < _LEAST_GAP - GUARD:
+        raise UsageError(f"the looks {looks} are too close to each other: leave some of them out")
+    spreads = [math.sqrt(gap) for gap in (times[0], *gaps)]
+    places, mass = np.zeros(1), np.ones(1)  # all of it is at zero before the first look
+    bounds = []
+    for number, spread in enumerate(spreads):
+        before = spent(alpha, times[number - 1]) if number else 0.0
+        bounds.append(_bound(places, mass, spread, spent(alpha, times[number]) - before))
+        reached, weights = _grid(times[number], bounds[-1], min(spreads[number : number + 2]))
+        mass = weights * (_normal(reached[:, None] - places, spread) @ mass)
+        places = reached
+    return tuple(bound / math.sqrt(time) for bound, time in zip(bounds, times, strict=True))
+
+
+def check_looks(looks: Sequence[int]) -> None:
+    """UsageError unless there is a look and they grow from at least 1."""
+    if not looks or looks[0] < 1 or any(later <= sooner for sooner, later in pairwise(looks)):
+        raise UsageError(f"the looks {tuple(looks)} must be launch counts that grow from 1 or more")
+
+
+def critical(
+    z: float | npt.NDArray[np.float64], count: int | npt.NDArray[np.int_]
+) -> npt.NDArray[np.float64]:
+    """Student's t of `count` launches with the tail probability of the normal bound `z`.
+
+    NaN for fewer than two launches.
+    """
+    freedom = np.subtract(count, 1.0)
+    return np.where(freedom > 0, -stdtrit(freedom, ndtr(np.negative(z))), np.nan)
+
+
+def test_limit(
+    mean: float | Values,
+    sd: float | Values,
+    count: int | npt.NDArray[np.int_],
+    *,
+    log_limit: float | Values,
+    floor: float | Values,
+    z_pass: float | Values,
+    z_fail: float | Values,
+) -> Tested:
+    """Whether launch times lie under a limit, over it, or cannot be told from it.
+
+    `mean` and `sd` (ddof 1) are of ln(seconds) over `count` launches, and `log_limit` in the same
+    unit. The test for a pass takes a spread of at least `floor`: launch times of two modes look
+    quiet as long as the rarer has not been drawn. The test for a fail takes the spread as it is.
+    All arguments may be arrays that broadcast.
+
+    Neither is ruled with fewer than five launches, with anything that is not finite, where the
+    launches are equal to rounding (a clock that stands, or copied samples), or within 1e-9 of a
+    bound.
+    """
+    mean, sd, floor = np.asarray(mean), np.asarray(sd), np.asarray(floor)
+    sd_used = np.maximum(sd, floor)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        everything = mean + sd + count + log_limit + floor + z_pass + z_fail  # finite if all are
+        is_testable = (
+            np.isfinite(everything) & (sd > EQUAL) & np.greater_equal(count, LEAST_LAUNCHES)
+        )
+        distance = np.where(is_testable, (log_limit - mean) * np.sqrt(count), np.nan)
+        t_pass, t_fail = distance / sd_used, -distance / sd
+    critical_pass, critical_fail = critical(z_pass, count), critical(z_fail, count)
+    return Tested(
+        is_pass=_reaches(t_pass, critical_pass),
+        is_fail=_reaches(t_fail, critical_fail),
+        t_pass=t_pass,
+        t_fail=t_fail,
+        critical_pass=critical_pass,
+        critical_fail=critical_fail,
+        sd_used=sd_used,
+    )
+
+
+def _reaches(t: Values, bound: Values) -> Answers:
+    return np.asarray(t - bound > GUARD * np.maximum(1.0, np.abs(bound)))
+
+
+# ------------------------------------------------------------------ the recursion
+
+
+def _grid(time: float, bound: float, width: float) -> tuple[Values, Values]:
+    """Places and weights of Gauss-Legendre panels up to a bound.
+
+    `width` is the smaller spread of the steps into and out of this look, over which the density
+    and what it is multiplied with are smooth.
+    """
+    low = min(-_FARTHEST * math.sqrt(time), bound - _FARTHEST * math.sqrt(time))
+    edges = np.linspace(low, bound, 1 + math.ceil((bound - low) / (_PANEL * width)))
+    half = (edges[1] - edges[0]) / 2.0
+    places = (edges[:-1, None] + half + half * _POINTS).ravel()
+    return places, np.tile(half * _WEIGHTS, len(edges) - 1)
+
+
+def _normal(x: Values, spread: float) -> Values:
+    density: Values = np.exp(-0.5 * np.square(x / spread)) / (spread * math.sqrt(2.0 * math.pi))
+    return density
+
+
+def _bound(places: Values, mass: Values, spread: float, risk: float) -> float:
+    """Where so much of the mass, spread by one step, lies beyond; by bisection."""
+    low, high = -_HIGHEST, _HIGHEST
+    while high - low > GUARD * 1e-3:
+        middle = (low + high) / 2.0
+        if float(mass @ ndtr((places - middle) / spread)) > risk:
+            low = middle
+        else:
+            high = middle
+    return (low + high) / 2.0

@@ -1,0 +1,292 @@
+"""The bundle: the folder with all of the evidence, read whole and strictly, written safely.
+
+Names are fixed. A file too many or too few is a fault, as is anything that is not a plain file:
+what is not expected is not evidence, and a link would let the folder change after it was read.
+Files are read once, and judged from the bytes that were read.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from appliance.errors import EvidenceError, OutputError, UsageError
+from appliance.records.baseline import Baselines, Peaks
+from appliance.records.criteria import Criteria
+from appliance.records.journal import Line
+from appliance.records.json import from_json, sha256
+from appliance.records.order import Order
+from appliance.records.plan import Plan
+from appliance.records.signer import Signer
+from appliance.records.system import System
+from appliance.records.verdict import Verdict
+from appliance.storage import order_file
+from appliance.storage.criteria_file import parse_criteria
+from appliance.storage.device_file import check_baselines
+from appliance.storage.journal import replay
+
+PLAN = "plan.json"
+SYSTEM = "system.json"
+CRITERIA = "criteria.toml"
+BASELINES = "baselines.json"
+PEAKS = "peaks.json"
+SIGNER = "signer.json"
+ORDER = "order.toml"
+CHALLENGE = "challenge.json"
+JOURNAL = "journal.jsonl"
+VERDICT = "verdict.json"
+STATEMENT = "statement.dsse.json"
+HTML = "report.html"
+PDF = "report.pdf"
+REPORT = "report.dsse.json"
+LOGS = "logs"
+
+PREPARED_FILES = (PLAN, SYSTEM, CRITERIA, BASELINES, PEAKS)
+"""What is fixed before the first launch."""
+RUN_FILES = (*PREPARED_FILES, JOURNAL)
+"""What a run leaves, from which all else can be made."""
+RENDERINGS = (HTML, PDF)
+FINISHED_FILES = (*RUN_FILES, SIGNER, VERDICT, STATEMENT, *RENDERINGS, REPORT)
+"""What a signed bundle holds."""
+CARRIED_FILES = (*PREPARED_FILES, SIGNER, VERDICT, STATEMENT)
+"""What the renderings carry; the journal and the logs too, unless they are too large."""
+OPTIONAL_FILES = (ORDER, CHALLENGE)
+LOG_NAME = re.compile(r"logs/[A-Za-z0-9_][A-Za-z0-9._~-]*\.(stdout|stderr)")
+LARGEST_FILE = 2**30  # bytes; far above any journal, so that a hostile file cannot fill memory
+UNFINISHED = ".unfinished-"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bundle:
+    """A run's files and what they say; `verdict` and `signer` are None until they are made.
+
+    `order` is None where the buyer gave none.
+    """
+
+    folder: Path | None
+    files: Mapping[str, bytes] = field(repr=False)
+    plan: Plan
+    system: System
+    criteria: Criteria
+    baselines: Baselines
+    peaks: Peaks
+    lines: tuple[Line, ...] = field(repr=False)
+    verdict: Verdict | None
+    signer: Signer | None
+    order: Order | None = None
+
+    @property
+    def data(self) -> Mapping[str, bytes]:
+        """The files that the signed statement lists, by name."""
+        return {name: self.files[name] for name in data_names(self.files)}
+
+
+def read(folder: Path, *, complete: bool = True) -> Bundle:
+    """The bundle in a folder, every file parsed and the journal's chain followed.
+
+    `complete` asks for a finished bundle; without it, for what a run leaves, and whatever of the
+    rest is there (work in progress, in names that begin with a dot, is passed over). Raises
+    EvidenceError for a file that is missing, too many, or not what its name says; UsageError if
+    there is no such folder.
+    """
+    files = files_of(folder, complete=complete)
+    return read_files(files, complete=complete, folder=folder)
+
+
+def read_files(
+    files: Mapping[str, bytes], *, complete: bool = True, folder: Path | None = None
+) -> Bundle:
+    """The bundle that these files make; as `read`, of what is in memory."""
+    if complete:
+        check_names(files, needed=FINISHED_FILES, optional=OPTIONAL_FILES)
+    else:
+        check_names(files, needed=RUN_FILES, optional=(*FINISHED_FILES, *OPTIONAL_FILES))
+    bundle = records_of(files, folder=folder)
+    return replace(bundle, lines=lines_of(files))
+
+
+# ------------------------------------------------------------------ names
+
+
+def check_names(names: Iterable[str], *, needed: Iterable[str], optional: Iterable[str]) -> None:
+    """Raise EvidenceError naming what is missing or too many; logs are always optional."""
+    found, wanted = set(names), set(needed)
+    missing = sorted(wanted - found)
+    if missing:
+        raise EvidenceError(
+            f"the bundle is not whole: {', '.join(missing)} missing; ask for all of it"
+        )
+    unknown = found - wanted - set(optional)
+    extra = sorted(name for name in unknown if not LOG_NAME.fullmatch(name))
+    if extra:
+        raise EvidenceError(
+            f"the bundle has what it should not have: {', '.join(map(repr, extra))}; "
+            "verify it as it was made"
+        )
+
+
+def data_names(names: Iterable[str]) -> tuple[str, ...]:
+    """Those of the names that the signed statement lists: all but itself and the report."""
+    return tuple(sorted(set(names) - {STATEMENT, *RENDERINGS, REPORT}))
+
+
+def check_digests(
+    files: Mapping[str, bytes], subjects: Mapping[str, str], absent: Sequence[str], where: str
+) -> None:
+    """EvidenceError unless each file has the sha256 that the statement `where` signs of it.
+
+    `absent` are files that it signs and that are not there, though they should be.
+    """
+    for name, data in sorted(files.items()):
+        if name not in subjects:
+            raise EvidenceError(f"{name} is not among the files that {where} signs; remove it")
+        if sha256(data) != subjects[name]:
+            raise EvidenceError(f"{name} is not the file that was signed: ask for the original")
+    if absent:
+        raise EvidenceError(f"{where} signs {absent[0]}, which is missing; ask for it")
+
+
+def check_carried(carried: Mapping[str, bytes], files: Mapping[str, bytes], where: str) -> int:
+    """How many files a page (`where`) carries; EvidenceError unless they are the bundle's own."""
+    expected = {STATEMENT, *data_names(files)}
+    extra = sorted(carried.keys() - expected)
+    if extra:
+        raise EvidenceError(f"{where} carries {extra[0]}, which the bundle does not have")
+    for name in sorted(expected):
+        if name not in carried:
+            if not may_stay_behind(name):
+                raise EvidenceError(f"{where} does not carry {name}")
+        elif carried[name] != files[name]:
+            raise EvidenceError(f"{where} carries another {name} than the bundle has")
+    return len(carried)
+
+
+def may_stay_behind(name: str) -> bool:
+    """Whether a page need not carry this file, because it can be too large."""
+    return name == JOURNAL or LOG_NAME.fullmatch(name) is not None
+
+
+def log_name(launch: str, stream: str) -> str:
+    """Name in the bundle of a launch's "stdout" or "stderr"."""
+    return f"{LOGS}/{launch.replace('/', '.').replace(':', '-').replace('@', '-')}.{stream}"
+
+
+# ------------------------------------------------------------------ reading
+
+
+def files_of(folder: Path, *, complete: bool = True) -> Mapping[str, bytes]:
+    """Bytes of every file of a folder and of its logs/, by name; plain files only."""
+    try:
+        files: dict[str, bytes] = {}
+        for path in sorted(folder.iterdir()):
+            if path.name.startswith(".") and not complete:
+                continue
+            if path.name == LOGS and stat.S_ISDIR(path.lstat().st_mode):
+                logs = sorted(path.iterdir())
+                files |= {name: _bytes(log, name) for log in logs if (name := f"{LOGS}/{log.name}")}
+            else:
+                files[path.name] = _bytes(path, path.name)
+    except (FileNotFoundError, NotADirectoryError):
+        raise UsageError(f"there is no folder {folder}") from None
+    except OSError as error:
+        raise EvidenceError(
+            f"{error.filename or folder} cannot be read: {error.strerror}"
+        ) from None
+    return files
+
+
+def _bytes(path: Path, name: str) -> bytes:
+    """Content of a plain file; a link, a folder or a device is refused."""
+    status = path.lstat()
+    if not stat.S_ISREG(status.st_mode):
+        raise EvidenceError(f"{name!r} in the bundle is not a plain file; remove it")
+    if status.st_size > LARGEST_FILE:
+        raise EvidenceError(f"{name!r} in the bundle is larger than {LARGEST_FILE} bytes")
+    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
+        return file.read()
+
+
+def records_of(files: Mapping[str, bytes], *, folder: Path | None = None) -> Bundle:
+    """The bundle without its journal: all other records, strictly parsed."""
+    return Bundle(
+        folder=folder,
+        files=files,
+        plan=from_json(Plan, files[PLAN], name=PLAN),
+        system=from_json(System, files[SYSTEM], name=SYSTEM),
+        criteria=_criteria(files[CRITERIA]),
+        baselines=_baselines(files[BASELINES]),
+        peaks=from_json(Peaks, files[PEAKS], name=PEAKS),
+        lines=(),
+        verdict=from_json(Verdict, files[VERDICT], name=VERDICT) if VERDICT in files else None,
+        signer=from_json(Signer, files[SIGNER], name=SIGNER) if SIGNER in files else None,
+        order=_order(files[ORDER]) if ORDER in files else None,
+    )
+
+
+def lines_of(files: Mapping[str, bytes]) -> tuple[Line, ...]:
+    """The journal's lines, chained from the digest of plan.json."""
+    return replay(files[JOURNAL], sha256(files[PLAN]))
+
+
+def _order(data: bytes) -> Order:
+    try:
+        return order_file.read(data, ORDER)
+    except UsageError as error:
+        raise EvidenceError(str(error)) from None
+
+
+def _baselines(data: bytes) -> Baselines:
+    """Strictly parsed, and each of them one that a bundle of its own can have given."""
+    baselines = from_json(Baselines, data, name=BASELINES)
+    try:
+        check_baselines(baselines, BASELINES)
+    except UsageError as error:
+        raise EvidenceError(str(error)) from None
+    return baselines
+
+
+def _criteria(data: bytes) -> Criteria:
+    try:
+        return parse_criteria(data, CRITERIA)
+    except UsageError as error:
+        raise EvidenceError(str(error)) from None
+
+
+# ------------------------------------------------------------------ writing
+
+
+def write(path: Path, data: bytes) -> None:
+    """Write a file so that, whatever happens, either the old or the whole new one is there.
+
+    Raises OutputError if the folder is not writable or the disk is full.
+    """
+    unfinished = path.with_name(f"{UNFINISHED}{path.name}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with unfinished.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        unfinished.replace(path)
+        _sync_folder(path.parent)
+    except OSError as error:
+        with suppress(OSError):
+            unfinished.unlink()
+        raise OutputError(
+            f"{path} cannot be written ({error.strerror}): make room or give write permission "
+            f"in {path.parent}"
+        ) from None
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make the new name durable, not only the content."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,130 @@
+"""Devices' peak figures and baselines: appliance/devices and appliance/baselines."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+
+from appliance.errors import UsageError
+from appliance.records.baseline import Baseline, Baselines, DeviceFile, Figure, Peak, Peaks
+from appliance.storage import input_file
+from appliance.storage.toml_file import ROOT, did_you_mean, parse, parse_json, positive, unique
+from appliance.storage.units import QUANTITIES
+
+DEVICES = ROOT / "appliance" / "devices"
+BASELINES = ROOT / "appliance" / "baselines"
+LEAST_LAUNCHES, LEAST_DEVICES = 5, 2  # of a baseline: below, a spread is a guess
+LEAST_LOG_SECONDS, LARGEST_LOG_SECONDS = math.log(1e-9), math.log(1e6)
+
+
+def load_peaks(models: Sequence[str]) -> Peaks:
+    """The makers' figures for these models; empty where none is known.
+
+    UsageError for a figure in another unit than its quantity has, for one that is not a positive
+    number, and for a model or a quantity that stands there twice.
+    """
+    peaks: list[Peak] = []
+    owners: dict[str, str] = {}
+    for path in sorted(DEVICES.glob("*.toml")):
+        device = parse(DeviceFile, path.read_bytes(), path.name)
+        _check_device(device, path.name)
+        for model in device.models:
+            if model in owners:
+                raise UsageError(f'"{model}" stands in {owners[model]} and in {path.name}')
+            owners[model] = path.name
+            if model in models:
+                peaks += [_peak(model, figure) for figure in device.figure]
+    return Peaks(peak=tuple(peaks))
+
+
+def load_baselines(models: Sequence[str], path: Path | None = None) -> Baselines:
+    """Our measured figures: those that are shipped for these models, or all of the file `path`.
+
+    A baseline of a named file is kept whatever its model, so that the judge can say what differs.
+    UsageError for a figure that cannot be one (not positive, not finite, of too few launches).
+    """
+    if path is not None:
+        return parse_baselines(input_file.read(path, what="baseline file"), path.name)
+    found: list[Baseline] = []
+    for shipped in sorted(BASELINES.glob("*.json")):
+        found += parse_baselines(shipped.read_bytes(), shipped.name).baseline
+    return Baselines(baseline=tuple(item for item in found if item.key.model in models))
+
+
+def parse_baselines(data: bytes, name: str) -> Baselines:
+    """Baselines from the bytes of a file called `name`, each of them sound."""
+    baselines = parse_json(Baselines, data, name)
+    check_baselines(baselines, name)
+    return baselines
+
+
+def check_baselines(baselines: Baselines, name: str) -> None:
+    """UsageError for a baseline of a file called `name` with which nothing can be compared."""
+    for number, baseline in enumerate(baselines.baseline, 1):
+        fault = _baseline_fault(baseline)
+        if fault:
+            where = f'{name}: baseline {number}, of the case "{baseline.key.case}",'
+            raise UsageError(f"{where} {fault}: make it again")
+        if baseline in baselines.baseline[: number - 1]:
+            raise UsageError(f"{name}: baseline {number} stands there twice; remove one")
+
+
+def _peak(model: str, figure: Figure) -> Peak:
+    return Peak(
+        model=model,
+        quantity=figure.quantity,
+        value=figure.value,
+        unit=figure.unit,
+        per=figure.per,
+        is_confirmed=figure.is_confirmed,
+        source=figure.source,
+    )
+
+
+def _check_device(device: DeviceFile, name: str) -> None:
+    if not device.models or not all(device.models):
+        raise UsageError(f'{name}: key "models" must name the device as its maker\'s tools do')
+    unique(name, "model", device.models)
+    unique(name, "quantity", [figure.quantity for figure in device.figure])
+    for figure in device.figure:
+        unit = QUANTITIES.get(figure.quantity)
+        if unit is None:
+            hint = did_you_mean(figure.quantity, QUANTITIES)
+            raise UsageError(f'{name}: there is no quantity "{figure.quantity}"{hint}')
+        if figure.unit != unit:
+            raise UsageError(
+                f'{name}: {figure.quantity} is in "{unit}", not in "{figure.unit}": convert it'
+            )
+        positive(f"{name}, {figure.quantity}", "value", figure.value)
+        if not figure.source.strip():
+            raise UsageError(f"{name}: {figure.quantity} needs its source")
+
+
+def _baseline_fault(baseline: Baseline) -> str:
+    """Why nothing can be compared with this baseline, or nothing."""
+    positive = {"launch_sd": baseline.launch_sd, "smallest_margin": baseline.smallest_margin}
+    for key, value in positive.items():
+        if not (math.isfinite(value) and value > 0):
+            return f"has {key} {value}, which must be a positive number"
+    if not LEAST_LOG_SECONDS <= baseline.log_seconds <= LARGEST_LOG_SECONDS:
+        return f"has log_seconds {baseline.log_seconds}, which is no time of a step"
+    launches, runs = baseline.num_launches, baseline.num_runs
+    if launches < LEAST_LAUNCHES or not 1 <= runs <= launches:
+        return f"is of {launches} launches in {runs} runs, which is too few"
+    if not baseline.devices or not baseline.bundles:
+        return "names no device or no bundle"
+    return _population_fault(baseline)
+
+
+def _population_fault(baseline: Baseline) -> str:
+    is_population = baseline.kind == "population"
+    spread, tolerance = baseline.device_sd, baseline.tolerance
+    if is_population is (spread is None) or is_population is (tolerance is None):
+        return "must have device_sd and a tolerance limit as a population, and else neither"
+    if spread is None or tolerance is None:
+        return ""
+    figures = (spread, tolerance.k, tolerance.log_limit)
+    if not all(map(math.isfinite, figures)) or spread <= 0 or len(baseline.devices) < LEAST_DEVICES:
+        return "has a spread of devices that is no positive number, or of one device"
+    return "" if tolerance.log_limit >= baseline.log_seconds else "has its limit below its mean"

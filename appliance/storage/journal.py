@@ -1,0 +1,214 @@
+"""The journal: append-only JSON lines, each chained to the one before; the only raw evidence.
+
+Each line is one `Line` record in canonical JSON, ended by a newline. Its `prev` is the sha256
+of the line before it, without the newline; the first line's is the sha256 of plan.json, so a
+journal belongs to one plan. Lines reach the kernel when they are appended, and the disk when
+a launch ends, so a power cut loses at most the launch that was running. A journal has one
+writer: it is locked while open, because two would break each other's chain.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from appliance.errors import EvidenceError, OutputError
+from appliance.records.journal import Event, Line, RunResumed, RunStarted
+from appliance.records.json import from_json, sha256, to_json
+
+Rewrite = Callable[[Event], Event]
+"""What changes an event before it becomes a line."""
+
+
+@dataclass(frozen=True)
+class Clock:
+    """Where a line's two times come from; tests give their own."""
+
+    utc: Callable[[], datetime] = lambda: datetime.now(UTC)
+    monotonic_ns: Callable[[], int] = time.monotonic_ns
+
+
+class Journal:
+    """An open journal. Made by `create` or `reopen`; one writer, the runner."""
+
+    def __init__(
+        self,
+        path: Path,
+        descriptor: int,
+        lines: list[Line],
+        head: str,
+        clock: Clock,
+        *,
+        rewrite: Rewrite | None = None,
+    ) -> None:
+        self._path = path
+        self._descriptor = descriptor
+        self._lines = lines
+        self._head = head
+        self._clock = clock
+        self._rewrite = rewrite
+
+    @classmethod
+    def create(
+        cls,
+        path: Path,
+        first_prev: str,
+        clock: Clock | None = None,
+        *,
+        rewrite: Rewrite | None = None,
+    ) -> Journal:
+        """Start a journal at `path`; OutputError if there is one already or none can be made.
+
+        `rewrite` changes every event before it becomes a line.
+        """
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
+        try:
+            descriptor = os.open(path, flags, 0o644)
+        except FileExistsError:
+            raise OutputError(f"{path} exists already; name a folder that does not exist") from None
+        except OSError as error:
+            raise _not_written(path, error) from None
+        _lock(path, descriptor)
+        return cls(path, descriptor, [], first_prev, clock or Clock(), rewrite=rewrite)
+
+    @classmethod
+    def reopen(
+        cls,
+        path: Path,
+        first_prev: str,
+        clock: Clock | None = None,
+        *,
+        rewrite: Rewrite | None = None,
+    ) -> tuple[Journal, tuple[Line, ...], str]:
+        """Open a journal to go on with it: the journal, its lines, and an unfinished last line.
+
+        A writer that was killed may leave half a line. It was never a record, so it is cut off
+        here and handed back, for the caller to keep in its `RunResumed`. Raises EvidenceError,
+        and changes nothing, if a whole line is not as it was written; OutputError if the run
+        still goes on.
+        """
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
+        except FileNotFoundError:
+            raise EvidenceError(f"{path} is missing, so there is no run to go on with") from None
+        except OSError as error:
+            raise _not_written(path, error) from None
+        _lock(path, descriptor)
+        try:
+            data = path.read_bytes()
+            whole = data[: data.rfind(b"\n") + 1]
+            lines = replay(whole, first_prev)
+            os.ftruncate(descriptor, len(whole))
+        except OSError as error:
+            os.close(descriptor)
+            raise _not_written(path, error) from None
+        except EvidenceError:
+            os.close(descriptor)
+            raise
+        head = sha256(whole.split(b"\n")[-2]) if lines else first_prev
+        journal = cls(path, descriptor, list(lines), head, clock or Clock(), rewrite=rewrite)
+        return journal, lines, data[len(whole) :].decode("utf-8", "replace")
+
+    @property
+    def lines(self) -> tuple[Line, ...]:
+        """All lines so far, those of an earlier writer included."""
+        return tuple(self._lines)
+
+    def append(self, event: Event, *, sync: bool = False) -> Line:
+        """Write one event; with `sync`, wait until the disk has it. OutputError if it cannot."""
+        line = Line(
+            seq=len(self._lines),
+            utc=self._clock.utc().isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            monotonic_ns=self._clock.monotonic_ns(),
+            prev=self._head,
+            event=event if self._rewrite is None else self._rewrite(event),
+        )
+        text = to_json(line)
+        try:
+            self._write(text + b"\n")
+            self._lines.append(line)
+            self._head = sha256(text)
+            if sync:
+                os.fsync(self._descriptor)
+        except OSError as error:
+            raise _not_written(self._path, error) from None
+        return line
+
+    def _write(self, data: bytes) -> None:
+        """Write all of it or, on a full disk, take the half line back before raising."""
+        begin = os.fstat(self._descriptor).st_size
+        done = 0
+        try:
+            while done < len(data):
+                done += os.write(self._descriptor, data[done:])
+        except OSError:
+            os.ftruncate(self._descriptor, begin)
+            raise
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+
+
+def replay(data: bytes, first_prev: str) -> tuple[Line, ...]:
+    """Lines of a journal, with the chain, the numbering and the clock checked.
+
+    Raises EvidenceError naming the first line that is cut short, edited, missing or moved.
+    """
+    if data and not data.endswith(b"\n"):
+        number = data.count(b"\n") + 1
+        raise EvidenceError(
+            f"journal.jsonl line {number} is cut short; ask for the whole bundle, or resume the run"
+        )
+    prev, last_ns, lines = first_prev, -1, []
+    for number, text in enumerate(data.split(b"\n")[:-1], 1):
+        line = from_json(Line, text, name=f"journal.jsonl line {number}")
+        if line.prev != prev:
+            before = "plan.json" if number == 1 else f"line {number - 1}"
+            raise EvidenceError(
+                f"journal.jsonl line {number} does not follow {before}: a line was edited, "
+                "removed or moved; ask for the bundle as it was written"
+            )
+        if line.seq != number - 1:
+            raise EvidenceError(f"journal.jsonl line {number} carries the number {line.seq}")
+        if isinstance(line.event, RunStarted | RunResumed):
+            last_ns = -1  # another boot may count from zero
+        if not _is_time(line.utc):
+            raise EvidenceError(f"journal.jsonl line {number}: {line.utc!r} is no time in UTC")
+        if line.monotonic_ns < last_ns:
+            raise EvidenceError(f"journal.jsonl line {number}: its clock runs backwards")
+        prev, last_ns = sha256(text), line.monotonic_ns
+        lines.append(line)
+    return tuple(lines)
+
+
+def _is_time(text: str) -> bool:
+    """Whether a text is a time with its zone, as `append` writes it."""
+    try:
+        return datetime.fromisoformat(text).tzinfo is not None
+    except ValueError:
+        return False
+
+
+def _lock(path: Path, descriptor: int) -> None:
+    """Keep a second writer out for as long as this one lives; closes the file if there is one."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise OutputError(
+            f"{path} is being written by another process: this run still goes on, wait for its end"
+        ) from None
+    except OSError:
+        return  # a file system without locks still keeps a journal
+
+
+def _not_written(path: Path, error: OSError) -> OutputError:
+    return OutputError(
+        f"{path} cannot be written ({error.strerror}): make room or give write permission, "
+        f"then go on with `bench accept --resume {path.parent}`"
+    )

@@ -1,0 +1,241 @@
+"""Whether what was found is what was asked for: numbers with units, versions, texts, patterns.
+
+Numbers are compared exactly, in the SI unit: the decimal that a person wrote is not rounded first,
+so 64 GiB is 64 GiB and never 64 GB. Two texts are ordered only as versions: numbers parted by dots
+("580.65.06"), compared part by part from the left, where a part that one of them lacks counts as
+0 (580.65 is 580.65.0, and 6.10 comes after 6.9). Any other text has no order, and is compared by
+"==", "in" or "matches" alone.
+
+A pattern is a regular expression that must match the whole text. Python's engine can take years
+over a hostile one, so a pattern may hold few repetitions and alternatives, no repetition of a
+group, and no look-around: what is left takes a second at most on the longest text (measured).
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Iterator
+from fractions import Fraction
+
+from appliance.records.json import Scalar
+from appliance.records.order import OrderOperator
+from appliance.storage.toml_file import did_you_mean
+from appliance.storage.units import FACT_UNITS, UNITS
+
+Value = Scalar | tuple[Scalar, ...]
+
+MOST_VALUES = 100  # of a list
+LONGEST_VALUE = 200  # characters, of a pattern too
+LONGEST_TEXT = 100  # characters of what a pattern is held against
+MOST_REPEATS = 3
+MOST_ALTERNATIVES = 8
+VERSION = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9}){0,15}", re.ASCII)
+_TOKEN = re.compile(
+    r"\\[AbBdDsSwWZ.\\+*?()\[\]{}|^$/ -]"  # a class, a border, or a sign as it stands
+    r"|\[\^?\]?(?:\\[dDsSwW\]\[\\^-]|[^\]\[\\])*\]"
+    r"|\((?:\?:)?"
+    r"|\{[0-9]{1,3}(?:,[0-9]{0,3})?\}\??"
+    r"|[*+?]\??"
+    r"|[)|.^$]"
+    r"|[^\\\[\](){}|*+?.^$]"
+)
+_WORDS = {">=": "at least", "<=": "at most", "==": "", "in": "one of", "matches": "a match of"}
+
+
+# ------------------------------------------------------------------ what can be asked
+
+
+def fault(operator: OrderOperator, value: Value, unit: str) -> str:
+    """Why nothing can be compared with this value, as a clause, or nothing."""
+    if isinstance(value, tuple) != (operator == "in"):
+        wanted = "a list" if operator == "in" else 'one value (a list goes with op "in")'
+        return f'has the op "{operator}", which takes {wanted}'
+    several = value if isinstance(value, tuple) else (value,)
+    return _list_fault(several) or _unit_fault(several[0], unit) or _operand_fault(operator, value)
+
+
+def _list_fault(several: tuple[Scalar, ...]) -> str:
+    if not several:
+        return 'has an empty list for "value", which nothing is in'
+    if len(several) > MOST_VALUES or any(len(str(one)) > LONGEST_VALUE for one in several):
+        return f"has more than {MOST_VALUES} values, or one of more than {LONGEST_VALUE} characters"
+    if len({kind(one) for one in several}) > 1:
+        return 'mixes numbers, texts, true and false in "value"'
+    return ""
+
+
+def _unit_fault(value: Scalar, unit: str) -> str:
+    if unit and unit not in UNITS:
+        return f'has the unknown unit "{unit}"{did_you_mean(unit, UNITS)}'
+    if unit and kind(value) != "a number":
+        return f'has the unit "{unit}" for {kind(value)}: leave the unit out'
+    return ""
+
+
+def _operand_fault(operator: OrderOperator, value: Value) -> str:
+    if operator == "matches":
+        if not isinstance(value, str):
+            return 'has the op "matches", which takes a pattern in quotation marks'
+        return pattern_fault(value)
+    if operator in (">=", "<=") and isinstance(value, bool):
+        return f'compares true or false by "{operator}": use "=="'
+    if operator in (">=", "<=") and isinstance(value, str) and not VERSION.fullmatch(value):
+        return (
+            f'compares "{value}" by "{operator}", and only numbers and versions (numbers parted by '
+            'dots, "580.65.06") have an order: use "==", "in" or "matches"'
+        )
+    return ""
+
+
+def pattern_fault(pattern: str) -> str:
+    """Why a pattern is refused, as a clause, or nothing."""
+    tokens = list(_tokens(pattern))
+    if not 0 < len(pattern) <= LONGEST_VALUE:
+        return f"has a pattern that is empty or longer than {LONGEST_VALUE} characters"
+    if "" in tokens:
+        rest = pattern[sum(map(len, tokens)) :][:20]
+        return f'has the pattern "{pattern}", of which this part is not taken: "{rest}"'
+    repeats = [place for place, token in enumerate(tokens) if token[0] in "*+?{"]
+    if any(place and tokens[place - 1] in ("(", "(?:", ")") for place in repeats):
+        return (
+            f'repeats a group or looks around in the pattern "{pattern}": repeat single '
+            "characters or classes"
+        )
+    if len(repeats) > MOST_REPEATS or tokens.count("|") > MOST_ALTERNATIVES:
+        return (
+            f"has a pattern with more than {MOST_REPEATS} repetitions (*, +, ?, {{}}) or "
+            f'{MOST_ALTERNATIVES} alternatives (|): write several lines, or use "in"'
+        )
+    return _compilation_fault(pattern)
+
+
+def _compilation_fault(pattern: str) -> str:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            re.compile(pattern)
+    except (re.error, FutureWarning) as error:
+        return f'has the pattern "{pattern}", which is no regular expression ({error})'
+    return ""
+
+
+def _tokens(pattern: str) -> Iterator[str]:
+    """The parts of a pattern; an empty one last where it goes on with what is not taken."""
+    place = 0
+    while place < len(pattern):
+        found = _TOKEN.match(pattern, place)
+        yield "" if found is None else found[0]
+        if found is None:
+            return
+        place = found.end()
+
+
+# ------------------------------------------------------------------ what is compared
+
+
+def mismatch(found: Scalar, found_unit: str, value: Value, unit: str) -> str:
+    """Why a value that was found cannot be compared with what is asked, as a clause, or nothing."""
+    asked = value[0] if isinstance(value, tuple) else value
+    if kind(found) != kind(asked):
+        told = f"is {kind(found)} ({shown(found, found_unit)}), and the order has {kind(asked)}"
+        return f"{told}: write it in quotation marks" if isinstance(found, str) else told
+    return unit_fault(found_unit, unit)
+
+
+def unit_fault(found_unit: str, unit: str) -> str:
+    """Why a unit does not suit a field, as a clause, or nothing."""
+    own = FACT_UNITS.get(found_unit, found_unit)
+    if own == (UNITS[unit][0] if unit in UNITS else unit):
+        return ""
+    if not own:
+        return f'has no unit, and the order writes it in "{unit}": leave the unit out'
+    units = [name for name, (standard, _) in UNITS.items() if standard == own] or [own]
+    said = f'the order writes it in "{unit}"' if unit else "the order names no unit"
+    return f"is in {own}, and {said}: use {', '.join(units)}"
+
+
+def holds(
+    operator: OrderOperator, found: Scalar, found_unit: str, value: Value, unit: str
+) -> bool | None:
+    """Whether what was found is as asked; None where the two have no order or are of two kinds."""
+    if mismatch(found, found_unit, value, unit):
+        return None
+    if isinstance(value, tuple):
+        return any(_equal(found, one, unit) for one in value)
+    if operator == "==":
+        return _equal(found, value, unit)
+    if operator == "matches":
+        is_short = isinstance(found, str) and len(found) <= LONGEST_TEXT
+        return bool(re.fullmatch(str(value), str(found))) if is_short else None
+    if isinstance(found, str):
+        return _ordered(operator, version(found), version(str(value)))
+    return _ordered(operator, (exact(found),), (amount(value, unit),))
+
+
+def _equal(found: Scalar, asked: Scalar, unit: str) -> bool:
+    if isinstance(found, int | float) and not isinstance(found, bool):
+        return exact(found) == amount(asked, unit)
+    return found == asked
+
+
+def _ordered(
+    operator: OrderOperator,
+    found: tuple[Fraction, ...] | None,
+    asked: tuple[Fraction, ...] | None,
+) -> bool | None:
+    if found is None or asked is None:
+        return None
+    length = max(len(found), len(asked))
+    left, right = (side + (Fraction(),) * (length - len(side)) for side in (found, asked))
+    return left >= right if operator == ">=" else left <= right
+
+
+def version(text: str) -> tuple[Fraction, ...] | None:
+    """The parts of a version; None for a text that is none."""
+    if not VERSION.fullmatch(text):
+        return None
+    return tuple(Fraction(part) for part in text.split("."))
+
+
+def amount(value: Scalar, unit: str) -> Fraction:
+    """A number in the SI unit, exactly as it was written."""
+    return exact(value) * exact(UNITS[unit][1] if unit in UNITS else 1)
+
+
+def exact(value: Scalar) -> Fraction:
+    """The decimal that a number is written as."""
+    return Fraction(repr(value))
+
+
+# ------------------------------------------------------------------ in words
+
+
+def kind(value: Scalar) -> str:
+    """What a value is, for a sentence."""
+    if isinstance(value, bool):
+        return "true or false"
+    return "a text" if isinstance(value, str) else "a number"
+
+
+def asked_words(operator: OrderOperator, value: Value, unit: str) -> str:
+    """What is asked for: "at least 64 GiB", "one of A, B"."""
+    several = value if isinstance(value, tuple) else (value,)
+    said = ", ".join(plain(one) for one in several)
+    return " ".join(filter(None, (_WORDS[operator], said, unit)))
+
+
+def shown(value: Scalar, own_unit: str, unit: str = "") -> str:
+    """What was found, in the unit of the order where it has one and the field's own else."""
+    if unit in UNITS and kind(value) == "a number" and not unit_fault(own_unit, unit):
+        return f"{plain(float(exact(value) / exact(UNITS[unit][1])))} {unit}"
+    return " ".join(filter(None, (plain(value), FACT_UNITS.get(own_unit, own_unit))))
+
+
+def plain(value: Scalar) -> str:
+    """A value as a person writes it; thirteen digits of a number that is not whole."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return value
+    return f"{value:.0f}" if value == int(value) and abs(value) < 1e15 else f"{value:.13g}"  # noqa: PLR2004 - above, an exponent reads better

@@ -1,0 +1,93 @@
+"""Suites: workloads/suites/NAME.toml, read and checked."""
+
+from __future__ import annotations
+
+import math
+import re
+
+from appliance.errors import UsageError
+from appliance.records.suite import Protocol, Suite, SuiteCase
+from appliance.storage.toml_file import ROOT, find, parse, positive, unique
+from appliance.storage.units import LARGEST_INT
+
+SUITES = ROOT / "workloads" / "suites"
+CASE_ID = re.compile(r"\w[\w.-]{0,79}", re.ASCII)  # "@", "/" part it from device and launch
+MOST_LAUNCHES = 10_000  # of a case; a plan names each
+MEMORY_CLASSES = (16, 24, 48, 80, 141, 192)  # GiB by which a suite may give parameters
+
+
+def list_suites() -> tuple[str, ...]:
+    """Names of the suites that are shipped."""
+    return tuple(sorted(path.stem for path in SUITES.glob("*.toml")))
+
+
+def load_suite(name_or_path: str) -> tuple[Suite, bytes]:
+    """A suite and the bytes that it was read from, whose digest the plan keeps."""
+    path, data = find("suite", name_or_path, SUITES)
+    suite = parse(Suite, data, path.name)
+    _check_suite(suite, path.name)
+    return suite, data
+
+
+def _check_suite(suite: Suite, name: str) -> None:
+    if not suite.case:
+        raise UsageError(f"{name} plans nothing: it needs at least one [[case]]")
+    unique(name, "case", [case.id for case in suite.case])
+    check_protocol(suite.protocol, name)
+    positive(name, "time_limit_seconds", suite.time_limit_seconds)
+    for case in suite.case:
+        _check_case(case, f'{name}, case "{case.id}"')
+
+
+def check_protocol(protocol: Protocol, name: str) -> None:
+    """UsageError, which begins with `name`, for a protocol by which nothing can be measured."""
+    looks = protocol.looks
+    if not looks or list(looks) != sorted(set(looks)) or looks[0] < 1:
+        raise UsageError(f'{name}: key "looks" of protocol must rise from 1 or more')
+    if looks[-1] > MOST_LAUNCHES:
+        raise UsageError(
+            f'{name}: key "looks" of protocol ends at {looks[-1]} launches; end at '
+            f"{MOST_LAUNCHES} or fewer"
+        )
+    if min(protocol.blocks, protocol.block_steps) < 1:
+        raise UsageError(f"{name}: a launch needs at least one block of one step")
+    for key in ("warmup_steps", "warmup_seconds"):
+        value = getattr(protocol, key)
+        if not (math.isfinite(value) and value >= 0):
+            raise UsageError(f'{name}: key "{key}" of protocol must be 0 or more')
+    positive(name, "calibration_seconds", protocol.calibration_seconds)
+    positive(name, "block_seconds", protocol.block_seconds)
+
+
+def _check_case(case: SuiteCase, name: str) -> None:
+    if not CASE_ID.fullmatch(case.id):
+        raise UsageError(
+            f"{name}: an id may have letters, digits, dot, dash and underscore, 80 in all"
+        )
+    keys = ("expected_seconds", "reference_seconds", "time_limit_seconds", "memory_limit_gib")
+    for key in keys:
+        positive(name, key, getattr(case, key))
+    if not (math.isfinite(case.weight) and case.weight >= 0):
+        raise UsageError(f'{name}: key "weight" is {case.weight}; it must be 0 or more')
+    _check_place(case, name)
+    if case.launches is not None and case.launches < 1:
+        raise UsageError(f"{name} must have at least 1 launch")
+    for parameters in (case.parameters, *(one.parameters for one in case.memory)):
+        for key, value in parameters.items():
+            if not isinstance(value, str) and abs(value) > LARGEST_INT:
+                raise UsageError(
+                    f'{name}: parameter "{key}" is beyond 2**53; give a smaller number'
+                )
+
+
+def _check_place(case: SuiteCase, name: str) -> None:
+    """What the case asks of the node can be asked."""
+    for key in ("num_devices", "num_nodes", "agents"):
+        if getattr(case, key) < 1:
+            raise UsageError(f'{name}: key "{key}" must be 1 or more')
+    if case.agents > 1 and case.scope != "job":
+        raise UsageError(f"{name} has {case.agents} agents, of which only a job has several")
+    classes = [one.gib for one in case.memory]
+    if classes != sorted(set(classes)) or not set(classes) <= set(MEMORY_CLASSES):
+        known = ", ".join(map(str, MEMORY_CLASSES))
+        raise UsageError(f"{name}: its memory classes must rise and be among {known} GiB")

@@ -1,0 +1,142 @@
+"""TOML files read strictly: an unknown key or a wrong type is one sentence with the fix."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import math
+import re
+import tomllib
+from collections.abc import Iterable, Sequence
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Any, TypeVar, get_args, get_type_hints
+
+from pydantic import ValidationError
+
+from appliance.errors import UsageError
+from appliance.records.json import adapter
+from appliance.storage import input_file
+
+ROOT = Path(__file__).parents[2]
+R = TypeVar("R")
+
+
+def did_you_mean(name: str, choices: Iterable[str]) -> str:
+    """' (did you mean "x"?)' for a near miss among `choices`, else the choices themselves."""
+    known = sorted(choices)
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.6)
+    if near:
+        return f' (did you mean "{near[0]}"?)'
+    return f" (there are: {', '.join(known)})" if known else ""
+
+
+def parse(kind: type[R], data: bytes, name: str) -> R:
+    """One record from TOML; UsageError names the file, the line or the key, and the fix."""
+    try:
+        table = tomllib.loads(data.decode("utf-8-sig"))  # editors may put a mark before the text
+        # A date is no value of any record: as a table it is refused wherever it stands.
+        text = json.dumps(table, default=lambda date: {"date": str(date)})
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise UsageError(f"{name} is not TOML: {error}") from None
+    except ValueError:  # Python's own limit on the digits of a number
+        raise UsageError(f"{name} has a number of thousands of digits: write it shorter") from None
+    except RecursionError:
+        raise UsageError(f"{name} is not TOML that can be read: it is nested too deep") from None
+    return parse_json(kind, text, name)
+
+
+def parse_json(kind: type[R], data: bytes | str, name: str) -> R:
+    """One record from JSON, strictly."""
+    try:
+        record: R = adapter(kind).validate_json(data)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        raise UsageError(f"{name}: {_sentence(kind, first)}") from None
+    return record
+
+
+def find(what: str, name_or_path: str, folder: Path) -> tuple[Path, bytes]:
+    if "/" in name_or_path or name_or_path.endswith(".toml"):
+        path = Path(name_or_path)
+    else:
+        path = folder / f"{name_or_path}.toml"
+        if not path.is_file():
+            hint = did_you_mean(name_or_path, (file.stem for file in folder.glob("*.toml")))
+            raise UsageError(f'there is no {what} called "{name_or_path}"{hint}')
+    return path, input_file.read(path, what=f"{what} file")
+
+
+MUST_BE = {
+    "bool_type": "true or false",
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "int_parsing_size": "a smaller number",
+    "float_type": "a number",
+    "finite_number": "a finite number",
+    "string_type": "text",
+    "tuple_type": "a list",
+    "mapping_type": "a table",
+    "dict_type": "a table",
+    "dataclass_type": "a table",
+}
+
+
+OF_SEVERAL_TYPES = {"parameters": (2, ""), "value": (1, ", or a list of them")}
+"""Keys behind which a fault names a type: how many parts of its place are the file's own."""
+
+
+def _sentence(kind: type[object], fault: Any) -> str:
+    """What is wrong with a file, in the words of the file and none of the reader's."""
+    place: tuple[str | int, ...] = fault["loc"] or ("the file",)
+    while len(place) > 1 and isinstance(place[-1], str) and "[" in place[-1]:
+        place = place[:-1]  # one of the types that a value may have
+    *parents, last = place
+    for key, (depth, more) in OF_SEVERAL_TYPES.items():
+        if key in parents:  # what follows the name is one of the types that it may have
+            *parents, last = place[: place.index(key) + depth]
+            return f"{_key(parents, last)} must be a finite number, a text, true or false{more}"
+    if fault["type"] == "unexpected_keyword_argument":
+        return f"unknown {_key(parents, last)}{did_you_mean(str(last), _keys(kind, parents))}"
+    if fault["type"] == "missing":
+        return f"{_key(parents, last)} is missing"
+    if fault["type"] == "literal_error":
+        choices = re.findall("'([^']*)'", fault["ctx"]["expected"])
+        hint = did_you_mean(str(fault["input"]), choices)
+        return f'{_key(parents, last)} cannot be "{fault["input"]}"{hint}'
+    wanted = MUST_BE.get(fault["type"])
+    if last == "within_of_baseline":
+        wanted = 'a number like 0.03, or "class"'
+    if wanted is None:
+        return f"{_key(parents, last)} is wrong: {fault['msg'].lower()}"
+    return f"{_key(parents, last)} must be {wanted}"
+
+
+def _key(parents: Sequence[object], last: object) -> str:
+    """'key "mode" of protocol', 'key "id" of case 3'; people count from one."""
+    name = f'key "{last}"' if isinstance(last, str) else f"item {_from_one(last)}"
+    return f"{name} of {' '.join(map(_from_one, parents))}" if parents else name
+
+
+def _from_one(part: object) -> str:
+    return str(part + 1) if isinstance(part, int) else str(part)
+
+
+def _keys(kind: Any, parents: Sequence[object]) -> list[str]:
+    """Names of the keys that may stand at this place of a record."""
+    for part in parents:
+        if isinstance(part, str):
+            hint = get_type_hints(kind)[part]
+            kind = next(iter(get_args(hint)), hint)  # of a tuple, what it holds
+    return [field.name for field in fields(kind)] if is_dataclass(kind) else []
+
+
+def unique(name: str, what: str, ids: Sequence[str]) -> None:
+    twice = sorted({item for item in ids if ids.count(item) > 1})
+    if twice:
+        raise UsageError(f'{name}: the {what} "{twice[0]}" stands there twice; rename one')
+
+
+def positive(name: str, key: str, value: float) -> None:
+    if not (math.isfinite(value) and value > 0):
+        raise UsageError(f'{name}: key "{key}" is {value}; it must be a positive number')

@@ -1,0 +1,386 @@
+"""AMD's devices: through the Python library amdsmi, else the tool amd-smi, and the kernel's files.
+
+A device is what programs see as one. A module of the MI250 and MI250X is two devices, one per
+die. An MI300X that is divided (DPX, QPX, CPX) is as many devices as it has partitions: each is
+planned, timed and judged by itself, and its model says which part of what it is, so that the
+figures and baselines of the whole module are never held against it. Power, errors and links are
+those of the module, which its partitions share.
+
+A machine without these devices is passed by in silence. One that has them on its bus, and where
+nothing can read them, is refused: its buyer must not be given an acceptance of its processors.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from appliance.errors import UsageError
+from appliance.linux.fact_reader import fact, value_of
+from appliance.linux.sysfs import Tree, Unreadable, or_none
+from appliance.records.system import Device, Fact, Facts
+from appliance.records.vocabulary import CONNECTION, COUNTERS, FACTS, READINGS
+from appliance.vendors.amd import absent as amd_absent
+from appliance.vendors.amd import amdsmi_calls, faults, smi_tool
+from appliance.vendors.amd.amdsmi_library import Library
+from appliance.vendors.amd.bus import Place, accelerators
+from appliance.vendors.amd.smi_tool import CommandLine, Tool
+from appliance.vendors.amd.values import NOT_TOLD, Row, Source, Told, Unit
+from appliance.vendors.base import KernelFault
+from appliance.vendors.containers import CONTAINERS
+from appliance.vendors.torch_settings import switch_tf32_off
+
+UNKNOWN_MODEL = "unknown AMD device"
+GONE = "the device does not answer any more: look at the kernel's log, and reset or replace it"
+NO_SUCH = "AMD's devices have no such thing"
+NO_WORD = "AMD's library and tool do not tell it"
+FAULTS = (AttributeError, KeyError, IndexError, TypeError, ValueError, ArithmeticError)
+"""What an answer of another form than documented ends in; it is a gap like any other."""
+MODES = ("persistence_mode", "compute_mode", "confidential_mode", "ecc_mode_pending")
+"""Facts of other makers' drivers: amdgpu stays loaded, and has no such setting."""
+BASE = frozenset(("float64", "float32", "float16", "bfloat16", "int8"))
+FORMATS: Mapping[str, frozenset[str]] = {
+    "gfx90a": BASE,
+    "gfx942": BASE | {"tf32"},
+    "gfx950": BASE | {"float8"},
+}
+"""Number formats by the compiler's target. CDNA 3 (gfx942) has xf32, and of float8 the "fnuz"
+kinds alone, which are not torch.float8_e4m3fn; CDNA 4 (gfx950) has that one and no xf32 ("AMD CDNA
+3" and "AMD Instinct CDNA 4 Instruction Set Architecture"; ROCm documentation, "Data types and
+precision support")."""
+JAX_PLUGINS = ("jax_rocm7_plugin", "jax_rocm10_plugin", "jax_rocm60_plugin")
+
+
+class Rocm:
+    """Vendor of AMD's devices.
+
+    `library` answers in place of amdsmi and `tool` in place of amd-smi; `root` is where /sys is.
+    """
+
+    name = "rocm"
+    torch_type = "cuda"
+    collectives = "nccl"
+    fork_safe = False
+    """Nobody says that a process forked after the runtime's libraries were loaded is sound."""
+
+    def __init__(
+        self,
+        root: Path = Path("/"),
+        library: Any | None = None,
+        tool: Tool | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._tree = Tree(root)
+        self._library = library
+        self._tool = tool
+        self._clock = clock
+        self._source: Source | None = None
+
+    # ---------------------------------------------------------------- what is there
+
+    def probe(self) -> tuple[Device, ...]:
+        """Devices in the order that programs know them by, else in that of their source.
+
+        Raises UsageError if there are some on the bus and nothing can read them.
+        """
+        seen = accelerators(self._tree)
+        if not seen and self._library is None and self._tool is None:
+            return ()
+        try:
+            found = self._ready().units()
+        except Unreadable as gap:
+            return self._refused(seen, gap.hint)
+        if not found:
+            return self._refused(seen, "its driver shows it to nobody: is amdgpu loaded?")
+        units = sorted(found, key=_order(found))
+        return tuple(self._device(index, unit, units) for index, unit in enumerate(units))
+
+    def _refused(self, seen: Sequence[str], why: str) -> tuple[Device, ...]:
+        if not seen:
+            return ()
+        raise UsageError(
+            f"an AMD accelerator is here ({seen[0]}) and cannot be read: {why}; in a container "
+            "give --device /dev/kfd and --device /dev/dri; to test the processors alone, ask "
+            "for the vendor cpu"
+        )
+
+    def _ready(self) -> Source:
+        """The library, else the tool. Raises Unreadable, saying what would be needed."""
+        if self._source is None:
+            self._source = self._found()
+        return self._source
+
+    def _found(self) -> Source:
+        if self._library is not None:
+            return Library(self._library)
+        if self._tool is not None:
+            return CommandLine(self._tool, self._clock)
+        if not self._tree.is_live:
+            raise Unreadable(amdsmi_calls.NO_LIBRARY)
+        try:
+            return Library(amdsmi_calls.load())
+        except Unreadable as gap:
+            source = CommandLine(smi_tool.run, self._clock)
+            try:
+                source.units()
+            except Unreadable as other:
+                raise Unreadable(f"{gap.hint}, and {other.hint}") from None
+            return source
+
+    def _device(self, index: int, unit: Unit, units: Sequence[Unit]) -> Device:
+        place = Place(self._tree, unit.address)
+        rows = {
+            **unit.rows,
+            "pci_address": Row(lambda: unit.address, self._ready().name),
+            "partitions": Row(lambda: _divided(_parts(unit, units)), "devices by address"),
+        }
+        facts: Facts = {
+            **{name: self._fact(name, rows, place.rows()) for name in FACTS},
+            **self._connections(index, units),
+        }
+        memory = facts["memory"].value
+        serial = _told(unit.serial).value
+        return Device(
+            id=f"{self.name}:{index}",
+            vendor=self.name,
+            index=index,
+            model=_model(unit, units, facts),
+            serial=None if serial is None else str(serial),
+            memory_bytes=memory if isinstance(memory, int) else None,
+            facts=facts,
+        )
+
+    def _fact(self, name: str, rows: Mapping[str, Row], bus: Mapping[str, Row]) -> Fact:
+        """A fact of the source, else of the bus; with the reason where neither tells it."""
+        found = [_told(row) for row in (rows.get(name), bus.get(name)) if row is not None]
+        told = next((one for one in found if one.value is not None), None)
+        if told is not None:
+            return told
+        if found:
+            return found[0]
+        hint = NO_SUCH if name in MODES else NO_WORD
+        return Fact(value=None, source=self._ready().name, hint=hint)
+
+    def _connections(self, index: int, units: Sequence[Unit]) -> Facts:
+        own = units[index]
+        facts: dict[str, Fact] = {}
+        for number, other in enumerate(units):
+            if number == index:
+                continue
+            ways = Row(
+                lambda other=other: self._way(own, other),  # type: ignore[misc]
+                f"{self._ready().name}, /sys",
+            )
+            facts[f"{CONNECTION}{number}"] = _told(ways)
+        return facts
+
+    def _way(self, own: Unit, other: Unit) -> str:
+        """The maker's links, else the way over the host."""
+        mine, theirs = (Place(self._tree, unit.address) for unit in (own, other))
+        if _module(own) == _module(other):
+            return "same module"
+        links = or_none(lambda: self._ready().connection(own.address, other.address))
+        return links if links is not None else mine.way(theirs)
+
+    # ---------------------------------------------------------------- how it does
+
+    def read(self, device: Device) -> Mapping[str, float | None]:
+        """Telemetry of one moment: about three calls of the library, or the tool every 5 s."""
+        return {name: _value(read) for name, read in self._readings(device).items()}
+
+    def counters(self, device: Device) -> Mapping[str, int | None]:
+        """Errors since the driver was loaded, pages that are given up for good, and PCIe's."""
+        found = {name: _value(read) for name, read in self._counters(device).items()}
+        return {name: None if value is None else int(value) for name, value in found.items()}
+
+    def hints(self, device: Device) -> Mapping[str, str]:
+        """Why a reading or a counter is None now."""
+        is_lost = _value(self._counters(device)["lost"]) == 1
+        told = {**self._readings(device), **self._counters(device)}
+        gaps = {name: _gap(read) for name, read in told.items()}
+        return {name: GONE if is_lost else gap for name, gap in gaps.items() if gap is not None}
+
+    def absent(self, device: Device) -> frozenset[str]:
+        """Counters and readings that the device cannot have."""
+        return amd_absent.absent(device)
+
+    def kernel_fault(self, line: str, devices: Sequence[Device]) -> KernelFault | None:
+        """A fault that the driver amdgpu wrote into the kernel's log."""
+        return faults.fault(line, devices)
+
+    def _readings(self, device: Device) -> Told:
+        address = _address(device)
+        told = self._from_source(lambda source: source.readings(address))
+        return _merged(READINGS, told, Place(self._tree, address).readings())
+
+    def _counters(self, device: Device) -> Told:
+        address = _address(device)
+        place = Place(self._tree, address)
+        told = self._from_source(lambda source: source.counters(address))
+        return {
+            **_merged(COUNTERS, told, place.counters()),
+            "lost": lambda: self._lost(place, address),
+        }
+
+    def _from_source(self, ask: Callable[[Source], Told]) -> Told:
+        source = or_none(self._ready)
+        return {} if source is None else ask(source)
+
+    def _lost(self, place: Place, address: str) -> float | None:
+        """1 if the bus or the source has lost it, 0 if it answers, None if neither can say."""
+        if place.is_gone:
+            return 1.0
+        answers = self._ready().answers(address)
+        return None if answers is None else float(not answers)
+
+    # ---------------------------------------------------------------- how it is used
+
+    def environment(self, *devices: Device) -> Mapping[str, str]:
+        """Only these devices, in this order, and what makes a child do as it is told.
+
+        ROCR_VISIBLE_DEVICES works below HIP, so that ONNX Runtime and JAX see the same, and takes
+        UUIDs, which hold whatever the order ("GPU isolation techniques", ROCm documentation);
+        numbers stand in where a UUID is not told, or is shared, as partitions did before ROCm
+        7.0. The other variables count within what is left: they name all of it, in order, so that
+        none which the parent has takes a device away.
+        """
+        uuids = [str(device.facts["uuid"].value) for device in devices if "uuid" in device.facts]
+        are_unique = len(set(uuids)) == len(devices)
+        are_known = are_unique and all(uuid.startswith("GPU-") for uuid in uuids)
+        visible = uuids if are_known else [str(device.index) for device in devices]
+        rest = ",".join(map(str, range(len(devices))))
+        return {
+            "ROCR_VISIBLE_DEVICES": ",".join(visible),
+            "HIP_VISIBLE_DEVICES": rest,
+            "CUDA_VISIBLE_DEVICES": rest,
+            "GPU_DEVICE_ORDINAL": rest,
+            # Some releases of torch heed their own switch for TF32 only if this is set
+            # (aten/src/ATen/Context.cpp); `prepare` turns that switch off.
+            "HIPBLASLT_ALLOW_TF32": "1",
+            "NCCL_SOCKET_IFNAME": "lo",  # processes of a launch meet there; there may be no other
+        }
+
+    def onnx_providers(self) -> tuple[str, ...]:
+        """AMD's graph compiler, then the processors for operators that it lacks.
+
+        The ROCm provider was removed with ONNX Runtime 1.23 (microsoft/onnxruntime, 25181).
+        """
+        return ("MIGraphXExecutionProvider", "CPUExecutionProvider")
+
+    def features(self, device: Device) -> frozenset[str]:
+        """Number formats by the compiler's target, and JAX if its plugin for ROCm is installed."""
+        target = str(value_of(device.facts, "architecture")).partition(":")[0]
+        formats = FORMATS.get(target, BASE)
+        has_jax = find_spec("jax") and any(map(find_spec, JAX_PLUGINS))
+        return formats | (frozenset({"jax"}) if has_jax else frozenset())
+
+    def prepare(self) -> None:
+        """Switch TF32 off, which torch has on by default for convolutions.
+
+        ONNX Runtime loads no plugin by itself, so AMD's is registered where it is installed.
+        """
+        switch_tf32_off()
+        if find_spec("onnxruntime_ep_migraphx"):
+            _register_plugin()
+
+    def container_options(self) -> Mapping[str, object]:
+        """The devices by their CDI name, or their nodes with the groups that may open them."""
+        return CONTAINERS[self.name].options()
+
+
+def _register_plugin() -> None:
+    """Names of the package and its functions: AMD, "ONNX Runtime", the page in Dockerfile.rocm."""
+    import onnxruntime  # noqa: PLC0415 - in the worker only
+    import onnxruntime_ep_migraphx as plugin  # noqa: PLC0415 - where it is installed
+
+    for name, path in zip(plugin.get_ep_names(), plugin.get_library_paths(), strict=True):
+        onnxruntime.register_execution_provider_library(name, str(path))
+
+
+def _merged(names: Mapping[str, object], told: Told, bus: Told) -> Told:
+    """For every name the way to its value: of the source, else of the bus."""
+
+    def read(name: str) -> float | None:
+        ways = [way for way in (told.get(name), bus.get(name)) if way is not None]
+        gaps: list[Unreadable] = []
+        for way in ways:
+            try:
+                value = way()
+            except Unreadable as gap:
+                gaps.append(gap)
+            else:
+                if value is not None:
+                    return value
+        hint = next((gap.hint for gap in gaps if gap.hint), NOT_TOLD if ways else NO_WORD)
+        raise Unreadable(NO_SUCH if name in amd_absent.NO_QUESTION else hint)
+
+    def way(name: str) -> Callable[[], float | None]:
+        return lambda: read(name)
+
+    return {name: way(name) for name in names}
+
+
+def _value(read: Callable[[], float | None]) -> float | None:
+    try:
+        return read()
+    except (Unreadable, *FAULTS):
+        return None
+
+
+def _gap(read: Callable[[], float | None]) -> str | None:
+    """Why there is no value; None if there is one."""
+    try:
+        return None if read() is not None else NOT_TOLD
+    except Unreadable as gap:
+        return gap.hint or NOT_TOLD
+    except FAULTS:
+        return NOT_TOLD
+
+
+def _told(row: Row) -> Fact:
+    try:
+        return fact(row.read, source=row.source, unit=row.unit, absent=NOT_TOLD)
+    except FAULTS:
+        return Fact(value=None, unit=row.unit, source=row.source, hint=NOT_TOLD)
+
+
+def _order(units: Sequence[Unit]) -> Callable[[Unit], int]:
+    """By the numbers of programs where each device has one of its own."""
+    numbers = {unit.order for unit in units}
+    is_told = None not in numbers and len(numbers) == len(units)
+    places = {id(unit): index for index, unit in enumerate(units)}
+    return lambda unit: unit.order if is_told and unit.order is not None else places[id(unit)]
+
+
+def _module(unit: Unit) -> str:
+    """What the partitions of one device have in common: its address without their number."""
+    return unit.address.rpartition(".")[0]
+
+
+def _parts(unit: Unit, units: Sequence[Unit]) -> int:
+    """How many devices its module is divided into."""
+    return sum(_module(one) == _module(unit) for one in units)
+
+
+def _divided(parts: int) -> str:
+    return "none" if parts == 1 else f"{parts} partitions"
+
+
+def _model(unit: Unit, units: Sequence[Unit], facts: Facts) -> str:
+    """The name of the whole; of a part also of what kind, so that it is compared with its like."""
+    name = _told(unit.model).value
+    model = UNKNOWN_MODEL if name is None else str(name)
+    parts, mode = _parts(unit, units), facts["partition_mode"].value
+    if mode in (None, "none") and parts == 1:
+        return model
+    if mode in (None, "none"):
+        return f"{model}, one of {parts} partitions"
+    return f"{model}, one {mode} partition"
+
+
+def _address(device: Device) -> str:
+    """The address by which the source knows a device; a partition's number is its last digit."""
+    return str(value_of(device.facts, "pci_address") or "")

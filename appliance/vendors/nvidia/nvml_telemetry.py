@@ -1,0 +1,260 @@
+"""Readings and error counts of an NVIDIA device, by the vocabulary's names and in SI units.
+
+Each is a number, or the Unreadable that says why there is none: what is read and what is told of
+its gaps come from the same question. The library gives milliwatts, millijoules, megahertz and
+percent (nvml.h). Throttling is a mask of bits of which several may be set at once; idleness is
+one of them and no throttling.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from appliance.linux import pci
+from appliance.linux.fact_reader import value_of
+from appliance.linux.sysfs import Tree, Unreadable
+from appliance.records.system import Device
+from appliance.records.vocabulary import THROTTLES
+from appliance.vendors.nvidia.nvlink import COUNTERS as LINK_COUNTERS
+from appliance.vendors.nvidia.nvlink import Links
+from appliance.vendors.nvidia.nvml import Handle, Nvml, Place, Refusal, attempt, first
+
+Told = Mapping[str, float | Unreadable]
+Counts = Mapping[str, int | Unreadable]
+READ = (
+    "graphics_clock_hertz",
+    "memory_clock_hertz",
+    "power_watts",
+    "energy_joules",
+    "temperature_celsius",
+    "memory_temperature_celsius",
+    "utilisation_fraction",
+    "memory_utilisation_fraction",
+    "memory_used_bytes",
+    "fan_fraction",
+    "pcie_generation",
+    "pcie_width",
+    "throttle_mask",
+    *(f"throttled_{name}" for name in THROTTLES),
+)
+"""Readings that the library has a question for."""
+PAGES = ("pages_retired_corrected", "pages_retired_uncorrected", "pages_pending")
+REMAPPED = (
+    "rows_remapped_corrected",
+    "rows_remapped_uncorrected",
+    "row_remap_pending",
+    "row_remap_failed",
+)
+"""In the order in which nvmlDeviceGetRemappedRows answers."""
+COUNTED = (
+    "ecc_corrected",
+    "ecc_uncorrected",
+    "ecc_uncorrected_total",
+    *PAGES,
+    *REMAPPED,
+    "reset_wanted",
+    "pcie_replays",
+    "pcie_naks",
+    "pcie_correctable",
+    "pcie_non_fatal",
+    "pcie_fatal",
+    "link_replays",
+    "link_recoveries",
+    "link_errors",
+    "links_down",
+    "thermal_violation_ns",
+    "power_violation_ns",
+    "lost",
+)
+"""Counters that the library has a question for."""
+NO_FANS = "this part has no fans of its own"
+IDLE = 0x1
+REASONS: Mapping[int, str] = {
+    0x2: "setting",  # applications clocks
+    0x4: "power_cap",
+    0x8: "hardware",  # temperature, power brake or current; also for a moment as clocks change
+    0x10: "sync",
+    0x20: "thermal",  # by the driver, for the device or its memory
+    0x40: "thermal",  # by hardware
+    0x80: "power_brake",
+    0x100: "setting",  # display clocks
+}
+"""Bits of nvmlClocksEventReasons (nvml.h). Newer drivers have more, BoardLimit and Reliability
+among them, which nvml.h does not explain: they are "other"."""
+MEGAHERTZ = 1_000_000
+GRAPHICS, MEMORY = 0, 2
+"""nvmlClockType_t."""
+CELSIUS_OF_DEVICE = 0
+"""nvmlTemperatureSensors_t."""
+CORRECTED, UNCORRECTED = 0, 1
+"""nvmlMemoryErrorType_t."""
+SINCE_BOOT, IN_LIFE = 0, 1
+"""nvmlEccCounterType_t: volatile and aggregate."""
+NAKS = ("NVML_FI_DEV_PCIE_COUNT_NAKS_RECEIVED", "NVML_FI_DEV_PCIE_COUNT_NAKS_SENT")
+"""Refusals of what the device sent, and of what was sent to it (drivers from 535 on)."""
+POWER, THERMAL = 0, 1
+"""nvmlPerfPolicyType_t."""
+
+
+def throttled(mask: int) -> dict[str, float]:
+    """The mask as readings: 1 for each reason that is active, else 0."""
+    left = mask & ~IDLE
+    active = {name for bit, name in REASONS.items() if left & bit}
+    if left & ~sum(REASONS):
+        active.add("other")
+    return {f"throttled_{name}": float(name in active) for name in THROTTLES}
+
+
+def readings(nvml: Nvml, place: Place) -> Told:
+    """Everything of this moment."""
+    whole = place.whole
+    ask = nvml.whole
+
+    def share(member: str) -> float:
+        rates = nvml.ask("nvmlDeviceGetUtilizationRates", whole)
+        return int(getattr(rates, member)) / 100
+
+    ways: Mapping[str, Callable[[], float]] = {
+        "graphics_clock_hertz": lambda: ask("nvmlDeviceGetClockInfo", whole, GRAPHICS) * MEGAHERTZ,
+        "memory_clock_hertz": lambda: ask("nvmlDeviceGetClockInfo", whole, MEMORY) * MEGAHERTZ,
+        "power_watts": lambda: ask("nvmlDeviceGetPowerUsage", whole) / 1e3,
+        "energy_joules": lambda: ask("nvmlDeviceGetTotalEnergyConsumption", whole) / 1e3,
+        "temperature_celsius": lambda: temperature(nvml, whole),
+        "memory_temperature_celsius": lambda: nvml.field(whole, "NVML_FI_DEV_MEMORY_TEMP"),
+        "utilisation_fraction": lambda: share("gpu"),
+        "memory_utilisation_fraction": lambda: share("memory"),
+        "memory_used_bytes": lambda: int(memory_info(nvml, place.own).used),
+        "fan_fraction": lambda: _fans(nvml, whole),
+        "pcie_generation": lambda: ask("nvmlDeviceGetCurrPcieLinkGeneration", whole),
+        "pcie_width": lambda: ask("nvmlDeviceGetCurrPcieLinkWidth", whole),
+    }
+    return {**{name: attempt(way) for name, way in ways.items()}, **_throttling(nvml, whole)}
+
+
+def counters(nvml: Nvml, tree: Tree, place: Place, device: Device) -> Counts:
+    """Every count since the driver was loaded, and every state that tells of a fault."""
+    whole = place.whole
+    links = Links(nvml, whole)
+    errors = partial(nvml.whole, "nvmlDeviceGetTotalEccErrors", whole)
+    pages = partial(_pages, nvml, whole)
+    ways: Mapping[str, Callable[[], int]] = {
+        "ecc_corrected": partial(errors, CORRECTED, SINCE_BOOT),
+        "ecc_uncorrected": partial(errors, UNCORRECTED, SINCE_BOOT),
+        "ecc_uncorrected_total": partial(errors, UNCORRECTED, IN_LIFE),
+        "pages_retired_corrected": partial(pages, 0),
+        "pages_retired_uncorrected": partial(pages, 1),
+        "pages_pending": partial(nvml.whole, "nvmlDeviceGetRetiredPagesPendingStatus", whole),
+        "reset_wanted": lambda: int(nvml.field(whole, "NVML_FI_DEV_GET_GPU_RECOVERY_ACTION") != 0),
+        "pcie_replays": partial(nvml.whole, "nvmlDeviceGetPcieReplayCounter", whole),
+        "pcie_naks": lambda: sum(nvml.field(whole, name) for name in NAKS),
+        **_bus_errors(nvml, tree, whole, device),
+        **{name: partial(links.counted, name) for name in LINK_COUNTERS},
+        "links_down": partial(links.down, device),
+        **_violations(nvml, whole),
+    }
+    found = {**{name: attempt(way) for name, way in ways.items()}, **_remapped(nvml, whole)}
+    return {**found, "lost": attempt(partial(_lost, nvml, tree, whole, device))}
+
+
+def temperature(nvml: Nvml, handle: Handle) -> int:
+    """Of the device, celsius; newer drivers know another question for it."""
+    return first(
+        lambda: nvml.whole("nvmlDeviceGetTemperature", handle, CELSIUS_OF_DEVICE),
+        lambda: nvml.whole("nvmlDeviceGetTemperatureV", handle, CELSIUS_OF_DEVICE),
+    )
+
+
+def memory_info(nvml: Nvml, handle: Handle) -> Any:
+    """Total and used bytes; the second form does not count what the driver keeps as used."""
+    second = getattr(nvml.library, "nvmlMemory_v2", None)
+    return first(
+        lambda: nvml.ask("nvmlDeviceGetMemoryInfo", handle, second),
+        lambda: nvml.ask("nvmlDeviceGetMemoryInfo", handle),
+    )
+
+
+def _fans(nvml: Nvml, handle: Handle) -> float:
+    count = nvml.whole("nvmlDeviceGetNumFans", handle)
+    if not count:
+        raise Unreadable(NO_FANS)
+    return max(nvml.whole("nvmlDeviceGetFanSpeed_v2", handle, fan) for fan in range(count)) / 100
+
+
+def _throttling(nvml: Nvml, handle: Handle) -> Told:
+    mask = attempt(
+        lambda: first(
+            lambda: nvml.whole("nvmlDeviceGetCurrentClocksEventReasons", handle),
+            lambda: nvml.whole("nvmlDeviceGetCurrentClocksThrottleReasons", handle),
+        )
+    )
+    if isinstance(mask, Unreadable):
+        return {"throttle_mask": mask, **{f"throttled_{name}": mask for name in THROTTLES}}
+    return {"throttle_mask": mask, **throttled(mask)}
+
+
+def _remapped(nvml: Nvml, handle: Handle) -> Counts:
+    rows = attempt(lambda: nvml.ask("nvmlDeviceGetRemappedRows", handle))
+    if isinstance(rows, Unreadable):
+        return dict.fromkeys(REMAPPED, rows)
+    return {name: int(value) for name, value in zip(REMAPPED, rows, strict=True)}
+
+
+def _pages(nvml: Nvml, handle: Handle, cause: int) -> int:
+    """Pages that were given up for a cause (nvmlPageRetirementCause_t)."""
+    return len(nvml.ask("nvmlDeviceGetRetiredPages", handle, cause))
+
+
+def _bus_errors(
+    nvml: Nvml, tree: Tree, handle: Handle, device: Device
+) -> Mapping[str, Callable[[], int]]:
+    """Errors of PCIe as the kernel counts them, else as the device does."""
+    function = pci.Function(tree, str(value_of(device.facts, "pci_address")))
+    kinds = {
+        "pcie_correctable": ("correctable", "NVML_FI_DEV_PCIE_COUNT_CORRECTABLE_ERRORS"),
+        "pcie_non_fatal": ("nonfatal", "NVML_FI_DEV_PCIE_COUNT_NON_FATAL_ERROR"),
+        "pcie_fatal": ("fatal", "NVML_FI_DEV_PCIE_COUNT_FATAL_ERROR"),
+    }
+    return {
+        name: partial(first, partial(function.errors, kind), partial(nvml.field, handle, field))
+        for name, (kind, field) in kinds.items()
+    }
+
+
+def _violations(nvml: Nvml, handle: Handle) -> Mapping[str, Callable[[], int]]:
+    """Nanoseconds below the wanted clock; newer drivers give them as field values alone."""
+
+    def status(policy: int) -> int:
+        return int(nvml.ask("nvmlDeviceGetViolationStatus", handle, policy).violationTime)
+
+    def thermal() -> int:
+        kinds = ("SW_THERM_SLOWDOWN", "HW_THERM_SLOWDOWN")
+        return sum(nvml.field(handle, f"NVML_FI_DEV_CLOCKS_EVENT_REASON_{kind}") for kind in kinds)
+
+    power = partial(nvml.field, handle, "NVML_FI_DEV_CLOCKS_EVENT_REASON_SW_POWER_CAP")
+    return {
+        "thermal_violation_ns": lambda: first(lambda: status(THERMAL), thermal),
+        "power_violation_ns": lambda: first(lambda: status(POWER), power),
+    }
+
+
+def _lost(nvml: Nvml, tree: Tree, handle: Handle, device: Device) -> int:
+    """Asked of a sensor, because the driver answers for names from its own memory."""
+    if _is_gone(tree, device):
+        return 1
+    try:
+        temperature(nvml, handle)
+    except Refusal as gap:
+        if gap.is_lost:
+            return 1
+        raise
+    return 0
+
+
+def _is_gone(tree: Tree, device: Device) -> bool:
+    """True if the kernel showed the device's function when it was found, and does no more."""
+    address, width = (value_of(device.facts, one) for one in ("pci_address", "pcie_width_highest"))
+    if address is None or width is None:
+        return False
+    return tree.exists(pci.DEVICES) and not pci.Function(tree, str(address)).is_there

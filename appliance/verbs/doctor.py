@@ -1,0 +1,313 @@
+"""The verb `doctor`: what this machine needs for a run, what it has of it, and what to do.
+
+One row for each thing, with its state: ok, missing, not needed here, or not known. Some rows are
+required: without them `bench accept` cannot run here, or would not see a device that is on the
+bus. The others make a run better (steadier figures, more facts, a container). Nothing is
+changed and no device is used; what takes long (importing torch, which `software.py` asks) happens
+in a child that is given up after some seconds. A look that goes wrong is a row of its own and never
+an error.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.table import Table
+from rich.text import Text
+
+from appliance.container import preflight, software
+from appliance.container.container_options import SHM_BYTES_EACH, Engine
+from appliance.container.doctor_rows import (
+    FIGURES,
+    IN_CONTAINER,
+    RUNS,
+    Place,
+    Row,
+    State,
+    not_needed,
+    row_of,
+)
+from appliance.errors import BenchError
+from appliance.linux.kernel_log import KernelLog
+from appliance.linux.sensors import CPU, EDAC, Sensors
+from appliance.linux.sysfs import Tree, Unreadable, or_none
+from appliance.probe.conditions import CLOCK
+from appliance.signing import keys
+from appliance.storage.dataset_file import load_datasets
+from appliance.vendors.containers import CONTAINERS
+from appliance.verbs import datasets
+
+if TYPE_CHECKING:
+    from appliance.container.engine import Host
+
+ENGINE_SECONDS = 2.0
+SHM = "/dev/shm"  # noqa: S108 - the very thing
+SMALLEST_SHM = 64 * 2**20
+"""What an engine gives by default, and enough for processors."""
+SMALLEST_DISK = 2**30
+"""A run of the smoke suite leaves 1.5 MB (measured); caches and logs of long suites may grow."""
+GOOD_CLOCKS = ("tsc", "kvm-clock", "arch_sys_counter", "hyperv_clocksource_tsc_page")
+"""Read without a system call; hpet and acpi_pm cost a microsecond and more for each time."""
+
+
+def examine(
+    *,
+    out: Path = Path("out"),
+    data: Path | None = None,
+    engine: str | None = None,
+    root: Path = Path("/"),
+    environment: Mapping[str, str] | None = None,
+) -> tuple[Row, ...]:
+    """Every row for this machine, within about five seconds. Never raises."""
+    variables = os.environ if environment is None else environment
+    place = Place(tree=Tree(root), out=out, data=data, engine=engine, environment=variables)
+    begin = time.monotonic()
+    with software.ask_torch() as child:
+        rows = [row for look in LOOKS for row in _guarded(look, place)]
+        left = max(0.1, software.TORCH_SECONDS - (time.monotonic() - begin))
+        torch = _guarded(lambda _: software.torch(child, left, place), place)
+    return (*rows[:1], *torch, *rows[1:])
+
+
+def can_accept(rows: Iterable[Row]) -> bool:
+    """Whether nothing that is required is missing."""
+    return not any(row.is_required and row.state == "missing" for row in rows)
+
+
+def to_document(rows: Iterable[Row]) -> dict[str, object]:
+    """The one JSON document of the verb."""
+    kept = tuple(rows)
+    return {"can_accept": can_accept(kept), "rows": [asdict(row) for row in kept]}
+
+
+def table(rows: Iterable[Row]) -> Table:
+    """The rows for a person; what is missing stands out, and what is required of it more."""
+    styles = {"missing": "bold yellow", "ok": "", "not needed here": "dim", "not known": "dim"}
+    made = Table(box=None, pad_edge=False)
+    for name in ("what", "found", "needed for", "state", "fix"):
+        made.add_column(name, overflow="fold")
+    for row in rows:
+        is_fatal = row.is_required and row.state == "missing"
+        cells = (row.what, row.found, row.needed_for, row.state + " (required)" * is_fatal, row.fix)
+        made.add_row(*map(Text, cells), style="bold red" if is_fatal else styles[row.state])
+    return made
+
+
+def _guarded(look: Callable[[Place], Iterable[Row]], place: Place) -> list[Row]:
+    try:
+        return list(look(place))
+    except Exception as error:  # noqa: BLE001 - a look that fails is a finding, too
+        name = getattr(look, "__name__", "look").strip("_<>").replace("_", " ")
+        found = f"could not be looked at ({type(error).__name__}: {error})"[:120]
+        return [Row(what=name, found=found, needed_for="bench doctor", state="not known")]
+
+
+# ------------------------------------------------------------------ containers and devices
+
+
+def _containers(place: Place) -> Iterator[Row]:
+    try:
+        from appliance.container import engine as host  # noqa: PLC0415 - the SDK may be absent
+    except BenchError as error:
+        yield row_of("container engine", str(error), IN_CONTAINER, "", ok=False, required=False)
+        yield from _devices(place, Engine(url=""))
+        return
+    try:
+        url = host.address(place.engine, place.environment)
+        with host.opened(url, ENGINE_SECONDS) as engine:
+            facts = engine.engine
+            found = f"{facts.product} {facts.version}, API {facts.api}, {facts.storage}, {url}"
+            yield row_of("container engine", found, IN_CONTAINER, "", ok=True, required=False)
+            yield from _images(engine, place)
+    except BenchError as error:
+        sentence, _, fix = str(error).partition(": ")
+        yield row_of("container engine", sentence, IN_CONTAINER, fix, ok=False, required=False)
+        facts = Engine(url="")
+    yield from _devices(place, facts)
+
+
+def _images(engine: Host, place: Place) -> Iterator[Row]:
+    here = {name for name, one in CONTAINERS.items() if preflight.look(place.tree, one).functions}
+    for vendor in (*CONTAINERS, preflight.PROCESSORS):
+        name = preflight.image_of(vendor)
+        is_needed = vendor in here or (vendor == preflight.PROCESSORS and not here)
+        try:
+            found = engine.image(name, vendor).id[:19]
+            yield row_of(f"image {name}", found, IN_CONTAINER, "", ok=True, required=False)
+        except BenchError as error:
+            state: State = "missing" if is_needed else "not needed here"
+            fix = str(error).partition(": ")[2] if is_needed else ""
+            yield Row(
+                what=f"image {name}", found="none", needed_for=IN_CONTAINER, state=state, fix=fix
+            )
+
+
+def _devices(place: Place, engine: Engine) -> Iterator[Row]:
+    """For each maker: functions on the bus, nodes, and what passes them into a container."""
+    for vendor, passing in CONTAINERS.items():
+        found = preflight.look(place.tree, passing)
+        what, counted = f"devices of {passing.title}", f"{len(found.functions)} on the PCI bus"
+        needed_for = f"runs on {passing.title}"
+        if not found.functions and not found.nodes:
+            yield not_needed(what, counted, needed_for)
+            continue
+        counted += f", {found.count} nodes in /dev"
+        _, missing = preflight.devices(place.tree, vendor, engine)
+        is_whole = not any("this host has no" in one for one in missing)
+        yield row_of(what, counted, needed_for, passing.driver, ok=is_whole, required=True)
+        has_cdi = preflight.has_cdi(place.tree, passing, engine)
+        lacks = tuple(preflight.missing_toolkit(place.tree, passing, engine))
+        can_pass = has_cdi or not passing.requests or not lacks
+        way = passing.cdi if has_cdi else "--gpus all" if passing.requests else "device nodes"
+        yield row_of(
+            f"container toolkit of {passing.title}",
+            way if can_pass else "neither CDI nor hook",
+            IN_CONTAINER,
+            passing.toolkit,
+            ok=can_pass,
+            required=False,
+        )
+
+
+# ------------------------------------------------------------------ room
+
+
+def _room(place: Place) -> Iterator[Row]:
+    lacks = list(preflight.missing_out(place.out))
+    sentence, _, fix = (lacks or [f"{place.out} takes files"])[0].partition(": ")
+    yield row_of("output folder", sentence, RUNS, fix, ok=not lacks, required=True)
+    there = next(
+        one for one in (place.out.absolute(), *place.out.absolute().parents) if one.exists()
+    )
+    free = shutil.disk_usage(there).free
+    fix = f"make room in {there}, or name another folder with --out"
+    yield row_of("free disk", _size(free), RUNS, fix, ok=free >= SMALLEST_DISK, required=True)
+
+
+def _memory(place: Place) -> Iterator[Row]:
+    count = sum(preflight.look(place.tree, one).count for one in CONTAINERS.values())
+    wanted = SHM_BYTES_EACH * count or SMALLEST_SHM
+    shared = os.statvfs(SHM)
+    size = shared.f_frsize * shared.f_blocks
+    fix = f"start with --shm-size {_size(wanted)}, or use `bench start`"
+    yield row_of(SHM, _size(size), "several ranks", fix, ok=size >= wanted, required=False)
+    limit = resource.getrlimit(resource.RLIMIT_MEMLOCK)[1]
+    is_free = limit == resource.RLIM_INFINITY
+    words = "unlimited" if is_free else _size(limit)
+    if count:
+        fix = "raise it (`ulimit -l unlimited`, or limits.conf), or use `bench start`"
+        yield row_of("locked memory", words, "several devices", fix, ok=is_free, required=False)
+    else:
+        yield not_needed("locked memory", words, "several devices")
+
+
+def _size(number: float) -> str:
+    for unit in ("B", "KiB", "MiB"):
+        if number < 1024:  # noqa: PLR2004 - of a unit in the next
+            return f"{number:.0f} {unit}"
+        number /= 1024
+    return f"{number:.1f} GiB"
+
+
+def _data(place: Place) -> Iterator[Row]:
+    folder = datasets.folder(place.data)
+    known = {item.name for item in load_datasets().dataset}
+    absent = sorted(known - datasets.at_hand(folder))
+    found = f"not whole: {', '.join(absent)}" if absent else f"{len(known)} whole in {folder}"
+    fix = f"bench data fetch {' '.join(absent)} --to data, and --data data"
+    needed_for = "cases that read them"
+    yield row_of("data sets", found, needed_for, fix, ok=not absent, required=False)
+
+
+# ------------------------------------------------------------------ what the machine tells
+
+
+def _telling(place: Place) -> Iterator[Row]:
+    try:
+        KernelLog(from_start=False, path=place.tree.path("/dev/kmsg")).close()
+        yield row_of("kernel log", "readable", "faults of devices", "", ok=True, required=False)
+    except Unreadable as gap:
+        sentence, _, fix = gap.hint.partition(": ")
+        yield row_of("kernel log", sentence, "faults of devices", fix, ok=False, required=False)
+    is_virtual = "hypervisor" in (or_none(lambda: place.tree.text("/proc/cpuinfo", 4096)) or "")
+    for what, is_there, fix in _sensors(place.tree):
+        if is_virtual and not is_there:
+            yield not_needed(what, "a virtual machine shows none", "counting errors")
+        else:
+            found = "readable" if is_there else "none"
+            yield row_of(what, found, "counting errors", fix, ok=is_there, required=False)
+
+
+def _sensors(tree: Tree) -> Iterator[tuple[str, bool, str]]:
+    controllers = or_none(lambda: tree.names(EDAC, r"mc\d+")) or ()
+    yield "memory error counts", bool(controllers), "load the EDAC driver of this processor"
+    temperature = or_none(Sensors(tree).temperature)
+    yield "temperature", temperature is not None, "load coretemp or k10temp"
+
+
+def _steadiness(place: Place) -> Iterator[Row]:
+    clock = or_none(lambda: place.tree.line(CLOCK))
+    fix = "boot without clocksource=, and update the firmware if the kernel distrusts its tsc"
+    if clock is None:
+        yield Row(what="clock source", found="not told", needed_for=FIGURES, state="not known")
+    else:
+        is_good = clock in GOOD_CLOCKS
+        yield row_of("clock source", clock, FIGURES, fix, ok=is_good, required=False)
+    governors = set(_governors(place.tree))
+    fix = "sudo cpupower frequency-set -g performance"
+    if governors:
+        is_fast = governors == {"performance"}
+        found = ", ".join(sorted(governors))
+        yield row_of("CPU governor", found, FIGURES, fix, ok=is_fast, required=False)
+    else:
+        yield not_needed("CPU governor", "no frequency driver here", FIGURES)
+
+
+def _governors(tree: Tree) -> Iterator[str]:
+    for name in or_none(lambda: tree.names(f"{CPU}/cpufreq", r"policy\d+")) or ():
+        path = f"{CPU}/cpufreq/{name}/scaling_governor"
+        governor = or_none(lambda place=path: tree.line(place))  # type: ignore[misc]
+        if governor is not None:
+            yield governor
+
+
+def _key(place: Place) -> Iterator[Row]:
+    names = ("BENCH_SIGN_KEY_FILE", "BENCH_SIGN_CERT_FILE")
+    key, certificate = (place.environment.get(name) for name in names)
+    needed_for = "a signature that is trusted"
+    if not key and not certificate:
+        found = f"{names[0]} is not set: runs are signed with a development key"
+        yield not_needed("signing key", found, needed_for, "bench keys create NAME")
+        return
+    if not key or not certificate:
+        fix = f"set both {' and '.join(names)}"
+        yield row_of("signing key", "half of it is named", needed_for, fix, ok=False, required=True)
+        return
+    try:
+        keys.load_key(Path(key), Path(certificate))
+        yield row_of("signing key", key, needed_for, "", ok=True, required=True)
+    except BenchError as error:
+        sentence, _, fix = str(error).partition(": ")
+        yield row_of("signing key", sentence, needed_for, fix, ok=False, required=True)
+
+
+LOOKS: tuple[Callable[[Place], Iterable[Row]], ...] = (
+    software.python,
+    software.packages,
+    software.locked,
+    software.rendering,
+    _room,
+    _memory,
+    _data,
+    _containers,
+    _telling,
+    _steadiness,
+    _key,
+)

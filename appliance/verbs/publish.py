@@ -1,0 +1,90 @@
+"""The verbs `report` and `sign`: who will sign is fixed, then the pages are made, then signed.
+
+The signer stands on page 1, so signer.json is written before anything is rendered, and a key
+of another certificate is refused. `sign` first signs the data (statement.dsse.json), renders
+the pages that carry the data and that statement, signs the PDF, and last signs the digests of
+the pages (report.dsse.json). A folder with that last file is closed: nothing is written over.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from appliance.errors import UsageError
+from appliance.records.json import from_json, sha256, to_json
+from appliance.records.signer import Signer
+from appliance.signing import keys
+from appliance.storage import bundle as bundles
+from reports import render
+from reports.view import view
+
+Role = Literal["tester", "vendor", "buyer", "witness"]
+ATTACHED_BYTES = 16 * 2**20  # readers choke on larger PDFs; a larger journal stays in the folder
+
+
+def report(folder: Path, signer: Signer) -> None:
+    """Fix the signer and render the pages, unsigned; UsageError if the folder is signed."""
+    _refuse_signed(folder)
+    bundles.write(folder / "signer.json", to_json(signer))
+    page = view(bundles.read(folder, complete=False))
+    bundles.write(folder / "report.html", render.html(page, {}))
+    bundles.write(folder / "report.pdf", render.pdf(page, {}))
+
+
+def sign(folder: Path, key: keys.Key, role: Role) -> None:
+    """Sign the data, render the pages that carry it, and sign these.
+
+    Raises UsageError if the folder is signed, or was rendered for another signer.
+    """
+    _refuse_signed(folder)
+    _fix_signer(folder, keys.signer_record(key, role))
+    bundle = bundles.read(folder, complete=False)
+    statement = keys.sign_data(bundle, key)
+    bundles.write(folder / bundles.STATEMENT, statement)
+    carried = {**_carried(bundle), bundles.STATEMENT: statement}
+    page = view(bundle)
+    renderings = {
+        "report.html": render.html(page, carried),
+        "report.pdf": keys.sign_pdf(render.pdf(page, carried), key),
+    }
+    for name, text in renderings.items():
+        bundles.write(folder / name, text)
+    subjects = {name: sha256(text) for name, text in renderings.items()}
+    subjects["statement.dsse.json"] = sha256(statement)
+    bundles.write(folder / "report.dsse.json", keys.sign_report(bundle, subjects, key))
+
+
+def _carried(bundle: bundles.Bundle) -> dict[str, bytes]:
+    """The data files that go into the pages: all, unless journal and logs are too large."""
+    large = sum(map(len, bundle.data.values())) > ATTACHED_BYTES
+    return {
+        name: text
+        for name, text in bundle.data.items()
+        if not large or not bundles.may_stay_behind(name)
+    }
+
+
+def _refuse_signed(folder: Path) -> None:
+    if (folder / "report.dsse.json").exists():
+        raise UsageError(f"{folder} is signed already, and a signed file is never written over")
+    if not (folder / "verdict.json").exists():
+        raise UsageError(
+            f"{folder} holds no judged run: name out/<run id>, or go on with an unfinished one by "
+            f"`bench accept --resume {folder}`"
+        )
+
+
+def _fix_signer(folder: Path, signer: Signer) -> None:
+    """Write signer.json, unless the pages were made for someone else."""
+    path = folder / "signer.json"
+    if path.exists():
+        fixed = from_json(Signer, path.read_bytes(), name="signer.json")
+        if fixed.sha256 != signer.sha256 and not (fixed.is_development and signer.is_development):
+            raise UsageError(
+                f"{folder} was rendered for the signer {fixed.subject}: sign with that key, or "
+                "render it for this one by `bench report --signer CERT`"
+            )
+        if fixed.sha256 == signer.sha256:
+            return
+    bundles.write(path, to_json(signer))

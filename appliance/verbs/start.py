@@ -1,0 +1,389 @@
+"""The verb `start`: a run in a container from the host, signed outside, verified and told.
+
+What is missing is said before anything is started. The run is made unsigned inside, where there
+is no key; the pages are rendered and signed out here, and the bundle is verified as anyone
+would. A run that was cut short (a person, the time limit, an engine or memory that was not
+enough) leaves its folder, and is gone on with by --resume.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from cryptography.hazmat.primitives.serialization import Encoding
+
+from appliance.container import engine as host
+from appliance.container import preflight
+from appliance.container.container_options import (
+    INPUTS,
+    OUT,
+    RELAXED,
+    Bind,
+    Container,
+    Engine,
+    Image,
+    line,
+    options,
+)
+from appliance.errors import ApplianceError, BenchError, OutputError, RunInterrupted, UsageError
+from appliance.linux.sysfs import Tree
+from appliance.records.json import from_json
+from appliance.records.system import System
+from appliance.records.verdict import Verdict
+from appliance.signing.keys import Key
+from appliance.storage import bundle
+from appliance.verbs import publish
+from appliance.verification import verify
+from appliance.verification.verify import Verification
+
+JUDGED = (0, 1, 3)
+"""Exit codes of a run that came to a verdict."""
+LONGEST_RUN = 10_000_000
+"""Seconds: four months."""
+IMAGE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]{0,254}", re.ASCII)
+"""What no shell and no engine takes for anything but an image."""
+NOT_ASKED = Engine(url=f"{host.SCHEME}/var/run/docker.sock")
+"""What is taken for the engine where none answers and only the line is wanted."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What a person asked for; None means what is found, or the image's own.
+
+    `suite` and `criteria` are names, which the image knows, or paths of files of this host.
+    """
+
+    vendor: str | None = None
+    image: str | None = None
+    suite: str = "smoke"
+    criteria: str | None = None
+    baseline: Path | None = None
+    challenge: Path | None = None
+    order: Path | None = None
+    is_redacted: bool = False
+    out: Path = Path("out")
+    data: Path | None = None
+    resume: Path | None = None
+    engine: str | None = None
+    relaxes_seccomp: bool = False
+    memory_bytes: int | None = None
+    timeout: float | None = None
+    is_quiet: bool = False
+
+    def __post_init__(self) -> None:
+        """UsageError for what no engine can be asked for."""
+        if self.timeout is not None and not 0 < self.timeout <= LONGEST_RUN:
+            raise UsageError(
+                f"--timeout is {self.timeout:g}: give seconds, above 0 and at most {LONGEST_RUN}"
+            )
+        if self.image and not IMAGE_NAME.fullmatch(self.image):
+            raise UsageError(f'--image is "{self.image}": write NAME, NAME:TAG or NAME@sha256:...')
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """The container that would be started, and a sentence for each thing that is missing."""
+
+    container: Container
+    missing: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Started:
+    """A run that was made in a container, judged, signed and verified."""
+
+    folder: Path
+    verdict: Verdict
+    verification: Verification
+    container: Container
+
+
+def dry_line(request: Request, tree: Tree | None = None) -> tuple[str, tuple[str, ...]]:
+    """The `docker run` line of the run, and what is missing; only the engine is asked.
+
+    The run is left unsigned by it.
+    """
+    with ExitStack() as stack:
+        _, prepared = _prepare(_again(request), tree or Tree(), stack)
+        return line(prepared.container), prepared.missing
+
+
+def start(
+    request: Request,
+    key: Key,
+    role: publish.Role,
+    *,
+    say: Callable[[str], None],
+    write: Callable[[bytes], None],
+    tree: Tree | None = None,
+) -> Started:
+    """Make the run in a container, sign it here, and verify it.
+
+    Raises UsageError for what is missing, RunInterrupted for a run that was stopped, and what
+    became of the run inside as the errors of its exit code.
+    """
+    request = _again(request)
+    with ExitStack() as stack:
+        engine, prepared = _prepare(request, tree or Tree(), stack)
+        if prepared.missing or engine is None:
+            raise UsageError("; ".join(prepared.missing))
+        if request.resume is None:
+            _make(request.out)
+        ended = engine.run(prepared.container, write=write, say=say, timeout=request.timeout)
+    folder = request.resume or _folder(request.out, ended.container.name)
+    if ended.exit_code not in JUDGED or folder is None:
+        raise fault(ended, folder)
+    publish.sign(folder, key, role)
+    _hand_over(folder)
+    return _verified(folder, key, ended.container)
+
+
+def to_document(started: Started) -> dict[str, object]:
+    """The one JSON document of the verb."""
+    container, image = started.container, started.container.image
+    return {
+        "folder": str(started.folder),
+        "verdict": started.verification.verdict,
+        "exit_code": started.verification.exit_code,
+        "signer": started.verification.signer,
+        "faults": list(started.verification.faults),
+        "image": {
+            "name": image.name,
+            "id": image.id,
+            "references": list(image.references),
+            "layers": image.layers,
+        },
+        "engine": {
+            "url": container.engine.url,
+            "product": container.engine.product,
+            "version": container.engine.version,
+            "storage": container.engine.storage,
+        },
+        "container": container.name,
+        "options": list(options(container)),
+        "locked_memory": "unlimited" if container.locks_memory else "limited",
+    }
+
+
+# ------------------------------------------------------------------ before
+
+
+def _again(request: Request) -> Request:
+    """The request; for a run that goes on, with the vendor, image and limits that it had."""
+    folder = request.resume
+    if folder is None:
+        return request
+    folder = folder.absolute()
+    try:
+        data = (folder / bundle.SYSTEM).read_bytes()
+    except OSError as error:
+        raise UsageError(
+            f"{folder} holds no run that can go on ({error.strerror}): name out/<run id>"
+        ) from None
+    if (folder / bundle.REPORT).exists():
+        raise UsageError(f"{folder} is finished and signed; start a new run instead")
+    system = from_json(System, data, name=bundle.SYSTEM)
+    told = system.conditions.facts.get("container_options")
+    before = str(told.value) if told is not None and told.value else ""
+    memory = re.search(r"--memory (\d+)", before)
+    image = system.identity.host.get("image")
+    devices = system.identity.devices
+    return Request(
+        vendor=request.vendor or (devices[0].vendor if devices else None),
+        image=request.image or (str(image.value) if image is not None and image.value else None),
+        out=folder.parent,
+        order=request.order,
+        is_redacted=request.is_redacted,
+        data=request.data,
+        resume=folder,
+        engine=request.engine,
+        relaxes_seccomp=request.relaxes_seccomp or RELAXED in before,
+        memory_bytes=request.memory_bytes or (int(memory[1]) if memory else None),
+        timeout=request.timeout,
+        is_quiet=request.is_quiet,
+    )
+
+
+def _prepare(request: Request, tree: Tree, stack: ExitStack) -> tuple[host.Host | None, Prepared]:
+    vendor = preflight.choose(tree, request.vendor)
+    missing: list[str] = []
+    engine, facts = None, NOT_ASKED
+    try:
+        url = host.address(request.engine, os.environ)
+        engine = stack.enter_context(host.opened(url))
+        facts = engine.engine
+    except UsageError as error:
+        missing.append(str(error))
+    out = request.out.absolute().resolve()
+    user = preflight.run_user(out, facts)
+    devices, lacks = preflight.devices(tree, vendor, facts)
+    if engine is None:  # what it could pass is not known, only what the host has
+        lacks = lacks[:1] if devices.count == 0 else ()
+    words, inputs = _words(request, vendor)
+    image, absent = _image(engine, request.image or preflight.image_of(vendor), vendor)
+    files = [Path(bind.source) for bind in inputs]
+    missing = [*lacks, *missing, *absent, *preflight.missing_out(out)]
+    missing += [*preflight.missing_files(files, user), *_misplaced(inputs)]
+    missing += _busy(request, engine, out)
+    container = Container(
+        id=secrets.token_hex(6),
+        image=image,
+        words=words,
+        user=user,
+        binds=(Bind(source=str(out), target=OUT, is_writable=True), *inputs),
+        devices=devices,
+        engine=facts,
+        memory_bytes=request.memory_bytes,
+        relaxes_seccomp=request.relaxes_seccomp,
+    )
+    return engine, Prepared(container=container, missing=tuple(missing))
+
+
+def _image(engine: host.Host | None, name: str, vendor: str) -> tuple[Image, tuple[str, ...]]:
+    if engine is None:
+        return Image(name=name), ()
+    try:
+        return engine.image(name, vendor), ()
+    except UsageError as error:
+        return Image(name=name), (str(error),)
+
+
+def _busy(request: Request, engine: host.Host | None, out: Path) -> Iterator[str]:
+    """A run that goes on must not be going on already."""
+    name = engine.running_in(out) if engine is not None and request.resume is not None else None
+    if name is not None:
+        yield f"the container {name} still writes into {out}: wait for it, or `docker stop {name}`"
+
+
+def _words(request: Request, vendor: str) -> tuple[tuple[str, ...], tuple[Bind, ...]]:
+    """The command inside, and the files and folders of the host that it names."""
+    binds: list[Bind] = []
+
+    def placed(option: str, path: Path) -> tuple[str, str]:
+        source = path.absolute().resolve()
+        target = f"{INPUTS}/{option}/{source.name}"
+        binds.append(Bind(source=str(source), target=target))
+        return f"--{option}", target
+
+    words = ["run", *(["--quiet"] if request.is_quiet else [])]
+    words += ["--redact"] if request.is_redacted else []
+    if request.resume is not None:
+        words += ["--resume", f"{OUT}/{request.resume.name}"]
+    else:
+        words += ["--vendor", vendor]
+        named = {"suite": request.suite, "criteria": request.criteria}
+        for option, text in named.items():
+            if text is None:  # the container knows what is usual for its devices
+                continue
+            words += placed(option, Path(text)) if _is_path(text) else (f"--{option}", text)
+        for option, path in {"baseline": request.baseline, "challenge": request.challenge}.items():
+            words += placed(option, path) if path is not None else ()
+    for option, path in {"order": request.order, "data": request.data}.items():
+        words += placed(option, path) if path is not None else ()
+    return tuple(words), tuple(binds)
+
+
+def _misplaced(inputs: Iterable[Bind]) -> Iterator[str]:
+    """A sentence for each folder in the place of a file, and the other way round."""
+    for bind in inputs:
+        option, source = Path(bind.target).parent.name, Path(bind.source)
+        if source.exists() and source.is_dir() is not (option == "data"):
+            is_now, wanted = ("a file", "folder") if option == "data" else ("a folder", "file")
+            yield f"{source} is {is_now}: name a {wanted} with --{option}"
+
+
+def _is_path(text: str) -> bool:
+    """As the catalogue reads names."""
+    return "/" in text or text.endswith(".toml")
+
+
+def _make(out: Path) -> None:
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputError(f"{out} cannot be made ({error.strerror})") from None
+
+
+# ------------------------------------------------------------------ after
+
+
+def _folder(out: Path, name: str) -> Path | None:
+    """The folder of the run that the container of this name began, if it came that far."""
+    return next((path for path in _folders(out) if _container_of(path) == name), None)
+
+
+def _folders(out: Path) -> Iterator[Path]:
+    yield from (path for path in out.iterdir() if (path / bundle.SYSTEM).is_file())
+
+
+def _container_of(folder: Path) -> str | None:
+    try:
+        data = (folder / bundle.SYSTEM).read_bytes()
+        told = from_json(System, data, name=bundle.SYSTEM).conditions.facts.get("container_name")
+    except (OSError, BenchError):  # another's, or not whole
+        return None
+    return None if told is None else str(told.value)
+
+
+def fault(ended: host.Ended, folder: Path | None) -> BenchError:
+    """The error that says why a run came to no verdict, and how it goes on."""
+    has_journal = folder is not None and (folder / bundle.JOURNAL).is_file()
+    kept = (
+        f"everything recorded is kept: go on by `bench start --resume {folder}`"
+        if has_journal
+        else "it had not begun, so there is nothing to go on with"
+    )
+    ends = {"stopped": "stopped", "timed_out": "the time limit (--timeout) was reached"}
+    if ended.reason == "engine_lost":
+        return ApplianceError(
+            f"the engine at {ended.container.engine.url} went away during the run "
+            f"({ended.detail}); {kept}, once it answers again and {ended.container.name} no "
+            "longer runs"
+        )
+    if ended.reason in ends:
+        return RunInterrupted(f"{ends[ended.reason]}; {kept}")
+    if ended.ran_out_of_memory:
+        return ApplianceError(f"the container {_starved(ended.container)}; {kept}")
+    return _by_code(ended.exit_code, kept if has_journal else "")
+
+
+def _by_code(code: int | None, kept: str) -> BenchError:
+    """The error for a container that ended by itself; why was said by the run, above."""
+    hint = f"; {kept}" if kept else ""
+    if code == RunInterrupted.exit_code:
+        return RunInterrupted(f"the run was stopped inside its container{hint}")
+    if code == UsageError.exit_code:
+        return UsageError(kept)  # the run itself has said what is to be put right
+    if code in JUDGED:
+        return ApplianceError("the run left no folder of its own: its image is of another version")
+    return ApplianceError(f"the container ended with exit code {code}{hint}")
+
+
+def _starved(container: Container) -> str:
+    if container.memory_bytes is None:
+        return "was ended by the kernel, because this host ran out of memory"
+    size = container.memory_bytes / 2**20
+    return f"was ended by the kernel at its memory limit of {size:.0f} MiB: raise --memory"
+
+
+def _hand_over(folder: Path) -> None:
+    """Give the files that root made to the owner of the folder."""
+    owner = folder.stat()
+    for path in folder.rglob("*") if os.geteuid() == 0 else ():
+        if path.lstat().st_uid != owner.st_uid:
+            os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)
+
+
+def _verified(folder: Path, key: Key, container: Container) -> Started:
+    """Verify the bundle as its signer would: his own certificate is the one that he trusts."""
+    verification = verify.verify(
+        folder, trusted=[key.certificate.public_bytes(Encoding.PEM)], allow_development=True
+    )
+    verdict = from_json(Verdict, (folder / bundle.VERDICT).read_bytes(), name=bundle.VERDICT)
+    return Started(folder=folder, verdict=verdict, verification=verification, container=container)

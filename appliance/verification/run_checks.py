@@ -1,0 +1,477 @@
+"""Whether a run was conducted as its plan says: pure functions of plan and journal.
+
+A hash chain shows that nothing was changed after it was written; it does not show that the
+right things were done. Whoever writes a journal could leave a slow launch out, make one again,
+or stop when he likes what he sees. So the journal is walked through once beside the plan, and
+every look at the samples is taken again on what was known then.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from appliance.errors import EvidenceError, UsageError
+from appliance.judging.verdict import Judge
+from appliance.planning.check_sampling import sampled_steps
+from appliance.planning.criterion_scope import planned_bounds
+from appliance.planning.plan import (
+    case_launches,
+    case_looks,
+    case_seed,
+    checked_launch,
+    launch_groups,
+)
+from appliance.planning.seeds import is_secret
+from appliance.records.baseline import Baselines, Peaks
+from appliance.records.criteria import Criteria
+from appliance.records.journal import (
+    Block,
+    Checked,
+    Counted,
+    Injected,
+    KernelLogged,
+    KernelLogRead,
+    LaunchEnded,
+    LaunchStarted,
+    Line,
+    Looked,
+    NotObserved,
+    Outcome,
+    RunEnded,
+    RunResumed,
+    RunStarted,
+    ServerProbed,
+)
+from appliance.records.json import sha256, to_json
+from appliance.records.plan import Bounds, Case, Launch, Plan
+from appliance.records.suite import LaunchMode
+from appliance.records.system import System
+from appliance.storage import suite_file, units
+
+WITHOUT_START: frozenset[Outcome] = frozenset({"not_run", "unsupported"})
+UNSTARTED_REASONS = frozenset({"decided", "reference_failed"})  # those that start no process
+SERVER_LOST = "server_lost"
+MOST_RANKS = 2**16
+RELATIVE = 1e-9  # bounds computed on another machine may differ by this much
+
+
+def check_plan(plan: Plan, system: System, files: Mapping[str, str]) -> None:
+    """EvidenceError unless the plan names these files and this machine, and agrees with itself.
+
+    `files` are the sha256 of the bundle's files, by name.
+    """
+    digests = {
+        "criteria": files["criteria.toml"],
+        "baselines": files["baselines.json"],
+        "peaks": files["peaks.json"],
+        "identity": sha256(to_json(system.identity)),
+    }
+    for name, file in (("challenge", "challenge.json"), ("order", "order.toml")):
+        if file in files:
+            digests[name] = files[file]
+    for name, digest in digests.items():
+        if plan.digests.get(name) != digest:
+            raise EvidenceError(f"plan.json was made with another {name} than the bundle holds")
+    if set(plan.digests) != {*digests, "suite"}:
+        raise EvidenceError("plan.json names other files than it was made with")
+    if plan.repeat is not None and not plan.rerun_of:
+        raise EvidenceError("plan.json fixes the steps of its launches and repeats no dispute")
+    check_seed(plan)
+    _check_protocol(plan)
+    devices = {device.id for device in system.identity.devices}
+    _check_cases(plan, devices)
+    planned = [launch.id for launch in plan.launches]
+    grouped = [launch for group in plan.groups for launch in group]
+    if len(set(planned)) != len(planned) or sorted(grouped) != sorted(planned):
+        raise EvidenceError("plan.json: its groups do not hold each launch exactly once")
+    if not plan.rerun_of:
+        _check_drawn(plan)
+
+
+def check_seed(plan: Plan) -> None:
+    """EvidenceError for a seed from which nothing can be drawn again."""
+    if not is_secret(plan.seed):
+        raise EvidenceError("plan.json: its seed must be 32 bytes in hexadecimal")
+
+
+def _check_protocol(plan: Plan) -> None:
+    """EvidenceError for a protocol that no suite may have, one without any timing for instance."""
+    try:
+        suite_file.check_protocol(plan.protocol, "plan.json")
+    except UsageError as error:
+        raise EvidenceError(str(error)) from None
+
+
+def _check_drawn(plan: Plan) -> None:
+    """EvidenceError unless the order and the launches that check more are those of the seed.
+
+    Whoever may choose them spares his devices what they are bad at: a launch while others work, or
+    the check of a launch that goes wrong.
+    """
+    launches = tuple(launch for case in plan.cases for launch in case_launches(case))
+    if (plan.launches, plan.groups) != (
+        launches,
+        launch_groups(plan.cases, launches, plan.seed),
+    ):
+        raise EvidenceError("plan.json: its launches are not in the order that its seed draws")
+    for case in plan.cases:
+        name = (case.variant_of or case.id).partition("@")[0]
+        if case.checked_launch != checked_launch(plan.protocol, name, case.launches, plan.seed):
+            raise EvidenceError(
+                f"plan.json: {case.id} checks its last output in another launch than its seed draws"
+            )
+
+
+def check_bounds(plan: Plan, criteria: Criteria) -> None:
+    """EvidenceError unless the plan holds the bounds that its criteria and cases need.
+
+    They are computed again: whoever may choose the bounds chooses the verdict.
+    """
+    if plan.criteria != criteria.name:
+        raise EvidenceError("plan.json names other criteria than criteria.toml does")
+    number, bounds = planned_bounds(criteria, plan.cases, plan.protocol.looks)
+    same = plan.num_limits == number and len(plan.bounds) == len(bounds)
+    if not same or not all(map(_is_same, plan.bounds, bounds)):
+        raise EvidenceError("plan.json: its bounds are not those that its criteria need")
+    injectors = tuple(dict.fromkeys(case.injector for case in plan.cases if case.injector))
+    if plan.injectors != injectors:
+        raise EvidenceError("plan.json names other injected faults than its cases do")
+
+
+def _is_same(found: Bounds, wanted: Bounds) -> bool:
+    if found.looks != wanted.looks or len(found.z) != len(wanted.z):
+        return False
+    pairs = zip((found.alpha, *found.z), (wanted.alpha, *wanted.z), strict=True)
+    return all(math.isclose(one, other, rel_tol=RELATIVE) for one, other in pairs)
+
+
+def _check_cases(plan: Plan, devices: set[str]) -> None:
+    numbers: dict[str, list[int]] = {case.id: [] for case in plan.cases}
+    if len(numbers) != len(plan.cases) or not plan.cases:
+        raise EvidenceError("plan.json: it needs cases, each of its own name")
+    for case in plan.cases:
+        _check_size(case)
+    for launch in plan.launches:
+        expected = f"{launch.case}/{launch.number}"
+        if launch.case not in numbers or launch.id != expected:
+            raise EvidenceError(f"plan.json: launch {launch.id} belongs to no case of the plan")
+        if launch.is_timed != (launch.number > 0):
+            raise EvidenceError(f"plan.json: launch {launch.id} is timed or not against the rule")
+        numbers[launch.case].append(launch.number)
+    for case in plan.cases:
+        if not _has_its_launches(plan, case, sorted(numbers[case.id])):
+            raise EvidenceError(f"plan.json: case {case.id} has not the launches that it says")
+        if not {case.device, *case.all_devices} <= devices:
+            raise EvidenceError(f"plan.json: case {case.id} is for a device that system.json lacks")
+
+
+def _check_size(case: Case) -> None:
+    """EvidenceError for a case that no suite can plan: without a launch, a rank or a step."""
+    counts = {
+        "launches": (case.launches, int(case.is_timed), suite_file.MOST_LAUNCHES * case.is_timed),
+        "ranks": (case.ranks, 1, MOST_RANKS),
+        "steps": (1 if case.steps is None else case.steps, 1, units.LARGEST_INT),
+        "evaluate_every": (case.evaluate_every, 0, units.LARGEST_INT),
+    }
+    for name, (count, least, most) in counts.items():
+        if not least <= count <= most:
+            raise EvidenceError(f"plan.json: case {case.id} cannot have {count} for its {name}")
+
+
+def _has_its_launches(plan: Plan, case: Case, numbers: list[int]) -> bool:
+    """All of them; of a launch that is repeated for a dispute, the reference and that one."""
+    if plan.rerun_of:
+        repeated = plan.rerun_of.partition("/")[2]
+        return numbers[:1] == [0] and repeated in {f"{case.id}/{number}" for number in numbers}
+    return numbers == list(range(case.launches + 1))
+
+
+# ------------------------------------------------------------------ the journal beside the plan
+
+
+@dataclass
+class _Walk:
+    """What is known of the run at one line of its journal.
+
+    `halted` launches were running when the parent died; `unexcused` ones were cut short by a
+    person, which only a resumption excuses. A device is `spoilt` for forked launches once a
+    fork server was lost on it, so that losing servers cannot be used to choose results.
+    """
+
+    plan: Plan
+    cases: Mapping[str, Case]
+    launches: Mapping[str, Launch]
+    places: Mapping[str, int]
+    number: int = 0
+    num_resumed: int = 0
+    place: int = 0
+    is_ended: bool = False
+    open: set[str] = field(default_factory=set)
+    halted: set[str] = field(default_factory=set)
+    unexcused: set[str] = field(default_factory=set)
+    spoilt: set[str] = field(default_factory=set)
+    modes: dict[str, LaunchMode] = field(default_factory=dict)
+    ended: dict[str, Outcome] = field(default_factory=dict)
+    decided: set[str] = field(default_factory=set)
+    looks: dict[str, list[int]] = field(default_factory=dict)
+    injected: list[str] = field(default_factory=list)
+    log_boot: str = ""
+    log_sequence: int = -1
+
+    def fault(self, what: str) -> EvidenceError:
+        return EvidenceError(f"journal.jsonl line {self.number}: {what}")
+
+
+def check_conduct(plan: Plan, lines: Sequence[Line], files: Mapping[str, str]) -> None:
+    """EvidenceError at the first line of the journal that the plan does not allow."""
+    walk = _Walk(
+        plan=plan,
+        cases={case.id: case for case in plan.cases},
+        launches={launch.id: launch for launch in plan.launches},
+        places={name: place for place, group in enumerate(plan.groups) for name in group},
+    )
+    events = [line.event for line in lines]
+    started = RunStarted(
+        run_id=plan.run_id,
+        plan=files["plan.json"],
+        system=files["system.json"],
+        pid=events[0].pid if events and isinstance(events[0], RunStarted) else 0,
+    )
+    if not events or events[0] != started:
+        raise EvidenceError("journal.jsonl does not begin with this plan on this machine")
+    for walk.number, event in enumerate(events[1:], 2):
+        _step(walk, event)
+    if not walk.is_ended:
+        raise EvidenceError("journal.jsonl: the run did not end; go on with bench accept --resume")
+    _check_samples(plan, walk, events)
+
+
+def _check_samples(plan: Plan, walk: _Walk, events: Sequence[object]) -> None:
+    """EvidenceError unless each completed launch checked those outputs that the seed had drawn."""
+    made: dict[tuple[str, int], list[Block]] = {}
+    told: dict[tuple[str, int], set[int]] = {}
+    for event in events:
+        if isinstance(event, Block):
+            made.setdefault((event.launch, event.rank), []).append(event)
+        elif isinstance(event, Checked) and event.phase == "sampled":
+            told.setdefault((event.launch, event.rank), set()).add(event.step)
+    for (name, rank), blocks in made.items():
+        case = walk.cases[walk.launches[name].case]
+        if not case.scenario or case.steps is not None or walk.ended[name] != "completed":
+            continue
+        first, number = blocks[0].first_step, sum(len(block.wall_ns) for block in blocks)
+        seed = case_seed(plan.seed, case)
+        drawn = sampled_steps(seed, name, plan.protocol.block_steps)
+        wanted = {first + step for step in drawn if step < number}
+        if told.get((name, rank), set()) != wanted:
+            raise EvidenceError(
+                f"journal.jsonl: launch {name} checked other timed outputs than the seed had drawn"
+            )
+
+
+def _step(walk: _Walk, event: object) -> None:
+    if walk.is_ended:
+        raise walk.fault("something was recorded after the end of the run")
+    if isinstance(event, RunStarted):
+        raise walk.fault("the run starts a second time")
+    rule = RULES.get(type(event))
+    if rule is not None:
+        rule(walk, event)
+    elif not isinstance(event, ServerProbed):
+        _record(walk, str(getattr(event, "launch", "")))
+
+
+def _resume(walk: _Walk, event: RunResumed) -> None:
+    walk.num_resumed += 1
+    if event.interruption != walk.num_resumed:
+        raise walk.fault(f"this is interruption {walk.num_resumed}, not {event.interruption}")
+    if set(event.interrupted) != walk.open:
+        raise walk.fault("the launches said to be interrupted are not those that were running")
+    walk.halted = set(walk.open)
+    walk.unexcused.clear()
+    walk.spoilt.clear()
+
+
+def _inject(walk: _Walk, event: Injected) -> None:
+    cases = tuple(case.id for case in walk.plan.cases if case.injector == event.injector)
+    if event.injector not in walk.plan.injectors or event.cases != cases:
+        raise walk.fault(f'the injected fault "{event.injector}" is not as the plan says')
+    if walk.modes:
+        raise walk.fault("an injected fault is named after the first launch")
+    walk.injected.append(event.injector)
+
+
+def _count(walk: _Walk, event: Counted) -> None:
+    """Counters are read of the plan's devices, between launches, and named for the right one."""
+    if all(event.device not in case.all_devices for case in walk.plan.cases):
+        raise walk.fault(f"counters are recorded of {event.device}, which the plan does not use")
+    if walk.open:
+        raise walk.fault(f"counters of {event.device} are recorded while a launch runs")
+    if event.launch:
+        case = walk.cases[_launch(walk, event.launch).case]
+        if event.device not in case.all_devices:
+            raise walk.fault(f"{event.launch} is counted on {event.device}, where it does not run")
+        if event.moment == "after" and event.launch not in walk.ended:
+            raise walk.fault(f"{event.launch} is counted after its end, before it has one")
+
+
+def _log(walk: _Walk, event: KernelLogRead | KernelLogged | NotObserved) -> None:
+    """The kernel's log is read between launches."""
+    if walk.open:
+        raise walk.fault("the kernel's log is read while a launch runs")
+    if isinstance(event, KernelLogged) and event.launch:
+        _launch(walk, event.launch)
+    if isinstance(event, KernelLogRead):
+        if event.boot == walk.log_boot and event.sequence < walk.log_sequence:
+            raise walk.fault("the kernel's log is read up to an earlier place than before")
+        walk.log_boot, walk.log_sequence = event.boot, event.sequence
+
+
+def _start(walk: _Walk, event: LaunchStarted) -> None:
+    if set(walk.plan.injectors) != set(walk.injected):
+        raise walk.fault("a launch starts before the injected faults are named")
+    launch = _launch(walk, event.launch)
+    case = walk.cases[launch.case]
+    if launch.id in walk.open:
+        raise walk.fault(f"launch {launch.id} is started while it runs")
+    is_again = launch.id in walk.ended
+    if is_again and (launch.is_timed or walk.ended[launch.id] != "interrupted"):
+        raise walk.fault(f"launch {launch.id} is made a second time, and no result is redrawn")
+    if walk.halted or walk.unexcused:
+        raise walk.fault("a launch starts before the interrupted ones are accounted for")
+    if launch.is_timed and case.id in walk.decided:
+        raise walk.fault(f"launch {launch.id} is made although its case was decided")
+    looks = () if walk.plan.rerun_of else case_looks(walk.plan, case)
+    missed = [n for n in looks if n < launch.number]
+    if set(missed) - set(walk.looks.get(case.id, [])):
+        raise walk.fault(f"launch {launch.id} is made without the look before it")
+    is_forbidden = walk.plan.protocol.mode == "fresh" or case.device in walk.spoilt
+    if event.mode == "forked" and is_forbidden:
+        raise walk.fault(f"launch {launch.id} is forked, where a fresh process is wanted")
+    _take_place(walk, launch)
+    walk.ended.pop(launch.id, None)
+    walk.modes[launch.id] = event.mode
+    walk.open.add(launch.id)
+
+
+def _take_place(walk: _Walk, launch: Launch) -> None:
+    """Groups follow one another in the order of the plan, each ended before the next."""
+    place = walk.places[launch.id]
+    if place < walk.place:
+        raise walk.fault(f"launch {launch.id} is made out of the order of the plan")
+    if any(walk.places[name] != place for name in walk.open):
+        raise walk.fault(f"launch {launch.id} starts while another group runs")
+    walk.place = place
+
+
+def _end(walk: _Walk, event: LaunchEnded) -> None:
+    launch = _launch(walk, event.launch)
+    if launch.id in walk.open:
+        _end_open(walk, launch, event)
+    elif launch.id in walk.ended or event.outcome not in WITHOUT_START:
+        raise walk.fault(f"launch {launch.id} ends without having started")
+    elif event.reason == "decided" and launch.case not in walk.decided:
+        raise walk.fault(f"launch {launch.id} is left out as decided, and no look decided it")
+    walk.ended[launch.id] = event.outcome
+
+
+def _end_open(walk: _Walk, launch: Launch, event: LaunchEnded) -> None:
+    if event.outcome == "not_run" and event.reason in UNSTARTED_REASONS:
+        raise walk.fault(f"launch {launch.id} was started, so it cannot be {event.reason}")
+    if launch.id in walk.halted and event.outcome != "interrupted":
+        raise walk.fault(f"launch {launch.id} was interrupted, so it cannot be {event.outcome}")
+    if event.outcome == "interrupted" and launch.id not in walk.halted:
+        if event.reason == SERVER_LOST and walk.modes[launch.id] == "forked":
+            walk.spoilt.add(walk.cases[launch.case].device)
+        else:
+            walk.unexcused.add(launch.id)
+    walk.open.discard(launch.id)
+    walk.halted.discard(launch.id)
+
+
+def _look(walk: _Walk, event: Looked) -> None:
+    case = walk.cases.get(event.case)
+    if case is None:
+        raise walk.fault(f"the plan has no case {event.case}")
+    taken = walk.looks.setdefault(case.id, [])
+    if case.id in walk.decided:
+        raise walk.fault(f"{case.id} is looked at again after it was decided")
+    if event.launches not in case_looks(walk.plan, case) or event.launches <= max(taken, default=0):
+        raise walk.fault(f"no look at {case.id} is planned after {event.launches} launches")
+    due = [f"{case.id}/{number}" for number in range(1, event.launches + 1)]
+    later = f"{case.id}/{event.launches + 1}"
+    if any(name not in walk.ended for name in due) or later in walk.open | walk.ended.keys():
+        raise walk.fault(f"the look at {case.id} was not taken after {event.launches} launches")
+    taken.append(event.launches)
+    if event.is_decided:
+        walk.decided.add(case.id)
+
+
+def _record(walk: _Walk, launch: str) -> None:
+    if _launch(walk, launch).id not in walk.open - walk.halted:
+        raise walk.fault(f"something is recorded of launch {launch} while it does not run")
+
+
+def _finish(walk: _Walk, event: RunEnded) -> None:
+    left = [launch.id for launch in walk.plan.launches if launch.id not in walk.ended]
+    if walk.open or walk.unexcused or left:
+        name = next(iter([*sorted(walk.open), *sorted(walk.unexcused), *left]))
+        raise walk.fault(f"the run ends, and launch {name} is not accounted for")
+    if event.launches != len(walk.plan.launches):
+        raise walk.fault("the run ends with another number of launches than planned")
+    walk.is_ended = True
+
+
+def _launch(walk: _Walk, name: str) -> Launch:
+    if name not in walk.launches:
+        raise walk.fault(f"launch {name} is not in the plan")
+    return walk.launches[name]
+
+
+RULES: Mapping[type, Callable[[_Walk, Any], None]] = {
+    RunResumed: _resume,
+    Injected: _inject,
+    Counted: _count,
+    KernelLogRead: _log,
+    KernelLogged: _log,
+    NotObserved: _log,
+    LaunchStarted: _start,
+    LaunchEnded: _end,
+    Looked: _look,
+    RunEnded: _finish,
+}
+"""What each kind of line may do; all others are of a launch that runs."""
+
+
+# ------------------------------------------------------------------ the looks, taken again
+
+
+def check_looks(
+    *,
+    plan: Plan,
+    criteria: Criteria,
+    lines: Sequence[Line],
+    baselines: Baselines,
+    peaks: Peaks,
+    system: System,
+) -> int:
+    """Take every look again on the lines before it; how many there were.
+
+    Raises EvidenceError where the judge would have answered otherwise.
+    """
+    judge = Judge(plan=plan, criteria=criteria, baselines=baselines, peaks=peaks, system=system)
+    count = 0
+    for number, line in enumerate(lines, 1):
+        event = line.event
+        if isinstance(event, Looked):
+            count += 1
+            if judge.look(event.case) != (event.is_decided, event.reason):
+                raise EvidenceError(
+                    f"journal.jsonl line {number}: the look at {event.case} does not follow from "
+                    "the lines before it"
+                )
+        judge.take(line)
+    return count

@@ -1,0 +1,179 @@
+"""Whether a plan holds what the suite that a reader expects asks for, no less and nothing else.
+
+Whoever plans a run could leave out what his devices are slow at: a case, a parameter, the variant
+that the seed drew. So the suite is placed on the devices once more, the variants are drawn once
+more, and every case has its parameters completed once more. What a suite leaves to a workload is
+taken from the facts of `workload_facts`. They are true of one version: of another one, and of a
+workload that is not shipped, it cannot be told offline, and that is said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from appliance.errors import EvidenceError
+from appliance.planning.criterion_scope import is_judged
+from appliance.planning.placement import GIB, Placed, place
+from appliance.planning.plan import num_launches
+from appliance.planning.workload_manifest import WorkloadFacts
+from appliance.records.criteria import Criteria
+from appliance.records.json import Parameters
+from appliance.records.plan import Case, Plan
+from appliance.records.suite import Suite
+from appliance.records.system import System
+from appliance.verification.run_checks import check_seed
+from appliance.version import VERSION
+
+
+def check_suite(
+    plan: Plan,
+    system: System,
+    criteria: Criteria,
+    suite: Suite,
+    known: Mapping[str, WorkloadFacts],
+) -> tuple[str, ...]:
+    """The workloads of which not all could be compared, each with the reason; none is best.
+
+    EvidenceError unless the plan holds what the suite places on these devices, as it says, and
+    the variants that the seed draws. `known` are the facts of workloads by their names.
+    """
+    check_seed(plan)
+    placed, not_planned = place(suite, system.identity.devices, plan.seed)
+    if plan.not_planned != not_planned or plan.protocol != suite.protocol:
+        raise EvidenceError(f"the plan has other cases or another protocol than suite {suite.name}")
+    facts, unknown = _facts(plan, known)
+    fixed = {one.case_id(""): one for one in placed if one.draw is None}
+    cases = {case.id: case for case in plan.cases if not case.variant}
+    if [*cases] != [*fixed]:  # their order too, by which the seed draws that of the launches
+        raise EvidenceError(f"the plan has other cases or another protocol than suite {suite.name}")
+    varied = _drawn_cases(plan, [one for one in placed if one.draw is not None], facts)
+    for one, case in [*((one, cases[name]) for name, one in fixed.items()), *varied]:
+        if not _is_planned(case, one, suite, criteria):
+            raise EvidenceError(f"case {case.id} is not planned as suite {suite.name} says")
+        if case.workload in facts:
+            _check_facts(plan, case, one, facts[case.workload])
+    return unknown
+
+
+def _facts(
+    plan: Plan, known: Mapping[str, WorkloadFacts]
+) -> tuple[Mapping[str, WorkloadFacts], tuple[str, ...]]:
+    """The facts that are true of the plan's workloads, and of which workloads there are none."""
+    facts: dict[str, WorkloadFacts] = {}
+    unknown: dict[str, str] = {}
+    versions: dict[str, int] = {}
+    for case in plan.cases:
+        name, found = case.workload, known.get(case.workload)
+        if versions.setdefault(name, case.version) != case.version:
+            raise EvidenceError(f'the plan has workload "{name}" in two versions')
+        if found is None:
+            unknown[name] = f'workload "{name}" is not known to bench {VERSION}'
+        elif found.version != case.version:
+            here = f"bench {VERSION} has version {found.version}"
+            unknown[name] = f'workload "{name}" is of version {case.version}, and {here}'
+        else:
+            facts[name] = found
+    return facts, tuple(unknown.values())
+
+
+def _drawn_cases(
+    plan: Plan, placed: Sequence[Placed], facts: Mapping[str, WorkloadFacts]
+) -> list[tuple[Placed, Case]]:
+    """Each variant of the plan, beside where it was drawn; EvidenceError for another or none."""
+    left = {case.id: case for case in plan.cases if case.variant}
+    found: list[tuple[Placed, Case]] = []
+    for one in placed:
+        named = one.case_id("")
+        case = next((case for case in left.values() if case.variant_of == named), None)
+        known = facts.get(one.item.workload)
+        if known is not None:
+            _check_draw(plan, case, one, known.drawn(one.request))
+        if case is not None and case.id != one.case_id(case.variant):
+            raise EvidenceError(f'case {case.id} is not named as the variant "{case.variant}" is')
+        if case is not None:
+            found.append((one, left.pop(case.id)))
+    if left:
+        raise EvidenceError(
+            f"case {next(iter(left))} is a variant that the run's seed did not draw"
+        )
+    return found
+
+
+def _check_draw(plan: Plan, case: Case | None, one: Placed, variant: str) -> None:
+    """EvidenceError unless this is the variant that was drawn, or none where there is none."""
+    if case is None and variant:
+        raise EvidenceError(
+            f"the plan lacks case {one.case_id(variant)}, the variant that the run's seed draws "
+            f"of {one.case_id('')}{_made_by(plan)}"
+        )
+    if case is not None and case.variant != variant:
+        drawn = f'draws "{variant}"' if variant else "can draw none"
+        raise EvidenceError(
+            f'case {case.id} is the variant "{case.variant}" of {case.variant_of}, of which the '
+            f"run's seed {drawn}{_made_by(plan)}"
+        )
+
+
+def _check_facts(plan: Plan, case: Case, one: Placed, known: WorkloadFacts) -> None:
+    """EvidenceError unless the case is as suite, draw and workload make it."""
+    told = _named(case.parameters) | {
+        "is_timed": case.is_timed,
+        "is_repeatable": case.is_repeatable,
+        "alone": case.alone,
+        "bound_by": case.bound_by,
+        "injector": case.injector,
+        "needs": case.needs,
+    }
+    asked = _named(known.complete(one.request)) | {
+        "is_timed": known.is_timed,
+        "is_repeatable": known.is_repeatable,
+        "alone": known.alone if one.item.alone is None else one.item.alone,
+        "bound_by": known.bound_by,
+        "injector": known.injector,
+        "needs": tuple(sorted({*known.needs, *one.item.needs})),
+    }
+    for name in (*asked, *(name for name in told if name not in asked)):
+        here, there = told.get(name), asked.get(name)  # None is no parameter's value
+        if here != there or isinstance(here, bool) is not isinstance(there, bool):
+            raise EvidenceError(
+                f"case {case.id}: its {name} is {here!r}, and by suite and workload it is "
+                f"{there!r}{_made_by(plan)}"
+            )
+
+
+def _named(parameters: Parameters) -> dict[str, object]:
+    return {f'parameter "{name}"': value for name, value in parameters.items()}
+
+
+def _made_by(plan: Plan) -> str:
+    made_by = plan.bench_version
+    return "" if made_by == VERSION else f"; it was made by bench {made_by}, this is {VERSION}"
+
+
+def _is_planned(case: Case, placed: Placed, suite: Suite, criteria: Criteria) -> bool:
+    item = placed.item
+    most = num_launches(suite, item, is_judged=is_judged(criteria, case.id))
+    launches = most if case.is_timed else 0
+    weight = 0.0 if case.variant else item.weight
+    told = (case.workload, case.small, case.launches, case.weight)
+    asked = (item.workload, item.small, launches, weight)
+    limits = (case.time_limit_seconds, case.memory_limit_bytes)
+    allowed = (item.time_limit_seconds, int(item.memory_limit_gib * GIB))
+    where = (case.scope, case.agents, case.all_devices, case.memory_class_gib)
+    gib = placed.memory.gib if placed.memory else None
+    there = (item.scope, item.agents, tuple(device.id for device in placed.devices), gib)
+    is_alone = item.alone is None or case.alone == item.alone
+    is_there = told == asked and where == there and limits == allowed and is_alone
+    return is_there and (case.variant != "" or _has_its_own(case, placed))
+
+
+def _has_its_own(case: Case, placed: Placed) -> bool:
+    """Whether it has the parameters that the suite says, and a rank on each device of a job.
+
+    That is all that can be told of a workload whose facts are not known.
+    """
+    missing = object()
+    asked = dict(placed.request.parameters)
+    if placed.num_ranks and "ranks" in case.parameters:
+        asked["ranks"] = placed.num_ranks
+    return all(case.parameters.get(name, missing) == value for name, value in asked.items())

@@ -1,0 +1,483 @@
+"""The verb `verify`: numbered checks of a bundle, offline, and its verdict derived once more.
+
+A folder is checked as a whole; a report.pdf is checked with the files that it carries. Checks
+stand in the order in which they depend on each other: one that rests on a failed one is not
+done, and says so. Nothing is believed that can be derived: the word at the end is the judge's,
+taken from the raw samples, and the signed one must agree with it.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from cryptography import x509
+
+from appliance.errors import EvidenceError, UsageError
+from appliance.judging.verdict import judge
+from appliance.planning import challenge_window, workload_manifest
+from appliance.records.journal import LaunchEnded
+from appliance.records.json import Record, sha256, to_data
+from appliance.records.suite import Suite
+from appliance.records.verdict import Verdict, VerdictWord
+from appliance.signing import dsse, html_attachments, keys, pades
+from appliance.storage import bundle as bundles
+from appliance.storage import device_file, suite_file
+from appliance.storage.bundle import Bundle
+from appliance.verification import launch_checks, run_checks, suite_checks
+from appliance.version import VERSION
+
+RELATIVE = 1e-9  # figures may differ by this much between machines; words may not differ
+EXIT_CODES: Mapping[VerdictWord, int] = {"ACCEPTED": 0, "REJECTED": 1, "INCONCLUSIVE": 3}
+NOT_VERIFIED = 4
+NOT_DERIVED = 3
+MOST_REASONS = 3  # of workloads that cannot be compared; a sentence is to be read
+
+Status = Literal["pass", "fail", "not_done"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Expectations:
+    """What the reader wants to have been asked; None where he leaves it to the signer.
+
+    `criteria_digest` is the sha256 of the criteria file; `suite` a suite's name, path or sha256;
+    `order` and `challenge` the bytes of the files that the buyer gave.
+    """
+
+    criteria_digest: str | None = None
+    suite: str | None = None
+    order: bytes | None = None
+    challenge: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckLine(Record):
+    """One numbered check and what came of it."""
+
+    number: int
+    name: str
+    status: Status
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verification(Record):
+    """All checks, and the verdict as derived here: None unless every check allows to state it.
+
+    `claimed` is the verdict that was signed, whatever it is worth.
+    """
+
+    schema: Literal["bench/verification/1"] = "bench/verification/1"
+    path: str
+    kind: Literal["folder", "pdf"]
+    run_id: str | None
+    signer: str | None
+    claimed: VerdictWord | None
+    verdict: VerdictWord | None
+    checks: tuple[CheckLine, ...]
+    exit_code: int
+
+    @property
+    def faults(self) -> tuple[str, ...]:
+        """Sentence of each check that failed."""
+        return tuple(check.sentence for check in self.checks if check.status == "fail")
+
+
+class _NotDone(Exception):
+    """A check cannot be made of what is at hand, and nothing is wrong with that."""
+
+
+def verify(
+    path: Path,
+    *,
+    trusted: Sequence[bytes] = (),
+    allow_development: bool = False,
+    expectations: Expectations | None = None,
+    moment: datetime | None = None,
+) -> Verification:
+    """Check a bundle's folder or its report.pdf; `trusted` are certificates in PEM form.
+
+    `moment` is when certificates must be valid (default: now). Raises UsageError if there is
+    nothing at `path`, EvidenceError if what is there is neither a folder nor a PDF.
+    """
+    examination = _Examination(
+        path=path,
+        pdf=_pdf(path),
+        trusted=trusted,
+        allow_development=allow_development,
+        expectations=expectations or Expectations(),
+        moment=moment or datetime.now(UTC),
+    )
+    return _verification(examination, _checks(examination))
+
+
+def to_document(verification: Verification) -> Any:
+    """The verification as plain JSON values."""
+    return to_data(verification)
+
+
+def _pdf(path: Path) -> bytes | None:
+    """The bytes of a PDF, or None for a folder."""
+    try:
+        if path.is_dir():
+            return None
+        if path.stat().st_size > bundles.LARGEST_FILE:
+            raise EvidenceError(f"{path} is too large to be a report")
+        data = path.read_bytes()
+    except FileNotFoundError:
+        raise UsageError(f"there is nothing at {path}: name out/<run id> or a report.pdf") from None
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read ({error.strerror})") from None
+    if not data.startswith(b"%PDF-"):
+        raise EvidenceError(f"{path} is neither the folder of a bundle nor its report.pdf")
+    return data
+
+
+# ------------------------------------------------------------------ the examination
+
+
+@dataclass(kw_only=True)
+class _Examination:
+    """What was given, and what the checks so far have found."""
+
+    path: Path
+    pdf: bytes | None
+    trusted: Sequence[bytes]
+    allow_development: bool
+    expectations: Expectations
+    moment: datetime
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    found: Bundle | None = None
+    holder: x509.Certificate | None = None
+    verdict: Verdict | None = None
+
+    @property
+    def bundle(self) -> Bundle:
+        if self.found is None:
+            raise _NotDone
+        return self.found
+
+    @property
+    def certificate(self) -> x509.Certificate:
+        if self.holder is None:
+            raise _NotDone
+        return self.holder
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Check:
+    """One check: its name, the names of those it rests on, and what does it."""
+
+    name: str
+    rests_on: tuple[str, ...]
+    run: Callable[[_Examination], str]
+
+
+def _checks(examination: _Examination) -> tuple[CheckLine, ...]:
+    """Make every check that can be made; a failed one takes along those that rest on it."""
+    lines: list[CheckLine] = []
+    status: dict[str, Status] = {}
+    for number, check in enumerate(CHECKS, 1):
+        missing = [name for name in check.rests_on if status[name] != "pass"]
+        if missing:
+            outcome: tuple[Status, str] = ("not_done", f'rests on "{missing[0]}"')
+        else:
+            outcome = _outcome(check, examination)
+        status[check.name] = outcome[0]
+        lines.append(
+            CheckLine(number=number, name=check.name, status=outcome[0], sentence=outcome[1])
+        )
+    return tuple(lines)
+
+
+def _outcome(check: _Check, examination: _Examination) -> tuple[Status, str]:
+    try:
+        return "pass", check.run(examination)
+    except EvidenceError as error:
+        return "fail", str(error)
+    except _NotDone as reason:
+        return "not_done", str(reason)
+
+
+def _verification(examination: _Examination, checks: tuple[CheckLine, ...]) -> Verification:
+    found, derived = examination.found, examination.verdict
+    is_sound = all(check.status != "fail" for check in checks)
+    # What was asked for and could not be checked leaves the verdict open, as all else does.
+    is_answered = all(check.status == "pass" for check in checks if check.name == "expectations")
+    word = derived.verdict if derived is not None and is_sound and is_answered else None
+    exit_code = NOT_DERIVED if word is None else EXIT_CODES[word]
+    return Verification(
+        path=str(examination.path),
+        kind="folder" if examination.pdf is None else "pdf",
+        run_id=found.plan.run_id if found else None,
+        signer=found.signer.subject if found and found.signer else None,
+        claimed=found.verdict.verdict if found and found.verdict else None,
+        verdict=word,
+        checks=checks,
+        exit_code=exit_code if is_sound else NOT_VERIFIED,
+    )
+
+
+# ------------------------------------------------------------------ the checks
+
+
+def _files(examination: _Examination) -> str:
+    if examination.pdf is None:
+        files = bundles.files_of(examination.path)
+        needed: tuple[str, ...] = bundles.FINISHED_FILES
+        optional: tuple[str, ...] = bundles.OPTIONAL_FILES
+    else:
+        files = pades.attachments(examination.pdf)
+        needed = bundles.CARRIED_FILES
+        optional = (bundles.JOURNAL, *bundles.OPTIONAL_FILES)
+    bundles.check_names(files, needed=needed, optional=optional)
+    examination.files = files
+    return f"{len(files)} files, none missing and none too many"
+
+
+def _records(examination: _Examination) -> str:
+    examination.found = bundles.records_of(examination.files)
+    signer = examination.found.signer
+    if signer is None or examination.found.verdict is None:
+        raise EvidenceError("the bundle says neither who signed nor what was decided")
+    examination.holder = keys.certificate_of(signer)
+    if examination.found.verdict.run_id != examination.found.plan.run_id:
+        raise EvidenceError("verdict.json is of another run than plan.json")
+    return f"run {examination.found.plan.run_id}, every record in its strict form"
+
+
+def _signer(examination: _Examination) -> str:
+    return keys.check_trust(
+        examination.certificate,
+        examination.trusted,
+        allow_development=examination.allow_development,
+        moment=examination.moment,
+    )
+
+
+def _statement(examination: _Examination) -> str:
+    files = examination.files
+    names = bundles.data_names(files)
+    subjects = _subjects(examination, bundles.STATEMENT, dsse.ACCEPTANCE)
+    absent = sorted(subjects.keys() - set(names))
+    if examination.pdf is not None:
+        absent = [name for name in absent if not bundles.may_stay_behind(name)]
+    bundles.check_digests(
+        {name: files[name] for name in names}, subjects, absent, bundles.STATEMENT
+    )
+    return f"signed over {len(subjects)} data files, all as they were"
+
+
+def _report(examination: _Examination) -> str:
+    if examination.pdf is not None:
+        pades.check_pdf(examination.pdf, examination.certificate)
+        return "report.pdf is signed as a whole by the same signer"
+    pages = (bundles.STATEMENT, *bundles.RENDERINGS)
+    subjects = _subjects(examination, bundles.REPORT, dsse.REPORT)
+    absent = sorted(subjects.keys() - set(pages))
+    files = {name: examination.files[name] for name in pages}
+    bundles.check_digests(files, subjects, absent, bundles.REPORT)
+    return "report.html, report.pdf and the statement are those that were signed"
+
+
+def _subjects(examination: _Examination, name: str, kind: str) -> Mapping[str, str]:
+    """The digests that a statement signs, once it says of the run what the bundle says."""
+    data, certificate = examination.files[name], examination.certificate
+    statement = dsse.open_statement(data, certificate, kind, name)
+    if statement.predicate != keys.predicate(examination.bundle):
+        raise EvidenceError(f"{name} says another thing of the run than the bundle does")
+    return statement.subjects
+
+
+def _chain(examination: _Examination) -> str:
+    bundle = examination.bundle
+    if bundles.JOURNAL not in examination.files:
+        raise _NotDone("rulings not re-derived: the journal is not attached; verify the folder")
+    lines = bundles.lines_of(examination.files)
+    examination.found = replace(bundle, lines=lines)
+    return f"{len(lines)} lines, each chained to the one before, the first to the plan"
+
+
+def _conduct(examination: _Examination) -> str:
+    bundle = examination.bundle
+    digests = {name: sha256(data) for name, data in examination.files.items()}
+    run_checks.check_plan(bundle.plan, bundle.system, digests)
+    run_checks.check_bounds(bundle.plan, bundle.criteria)
+    run_checks.check_conduct(bundle.plan, bundle.lines, digests)
+    launch_checks.check_launches(bundle.plan, bundle.lines)
+    _check_logs(bundle)
+    _check_peaks(bundle)
+    said = f"{len(bundle.plan.launches)} planned launches, each accounted for, in the plan's order"
+    challenge = examination.files.get(bundles.CHALLENGE)
+    if challenge is None:
+        return said
+    challenge_window.check(bundle.plan, bundle.lines, challenge_window.parse(challenge))
+    return f"{said}; seeds derive from the challenge, within its time by the node's clock"
+
+
+def _check_logs(bundle: Bundle) -> None:
+    """Only launches that did not complete leave logs."""
+    events = [line.event for line in bundle.lines]
+    ends = [event for event in events if isinstance(event, LaunchEnded)]
+    unfinished = {event.launch for event in ends if event.outcome != "completed"}
+    streams = ("stdout", "stderr")
+    allowed = {bundles.log_name(launch, stream) for launch in unfinished for stream in streams}
+    for name in sorted(bundle.files):
+        if bundles.LOG_NAME.fullmatch(name) and name not in allowed:
+            raise EvidenceError(f"{name} is of no launch that failed; verify the folder as made")
+
+
+def _check_peaks(bundle: Bundle) -> None:
+    """The makers' figures are those of the same bench's device files, which no option replaces.
+
+    Lower ones would make a limit that is a part of the peak easy. What another version of bench had
+    cannot be told here, and a run that repeats one keeps that one's.
+    """
+    if bundle.plan.bench_version != VERSION or bundle.plan.rerun_of:
+        return
+    models = [device.model for device in bundle.system.identity.devices]
+    if bundle.peaks != device_file.load_peaks(models):
+        raise EvidenceError(
+            f"peaks.json has other figures than the device files of bench {VERSION}"
+        )
+
+
+def _looks(examination: _Examination) -> str:
+    bundle = examination.bundle
+    count = run_checks.check_looks(
+        plan=bundle.plan,
+        criteria=bundle.criteria,
+        lines=bundle.lines,
+        baselines=bundle.baselines,
+        peaks=bundle.peaks,
+        system=bundle.system,
+    )
+    return f"{count} looks taken again, each with the same answer"
+
+
+def _verdict(examination: _Examination) -> str:
+    bundle = examination.bundle
+    derived = judge(
+        plan=bundle.plan,
+        criteria=bundle.criteria,
+        lines=bundle.lines,
+        baselines=bundle.baselines,
+        peaks=bundle.peaks,
+        system=bundle.system,
+        order=bundle.order,
+    )
+    where = difference(to_data(derived), to_data(bundle.verdict))
+    if where is not None:
+        made_by = bundle.plan.bench_version
+        hint = "" if made_by == VERSION else f"; it was made by bench {made_by}, this is {VERSION}"
+        raise EvidenceError(
+            f"verdict.json does not follow from the journal: {where or 'all of it'} differs{hint}"
+        )
+    examination.verdict = derived
+    return f"{derived.verdict}, derived again from the raw samples: {len(derived.rulings)} rulings"
+
+
+def _pages(examination: _Examination) -> str:
+    if examination.pdf is not None:
+        raise _NotDone("report.html is in the folder; the PDF was checked above")
+    files = examination.files
+    pdf = files[bundles.PDF]
+    pades.check_pdf(pdf, examination.certificate)
+    num_pdf = bundles.check_carried(pades.attachments(pdf), files, bundles.PDF)
+    num_html = bundles.check_carried(
+        html_attachments.carried_files(files[bundles.HTML]), files, bundles.HTML
+    )
+    return f"report.pdf is signed and carries {num_pdf} of these files, report.html {num_html}"
+
+
+def _expected(examination: _Examination) -> str:
+    bundle, wanted = examination.bundle, examination.expectations
+    said = []
+    criteria = sha256(examination.files[bundles.CRITERIA])
+    if wanted.criteria_digest is None:
+        said.append(f"criteria chosen by the signer: {criteria}")
+    elif wanted.criteria_digest.lower() != criteria:
+        raise EvidenceError(f"judged by other criteria than you expect: {criteria}")
+    else:
+        said.append("judged by the criteria that you expect")
+    if bundle.baselines.baseline:
+        digest = sha256(examination.files[bundles.BASELINES])
+        said.append(f"baselines chosen by the signer: {digest}")
+    unknown: tuple[str, ...] = ()
+    if wanted.suite is not None:
+        sentence, unknown = _expect_suite(bundle, wanted.suite)
+        said.append(sentence)
+    for name, data in ((bundles.ORDER, wanted.order), (bundles.CHALLENGE, wanted.challenge)):
+        if data is not None and examination.files.get(name) != data:
+            raise EvidenceError(f"the run was not made for the {name} that you expect")
+        if data is not None:
+            said.append(f"made for your {name}")
+    if unknown:
+        raise _NotDone("; ".join((*said, *_not_compared(unknown))))
+    return "; ".join(said)
+
+
+def _not_compared(unknown: Sequence[str]) -> tuple[str, ...]:
+    """What could not be asked of the plan's workloads; the first reasons stand for all."""
+    first, rest = unknown[:MOST_REASONS], len(unknown) - MOST_REASONS
+    more = (f"{rest} more workloads are like these",) if rest > 0 else ()
+    return ("not checked: the drawn variants and parameters of some workloads", *first, *more)
+
+
+CHECKS = (
+    _Check(name="files", rests_on=(), run=_files),
+    _Check(name="records", rests_on=("files",), run=_records),
+    _Check(name="signer", rests_on=("records",), run=_signer),
+    _Check(name="statement", rests_on=("records",), run=_statement),
+    _Check(name="report", rests_on=("records",), run=_report),
+    _Check(name="chain", rests_on=("records",), run=_chain),
+    _Check(name="conduct", rests_on=("chain",), run=_conduct),
+    _Check(name="looks", rests_on=("conduct",), run=_looks),
+    _Check(name="verdict", rests_on=("conduct",), run=_verdict),
+    _Check(name="pages", rests_on=("report",), run=_pages),
+    _Check(name="expectations", rests_on=("records",), run=_expected),
+)
+
+
+# ------------------------------------------------------------------ comparisons
+
+
+def difference(left: Any, right: Any, where: str = "") -> str | None:
+    """Where two JSON values differ, words exactly and figures by more than 1e-9; or None."""
+    if isinstance(left, dict) and isinstance(right, dict) and left.keys() == right.keys():
+        parts = [(f"{where}.{key}".lstrip("."), (left[key], right[key])) for key in left]
+    elif isinstance(left, list) and isinstance(right, list) and len(left) == len(right):
+        pairs = enumerate(zip(left, right, strict=True))
+        parts = [(f"{where}[{index}]", pair) for index, pair in pairs]
+    elif isinstance(left, float) and isinstance(right, float):
+        return None if math.isclose(left, right, rel_tol=RELATIVE) else where
+    else:
+        return None if type(left) is type(right) and left == right else where
+    found = (difference(*pair, place) for place, pair in parts)
+    return next((place for place in found if place is not None), None)
+
+
+def _expect_suite(bundle: Bundle, wanted: str) -> tuple[str, tuple[str, ...]]:
+    """What was found, and why some workloads could not be compared; EvidenceError for a fault.
+
+    The plan names the suite's digest and, where the suite is at hand, plans what it says.
+    """
+    suite: Suite | None = None
+    digest = wanted.lower()
+    if not re.fullmatch("[0-9a-f]{64}", digest):
+        suite, data = suite_file.load_suite(wanted)
+        digest = sha256(data)
+    if bundle.plan.digests.get("suite") != digest:
+        raise EvidenceError(f"the run was planned from another suite than you expect ({wanted})")
+    if suite is None:
+        return "the plan names the suite's digest; name its file to have its cases compared", ()
+    known = workload_manifest.load()
+    unknown = suite_checks.check_suite(bundle.plan, bundle.system, bundle.criteria, suite, known)
+    is_varied = any(case.variant for case in bundle.plan.cases)
+    drawn = ", with the variants that its seed draws" if is_varied and not unknown else ""
+    return f"the suite is the one that you expect{drawn}", unknown

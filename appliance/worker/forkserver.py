@@ -1,0 +1,149 @@
+"""The fork server, in the child: it has imported everything, run nothing, and forks launches.
+
+Importing torch and the model libraries takes longer than a small launch. A process that has
+imported them and has started no operator may be forked safely; one that has not may hold locks
+or threads that the fork loses. So the server imports, forks one probe that multiplies matrices
+on all threads under a time limit, and says whether that came back right. What it forks is in
+its own session, dies with it, and writes to its own files.
+
+It is spoken to in JSON lines: `ServeRequest`, then `ForkRequest`s on stdin; `ServerSays` on
+stdout. What the imported libraries print goes to stderr.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import selectors
+import signal
+import sys
+import time
+from collections.abc import Callable
+from typing import NoReturn
+
+from appliance.ipc import processes
+from appliance.ipc.messages import ForkRequest, ServerSays
+from appliance.records.json import adapter
+from appliance.records.request import LaunchSpec
+
+PROBE_SECONDS = 30.0
+_PAUSE_SECONDS = 0.005
+
+
+def claim_stdout() -> int:
+    """The real stdout under another number; what is printed from now on goes to stderr."""
+    sys.stdout.flush()
+    answer = os.dup(1)
+    os.dup2(2, 1)
+    return answer
+
+
+class ForkServer:
+    """Forks launches; `begin` makes one and never returns, `probe` raises when something is off."""
+
+    def __init__(
+        self, answer: int, probe: Callable[[], None], begin: Callable[[LaunchSpec], NoReturn]
+    ) -> None:
+        self._answer = answer
+        self._probe = probe
+        self._begin = begin
+        self._wake, wake = os.pipe()
+        for end in (self._wake, wake):
+            os.set_blocking(end, False)
+        self._own = (answer, self._wake, wake)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+
+    def serve(self) -> None:
+        """Say whether the server is healthy, then fork what is asked for until stdin closes."""
+        gc.collect()
+        gc.freeze()  # so that a collection in a child does not copy the server's pages
+        fault = self._probed()
+        self._say(ServerSays(says="ready" if not fault else "unhealthy", reason=fault))
+        pending = b""
+        with selectors.DefaultSelector() as selector:
+            selector.register(0, selectors.EVENT_READ)
+            selector.register(self._wake, selectors.EVENT_READ)
+            while True:
+                for key, _ in selector.select():
+                    if key.fd == self._wake:
+                        self._reap()
+                        continue
+                    part = os.read(0, 2**16)
+                    if not part:
+                        return
+                    *lines, pending = (pending + part).split(b"\n")
+                    for line in lines:
+                        self._start(adapter(ForkRequest).validate_json(line))
+
+    def _say(self, line: ServerSays) -> None:
+        os.write(self._answer, adapter(ServerSays).dump_json(line) + b"\n")
+
+    def _reap(self) -> None:
+        try:
+            while os.read(self._wake, 4096):
+                pass
+        except BlockingIOError:
+            pass
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            self._say(ServerSays(says="ended", pid=pid, status=os.waitstatus_to_exitcode(status)))
+
+    def _start(self, request: ForkRequest) -> None:
+        server = os.getpid()
+        pid = os.fork()
+        if pid:
+            self._say(ServerSays(says="started", pid=pid))
+            return
+        try:
+            self._become_child(server)
+            _redirect(request)
+            self._begin(request.launch)
+        finally:
+            os._exit(70)  # never back into the server's loop
+
+    def _become_child(self, server: int) -> None:
+        """Leave everything of the server behind but what it has imported."""
+        os.setsid()
+        processes.die_with(server)
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        for descriptor in self._own:
+            os.close(descriptor)
+
+    def _probed(self) -> str:
+        """Empty if a fork works; else why it does not."""
+        server = os.getpid()
+        pid = os.fork()
+        if pid == 0:
+            try:
+                self._become_child(server)
+                self._probe()
+                os._exit(0)
+            finally:
+                os._exit(1)
+        deadline = time.monotonic() + PROBE_SECONDS
+        while time.monotonic() < deadline:
+            done, status = os.waitpid(pid, os.WNOHANG)
+            if done:
+                code = os.waitstatus_to_exitcode(status)
+                return "" if code == 0 else f"the probe fork ended with {code}"
+            time.sleep(_PAUSE_SECONDS)
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        return f"the probe fork did not end within {PROBE_SECONDS:.0f} s"
+
+
+def _redirect(request: ForkRequest) -> None:
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    for path, number in ((request.stdout, 1), (request.stderr, 2)):
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        os.dup2(file, number)
+        os.close(file)
+    os.close(nothing)

@@ -1,0 +1,404 @@
+"""One launch, in the child: build, first step, digest, check, clocks, warm-up, blocks, last check.
+
+The clocks are compared after the first step, whose time holds all that the first use of a
+device costs. All launches of a case have the same seed, so where a workload gives the same bits
+for the same inputs, each tells the digest of its first output, which costs nothing while steps are
+timed. The untimed launch of a case says too what libraries it runs, builds and steps a second time
+and compares the two outputs. A timed one warms up, waits until its group is ready, and is timed in
+blocks; one that repeats a dispute makes the numbers of steps that the disputed one made, whatever
+time they take, so that its last output is of the same input. No other ends on the input that it
+began with, where the first answer handed out again would be right. A workload with `steps` makes
+exactly so many: the first, which is checked as every first step is, then the rest without warm-up.
+All of them are one block, and its last output is checked. One with a target ends at the first hit,
+and a launch that has made all of its steps without one has failed a check.
+
+Of inference, one in a hundred of the timed outputs is checked too, drawn by the seed, and the
+untimed launch compares the times of repeated inputs with those of changing ones: who keeps answers
+is found out.
+
+Everything is told to `send` as it happens, never between two samples. What only torch can do
+(synchronise, seed, copy a tensor) comes from outside, as `Machine`.
+"""
+
+from __future__ import annotations
+
+import gc
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from appliance.planning.check_sampling import sampled_steps
+from appliance.records.journal import (
+    Block,
+    Calibrated,
+    Check,
+    Checked,
+    Digested,
+    Libraries,
+    Phase,
+    Started,
+    Warmed,
+)
+from appliance.records.json import Record
+from appliance.records.request import LaunchSpec
+from appliance.worker import cache_check as repeated
+from appliance.worker import outputs, timing
+from workloads.contract.target import Target
+from workloads.contract.workload import Workload
+
+ROOM = 0.9
+"""Part of a launch's time limit that a longer block may fill."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Machine:
+    """What the launch runs on: its clocks, its generators, and copies of tensors on the host.
+
+    `agree` gives all ranks of the launch the largest of their numbers. `make_work` gives a short
+    piece of work that keeps the device busy and changes nothing;
+    `libraries` the files that this process runs, with their digests.
+    """
+
+    stopwatch: timing.Stopwatch
+    make_work: Callable[[], Callable[[], object]]
+    seed: Callable[[int], None]
+    bits: outputs.Copy
+    values: outputs.Copy
+    agree: Callable[[int], int] = int
+    libraries: Callable[[], Mapping[str, str | None]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wires:
+    """Where records go, and the wait for the other launches of the group."""
+
+    send: Callable[[Record], None]
+    wait: Callable[[], None]
+
+
+@dataclass(kw_only=True)
+class _Start:
+    """A built state and its first step; cleared when no longer wanted, as it may fill a device."""
+
+    state: Any
+    before: object
+    output: Any
+    span: timing.Span
+
+
+@dataclass(kw_only=True)
+class _Draws:
+    """Numbers of the timed steps whose outputs were drawn to be checked, in their order."""
+
+    coming: Iterator[int]
+    next: int | None = None
+
+    def take(self, number: int) -> bool:
+        """Whether this step was drawn; asked of each step once, in their order."""
+        if self.next is None or self.next < number:
+            self.next = next(self.coming, None)
+        return self.next == number
+
+
+@dataclass(frozen=True, kw_only=True)
+class LaunchCourse:
+    """A launch that is ready to run."""
+
+    spec: LaunchSpec
+    rank: int
+    workload: Workload[Any, Any]
+    target: Target
+    machine: Machine
+    wires: Wires
+    begin_ns: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "begin_ns", self.machine.stopwatch.now())
+
+    def run(self) -> None:
+        """Make the launch; every exception of the workload passes through."""
+        if self.spec.is_timed:
+            self._timed()
+        else:
+            self._untimed()
+
+    # -------------------------------------------------------------- the two kinds
+
+    def _untimed(self) -> None:
+        start = self._start()
+        self._send(Libraries, files=self.machine.libraries())
+        first = self._freeze(start.output)
+        if self.workload.steps is not None and not self.workload.is_timed:
+            self._finish(start)
+        elif self.workload.scenario:
+            self._compare_repeated(start.state)
+        start.state = start.before = start.output = None
+        gc.collect()
+        second = self._freeze(self._step_once(self._build()))
+        self._send(Checked, phase="repeatability", step=0, check=self._repeatability(first, second))
+
+    def _timed(self) -> None:
+        start = self._start()
+        if self.workload.steps is not None:
+            self.wires.wait()
+            self._finish(start)
+            return
+        start.before = start.output = None
+        warmed = self._warm_up(start.state)
+        length = self._block_length(warmed)
+        self.wires.wait()
+        self._blocks(start.state, 1 + len(warmed), length)
+
+    # -------------------------------------------------------------- their parts
+
+    def _start(self) -> _Start:
+        """Build, step once, digest and check the output, compare the clocks."""
+        state, built = self._one(self._build)
+        before = self.workload.snapshot(state)
+        output, first = timing.one(self._step(state), self.machine.stopwatch)
+        self._send(Started, build_ns=built.wall_ns, first_step_ns=first.wall_ns)
+        self._digest(output)
+        self._check("first", 0, before, state, output)
+        self._compare_clocks()
+        return _Start(state=state, before=before, output=output, span=first)
+
+    def _build(self) -> Any:
+        self.machine.seed(self.spec.seed)
+        return self.workload.build(self.target, self.spec.seed)
+
+    def _compare_clocks(self) -> None:
+        spans = timing.compare_clocks(
+            self.machine.make_work(),
+            self.machine.stopwatch,
+            round(self.spec.protocol.calibration_seconds * 1e9),
+        )
+        events = tuple(span.event_ns for span in spans if span.event_ns is not None)
+        self._send(
+            Calibrated,
+            wall_ns=tuple(span.wall_ns for span in spans),
+            raw_ns=tuple(span.raw_ns for span in spans),
+            event_ns=events or None,
+        )
+
+    def _warm_up(self, state: Any) -> tuple[int, ...]:
+        """Times of the steps that were made."""
+        protocol = self.spec.protocol
+        length = timing.Length(
+            steps=protocol.warmup_steps, nanoseconds=round(protocol.warmup_seconds * 1e9)
+        )
+        step, stopwatch = self._step(state), self.machine.stopwatch
+        if self.spec.repeat is not None:
+            times = timing.warm_up(step, stopwatch, timing.Length(steps=self.spec.repeat.warmup))
+        elif self.spec.ranks == 1:
+            times = timing.warm_up(step, stopwatch, length)
+        else:
+            some = timing.Length(steps=max(1, length.steps))
+            times = timing.warm_up(step, stopwatch, some)
+            more = timing.steps_within(length.nanoseconds - sum(times), times)
+            some = timing.Length(steps=self.machine.agree(more))
+            times += timing.warm_up(step, stopwatch, some)
+        self._send(Warmed, wall_ns=times)
+        return times
+
+    def _block_length(self, warmed: Sequence[int]) -> timing.Length:
+        """At least so many steps and so long; for several ranks a number, as each waits for all."""
+        protocol = self.spec.protocol
+        nanoseconds = round(protocol.block_seconds * 1e9)
+        if self.spec.ranks == 1:
+            return timing.Length(steps=protocol.block_steps, nanoseconds=nanoseconds)
+        steps = max(protocol.block_steps, timing.steps_within(nanoseconds, warmed))
+        return timing.Length(steps=self.machine.agree(steps))
+
+    def _blocks(self, state: Any, first_step: int, length: timing.Length) -> None:
+        protocol = self.spec.protocol
+        draws, made = self._draws(), 0
+        for index in range(protocol.blocks):
+            repeated = self._repeated(index)
+            has_last = self.spec.check_last and index == protocol.blocks - 1
+            paused = timing.Paused(
+                snapshot=self._snapshot(state),
+                has_last=has_last,
+                is_drawn=None if draws is None else _shifted(draws.take, made),
+                extends=None if repeated else self._extends(state, has_last=has_last),
+            )
+            samples = self._block(state, repeated or length, paused)
+            begin = first_step + made
+            made += len(samples.wall_ns)
+            self._send_block(index, begin, samples)
+            for drawn in samples.drawn:
+                self._check("sampled", begin + drawn.number, drawn.before, state, drawn.output)
+            if paused.has_last:
+                self._check("last", first_step + made - 1, samples.before, state, samples.output)
+
+    def _draws(self) -> _Draws | None:
+        """The timed steps of inference whose outputs are checked; None of everything else."""
+        if not self.workload.scenario:
+            return None
+        spec = self.spec
+        return _Draws(coming=sampled_steps(spec.seed, spec.launch, spec.protocol.block_steps))
+
+    def _extends(self, state: Any, *, has_last: bool) -> Callable[[int], int] | None:
+        """How many more steps a block shall have; None where that is never any.
+
+        The workload may ask for some. One more keeps a launch from ending on the input that it
+        began with.
+        """
+        asks = self._has_own("extends")
+        if not (asks or has_last):
+            return None
+
+        def extends(made: int) -> int:
+            more = self._asked(state, made) if asks else 0
+            return more + (has_last and self.workload.returns_to_first(state, more))
+
+        return extends
+
+    def _asked(self, state: Any, made: int) -> int:
+        """Steps that the workload asks for, as far as the time limit has room on every rank."""
+        wanted = self.machine.agree(self.workload.extends(state, made))
+        return min(wanted, -self.machine.agree(-self._room(made)))  # the least of all ranks
+
+    def _room(self, made: int) -> int:
+        """Steps for which the launch's time limit leaves room, if all take as long as these."""
+        passed = self.machine.stopwatch.now() - self.begin_ns
+        left = ROOM * self.spec.case.time_limit_seconds * 1e9 - passed
+        return max(0, int(left * made / max(1, passed)))
+
+    def _repeated(self, index: int) -> timing.Length | None:
+        """As many steps as the block had in the launch that this one repeats."""
+        repeat = self.spec.repeat
+        if repeat is None or index >= len(repeat.blocks):
+            return None  # a launch that crashed had not finished all of them
+        return timing.Length(steps=repeat.blocks[index])
+
+    def _finish(self, start: _Start) -> None:
+        """Steps after the first, to `steps` or the target; one block with it; the last check."""
+        rest = (self.workload.steps or 1) - 1
+        samples = timing.Samples(before=start.before, output=start.output)
+        every = self.workload.evaluate_every
+        reaches = self._reaches(start.state) if every else None
+        if reaches is not None and (every == 1 or not rest):
+            samples.has_reached = reaches()
+        if rest and not samples.has_reached:
+            samples.before = samples.output = start.before = start.output = None
+            paused = timing.Paused(
+                snapshot=self._snapshot(start.state),
+                has_last=True,
+                has_reached=reaches,
+                every=every,
+                before=1,
+            )
+            samples = self._block(start.state, timing.Length(steps=rest), paused)
+        samples.begin_with(start.span)
+        if self.spec.is_timed:
+            self._send_block(0, 0, samples)
+        made = len(samples.wall_ns)
+        self._check("last", made - 1, samples.before, start.state, samples.output)
+        if every:
+            check = _target(has_reached=samples.has_reached, budget=rest + 1)
+            self._send(Checked, phase="last", step=made - 1, check=check)
+
+    def _reaches(self, state: Any) -> Callable[[], bool]:
+        """Whether the target is reached, of which all ranks must be of one mind."""
+        return lambda: not self.machine.agree(int(not self.workload.has_reached(state)))
+
+    def _block(self, state: Any, length: timing.Length, paused: timing.Paused) -> timing.Samples:
+        return timing.block(self._step(state), self.machine.stopwatch, length, paused)
+
+    def _snapshot(self, state: Any) -> Callable[[], object]:
+        snapshot = self.workload.snapshot
+        return lambda: snapshot(state)
+
+    def _step(self, state: Any) -> timing.Step:
+        """The step of a state, with those hooks that the workload has of its own."""
+        workload = self.workload
+        load, step, wait = workload.load, workload.step, workload.wait
+        return timing.Step(
+            make=lambda: step(state),
+            load=(lambda: load(state)) if self._has_own("load") else None,
+            wait=(lambda: wait(state)) if self._has_own("wait") else None,
+        )
+
+    def _has_own(self, hook: str) -> bool:
+        return getattr(type(self.workload), hook) is not getattr(Workload, hook)
+
+    def _one(self, action: Callable[[], Any]) -> tuple[Any, timing.Span]:
+        return timing.one(timing.Step(make=action), self.machine.stopwatch)
+
+    def _step_once(self, state: Any) -> Any:
+        return timing.one(self._step(state), self.machine.stopwatch)[0]
+
+    def _compare_repeated(self, state: Any) -> None:
+        """Compare the times of steps on one input with those on changing ones."""
+        if not self._has_own("hold") or self.spec.ranks > 1:
+            return
+
+        def seconds(*, is_repeated: bool) -> float:
+            if is_repeated:
+                self.workload.hold(state)
+            step = self._step(state)
+            return timing.one(step, self.machine.stopwatch)[1].wall_ns * 1e-9
+
+        check = repeated.compare(seconds)
+        self._send(Checked, phase="repeated", step=0, check=check)
+
+    # -------------------------------------------------------------- what is said
+
+    def _freeze(self, output: Any) -> outputs.Frozen:
+        is_exact = self.workload.is_repeatable
+        return outputs.freeze(output, self.machine.bits if is_exact else self.machine.values)
+
+    def _repeatability(self, first: outputs.Frozen, second: outputs.Frozen) -> Check:
+        if self.workload.is_repeatable:
+            error = outputs.differing_bytes(first, second)
+            return Check(name="same bits twice", error=error, bound=0.0, kind="exact")
+        return Check(
+            name="same output twice, within its measured spread",
+            error=outputs.relative_difference(first, second),
+            bound=self.workload.spread,
+            detects=self.workload.spread,
+            detects_what="relative difference of two outputs made from the same inputs",
+        )
+
+    def _digest(self, output: Any) -> None:
+        if self.workload.is_repeatable:
+            digest = outputs.digest(output, self.machine.bits)
+            self._send(Digested, phase="first", step=0, what="output", digest=digest)
+
+    def _check(self, phase: Phase, step: int, before: object, state: Any, output: Any) -> None:
+        for check in self.workload.check(before, state, output):
+            self._send(Checked, phase=phase, step=step, check=check)
+
+    def _send_block(self, index: int, first_step: int, samples: timing.Samples) -> None:
+        self._send(
+            Block,
+            index=index,
+            first_step=first_step,
+            wall_ns=tuple(samples.wall_ns),
+            event_ns=None if samples.event_ns is None else tuple(samples.event_ns),
+            block_wall_ns=samples.block_wall_ns,
+            block_raw_ns=samples.block_raw_ns,
+            load_ns=None if samples.load_ns is None else tuple(samples.load_ns),
+            reached_at=len(samples.wall_ns) if samples.has_reached else None,
+        )
+
+    def _send(self, kind: Callable[..., Record], **fields: Any) -> None:
+        self.wires.send(kind(launch=self.spec.launch, rank=self.rank, **fields))
+
+
+def _shifted(is_drawn: Callable[[int], bool], by: int) -> Callable[[int], bool]:
+    """The same question of steps that are counted from a later one."""
+    return lambda number: is_drawn(by + number)
+
+
+def _target(*, has_reached: bool, budget: int) -> Check:
+    """A target that is missed is missed by infinitely many steps."""
+    return Check(
+        name="steps beyond those in which the target is to be reached",
+        error=0.0 if has_reached else math.inf,
+        bound=0.0,
+        kind="trajectory",
+        detects=1.0,
+        detects_what=f"step more than {budget:,}",
+    )

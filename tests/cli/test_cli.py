@@ -1,0 +1,123 @@
+"""What a person meets at the command line: one sentence, the documented exit code."""
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+from support.program import ROOT, bench
+
+
+def says(done: subprocess.CompletedProcess[str], code: int, *words: str) -> None:
+    """One sentence on stderr with these words, the exit code, and nothing like a traceback."""
+    assert done.returncode == code, done.stderr
+    assert "Traceback" not in done.stderr
+    for word in words:
+        assert word in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (("plan", "--suite", "smok"), ['there is no suite called "smok"', '"smoke"']),
+        (("plan", "--criteria", "functionl"), ['"functionl"', '"functional"']),
+        (("plan", "--suite", "./nowhere.toml"), ["nowhere.toml", "cannot be read"]),
+        (("plan", "--vendor", "cuda"), ["--gpus all"]),
+        (("plan", "--vendor", "cpuu"), ["cpuu", "cpu"]),
+        (("accept", "--key", "only-a-key.pem"), ["--key and --certificate go together"]),
+        (("accept", "--role", "boss"), ['"boss"', "tester"]),
+        (("accept", "--resume", "nowhere"), ["nowhere", "cannot be read"]),
+        (("accept", "--resume", "nowhere", "--criteria", "node"), ["--criteria", "--resume"]),
+        (("accept", "--resume", "nowhere", "--suite", "smoke"), ["--suite", "--resume"]),
+        (("start", "--resume", "nowhere", "--suite", "node"), ["--suite", "--resume"]),
+        (("run", "--from", "x", "--case", "y", "--launch", "1", "--suite", "z"), ["--suite"]),
+        (("plan", "--order", "/dev/zero"), ["/dev/zero", "64 MiB", "name the buyer's order"]),
+        (("plan", "--suite", "/dev/zero"), ["suite file /dev/zero", "64 MiB"]),
+        (("plan", "--baseline", "/dev/zero"), ["baseline file /dev/zero", "64 MiB"]),
+        (("verify", ".", "--trust", "/dev/zero"), ["/dev/zero", "64 MiB"]),
+        (("run", "--resume", "nowhere", "--baseline", "b.json"), ["--baseline", "--resume"]),
+        (("run", "--from", "x", "--case", "y", "--launch", "1", "--order", "z"), ["--order"]),
+        (("start", "--resume", "nowhere", "--challenge", "c.json"), ["--challenge"]),
+        (("plan", "--vendor", "\x1b[2Jcuda"), ["[U+001B][2Jcuda"]),
+        (("report", "nowhere"), ["nowhere"]),
+        (("verify", "nowhere"), ["nowhere"]),
+        (("keys", "show", "nowhere.pem"), ["nowhere.pem"]),
+    ],
+)
+def test_bad_words_get_one_sentence(words: tuple[str, ...], expected: list[str]) -> None:
+    says(bench(*words), 2, *expected)
+
+
+def test_unknown_option_is_usage() -> None:
+    done = bench("accept", "--siute", "smoke")
+    assert done.returncode == 2
+    assert "--suite" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+SUITE = (Path(__file__).parents[1] / "suites" / "tiny.toml").read_text()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ('workload = "gemm_exact"', 'workload = "gemm_exct"', ["gemm_exct", '"gemm_exact"']),
+        ("small = true", "smal = true", ['unknown key "smal" of case 1', '"small"']),
+        ("looks = [5, 10]", "looks = []", ['"looks" of protocol']),
+        ("time_limit_seconds = 120", "time_limit_seconds = 2", ["more than its limit of 2.0 s"]),
+        ("small = true", "small = true\nparameters = { kk = 7 }", ["kk", '"k"']),
+        ("small = true", 'small = true\nparameters = { k = "7" }', ['"gemm"', "k"]),
+        ("small = true", "small = true\nparameters = { k = -7 }", ["k"]),
+        ("[protocol]", "[protocol", ["is not TOML"]),
+    ],
+)
+def test_bad_suite_is_refused_before_anything_runs(
+    tmp_path: Path, old: str, new: str, expected: list[str]
+) -> None:
+    (tmp_path / "bad.toml").write_text(SUITE.replace(old, new, 1))
+    done = bench("accept", "--suite", str(tmp_path / "bad.toml"), "--out", str(tmp_path / "out"))
+    says(done, 2, *expected)
+    assert not list((tmp_path / "out").glob("*"))
+
+
+def test_suite_without_a_case_plans_nothing(tmp_path: Path) -> None:
+    (tmp_path / "bad.toml").write_text(SUITE[: SUITE.index("[[case]]")])
+    says(bench("plan", "--suite", str(tmp_path / "bad.toml")), 2, "case")
+
+
+def test_nan_limit_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "bad.toml"
+    path.write_text(
+        'name = "bad"\nversion = 1\nsummary = "s"\n[[criterion]]\nid = "fast"\nkind = "perf"\n'
+        'title = "t"\nmetric = "step_seconds"\nat_most = nan\n'
+    )
+    says(bench("plan", "--criteria", str(path)), 2, '"fast"', "nan")
+
+
+def test_out_that_is_a_file_or_a_run_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    says(bench("accept", "--out", str(tmp_path / "file")), 2, "is not a folder")
+    (tmp_path / "plan.json").write_text("{}")
+    says(bench("accept", "--out", str(tmp_path)), 2, "--resume")
+
+
+def test_missing_data_set_names_the_way_to_get_it(tmp_path: Path) -> None:
+    done = bench("plan", "--suite", "intake", "--data", str(tmp_path))
+    says(done, 2, "tinyshakespeare", "bench data fetch tinyshakespeare")
+
+
+def test_plan_as_json_is_one_document() -> None:
+    done = bench("plan", "--suite", str(ROOT / "tests/suites/tiny.toml"), "--json")
+    assert done.returncode == 0, done.stderr
+    plan = json.loads(done.stdout)
+    assert plan["suite"] == "tiny"
+    assert len(plan["launches"]) == 12
+
+
+def test_lists_name_what_is_shipped() -> None:
+    assert "smoke" in bench("list", "suites").stdout
+    assert "functional" in bench("list", "criteria").stdout
+    names = {item["name"] for item in json.loads(bench("list", "workloads", "--json").stdout)}
+    assert names >= {"gemm", "gemm_exact", "memory_bandwidth", "resnet50", "bert", "llama"}
+    assert names >= {"onnx_resnet50", "digits_mlp", "char_lm", "markov_lm"}

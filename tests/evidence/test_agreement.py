@@ -1,0 +1,466 @@
+"""Bits that should be the same: in every launch, on every device of a model, and what ran them."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from itertools import permutations
+
+import pytest
+from support.builders import (
+    FUNCTIONAL,
+    NO_BASELINES,
+    NO_PEAKS,
+    PROTOCOL,
+    SYSTEM,
+    a_case,
+    a_plan,
+    a_system,
+    bare_lines,
+    checked,
+    digested,
+    ended,
+    healthy_events,
+    limited,
+    of_launch,
+    resumed,
+    verdict_of,
+    with_end,
+    without,
+    word_of,
+)
+
+from appliance.judging.verdict import Judge
+from appliance.records.journal import Check, Checked, Digested, Event, Libraries
+from appliance.records.plan import Case, Plan
+from appliance.records.system import System
+from appliance.records.verdict import Ruling, Verdict
+from reports import cases, machine
+from reports.model import CheckRow, Row
+
+CASE = "gemm@cpu:0"
+PLAN = a_plan()
+HEALTHY = healthy_events(PLAN)
+
+
+def ruled(verdict: Verdict, criterion: str = "repeatability", case: str = CASE) -> Ruling:
+    return next(one for one in verdict.rulings if (one.criterion, one.case) == (criterion, case))
+
+
+def said(verdict: Verdict, criterion: str = "repeatability", case: str = CASE) -> tuple[str, str]:
+    found = ruled(verdict, criterion, case)
+    return found.ruling, found.reason
+
+
+def with_answers(events: Sequence[Event], answers: Mapping[str, str]) -> list[Event]:
+    """The same run, where these launches (or all launches of these cases) gave other bits."""
+
+    def changed(event: Digested) -> Digested:
+        case = event.launch.rpartition("/")[0]
+        answer = answers.get(event.launch, answers.get(case))
+        return event if answer is None else digested(event.launch, answer=answer)
+
+    return [changed(event) if isinstance(event, Digested) else event for event in events]
+
+
+# ------------------------------------------------------------------ run to run
+
+
+@pytest.mark.parametrize("number", range(6))
+def test_one_launch_of_other_bits_rejects_and_is_named(number: int) -> None:
+    verdict = verdict_of(PLAN, with_answers(HEALTHY, {f"{CASE}/{number}": "other"}))
+    found = ruled(verdict)
+    assert (verdict.verdict, found.ruling, found.reason) == ("REJECTED", "fail", "disagreement")
+    assert f"launch {CASE}/{number} gave other bits" in found.explanation
+    assert verdict.decided_by == f"repeatability of {CASE}"
+
+
+def test_no_timing_is_shown_or_judged_where_launches_disagree() -> None:
+    events = with_answers(HEALTHY, {f"{CASE}/3": "other"})
+    verdict = verdict_of(PLAN, events, limited(0.02))
+    assert verdict.cases[0].estimates == ()
+    assert "gave other bits" in verdict.cases[0].withheld
+    assert said(verdict, "speed") == ("inconclusive", "coverage")
+    assert said(verdict_of(PLAN, HEALTHY, limited(0.02)), "speed") == ("pass", "")
+
+
+def test_a_look_stops_a_case_whose_launches_disagree() -> None:
+    plan = a_plan(a_case(launches=10), protocol=replace(PROTOCOL, looks=(5, 10)))
+    events = with_answers(healthy_events(plan), {f"{CASE}/2": "other"})
+    after_five = events[: events.index(ended(f"{CASE}/5")) + 1]
+    judge = a_judge(plan, after_five)
+    is_decided, reason = judge.look(CASE)
+    assert is_decided
+    assert "gave other bits" in reason
+
+
+def a_judge(plan: Plan, events: Sequence[Event], system: System = SYSTEM) -> Judge:
+    judge = Judge(
+        plan=plan,
+        criteria=FUNCTIONAL,
+        baselines=NO_BASELINES,
+        peaks=NO_PEAKS,
+        system=system,
+    )
+    for line in bare_lines(events):
+        judge.take(line)
+    return judge
+
+
+@pytest.mark.parametrize("number", range(6))
+def test_a_launch_without_its_digest_is_not_covered(number: int) -> None:
+    events = without(HEALTHY, lambda e: isinstance(e, Digested) and e.launch == f"{CASE}/{number}")
+    verdict = verdict_of(PLAN, events)
+    assert (verdict.verdict, said(verdict)) == ("INCONCLUSIVE", ("inconclusive", "coverage"))
+
+
+def test_every_rank_owes_its_digest_and_only_to_its_own_number() -> None:
+    plan = a_plan(replace(a_case(), ranks=2))
+    events = healthy_events(plan)
+    assert said(verdict_of(plan, events)) == ("inconclusive", "coverage")
+    second = [replace(digested(event.launch), rank=1, digest="1" * 64) for event in given(events)]
+    of_both = [*interleaved(events, second)]
+    assert said(verdict_of(plan, of_both)) == ("pass", "")
+    of_both[of_both.index(second[2])] = replace(second[2], digest="2" * 64)
+    assert said(verdict_of(plan, of_both)) == ("fail", "disagreement")
+
+
+def given(events: Sequence[Event]) -> list[Digested]:
+    return [event for event in events if isinstance(event, Digested)]
+
+
+def interleaved(events: Sequence[Event], second: Sequence[Digested]) -> list[Event]:
+    """Each launch tells its second digest right after the first, and its second rank's checks."""
+    left = list(second)
+    found: list[Event] = []
+    for event in events:
+        found.append(event)
+        if isinstance(event, Digested):
+            found.append(left.pop(0))
+        elif isinstance(event, Checked):
+            found.append(replace(event, rank=1))
+    return found
+
+
+def test_a_workload_that_need_not_repeat_owes_no_digest_and_is_not_compared() -> None:
+    plan = a_plan(replace(a_case(), is_repeatable=False))
+    events = healthy_events(plan)
+    assert word_of(plan, without(events, lambda e: isinstance(e, Digested))) == "ACCEPTED"
+    assert word_of(plan, with_answers(events, {f"{CASE}/3": "other"})) == "ACCEPTED"
+
+
+def test_what_an_interrupted_launch_gave_counts_though_it_owes_nothing() -> None:
+    cut = with_end(HEALTHY, f"{CASE}/3", "interrupted", "SIGINT")
+    silent = without(cut, lambda e: isinstance(e, Digested) and e.launch == f"{CASE}/3")
+    assert word_of(PLAN, silent) == "ACCEPTED"
+    assert word_of(PLAN, with_answers(cut, {f"{CASE}/3": "other"})) == "REJECTED"
+
+
+def test_what_the_interrupted_untimed_launch_gave_is_not_forgotten() -> None:
+    untimed = [event for event in HEALTHY if of_launch(event, f"{CASE}/0")]
+    place = HEALTHY.index(untimed[0])
+    cut = [*untimed[:-1], *resumed(1, f"{CASE}/0")]
+    assert word_of(PLAN, [*HEALTHY[:place], *cut, *HEALTHY[place:]]) == "ACCEPTED"
+    other = with_answers(cut, {CASE: "other"})
+    assert word_of(PLAN, [*HEALTHY[:place], *other, *HEALTHY[place:]]) == "REJECTED"
+
+
+def test_a_digest_from_outside_its_launch_is_not_accepted() -> None:
+    assert word_of(PLAN, [*HEALTHY, digested(f"{CASE}/3")]) == "INCONCLUSIVE"
+
+
+# ------------------------------------------------------------------ device to device
+
+
+def on_devices(number: int, *, models: Sequence[str] = ()) -> tuple[Plan, System]:
+    """One case on so many devices, all of one model if none are given."""
+    names = [f"cpu:{index}" for index in range(number)]
+    system = a_system(*names)
+    devices = tuple(
+        replace(device, model=model)
+        for device, model in zip(
+            system.identity.devices, models or ["Model A"] * number, strict=True
+        )
+    )
+    identity = replace(system.identity, devices=devices)
+    return a_plan(*(a_case(device=name) for name in names)), replace(system, identity=identity)
+
+
+def voted(answers: str, *, models: Sequence[str] = ()) -> tuple[str, list[str]]:
+    """The verdict, and the ruling on each device, where each gave the answer of one letter."""
+    plan, system = on_devices(len(answers), models=models)
+    cases = {f"gemm@cpu:{index}": letter for index, letter in enumerate(answers)}
+    verdict = verdict_of(plan, with_answers(healthy_events(plan), cases), system=system)
+    assert {ruled(verdict, case=case).reason for case in cases} <= {"", "disagreement"}
+    return verdict.verdict, [ruled(verdict, case=case).ruling for case in cases]
+
+
+P, F, I = "pass", "fail", "inconclusive"  # noqa: E741 - a table of three words
+
+
+@pytest.mark.parametrize(
+    ("answers", "word", "rulings"),
+    [
+        ("a", "ACCEPTED", [P]),
+        ("aa", "ACCEPTED", [P, P]),
+        ("ab", "INCONCLUSIVE", [I, I]),
+        ("aaa", "ACCEPTED", [P, P, P]),
+        ("aab", "REJECTED", [P, P, F]),
+        ("baa", "REJECTED", [F, P, P]),
+        ("abc", "INCONCLUSIVE", [I, I, I]),
+        ("aabb", "INCONCLUSIVE", [I, I, I, I]),
+        ("aabc", "INCONCLUSIVE", [I, I, I, I]),
+        ("aaabb", "INCONCLUSIVE", [P, P, P, I, I]),
+        ("aaabc", "REJECTED", [P, P, P, F, F]),
+        ("aaaaabbc", "REJECTED", [P, P, P, P, P, I, I, F]),
+        ("aaaaaaab", "REJECTED", [P] * 7 + [F]),
+    ],
+)
+def test_devices_of_one_model_vote(answers: str, word: str, rulings: list[str]) -> None:
+    assert voted(answers) == (word, rulings)
+
+
+def test_the_vote_does_not_hang_on_the_order_of_devices() -> None:
+    for order in set(permutations("aaab")):
+        word, rulings = voted("".join(order))
+        assert word == "REJECTED"
+        assert rulings == [F if letter == "b" else P for letter in order]
+
+
+def test_the_device_that_stands_alone_is_named_and_its_timing_is_not_shown() -> None:
+    plan, system = on_devices(4)
+    events = with_answers(healthy_events(plan), {"gemm@cpu:2": "other"})
+    verdict = verdict_of(plan, events, limited(0.02), system=system)
+    assert ruled(verdict, case="gemm@cpu:2").explanation.startswith("cpu:2 gave other bits")
+    withheld = {case.case: bool(case.withheld) for case in verdict.cases}
+    assert withheld == {f"gemm@cpu:{n}": n == 2 for n in range(4)}
+
+
+def test_a_device_that_stands_alone_fails_though_a_launch_is_not_covered() -> None:
+    plan, system = on_devices(3)
+    events = with_answers(healthy_events(plan), {"gemm@cpu:2": "other"})
+    silent = without(
+        events, lambda e: isinstance(e, Digested) and e.launch in ("gemm@cpu:1/3", "gemm@cpu:2/3")
+    )
+    verdict = verdict_of(plan, silent, system=system)
+    assert said(verdict, case="gemm@cpu:1") == ("inconclusive", "coverage")
+    assert said(verdict, case="gemm@cpu:2") == ("fail", "disagreement")
+
+
+def test_two_that_disagree_are_both_named() -> None:
+    plan, system = on_devices(2)
+    verdict = verdict_of(
+        plan, with_answers(healthy_events(plan), {"gemm@cpu:1": "other"}), system=system
+    )
+    for case in ("gemm@cpu:0", "gemm@cpu:1"):
+        assert "cpu:0 and cpu:1" in ruled(verdict, case=case).explanation
+        assert ruled(verdict, case=case).action
+
+
+def test_other_models_are_never_compared() -> None:
+    assert voted("ab", models=["A", "B"]) == ("ACCEPTED", [P, P])
+    assert voted("aaabbb", models=["A", "A", "A", "B", "B", "B"]) == ("ACCEPTED", [P] * 6)
+    assert voted("aabab", models=["A", "A", "A", "B", "B"])[1] == [P, P, F, I, I]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda case: replace(case, ranks=2),
+        lambda case: replace(case, parameters={"size": 7}),
+        lambda case: replace(case, version=2),
+        lambda case: replace(case, is_repeatable=False),
+    ],
+    ids=["several processes", "other parameters", "another version", "not repeatable"],
+)
+def test_only_the_same_thing_of_one_process_is_compared(change: Callable[[Case], Case]) -> None:
+    plan, system = on_devices(3)
+    last = change(plan.cases[2])
+    plan = replace(plan, cases=(*plan.cases[:2], last))
+    events = with_answers(healthy_events(plan), {"gemm@cpu:2": "other"})
+    if last.ranks == 2:
+        events = interleaved(
+            events,
+            [replace(event, rank=1) for event in given(events)],
+        )
+    assert said(verdict_of(plan, events, system=system), case="gemm@cpu:2") == ("pass", "")
+
+
+def test_a_device_that_contradicts_itself_has_no_vote() -> None:
+    plan, system = on_devices(3)
+    own = {"gemm@cpu:1/2": "other", "gemm@cpu:2": "another"}
+    verdict = verdict_of(plan, with_answers(healthy_events(plan), own), system=system)
+    rulings = [ruled(verdict, case=f"gemm@cpu:{n}") for n in range(3)]
+    assert [one.ruling for one in rulings] == [I, F, I]
+    assert "cpu:1/2 gave other bits" in rulings[1].explanation
+    assert "cpu:0 and cpu:2" in rulings[0].explanation
+
+
+def test_a_look_is_about_its_own_device_alone() -> None:
+    plan, system = on_devices(3)
+    events = with_answers(healthy_events(plan), {"gemm@cpu:2": "other"})
+    judge = a_judge(plan, events[:-1], system)
+    before = judge.look("gemm@cpu:2")
+    assert said(judge.verdict(), case="gemm@cpu:2") == ("fail", "disagreement")
+    assert judge.look("gemm@cpu:2") == before
+    assert not before[0]
+
+
+# ------------------------------------------------------------------ libraries
+
+
+def with_libraries(
+    events: Sequence[Event], launch: str, files: Mapping[str, str | None]
+) -> list[Event]:
+    return [
+        replace(event, files=files)
+        if isinstance(event, Libraries) and event.launch == launch
+        else event
+        for event in events
+    ]
+
+
+TWO = a_plan(a_case(), a_case("bert"))
+OTHER = "bert@cpu:0/0"
+
+
+def test_a_run_that_does_not_tell_what_it_ran_is_not_accepted() -> None:
+    for events in (
+        without(HEALTHY, lambda event: isinstance(event, Libraries)),
+        with_libraries(HEALTHY, f"{CASE}/0", {}),
+    ):
+        verdict = verdict_of(PLAN, events)
+        assert verdict.verdict == "INCONCLUSIVE"
+        assert said(verdict, "integrity") == ("inconclusive", "evidence_missing")
+
+
+@pytest.mark.parametrize("other", ["e" * 64, None], ids=["another file", "gone since"])
+def test_another_file_under_the_same_path_is_not_accepted(other: str | None) -> None:
+    events = with_libraries(healthy_events(TWO), OTHER, {"/lib/libm.so.6": other})
+    verdict = verdict_of(TWO, events)
+    found = ruled(verdict, "integrity", "")
+    assert verdict.verdict == "INCONCLUSIVE"
+    assert (found.ruling, found.reason, found.required) == ("inconclusive", "disagreement", True)
+    assert "/lib/libm.so.6" in found.explanation
+    assert OTHER in found.explanation
+
+
+def test_launches_may_run_other_files_and_files_that_nobody_can_read() -> None:
+    files = {"/lib/libm.so.6": "d" * 64, "/lib/more.so": "e" * 64, "/memfd:x": None}
+    events = with_libraries(healthy_events(TWO), OTHER, files)
+    assert word_of(TWO, events) == "ACCEPTED"
+    again = with_libraries(events, f"{CASE}/0", {"/lib/libm.so.6": "d" * 64, "/memfd:x": None})
+    assert word_of(TWO, again) == "ACCEPTED"
+
+
+# ------------------------------------------------------------------ what happened once
+
+
+def soft(launch: str, *, error: float = 3.0, bound: float = 0.0) -> Checked:
+    check = Check(
+        name="mismatches", error=error, bound=bound, kind="exact", if_outside="inconclusive"
+    )
+    return replace(checked(launch, "first"), check=check)
+
+
+def with_soft(*found: Checked) -> list[Event]:
+    events = list(HEALTHY)
+    for one in found:
+        events.insert(events.index(ended(one.launch)), one)
+    return events
+
+
+def test_a_mismatch_in_one_launch_is_open_and_never_a_pass() -> None:
+    for found in (
+        [soft(f"{CASE}/2")],
+        [soft(f"{CASE}/2"), replace(soft(f"{CASE}/2"), step=3)],
+    ):
+        verdict = verdict_of(PLAN, with_soft(*found), limited(0.02))
+        assert verdict.verdict == "INCONCLUSIVE"
+        assert said(verdict, "correctness") == ("inconclusive", "transient")
+        assert ruled(verdict, "correctness").action
+        assert said(verdict, "speed") == ("inconclusive", "coverage")
+        assert verdict.cases[0].estimates == ()
+        assert "mismatches" in verdict.cases[0].withheld
+
+
+def test_within_its_bound_it_is_a_check_like_any_other() -> None:
+    assert word_of(PLAN, with_soft(soft(f"{CASE}/2", error=0.0))) == "ACCEPTED"
+
+
+@pytest.mark.parametrize(
+    ("error", "bound"),
+    [
+        (float("nan"), 0.0),
+        (float("inf"), 0.0),
+        (-1.0, 0.0),
+        (1.0, float("nan")),
+        (1.0, -1.0),
+        (1.0, float("inf")),
+    ],
+)
+def test_what_is_no_comparison_is_a_fail_whatever_the_check_says(
+    error: float, bound: float
+) -> None:
+    events = with_soft(soft(f"{CASE}/2", error=error, bound=bound))
+    assert said(verdict_of(PLAN, events), "correctness") == ("fail", "check")
+
+
+def test_a_mismatch_in_two_launches_is_no_accident() -> None:
+    verdict = verdict_of(PLAN, with_soft(soft(f"{CASE}/2"), soft(f"{CASE}/4")))
+    assert said(verdict, "correctness") == ("fail", "check")
+    assert f"again in launch {CASE}/4" in ruled(verdict, "correctness").explanation
+
+
+def test_a_failed_check_stands_over_a_transient_one() -> None:
+    hard = replace(soft(f"{CASE}/4"), check=replace(soft(CASE).check, if_outside="fail"))
+    verdict = verdict_of(PLAN, with_soft(soft(f"{CASE}/2"), hard))
+    assert said(verdict, "correctness") == ("fail", "check")
+    assert f"{CASE}/4" in ruled(verdict, "correctness").explanation
+
+
+def test_criteria_of_one_kind_and_on_repeatability_know_it_too() -> None:
+    exact = replace(FUNCTIONAL.criterion[2], id="exactness", kind="exact")
+    criteria = replace(FUNCTIONAL, criterion=(*FUNCTIONAL.criterion, exact))
+    verdict = verdict_of(PLAN, with_soft(soft(f"{CASE}/2")), criteria)
+    assert said(verdict, "exactness") == ("inconclusive", "transient")
+    twice = replace(soft(f"{CASE}/0"), phase="repeatability")
+    verdict = verdict_of(PLAN, with_soft(twice))
+    assert said(verdict) == ("inconclusive", "transient")
+    assert said(verdict, "correctness") == ("pass", "")
+
+
+# ------------------------------------------------------------------ on paper
+
+
+def shown(events: Sequence[Event], plan: Plan = PLAN) -> CheckRow:
+    """The row on digests of the first case's page."""
+    (section, *_) = cases.sections(
+        plan, verdict_of(plan, events), bare_lines(events), NO_PEAKS, SYSTEM
+    )
+    (row,) = [row for row in section.checks if row.name == "same bits in every launch"]
+    return row
+
+
+def test_the_page_shows_one_digest_or_how_many() -> None:
+    row = shown(HEALTHY)
+    digest = digested(f"{CASE}/0").digest
+    assert (row.count, row.error, row.is_within) == ("6 times", f"digest {digest[:12]}", True)
+    row = shown(with_answers(HEALTHY, {f"{CASE}/3": "other"}))
+    assert (row.error, row.is_within) == ("2 different digests", False)
+
+
+def libraries_row(events: Sequence[Event]) -> Row:
+    groups = machine.environment_groups(SYSTEM, bare_lines(events))
+    (row,) = [row for group in groups for row in group.rows if row.label == "Libraries that ran"]
+    return row
+
+
+def test_the_page_counts_libraries_and_names_what_changed() -> None:
+    healthy = libraries_row(healthy_events(TWO))
+    assert healthy.value.startswith("1 file, digest over the list ")
+    assert healthy.is_known
+    changed = with_libraries(healthy_events(TWO), OTHER, {"/lib/libm.so.6": "e" * 64})
+    row = libraries_row(changed)
+    assert (row.is_known, row.note) == (False, "changed during the run: /lib/libm.so.6")
+    assert row.value != healthy.value
+    unread = with_libraries(healthy_events(TWO), OTHER, {"/lib/gone.so": None})
+    assert "1 could not be read" in libraries_row(unread).value

@@ -1,0 +1,624 @@
+"""The health ledger: what a run's counters, sensors, links and kernel log come to.
+
+First by records made for the purpose, one fault each. Then through the makers' own modules on
+recorded machines: a run that begins on a healthy one and goes on, from its third launch, on one
+with a fault, judged by the criteria that are shipped.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import ModuleType
+from typing import Any
+
+import pytest
+from faulty.maker import Maker
+from support.builders import (
+    FUNCTIONAL,
+    Watching,
+    a_case,
+    a_plan,
+    a_system,
+    bare_lines,
+    ended,
+    resumed,
+    verdict_of,
+    watched_events,
+)
+
+from appliance.errors import UsageError
+from appliance.evidence import device_health
+from appliance.evidence.launches import Gathering
+from appliance.records.criteria import Criteria, Criterion
+from appliance.records.journal import Counted, Event, KernelLogged, LaunchEnded
+from appliance.records.plan import Plan
+from appliance.records.system import Device, Fact, System
+from appliance.records.verdict import Ruling, Verdict
+from appliance.records.vocabulary import COUNTERS, HARMFUL_THROTTLES, THROTTLES
+from appliance.storage import criteria_file
+from appliance.vendors.cpu import Cpu
+from appliance.verbs import accept
+
+DEVICE = "card:0"
+PLAN = a_plan(a_case(device=DEVICE))
+ACCELERATOR = criteria_file.load_criteria("accelerator")[0]
+HEALTHY = dict.fromkeys(COUNTERS, 0)
+CALM: Mapping[str, float | None] = {
+    **{f"throttled_{name}": 0.0 for name in THROTTLES},
+    "graphics_clock_hertz": 1.8e9,
+    "pcie_width": 16.0,
+    "pcie_generation": 5.0,
+    "utilisation_fraction": 1.0,
+}
+FACTS = {
+    "highest_graphics_clock": Fact(value=2_000_000_000, unit="hertz"),
+    "pcie_width_highest": Fact(value=16),
+    "pcie_generation_highest": Fact(value=5),
+}
+
+
+def system(*names: str, **facts: Fact) -> System:
+    """A node of cards that tell what their highest values are."""
+    found = a_system(*(names or (DEVICE,)))
+    devices = tuple(replace(one, facts={**FACTS, **facts}) for one in found.identity.devices)
+    return replace(found, identity=replace(found.identity, devices=devices))
+
+
+def watching(
+    counters: Mapping[str, int | None] | None = None,
+    values: Mapping[str, float | None] | None = None,
+    **settings: Any,
+) -> Watching:
+    """A healthy card, which shows these counters and readings from its third launch on."""
+    return Watching(
+        counters=lambda n: {**HEALTHY, **((counters or {}) if n > 2 else {})},
+        values=lambda n: {**CALM, **((values or {}) if n > 2 else {})},
+        **settings,
+    )
+
+
+def judged(one: Watching, logged: Sequence[Event] | None = (), **facts: Fact) -> Verdict:
+    events = watched_events(PLAN, {DEVICE: one}, logged)
+    return verdict_of(PLAN, events, ACCELERATOR, system=system(**facts))
+
+
+def ruling(verdict: Verdict, criterion: str) -> Ruling:
+    (found,) = [one for one in verdict.rulings if one.criterion == criterion]
+    return found
+
+
+def asking(metric: str, **fields: Any) -> Criteria:
+    """The functional criteria and one on health."""
+    fields = {"at_most": 0.0, **fields}
+    one = Criterion(id="asked", kind="health", title="Asked", metric=metric, **fields)
+    return replace(FUNCTIONAL, criterion=(*FUNCTIONAL.criterion, one))
+
+
+def answer(events: Sequence[Event], metric: str, plan: Plan = PLAN, **fields: Any) -> Ruling:
+    devices = plan.cases[0].all_devices if len(plan.cases) == 1 else ()
+    names = devices or tuple(case.device for case in plan.cases)
+    found = verdict_of(plan, events, asking(metric, **fields), system=system(*names))
+    return ruling(found, "asked")
+
+
+# ------------------------------------------------------------------ the shipped criteria
+
+
+def test_accelerators_are_judged_by_their_health_unless_others_are_named() -> None:
+    card = Maker()
+    card.torch_type = "anything"
+    assert (accept.default_criteria(Cpu()), accept.default_criteria(card)) == (
+        "functional",
+        "accelerator",
+    )
+
+
+def test_a_healthy_card_is_accepted() -> None:
+    found = judged(watching())
+    assert (found.verdict, found.decided_by) == ("ACCEPTED", "")
+    assert {one.ruling for one in found.rulings} == {"pass"}
+
+
+@pytest.mark.parametrize(
+    ("name", "criterion"),
+    [
+        ("ecc_uncorrected", "ecc-uncorrected"),
+        ("ecc_deferred", "ecc-deferred"),
+        ("row_remap_pending", "row-remap-pending"),
+        ("row_remap_failed", "row-remap-failed"),
+        ("pages_pending", "pages-pending"),
+        ("ras_uncorrected", "ras-uncorrected"),
+        ("resets", "resets"),
+        ("reset_wanted", "reset-wanted"),
+        ("links_down", "links-down"),
+        ("pcie_fatal", "pcie-fatal"),
+        ("pcie_non_fatal", "pcie-non-fatal"),
+        ("lost", "lost"),
+    ],
+)
+def test_one_count_of_each_kind_rejects(name: str, criterion: str) -> None:
+    found = judged(watching({name: 1}))
+    one = ruling(found, criterion)
+    assert (found.verdict, found.decided_by) == ("REJECTED", criterion)
+    assert (one.ruling, one.reason) == ("fail", "health")
+    assert DEVICE in one.explanation
+    assert one.action
+    assert one.statistic is not None
+    assert (one.statistic.value, one.statistic.limit) == (1.0, 0.0)
+
+
+@pytest.mark.parametrize("name", ["ecc_corrected", "pcie_replays", "link_errors"])
+def test_corrected_errors_are_told_and_decide_nothing(name: str) -> None:
+    found = judged(watching({name: 1}))
+    assert found.verdict == "ACCEPTED"
+    assert ruling(found, name.replace("_", "-")).ruling == "fail"
+
+
+@pytest.mark.parametrize("reason", HARMFUL_THROTTLES)
+def test_a_power_cap_hides_no_harmful_throttling(reason: str) -> None:
+    found = judged(watching(values={f"throttled_{reason}": 1.0, "throttled_power_cap": 1.0}))
+    assert found.decided_by == "throttling"
+    share = ruling(found, "throttling").statistic
+    assert share is not None
+    assert share.value == pytest.approx(3 / 5)  # launches 3 to 5 of the five timed ones
+
+
+@pytest.mark.parametrize("reason", sorted(set(THROTTLES) - set(HARMFUL_THROTTLES)))
+def test_other_reasons_are_no_fault(reason: str) -> None:
+    assert judged(watching(values={f"throttled_{reason}": 1.0})).verdict == "ACCEPTED"
+
+
+def test_a_slot_of_eight_lanes_rejects_and_a_slow_one_is_told() -> None:
+    found = judged(Watching(counters=lambda _: HEALTHY, values=lambda _: {**CALM, "pcie_width": 8}))
+    assert (found.verdict, found.decided_by) == ("REJECTED", "pcie-lanes")
+    slow = judged(
+        Watching(counters=lambda _: HEALTHY, values=lambda _: {**CALM, "pcie_generation": 4})
+    )
+    assert (slow.verdict, ruling(slow, "pcie-generation").ruling) == ("ACCEPTED", "fail")
+
+
+def fault(code: str, *, is_fatal: bool, device: str = DEVICE, launch: str = "") -> KernelLogged:
+    return KernelLogged(
+        launch=launch,
+        device=device,
+        code=code,
+        is_fatal=is_fatal,
+        meaning="it fell off",
+        text="a line",
+        sequence=7,
+    )
+
+
+@pytest.mark.parametrize(
+    ("logged", "word", "by"),
+    [
+        ((), "ACCEPTED", ""),
+        ((fault("Xid 79", is_fatal=True),), "REJECTED", "kernel-faults-fatal"),
+        ((fault("Xid 79", is_fatal=True, device=""),), "REJECTED", "kernel-faults-fatal"),
+        ((fault("Xid 13", is_fatal=False),), "ACCEPTED", ""),
+        (None, "ACCEPTED", ""),
+    ],
+)
+def test_the_kernels_log_is_judged_or_not_observed(
+    logged: Sequence[Event] | None, word: str, by: str
+) -> None:
+    found = judged(watching(), logged)
+    assert (found.verdict, found.decided_by) == (word, by)
+    if logged is None:
+        one = ruling(found, "kernel-faults-fatal")
+        assert (one.ruling, one.reason) == ("not_applicable", "not_observed")
+        assert "--device /dev/kmsg" in one.explanation
+        assert "Not observed, so not judged: No fatal fault of a device" in found.scope
+
+
+def test_what_is_not_observed_is_inconclusive_unless_the_criterion_says_otherwise() -> None:
+    events = watched_events(PLAN, {DEVICE: watching()}, None)
+    metric = "kernel_faults_fatal"
+    assert answer(events, metric).ruling == "inconclusive"
+    assert answer(events, metric, if_not_observed="not_applicable").ruling == "not_applicable"
+    lenient = {one.metric for one in ACCELERATOR.criterion if one.if_not_observed != "inconclusive"}
+    assert lenient == {metric}
+
+
+def test_a_fatal_fault_is_one_also_where_the_log_was_lost_later() -> None:
+    events = watched_events(PLAN, {DEVICE: watching()}, None)
+    events[-1:-1] = [fault("Xid 79", is_fatal=True)]
+    assert answer(events, "kernel_faults_fatal").ruling == "fail"
+
+
+# ------------------------------------------------------------------ not reported, absent
+
+
+@pytest.mark.parametrize(
+    "metric",
+    sorted(
+        one.metric
+        for one in ACCELERATOR.criterion
+        if one.kind == "health" and one.required and one.metric in COUNTERS
+    ),
+)
+def test_a_counter_that_is_forbidden_is_inconclusive_with_its_hint(metric: str) -> None:
+    one = Watching(
+        counters=lambda _: {**HEALTHY, metric: None},
+        values=lambda _: CALM,
+        hints={metric: "run as root to read it"},
+    )
+    found = judged(one)
+    got = next(r for r in found.rulings if metric in r.explanation)
+    assert found.verdict == "INCONCLUSIVE"
+    assert (got.ruling, got.reason) == ("inconclusive", "not_observed")
+    assert "run as root to read it" in got.explanation
+
+
+@pytest.mark.parametrize("metric", ["links_down", "pages_pending", "resets", "ecc_uncorrected"])
+def test_what_a_card_cannot_have_is_not_applicable_and_keeps_nothing_from_passing(
+    metric: str,
+) -> None:
+    def without(absent: tuple[str, ...]) -> Verdict:
+        return judged(
+            Watching(
+                counters=lambda _: {**HEALTHY, metric: None},
+                values=lambda _: CALM,
+                absent=absent,
+            )
+        )
+
+    found = without((metric,))
+    assert found.verdict == "ACCEPTED"
+    assert [one.reason for one in found.rulings if one.ruling == "not_applicable"] == ["absent"]
+    assert without(()).verdict == "INCONCLUSIVE"  # unreadable is never not applicable
+
+
+def test_absent_is_inconclusive_where_the_criterion_does_not_say_otherwise() -> None:
+    one = Watching(counters=lambda _: {}, absent=("links_down",))
+    events = watched_events(PLAN, {DEVICE: one})
+    got = answer(events, "links_down")
+    assert (got.ruling, got.reason) == ("inconclusive", "absent")
+    assert answer(events, "links_down", if_absent="not_applicable").ruling == "not_applicable"
+
+
+def test_a_value_that_is_told_counts_whatever_the_vendor_says_is_absent() -> None:
+    one = Watching(counters=lambda n: {"links_down": int(n > 2)}, absent=("links_down",))
+    events = watched_events(PLAN, {DEVICE: one})
+    assert answer(events, "links_down", if_absent="not_applicable").ruling == "fail"
+
+
+def test_a_run_of_which_nothing_applies_is_not_accepted() -> None:
+    one = Watching(counters=lambda _: {}, absent=("links_down",))
+    events = watched_events(PLAN, {DEVICE: one})[:1]  # nothing ran
+    found = verdict_of(
+        PLAN, events, asking("links_down", if_absent="not_applicable"), system=system()
+    )
+    assert found.verdict == "INCONCLUSIVE"
+
+
+def test_only_a_criterion_of_health_may_not_apply() -> None:
+    text = b"""
+schema = "bench/criteria/1"
+name = "x"
+version = 1
+summary = "x"
+[[criterion]]
+id = "x"
+kind = "inventory"
+title = "x"
+metric = "devices.count"
+equals = 1
+if_absent = "not_applicable"
+"""
+    with pytest.raises(UsageError, match="if_absent"):
+        criteria_file.parse_criteria(text, "x.toml")
+
+
+@pytest.mark.parametrize(
+    ("values", "facts", "criterion", "hint"),
+    [
+        ({"throttled_thermal": None}, {}, "throttling", "no thermal reason here"),
+        ({"pcie_width": None}, {}, "pcie-lanes", "no width here"),
+        (
+            {},
+            {"pcie_width_highest": Fact(value=None, hint="mount /sys")},
+            "pcie-lanes",
+            "mount /sys",
+        ),
+    ],
+)
+def test_a_reading_that_is_not_there_is_inconclusive_with_its_hint(
+    values: Mapping[str, None], facts: Mapping[str, Fact], criterion: str, hint: str
+) -> None:
+    one = Watching(
+        counters=lambda _: HEALTHY,
+        values=lambda _: {**CALM, **values},
+        hints={"throttled_thermal": "no thermal reason here", "pcie_width": "no width here"},
+    )
+    got = ruling(judged(one, (), **facts), criterion)
+    assert (got.ruling, got.reason) == ("inconclusive", "not_observed")
+    assert hint in got.explanation
+
+
+def test_heat_that_was_seen_fails_where_another_reason_is_not_told() -> None:
+    one = Watching(
+        counters=lambda _: HEALTHY,
+        values=lambda n: {**CALM, "throttled_thermal": float(n > 2), "throttled_current": None},
+    )
+    assert ruling(judged(one), "throttling").ruling == "fail"
+
+
+def test_readings_of_an_idle_card_or_outside_the_steps_are_none_under_load() -> None:
+    idle = watching(values={"throttled_thermal": 1.0, "utilisation_fraction": 0.1})
+    assert judged(idle).verdict == "ACCEPTED"
+    unloaded = judged(replace(watching(), readings=0))
+    got = ruling(unloaded, "throttling")
+    assert (got.ruling, "while its steps ran" in got.explanation) == ("inconclusive", True)
+
+
+# ------------------------------------------------------------------ counters over time
+
+
+@pytest.mark.parametrize(
+    ("course", "word"),
+    [
+        ((5, 5, 5, 5, 5, 5, 5), "pass"),
+        ((5, 5, 6, 6, 6, 6, 6), "fail"),
+        ((5, 5, 4, 4, 4, 4, 4), "inconclusive"),  # was reset
+        ((5, 5, 4, 4, 5, 5, 5), "fail"),  # was reset, and grew
+        ((5, 5, None, None, None, None, None), "inconclusive"),  # vanished
+        ((5, 5, None, 5, 5, 5, 5), "inconclusive"),
+        ((5, 6, None, None, None, None, None), "fail"),
+        ((None,) * 7, "inconclusive"),
+    ],
+)
+def test_growth_is_what_was_seen_to_grow(course: Sequence[int | None], word: str) -> None:
+    one = Watching(counters=lambda n: {"ecc_uncorrected": course[n]})
+    assert answer(watched_events(PLAN, {DEVICE: one}), "ecc_uncorrected").ruling == word
+
+
+def test_growth_names_the_launch_that_ran_meanwhile() -> None:
+    one = Watching(counters=lambda n: {"ecc_uncorrected": int(n > 2)})
+    got = answer(watched_events(PLAN, {DEVICE: one}), "ecc_uncorrected")
+    assert f"{PLAN.cases[0].id}/2" in got.explanation  # its third launch is number 2
+
+
+TWO = a_plan(a_case("gemm", device=DEVICE), a_case("bert", device=DEVICE))
+
+
+@pytest.mark.parametrize(("cases", "word"), [("gemm", "pass"), ("bert", "fail"), ("*", "fail")])
+def test_a_pattern_of_cases_takes_what_grew_in_their_launches(cases: str, word: str) -> None:
+    # in rounds: gemm/0, bert/0, gemm/1, bert/1, ...
+    one = Watching(counters=lambda n: {"ecc_uncorrected": int(n > 3)})
+    events = watched_events(TWO, {DEVICE: one})
+    system_ = system()
+    found = verdict_of(TWO, events, asking("ecc_uncorrected", cases=cases), system=system_)
+    assert ruling(found, "asked").ruling == word
+
+
+def test_what_grows_between_launches_counts_for_the_whole_run_alone() -> None:
+    events = watched_events(PLAN, {DEVICE: Watching(counters=lambda _: {"resets": 0})})
+    place = max(i for i, one in enumerate(events) if isinstance(one, Counted))
+    last = events[place]
+    assert isinstance(last, Counted)
+    events[place] = replace(last, counters={"resets": 1})
+    whole = answer(events, "resets")
+    assert (whole.ruling, "between launches" in whole.explanation) == ("fail", True)
+    assert answer(events, "resets", cases="gemm").ruling == "pass"
+
+
+def test_counters_that_are_the_same_are_those_before_them() -> None:
+    one = Watching(counters=lambda n: {"ecc_uncorrected": int(n > 2)})
+    plain = watched_events(PLAN, {DEVICE: one})
+    short: list[Event] = []
+    last: Mapping[str, int | None] = {}
+    for event in plain:
+        kept = event
+        if isinstance(event, Counted) and event.launch and event.counters == last:
+            kept = replace(event, counters={}, is_same=True)
+        if isinstance(event, Counted):
+            last = event.counters
+        short.append(kept)
+    assert sum(isinstance(one, Counted) and one.is_same for one in short) == 11
+    assert answer(short, "ecc_uncorrected") == answer(plain, "ecc_uncorrected")
+
+
+def test_the_same_as_nothing_is_nothing() -> None:
+    events = watched_events(PLAN, {DEVICE: Watching(counters=lambda _: {})})
+    events = [
+        replace(one, is_same=bool(one.launch)) if isinstance(one, Counted) else one
+        for one in events
+    ]
+    assert answer(events, "ecc_uncorrected").reason == "not_observed"
+
+
+def test_an_interrupted_launch_is_counted_to_where_the_run_goes_on() -> None:
+    one = Watching(counters=lambda n: {"ecc_uncorrected": int(n > 2)})
+    events = watched_events(PLAN, {DEVICE: one})
+    cut = f"{PLAN.cases[0].id}/2"
+    place = next(i for i, e in enumerate(events) if isinstance(e, LaunchEnded) and e.launch == cut)
+    after = events[place + 1]
+    assert isinstance(after, Counted)
+    begin = replace(after, launch="", moment="before")
+    events[place : place + 2] = [*resumed(1, cut), begin]
+    got = answer(events, "ecc_uncorrected")
+    assert (got.ruling, cut in got.explanation) == ("fail", True)
+    assert events[place + 1] == ended(cut, "interrupted", "the appliance was stopped")
+
+
+def test_every_device_of_a_job_is_judged_and_named() -> None:
+    names = ("card:0", "card:1", "card:2")
+    job = replace(a_case("train", device=names[0]), devices=names, scope="job")
+    plan = a_plan(job)
+    sick = Watching(counters=lambda n: {"ecc_uncorrected": int(n > 2)})
+    well = Watching(counters=lambda _: {"ecc_uncorrected": 0})
+    watched = dict(zip(names, (well, well, sick), strict=True))
+    found = verdict_of(
+        plan, watched_events(plan, watched), asking("ecc_uncorrected"), system=system(*names)
+    )
+    got = ruling(found, "asked")
+    assert (got.ruling, "card:2: 1" in got.explanation) == ("fail", True)
+    assert "card:1" not in got.explanation
+    del watched["card:1"]
+    blind = verdict_of(
+        plan,
+        watched_events(plan, {**watched, "card:2": well}),
+        asking("ecc_uncorrected"),
+        system=system(*names),
+    )
+    assert ruling(blind, "asked").reason == "not_observed"
+    assert "card:1" in ruling(blind, "asked").explanation
+
+
+# ------------------------------------------------------------------ clocks and long cases
+
+
+def test_lost_clock_is_the_mean_under_load_against_the_highest() -> None:
+    one = Watching(
+        counters=lambda _: {}, values=lambda n: {"graphics_clock_hertz": 2e9 - 1e8 * (n % 2)}
+    )
+    got = answer(watched_events(PLAN, {DEVICE: one}), "lost_clock", at_most=0.5)
+    assert got.statistic is not None
+    assert got.statistic.value == pytest.approx(0.03)  # three of five launches at 1.9 of 2.0 GHz
+
+
+def test_a_long_case_that_throttles_is_not_saved_by_the_others() -> None:
+    def values(n: int) -> Mapping[str, float | None]:
+        return {**CALM, "throttled_thermal": float(n % 2 == 1 and n == 3)}
+
+    # bert's launch 1 is the fourth on the device: its only hot one, of 12 readings in 60
+    one = Watching(counters=lambda _: HEALTHY, values=values, readings=12)
+    events = watched_events(TWO, {DEVICE: one})
+    got = answer(events, "throttle_share", TWO, at_most=0.15)
+    assert (got.ruling, "bert@card:0" in got.explanation) == ("fail", True)
+    few = watched_events(TWO, {DEVICE: replace(one, readings=4)})  # 20 readings of each case
+    assert answer(few, "throttle_share", TWO, at_most=0.15).ruling == "pass"
+
+
+def test_nonsense_is_no_pass() -> None:
+    one = Watching(counters=lambda _: {}, values=lambda _: {"temperature_celsius": math.nan})
+    events = watched_events(PLAN, {DEVICE: one})
+    got = answer(events, "temperature_celsius", at_most=80.0)
+    assert (got.ruling, got.reason) == ("inconclusive", "evidence_missing")
+
+
+def test_gaps_are_listed_once_with_what_would_allow_them() -> None:
+    one = Watching(
+        counters=lambda _: {"ecc_uncorrected": None, "links_down": None, "resets": 0},
+        values=lambda _: {"power_watts": None},
+        hints={"ecc_uncorrected": "run as root"},
+        absent=("links_down",),
+    )
+    gathering = Gathering(PLAN)
+    for line in bare_lines(watched_events(PLAN, {DEVICE: one}, None)):
+        gathering.take(line)
+    (found,) = device_health.of_devices(
+        system().identity.devices, tuple(gathering.cases.values()), "run"
+    )
+    assert {gap.what: gap.hint for gap in found.gaps()} == {
+        "ecc_uncorrected": "run as root",
+        "power_watts": device_health.UNTOLD,
+        "kernel_log": "add --device /dev/kmsg",
+    }
+
+
+# ------------------------------------------------------------------ through the makers' modules
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A fault of a recorded machine: what it does to the run that had begun on a healthy one."""
+
+    maker: str
+    healthy: str
+    name: str
+    criterion: str
+    answer: tuple[str, str]
+
+
+FAIL, UNSEEN = ("fail", "health"), ("inconclusive", "not_observed")
+RECORDED = (
+    Recorded("nvml", "h100_sxm", "ecc_uncorrected", "ecc-uncorrected", FAIL),
+    Recorded("nvml", "h100_sxm", "remap_pending", "row-remap-pending", FAIL),
+    Recorded("nvml", "h100_sxm", "link_down", "links-down", FAIL),
+    Recorded("nvml", "h100_sxm", "pcie_x8", "pcie-lanes", FAIL),
+    Recorded("nvml", "h100_sxm", "thermal_throttle", "throttling", FAIL),
+    Recorded("nvml", "h100_sxm", "reset_wanted", "reset-wanted", FAIL),
+    Recorded("nvml", "h100_sxm", "gpu_lost", "lost", FAIL),
+    Recorded("nvml", "h100_sxm", "missing_fields", "ecc-uncorrected", UNSEEN),
+    Recorded("nvml", "h100_sxm", "permission_denied", "ecc-uncorrected", UNSEEN),
+    Recorded("nvml", "pages_retired", "pages_retired", "pages-pending", FAIL),
+    Recorded("rocm", "mi300x", "ecc_uncorrected", "ecc-uncorrected", FAIL),
+    Recorded("rocm", "mi300x", "bad_page_pending", "pages-pending", FAIL),
+    Recorded("rocm", "mi300x", "link_down", "links-down", FAIL),
+    Recorded("rocm", "mi300x", "pcie_x8", "pcie-lanes", FAIL),
+    Recorded("rocm", "mi300x", "thermal_throttle", "throttling", FAIL),
+    Recorded("rocm", "mi300x", "gpu_lost", "lost", FAIL),
+    Recorded("rocm", "mi300x", "permission_denied", "ecc-uncorrected", UNSEEN),
+    Recorded("xpu", "max_1550", "max_1550_ecc", "ecc-uncorrected", FAIL),
+    Recorded("xpu", "max_1550", "max_1550_link_down", "links-down", FAIL),
+    Recorded("xpu", "max_1550", "max_1550_x8", "pcie-lanes", FAIL),
+    Recorded("xpu", "max_1550", "max_1550_throttled", "throttling", FAIL),
+    Recorded("xpu", "max_1550", "max_1550_lost", "lost", FAIL),
+    Recorded("xpu", "max_1550", "max_1550_missing_field", "ecc-corrected", UNSEEN),
+    Recorded("xpu", "max_1550", "max_1550_denied", "row-remap-pending", UNSEEN),
+)
+HEALTHY_RECORDS = (
+    ("nvml", "h100_sxm"),
+    ("nvml", "h200_sxm"),
+    ("nvml", "b200"),
+    ("nvml", "a100_sxm"),
+    ("nvml", "card_without_bridge"),
+    ("rocm", "mi300x"),
+    ("rocm", "mi250x"),
+    ("xpu", "max_1550"),
+)
+
+
+def replayed(maker: str) -> ModuleType:
+    """The replay of a maker's tool."""
+    return importlib.import_module(f"recorded.replayed_{maker}")
+
+
+def run_of(maker: str, healthy: str, faulty: str) -> tuple[Verdict, tuple[Device, ...]]:
+    """A run on a recorded machine, another one from the third launch on, as one verdict."""
+    before, after = (replayed(maker).vendor(name) for name in (healthy, faulty))
+    others = {one.id: one for one in after.probe()}
+    devices = tuple(one for one in before.probe() if one.id in others)
+
+    def card(device: Device) -> Watching:
+        other = others[device.id]
+        begin = before if healthy != faulty else after
+        return Watching(
+            counters=lambda n: begin.counters(device) if n < 3 else after.counters(other),
+            values=lambda n: {
+                **(begin.read(device) if n < 3 else after.read(other)),
+                "utilisation_fraction": 1.0,
+            },
+            hints={**before.hints(device), **after.hints(other)},
+            absent=tuple(sorted(before.absent(device))),
+        )
+
+    plan = a_plan(*(a_case(device=device.id) for device in devices))
+    base = a_system()
+    node = replace(base, identity=replace(base.identity, devices=devices))
+    events = watched_events(plan, {device.id: card(device) for device in devices})
+    return verdict_of(plan, events, ACCELERATOR, system=node), devices
+
+
+@pytest.mark.parametrize(("maker", "name"), HEALTHY_RECORDS)
+def test_a_healthy_recorded_machine_is_accepted(maker: str, name: str) -> None:
+    found, _ = run_of(maker, name, name)
+    against = [one for one in found.rulings if one.required and one.ruling != "pass"]
+    assert {one.ruling for one in against} <= {"not_applicable"}, against
+    assert found.verdict == "ACCEPTED"
+
+
+@pytest.mark.parametrize("one", RECORDED, ids=lambda one: f"{one.maker}-{one.name}")
+def test_a_recorded_fault_has_its_ruling(one: Recorded) -> None:
+    found, devices = run_of(one.maker, one.healthy, one.name)
+    got = ruling(found, one.criterion)
+    assert (got.ruling, got.reason) == one.answer, got.explanation
+    assert any(device.id in got.explanation for device in devices)
+    assert got.action
+    wanted = "REJECTED" if one.answer == FAIL else "INCONCLUSIVE"
+    assert found.verdict == (wanted if got.required else "ACCEPTED")

@@ -1,0 +1,46 @@
+"""The suite of every workload, run as a person runs it: all complete, and every check is within."""
+
+from __future__ import annotations
+
+import json
+import pkgutil
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.program import ROOT, bench
+
+import workloads
+
+SUITE = tomllib.loads((ROOT / "workloads" / "suites" / "smoke-all.toml").read_text())
+NEED_DATA = {"char_lm", "cifar10_resnet", "gcn_cora"}
+NEED_A_DEVICE = {"gemm_tf32"}
+
+
+def test_suite_has_every_workload_that_runs_anywhere() -> None:
+    modules = {item.name for item in pkgutil.iter_modules(workloads.__path__) if not item.ispkg}
+    used = {case["workload"] for case in SUITE["case"]}
+    assert used == modules - {"contract"} - NEED_DATA - NEED_A_DEVICE
+
+
+def test_suite_has_jobs_of_several_ranks_and_one_of_two_agents() -> None:
+    jobs = [case for case in SUITE["case"] if case.get("parameters", {}).get("ranks", 1) > 1]
+    assert len(jobs) >= 10
+    assert sum(case.get("agents", 1) > 1 for case in jobs) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(2400)
+def test_every_workload_completes_and_every_check_is_within(tmp_path: Path) -> None:
+    words = ["run", "--suite", "smoke-all", "--vendor", "cpu", "--out", str(tmp_path), "--json"]
+    done = bench(*words, timeout=None)
+    assert "Traceback" not in done.stderr, done.stderr
+    assert done.stdout, done.stderr
+    verdict: dict[str, Any] = json.loads(done.stdout)["verdict"]
+    assert [one for one in verdict["rulings"] if one["ruling"] != "pass"] == []
+    assert (done.returncode, verdict["verdict"]) == (0, "ACCEPTED")
+    assert len(verdict["cases"]) == len(SUITE["case"])
+    for case in verdict["cases"]:
+        assert case["num_completed"] == case["num_planned"], case["case"]
+        assert case["checks"], case["case"]

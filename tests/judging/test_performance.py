@@ -1,0 +1,662 @@
+"""Rulings on times and on the node: every kind of limit, and what keeps each from passing."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+import pytest
+from support.builders import (
+    FUNCTIONAL,
+    PROTOCOL,
+    SYSTEM,
+    a_case,
+    a_plan,
+    a_system,
+    bare_lines,
+    ended,
+    healthy_events,
+    limited,
+    verdict_of,
+    with_bounds,
+    word_of,
+)
+
+from appliance.evidence.baseline_key import device_name, key_of
+from appliance.judging.verdict import Judge, judge
+from appliance.records.baseline import Baseline, Baselines, Peak, Peaks, Tolerance
+from appliance.records.criteria import Criteria, Criterion
+from appliance.records.journal import (
+    Block,
+    Calibrated,
+    Counted,
+    Event,
+    Injected,
+    LaunchEnded,
+    Line,
+    Reading,
+)
+from appliance.records.plan import Launch, Plan
+from appliance.records.system import Fact, System
+from appliance.records.verdict import Ruling
+from appliance.records.workload import Work
+
+CASE = "gemm@cpu:0"
+LONG = a_plan(a_case(launches=10), protocol=replace(PROTOCOL, looks=(5, 10), blocks=1))
+SECONDS = 0.01
+LAUNCH_SD = 0.004
+
+
+def criteria(*items: Criterion, **fields: object) -> Criteria:
+    return replace(FUNCTIONAL, criterion=(*FUNCTIONAL.criterion, *items), **fields)  # type: ignore[arg-type]
+
+
+def perf(**fields: object) -> Criterion:
+    return replace(
+        Criterion(id="speed", kind="perf", title="Step time", metric="step_seconds"),
+        **fields,  # type: ignore[arg-type]
+    )
+
+
+def tail(metric: str, at_most: float, **fields: object) -> Criterion:
+    return replace(
+        Criterion(id="tail", kind="tail", title="Tail", metric=metric, at_most=at_most),
+        **fields,  # type: ignore[arg-type]
+    )
+
+
+def found(verdict_rulings: Sequence[Ruling], criterion: str = "speed") -> Ruling:
+    return next(item for item in verdict_rulings if item.criterion == criterion)
+
+
+def timed(
+    plan: Plan,
+    draw: Callable[[Launch], Sequence[float]],
+    *,
+    every: timedelta = timedelta(seconds=30),
+) -> list[Line]:
+    """The lines of a healthy run whose step times (seconds) are drawn, one launch every 30 s."""
+    launches = {launch.id: launch for launch in plan.launches}
+    events = [_timed(event, launches, draw) for event in healthy_events(plan)]
+    moment, lines = datetime(2026, 11, 21, 12, tzinfo=UTC), []
+    for line in bare_lines(events):
+        moment += every if isinstance(line.event, LaunchEnded) else timedelta()
+        lines.append(replace(line, utc=f"{moment:%Y-%m-%dT%H:%M:%S.000Z}"))
+    return lines
+
+
+def _timed(
+    event: Event, launches: dict[str, Launch], draw: Callable[[Launch], Sequence[float]]
+) -> Event:
+    if isinstance(event, LaunchEnded):
+        return replace(event, wall_ns=10**13)
+    if not isinstance(event, Block):
+        return event
+    times = tuple(round(1e9 * seconds) for seconds in draw(launches[event.launch]))
+    whole = sum(times) + 1000
+    return replace(event, wall_ns=times, block_wall_ns=whole, block_raw_ns=whole)
+
+
+def steady(
+    seconds: float = SECONDS, *, sd: float = LAUNCH_SD, steps: int = 40, seed: int = 1
+) -> Callable[[Launch], Sequence[float]]:
+    """Launches whose level varies by `sd`, their steps by half a percent."""
+
+    def draw(launch: Launch) -> Sequence[float]:
+        rng = np.random.default_rng([seed, launch.number, len(launch.case)])
+        level = seconds * math.exp(sd * rng.standard_normal())
+        return [float(each) for each in level * np.exp(0.005 * rng.standard_normal(steps))]
+
+    return draw
+
+
+def rulings(
+    plan: Plan,
+    lines: Sequence[Line],
+    asked: Criteria,
+    *,
+    baselines: Baselines | None = None,
+    peaks: Peaks | None = None,
+    system: System = SYSTEM,
+) -> tuple[Ruling, ...]:
+    return judge(
+        plan=with_bounds(plan, asked),
+        criteria=asked,
+        lines=lines,
+        baselines=baselines or Baselines(baseline=()),
+        peaks=peaks or Peaks(peak=()),
+        system=system,
+    ).rulings
+
+
+def a_baseline(plan: Plan, seconds: float = SECONDS, **fields: object) -> Baseline:
+    case = plan.cases[0]
+    made = Baseline(
+        key=key_of(case, plan.protocol, SYSTEM),
+        kind="same_device",
+        devices=(device_name(SYSTEM, case.device),),
+        log_seconds=math.log(seconds),
+        launch_sd=LAUNCH_SD,
+        device_sd=None,
+        num_launches=20,
+        num_runs=2,
+        tolerance=None,
+        smallest_margin=0.006,
+        bundles=("b" * 64,),
+    )
+    return replace(made, **fields)  # type: ignore[arg-type]
+
+
+def of(*items: Baseline) -> Baselines:
+    return Baselines(baseline=items)
+
+
+# ------------------------------------------------------------------ baselines
+
+
+@pytest.mark.parametrize(
+    ("seconds", "ruling", "reason"),
+    [
+        (1.00, "pass", ""),
+        (1.03, "inconclusive", "noise"),
+        (1.08, "fail", "over_limit"),
+        (0.80, "inconclusive", "too_good"),
+    ],
+)
+def test_a_baseline_and_its_margin_are_a_limit(seconds: float, ruling: str, reason: str) -> None:
+    lines = timed(LONG, steady(SECONDS * seconds))
+    got = found(
+        rulings(
+            LONG, lines, criteria(perf(within_of_baseline=0.03)), baselines=of(a_baseline(LONG))
+        )
+    )
+    assert (got.ruling, got.reason) == (ruling, reason)
+    assert got.statistic is not None
+    assert got.statistic.limit == pytest.approx(SECONDS * 1.03)
+    assert got.statistic.count == 10
+
+
+def test_the_margin_of_the_workload_class_is_used_where_the_criterion_says_class() -> None:
+    asked = criteria(perf(within_of_baseline="class"), margins={"compute": 0.07})
+    got = found(rulings(LONG, timed(LONG, steady()), asked, baselines=of(a_baseline(LONG))))
+    assert got.statistic is not None
+    assert got.statistic.limit == pytest.approx(SECONDS * 1.07)
+
+
+def test_the_tolerance_limit_of_a_population_may_be_wider_than_the_margin() -> None:
+    tolerance = Tolerance(p=0.95, gamma=0.95, k=2.5, log_limit=math.log(SECONDS * 1.05))
+    baseline = a_baseline(
+        LONG, kind="population", devices=("a", "b"), device_sd=0.02, tolerance=tolerance
+    )
+    got = found(
+        rulings(
+            LONG,
+            timed(LONG, steady(SECONDS * 1.03)),
+            criteria(perf(within_of_baseline=0.01)),
+            baselines=of(baseline),
+        )
+    )
+    assert got.ruling == "pass"
+    assert got.statistic is not None
+    assert got.statistic.limit == pytest.approx(SECONDS * 1.05)
+
+
+def test_a_baseline_of_another_key_is_a_mismatch_and_never_a_pass() -> None:
+    other = replace(a_baseline(LONG).key, software={"torch": "1.0"})
+    asked = criteria(perf(within_of_baseline=0.5))
+    lines = timed(LONG, steady())
+    got = found(rulings(LONG, lines, asked, baselines=of(a_baseline(LONG, key=other))))
+    assert (got.ruling, got.reason) == ("inconclusive", "baseline_mismatch")
+    got = found(rulings(LONG, lines, asked))
+    assert (got.ruling, got.reason) == ("inconclusive", "baseline_missing")
+
+
+# ------------------------------------------------------------------ peaks
+
+PEAK = Peak(
+    model="Test Processor 9000",
+    quantity="float32_flops_per_second",
+    value=4e11,
+    unit="FLOP/s",
+    per="device",
+    is_confirmed=True,
+    source="these tests",
+)
+OF_FLOAT = a_plan(
+    a_case(launches=10, work=Work(units=4.0, unit="samples", flops=2e9, precision="float32")),
+    protocol=LONG.protocol,
+)
+
+
+@pytest.mark.parametrize(
+    ("fraction", "ruling"), [(0.3, "pass"), (0.5, "inconclusive"), (0.7, "fail")]
+)
+def test_a_part_of_the_peak_is_a_limit(fraction: float, ruling: str) -> None:
+    asked = criteria(perf(metric="flops_per_second", fraction_of_peak=fraction))
+    lines = timed(OF_FLOAT, steady())  # 2e9 operations in 10 ms are 2e11/s, half of the peak
+    got = found(rulings(OF_FLOAT, lines, asked, peaks=Peaks(peak=(PEAK,))))
+    assert got.ruling == ruling
+    got = found(rulings(OF_FLOAT, lines, asked))
+    assert (got.ruling, got.reason) == ("inconclusive", "peak_missing")
+
+
+@pytest.mark.parametrize(
+    ("value", "answer"),
+    [
+        (2.5e11, ("pass", "")),
+        (1.95e11, ("inconclusive", "above_peak")),
+        (1e11, ("fail", "above_peak")),
+    ],
+)
+def test_a_rate_above_the_peak_is_a_fault_of_integrity(
+    value: float, answer: tuple[str, str]
+) -> None:
+    lines = timed(OF_FLOAT, steady())
+    peaks = Peaks(peak=(replace(PEAK, value=value),))
+    got = found(rulings(OF_FLOAT, lines, FUNCTIONAL, peaks=peaks), "integrity")
+    assert (got.ruling, got.reason) == answer
+
+
+# ------------------------------------------------------------------ clocks
+
+
+def scale_blocks(event: Event) -> Event:
+    assert isinstance(event, Block)
+    wall = tuple(time * 9 // 10 for time in event.wall_ns)
+    return replace(event, wall_ns=wall, block_wall_ns=event.block_wall_ns * 9 // 10)
+
+
+def calibrated(**fields: tuple[int, ...]) -> Callable[[Event], Event]:
+    return lambda event: replace(event, **fields)  # type: ignore[type-var]
+
+
+SPAN = (10**9,) * 3
+
+
+@pytest.mark.parametrize(
+    ("kind", "change", "answer"),
+    [
+        (Block, scale_blocks, ("fail", "clock")),
+        (Calibrated, calibrated(wall_ns=(9 * 10**8,) * 3, raw_ns=SPAN), ("fail", "clock")),
+        (Calibrated, calibrated(wall_ns=(994 * 10**6,) * 3, raw_ns=SPAN), ("fail", "clock")),
+        (Calibrated, calibrated(wall_ns=(998 * 10**6,) * 3, raw_ns=SPAN), ("pass", "")),
+        (
+            Calibrated,
+            calibrated(wall_ns=SPAN, raw_ns=SPAN, event_ns=(9 * 10**8,) * 3),
+            ("fail", "clock"),
+        ),
+        (
+            Calibrated,
+            calibrated(wall_ns=SPAN, raw_ns=SPAN, event_ns=(99 * 10**7,) * 3),
+            ("inconclusive", "clock"),
+        ),
+        (
+            Calibrated,
+            calibrated(wall_ns=SPAN, raw_ns=SPAN, event_ns=(998 * 10**6,) * 3),
+            ("pass", ""),
+        ),
+        (LaunchEnded, lambda event: replace(event, wall_ns=10**6), ("fail", "clock")),
+    ],
+)
+def test_clocks_that_do_not_agree_are_found(
+    kind: type, change: Callable[[Event], Event], answer: tuple[str, str]
+) -> None:
+    events = [
+        change(event) if isinstance(event, kind) else event
+        for event in map(longer, healthy_events(LONG))
+    ]
+    got = found(verdict_of(LONG, events).rulings, "integrity")
+    assert (got.ruling, got.reason) == answer
+
+
+def longer(event: Event) -> Event:
+    """Blocks twenty times as long, which a moment without a processor cannot explain."""
+    if not isinstance(event, Block):
+        return event
+    whole = event.block_wall_ns * 20
+    wall = tuple(time * 20 for time in event.wall_ns)
+    return replace(event, wall_ns=wall, block_wall_ns=whole, block_raw_ns=whole)
+
+
+def test_a_launch_that_did_not_compare_its_clocks_is_not_accepted() -> None:
+    events = [event for event in healthy_events(LONG) if not isinstance(event, Calibrated)]
+    got = found(verdict_of(LONG, events).rulings, "integrity")
+    assert (got.ruling, got.reason) == ("inconclusive", "evidence_missing")
+
+
+# ------------------------------------------------------------------ steadiness and neighbours
+
+
+def stepped(launch: Launch) -> Sequence[float]:
+    """Five percent slower from 60 % of the steps on, in each launch."""
+    times = steady()(launch)
+    return [time * (1.0 if index < 24 else 1.05) for index, time in enumerate(times)]
+
+
+def test_launches_that_become_slower_while_timed_do_not_pass() -> None:
+    got = found(rulings(LONG, timed(LONG, stepped), limited(SECONDS * 1.2)))
+    assert (got.ruling, got.reason) == ("inconclusive", "unstable")
+    result = judge(
+        plan=LONG,
+        criteria=FUNCTIONAL,
+        lines=timed(LONG, stepped),
+        baselines=of(),
+        peaks=Peaks(peak=()),
+        system=SYSTEM,
+    ).cases[0]
+    assert {launch.series for launch in result.launches if launch.num_steps} == {"slowdown"}
+
+
+def test_launches_that_become_slower_and_are_beyond_the_limit_fail_all_the_same() -> None:
+    got = found(rulings(LONG, timed(LONG, stepped), limited(SECONDS * 0.9)))
+    assert (got.ruling, got.reason) == ("fail", "over_limit")
+
+
+def readings(plan: Plan, foreign: float | None) -> list[Event]:
+    return [
+        replace(event, values={"foreign_processors": foreign})
+        if isinstance(event, Reading)
+        else event
+        for event in healthy_events(plan)
+    ]
+
+
+USABLE = replace(
+    SYSTEM,
+    identity=replace(
+        SYSTEM.identity,
+        devices=(
+            replace(SYSTEM.identity.devices[0], facts={"usable_processors": Fact(value=2.0)}),
+        ),
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    ("foreign", "answer"),
+    [
+        (1.0, ("inconclusive", "environment")),
+        (0.05, ("fail", "over_limit")),
+        (None, ("fail", "over_limit")),
+    ],
+)
+def test_a_slow_run_beside_others_says_nothing_of_the_device(
+    foreign: float | None, answer: tuple[str, str]
+) -> None:
+    verdict = verdict_of(LONG, readings(LONG, foreign), limited(0.005), system=USABLE)
+    got = found(verdict.rulings)
+    assert (got.ruling, got.reason) == answer
+    assert verdict.verdict != "ACCEPTED"
+
+
+# ------------------------------------------------------------------ tails
+
+
+def stalling(part: float) -> Callable[[Launch], Sequence[float]]:
+    def draw(launch: Launch) -> Sequence[float]:
+        times = np.array(steady(steps=200)(launch))
+        rng = np.random.default_rng([7, launch.number])
+        stalls = rng.random(len(times)) < part
+        return [float(each) for each in times * np.where(stalls, 1.5 + rng.exponential(), 1.0)]
+
+    return draw
+
+
+@pytest.mark.parametrize(
+    ("part", "ruling"), [(0.0, "pass"), (0.03, "fail"), (0.005, "inconclusive")]
+)
+def test_stalls_are_counted_where_the_median_does_not_see_them(part: float, ruling: str) -> None:
+    asked = criteria(tail("stall_rate", 0.008), perf(at_most=SECONDS * 1.1))
+    got = rulings(LONG, timed(LONG, stalling(part)), asked)
+    assert found(got, "tail").ruling == ruling
+    assert found(got).ruling == "pass"
+
+
+@pytest.mark.parametrize(
+    ("at_most", "ruling"), [(10.6, "pass"), (9.9, "fail"), (10.06, "inconclusive")]
+)
+def test_a_percentile_of_latency_is_judged_by_early_stopping(at_most: float, ruling: str) -> None:
+    plan = a_plan(replace(a_case(launches=10), scenario="single_stream"), protocol=LONG.protocol)
+    asked = criteria(tail("latency_seconds", at_most, unit="ms", quantile=0.9))
+    got = found(rulings(plan, timed(plan, steady(sd=1e-4)), asked), "tail")
+    assert got.ruling == ruling
+
+
+def two_modes(launch: Launch) -> Sequence[float]:
+    slower = 1.08 if launch.number in (3, 8) else 1.0
+    return [slower * time for time in steady(sd=0.002)(launch)]
+
+
+@pytest.mark.parametrize(
+    ("draw", "at_most", "ruling"),
+    [
+        (steady(sd=0.002), 0.10, "pass"),
+        (two_modes, 0.10, "inconclusive"),
+        (two_modes, 0.02, "fail"),
+    ],
+)
+def test_slow_launches_are_pooled_over_the_node(
+    draw: Callable[[Launch], Sequence[float]], at_most: float, ruling: str
+) -> None:
+    cases = tuple(a_case(f"gemm{number}", launches=10) for number in range(6))
+    plan = a_plan(*cases, protocol=LONG.protocol)
+    got = [
+        item
+        for item in rulings(plan, timed(plan, draw), criteria(tail("slow_launch_rate", at_most)))
+        if item.criterion == "tail"
+    ]
+    assert [(item.case, item.ruling) for item in got] == [("", ruling)]
+
+
+# ------------------------------------------------------------------ drift
+
+DRIFT = Criterion(
+    id="drift", kind="drift", title="Drift", metric="drift_per_30_minutes", at_most=0.01
+)
+
+
+def drifting(part: float) -> Callable[[Launch], Sequence[float]]:
+    """Slower by this part in half an hour, where a launch is made every two minutes."""
+    return lambda launch: [
+        time * (1 + part * launch.number / 15) for time in steady(sd=0.001)(launch)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("part", "minutes", "answer"),
+    [
+        (0.0, 2, ("pass", "")),
+        (0.05, 2, ("fail", "over_limit")),
+        (0.01, 2, ("inconclusive", "noise")),
+        (0.0, 0.1, ("inconclusive", "coverage")),
+    ],
+)
+def test_drift_is_the_slope_over_the_run(
+    part: float, minutes: float, answer: tuple[str, str]
+) -> None:
+    lines = timed(LONG, drifting(part), every=timedelta(minutes=minutes))
+    got = found(rulings(LONG, lines, criteria(DRIFT)), "drift")
+    assert (got.ruling, got.reason) == answer
+
+
+# ------------------------------------------------------------------ health and inventory
+
+
+def counted(*counts: int | None) -> list[Event]:
+    events = healthy_events(LONG)
+    before, last = (
+        Counted(device="cpu:0", counters={"ecc_uncorrected": count}) for count in counts
+    )
+    return [events[0], before, *events[1:-1], replace(last, moment="after"), events[-1]]
+
+
+@pytest.mark.parametrize(
+    ("counts", "answer"),
+    [
+        ((3, 3), ("pass", "")),
+        ((3, 4), ("fail", "health")),
+        ((3, None), ("inconclusive", "not_observed")),
+        ((None, None), ("inconclusive", "not_observed")),
+        ((3, 2), ("inconclusive", "not_observed")),
+    ],
+)
+def test_counters_are_judged_by_their_growth(
+    counts: tuple[int | None, int | None], answer: tuple[str, str]
+) -> None:
+    asked = criteria(
+        Criterion(id="ecc", kind="health", title="ECC", metric="ecc_uncorrected", at_most=0.0)
+    )
+    got = found(verdict_of(LONG, counted(*counts), asked).rulings, "ecc")
+    assert (got.ruling, got.reason) == answer
+
+
+@pytest.mark.parametrize(
+    ("metric", "at_most", "answer"),
+    [
+        ("load", 0.5, ("pass", "")),
+        ("load", 0.4, ("fail", "health")),
+        ("kelvin", 400.0, ("inconclusive", "not_observed")),
+        ("colour", 1.0, ("inconclusive", "not_observed")),
+    ],
+)
+def test_readings_are_judged_by_the_worst_and_never_by_what_is_not_reported(
+    metric: str, at_most: float, answer: tuple[str, str]
+) -> None:
+    asked = criteria(
+        Criterion(id="warm", kind="health", title="Reading", metric=metric, at_most=at_most)
+    )
+    got = found(verdict_of(LONG, healthy_events(LONG), asked).rulings, "warm")
+    assert (got.ruling, got.reason) == answer
+
+
+@pytest.mark.parametrize(
+    ("metric", "fields", "answer"),
+    [
+        ("devices.count", {"at_least": 2.0}, ("pass", "")),
+        ("devices.count", {"at_least": 3.0}, ("fail", "inventory")),
+        ("devices.memory_bytes", {"at_least": 2.0**36}, ("pass", "")),
+        ("devices.memory_bytes", {"at_least": 2.0**36 + 1}, ("fail", "inventory")),
+        ("devices.model", {"equals": "Test Processor 9000"}, ("pass", "")),
+        ("devices.model", {"equals": "Another"}, ("fail", "inventory")),
+        ("devices.physical_cores", {"at_least": 2.0}, ("pass", "")),
+        ("devices.colour", {"equals": "blue"}, ("inconclusive", "evidence_missing")),
+        ("host.system_uuid", {"equals": "x"}, ("fail", "inventory")),
+        ("host.memory", {"at_least": 1.0}, ("inconclusive", "evidence_missing")),
+    ],
+)
+def test_the_inventory_is_that_of_the_system(
+    metric: str, fields: dict[str, float | str], answer: tuple[str, str]
+) -> None:
+    asked = criteria(
+        replace(Criterion(id="found", kind="inventory", title="Parts", metric=metric), **fields)
+    )
+    system = a_system("cpu:0", "cpu:1")
+    got = found(verdict_of(LONG, healthy_events(LONG), asked, system=system).rulings, "found")
+    assert (got.case, got.ruling, got.reason) == ("", *answer)
+
+
+# ------------------------------------------------------------------ injected faults and reruns
+
+
+@pytest.mark.parametrize("workload", ["gemm", "faulty.gemm"])
+def test_a_run_that_injects_a_fault_is_never_accepted(workload: str) -> None:
+    case = replace(a_case(injector="bit_flip" if workload == "gemm" else ""), workload=workload)
+    verdict = verdict_of(a_plan(case), healthy_events(a_plan(case)))
+    assert verdict.verdict == "INCONCLUSIVE"
+    assert verdict.decided_by.startswith("integrity")
+    assert {item.reason for item in verdict.rulings if item.ruling != "pass"} == {"injected"}
+
+
+def test_an_injected_fault_that_only_the_journal_names_is_enough() -> None:
+    events = healthy_events(LONG)
+    events.insert(1, Injected(injector="bit_flip", cases=()))
+    assert word_of(LONG, events) == "INCONCLUSIVE"
+
+
+def test_a_rerun_of_a_dispute_accepts_nothing() -> None:
+    plan = replace(LONG, rerun_of="20261121T120000Z-abcdef/gemm@cpu:0/3")
+    verdict = verdict_of(plan, healthy_events(plan))
+    assert verdict.verdict == "INCONCLUSIVE"
+    assert {item.reason for item in verdict.rulings if item.ruling != "pass"} == {"rerun"}
+
+
+# ------------------------------------------------------------------ what it comes to
+
+
+def test_the_criterion_of_the_highest_precedence_is_named() -> None:
+    slow = limited(0.005)
+    assert verdict_of(LONG, healthy_events(LONG), slow).decided_by == f"speed of {CASE}"
+    crashed = [
+        ended(f"{CASE}/1", "crashed", "SIGABRT")
+        if isinstance(event, LaunchEnded) and event.launch == f"{CASE}/1"
+        else event
+        for event in healthy_events(LONG)
+    ]
+    assert verdict_of(LONG, crashed, slow).decided_by == f"completion of {CASE}"
+    lied = [
+        scale_blocks(event) if isinstance(event, Block) else event for event in map(longer, crashed)
+    ]
+    assert verdict_of(LONG, lied, slow).decided_by == f"integrity of {CASE}"
+    assert verdict_of(LONG, healthy_events(LONG)).decided_by == ""
+
+
+def test_failed_launches_are_counted() -> None:
+    verdict = verdict_of(LONG, healthy_events(LONG))
+    assert (verdict.num_made, verdict.num_failed) == (11, 0)
+
+
+def test_the_score_compares_with_the_baseline_and_names_what_it_leaves_out() -> None:
+    plan = a_plan(a_case(launches=10), a_case("bert", launches=10), protocol=LONG.protocol)
+    verdict = judge(
+        plan=plan,
+        criteria=FUNCTIONAL,
+        lines=timed(plan, steady(SECONDS * 1.25)),
+        baselines=of(a_baseline(plan)),
+        peaks=Peaks(peak=()),
+        system=SYSTEM,
+    )
+    assert verdict.score is not None
+    assert verdict.score.value == pytest.approx(0.8, rel=0.01)
+    assert verdict.score.left_out == ("bert@cpu:0",)
+
+
+def test_a_slow_device_is_named_among_its_neighbours() -> None:
+    devices = tuple(f"cpu:{number}" for number in range(4))
+    cases = tuple(
+        a_case(name, device=device) for name in ("a", "b", "c", "d", "e") for device in devices
+    )
+    plan = a_plan(*cases, protocol=LONG.protocol)
+
+    def draw(launch: Launch) -> Sequence[float]:
+        slower = 1.08 if "cpu:2/" in launch.id else 1.0
+        number = len(launch.id) + launch.number + int(launch.case[-1])
+        return [slower * time for time in steady(seed=number)(launch)]
+
+    verdict = judge(
+        plan=plan,
+        criteria=FUNCTIONAL,
+        lines=timed(plan, draw),
+        baselines=of(),
+        peaks=Peaks(peak=()),
+        system=a_system(*devices),
+    )
+    assert [item.device for item in verdict.stragglers if item.is_flagged] == ["cpu:2"]
+
+
+def test_a_judge_that_takes_line_by_line_says_what_one_with_all_lines_says() -> None:
+    asked = limited(0.02)
+    plan, lines = with_bounds(LONG, asked), bare_lines(healthy_events(LONG))
+    asking = Judge(plan=plan, criteria=asked, baselines=of(), peaks=Peaks(peak=()), system=SYSTEM)
+    for line in lines:
+        asking.take(line)
+        asking.look(CASE)
+    whole = judge(
+        plan=plan,
+        criteria=asked,
+        lines=lines,
+        baselines=of(),
+        peaks=Peaks(peak=()),
+        system=SYSTEM,
+    )
+    assert asking.verdict() == whole

@@ -1,0 +1,231 @@
+"""Copies between every two devices: where they are placed, what a launch sees, what is shown."""
+
+from __future__ import annotations
+
+import math
+import sys
+from dataclasses import replace
+from itertools import permutations
+from pathlib import Path
+
+import pytest
+import torch
+from support import launching
+from support.builders import SEED, STEP_NS, a_case, a_plan, a_system, launch_events, verdict_of
+from support.report_samples import sample
+from test_suites import device, item, placed
+
+from appliance.evidence.baseline_key import key_of
+from appliance.records.journal import Checked, Event, Reading, RunEnded, RunStarted
+from appliance.records.json import sha256, to_json
+from appliance.records.plan import Case, NotPlanned, Plan
+from appliance.records.verdict import Verdict
+from appliance.records.workload import Work
+from appliance.worker.child import _devices
+from reports import pairs, render
+from reports.view import view
+from workloads.contract.target import Artifacts, Target
+from workloads.device_copy_pair import DeviceCopyPair
+
+NUM_BYTES = 2.0**29
+
+# ------------------------------------------------------------------ placing
+
+
+def test_every_ordered_pair_of_a_makers_devices_is_a_case_of_its_own() -> None:
+    devices = [device(0), device(1), device(2)]
+    found, lacking = placed(item("pairs", scope="pair"), devices=devices)
+    assert lacking == ()
+    assert [one.place for one in found] == [
+        "maker:0+maker:1",
+        "maker:0+maker:2",
+        "maker:1+maker:0",
+        "maker:1+maker:2",
+        "maker:2+maker:0",
+        "maker:2+maker:1",
+    ]
+    assert {one.num_ranks for one in found} == {0}
+
+
+def test_one_device_has_no_pair_and_the_plan_says_so() -> None:
+    found, lacking = placed(item("pairs", scope="pair"), item("other"), devices=[device(0)])
+    assert [one.item.id for one in found] == ["other"]
+    assert lacking == (
+        NotPlanned(case="pairs", device="", reason="it needs 2 devices, and this node has 1"),
+    )
+
+
+def test_processors_beside_the_accelerators_make_no_gap() -> None:
+    devices = [device(0), device(1), device(0, vendor="cpu")]
+    found, lacking = placed(item("pairs", scope="pair"), devices=devices)
+    assert [one.place for one in found] == ["maker:0+maker:1", "maker:1+maker:0"]
+    assert lacking == ()
+
+
+def test_ranks_on_the_processors_need_no_devices_of_their_own() -> None:
+    job = item("job", scope="job", num_devices=2, parameters={"ranks": 2})
+    for devices, count in (
+        ([device(0, vendor="cpu")], 1),
+        ([device(0)], 0),
+        ([device(0), device(1)], 1),
+    ):
+        found, lacking = placed(job, devices=devices)
+        assert (len(found), len(lacking)) == (count, 1 - count)
+    full = item("full", scope="job", num_devices=2)  # its ranks are those of the devices
+    assert placed(full, devices=[device(0, vendor="cpu")], seed=SEED)[0] == ()
+
+
+# ------------------------------------------------------------------ the launch
+
+
+def pair_case(first: str, second: str, name: str = "pairs") -> Case:
+    return replace(
+        a_case(name, device=first, alone=True, work=Work(units=NUM_BYTES, unit="bytes")),
+        id=f"{name}@{first}+{second}",
+        scope="pair",
+        devices=(first, second),
+    )
+
+
+class Accelerator:
+    torch_type = "meta"
+
+
+def test_launch_sees_both_devices_in_the_order_of_the_copy() -> None:
+    spec = type("Spec", (), {"case": pair_case("maker:3", "maker:1")})()
+    assert _devices(spec, Accelerator()) == (  # type: ignore[arg-type]
+        torch.device("meta", 0),
+        torch.device("meta", 1),
+    )
+
+
+def target(tmp_path: Path, *devices: str) -> Target:
+    found = tuple(map(torch.device, devices))
+    return Target(device=found[0], devices=found, artifacts=Artifacts(tmp_path))
+
+
+def test_copy_goes_from_the_first_device_to_the_second(tmp_path: Path) -> None:
+    workload = DeviceCopyPair(num_bytes=4096)
+    state = workload.build(target(tmp_path, "cpu", "meta"), seed=5)
+    assert [one.device.type for one in state.given] == ["cpu", "cpu"]
+    assert state.buffer.device.type == "meta"
+    assert workload.step(state).device.type == "meta"
+
+
+def test_pair_is_launched_with_both_devices_and_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two devices of the tests' maker: a launch with both, whose check names the second."""
+    monkeypatch.setenv("PYTHONPATH", str(launching.TESTS))
+    pair = launching.case(
+        "pairs",
+        workload="device_copy_pair",
+        parameters={"num_bytes": 2**16},
+        alone=True,
+        scope="pair",
+        devices=("cpu:0", "cpu:1"),
+    )
+    bench = launching.Bench(tmp_path / "run", launching.plan(pair))
+    bench.run()
+    assert [bench.ended(f"{pair.id}/{n}").outcome for n in (0, 1)] == ["completed"] * 2
+    told = {event.check.name for event in bench.of(f"{pair.id}/1", Checked)}
+    assert told == {"on the second device: words that differ"}
+    assert {event.device for event in bench.of(f"{pair.id}/1", Reading)} <= {"cpu:0", "cpu:1"}
+
+
+def test_check_says_whether_there_was_another_device(tmp_path: Path) -> None:
+    workload = DeviceCopyPair(num_bytes=4096)
+    told = {}
+    for devices in (("cpu",), ("cpu", "cpu")):
+        state = workload.build(target(tmp_path, *devices), seed=5)
+        (check,) = workload.check(None, state, workload.step(state))
+        assert check.is_within
+        told[len(devices)] = check.name
+    assert told == {
+        1: "on the one device that there is: words that differ",
+        2: "on the second device: words that differ",
+    }
+
+
+def test_pairs_have_baselines_of_their_own() -> None:
+    plan = node(2)
+    system = a_system("cpu:0", "cpu:1")
+    keys = {key_of(case, plan.protocol, system).case for case in plan.cases}
+    assert keys == {"pairs@cpu:0+cpu:1", "pairs@cpu:1+cpu:0"}
+
+
+# ------------------------------------------------------------------ the page
+
+
+def node(number: int) -> Plan:
+    names = [f"cpu:{index}" for index in range(number)]
+    return a_plan(*(pair_case(first, second) for first, second in permutations(names, 2)))
+
+
+def judged(plan: Plan, slow: dict[str, float]) -> Verdict:
+    """A healthy run of which some pairs take longer by a factor."""
+    cases = {case.id: case for case in plan.cases}
+    launches = {launch.id: launch for launch in plan.launches}
+    events: list[Event] = [
+        RunStarted(run_id=plan.run_id, plan=sha256(to_json(plan)), system="0" * 64, pid=1)
+    ]
+    for (name,) in plan.groups:
+        case = cases[launches[name].case]
+        step_ns = round(STEP_NS * slow.get(case.id.partition("@")[2], 1.0))
+        events += launch_events(plan, case, launches[name], step_ns=step_ns)
+    devices = dict.fromkeys(name for case in plan.cases for name in case.all_devices)
+    return verdict_of(
+        plan, [*events, RunEnded(launches=len(plan.launches))], system=a_system(*devices)
+    )
+
+
+def test_square_shows_every_pair_and_shades_those_that_lag() -> None:
+    plan = node(3)
+    (section,) = pairs.sections(plan, judged(plan, {"cpu:0+cpu:2": 1.15, "cpu:2+cpu:1": 2.5}))
+    assert (section.id, section.columns) == ("pairs", ("0", "1", "2"))
+    assert [row.name for row in section.rows] == ["cpu:0", "cpu:1", "cpu:2"]
+    shades = [[cell.shade for cell in row.cells] for row in section.rows]
+    assert shades == [["self", "0", "2"], ["0", "self", "0"], ["0", "4", "self"]]
+    assert section.rows[0].cells[1].text == f"{NUM_BYTES / 1e9 / (STEP_NS * 1e-9):.4g}"
+    assert section.notes[0].startswith("6 pairs: slowest 21.4")
+    assert "40 % of the fastest" in section.notes[0]
+
+
+def test_pair_whose_check_failed_is_a_gap_and_no_figure() -> None:
+    plan = node(2)
+    verdict = judged(plan, {})
+    results = tuple(
+        replace(one, estimates=(), withheld="no timing is shown: the check failed")
+        if one.case == "pairs@cpu:1+cpu:0"
+        else one
+        for one in verdict.cases
+    )
+    (section,) = pairs.sections(plan, replace(verdict, cases=results))
+    assert [cell.text for cell in section.rows[1].cells] == ["—", ""]
+    assert section.rows[1].cells[0].shade == "gap"
+    assert "pairs@cpu:1+cpu:0" in section.notes[1]
+
+
+def test_page_has_the_square_and_none_where_there_is_no_pair() -> None:
+    plain = view(sample())
+    assert plain.pairs == ()
+    assert "Copies between devices" not in render.html(plain, {}).decode()
+    plan = node(3)
+    text = render.html(replace(plain, pairs=pairs.sections(plan, judged(plan, {}))), {}).decode()
+    assert "Copies between devices" in text
+    assert 'class="number shade-0"' in text
+
+
+if __name__ == "__main__":
+    plan = node(8)
+    slow = {
+        f"cpu:{i}+cpu:{j}": 1.0 + 0.01 * ((i * 7 + j * 3) % 4) + 0.6 * (i // 4 != j // 4)
+        for i, j in permutations(range(8), 2)
+    }
+    made = replace(
+        view(sample()),
+        pairs=pairs.sections(
+            plan, judged(plan, {**slow, "cpu:2+cpu:5": 4.0, "cpu:5+cpu:2": math.e})
+        ),
+    )
+    Path(sys.argv[1]).write_bytes(render.pdf(made, {"statement.dsse.json": b"{}"}))

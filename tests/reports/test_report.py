@@ -1,0 +1,1084 @@
+"""The report says what the bundle holds, no more, in pages that nobody can be misled by."""
+
+from __future__ import annotations
+
+import base64
+import html as markup
+import json
+import math
+import os
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+from dataclasses import fields, replace
+from html.parser import HTMLParser
+from io import BytesIO
+from pathlib import Path
+from typing import get_args
+
+import pytest
+from pyhanko.pdf_utils.reader import PdfFileReader
+from support import report_samples
+from support.report_samples import HOSTILE, JUDGED, ORGANISATION, sample
+
+from appliance.cli.progress import (
+    look_sentence,
+    plan_sentences,
+    ruling_sentences,
+    verdict_sentences,
+)
+from appliance.errors import EvidenceError
+from appliance.records.criteria import Criteria, Criterion, CriterionKind
+from appliance.records.journal import Block, Calibrated, Counted, Line, Looked
+from appliance.records.json import sha256
+from appliance.records.plan import Plan
+from appliance.records.signer import Signer
+from appliance.records.system import Fact
+from appliance.records.verdict import Estimate, Reason, Ruling, Statistic, Straggler
+from appliance.signing import dsse, keys, pades
+from appliance.statistics.group_sequential import group_bounds
+from appliance.storage.bundle import Bundle
+from appliance.storage.criteria_file import parse_criteria
+from reports import health, judging, machine, plots, render, words
+from reports.model import CaseSection, Group, View
+from reports.view import view
+
+BAND = "DEVELOPMENT KEY: proves nothing about who signed"
+PROOF = re.compile(
+    rb'\n<a id="bench-proof" download="statement\.dsse\.json" '
+    rb'href="data:application/vnd\.dsse\.envelope\.v1\+json;base64,([A-Za-z0-9+/=]+)">[^<]*</a>\n'
+)
+DATA = re.compile(
+    rb'<a class="bench-data" download="([^"]+)" '
+    rb'href="data:application/octet-stream;base64,([A-Za-z0-9+/=]*)">[^<]*</a>'
+)
+CLASSES = (
+    "Step time no slower than the baseline by more than 3 % (compute, memory) or "
+    "5 % (latency, input, collective)"
+)
+VOID = {"meta", "br"}
+
+
+def case_of(page: View, name: str) -> CaseSection:
+    return next(case for case in page.cases if case.id == f"{name}@cpu:0")
+
+
+def page_of(page: View, **carried: bytes) -> str:
+    return render.html(page, carried).decode()
+
+
+def article(text: str, name: str) -> str:
+    """The part of the page that is about one case."""
+    return next(part for part in text.split("<article") if f". {name}@cpu:0</h3>" in part)
+
+
+def print_pdf(data: bytes, folder: Path) -> list[str]:
+    """The text of each page."""
+    (folder / "report.pdf").write_bytes(data)
+    text = subprocess.run(
+        ["pdftotext", "-layout", folder / "report.pdf", "-"], check=True, capture_output=True
+    ).stdout.decode()
+    return text.split("\f")[:-1]
+
+
+needs_poppler = pytest.mark.skipif(not shutil.which("pdftotext"), reason="poppler is not here")
+
+
+# ------------------------------------------------------------------ correct first, then fast
+
+
+def test_no_timing_is_shown_for_a_case_whose_check_failed():
+    page = view(sample(failing="resnet50"))
+    case = case_of(page, "resnet50")
+    assert case.timing is None
+    assert all((one.median, one.steps, one.first_step) == ("", "", "") for one in case.launches)
+    text = article(page_of(page), "resnet50")
+    assert "No timing is shown: the check “loss in float64” is not within its bound." in text
+    assert "<svg" not in text
+    assert " ms" not in text
+
+
+def test_a_failed_check_takes_timing_off_the_page_whatever_the_verdict_file_holds():
+    bundle, healthy = sample(failing="resnet50"), sample()
+    told = {result.case: result.estimates for result in healthy.verdict.cases}
+    cases = tuple(
+        replace(result, withheld="", estimates=told[result.case]) for result in bundle.verdict.cases
+    )
+    page = view(replace(bundle, verdict=replace(bundle.verdict, cases=cases)))
+    assert case_of(page, "resnet50").timing is None
+    assert case_of(page, "bert").timing is not None
+
+
+def test_a_case_without_any_check_shows_no_timing():
+    bundle = sample()
+    cases = tuple(replace(result, checks=()) for result in bundle.verdict.cases)
+    page = view(replace(bundle, verdict=replace(bundle.verdict, cases=cases)))
+    assert [case.timing for case in page.cases] == [None] * len(report_samples.ROWS)
+    assert "No check was made." in page_of(page)
+
+
+def test_a_check_shows_error_bound_margin_and_what_it_detects():
+    check = case_of(view(sample(failing="resnet50")), "resnet50").checks[0]
+    assert (check.is_within, check.error, check.bound) == (False, "6.08e-05", "1.9e-05")
+    assert (check.margin, check.count) == ("none: 3.2 times the bound", "6 times, 1 outside")
+    assert check.detects == "2.1e-05 relative error of the loss"
+
+
+# ------------------------------------------------------------------ rulings
+
+
+def test_every_ruling_that_is_not_a_pass_is_shown_with_its_reason_and_next_action():
+    bundle = sample(failing="resnet50", crashing="llama", unsupported="gemm-bf16")
+    text = markup.unescape(page_of(view(bundle)))
+    open_rulings = [one for one in bundle.verdict.rulings if one.ruling != "pass"]
+    assert len(open_rulings) >= 5
+    for ruling in open_rulings:
+        assert words.clean(ruling.explanation) in text
+        assert words.clean(ruling.action) in text
+    assert '<p class="word word-REJECTED">REJECTED</p>' in text
+
+
+def test_required_failures_stand_before_what_is_inconclusive():
+    page = view(sample(failing="resnet50", unsupported="gemm-bf16"))
+    found = [one.ruling for one in page.open_rulings]
+    assert found == ["fail"] + ["inconclusive"] * (len(found) - 1)
+
+
+def test_the_summary_counts_the_rulings_of_each_requirement():
+    page = view(sample(crashing="llama"))
+    completion = page.requirements[0]
+    assert (completion.id, completion.cases) == ("completion", "10 cases")
+    assert completion.counts == "9 pass, 1 fail"
+    assert (completion.ruling, completion.reason) == ("fail", "crashed")
+
+
+def test_a_criterion_that_no_ruling_answers_is_not_shown_as_a_pass():
+    bundle = sample()
+    rulings = tuple(one for one in bundle.verdict.rulings if one.criterion != "correctness")
+    page = view(replace(bundle, verdict=replace(bundle.verdict, rulings=rulings)))
+    correctness = next(one for one in page.requirements if one.id == "correctness")
+    assert (correctness.ruling, correctness.counts) == ("inconclusive", "no ruling")
+
+
+def test_a_crashed_launch_is_named_with_its_reason_in_table_and_plot():
+    case = case_of(view(sample(crashing="llama")), "llama")
+    assert case.launches[3].outcome == "crashed: SIGSEGV"
+    assert case.timing is not None
+    assert "crashed: SIGSEGV" in case.timing.plot
+    assert case.launch_counts == "6 planned, 5 completed, 1 missing"
+
+
+def test_open_rulings_stand_in_the_order_of_precedence_and_the_informative_last():
+    bundle = judged_by_hand(
+        ruled("latency", "onnx_resnet50", "inconclusive"),
+        ruled("speed", "bert", "fail"),
+        ruled("memory-errors", "bert", "fail"),
+        ruled("devices", "", "fail", required=False),
+        ruled("correctness", "bert", "fail"),
+        ruled("integrity", "bert", "inconclusive"),
+        ruled("integrity", "llama", "fail"),
+    )
+    found = [(one.criterion, one.ruling) for one in view(bundle).open_rulings]
+    assert found == [
+        ("integrity", "fail"),
+        ("correctness", "fail"),
+        ("memory-errors", "fail"),
+        ("speed", "fail"),
+        ("integrity", "inconclusive"),
+        ("latency", "inconclusive"),
+        ("devices", "fail"),
+    ]
+
+
+def test_what_is_said_of_several_cases_is_said_once():
+    bundle = judged_by_hand(
+        ruled("speed", "bert", "inconclusive"),
+        ruled("speed", "llama", "inconclusive"),
+        replace(ruled("speed", "resnet50", "inconclusive"), explanation="too warm"),
+    )
+    (one,) = view(bundle).open_rulings
+    assert [(case.cases, case.explanation) for case in one.cases] == [
+        ("bert@cpu:0, llama@cpu:0", "because of speed"),
+        ("resnet50@cpu:0", "too warm"),
+    ]
+    assert one.action == "Mend speed."
+
+
+# ------------------------------------------------------------------ judging
+
+
+def judged() -> Bundle:
+    return sample(criteria=JUDGED, slow="bert", noisy="llama", shifting="resnet50")
+
+
+def ruled(criterion: str, case: str, word: str, *, required: bool = True) -> Ruling:
+    return Ruling(
+        criterion=criterion,
+        case=f"{case}@cpu:0" if case else "",
+        required=required,
+        ruling=word,  # type: ignore[arg-type]
+        reason="noise" if word == "inconclusive" else "over_limit",
+        explanation=f"because of {criterion}",
+        action=f"Mend {criterion}.",
+        statistic=None,
+    )
+
+
+def judged_by_hand(*rulings: Ruling) -> Bundle:
+    """The judged sample with these rulings instead of the judge's."""
+    bundle = judged()
+    return replace(bundle, verdict=replace(bundle.verdict, rulings=rulings))
+
+
+FOUND = Statistic(
+    metric="step_seconds",
+    unit="s",
+    value=0.0423,
+    low=0.0421,
+    high=0.0425,
+    confidence=0.95,
+    limit=0.041,
+    limit_source="baseline and 0.03 of margin",
+    count=5,
+    log_mean=math.log(0.0423),
+    log_sd=0.0031,
+    log_sd_used=0.00985,
+    log_limit=math.log(0.041),
+    t_pass=-7.085,
+    critical_pass=4.321,
+    t_fail=22.51,
+    critical_fail=10.714,
+)
+
+
+def limit_of(page: View, name: str) -> Group:
+    return next(group for group in page.judging.limits if group.title.startswith(f"{name}: "))
+
+
+def test_a_limit_shows_value_source_look_t_and_spread_beside_what_they_had_to_reach():
+    ruling = replace(ruled("speed", "bert", "fail"), statistic=FOUND)
+    group = limit_of(view(judged_by_hand(ruling)), "speed")
+    assert group.grid is not None
+    assert group.grid.rows == (
+        (
+            "bert@cpu:0",
+            "✗ FAIL",
+            "42.30 ms (42.10 ms to 42.50 ms, 95 %)",
+            "41.00 ms (baseline and 0.03 of margin)",
+            "5, look 5",
+            "-7.08 < 4.32",
+            "22.51 ≥ 10.71",
+            "0.31 % (0.985 %)",
+        ),
+    )
+
+
+def test_every_figure_of_a_ruling_is_the_verdicts_own():
+    bundle = judged()
+    group = limit_of(view(bundle), "speed")
+    assert group.grid is not None
+    found = [
+        one.statistic
+        for one in bundle.verdict.rulings
+        if one.criterion == "speed" and one.statistic is not None
+    ]
+    assert len(group.grid.rows) == len(found) > 5
+    for row, statistic in zip(group.grid.rows, found, strict=True):
+        assert row[2].startswith(words.quantity(statistic.value, "s"))
+        assert f"{statistic.t_pass:.2f}" in row[5]
+        assert f"{statistic.critical_fail:.2f}" in row[6]
+
+
+def test_no_figure_of_a_limit_is_shown_for_a_case_whose_check_failed():
+    bundle = sample(criteria=JUDGED, failing="resnet50")
+    ruling = replace(ruled("speed", "resnet50", "fail"), statistic=FOUND)
+    others = tuple(one for one in bundle.verdict.rulings if one.criterion != "speed")
+    forged = replace(bundle, verdict=replace(bundle.verdict, rulings=(*others, ruling)))
+    group = limit_of(view(forged), "speed")
+    assert group.grid is None
+    assert group.notes == ("Withheld, because no timing of them is shown: resnet50@cpu:0.",)
+
+
+def test_no_score_is_shown_that_counts_a_case_whose_check_failed():
+    healthy = judged().verdict.score
+    assert healthy is not None
+    bundle = sample(criteria=JUDGED, failing="resnet50")
+    forged = replace(bundle, verdict=replace(bundle.verdict, score=healthy))
+    page = view(forged)
+    assert page.judging.score.grid is None
+    text = page_of(page)
+    assert f"{healthy.value:.4f}" not in text
+    assert "withheld: it counts a case of which no timing is shown" in text
+
+
+def test_a_ruling_without_figures_says_why():
+    group = limit_of(view(judged()), "speed")
+    assert any("there is no baseline for markov_lm" in note for note in group.notes)
+
+
+def test_a_part_of_the_peak_names_the_makers_figure_and_its_source():
+    notes = " ".join(limit_of(view(judged()), "arithmetic").notes)
+    assert "110.0 GFLOP/s per core, from https://maker.example/xeon-8488c.pdf, page 3" in notes
+    assert "one second-hand source only" in notes
+
+
+def test_the_bounds_of_the_plan_are_named_by_the_test_that_uses_them():
+    bundle = judged()
+    grid = view(bundle).judging.bounds
+    assert grid is not None
+    assert [(row[0], row[2]) for row in grid.rows] == [("pass", "5, 10"), ("fail", "5, 10")]
+    for row, bounds in zip(grid.rows, bundle.plan.bounds, strict=True):
+        assert row[3] == ", ".join(f"{bound:.4f}" for bound in bounds.z)
+
+
+def test_baselines_name_the_bundles_that_they_came_from():
+    group = view(judged()).judging.baselines
+    assert group is not None
+    told = {row.label: row.value for row in group.rows}
+    assert told["Bundles, sha256, all"] == f"{'b1' * 32}, {'b2' * 32}"
+    assert view(sample()).judging.baselines is None
+
+
+@pytest.mark.parametrize(
+    ("criterion", "shown"),
+    [
+        (
+            {"kind": "perf", "metric": "step_seconds", "at_most": 0.012},
+            "Step time at most 12.00 ms",
+        ),
+        (
+            {"kind": "perf", "metric": "bytes_per_second", "unit": "GB/s", "at_least": 12.5},
+            "Memory rate at least 12.5 GB/s",
+        ),
+        (
+            {"kind": "perf", "metric": "flops_per_second", "fraction_of_peak": 0.7},
+            "Arithmetic rate at least 70 % of the maker's peak",
+        ),
+        (
+            {"kind": "perf", "metric": "step_seconds", "within_of_baseline": 0.03},
+            "Step time no slower than the baseline by more than 3 %",
+        ),
+        (
+            {"kind": "perf", "metric": "step_seconds", "within_of_baseline": "class"},
+            CLASSES,
+        ),
+        (
+            {"kind": "perf", "metric": "step_seconds", "at_most": 1.0, "margin": 0.02},
+            "Step time at most 1.000 s, practical margin 2 %",
+        ),
+        (
+            {
+                "kind": "tail",
+                "metric": "latency_seconds",
+                "quantile": 0.99,
+                "unit": "ms",
+                "at_most": 20.0,
+            },
+            "Latency, quantile 0.99, at most 20 ms",
+        ),
+        ({"kind": "tail", "metric": "stall_rate", "at_most": 0.005}, "Stalled steps at most 0.5 %"),
+        ({"kind": "inventory", "metric": "devices.count", "equals": 8}, "devices.count equal to 8"),
+        ({"kind": "numeric"}, ""),
+    ],
+)
+def test_a_limit_is_shown_as_it_was_written(criterion: dict[str, object], shown: str):
+    made = Criterion(id="a", title="A", **criterion)  # type: ignore[arg-type]
+    criteria = Criteria(name="a", version=1, summary="a", criterion=(made,))
+    assert judging.limit_words(made, criteria) == shown
+
+
+# ------------------------------------------------------------------ the page that explains it
+
+PAGE = (Path(__file__).parents[2] / "docs" / "judging.md").read_text()
+
+
+def test_the_criteria_file_of_the_page_is_one_that_is_taken():
+    (example,) = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
+    found = parse_criteria(example.encode(), "judging.md")
+    assert {criterion.kind for criterion in found.criterion} >= {"perf", "tail", "health"}
+
+
+def test_the_page_explains_every_key_and_every_kind_of_a_criterion():
+    for key in (one.name for one in fields(Criterion)):
+        assert f"`{key}`" in PAGE, key
+    for kind in get_args(CriterionKind):
+        assert f"`{kind}`" in PAGE, kind
+
+
+def test_the_page_explains_every_reason_of_an_inconclusive_ruling():
+    fails = {"", "crashed", "timed_out", "check", "over_limit", "health", "inventory"}
+    told = PAGE.partition("## What an inconclusive ruling means")[2]
+    for reason in set(get_args(Reason)) - fails:
+        assert f"`{reason}`" in told, reason
+
+
+def test_the_page_has_the_bounds_that_are_used():
+    for alpha in (0.01, 0.0002):
+        row = " | ".join(f"{bound:.3f}" for bound in group_bounds(alpha, (5, 10, 20, 40)))
+        assert row in PAGE
+
+
+# ------------------------------------------------------------------ devices of a node
+
+
+def test_a_straggler_is_named_and_what_it_costs_a_job_of_all_devices():
+    bundle = sample()
+    found = tuple(
+        Straggler(
+            device=f"cpu:{number}",
+            effect=effect,
+            t=t,
+            critical=10.0,
+            first_half=effect,
+            second_half=effect,
+            num_workloads=9,
+            is_flagged=t > 10,
+        )
+        for number, (effect, t) in enumerate([(-0.02, -0.5), (0.06, 70.0), (-0.02, -0.5)])
+    )
+    group = view(replace(bundle, verdict=replace(bundle.verdict, stragglers=found))).judging
+    assert group.stragglers.grid is not None
+    assert [row[-1] for row in group.stragglers.grid.rows] == ["", "✗ straggler", ""]
+    assert group.stragglers.notes[0] == "Slower than its neighbours: cpu:1 by 6 %."
+    loss = math.expm1(math.log(1.06) * 2 / 3)
+    assert f"cpu:1: predicted loss {loss * 100:.3g} % " in group.stragglers.notes[1]
+
+
+def test_no_loss_is_predicted_from_an_effect_that_is_not_known():
+    bundle = sample()
+    blank = Straggler(
+        device="cpu:0",
+        effect=math.nan,
+        t=math.nan,
+        critical=10.0,
+        first_half=math.nan,
+        second_half=math.nan,
+        num_workloads=9,
+        is_flagged=False,
+    )
+    found = replace(bundle.verdict, stragglers=(blank,) * 3)
+    notes = view(replace(bundle, verdict=found)).judging.stragglers.notes
+    assert notes == ("No device is slower than its neighbours by more than chance explains.",)
+
+
+def test_counters_show_their_growth_and_what_was_not_reported():
+    bundle = sample()
+    read = [
+        Counted(device="cpu:0", counters={"ecc_corrected": 4, "resets": 9, "other": None}),
+        Counted(
+            device="cpu:0",
+            counters={"ecc_corrected": 7, "resets": 2, "other": None},
+            moment="after",
+        ),
+    ]
+
+    def rows(*events: Counted) -> tuple[tuple[str, ...], ...]:
+        found = health.chapter(
+            bundle.plan,
+            bundle.criteria,
+            bundle.system.identity.devices,
+            [line(event) for event in events],
+        )
+        (device,) = found.devices
+        assert device.counters is not None
+        return device.counters.rows
+
+    assert rows(*read) == (
+        ("ECC corrected", "4", "7", "+3", "between launches"),
+        ("Resets", "9", "2", "was set back", ""),
+        ("Other", "not reported", "not reported", "not reported", ""),
+    )
+    assert rows(read[0])[0] == ("ECC corrected", "4", "not reported", "not reported", "")
+
+
+def line(event: Counted) -> Line:
+    return Line(seq=0, utc="2026-11-21T12:46:03Z", monotonic_ns=0, prev="", event=event)
+
+
+# ------------------------------------------------------------------ launches and clocks
+
+
+def test_launches_that_were_not_needed_share_a_row():
+    case = case_of(view(judged()), "gemm-fp32")
+    assert [row.number for row in case.launches] == ["0 (untimed)", *"12345", "6 to 10"]
+    assert case.launches[-1].outcome == "not needed"
+
+
+def test_a_launch_shows_the_class_of_its_series_with_cut_and_changes():
+    bundle = sample()
+    cases = tuple(
+        replace(
+            result,
+            launches=tuple(
+                replace(
+                    one,
+                    series="slowdown",
+                    cut=12,
+                    num_changes=2,
+                    lag1=0.314,
+                    effective_samples=41.7,
+                )
+                for one in result.launches
+            ),
+        )
+        for result in bundle.verdict.cases
+    )
+    page = view(replace(bundle, verdict=replace(bundle.verdict, cases=cases)))
+    row = case_of(page, "bert").launches[1]
+    assert (row.series, row.lag1, row.effective) == (
+        "slowdown, first 12 cut, 2 changes",
+        "0.31",
+        "42",
+    )
+
+
+def test_clocks_are_compared_by_the_largest_difference_of_any_launch():
+    bundle = sample()
+    lines = tuple(
+        replace(
+            one,
+            event=replace(
+                one.event,
+                wall_ns=(10**9, 10**9),
+                raw_ns=(10**9, 999_000_000),
+                event_ns=(10**9, 1_002_000_000),
+            ),
+        )
+        if isinstance(one.event, Calibrated) and one.event.launch == "bert@cpu:0/3"
+        else one
+        for one in bundle.lines
+    )
+    page = view(replace(bundle, lines=lines))
+    timing = case_of(page, "bert").timing
+    assert timing is not None
+    assert "differ by at most 0.1 %" in timing.clocks
+    assert "that of the samples by at most 0.2 %" in timing.clocks
+    other = case_of(page, "llama").timing
+    assert other is not None
+    assert "the device has no clock of its own" in other.clocks
+
+
+def test_latencies_are_named_by_scenario_and_percentile():
+    timing = case_of(view(sample()), "llama").timing
+    assert timing is not None
+    assert timing.scenario.startswith("Single stream: ")
+    assert "Latency, 99th percentile" in [row[0] for row in timing.estimates.rows]
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "confidence", "shown"),
+    [
+        (0.001, 0.002, 0.95, "1.000 ms to 2.000 ms (95 %)"),
+        (None, 0.002, 0.95, "at most 2.000 ms (95 %)"),
+        (0.001, None, 0.95, "at least 1.000 ms (95 %)"),
+        (None, None, 0.95, "too few for an interval"),
+        (None, None, None, "none"),
+    ],
+)
+def test_an_interval_says_which_of_its_ends_are_known(
+    low: float | None, high: float | None, confidence: float | None, shown: str
+):
+    bundle = sample()
+    estimate = Estimate(
+        name="step_seconds",
+        value=0.0015,
+        unit="s",
+        low=low,
+        high=high,
+        confidence=confidence,
+        method="m",
+        count=5,
+    )
+    cases = tuple(replace(result, estimates=(estimate,)) for result in bundle.verdict.cases)
+    timing = case_of(
+        view(replace(bundle, verdict=replace(bundle.verdict, cases=cases))), "bert"
+    ).timing
+    assert timing is not None
+    assert timing.estimates.rows == (("Step time", "1.500 ms", shown, "5 launches"),)
+
+
+# ------------------------------------------------------------------ figures follow from evidence
+
+
+def test_the_figures_of_a_launch_follow_from_the_journal():
+    bundle = sample()
+    blocks = [
+        line.event.wall_ns
+        for line in bundle.lines
+        if isinstance(line.event, Block) and line.event.launch == "resnet50@cpu:0/3"
+    ]
+    medians = [statistics.median(math.log(time * 1e-6) for time in times) for times in blocks]
+    launch = case_of(view(bundle), "resnet50").launches[3]
+    assert (launch.number, launch.steps) == ("3", str(sum(map(len, blocks))))
+    assert launch.median == words.figure(math.exp(statistics.mean(medians)))
+
+
+def test_rates_are_shown_with_unit_and_interval():
+    timing = case_of(view(sample()), "memory_bandwidth").timing
+    assert timing is not None
+    rate = timing.estimates.rows[2]
+    assert rate[0] == "Memory rate"
+    assert re.fullmatch(r"13\.\d\d GB/s", rate[1])
+    assert re.fullmatch(r"13\.\d\d GB/s to 1[34]\.\d\d GB/s \(95 %\)", rate[2])
+
+
+def test_evidence_lists_every_data_file_with_its_digest_and_the_journal_head():
+    bundle = sample(crashing="llama")
+    page = view(bundle)
+    assert [(row[0], row[2]) for row in page.files.rows] == [
+        (name, sha256(bundle.files[name])) for name in sorted(bundle.files)
+    ]
+    assert "logs/llama-cpu-0.3.stderr" in [row[0] for row in page.files.rows]
+    head = sha256(bundle.files["journal.jsonl"].splitlines()[-1])
+    assert head in [row.value for row in page.evidence]
+
+
+def test_a_bundle_that_is_signed_already_renders_the_same_pages():
+    bundle = sample()
+    made = dict.fromkeys(("report.html", "report.pdf", "statement.dsse.json"), b"made later")
+    assert view(replace(bundle, files={**bundle.files, **made})) == view(bundle)
+
+
+def test_a_run_that_is_not_judged_has_no_report():
+    with pytest.raises(EvidenceError, match=r"verdict\.json"):
+        view(replace(sample(), verdict=None))
+
+
+# ------------------------------------------------------------------ page 1
+
+
+@pytest.mark.parametrize("signer", [None, ORGANISATION])
+def test_the_development_band_stands_exactly_where_a_development_key_signs(signer: Signer | None):
+    page = view(sample(signer=signer))
+    assert (BAND in page_of(page)) == (signer is None)
+
+
+def test_page_one_names_scope_criteria_digest_protocol_and_signer():
+    bundle = sample(signer=ORGANISATION)
+    first = page_of(view(bundle)).partition('id="summary"')[0]
+    digest = sha256(bundle.files["criteria.toml"])
+    assert bundle.verdict.scope in first
+    assert f"criteria chosen by the signer: {digest}" in first
+    launches = "up to 5 forked launches of at least 3 warm-up steps and 0.1 s, then 3 blocks"
+    assert f"{launches} of at least 5 steps and 0.2 s; judged after 5 (1 look)" in first
+    assert "CN=Node Laboratory,O=Buyer" in first
+    assert ORGANISATION.sha256 in first
+    assert "does not prove that whoever administered the node was honest" in first
+
+
+def test_an_interruption_is_printed_on_page_one():
+    first = page_of(view(sample(interruptions=1))).partition('id="summary"')[0]
+    assert "<strong>Interrupted.</strong> Interruption 1" in first
+    assert "gemm-fp32@cpu:0/2" in first
+    assert "Interrupted." not in page_of(view(sample()))
+
+
+def test_page_one_names_what_decided_and_why():
+    bundle = sample(failing="resnet50")
+    first = markup.unescape(page_of(view(bundle)).partition('id="summary"')[0])
+    decisive = next(one for one in bundle.verdict.rulings if one.ruling == "fail")
+    assert bundle.verdict.decided_by == "correctness of resnet50@cpu:0"
+    told = f"Decided by correctness of resnet50@cpu:0: {words.clean(decisive.explanation)}."
+    assert told in first
+    assert "Decided by" not in page_of(view(sample()))
+
+
+def test_page_one_states_both_risks_over_the_number_of_limits():
+    bundle = judged()
+    first = markup.unescape(page_of(view(bundle)).partition('id="summary"')[0])
+    assert f"any of the {bundle.plan.num_limits} limits on times passes it" in first
+    assert "Buyer's risk: at most 1 %" in first
+    assert "vendor's risk: at most 0.8 %" in first
+    assert "chance has no part in the verdict" in markup.unescape(page_of(view(sample())))
+
+
+def test_page_one_shows_score_and_failure_rate_and_that_neither_offsets_anything():
+    bundle = judged()
+    first = page_of(view(bundle)).partition('id="summary"')[0]
+    assert bundle.verdict.score is not None
+    assert f"{bundle.verdict.score.value:.4f} (" in first
+    assert "never offsets a criterion" in first
+    made = bundle.verdict.num_made
+    assert f"failure rate 0 of {made} made (0 %)" in first
+
+
+@pytest.mark.parametrize(
+    ("change", "banner"),
+    [
+        (
+            {"injector": "scaled output"},
+            "This run injects faults on purpose (scaled output); it accepts nothing.",
+        ),
+        (
+            {"rerun_of": "run-1/bert@cpu:0/3"},
+            "This run repeats run-1/bert@cpu:0/3 to settle a dispute; it accepts nothing.",
+        ),
+    ],
+)
+def test_a_run_that_accepts_nothing_says_so_above_its_verdict(change: dict[str, str], banner: str):
+    bundle = sample(**change)
+    first = page_of(view(bundle)).partition('id="summary"')[0]
+    assert banner in first
+    assert first.index(banner) < first.index('class="verdict"')
+    assert bundle.verdict.verdict == "INCONCLUSIVE"
+    assert "accepts nothing" not in page_of(view(sample()))
+
+
+@needs_poppler
+@pytest.mark.parametrize("kind", ["crowded", "judged"])
+def test_page_one_is_one_page_however_much_there_is_to_say(kind: str, tmp_path: Path):
+    page = view(sample(**report_samples.KINDS[kind]))  # type: ignore[arg-type]
+    short = replace(page, cases=page.cases[:1], judging=replace(page.judging, limits=()))
+    pages = print_pdf(render.pdf(short, {"a": b"1"}), tmp_path)
+    assert "For the buyer: name, date, signature" in pages[0]
+    assert "1. Requirements" in pages[1]
+
+
+def test_many_alike_devices_stand_in_two_columns_with_what_they_share_said_once():
+    grid = view(sample(num_devices=6)).certificate.devices
+    assert [row[::2] for row in grid.rows] == [
+        ("cpu:0", "cpu:3"),
+        ("cpu:1", "cpu:4"),
+        ("cpu:2", "cpu:5"),
+    ]
+    assert grid.notes == ("each Intel(R) Xeon(R) Platinum 8488C, 256 GiB",)
+
+
+def test_a_reduced_model_shows_its_parameter_count_and_a_full_one_is_not_called_reduced():
+    page = view(sample())
+    assert case_of(page, "llama").scale == "reduced size, 10,748,160 parameters"
+    assert case_of(page, "digits_mlp").scale == "4,810 parameters"
+
+
+def test_what_could_not_be_read_is_not_reported_with_the_permission_that_would_allow_it():
+    text = markup.unescape(page_of(view(sample())))
+    row = '<th scope="row">Microcode</th><td class="unknown">not reported</td><td class="note">'
+    assert f"{row}run with --cap-add SYS_RAWIO and --device /dev/mem to read it" in text
+    assert "Temperature: not reported (0 of 6 read)" in text
+    assert 'System serial</th><td class="unknown">not reported <span class="note">readable' in text
+
+
+def test_missing_readings_are_said_not_left_out():
+    case = case_of(view(sample(has_readings=False)), "bert")
+    assert case.readings == "Not reported: no reading was taken."
+
+
+def test_parts_say_once_what_all_share_and_list_what_differs():
+    items = [{"kind": Fact(value="DDR5"), "slot": Fact(value=name)} for name in "ABCD"]
+    group = machine.parts("Memory modules", items)
+    assert [(row.label, row.value) for row in group.rows] == [("Kind, all", "DDR5")]
+    assert group.grid is not None
+    assert group.grid.columns == ("", "Slot")
+    assert group.grid.rows == (("1", "A"), ("2", "B"), ("3", "C"), ("4", "D"))
+
+
+def test_no_part_is_none_only_where_the_host_counted_none():
+    told = [Fact(value=0), Fact(value=None, hint="run as root"), None]
+    notes = [machine.parts("Disks", (), one).notes[0] for one in told]
+    assert notes[:2] == ["none", "not reported: run as root"]
+    assert notes[2].startswith("not reported")
+
+
+# ------------------------------------------------------------------ hostile text
+
+
+class Elements(HTMLParser):
+    """Tags and addresses of a page; every element that opens must close."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.addresses: list[str] = []
+        self.open: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.addresses += [value or "" for name, value in attrs if name in {"href", "src"}]
+        assert not [name for name, _ in attrs if name.startswith("on")]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+        self.handle_endtag(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+@pytest.mark.parametrize("is_hostile", [False, True])
+def test_the_page_stands_alone_and_holds_no_script(is_hostile: bool):  # noqa: FBT001 - pytest's parameter
+    text = page_of(view(sample(is_hostile=is_hostile)), a=b"1")
+    found = Elements(text)
+    assert found.open == []
+    assert not {"script", "iframe", "img", "link", "object", "form"} & set(found.tags)
+    assert {address.partition(":")[0] for address in found.addresses if address[0] != "#"} == {
+        "data"
+    }
+    assert "default-src 'none'" in text
+    assert set(re.findall(r"https?://[^\"'\s<]+", text)) == {"http://www.w3.org/2000/svg"}
+    assert "url(" not in text
+
+
+def test_hostile_text_is_escaped_and_what_hides_or_reorders_is_shown_by_number():
+    text = page_of(view(sample(is_hostile=True)))
+    assert "Xeon&lt;/td&gt;&lt;script&gt;alert(1)&lt;/script&gt;[U+202E]DETPECCA[U+202C]" in text
+    assert not set(HOSTILE) & {"\u202e", "\u202c", "\ue000", "\x07", "\u4e2d"} & set(text)
+
+
+def test_hostile_text_reaches_no_plot_as_markup():
+    strip = plots.Strip(label="1", samples=(), note="</text><script>")
+    assert "<script" not in plots.launches("</title><script>\u202e", [strip], None)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("a\tb\n c", "a b c"),
+        ("\x00\x1b[31m", "[U+0000][U+001B][31m"),
+        ("\u2066x\u2069\u200b", "[U+2066]x[U+2069][U+200B]"),
+        ("e\u0301 é Ω Ж ≤ №", "e[U+0301] é Ω Ж ≤ №"),
+        ("\U0001f600\ud800", "[U+1F600][U+D800]"),
+    ],
+)
+def test_clean_keeps_what_the_fonts_draw_and_numbers_the_rest(text: str, shown: str):
+    assert words.clean(text) == shown
+    assert words.clean(shown) == shown
+
+
+# ------------------------------------------------------------------ numbers in words
+
+
+@pytest.mark.parametrize(
+    ("made", "shown"),
+    [
+        (words.figure(0.0123456), "0.01235"),
+        (words.figure(float("nan")), "not a number"),
+        (words.figure(0.0), "0"),
+        (words.quantity(3.2104e12, "FLOP/s"), "3.210 TFLOP/s"),
+        (words.quantity(13.82e9, "B/s"), "13.82 GB/s"),
+        (words.quantity(64 * 2**30, "bytes"), "64 GiB"),
+        (words.quantity(0.00214, "s"), "2.140 ms"),
+        (words.quantity(float("inf"), "B/s"), "infinite"),
+        (words.scalar(value=True), "yes"),
+        (words.fact(Fact(value=None)), "not reported"),
+        (words.fact(Fact(value=0)), "0"),
+        (words.label("num_numa_nodes"), "Number of NUMA nodes"),
+        (words.reading("power_watts")[1](3.0), "3.000 W"),
+        (words.reading("foreign_processors")[0], "Processors used by others"),
+        (words.percent(0.0034786), "0.348 %"),
+        (words.percent(0.03), "3 %"),
+        (words.percent(float("nan")), "not a number"),
+        (words.measured("stall_rate", 0.0012, ""), "0.12 %"),
+        (words.measured("first_step_seconds", 0.0123, ""), "12.30 ms"),
+        (words.metric("latency_p99_seconds"), "Latency, 99th percentile"),
+        (words.listed(["5"]), "5"),
+        (words.listed(["5", "10", "20"]), "5, 10 and 20"),
+    ],
+)
+def test_values_are_written_in_the_units_that_they_are_read_in(made: str, shown: str):
+    assert made == shown
+
+
+# ------------------------------------------------------------------ plots
+
+
+def test_thinning_keeps_order_smallest_and_largest():
+    samples = [math.sin(number) for number in range(5000)]
+    kept = plots.thinned(samples, plots.MOST_POINTS)
+    values = [value for _, value in kept]
+    assert len(kept) <= plots.MOST_POINTS
+    assert (min(values), max(values)) == (min(samples), max(samples))
+    assert kept == sorted(kept)
+
+
+def test_a_plot_draws_at_most_its_points_and_counts_those_beyond_its_axis():
+    strips = [plots.Strip(label=str(number), samples=(1.0, 1.1) * 500) for number in range(5)]
+    stalled = replace(strips[0], samples=(*strips[0].samples, 40.0))
+    drawn = plots.launches("steps", [stalled, *strips[1:]], (1.0, 1.05))
+    assert len(re.findall(r"M[\d. ]+h0", drawn)) <= plots.MOST_POINTS
+    assert "▲ 1 sample above the axis, the largest 40.00 ms" in drawn
+
+
+def test_block_medians_are_drawn_where_they_are_and_the_unsteady_part_is_marked():
+    levels = (plots.Level(first=0, last=4, median=1.0), plots.Level(first=5, last=9, median=2.0))
+    strip = plots.Strip(label="1", samples=(1.0,) * 5 + (2.0,) * 5, levels=levels, cut=5)
+    drawn = plots.launches("steps", [strip], None)
+    bars = re.findall(r"M(\d+\.\d) (\d+\.\d)H(\d+\.\d)", drawn.partition('stroke-width="1.8"')[0])
+    begin, middle, end = float(bars[-2][0]), float(bars[-2][2]), float(bars[-1][2])
+    assert middle == pytest.approx((begin + end) / 2)
+    assert float(bars[-2][1]) > float(bars[-1][1])  # the slower block stands higher
+    assert f'<path d="M{middle:.1f} ' in drawn  # the line that ends the unsteady part
+    assert 'stroke-dasharray="2 2"' not in plots.launches("steps", [replace(strip, cut=0)], None)
+
+
+def test_the_course_joins_blocks_of_one_launch_alone():
+    moments = [
+        plots.Moment(launch=launch, minutes=minutes, median=median)
+        for launch, minutes, median in [("1", 0.1, 1.0), ("1", 0.2, 1.0), ("2", 9.0, 1.3)]
+    ]
+    drawn = plots.course("course", moments, None)
+    assert len(re.findall(r"M[\d.]+ [\d.]+h0", drawn)) == 3
+    assert len(re.findall(r"L[\d.]+ [\d.]+", drawn)) == 1
+    assert plots.course("course", moments[:1], None) == ""
+    assert plots.course("course", [replace(one, minutes=1.0) for one in moments], None) == ""
+
+
+# ------------------------------------------------------------------ the terminal
+
+
+@pytest.mark.parametrize(
+    ("reason", "is_decided", "said"),
+    [
+        ("decided: within every limit", True, "bert: decided after 5 launches: within every limit"),
+        ("open: too noisy", False, "bert: open after 5 launches: too noisy"),
+        ("nothing has failed", False, "bert: reported after 5 launches: nothing has failed"),
+    ],
+)
+def test_a_look_is_told_with_its_word_and_reason(reason: str, is_decided: bool, said: str):  # noqa: FBT001 - pytest's parameter
+    event = Looked(case="bert", launches=5, is_decided=is_decided, reason=reason)
+    assert look_sentence(event) == said
+
+
+def test_the_terminal_tells_the_deciding_ruling_first_and_every_next_action():
+    verdict = judged().verdict
+    early = ruled("correctness", "llama", "fail")
+    said = ruling_sentences(replace(verdict, rulings=(early, *verdict.rulings)))
+    assert said[0].startswith("fail: speed of bert@cpu:0: ")
+    assert said[1].startswith("fail: correctness of llama@cpu:0: ")
+    actions = {one.action for one in verdict.rulings if one.ruling != "pass"}
+    assert all(f"next: {action}" in "\n".join(said) for action in actions)
+    told = verdict_sentences(verdict)
+    assert told[0] == "decided by: speed of bert@cpu:0"
+    assert verdict.score is not None
+    assert f"suite score: {verdict.score.value:.4f}" in told[2]
+
+
+def test_the_terminal_counts_the_rulings_that_it_does_not_tell():
+    many = tuple(
+        replace(ruled("speed", f"case{number}", "fail"), explanation=f"reason {number}")
+        for number in range(50)
+    )
+    said = ruling_sentences(replace(judged().verdict, rulings=many))
+    assert len(said) == 21
+    assert said[-1] == "and 30 more rulings: verdict.json and the report say"
+
+
+def test_a_plan_tells_looks_limits_times_and_that_an_injector_accepts_nothing():
+    plan: Plan = judged().plan
+    said = "\n".join(plan_sentences(plan))
+    assert "judged after 5 and 10 timed launches" in said
+    assert f"{plan.num_limits} limits on times" in said
+    assert "expected 140 s" in said
+    assert "longest 270 s" in said
+    assert "accepts nothing" not in said
+    assert (
+        "(bit flip): accepts nothing" in plan_sentences(replace(plan, injectors=("bit flip",)))[-1]
+    )
+
+
+# ------------------------------------------------------------------ HTML and PDF
+
+
+def test_the_page_carries_the_statement_and_the_data_as_its_last_elements():
+    bundle = sample(crashing="llama")
+    carried = {**bundle.data, "statement.dsse.json": b'{"payload":""}'}
+    page = render.html(view(bundle), carried)
+    (proof,) = PROOF.findall(page)
+    assert base64.b64decode(proof) == b'{"payload":""}'
+    found = {name.decode(): base64.b64decode(text) for name, text in DATA.findall(page)}
+    assert found == bundle.data
+    assert page.endswith(b"</a>\n</body>\n</html>\n")
+    assert b"not yet signed" not in page
+
+
+def test_without_what_it_should_carry_the_page_says_that_it_is_not_yet_signed():
+    page = view(sample())
+    text = page_of(page)
+    assert text.count("not yet signed") == 2
+    assert "bench-proof" not in text.partition("</style>")[2]
+    assert pades.attachments(render.pdf(page, {})) == {}
+
+
+def test_the_pdf_is_pdf_a_3a_with_every_file_attached_once():
+    bundle = sample(crashing="llama")
+    files = bundle.data
+    made = render.pdf(view(bundle), files)
+    assert pades.attachments(made) == files
+    root = PdfFileReader(BytesIO(made)).root
+    claim = root["/Metadata"].data.decode()
+    assert re.search(r'part(>|=")3', claim)
+    assert re.search(r'conformance(>|=")A', claim)
+    associated = [item.idnum for item in list.__iter__(root["/AF"])]
+    assert len(associated) == len(set(associated)) == len(files)
+
+
+def test_the_same_bundle_gives_the_same_bytes_in_another_process():
+    command = (
+        "import sys; from report_samples import sample; from reports import render; "
+        "from reports.view import view; page = view(sample(failing='bert')); "
+        "out = sys.stdout.buffer; out.write(render.html(page, {'a': b'1'})); "
+        "out.write(render.pdf(page, {'b': b'2', 'a.json': b'1'}))"
+    )
+    made = [
+        subprocess.run(
+            [sys.executable, "-c", command],
+            check=True,
+            capture_output=True,
+            env={
+                **os.environ,
+                "PYTHONHASHSEED": seed,
+                "TZ": zone,
+                "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+            },
+        ).stdout
+        for seed, zone in (("1", "UTC"), ("2", "Asia/Tokyo"))
+    ]
+    assert made[0] == made[1]
+    assert made[0].startswith(b"<!DOCTYPE html>")
+
+
+@needs_poppler
+def test_every_page_of_the_pdf_carries_run_id_and_number_and_the_last_says_the_end(tmp_path: Path):
+    bundle = sample()
+    pages = print_pdf(render.pdf(view(bundle), {"a": b"1"}), tmp_path)
+    for number, text in enumerate(pages, 1):
+        assert f"Page {number} of {len(pages)}" in text
+        assert bundle.plan.run_id in text
+        assert "DEVELOPMENT KEY" in text
+    assert "ACCEPTED" in pages[0]
+    assert "End of report" in pages[-1]
+
+
+@pytest.mark.skipif(
+    not all(map(shutil.which, ("bash", "jq", "openssl", "pdfdetach"))),
+    reason="jq, openssl or poppler is not here",
+)
+def test_the_printed_commands_verify_the_evidence_with_public_tools(tmp_path: Path):
+    key = keys.development_key()
+    bundle = sample(crashing="llama", signer=keys.signer_record(key, "tester"))
+    files = bundle.data
+    statement = dsse.Statement(
+        predicate_type=dsse.ACCEPTANCE,
+        subjects={name: sha256(data) for name, data in files.items()},
+        predicate={},
+    )
+    carried = {**files, "statement.dsse.json": dsse.sign_statement(statement, key)}
+    page = view(bundle)
+    (tmp_path / "report.pdf").write_bytes(keys.sign_pdf(render.pdf(page, carried), key))
+    blocks = re.findall(r'<pre class="shell" id="\w+">(.*?)</pre>', page_of(page), re.DOTALL)
+    script = "\n".join(["set -e", *map(markup.unescape, blocks)])
+    ran = subprocess.run(
+        ["bash", "-c", script], cwd=tmp_path, check=True, capture_output=True, text=True
+    ).stdout
+    assert [line for line in ran.splitlines() if line.endswith(": OK")] == [
+        f"{name}: OK" for name in sorted(files)
+    ]
+    assert f"{bundle.signer.sha256}  -\nVerified OK\n" in ran
+    assert ran.endswith(
+        f"\nchain whole\n{sha256(bundle.files['journal.jsonl'].splitlines()[-1])}\n"
+    )
+    assert json.loads((tmp_path / "evidence" / "plan.json").read_bytes())["suite"] == "smoke"

@@ -1,0 +1,133 @@
+"""Model FLOP utilisation and the roofline on paper: by hand, and unknown where nobody says."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from support.builders import NO_PEAKS, SYSTEM, a_case, a_plan, healthy_events, verdict_of
+from support.report_samples import sample
+
+from appliance.records.baseline import Peak, Peaks
+from appliance.records.plan import Case
+from appliance.records.verdict import CaseResult
+from appliance.records.workload import Work
+from reports import roofline, view
+
+MODEL = SYSTEM.identity.devices[0].model
+SECONDS = 0.010
+FLOPS, BYTES = 4e9, 2e8  # 20 operations for each byte
+
+
+def peak(quantity: str, value: float) -> Peak:
+    return Peak(
+        model=MODEL,
+        quantity=quantity,
+        value=value,
+        unit="",
+        per="device",
+        is_confirmed=True,
+        source="a test",
+    )
+
+
+ARITHMETIC = peak("float32_flops_per_second", 1e12)
+MEMORY = peak("memory_bytes_per_second", 1e11)  # the ridge lies at 10 operations for a byte
+
+
+def told(work: Work, *peaks: Peak) -> str:
+    case = a_case(work=work)
+    plan = a_plan(case)
+    verdict = verdict_of(plan, healthy_events(plan))
+    return _of(case, verdict.cases[0], Peaks(peak=peaks))
+
+
+def _of(case: Case, result: CaseResult, peaks: Peaks) -> str:
+    steps = [replace(one, value=SECONDS) for one in result.estimates if one.name == "step_seconds"]
+    assert len(steps) == 1
+    result = replace(result, estimates=tuple(steps))
+    return roofline.sentence(case, result, roofline.roofs(case, peaks, SYSTEM))
+
+
+def test_utilisation_is_the_model_s_arithmetic_over_time_and_peak() -> None:
+    said = told(Work(flops=FLOPS, precision="float32"), ARITHMETIC, MEMORY)
+    assert "4.000 GFLOP of model arithmetic a step; MFU 40 % of 1.000 TFLOP/s (float32)" in said
+    assert "the bytes that it must move are not counted" in said
+
+
+def test_beyond_the_ridge_the_roof_is_the_peak() -> None:
+    said = told(Work(flops=FLOPS, bytes=BYTES, precision="float32"), ARITHMETIC, MEMORY)
+    assert "At 20 FLOP a byte (ridge at 10) its roof is the arithmetic's, 1.000 TFLOP/s" in said
+    assert "it reaches 40 % of it" in said
+
+
+def test_before_the_ridge_the_roof_is_the_memory_s() -> None:
+    work = Work(flops=FLOPS, bytes=8e8, precision="float32")  # 5 a byte: 0.5 TFLOP/s at most
+    said = told(work, ARITHMETIC, MEMORY)
+    assert "At 5 FLOP a byte (ridge at 10) its roof is the memory's, 500.0 GFLOP/s" in said
+    assert "it reaches 80 % of it" in said
+
+
+@pytest.mark.parametrize(
+    ("work", "peaks", "reason"),
+    [
+        (Work(), (ARITHMETIC, MEMORY), "this workload's operations are not counted"),
+        (Work(flops=FLOPS, precision="float32"), (), "no maker's figure for float32 is known"),
+        (Work(flops=FLOPS), (ARITHMETIC,), "for this mix of number formats is known"),
+        (
+            Work(flops=FLOPS, bytes=BYTES, precision="float32"),
+            (ARITHMETIC,),
+            "no maker's figure for the memory is known",
+        ),
+        (
+            Work(flops=FLOPS, bytes=BYTES, precision="float32"),
+            (MEMORY,),
+            "its arithmetic has no known peak",
+        ),
+    ],
+)
+def test_what_nobody_published_or_counted_is_unknown(
+    work: Work, peaks: tuple[Peak, ...], reason: str
+) -> None:
+    said = told(work, *peaks)
+    assert "unknown" in said
+    assert reason in said
+
+
+def test_what_moves_bytes_alone_is_held_to_the_memory() -> None:
+    said = told(Work(flops=0.0, bytes=BYTES, precision="float32"), ARITHMETIC, MEMORY)
+    assert "It has no model arithmetic." in said
+    assert "It moves bytes alone: 20 % of 100.0 GB/s." in said
+
+
+def test_bytes_whose_operations_are_not_counted_are_not_said_to_be_all() -> None:
+    said = told(Work(bytes=BYTES), ARITHMETIC, MEMORY)
+    assert "MFU unknown" in said
+    assert "Its bytes alone are counted: 20 % of 100.0 GB/s." in said
+
+
+def test_operations_that_follow_from_what_is_drawn_are_unknown_and_no_rate() -> None:
+    work = Work(units=16, unit="graphs", precision="float32")  # that of dimenet
+    said = told(work, ARITHMETIC, MEMORY)
+    assert said.startswith("MFU unknown: this workload's operations are not counted.")
+    assert "%" not in said
+    plan = a_plan(a_case(work=work))
+    (result,) = verdict_of(plan, healthy_events(plan)).cases
+    names = {one.name for one in result.estimates}
+    assert "flops_per_second" not in names
+    assert {"step_seconds", "units_per_second"} <= names
+
+
+def test_without_an_estimate_nothing_is_said_of_utilisation() -> None:
+    case = a_case(work=Work(flops=FLOPS, precision="float32"))
+    plan = a_plan(case)
+    result = replace(verdict_of(plan, healthy_events(plan)).cases[0], estimates=())
+    said = roofline.sentence(case, result, roofline.roofs(case, NO_PEAKS, SYSTEM))
+    assert said == "MFU unknown: no step time was estimated."
+
+
+def test_every_timed_case_of_a_report_says_where_it_stands() -> None:
+    page = view.view(sample())
+    timed = [case for case in page.cases if case.timing is not None]
+    assert timed
+    assert all("MFU" in case.timing.roofline for case in timed if case.timing)

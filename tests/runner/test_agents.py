@@ -1,0 +1,146 @@
+"""Launches whose ranks several torchrun agents start: what goes wrong is named as under one."""
+
+import math
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.launching import TESTS, Bench, bearers, case, plan
+
+from appliance.evidence.launches import Gathering
+from appliance.judging.functional import Answer, _completion, _determinism, _of_kind, numeric
+from appliance.records.journal import Checked, Warmed
+from appliance.records.plan import Case
+from appliance.records.workload import Work
+from appliance.worker import child
+from appliance.worker.child import _failure
+
+MARK = f"BENCH_TEST_MARK={uuid.uuid4().hex}"
+LIMIT = 300.0  # seconds; longer than the slowest machine needs
+SHORT_LIMIT = 60.0  # where one rank waits a third of it for another that does not go on
+HEALTHY = ("none-2", "none-4")
+FAULTS: dict[str, tuple[str, str, str]] = {
+    # outcome, reason, and a part of what is said; rank 1 is of the second agent or of the first
+    "dies-2": ("crashed", "SIGKILL", "rank 1: ended by signal 9"),
+    "raises-2": ("crashed", "ValueError", "rank 1: this rank has had enough"),
+    "leaves-4": ("crashed", "exit", "rank 1 ended and did not say why"),
+    "hangs-2": ("timed_out", "stalled", "(no word from rank 1"),
+}
+
+
+def of_agents(name: str, **fields: Any) -> Case:
+    """A case by its fault and its number of ranks, which two agents share."""
+    fault, ranks = name[:-2], int(name[-1])
+    return case(
+        name,
+        workload="faulty.unfaithful",
+        parameters={"ranks": ranks, "count": 1009, "num_sizes": 3, "fault": fault},
+        ranks=ranks,
+        scope="job",
+        agents=2,
+        work=Work(units=1.0),
+        launches=1 if fault == "none" else 0,
+        time_limit_seconds=SHORT_LIMIT if fault == "hangs" else LIMIT,
+        **fields,
+    )
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    """One run of all, the faulty ones one after the other."""
+    cases = tuple(of_agents(name) for name in (*HEALTHY, "lies-2", *FAULTS))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(TESTS))
+        patch.setenv(*MARK.split("="))
+        made = Bench(tmp_path_factory.mktemp("agents") / "run", plan(*cases, warmup_seconds=0.02))
+        made.run()
+        yield made
+
+
+@pytest.mark.parametrize("name", HEALTHY)
+def test_ranks_of_two_agents_complete_and_each_of_them_checks(bench: Bench, name: str) -> None:
+    ranks = set(range(int(name[-1])))
+    for number in (0, 1):
+        launch = f"{name}@cpu:0/{number}"
+        assert bench.ended(launch).outcome == "completed", bench.ended(launch)
+        assert {item.rank for item in bench.of(launch, Checked)} == ranks
+    assert {item.rank for item in bench.of(f"{name}@cpu:0/1", Warmed)} == ranks
+    gathering = Gathering(bench.plan)
+    for line in bench.journal.lines:
+        gathering.take(line)
+    gathering.settle()
+    found = gathering.cases[f"{name}@cpu:0"]
+    collective = _of_kind("collective", found)
+    for answer in (_completion(found), numeric(found), collective, _determinism(found)):
+        assert answer == Answer(ruling="pass")
+
+
+def test_contribution_that_disagrees_is_seen_by_the_ranks_of_both_agents(bench: Bench) -> None:
+    told = bench.of("lies-2@cpu:0/0", Checked)
+    assert {item.rank for item in told if not item.check.is_within} == {0, 1}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_rank_that_goes_wrong_is_named_whatever_agent_started_it(bench: Bench, name: str) -> None:
+    outcome, reason, said = FAULTS[name]
+    ended = bench.ended(f"{name}@cpu:0/0")
+    assert (ended.outcome, ended.reason) == (outcome, reason), ended
+    assert said in ended.detail
+    assert ended.wall_ns < (SHORT_LIMIT if reason == "stalled" else LIMIT) * 1e9
+
+
+def test_no_process_of_any_agent_is_left(bench: Bench) -> None:
+    assert bench.events
+    assert bearers(MARK) == []
+
+
+class Agent:
+    """An agent that ended with a status, or goes on: for so many looks, or until it is told."""
+
+    def __init__(self, status: int | None, looks: float = 0) -> None:
+        self._status, self._looks = status, looks
+
+    def poll(self) -> int | None:
+        self._looks -= 1
+        return self._status if self._looks < 0 else None
+
+    def terminate(self) -> None:
+        if self._looks >= 0:
+            self._status, self._looks = -15, 0
+
+
+@pytest.mark.parametrize(
+    ("statuses", "told"),
+    [((None, 0), 0), ((1, None), 1), ((1, 137), 137), ((0, -9), 137), ((0, 0), 0)],
+)
+def test_signal_of_a_rank_is_told_before_what_it_caused(
+    statuses: tuple[int | None, ...], told: int
+) -> None:
+    agents: Any = [Agent(status) for status in statuses]
+    assert _failure(agents) == told
+
+
+@pytest.mark.parametrize(
+    ("ends", "told"),
+    [
+        (((1, 0), (137, 20)), 137),  # the one that lost a rank is heard before the one that had it
+        (((137, 0), (1, 20)), 137),
+        (((1, 0), (0, math.inf)), 1),  # it goes on, and is ended: that says nothing of the cause
+        (((0, 0), (0, 20)), 0),
+    ],
+)
+def test_agents_that_end_one_after_the_other_are_all_asked(
+    monkeypatch: pytest.MonkeyPatch, ends: tuple[tuple[int, float], ...], told: int
+) -> None:
+    agents = iter([Agent(*end) for end in ends])
+    monkeypatch.setattr(child.subprocess, "Popen", lambda _: next(agents))
+    monkeypatch.setattr(child, "AGENT_TICK_SECONDS", 0.0)
+    monkeypatch.setattr(child, "AGENT_SECONDS", 0.3 if math.inf in ends[1] else 600.0)
+    monkeypatch.setenv(child.MEETING, "")
+    assert child._agents(2) == told
+
+
+def test_faulty_workload_is_there() -> None:
+    assert (Path(TESTS) / "faulty" / "unfaithful.py").is_file()

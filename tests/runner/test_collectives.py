@@ -1,0 +1,327 @@
+"""Launches of several ranks in real processes: right results, and one rank that goes wrong."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from support.launching import TESTS, Bench, bearers, case, plan
+
+from appliance.evidence.launches import CaseEvidence, Gathering
+from appliance.ipc.messages import End
+from appliance.judging.functional import Answer, _completion, _determinism, _of_kind, numeric
+from appliance.records.journal import (
+    Block,
+    Checked,
+    Environment,
+    LaunchStarted,
+    ServerProbed,
+    Started,
+    Warmed,
+)
+from appliance.records.plan import Case
+from appliance.records.workload import Work
+from appliance.runner import supervisor
+from workloads.collectives import Collectives
+from workloads.contract.failures import ParameterError
+from workloads.contract.target import Artifacts, Target
+
+MARK = f"BENCH_TEST_MARK={uuid.uuid4().hex}"
+LIMIT = 300.0  # seconds; longer than the slowest machine needs
+SHORT_LIMIT = 60.0  # where one rank waits a third of it for another that does not come
+HEALTHY = {"none-2": 2, "none-4": 4}
+WRONG = ("lies-2", "withholds-2", "lies-4", "withholds-4")
+FAULTS: dict[str, tuple[str, str, str]] = {
+    # outcome, reason, and a part of what is said
+    "dies-2": ("crashed", "SIGKILL", "rank 1: ended by signal 9"),
+    "raises-2": ("crashed", "ValueError", "rank 1: this rank has had enough"),
+    "leaves-4": ("crashed", "exit", "rank 1 ended and did not say why"),
+    "absent-2": ("timed_out", "stalled", ": joining the other ranks: "),
+    "hangs-2": ("timed_out", "stalled", ": all_reduce_sum/2: "),
+    "hangs-4": ("timed_out", "stalled", ": all_reduce_sum/2: "),
+}
+WAITED = [name for name, (_, reason, _) in FAULTS.items() if reason == "stalled"]
+
+
+def of_ranks(name: str, **fields: Any) -> Case:
+    """A case by its fault and its number of ranks."""
+    fault, ranks = name[:-2], int(name[-1])
+    given = {"ranks": ranks, "count": 1009, "num_sizes": 3, "fault": fault, **fields}
+    healthy = fault == "none"
+    return case(
+        name,
+        workload="faulty.unfaithful",
+        parameters=given,
+        ranks=ranks,
+        work=Work(units=1.0),
+        launches=1 if healthy else 0,
+        time_limit_seconds=SHORT_LIMIT if name in WAITED else LIMIT,
+    )
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    """One run of all: two and four healthy ranks, and such of which one goes wrong in its way.
+
+    Those that wait for a rank which does not come do so beside others.
+    """
+    folder = tmp_path_factory.mktemp("ranks")
+    cases = (
+        of_ranks("none-2"),
+        of_ranks("none-4", dtype="bfloat16"),
+        *(of_ranks(name) for name in (*WRONG, *FAULTS)),
+    )
+    together = [["none-2", "none-4"], ["hangs-2", "lies-2", "withholds-2"]]
+    together += [["hangs-4", "dies-2", "raises-2"], ["absent-2", "lies-4"]]
+    together += [["withholds-4"], ["leaves-4"]]
+    groups = [tuple(f"{name}@cpu:0/0" for name in names) for names in together]
+    groups += [(f"{name}@cpu:0/1",) for name in HEALTHY]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(TESTS))
+        patch.setenv(*MARK.split("="))
+        made = Bench(folder / "run", plan(*cases, groups=groups, warmup_seconds=0.02))
+        made.run()
+        yield made
+
+
+def evidence_of(bench: Bench, name: str) -> CaseEvidence:
+    gathering = Gathering(bench.plan)
+    for line in bench.journal.lines:
+        gathering.take(line)
+    gathering.settle()
+    return gathering.cases[f"{name}@cpu:0"]
+
+
+def checks(bench: Bench, launch: str) -> Sequence[Checked]:
+    return bench.of(launch, Checked)
+
+
+# ------------------------------------------------------------------ healthy ranks
+
+
+@pytest.mark.parametrize(("name", "ranks"), HEALTHY.items())
+def test_healthy_ranks_complete_and_each_of_them_checks_everything(
+    bench: Bench, name: str, ranks: int
+) -> None:
+    for number in (0, 1):
+        launch = f"{name}@cpu:0/{number}"
+        assert bench.ended(launch).outcome == "completed", bench.ended(launch)
+        assert all(item.check.is_within for item in checks(bench, launch))
+        for rank in range(ranks):
+            told = [item for item in checks(bench, launch) if item.rank == rank]
+            first = [item.check for item in told if item.phase == "first"]
+            assert len(first) == 12  # eleven operations, and the digest
+            assert {check.kind for check in first} == {"collective"}
+            phases = {item.phase for item in told}
+            assert phases == ({"first", "last"} if number else {"first", "repeatability"})
+    evidence = evidence_of(bench, name)
+    assert not evidence.fault
+    collective = _of_kind("collective", evidence)
+    for answer in (_completion(evidence), numeric(evidence), collective, _determinism(evidence)):
+        assert answer == Answer(ruling="pass")
+
+
+def test_all_ranks_hold_the_digest_that_the_host_computes(bench: Bench) -> None:
+    for number in (0, 1):
+        told = {
+            item.check.detects_what
+            for item in checks(bench, f"none-4@cpu:0/{number}")
+            if "digest" in item.check.name and item.phase == "first"
+        }
+        assert len(told) == 1, told
+
+
+def test_ranks_make_one_number_of_steps_and_are_timed_together(bench: Bench) -> None:
+    for name, ranks in HEALTHY.items():
+        launch = f"{name}@cpu:0/1"
+        for kind in (Warmed, Block):
+            lengths: dict[int, list[int]] = {}
+            for event in bench.of(launch, kind):
+                lengths.setdefault(event.rank, []).append(len(event.wall_ns))
+            assert set(lengths) == set(range(ranks))
+            assert len({tuple(found) for found in lengths.values()}) == 1
+        order = [type(event) for event in bench.of(launch) if isinstance(event, Warmed | Block)]
+        assert order[:ranks] == [Warmed] * ranks
+
+
+def test_ranks_are_processes_of_their_own_and_share_the_threads(bench: Bench) -> None:
+    started = [event.rank for event in bench.of("none-4@cpu:0/0", Started)]
+    assert sorted(started) == [0, 1, 2, 3]
+    told = bench.of("none-4@cpu:0/0", Environment)
+    assert [event.facts["threads"].value for event in told] == [1] * 4
+    modes = {event.mode for event in bench.events if isinstance(event, LaunchStarted)}
+    assert modes == {"fresh"}
+    assert not [event for event in bench.events if isinstance(event, ServerProbed)]
+
+
+def without(bench: Bench, kind: type, phase: str = "") -> CaseEvidence:
+    """Evidence of the two healthy ranks without what rank 1 has said of one kind."""
+    gathering = Gathering(bench.plan)
+    for line in bench.journal.lines:
+        event = line.event
+        is_meant = isinstance(event, kind) and getattr(event, "rank", None) == 1
+        if not (is_meant and getattr(event, "phase", "") == phase):
+            gathering.take(line)
+    gathering.settle()
+    return gathering.cases["none-2@cpu:0"]
+
+
+def test_rank_that_said_nothing_of_its_steps_or_checks_is_missed(bench: Bench) -> None:
+    assert "0 timed steps in 0 blocks" in without(bench, Block).fault
+    for phase in ("first", "last"):
+        answer = numeric(without(bench, Checked, phase))
+        assert (answer.ruling, answer.reason) == ("inconclusive", "coverage")
+    answer = _determinism(without(bench, Checked, "repeatability"))
+    assert (answer.ruling, answer.reason) == ("inconclusive", "coverage")
+
+
+# ------------------------------------------------------------------ one rank goes wrong
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_wrong_contribution_of_one_rank_is_seen_by_all(bench: Bench, name: str) -> None:
+    launch = f"{name}@cpu:0/0"
+    assert bench.ended(launch).outcome == "completed", bench.ended(launch)
+    outside = [item for item in checks(bench, launch) if not item.check.is_within]
+    assert {item.rank for item in outside} == set(range(int(name[-1])))
+    seen = {item.check.name.partition(":")[0] for item in outside if item.rank == 0}
+    assert {"all_reduce_sum", "all_gather", "all_to_all", "pairs"} <= seen
+    evidence = evidence_of(bench, name)
+    for answer in (numeric(evidence), _of_kind("collective", evidence)):
+        assert (answer.ruling, answer.reason) == ("fail", "check")
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_rank_that_does_not_go_on_is_named_within_the_limit(bench: Bench, name: str) -> None:
+    outcome, reason, said = FAULTS[name]
+    ended = bench.ended(f"{name}@cpu:0/0")
+    assert (ended.outcome, ended.reason) == (outcome, reason), ended
+    assert said in ended.detail
+    assert ended.wall_ns < (SHORT_LIMIT if name in WAITED else LIMIT) * 1e9
+    completion = _completion(evidence_of(bench, name))
+    assert completion.ruling == "fail"
+    assert completion.reason == ("stalled" if reason == "stalled" else "crashed")
+    assert _of_kind("collective", evidence_of(bench, name)) == completion
+
+
+@pytest.mark.parametrize("name", WAITED)
+def test_rank_that_is_waited_for_is_named(bench: Bench, name: str) -> None:
+    # under load another one that waits may be ended before it could say so
+    assert re.search(r"\(no word from rank (\d, )*1\b", bench.ended(f"{name}@cpu:0/0").detail)
+
+
+def test_no_process_of_any_rank_is_left(bench: Bench) -> None:
+    assert bench.events
+    assert bearers(MARK) == []
+
+
+# ------------------------------------------------------------------ without a process
+
+
+class Item:
+    """What the watch knows of a launch of four ranks that has ended."""
+
+    kernel_kills = 10**9
+    stop = None
+
+    def __init__(self, *left: supervisor.Left) -> None:
+        self.case = of_ranks("none-4")
+        self.left = {item.rank: item for item in left}
+
+
+def left(rank: int, reason: str | None, when: float = 0.0) -> supervisor.Left:
+    """A rank that said why it ended, that it completed (""), or nothing (None)."""
+    outcome: Any = "completed" if reason == "" else "crashed"
+    end = None if reason is None else End(outcome=outcome, reason=reason, detail="x")
+    return supervisor.Left(rank=rank, end=end, when=when)
+
+
+LOST = "PeerLost"
+
+
+@pytest.mark.parametrize(
+    ("item", "status", "reason", "said"),
+    [
+        # what the others lost is told by the one that they lost, in whatever order they are heard
+        (Item(left(0, LOST), left(2, LOST), left(3, None, 0.1)), 1, "exit", "rank 3 ended"),
+        (
+            Item(left(0, LOST), left(3, None, 0.1)),
+            128 + 11,
+            "SIGSEGV",
+            "rank 3: ended by signal 11",
+        ),
+        # one that says what went wrong is the cause, and torchrun ends its partners in silence
+        (Item(left(0, None, 1.0), left(1, "ValueError", 1.2)), 1, "ValueError", "rank 1: x"),
+        (Item(left(2, LOST), left(1, "ValueError", 0.2)), 1, "ValueError", "rank 1: x"),
+        # one that waited long for a rank that had gone is not
+        (Item(left(1, None, 1.0), left(0, "stalled", 9.0)), 1, "exit", "rank 1 ended"),
+        # if nobody says more, the first that lost another is what is known
+        (Item(left(2, LOST), left(0, LOST)), 1, LOST, "rank 2: x (no word from rank 1, 3)"),
+        # three that completed are not four
+        (Item(*(left(rank, "") for rank in range(3))), 0, "exit", "exit status 0"),
+        (Item(*(left(rank, "") for rank in range(4))), 0, "", ""),
+    ],
+)
+def test_cause_is_found_among_ranks_that_ended(
+    item: Any, status: int, reason: str, said: str
+) -> None:
+    found = supervisor._what_happened(item, status)
+    assert (found.outcome == "completed") == (reason == "")
+    assert found.reason == reason
+    assert said in found.detail
+
+
+def test_operation_that_does_not_write_is_seen(tmp_path: Path) -> None:
+    """In a group of one, with all buffers as they were before the step."""
+    workload = Collectives(**Collectives.small)
+    state = workload.build(Target(device=torch.device("cpu"), artifacts=Artifacts(tmp_path)), 5)
+    output = workload.step(state)
+    assert not any(check.error for check in workload.check(None, state, output))
+    workload.snapshot(state)
+    checks = list(workload.check(None, state, output))
+    assert len(checks) == 10  # without the ring and the pairs, with the digest
+    assert all(check.error > 0 for check in checks)
+
+
+def test_case_of_ranks_that_cannot_run_is_refused() -> None:
+    for parameters, sentence in (
+        ({"ranks": 1}, "2 or more"),
+        ({"ranks": 257, "dtype": "bfloat16"}, "sums the numbers of 256 exactly"),
+        ({"count": 1}, "at least 8 bytes"),
+        ({"operation": "gossip"}, "choose one of all, all_reduce_sum"),
+    ):
+        with pytest.raises(ParameterError, match=sentence):
+            Collectives(**parameters)
+
+
+@pytest.mark.parametrize(
+    ("operation", "ranks", "factor"),
+    [
+        ("all_reduce_sum", 2, 1.0),
+        ("all_reduce_max", 4, 1.5),
+        ("reduce_scatter", 4, 0.75),
+        ("all_gather_in_place", 2, 0.5),
+        ("all_to_all", 4, 0.75),
+        ("broadcast", 4, 1.0),
+        ("ring", 4, 1.0),
+    ],
+)
+def test_bytes_are_those_of_bus_bandwidth(operation: str, ranks: int, factor: float) -> None:
+    count = 4 * 1001  # whose share is odd for 4 ranks and not for 2
+    share = {2: 2003, 4: 1001}[ranks] * ranks
+    is_shared = operation.startswith(("reduce_scatter", "all_gather", "all_to_all"))
+    work = Collectives(operation=operation, ranks=ranks, count=count).work()
+    assert work.unit == "bytes"
+    assert work.bytes == work.units == factor * 4 * (share if is_shared else count)
+
+
+def test_sizes_run_from_eight_bytes_to_the_largest_and_are_odd() -> None:
+    for dtype, smallest in (("float64", 1), ("float32", 2), ("float16", 4)):
+        counts = Collectives(count=65537, num_sizes=6, dtype=dtype)._counts
+        assert (counts[0], counts[-1], len(counts)) == (smallest, 65537, 6)
+        assert all(count % 2 for count in counts[1:])

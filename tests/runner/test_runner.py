@@ -1,0 +1,521 @@
+"""Launches in real child processes: what they say, how they end, and that nothing is left."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.launching import MIB, TESTS, Bench, Seen, bearers, case, plan
+
+from appliance.errors import OutputError, RunInterrupted
+from appliance.evidence.run_state import History
+from appliance.ipc import processes
+from appliance.records.journal import (
+    Artifact,
+    Block,
+    Calibrated,
+    Checked,
+    Counted,
+    Digested,
+    Environment,
+    Event,
+    LaunchEnded,
+    LaunchStarted,
+    Libraries,
+    Line,
+    Looked,
+    Reading,
+    RunResumed,
+    ServerProbed,
+    Started,
+    Warmed,
+)
+from appliance.records.plan import Launch
+from appliance.runner import execution, supervisor
+
+MARK = f"BENCH_TEST_MARK={uuid.uuid4().hex}"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def marked() -> Iterator[None]:
+    """Children find the misbehaving workloads, and are found by the mark."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(TESTS))
+        patch.setenv(*MARK.split("="))
+        yield
+
+
+def nothing_is_left(seconds: float = 120.0) -> bool:
+    deadline = time.monotonic() + seconds
+    while bearers(MARK) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return not bearers(MARK)
+
+
+# ------------------------------------------------------------------ forked launches, faults
+
+FAULTS: dict[str, tuple[dict[str, Any], dict[str, Any], str, str]] = {
+    "healthy": ({}, {}, "completed", ""),
+    "abort": ({}, {}, "crashed", "SIGABRT"),
+    "segfault": ({}, {}, "crashed", "SIGSEGV"),
+    "raise": ({}, {}, "crashed", "RuntimeError"),
+    "hang": ({}, {"time_limit_seconds": 6.0}, "timed_out", "time_limit"),
+    "eat": ({}, {"memory_limit_bytes": 300 * MIB}, "crashed", "out_of_memory"),
+    "refuse_to_allocate": ({}, {}, "crashed", "out_of_memory"),
+    "chatter": ({}, {}, "completed", ""),
+    "chatter_and_die": ({}, {}, "crashed", "SystemExit"),
+    "leave_a_child": ({}, {}, "completed", ""),
+    "babble": ({}, {}, "crashed", "protocol"),
+    "exit_at_once": ({}, {}, "crashed", "exit"),
+}
+
+
+@pytest.fixture(scope="module")
+def faults(tmp_path_factory: pytest.TempPathFactory) -> Bench:
+    """One run of forked launches, each of which goes wrong in its way at its third step."""
+    folder = tmp_path_factory.mktemp("faults")
+    cases = [
+        case(
+            name,
+            parameters={"fault": "none" if name == "healthy" else name, "at": 2, "num_steps": 0}
+            | parameters,
+            **fields,
+        )
+        for name, (parameters, fields, _, _) in FAULTS.items()
+    ]
+    others = (
+        case("nonsense", parameters={"fault": "nonsense"}),
+        case("unknown", workload="faulty.nothing"),
+        case("needy", workload="faulty.needy"),
+        case("impossible", unsupported="it has no tensor cores"),
+        case("steps", parameters={"num_steps": 5}, steps=5),
+        case("steady", workload="faulty.drifting", is_timed=False, launches=0),
+        case(
+            "drifting",
+            workload="faulty.drifting",
+            is_timed=False,
+            launches=0,
+            parameters={"by": 1.0},
+        ),
+    )
+    bench = Bench(folder / "run", plan(*cases, *others))
+    bench.run(Seen(_shout_at_the_socket))
+    return bench
+
+
+def _shout_at_the_socket(launch: Launch) -> None:
+    """A stranger who found the socket: rubbish, and a hello without the token."""
+    if launch.case.startswith("healthy"):
+        for name in Path("/proc/net/unix").read_text().split():
+            if name.startswith("@bench-"):
+                for line in (
+                    b"rubbish\n",
+                    b'{"kind":"hello","launch":"%s","rank":0,"token":"x"}\n',
+                ):
+                    with socket.socket(socket.AF_UNIX) as stranger:
+                        stranger.connect("\0" + name[1:])
+                        stranger.sendall(line.replace(b"%s", launch.id.encode()))
+
+
+def test_disk_that_is_full_under_a_launch_stops_the_run(tmp_path: Path) -> None:
+    full = case("full", parameters={"fault": "disk_full", "at": 2, "num_steps": 0})
+    bench = Bench(tmp_path / "run", plan(full))
+    with pytest.raises(OutputError, match="--resume"):
+        bench.run()
+    ended = bench.ended("full@cpu:0/1")
+    assert (ended.outcome, ended.reason) == ("interrupted", "disk_full")
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_launch_ends_as_it_went(faults: Bench, name: str) -> None:
+    reference, timed = faults.ended(f"{name}@cpu:0/0"), faults.ended(f"{name}@cpu:0/1")
+    assert (reference.outcome, reference.reason) == ("completed", "")
+    assert (timed.outcome, timed.reason) == FAULTS[name][2:]
+    assert timed.wall_ns > 0
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_launch_that_goes_wrong_keeps_what_it_said_before(faults: Bench, name: str) -> None:
+    kinds = {type(event) for event in faults.of(f"{name}@cpu:0/1")}
+    assert {LaunchStarted, Environment, Started, Checked, Warmed} <= kinds
+    assert (Block in kinds) == (FAULTS[name][2] == "completed")
+
+
+def test_healthy_launch_says_everything_in_order(faults: Bench) -> None:
+    told = faults.of("healthy@cpu:0/1")
+    events = [event for event in told if not isinstance(event, Reading | Counted)]
+    expected = [LaunchStarted, Environment, Artifact, Started, Digested, Checked, Checked]
+    expected += [Calibrated, Warmed]
+    expected += [Block, Block, Checked, Checked, LaunchEnded]
+    assert [type(event) for event in events] == expected
+    phases = [(event.phase, event.step) for event in events if isinstance(event, Checked)]
+    assert phases == [("first", 0)] * 2 + [("last", 7)] * 2  # 1 first, 1 warm-up, 2 blocks of 3
+    assert all(event.check.is_within for event in events if isinstance(event, Checked))
+    blocks = faults.of("healthy@cpu:0/1", Block)
+    assert [(block.index, block.first_step, len(block.wall_ns)) for block in blocks] == [
+        (0, 2, 3),
+        (1, 5, 3),
+    ]
+    assert all(sum(block.wall_ns) <= block.block_wall_ns for block in blocks)
+
+
+def test_untimed_launch_compares_two_builds_and_is_not_timed(faults: Bench) -> None:
+    events = faults.of("healthy@cpu:0/0")
+    assert not [event for event in events if isinstance(event, Block | Warmed)]
+    (repeated,) = [e for e in events if isinstance(e, Checked) and e.phase == "repeatability"]
+    assert (repeated.check.error, repeated.check.bound) == (0.0, 0.0)
+
+
+def test_launches_of_a_case_tell_one_digest_and_the_untimed_one_its_libraries(
+    faults: Bench,
+) -> None:
+    told = [faults.of(f"healthy@cpu:0/{number}", Digested) for number in (0, 1)]
+    assert [len(events) for events in told] == [1, 1]
+    assert told[0][0].digest == told[1][0].digest
+    (listed,) = faults.of("healthy@cpu:0/0", Libraries)
+    (core,) = [path for path in listed.files if path.endswith("/libtorch_cpu.so")]
+    with Path(core).open("rb") as file:
+        assert listed.files[core] == hashlib.file_digest(file, "sha256").hexdigest()
+    assert not faults.of("healthy@cpu:0/1", Libraries)
+
+
+def test_artifact_is_made_once_and_known_by_its_digest(faults: Bench) -> None:
+    made = faults.of("healthy@cpu:0/0", Artifact)
+    (used,) = faults.of("healthy@cpu:0/1", Artifact)
+    assert [event.is_made for event in made] == [True, False]
+    assert not used.is_made
+    assert {event.sha256 for event in made} == {used.sha256}
+
+
+def test_exact_number_of_steps_is_one_block_that_begins_with_the_first(faults: Bench) -> None:
+    (block,) = faults.of("steps@cpu:0/1", Block)
+    (started,) = faults.of("steps@cpu:0/1", Started)
+    assert (block.first_step, len(block.wall_ns)) == (0, 5)
+    assert block.wall_ns[0] == started.first_step_ns
+    phases = [(event.phase, event.step) for event in faults.of("steps@cpu:0/1", Checked)]
+    assert phases == [("first", 0)] * 2 + [("last", 4)] * 2
+    assert not faults.of("steps@cpu:0/1", Warmed)
+
+
+def test_output_that_differs_between_two_builds_is_seen(faults: Bench) -> None:
+    def error(name: str) -> float:
+        events = faults.of(f"{name}@cpu:0/0", Checked)
+        (found,) = [event.check.error for event in events if event.phase == "repeatability"]
+        return float(found)
+
+    assert error("steady") == 0.0
+    assert error("drifting") > 0.0
+
+
+@pytest.mark.parametrize(
+    ("name", "outcome", "reason"),
+    [
+        ("nonsense", "not_run", "bad_parameters"),
+        ("unknown", "not_run", "not_installed"),
+        ("needy", "unsupported", "missing_feature"),
+    ],
+)
+def test_what_cannot_run_is_not_a_crash_and_its_timed_launch_is_not_made(
+    faults: Bench, name: str, outcome: str, reason: str
+) -> None:
+    reference, timed = faults.ended(f"{name}@cpu:0/0"), faults.ended(f"{name}@cpu:0/1")
+    assert (reference.outcome, reference.reason) == (outcome, reason)
+    assert (timed.outcome, timed.reason) == ("not_run", "reference_failed")
+    assert not faults.of(f"{name}@cpu:0/1", LaunchStarted)
+
+
+def test_unsupported_case_is_written_off_without_a_process(faults: Bench) -> None:
+    for number in (0, 1):
+        (event,) = faults.of(f"impossible@cpu:0/{number}")
+        assert (event.outcome, event.reason) == ("unsupported", "it has no tensor cores")
+
+
+def test_launches_were_forked_from_a_healthy_server(faults: Bench) -> None:
+    (probed,) = [event for event in faults.events if isinstance(event, ServerProbed)]
+    assert (probed.is_healthy, probed.reason) == (True, "")
+    modes = {event.mode for event in faults.events if isinstance(event, LaunchStarted)}
+    assert modes == {"forked"}
+
+
+def test_logs_are_kept_of_launches_that_did_not_complete_and_are_bounded(faults: Bench) -> None:
+    logs = {path.name: path for path in (faults.folder / "logs").iterdir()}
+    assert "healthy-cpu-0.1.stdout" not in logs
+    assert "leave_a_child-cpu-0.1.stderr" not in logs
+    assert "RuntimeError: the device said no" in logs["raise-cpu-0.1.stderr"].read_text()
+    assert "Segmentation fault" in logs["segfault-cpu-0.1.stderr"].read_text()
+    long = logs["chatter_and_die-cpu-0.1.stdout"].read_bytes()
+    assert b"[... 2097152 bytes were cut here ...]" in long
+    assert len(long) < 1.01 * MIB
+
+
+def test_telemetry_is_read_while_a_launch_runs(faults: Bench) -> None:
+    readings = faults.of("hang@cpu:0/1", Reading)
+    seconds = faults.ended("hang@cpu:0/1").wall_ns * 1e-9
+    assert (
+        3 <= len(readings) <= seconds / supervisor.TELEMETRY_SECONDS + 2
+    )  # the first, and at its end
+    assert readings[0].values == {"temperature_celsius": 40.0, "power_watts": None}
+
+
+def test_memory_of_a_launch_is_its_own_and_not_its_servers(faults: Bench) -> None:
+    healthy = faults.ended("healthy@cpu:0/1").peak_memory_bytes
+    eating = faults.ended("eat@cpu:0/1").peak_memory_bytes
+    assert healthy is not None
+    assert eating is not None
+    assert 0 <= healthy < 200 * MIB < eating
+
+
+def test_no_process_is_left_after_a_run(faults: Bench) -> None:
+    pid = int((faults.folder.parent / "work" / "artifacts" / "grandchild").read_text())
+    assert not processes.carries(pid, *MARK.split("="))
+    assert bearers(MARK) == []
+
+
+def test_environment_of_a_launch_names_its_device_and_threads(faults: Bench) -> None:
+    (environment,) = faults.of("healthy@cpu:0/1", Environment)
+    assert environment.facts["threads"].value == 1
+
+
+# ------------------------------------------------------------------ fresh launches
+
+
+def test_fresh_launches_work_and_a_failed_reference_stops_its_case(tmp_path: Path) -> None:
+    cases = (case("good"), case("bad", parameters={"fault": "abort"}))
+    bench = Bench(tmp_path / "run", plan(*cases, mode="fresh"))
+    bench.run()
+    assert bench.ended("good@cpu:0/1").outcome == "completed"
+    assert bench.ended("bad@cpu:0/0").reason == "SIGABRT"
+    assert bench.ended("bad@cpu:0/1").reason == "reference_failed"
+    assert {event.mode for event in bench.events if isinstance(event, LaunchStarted)} == {"fresh"}
+    assert not [event for event in bench.events if isinstance(event, ServerProbed)]
+    assert bearers(MARK) == []
+
+
+def test_unhealthy_server_gives_way_to_fresh_launches(tmp_path: Path) -> None:
+    bench = Bench(tmp_path / "run", plan(case("any", workload="faulty.unforkable", launches=0)))
+    bench.run()
+    (probed,) = [event for event in bench.events if isinstance(event, ServerProbed)]
+    assert (probed.is_healthy, probed.reason) == (False, "the probe fork ended with 5")
+    assert [event.mode for event in bench.of("any@cpu:0/0", LaunchStarted)] == ["fresh"]
+    assert bench.ended("any@cpu:0/0").outcome == "completed"
+
+
+# ------------------------------------------------------------------ groups
+
+
+def test_group_starts_together_and_a_hanging_neighbour_does_not_time_out_others(
+    tmp_path: Path,
+) -> None:
+    quick = case("quick")
+    slow = case("slow", device="cpu:1", parameters={"seconds": 0.3})
+    waiting = case("waiting", time_limit_seconds=5.0)
+    hanging = case("hanging", device="cpu:1", time_limit_seconds=10.0, parameters={"at": 1})
+    hanging_parameters = {"fault": "hang", "at": 1}
+    cases = (quick, slow, waiting, _with(hanging, hanging_parameters))
+    groups = [
+        ("quick@cpu:0/0", "slow@cpu:1/0"),
+        ("waiting@cpu:0/0", "hanging@cpu:1/0"),
+        ("quick@cpu:0/1", "slow@cpu:1/1"),
+        ("waiting@cpu:0/1", "hanging@cpu:1/1"),
+    ]
+    bench = Bench(tmp_path / "run", plan(*cases, groups=groups))
+    bench.run()
+    order = [(type(event), event.launch) for event in bench.events if hasattr(event, "launch")]
+    assert order.index((Warmed, "slow@cpu:1/1")) < order.index((Block, "quick@cpu:0/1"))
+    assert bench.ended("hanging@cpu:1/1").outcome == "timed_out"
+    waited = bench.ended("waiting@cpu:0/1")
+    assert waited.outcome == "completed"
+    assert waited.wall_ns > 5e9  # it waited longer than its own limit
+
+
+def _with(item: Any, parameters: dict[str, Any]) -> Any:
+    return case(
+        item.id.partition("@")[0],
+        device=item.device,
+        time_limit_seconds=item.time_limit_seconds,
+        parameters=parameters,
+    )
+
+
+# ------------------------------------------------------------------ looks
+
+
+def test_decided_case_is_not_launched_again_and_looks_are_made_once(tmp_path: Path) -> None:
+    asked: list[tuple[str, int]] = []
+
+    def look(name: str, lines: Any) -> tuple[bool, str]:
+        asked.append((name, sum(isinstance(line.event, Block) for line in lines)))
+        return True, "decided: enough"
+
+    bench = Bench(tmp_path / "run", plan(case("one", launches=3), looks=(1, 3)), look)
+    seen = Seen()
+    bench.run(seen)
+    assert asked == [("one@cpu:0", 2)]
+    assert [e.launches for e in bench.events if isinstance(e, Looked)] == [1]
+    for number in (2, 3):
+        ended = bench.ended(f"one@cpu:0/{number}")
+        assert (ended.outcome, ended.reason) == ("not_run", "decided")
+    assert len(seen.ended) == 4
+    again = Seen()
+    bench.run(again)
+    assert (again.num_done, again.ended, len(asked)) == (4, [], 1)
+
+
+def test_looks_wait_until_every_case_has_its_launch(tmp_path: Path) -> None:
+    """The speed of one case may be held against that of another, which is launched after it."""
+    asked: list[tuple[str, int]] = []
+
+    def look(name: str, lines: Any) -> tuple[bool, str]:
+        asked.append((name, sum(isinstance(line.event, LaunchEnded) for line in lines)))
+        return False, "open"
+
+    cases = [case(name, launches=2) for name in ("one", "two")]
+    Bench(tmp_path / "run", plan(*cases, looks=(1, 2)), look).run()
+    assert asked == [("one@cpu:0", 4), ("two@cpu:0", 4), ("one@cpu:0", 6), ("two@cpu:0", 6)]
+
+
+# ------------------------------------------------------------------ interruption and resumption
+
+
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """SIGINT as a terminal leaves it; a shell starts a job in the background with it ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
+def test_signal_ends_the_launch_and_the_run_goes_on_later(tmp_path: Path) -> None:
+    def strike(launch: Launch) -> None:
+        if launch.id == "one@cpu:0/1":
+            os.kill(os.getpid(), signal.SIGINT)
+
+    one = case("one", launches=3, checked_launch=1, parameters={"seconds": 0.05})
+    bench = Bench(tmp_path / "run", plan(one, looks=(3,)))
+    with pytest.raises(RunInterrupted, match=r"bench accept --resume .*run"):
+        bench.run(Seen(strike))
+    assert bench.ended("one@cpu:0/1").outcome == "interrupted"
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert bearers(MARK) == []
+
+    bench.run()
+    assert len(bench.of("one@cpu:0/1", LaunchStarted)) == 1  # it is not drawn again
+    last = [e.launch for e in bench.events if isinstance(e, Checked) and e.phase == "last"]
+    assert set(last) == {"one@cpu:0/2"}  # which took the check over
+    assert [e.launches for e in bench.events if isinstance(e, Looked)] == [3]
+
+
+SCRIPT = """
+import sys
+from pathlib import Path
+from launching import Bench, case, plan
+
+fault = {"fault": "leave_a_child_and_hang", "at": 2}
+one = case("one", parameters=fault, launches=2, checked_launch=1)
+Bench(Path(sys.argv[1]), plan(one, mode=sys.argv[2], looks=(2,))).run()
+"""
+
+
+@pytest.mark.parametrize("mode", ["forked", "fresh"])
+def test_killed_parent_leaves_no_child_and_its_launch_is_not_made_again(
+    tmp_path: Path, mode: Any
+) -> None:
+    root = Path(__file__).parents[2]
+    parent = subprocess.Popen(
+        [sys.executable, "-c", SCRIPT, str(tmp_path / "run"), mode],
+        env={**os.environ, "PYTHONPATH": f"{TESTS}:{root}"},
+    )
+    grandchild = tmp_path / "work" / "artifacts" / "grandchild"
+    while not grandchild.exists():
+        assert parent.poll() is None
+        time.sleep(0.05)
+    assert len(bearers(MARK)) >= 3  # the parent, its child, and the child's own
+    parent.kill()
+    parent.wait()
+    assert nothing_is_left()
+
+    if mode == "fresh":
+        return
+    faulty = {"fault": "leave_a_child_and_hang", "at": 2}
+    one = case("one", parameters=faulty, launches=2, checked_launch=1)
+    bench = Bench(tmp_path / "run", plan(one, mode=mode, looks=(2,)))
+    resumed = RunResumed(interruption=1, interrupted=("one@cpu:0/1",), dropped="", pid=1)
+    bench.journal.append(resumed)
+    healthy = case("one", launches=2, checked_launch=1)  # so that what is left can complete
+    bench.plan = plan(healthy, mode=mode, looks=(2,))
+    bench.run()
+    assert len(bench.of("one@cpu:0/1", LaunchStarted)) == 1
+    assert bench.of("one@cpu:0/1", Warmed)
+    assert bench.ended("one@cpu:0/2").outcome == "completed"
+    assert (tmp_path / "run" / "logs" / "one-cpu-0.1.stderr").exists()
+
+
+def test_full_disk_is_said_in_a_sentence_and_no_child_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = Bench(tmp_path / "run", plan(case("one"), mode="fresh"))
+    append = bench.journal.append
+
+    def full(event: Event, *, sync: bool = False) -> Line:
+        if isinstance(event, Environment):
+            raise OSError(errno.ENOSPC, "No space left on device", "journal.jsonl")
+        return append(event, sync=sync)
+
+    monkeypatch.setattr(bench.journal, "append", full)
+    with pytest.raises(OutputError, match=r"make room .* `bench accept --resume .*run`"):
+        bench.run()
+    assert bearers(MARK) == []
+
+
+# ------------------------------------------------------------------ without a process
+
+
+def test_kill_for_want_of_memory_is_told_from_any_other_kill(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Item:
+        kernel_kills = 3
+
+    for now, reason in ((3, "SIGKILL"), (4, "out_of_memory")):
+        monkeypatch.setattr(processes, "out_of_memory_kills", lambda now=now: now)
+        assert supervisor._signalled(Item(), signal.SIGKILL).reason == reason  # type: ignore[arg-type]
+
+
+def test_untimed_launch_is_made_again_after_an_interruption_and_a_timed_one_never() -> None:
+    planned = plan(case("one", launches=1))
+    untimed, timed = planned.launches
+    past = History(planned, ())
+    for launch in (untimed, timed):
+        past.take(LaunchStarted(launch=launch.id, mode="fresh"))
+    assert not past.is_settled(untimed)
+    assert past.is_settled(timed)
+    assert past.incomplete() == (untimed.id, timed.id)
+    for outcome, is_settled in (("interrupted", False), ("crashed", True)):
+        past.take(
+            LaunchEnded(
+                launch=untimed.id,
+                outcome=outcome,  # type: ignore[arg-type]
+                reason="",
+                detail="",
+                exit_code=None,
+                wall_ns=0,
+                peak_memory_bytes=None,
+            )
+        )
+        assert past.is_settled(untimed) is is_settled
+
+
+def test_names_of_files_have_no_sign_that_a_path_or_a_shell_reads() -> None:
+    assert execution.file_name("resnet50@cpu:0/3") == "resnet50-cpu-0.3"

@@ -1,0 +1,38 @@
+"""The program as a person starts it: a process of its own, with its words and its exit code."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+WITH_FAULTS = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}"}
+"""Variables with which the program finds the workloads and makers of the tests, too."""
+
+
+def bench(
+    *words: str,
+    cwd: Path = ROOT,
+    env: Mapping[str, str] | None = None,
+    timeout: float | None = 1500,
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "appliance", *words],
+        cwd=cwd,
+        env=env,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=timeout,
+        stdin=subprocess.DEVNULL,
+    )
+
+
+def answered(*words: str) -> tuple[int, str, str]:
+    """Exit code, stdout and stderr, which must hold no traceback."""
+    done = bench(*words)
+    assert "Traceback" not in done.stderr, done.stderr
+    return done.returncode, done.stdout, done.stderr

@@ -1,0 +1,693 @@
+"""The verb `baseline`: real signed bundles in, figures and refusals out."""
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.special import stdtrit
+from support.builders import PROTOCOL, a_case, a_plan, a_system, block, healthy_events
+from support.bundles import CRITERIA, NOTHING_KNOWN, Draft, as_drawn, looked, rejected, sealed
+from typer.testing import CliRunner
+
+from appliance.cli.main import app
+from appliance.errors import BenchError, EvidenceError, OutputError, UsageError
+from appliance.evidence.baseline_key import find
+from appliance.judging.criteria_check import check_margins, rounded_up
+from appliance.records.baseline import Baseline, Baselines, Peak, Peaks
+from appliance.records.criteria import Criteria
+from appliance.records.journal import Block, Event
+from appliance.records.json import sha256, to_json
+from appliance.records.plan import Case
+from appliance.records.request import Answer
+from appliance.records.suite import Protocol
+from appliance.records.system import Fact, System
+from appliance.records.workload import Description, Resolved, Work
+from appliance.signing import keys
+from appliance.signing.keys import Key
+from appliance.statistics.tails import test_rate as rate_word
+from appliance.statistics.tolerance import tolerance_factor
+from appliance.storage import bundle, criteria_file, device_file
+from appliance.storage.criteria_file import parse_criteria
+from appliance.storage.device_file import parse_baselines
+from appliance.verbs import baseline
+from appliance.verbs.baseline import (
+    Created,
+    check,
+    create,
+    criteria_of,
+    decisive_factor,
+    slow_rate,
+    spread_of,
+    table,
+)
+
+TIMED = replace(PROTOCOL, looks=(2, 5), block_seconds=0.02)
+DAY_ONE = (10_000_000, 10_050_000, 9_960_000, 10_010_000, 9_980_000)
+DAY_TWO = (10_200_000, 10_260_000, 10_190_000, 10_230_000, 10_220_000)
+"""Step times of five launches in nanoseconds; a day later all of them are 2 % slower."""
+
+
+def node(*serials: str, **software: str) -> System:
+    """A node whose processors have these serials."""
+    system = a_system(*(f"cpu:{index}" for index in range(len(serials))))
+    devices = tuple(
+        replace(device, serial=serial or None)
+        for device, serial in zip(system.identity.devices, serials, strict=True)
+    )
+    versions = {name: Fact(value=value) for name, value in {"torch": "2.13.0", **software}.items()}
+    return replace(
+        system, identity=replace(system.identity, devices=devices, software=versions, host={})
+    )
+
+
+NODE = node("serial-0")
+
+
+@pytest.fixture(scope="module")
+def key() -> Key:
+    return keys.development_key()
+
+
+@pytest.fixture(scope="module")
+def make(key: Key, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """Make the signed folder of a run in which `steps[case]` are the times of its launches."""
+
+    def made(
+        run: str,
+        steps: Mapping[str, Sequence[int]],
+        *,
+        system: System = NODE,
+        protocol: Protocol = TIMED,
+        change: Callable[[Case], Case] = lambda case: case,
+    ) -> Path:
+        cases = [
+            change(
+                a_case(
+                    case.partition("@")[0],
+                    device=case.partition("@")[2],
+                    launches=len(values),
+                    checked_launch=1,
+                )
+            )
+            for case, values in steps.items()
+        ]
+        exact = change(a_case("exact", is_timed=False))
+        plan = as_drawn(a_plan(*cases, exact, protocol=protocol))
+        digests = {
+            "suite": "5" * 64,
+            "criteria": sha256(CRITERIA),
+            "baselines": sha256(to_json(NOTHING_KNOWN["baselines"])),
+            "peaks": sha256(to_json(NOTHING_KNOWN["peaks"])),
+            "identity": sha256(to_json(system.identity)),
+        }
+        plan = replace(plan, run_id=f"20261121T120000Z-{run:>06}", digests=digests)
+
+        def at_its_time(event: Event) -> Event:
+            if not isinstance(event, Block):
+                return event
+            case, _, number = event.launch.partition("/")
+            step = steps[case][int(number) - 1]
+            return block(event.launch, event.index, (step - 1000, step, step + 1000))
+
+        events = looked(plan, [at_its_time(event) for event in healthy_events(plan)])
+        others = {bundle.SYSTEM: to_json(system)}
+        draft = Draft(plan=plan, events=tuple(events), others=others)
+        return sealed(tmp_path_factory.mktemp("run") / run, draft, key)
+
+    return made
+
+
+@pytest.fixture(scope="module")
+def one(make: Callable[..., Path]) -> Path:
+    return make("a", {"gemm@cpu:0": DAY_ONE})
+
+
+@pytest.fixture(scope="module")
+def two(make: Callable[..., Path]) -> Path:
+    return make("b", {"gemm@cpu:0": DAY_TWO})
+
+
+def of(*folders: Path, kind: baseline.Kind = "same-device") -> Created:
+    return create(folders, kind=kind, allow_development=True)
+
+
+def refused(*folders: Path, kind: baseline.Kind = "same-device") -> BenchError:
+    with pytest.raises(BenchError) as error:
+        of(*folders, kind=kind)
+    return error.value
+
+
+def logs(*days: Sequence[int]) -> np.ndarray:
+    return np.log(np.array([step * 1e-9 for day in days for step in day]))
+
+
+def only(created: Created) -> Baseline:
+    (found,) = created.baselines.baseline
+    return found
+
+
+# ------------------------------------------------------------------ figures
+
+
+def test_one_run_gives_its_mean_and_the_spread_within(one: Path) -> None:
+    created = of(one)
+    found = only(created)
+    values = logs(DAY_ONE)
+    assert found.log_seconds == pytest.approx(values.mean())
+    assert found.launch_sd == pytest.approx(values.std(ddof=1))
+    assert found.smallest_margin == pytest.approx(math.exp(1.5 * values.std(ddof=1)) - 1)
+    assert (found.kind, found.devices) == ("same_device", ("serial-0",))
+    assert (found.num_launches, found.num_runs, found.device_sd, found.tolerance) == (
+        5,
+        1,
+        None,
+        None,
+    )
+    assert any("likely too small" in note for note in created.notes)
+
+
+def test_two_runs_add_the_spread_between_them(one: Path, two: Path) -> None:
+    created = of(one, two)
+    found = only(created)
+    first, second = logs(DAY_ONE), logs(DAY_TWO)
+    within = (first.var(ddof=1) + second.var(ddof=1)) / 2
+    means = np.array([first.mean(), second.mean()])
+    between = means.var(ddof=1) - within / 5  # balanced one-way random effects
+    assert found.log_seconds == pytest.approx(logs(DAY_ONE, DAY_TWO).mean())
+    assert found.launch_sd == pytest.approx(math.sqrt(within + between))
+    assert found.launch_sd > 4 * math.sqrt(within)
+    assert found.smallest_margin == pytest.approx(math.exp(1.5 * found.launch_sd) - 1)
+    assert (found.num_launches, found.num_runs) == (10, 2)
+    assert created.notes == ()
+
+
+def test_baseline_names_the_statements_that_it_came_from(one: Path, two: Path) -> None:
+    digests = tuple(sha256((folder / bundle.STATEMENT).read_bytes()) for folder in (one, two))
+    assert only(of(one, two)).bundles == digests
+
+
+def test_a_baseline_is_found_for_the_run_that_made_it(one: Path) -> None:
+    created = of(one)
+    found = bundle.read(one)
+    case = found.plan.cases[0]
+    assert find(created.baselines, case, found.plan.protocol, found.system) == (
+        only(created),
+        "",
+        "",
+    )
+
+
+def test_each_device_of_a_node_has_its_own(make: Callable[..., Path]) -> None:
+    steps = {"gemm@cpu:0": DAY_ONE, "gemm@cpu:1": DAY_TWO}
+    created = of(make("c", steps, system=node("s-0", "s-1")))
+    assert [item.devices for item in created.baselines.baseline] == [("s-0",), ("s-1",)]
+    assert [round(1000 * math.exp(item.log_seconds), 1) for item in created.baselines.baseline] == [
+        10.0,
+        10.2,
+    ]
+
+
+def test_a_population_has_a_tolerance_limit(make: Callable[..., Path]) -> None:
+    steps = {"gemm@cpu:0": DAY_ONE, "gemm@cpu:1": DAY_TWO}
+    folder = make("d", steps, system=node("s-0", "s-1"))
+    created = of(folder, kind="population")
+    found = only(created)
+    means = np.array([logs(DAY_ONE).mean(), logs(DAY_TWO).mean()])
+    factor = tolerance_factor(2, 0.95, 0.95)
+    assert found.kind == "population"
+    assert found.devices == ("s-0", "s-1")
+    assert found.log_seconds == pytest.approx(means.mean())
+    assert found.device_sd == pytest.approx(means.std(ddof=1))
+    assert found.tolerance is not None
+    assert (found.tolerance.p, found.tolerance.gamma, found.tolerance.k) == (0.95, 0.95, factor)
+    limit = means.mean() + factor * means.std(ddof=1)
+    assert found.tolerance.log_limit == pytest.approx(limit)
+    assert found.smallest_margin == pytest.approx(math.expm1(factor * means.std(ddof=1)))
+    assert any("16 are wanted" in note for note in created.notes)
+
+
+def test_a_population_of_one_is_none(one: Path, two: Path) -> None:
+    assert "a population needs 2 devices, and there is 1" in str(
+        refused(one, two, kind="population")
+    )
+
+
+def test_a_node_without_a_name_is_said(make: Callable[..., Path]) -> None:
+    created = of(make("e", {"gemm@cpu:0": DAY_ONE}, system=node("")))
+    assert "without a serial" in only(created).devices[0]
+    assert any("a machine that looks alike counts as the same" in note for note in created.notes)
+
+
+# ------------------------------------------------------------------ random effects
+
+
+def test_spread_is_unbiased_for_runs_of_unequal_length() -> None:
+    """Monte Carlo of 2000 fits; the mean of each component is within 6 standard errors."""
+    random = np.random.default_rng(20261121)
+    within, between = 1e-4, 9e-4
+    fits = []
+    for _ in range(2000):
+        runs = [
+            random.normal(level, math.sqrt(within), size).tolist()
+            for size, level in zip(
+                (5, 7, 10, 5, 6, 20), random.normal(0.0, math.sqrt(between), 6), strict=True
+            )
+        ]
+        fits.append(spread_of([runs]))
+    for truth, values in (
+        (within, np.array([fit.within for fit in fits])),
+        (between, np.array([fit.between for fit in fits])),
+    ):
+        assert abs(values.mean() - truth) < 6 * values.std() / math.sqrt(len(values))
+
+
+def test_runs_of_different_devices_do_not_count_as_spread_between_runs() -> None:
+    far_apart = [[[0.0, 0.01, -0.01]], [[1.0, 1.01, 0.99]]]
+    assert spread_of(far_apart).between == 0.0
+    same_device = [[[0.0, 0.01, -0.01], [1.0, 1.01, 0.99]]]
+    assert spread_of(same_device).between == pytest.approx(0.5 - 1e-4 / 3)
+
+
+def test_runs_of_one_launch_show_the_spread_between_them() -> None:
+    values = [0.0, 0.02, -0.01, 0.03, 0.01]
+    spread = spread_of([[[value] for value in values]])
+    assert spread.launch_sd == pytest.approx(np.std(values, ddof=1))
+
+
+@pytest.mark.parametrize("launches", [5, 8, 10, 40])
+def test_a_healthy_run_passes_at_its_decisive_margin(launches: int) -> None:
+    """Monte Carlo, 4000 runs at spread 1: the t-test passes 99 % of them, within 6 sd."""
+    random = np.random.default_rng(launches)
+    runs = random.normal(0.0, 1.0, (4000, launches))
+    margin = decisive_factor(launches)
+    t = (margin - runs.mean(axis=1)) / (runs.std(axis=1, ddof=1) / math.sqrt(launches))
+    passed = float((t > stdtrit(launches - 1, 0.99)).mean())
+    assert passed > 0.99 - 6 * math.sqrt(0.99 * 0.01 / 4000)
+    if launches < 12:  # where the margin is not the rule of thumb
+        assert passed < 0.99 + 6 * math.sqrt(0.99 * 0.01 / 4000)
+
+
+def test_margins_never_fall_below_the_rule_of_thumb() -> None:
+    assert decisive_factor(40) == 1.5
+    assert decisive_factor(5) == pytest.approx(3.363, abs=1e-3)
+    assert decisive_factor(1) == math.inf
+
+
+# ------------------------------------------------------------------ what is refused
+
+
+def test_a_bundle_that_was_changed_is_refused(make: Callable[..., Path]) -> None:
+    folder = make("f", {"gemm@cpu:0": DAY_ONE})
+    text = (folder / bundle.JOURNAL).read_bytes().replace(b"10000000", b"10000001", 1)
+    (folder / bundle.JOURNAL).write_bytes(text)
+    error = refused(folder)
+    assert isinstance(error, EvidenceError)
+    assert "does not verify" in str(error)
+
+
+def test_a_development_key_needs_leave(one: Path) -> None:
+    with pytest.raises(EvidenceError, match="development"):
+        create([one])
+
+
+def test_the_same_run_twice_is_refused(one: Path) -> None:
+    assert "are the same run" in str(refused(one, one))
+
+
+def test_runs_with_other_software_are_not_mixed(make: Callable[..., Path], one: Path) -> None:
+    other = make("g", {"gemm@cpu:0": DAY_TWO}, system=node("serial-0", torch="2.14.0"))
+    error = refused(one, other)
+    assert isinstance(error, UsageError)
+    assert "is not comparable with" in str(error)
+    assert "torch 2.13.0, this run has 2.14.0" in str(error)
+
+
+def test_runs_that_were_timed_otherwise_are_not_mixed(make: Callable[..., Path], one: Path) -> None:
+    longer = replace(TIMED, block_seconds=0.015)
+    other = make("h", {"gemm@cpu:0": DAY_TWO}, protocol=longer)
+    assert "timing" in str(refused(one, other))
+
+
+def test_a_run_with_an_injected_fault_is_refused(make: Callable[..., Path]) -> None:
+    folder = make(
+        "i", {"gemm@cpu:0": DAY_ONE}, change=lambda case: replace(case, injector="slow device")
+    )
+    assert "injected a fault (slow device)" in str(refused(folder))
+
+
+def test_a_run_whose_results_were_wrong_is_refused(tmp_path: Path, key: Key) -> None:
+    error = refused(sealed(tmp_path / "run", rejected(), key))
+    assert isinstance(error, UsageError)
+    assert "was rejected" in str(error)
+
+
+def test_too_few_launches_are_left_out_with_their_reason(make: Callable[..., Path]) -> None:
+    steps = {"gemm@cpu:0": DAY_ONE, "bert@cpu:0": DAY_ONE[:2]}
+    created = of(make("j", steps))
+    assert only(created).key.case == "gemm"
+    assert created.left_out == ("bert on serial-0: 2 launches completed, and a spread needs 5",)
+    few = make("k", {"bert@cpu:0": DAY_ONE[:2]})
+    assert "nothing can be made a baseline of" in str(refused(few))
+
+
+def test_launches_that_all_took_the_same_time_are_no_baseline(make: Callable[..., Path]) -> None:
+    folder = make("l", {"gemm@cpu:0": (10_000_000,) * 5})
+    assert "to the last digit" in str(refused(folder))
+
+
+def test_a_file_is_not_a_run(one: Path) -> None:
+    assert isinstance(refused(one / bundle.PDF), UsageError)
+    assert isinstance(refused(one / "nowhere"), UsageError)
+    assert isinstance(refused(), UsageError)
+
+
+def test_a_rate_above_the_peak_is_refused(
+    make: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def with_format(case: Case) -> Case:
+        return replace(case, work=Work(flops=2e9, precision="float32"))
+
+    folder = make("m", {"gemm@cpu:0": DAY_ONE}, change=with_format)  # 2 GFLOP in 10 ms
+    monkeypatch.setattr(device_file, "load_peaks", lambda _: peaks(2.1e11))
+    assert only(of(folder)).num_launches == 5
+    monkeypatch.setattr(device_file, "load_peaks", lambda _: peaks(1.8e11))
+    assert "it cannot take less than" in str(refused(folder))
+
+
+def peaks(value: float) -> Peaks:
+    return Peaks(
+        peak=(
+            Peak(
+                model="Test Processor 9000",
+                quantity="float32_flops_per_second",
+                value=value,
+                unit="FLOP/s",
+                per="device",
+                is_confirmed=True,
+                source="made up",
+            ),
+        )
+    )
+
+
+# ------------------------------------------------------------------ files
+
+
+def test_the_table_names_case_spread_and_margin(one: Path, two: Path) -> None:
+    lines = table(of(one, two))
+    head = "case step launch CV runs launches smallest margin in criteria"
+    assert lines[0].split() == head.split()
+    assert lines[1].split()[:3] == ["gemm", "10.11", "ms"]
+    assert lines[-1].startswith("largest of the smallest margins: ")
+
+
+def test_criteria_carry_the_smallest_margins(one: Path, two: Path) -> None:
+    created = of(one, two)
+    criteria = parse_criteria(criteria_of(created, "mine"), "mine.toml")
+    assert [item.kind for item in criteria.criterion] == [
+        "completion",
+        "integrity",
+        "numeric",
+        "determinism",
+        "perf",
+    ]
+    speed = criteria.criterion[-1]
+    decided = math.expm1(decisive_factor(5) * only(created).launch_sd)
+    assert isinstance(speed.within_of_baseline, float)
+    assert 0 <= speed.within_of_baseline - decided < 0.001
+    assert created.margins == {"gemm": speed.within_of_baseline}
+    assert (speed.cases, speed.metric) == ("gemm", "step_seconds")
+    found = bundle.read(one)
+    plan = found.plan
+    check_margins(criteria, created.baselines, plan.cases, plan.protocol, found.system)
+
+
+def test_the_margin_of_a_case_is_the_largest_of_its_devices(make: Callable[..., Path]) -> None:
+    wide = (10_000_000, 10_500_000, 9_600_000, 10_100_000, 9_800_000)
+    steps = {"gemm@cpu:0": DAY_ONE, "gemm@cpu:1": wide}
+    created = of(make("n", steps, system=node("s-0", "s-1")))
+    criteria = parse_criteria(criteria_of(created, "mine"), "mine.toml")
+    (speed,) = (item for item in criteria.criterion if item.kind == "perf")
+    spreads = [item.launch_sd for item in created.baselines.baseline]
+    widest = math.expm1(decisive_factor(5) * max(spreads))
+    assert speed.within_of_baseline == pytest.approx(widest, abs=0.001)
+    assert max(spreads) > 2 * min(spreads)
+
+
+@pytest.mark.parametrize("launches", [21, 25, 40, 50, 100, 200, 1000])
+def test_the_rate_of_slow_launches_is_one_that_so_many_can_show(launches: int) -> None:
+    rate = slow_rate(launches)
+    assert rate is not None
+    assert rate <= 0.20
+    assert rate * 100 == pytest.approx(round(rate * 100))
+    risks = {"risk_pass": 0.01, "risk_fail": 0.01}
+    allowed = 0 if launches < 31 else 1 if launches < 39 else 2
+    assert rate_word(allowed, launches, limit=rate, **risks) == "pass"
+    below = rate - 0.01
+    assert below <= 0 or rate_word(allowed, launches, limit=below, **risks) != "pass"
+    if allowed == 0:
+        assert rate == pytest.approx(math.ceil(100 * (1 - 0.01 ** (1 / launches))) / 100)
+
+
+def test_too_few_launches_get_no_criterion_that_they_cannot_pass() -> None:
+    assert [slow_rate(launches) for launches in (0, 5, 20)] == [None, None, None]
+
+
+def test_a_suite_of_many_cases_gets_the_criterion_of_slow_launches(
+    make: Callable[..., Path],
+) -> None:
+    steps = {f"case-{number}@cpu:0": DAY_ONE for number in range(6)}
+    created = of(make("o", steps))
+    criteria = parse_criteria(criteria_of(created, 'a "name"'), "mine.toml")
+    (slow,) = (item for item in criteria.criterion if item.kind == "tail")
+    assert (slow.metric, slow.at_most) == ("slow_launch_rate", 0.15)
+    assert criteria.name == 'a "name"'
+
+
+def test_written_files_are_read_again_and_never_overwritten(one: Path, tmp_path: Path) -> None:
+    created = of(one)
+    out, criteria = tmp_path / "one.json", tmp_path / "one.toml"
+    baseline.write(created, out, criteria)
+    assert parse_baselines(out.read_bytes(), out.name) == created.baselines
+    assert device_file.load_baselines((), out) == created.baselines
+    assert criteria_file.load_criteria(str(criteria))[0].name == "one"
+    with pytest.raises(OutputError, match="is there already"):
+        baseline.write(created, out)
+    with pytest.raises(UsageError, match=r"ends in \.toml"):
+        baseline.write(created, tmp_path / "two.json", tmp_path / "two")
+    assert not (tmp_path / "two.json").exists()
+
+
+# ------------------------------------------------------------------ soundness of a file
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"launch_sd": 0.0}, "launch_sd"),
+        ({"launch_sd": math.nan}, "launch_sd"),
+        ({"smallest_margin": -0.1}, "smallest_margin"),
+        ({"smallest_margin": math.inf}, "smallest_margin"),
+        ({"log_seconds": 1000.0}, "no time of a step"),  # milliseconds, say
+        ({"log_seconds": math.nan}, "no time of a step"),
+        ({"num_launches": 4}, "too few"),
+        ({"num_runs": 0}, "too few"),
+        ({"bundles": ()}, "no bundle"),
+        ({"devices": ()}, "no device"),
+        ({"kind": "population"}, "as a population"),
+        ({"device_sd": 0.01}, "as a population"),
+    ],
+)
+def test_a_figure_that_cannot_be_one_is_named(
+    one: Path, change: dict[str, object], sentence: str
+) -> None:
+    spoilt = replace(only(of(one)), **change)  # type: ignore[arg-type]
+    data = to_json(Baselines(baseline=(spoilt,)))
+    with pytest.raises(UsageError) as error:
+        parse_baselines(data, "mine.json")
+    assert 'mine.json: baseline 1, of the case "gemm",' in str(error.value)
+    assert sentence in str(error.value)
+
+
+def test_a_baseline_twice_in_a_file_is_refused(one: Path) -> None:
+    item = only(of(one))
+    with pytest.raises(UsageError, match="twice"):
+        parse_baselines(to_json(Baselines(baseline=(item, item))), "mine.json")
+
+
+def test_shipped_baselines_are_those_of_the_models_at_hand(
+    one: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    created = of(one)
+    monkeypatch.setattr(device_file, "BASELINES", tmp_path)
+    (tmp_path / "one.json").write_bytes(to_json(created.baselines))
+    assert device_file.load_baselines(["Test Processor 9000"]) == created.baselines
+    assert device_file.load_baselines(["another"]) == Baselines(baseline=())
+    with pytest.raises(UsageError, match="cannot be read"):
+        device_file.load_baselines([], tmp_path / "nowhere.json")
+
+
+# ------------------------------------------------------------------ checking
+
+
+def an_answer(created: Created, *, version: int = 1, work: Work | None = None) -> Answer:
+    names = {item.key.workload for item in created.baselines.baseline}
+    return Answer(
+        descriptions=tuple(
+            Description(
+                name=name,
+                version=version,
+                summary="",
+                parameters=(),
+                small={},
+                needs=(),
+                data=(),
+                steps=None,
+                alone=False,
+                is_timed=True,
+                is_repeatable=True,
+                bound_by="compute",
+                data_pattern="random",
+                injector="",
+            )
+            for name in sorted(names)
+        ),
+        resolved=tuple(
+            Resolved(
+                parameters=item.key.parameters,
+                work=work or Work(),
+                num_parameters=None,
+                steps=None,
+                scenario="",
+                ranks=1,
+            )
+            for item in created.baselines.baseline
+        ),
+        software={},
+    )
+
+
+def checked(
+    created: Created,
+    *,
+    system: System = NODE,
+    answer: Answer | None = None,
+    criteria: Criteria | None = None,
+) -> tuple[int, dict[str, tuple[str, str]]]:
+    findings = check(
+        Path("mine.json"),
+        created.baselines,
+        system=system,
+        answer=answer or an_answer(created),
+        criteria=criteria,
+    )
+    return findings.exit_code, {one.name: (one.status, one.sentence) for one in findings.findings}
+
+
+def test_a_sound_file_on_its_own_machine_is_passed(one: Path, two: Path) -> None:
+    created = of(one, two)
+    criteria = parse_criteria(criteria_of(created, "mine"), "mine.toml")
+    code, found = checked(created, criteria=criteria)
+    assert code == 0
+    assert {name: status for name, (status, _) in found.items()} == {
+        "figures": "pass",
+        "peaks": "not_done",  # none is known for this model
+        "margins": "pass",
+        "fit": "pass",
+    }
+
+
+def test_other_software_does_not_fit(one: Path) -> None:
+    code, found = checked(of(one), system=node("serial-0", torch="2.14.0"))
+    assert code == 3
+    assert found["fit"] == (
+        "misfit",
+        "gemm cannot be compared here: the baseline is for torch 2.13.0, this node has 2.14.0",
+    )
+
+
+def test_another_device_does_not_fit_and_one_of_several_does(make: Callable[..., Path]) -> None:
+    steps = {"gemm@cpu:0": DAY_ONE, "gemm@cpu:1": DAY_TWO}
+    created = of(make("p", steps, system=node("s-0", "s-1")))
+    assert checked(created, system=node("s-1", "s-7"))[0] == 0
+    assert checked(created, system=node("s-6", "s-7"))[0] == 3
+
+
+def test_a_workload_of_another_version_does_not_fit(one: Path) -> None:
+    created = of(one)
+    code, found = checked(created, answer=an_answer(created, version=2))
+    assert code == 3
+    assert "is for version 1 of gemm, this appliance has 2" in found["fit"][1]
+
+
+def test_a_rate_above_the_peak_is_found(one: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    created = of(one)
+    answer = an_answer(created, work=Work(flops=2e9, precision="float32"))
+    monkeypatch.setattr(device_file, "load_peaks", lambda _: peaks(2.1e11))
+    code, found = checked(created, answer=answer)
+    assert (code, found["peaks"][0]) == (0, "pass")
+    monkeypatch.setattr(device_file, "load_peaks", lambda _: peaks(1.8e11))
+    code, found = checked(created, answer=answer)
+    assert (code, found["peaks"][0]) == (2, "fail")
+    assert "cannot take less than" in found["peaks"][1]
+
+
+def test_a_margin_below_the_smallest_is_found(one: Path, two: Path) -> None:
+    created = of(one, two)
+    text = criteria_of(created, "mine")
+    criteria = parse_criteria(text, "mine.toml")
+    (speed,) = (item for item in criteria.criterion if item.kind == "perf")
+    little = replace(speed, within_of_baseline=only(created).smallest_margin - 0.001)
+    others = tuple(item for item in criteria.criterion if item.kind != "perf")
+    code, found = checked(created, criteria=replace(criteria, criterion=(*others, little)))
+    assert (code, found["margins"][0]) == (2, "fail")
+    needed = rounded_up(only(created).smallest_margin)
+    assert f"raise it to at least {needed:g}" in found["margins"][1]
+    assert checked(created, criteria=replace(criteria, criterion=others))[1]["margins"][0] == (
+        "not_done"
+    )
+
+
+def test_an_empty_file_is_no_baseline(tmp_path: Path) -> None:
+    path = tmp_path / "empty.json"
+    path.write_bytes(to_json(Baselines(baseline=())))
+    with pytest.raises(UsageError, match="has no baseline in it"):
+        baseline.load(path)
+
+
+# ------------------------------------------------------------------ the verb
+
+
+def test_the_verb_writes_both_files_and_one_document(one: Path, two: Path, tmp_path: Path) -> None:
+    out, criteria = tmp_path / "mine.json", tmp_path / "mine.toml"
+    words = ["baseline", "create", str(one), str(two), "--out", str(out)]
+    words += ["--criteria", str(criteria), "--allow-dev", "--json"]
+    done = CliRunner().invoke(app, words, catch_exceptions=False)
+    document = json.loads(done.stdout)
+    assert done.exit_code == 0
+    assert document["file"] == str(out)
+    assert document["baselines"] == json.loads(out.read_bytes())
+    assert document["largest_margin"] == pytest.approx(only(of(one, two)).smallest_margin)
+    assert document["notes"] == document["left_out"] == []
+    assert criteria_file.load_criteria(str(criteria))[0].name == "mine"
+
+
+def test_the_verb_speaks_to_people_on_stderr(one: Path, tmp_path: Path) -> None:
+    out = tmp_path / "mine.json"
+    words = ["baseline", "create", str(one), "--out", str(out), "--allow-dev"]
+    done = CliRunner().invoke(app, words, catch_exceptions=False)
+    assert (done.exit_code, done.stdout) == (0, "")
+    assert "smallest margin" in done.stderr
+    assert "note: gemm: one run of each device" in done.stderr
+    assert f"bench accept --baseline {out}" in done.stderr
+
+
+def test_the_verb_knows_its_kinds(one: Path, tmp_path: Path) -> None:
+    words = ["baseline", "create", str(one), "--out", str(tmp_path / "x.json"), "--kind", "popular"]
+    done = CliRunner().invoke(app, words)
+    assert isinstance(done.exception, UsageError)
+    assert 'did you mean "population"' in str(done.exception)

@@ -1,0 +1,114 @@
+"""Importing a workload brings no library that only building it needs; who builds has it before.
+
+Nothing here is timed: `benchmarks/run.py imports` measures what an import takes. A library that
+takes long and is not needed to tell of a workload is held out by its name.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from appliance.ipc.messages import ServeRequest
+from appliance.records.json import to_json
+
+ROOT = Path(__file__).parents[2]
+LATE = ("ale_py", "brax", "diffusers", "gymnax", "jax", "lightning", "onnx", "onnxscript")
+"""Libraries of some workloads that importing none of them loads."""
+NAMES = sorted(
+    path.stem
+    for path in (ROOT / "workloads").glob("*.py")
+    if path.stem not in {"__init__", "contract"}
+)
+BUILDERS = [
+    name
+    for name in NAMES
+    if "    builds_with: ClassVar" in (ROOT / "workloads" / f"{name}.py").read_text()
+]
+
+
+def told(code: str, said: bytes = b"") -> set[str]:
+    """Words that a program prints last, in a process that has imported nothing yet."""
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        input=said,
+        check=True,
+        stdout=subprocess.PIPE,
+        timeout=300,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    return set(done.stdout.decode().splitlines()[-1].split())
+
+
+def test_libraries_that_are_held_out_are_installed() -> None:
+    assert [name for name in LATE if importlib.util.find_spec(name) is None] == []
+
+
+def test_importing_every_workload_loads_none_of_the_late_libraries() -> None:
+    imports = ", ".join(f"workloads.{name}" for name in NAMES)
+    loaded = told(f"import sys, {imports}; print(*sys.modules)")
+    assert {"torch", "transformers"} <= loaded
+    assert loaded & {*LATE} == set()
+
+
+@pytest.mark.parametrize("name", BUILDERS)
+def test_what_a_workload_builds_with_is_all_that_building_imports(name: str) -> None:
+    """The clock of a launch that builds sees no import, which runs no operator either."""
+    code = f"""
+import sys
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from appliance import worker
+
+class Watch(TorchDispatchMode):
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        assert func is torch.ops.aten.lift_fresh.default, func  # a constant that is written down
+        return func(*args, **(kwargs or {{}}))
+
+def libraries():
+    return {{one for one in sys.modules if one.partition(".")[0] in {LATE!r}}}
+
+kind = worker._load({name!r}, to_build=False)
+with Watch():
+    worker._load({name!r})
+before = libraries()
+workload = kind(**kind.small)
+workload.work(), workload.num_parameters()
+print(len(before) > 0, *libraries() - before)
+"""
+    assert told(code) == {"True"}
+
+
+def test_listing_workloads_does_not_import_what_they_build_with() -> None:
+    code = f"""
+import sys
+from appliance import worker
+answer = worker.describe((), {BUILDERS!r})
+print(*(one.name for one in answer.descriptions), *({{*sys.modules}} & {{*{LATE!r}}}))
+"""
+    assert told(code) == {*BUILDERS}
+
+
+def test_fork_server_has_imported_what_its_workloads_build_with() -> None:
+    code = f"""
+import os, sys
+from appliance import worker
+
+class Server:
+    def __init__(self, answer, probe, begin):
+        self.answer = answer
+
+    def serve(self):
+        os.write(self.answer, " ".join({{*sys.modules}} & {{*{LATE!r}}}).encode())
+
+worker.ForkServer = Server
+worker._serve()
+"""
+    request = ServeRequest(vendor="cpu", workloads=tuple(BUILDERS))
+    assert told(code, to_json(request) + b"\n") == {"diffusers"}

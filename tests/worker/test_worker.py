@@ -1,0 +1,606 @@
+"""The child's parts: how steps are timed, outputs compared, parameters read; and `describe`."""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import pytest
+import torch
+from faulty.misbehaving import Misbehaving
+from support.builders import bare_lines, ended
+from support.launching import case, plan
+
+from appliance.errors import ApplianceError, UsageError
+from appliance.records.journal import LaunchStarted
+from appliance.records.json import Record
+from appliance.records.plan import Repeat
+from appliance.records.request import CaseRequest, LaunchSpec, Refused
+from appliance.records.workload import Resolved
+from appliance.runner import execution
+from appliance.runner.environment import child_environment, usable_cores
+from appliance.verbs import rerun_diff
+from appliance.worker import child, outputs, parameters, timing
+from appliance.worker.measure import LaunchCourse, Machine, Wires
+from workloads.contract.target import Artifacts, Target
+
+# ------------------------------------------------------------------ timing
+
+
+class FakeWatch:
+    """Clocks that only steps and snapshots move, and a log of what happened.
+
+    The second clock runs twice as fast, so that it is told from the first. `gaps` are the times
+    that pass at its readings, one after another.
+    """
+
+    def __init__(self, *, has_events: bool = False, gaps: Sequence[int] = ()) -> None:
+        self.time = 0
+        self.log: list[str] = []
+        self.has_events = has_events
+        self.gaps = list(gaps)
+
+    def now(self) -> int:
+        return self.time
+
+    def raw(self) -> int:
+        self.time += self.gaps.pop(0) if self.gaps else 0
+        return 2 * self.time
+
+    def synchronise(self) -> None:
+        self.log.append("synchronise")
+
+    def mark(self) -> int | None:
+        return self.time if self.has_events else None
+
+    def between(self, begin: int, end: int) -> int:
+        return end - begin
+
+    def action(self, name: str, *durations: int) -> Callable[[], int]:
+        """Something that takes the next of `durations`, the last of them for ever."""
+        left = list(durations)
+
+        def act() -> int:
+            self.log.append(name)
+            self.time += left.pop(0) if len(left) > 1 else left[0]
+            return self.log.count(name)
+
+        return act
+
+
+def step_of(watch: FakeWatch, *durations: int) -> timing.Step:
+    return timing.Step(make=watch.action("step", *durations))
+
+
+def test_block_has_at_least_its_steps_and_its_time() -> None:
+    watch = FakeWatch()
+    by_time = timing.block(step_of(watch, 10), watch, timing.Length(steps=2, nanoseconds=35))
+    by_steps = timing.block(step_of(watch, 10), watch, timing.Length(steps=6, nanoseconds=35))
+    assert (by_time.wall_ns, by_time.block_wall_ns, by_time.block_raw_ns) == ([10] * 4, 40, 80)
+    assert by_steps.wall_ns == [10] * 6
+    assert by_time.event_ns is None
+
+
+def test_every_sample_is_closed_by_a_synchronise() -> None:
+    watch = FakeWatch()
+    timing.block(step_of(watch, 10), watch, timing.Length(steps=2))
+    assert watch.log == ["synchronise", "step", "synchronise", "step", "synchronise"]
+
+
+def test_last_step_of_a_checked_block_has_its_snapshot_just_before_it() -> None:
+    watch = FakeWatch()
+    samples = timing.block(
+        step_of(watch, 10),
+        watch,
+        timing.Length(steps=3, nanoseconds=1),
+        timing.Paused(snapshot=watch.action("snapshot", 1000), has_last=True),
+    )
+    order = [name for name in watch.log if name != "synchronise"]
+    assert order == ["step", "step", "snapshot", "step"]
+    assert (samples.before, samples.output) == (1, 3)
+    assert samples.block_wall_ns == sum(samples.wall_ns) == 30  # the snapshot is not in it
+    assert samples.block_raw_ns == 60
+
+
+def test_block_that_ends_against_expectation_makes_one_more_step_for_its_check() -> None:
+    watch = FakeWatch()
+    samples = timing.block(
+        step_of(watch, 10, 90, 10),
+        watch,
+        timing.Length(steps=1, nanoseconds=80),
+        timing.Paused(snapshot=watch.action("snapshot", 0), has_last=True),
+    )
+    order = [name for name in watch.log if name != "synchronise"]
+    assert order == ["step", "step", "snapshot", "step"]
+    assert samples.wall_ns == [10, 90, 10]
+
+
+def test_block_that_goes_on_against_expectation_takes_a_new_snapshot() -> None:
+    watch = FakeWatch()
+    samples = timing.block(
+        step_of(watch, 40, 10, 10, 10, 30),
+        watch,
+        timing.Length(steps=1, nanoseconds=75),
+        timing.Paused(snapshot=watch.action("snapshot", 0), has_last=True),
+    )
+    order = [name for name in watch.log if name != "synchronise"]
+    assert order == ["step", *["snapshot", "step"] * 4]
+    assert samples.before == 4
+    assert samples.output == 5
+
+
+def test_device_events_are_read_after_the_block() -> None:
+    watch = FakeWatch(has_events=True)
+    samples = timing.block(step_of(watch, 7), watch, timing.Length(steps=3))
+    assert samples.event_ns == [7, 7, 7]
+
+
+def test_clocks_are_read_again_when_something_came_between() -> None:
+    watch = FakeWatch(gaps=[0, 9_000_000, 0])  # at the begin, at the end, at the end again
+    span = timing.one(step_of(watch, 10_000_000), watch)[1]
+    assert (span.wall_ns, span.raw_ns) == (19_000_000, 38_000_000)
+
+
+def test_of_clocks_that_are_never_read_close_together_the_closest_reading_counts() -> None:
+    watch = FakeWatch(gaps=[0, 40_000, 80_000, 30_000, 90_000, 50_000])
+    span = timing.one(step_of(watch, 10_000_000), watch)[1]
+    assert span.wall_ns == 10_000_000 + 40_000 + 80_000 + 30_000 // 2
+
+
+def test_time_of_one_step_is_that_of_every_clock() -> None:
+    watch = FakeWatch(has_events=True)
+    output, span = timing.one(step_of(watch, 7), watch)
+    assert (output, span) == (1, timing.Span(wall_ns=7, raw_ns=14, event_ns=7))
+
+
+def test_clocks_are_compared_over_three_spans_of_work() -> None:
+    watch = FakeWatch(has_events=True)
+    spans = timing.compare_clocks(watch.action("work", 4), watch, 30)
+    assert spans == (timing.Span(wall_ns=12, raw_ns=24, event_ns=12),) * 3
+    assert watch.log.count("synchronise") > watch.log.count("work") == 9
+
+
+def test_clocks_are_compared_over_some_work_even_if_no_time_is_given() -> None:
+    watch = FakeWatch()
+    spans = timing.compare_clocks(watch.action("work", 4), watch, 0)
+    assert spans == (timing.Span(wall_ns=4, raw_ns=8),) * 3
+
+
+@pytest.mark.parametrize(
+    ("length", "times"),
+    [
+        (timing.Length(steps=3), (30, 10, 10)),
+        (timing.Length(steps=1, nanoseconds=45), (30, 10, 10)),
+        (timing.Length(steps=4, nanoseconds=45), (30, 10, 10, 10)),
+        (timing.Length(steps=0), ()),
+    ],
+)
+def test_warm_up_has_its_steps_and_its_time(length: timing.Length, times: tuple[int, ...]) -> None:
+    watch = FakeWatch()
+    assert timing.warm_up(step_of(watch, 30, 10), watch, length) == times
+
+
+# ------------------------------------------------------------------ one launch
+
+
+class Told:
+    """The records of a launch that is made in this process, with clocks that stand still."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        num_steps: int = 0,
+        is_timed: bool = True,
+        repeat: Repeat | None = None,
+        watch: FakeWatch | None = None,
+        seconds: float = 0.0,
+    ) -> None:
+        self.records: list[Any] = []
+        watch = watch or FakeWatch(has_events=True)
+        planned = plan(case("quick", steps=num_steps or None), warmup_seconds=seconds)
+        protocol = dataclasses.replace(planned.protocol, block_seconds=seconds)
+        spec = LaunchSpec(
+            launch="quick@cpu:0/1",
+            case=planned.cases[0],
+            vendor="faulty.maker",
+            protocol=protocol,
+            is_timed=is_timed,
+            check_last=True,
+            seed=7,
+            data=None,
+            artifacts_folder=str(folder),
+            artifacts={},
+            socket="",
+            token="",
+            num_threads=1,
+            repeat=repeat,
+        )
+        LaunchCourse(
+            spec=spec,
+            rank=0,
+            workload=Misbehaving(size=8, num_steps=num_steps),
+            target=Target(device=torch.device("cpu"), artifacts=Artifacts(folder)),
+            machine=Machine(
+                stopwatch=watch,
+                agree=lambda number: number,
+                make_work=lambda: watch.action("work", 10**7),
+                seed=child._seed,
+                bits=child._bits,
+                values=child._values,
+                libraries=lambda: {"/lib/libm.so.6": "d" * 64},
+            ),
+            wires=Wires(send=self.records.append, wait=lambda: self.records.append("go")),
+        ).run()
+
+    @property
+    def kinds(self) -> list[str]:
+        return [getattr(record, "kind", record) for record in self.records]
+
+    def of(self, kind: str) -> list[Any]:
+        return [record for record in self.records if getattr(record, "kind", "") == kind]
+
+
+def test_clocks_are_compared_after_the_first_step_and_before_the_warm_up(tmp_path: Path) -> None:
+    told = Told(tmp_path)
+    begin = ["started", "digested", "checked", "checked", "calibrated", "warmed", "go"]
+    assert told.kinds == [*begin, "block", "block", "checked", "checked"]
+    (calibrated,) = told.of("calibrated")
+    assert calibrated.wall_ns == calibrated.event_ns == (10**7,) * 3
+    assert calibrated.raw_ns == (2 * 10**7,) * 3
+
+
+def test_untimed_launch_compares_its_clocks_too(tmp_path: Path) -> None:
+    told = Told(tmp_path, is_timed=False)
+    begin = ["started", "digested", "checked", "checked", "calibrated"]
+    assert told.kinds == [*begin, "libraries", "checked"]
+
+
+def test_fixed_number_of_steps_is_one_block_with_the_first(tmp_path: Path) -> None:
+    told = Told(tmp_path, num_steps=3)
+    assert told.kinds[4:7] == ["calibrated", "go", "block"]
+    (block,) = told.of("block")
+    assert (block.first_step, len(block.wall_ns), len(block.event_ns)) == (0, 3, 3)
+
+
+class PacedWatch(FakeWatch):
+    """Clocks of a machine on which whatever is waited for takes so long."""
+
+    def __init__(self, step_ns: int) -> None:
+        super().__init__()
+        self.step_ns = step_ns
+
+    def synchronise(self) -> None:
+        self.time += self.step_ns
+
+
+def steps_made(launch: Told) -> tuple[int, list[int], set[int]]:
+    """Steps of the warm-up and of the blocks, and those whose output was the last to be checked."""
+    (warmed,) = launch.of("warmed")
+    lasts = {record.step for record in launch.of("checked") if record.phase == "last"}
+    return len(warmed.wall_ns), [len(block.wall_ns) for block in launch.of("block")], lasts
+
+
+def test_a_repeated_launch_makes_the_steps_of_then_at_another_speed(tmp_path: Path) -> None:
+    then = Told(tmp_path, watch=PacedWatch(10**7), seconds=0.1)
+    events: list[Any] = [record for record in then.records if isinstance(record, Record)]
+    name = "quick@cpu:0/1"
+    whole: list[Any] = [LaunchStarted(launch=name, mode="fresh"), *events, ended(name)]
+    found = rerun_diff.told(bare_lines(whole), name)
+    assert found is not None
+    assert found.repeat == Repeat(warmup=10, blocks=(10, 10))
+    for step_ns in (4 * 10**6, 10**7, 5 * 10**8):
+        again = Told(tmp_path, watch=PacedWatch(step_ns), seconds=0.1, repeat=found.repeat)
+        assert steps_made(again) == steps_made(then)
+    assert steps_made(Told(tmp_path, watch=PacedWatch(4 * 10**6), seconds=0.1)) != steps_made(then)
+
+
+def test_blocks_that_a_repeated_launch_had_not_finished_end_by_the_protocol(tmp_path: Path) -> None:
+    again = Told(
+        tmp_path, watch=PacedWatch(10**7), seconds=0.1, repeat=Repeat(warmup=0, blocks=(4,))
+    )
+    warmed, blocks, _ = steps_made(again)
+    assert (warmed, blocks[0]) == (0, 4)
+    assert blocks[1] >= 10
+
+
+def test_every_launch_tells_the_digest_of_its_first_output_before_its_check(
+    tmp_path: Path,
+) -> None:
+    launches = [Told(tmp_path), Told(tmp_path, num_steps=3), Told(tmp_path, is_timed=False)]
+    for told in launches:
+        assert told.kinds.index("digested") < told.kinds.index("checked")
+        (digested,) = told.of("digested")
+        assert (digested.phase, digested.step, digested.rank) == ("first", 0, 0)
+    assert len({told.of("digested")[0].digest for told in launches}) == 1
+
+
+def test_no_digest_is_told_where_bits_need_not_repeat(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Misbehaving, "is_repeatable", False)
+    assert "digested" not in Told(tmp_path).kinds
+
+
+def test_the_untimed_launch_alone_tells_its_libraries(tmp_path: Path) -> None:
+    (told,) = Told(tmp_path, is_timed=False).of("libraries")
+    assert told.files == {"/lib/libm.so.6": "d" * 64}
+    assert not Told(tmp_path).of("libraries")
+
+
+def test_step_before_a_block_counts_in_every_clock() -> None:
+    samples = timing.Samples(wall_ns=[3, 4], event_ns=[2, 3], block_wall_ns=9, block_raw_ns=18)
+    samples.begin_with(timing.Span(wall_ns=5, raw_ns=10, event_ns=4))
+    assert (samples.wall_ns, samples.event_ns) == ([5, 3, 4], [4, 2, 3])
+    assert (samples.block_wall_ns, samples.block_raw_ns) == (14, 28)
+
+
+def test_clocks_of_this_host_agree() -> None:
+    """That the second clock is another one; how well they agree is for the judge."""
+    device = torch.device("cpu")
+    stopwatch = child._DeviceStopwatch(device)
+    spans = timing.compare_clocks(child._busy_work(device), stopwatch, 30_000_000)
+    assert all(span.wall_ns >= 10_000_000 and span.raw_ns > 0 for span in spans)
+    assert stopwatch.mark() is None
+
+
+# ------------------------------------------------------------------ outputs
+
+
+@dataclasses.dataclass
+class Output:
+    tensor: torch.Tensor
+    rest: Any
+
+
+def frozen(output: Any) -> outputs.Frozen:
+    return outputs.freeze(output, child._bits)
+
+
+def test_same_output_has_no_differing_byte_whatever_it_is_made_of() -> None:
+    def output() -> Output:
+        rest = {"a": (np.arange(3), None, 1.5, "x"), 2: [torch.tensor(7), b"b"]}
+        return Output(torch.full((2, 2), 0.1, dtype=torch.bfloat16), rest)
+
+    assert outputs.differing_bytes(frozen(output()), frozen(output())) == 0.0
+    assert len(frozen(output())) == 7
+
+
+def test_one_changed_bit_is_seen_and_signed_zero_too() -> None:
+    one, two = torch.zeros(4), torch.zeros(4)
+    two[3] = -0.0
+    assert outputs.differing_bytes(frozen(one), frozen(two)) == 1.0
+
+
+def test_frozen_output_does_not_follow_its_tensor() -> None:
+    tensor = torch.ones(4)
+    before = frozen(tensor)
+    tensor += 1
+    assert outputs.differing_bytes(before, frozen(tensor)) == 8.0  # two bytes of each float
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        torch.ones(3),
+        torch.ones(1, 2),
+        torch.ones(2, dtype=torch.float64),
+        torch.ones(2).view(torch.int32),
+        (1,),
+        {},
+    ],
+)
+def test_output_of_another_shape_differs_without_limit(other: Any) -> None:
+    assert outputs.differing_bytes(frozen(torch.ones(2)), frozen(other)) == math.inf
+
+
+def digest(output: Any) -> str:
+    return outputs.digest(output, child._bits)
+
+
+NUMBERS = torch.arange(6, dtype=torch.float32)
+SAME_BYTES_OR_NEARLY: dict[str, Any] = {
+    "the output": {"a": NUMBERS, "b": np.arange(3)},
+    "another number": {"a": NUMBERS.index_fill(0, torch.tensor([2]), 2.0000002), "b": np.arange(3)},
+    "a signed zero": {"a": NUMBERS.index_fill(0, torch.tensor([0]), -0.0), "b": np.arange(3)},
+    "another shape": {"a": NUMBERS.reshape(2, 3), "b": np.arange(3)},
+    "another format": {"a": NUMBERS.view(torch.int32), "b": np.arange(3)},
+    "another place": {"b": NUMBERS, "a": np.arange(3)},
+    "one array less": {"a": NUMBERS},
+    "nothing": {},
+}
+
+
+def test_digest_tells_outputs_apart_that_differ_in_bits_form_or_place() -> None:
+    digests = {digest(output) for output in SAME_BYTES_OR_NEARLY.values()}
+    assert len(digests) == len(SAME_BYTES_OR_NEARLY)
+    assert all(len(one) == 64 for one in digests)
+
+
+def test_digest_is_of_the_values_and_not_of_how_they_lie_in_memory() -> None:
+    plain = {"a": torch.arange(6.0).reshape(2, 3), "b": torch.tensor([1, 2])}
+    strided = {"b": torch.tensor([1, 0, 2])[::2], "a": torch.arange(6.0).reshape(3, 2)}
+    strided["a"] = torch.tensor([[0.0, 3.0], [1.0, 4.0], [2.0, 5.0]]).T
+    assert digest(plain) == digest(strided)
+    assert digest(torch.zeros(0, 3)) != digest(torch.zeros(0, 2))
+
+
+@pytest.mark.parametrize("bit", [0, 7, 15])
+def test_one_flipped_bit_changes_the_digest(bit: int) -> None:
+    output = torch.linspace(-1, 1, 1000).to(torch.bfloat16)
+    flipped = output.view(torch.int16).clone()
+    flipped[417] ^= -(2**15) if bit == 15 else 1 << bit
+    assert digest(flipped.view(torch.bfloat16)) != digest(output)
+
+
+def test_output_that_holds_an_object_is_refused() -> None:
+    with pytest.raises(TypeError, match=r"output\[0\] is a object"):
+        frozen((object(),))
+
+
+def test_relative_difference_is_of_the_largest_number_and_keeps_nan() -> None:
+    def values(*numbers: float) -> outputs.Frozen:
+        return outputs.freeze(torch.tensor(numbers, dtype=torch.float64), child._values)
+
+    assert outputs.relative_difference(values(1.0, 8.0), values(2.0, 8.0)) == 0.125
+    assert math.isnan(outputs.relative_difference(values(1.0), values(math.nan)))
+    assert outputs.relative_difference(values(0.0), values(1.0)) == math.inf
+
+
+# ------------------------------------------------------------------ parameters
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Chooser(Misbehaving):
+    small: ClassVar[dict[str, int]] = {"size": 8}
+    dtype: Literal["float32", "bfloat16"] = "float32"
+
+
+def resolve(**given: Any) -> Resolved | Refused:
+    request = CaseRequest(workload="chooser", small=True, parameters=given)
+    return parameters.resolve(Chooser, request)
+
+
+def test_resolved_parameters_are_complete_and_typed() -> None:
+    found = resolve(seconds=1, num_steps=4)
+    assert isinstance(found, Resolved)
+    assert found.parameters == {
+        "fault": "none",
+        "at": 0,
+        "size": 8,
+        "seconds": 1.0,
+        "num_steps": 4,
+        "is_quick": True,
+        "dtype": "float32",
+    }
+    assert type(found.parameters["seconds"]) is float
+    assert (found.steps, found.work.units) == (4, 8)
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"siez": 3}, 'has no parameter "siez" (did you mean "size"?)'),
+        ({"size": 2.0}, 'parameter "size" must be a whole number, not 2.0'),
+        ({"size": True}, 'parameter "size" must be a whole number, not True'),
+        ({"is_quick": 1}, 'parameter "is_quick" must be true or false, not 1'),
+        ({"fault": 1}, 'parameter "fault" must be a text, not 1'),
+        ({"seconds": math.nan}, 'parameter "seconds" must be a finite number, not nan'),
+        ({"size": 2**60}, 'parameter "size" must be at most 2**53'),
+        ({"dtype": "bfloat61"}, '(did you mean "bfloat16"?)'),
+        ({"fault": "strike"}, 'there is no fault "strike"'),
+        ({"size": -1}, "refuses its parameters"),
+    ],
+)
+def test_value_that_does_not_fit_is_refused_in_a_sentence(
+    given: dict[str, Any], sentence: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Chooser, "num_parameters", lambda self: torch.empty(self.size).numel())
+    found = resolve(**given)
+    assert isinstance(found, Refused)
+    assert sentence in found.error
+
+
+# ------------------------------------------------------------------ what an exception means
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome", "reason"),
+    [
+        (ValueError("a\nb"), "crashed", "ValueError"),
+        (MemoryError(), "crashed", "out_of_memory"),
+        (torch.OutOfMemoryError("device"), "crashed", "out_of_memory"),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory"), "crashed", "out_of_memory"),
+        (OSError(errno.ENOSPC, "No space left"), "interrupted", "disk_full"),
+        (OSError(errno.EIO, "broken"), "crashed", "OSError"),
+        (ApplianceError("a file changed"), "not_run", "artifact"),
+        (SystemExit(0), "crashed", "SystemExit"),
+    ],
+)
+def test_exception_is_a_result_with_its_reason(
+    tmp_path: Path, error: BaseException, outcome: str, reason: str
+) -> None:
+    end = child._failed(error, tmp_path)
+    assert (end.outcome, end.reason) == (outcome, reason)
+    assert "\n" not in end.detail
+
+
+@pytest.mark.parametrize("name", ["LD_PRELOAD", "LD_AUDIT"])
+def test_preloaded_library_is_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(name, "")
+    with pytest.raises(child._NotMade) as refusal:
+        child._prepared(None, None, 0)  # type: ignore[arg-type]
+    assert refusal.value.reason == name.lower()
+
+
+# ------------------------------------------------------------------ the environment
+
+
+def test_child_gets_neither_preloads_nor_the_signers_secrets(tmp_path: Path) -> None:
+    inherited = {"LD_PRELOAD": "x", "BENCH_SIGN_PASSWORD": "x", "PATH": "/bin", "HOME": "/root"}
+    found = child_environment(
+        inherited=inherited,
+        work=tmp_path,
+        num_threads=3,
+        vendor={"VISIBLE": "1"},
+        tokens={"TOKEN": "t"},
+    )
+    assert not {"LD_PRELOAD", "BENCH_SIGN_PASSWORD"} & found.keys()
+    assert (found["PATH"], found["OMP_NUM_THREADS"], found["VISIBLE"]) == ("/bin", "3", "1")
+    assert (found["HF_HUB_OFFLINE"], found["PYTHONHASHSEED"]) == ("1", "0")
+    folders = [value for name, value in found.items() if name.endswith(("HOME", "DIR"))]
+    assert len(folders) >= 8
+    assert all(Path(folder).is_relative_to(tmp_path) for folder in folders)
+    assert Path(found["TMPDIR"]).is_dir()
+
+
+def test_usable_cores_are_at_least_one() -> None:
+    assert usable_cores() >= 1
+
+
+# ------------------------------------------------------------------ describe
+
+
+def test_describe_answers_for_good_and_bad_requests(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1]))
+    names = ["faulty.misbehaving", "gem", "faulty.maker", "faulty.noisy"]
+    answer = execution.describe(
+        [CaseRequest(workload=name, small=False, parameters={}) for name in names]
+    )
+    good, unknown, no_workload, noisy = answer.resolved
+    assert isinstance(good, Resolved)
+    assert good.work.units == 64
+    assert isinstance(unknown, Refused)
+    assert unknown.error.startswith('there is no workload "gem"')
+    assert isinstance(no_workload, Refused)
+    assert "has no WORKLOAD" in no_workload.error
+    assert isinstance(noisy, Resolved)
+    found = {description.name: description for description in answer.descriptions}
+    assert {"faulty.misbehaving", "faulty.noisy"} <= found.keys()
+    assert not {"contract", "parts", "faulty.maker"} & found.keys()
+    assert found["faulty.misbehaving"].parameters[0].type == "str"
+    assert answer.software["torch"].value == torch.__version__
+    assert capfd.readouterr().out == ""
+
+
+def test_missing_torch_is_said_with_the_extra_that_brings_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "torch.py").write_text("raise ModuleNotFoundError(\"No module named 'torch'\")")
+    monkeypatch.setattr(
+        execution,
+        "child_environment",
+        lambda **given: {
+            **child_environment(**given),
+            "PYTHONPATH": f"{tmp_path}:{Path(__file__).parents[2]}",
+        },
+    )
+    with pytest.raises(UsageError, match=r"pip install .bench-appliance\[run\]"):
+        execution.describe(())

@@ -1,0 +1,406 @@
+"""Burn-in on a device that errs: once, twice, always, in a product, in memory, in the chain."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+import torch
+from support.builders import RUN, SEED, a_case, a_plan
+
+from appliance.records.journal import Block, Check, Checked, Event, Line
+from reports import burn_in as pages
+from workloads.burn_in import PHASES, BurnIn, Output, State
+from workloads.contract.failures import ParameterError
+from workloads.contract.target import Artifacts, Target
+from workloads.parts.memory.chain import first_key, recompute
+from workloads.parts.memory.memory_patterns import PATTERNS, read_back, write
+
+CPU = torch.device("cpu")
+SMALL = {
+    "size": 64,
+    "chain_size": 16,
+    "memory_bytes": 2**20,
+    "phase_steps": 1,
+    "idle_length": 2,
+    "pattern_parts": 1,
+}
+NUM_PRODUCTS = 12
+LASTING, SINGLE = "mismatches, repeated or lasting", "a single mismatch that never came again"
+true_multiply = BurnIn.multiply
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+def burn_in(**changes: int | str) -> BurnIn:
+    return BurnIn(**{**SMALL, **changes})  # type: ignore[arg-type]
+
+
+def built(workload: BurnIn, folder: Path, seed: int = 7) -> State:
+    return workload.build(Target(device=CPU, artifacts=Artifacts(folder)), seed)
+
+
+def judged(workload: BurnIn, state: State, output: Output) -> dict[str, Check]:
+    return {check.name: check for check in workload.check(None, state, output)}
+
+
+def ran(workload: BurnIn, state: State, steps: int) -> dict[str, Check]:
+    for _ in range(steps):
+        output = workload.step(state)
+    return judged(workload, state, output)
+
+
+def outside(checks: dict[str, Check]) -> list[str]:
+    return [name for name, check in checks.items() if not check.is_within]
+
+
+def flip_bit(out: torch.Tensor) -> None:
+    out.view(torch.int16)[3, 5] ^= 1
+
+
+@pytest.fixture
+def errs_in(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Let the products whose numbers are given (from 0) go wrong in one way."""
+
+    def install(
+        is_wrong: Callable[[int], bool], spoil: Callable[[torch.Tensor], None] = flip_bit
+    ) -> None:
+        count = -1
+
+        def multiply(
+            self: BurnIn, left: torch.Tensor, right: torch.Tensor, out: torch.Tensor
+        ) -> None:
+            nonlocal count
+            count += 1
+            true_multiply(self, left, right, out)
+            if is_wrong(count):
+                spoil(out)
+
+        monkeypatch.setattr(BurnIn, "multiply", multiply)
+
+    return install
+
+
+# ------------------------------------------------------------------ a healthy device
+
+
+def test_healthy_device_is_within_every_bound_and_says_what_was_covered(tmp_path: Path) -> None:
+    workload = burn_in()
+    state = built(workload, tmp_path)
+    steps = len(PHASES) * 4
+    checks = ran(workload, state, steps)
+    assert outside(checks) == []
+    told = checks[pages.COVERED].detects_what
+    assert f"digested blocks: {steps * NUM_PRODUCTS} products in {steps} rounds, 6 shapes" in told
+    assert f"chained blocks: {steps} links, " in told
+    assert "hot 24 rounds, cool 4 rounds, load in jumps 4 rounds" in told
+    assert [heading for heading, _ in pages.clauses(checks[pages.COVERED])] == [
+        "Digested blocks",
+        "Chained blocks",
+        "Memory under test",
+        "Memory patterns",
+        "Phases",
+        "Mismatches",
+    ]
+
+
+def test_all_of_the_pool_is_covered_by_products_and_by_every_pattern(tmp_path: Path) -> None:
+    workload = burn_in(pattern_parts=3)
+    state = built(workload, tmp_path)
+    untouched = 0x0123456789ABCDEF
+    state.pool.fill_(untouched)
+    checks = ran(workload, state, state.num_sets * 3 * len(PATTERNS) + 1)
+    assert "100.0 % of the memory under test by one pattern at least, 100.0 % by all 6" in (
+        checks[LASTING].detects_what
+    )
+    assert not bool((state.pool == untouched).any())
+
+
+def test_covered_part_of_the_patterns_is_counted_not_assumed(tmp_path: Path) -> None:
+    workload = burn_in()
+    state = built(workload, tmp_path)
+    checks = ran(workload, state, 2)
+    share = 1000 // state.num_sets / 10  # rounded down
+    assert f"1 windows read back, {share:.1f} % of the memory" in checks[LASTING].detects_what
+
+
+def test_pool_takes_the_memory_that_the_parameters_give(tmp_path: Path) -> None:
+    state = built(burn_in(memory_bytes=2**22), tmp_path)
+    assert 0.75 * 2**22 < len(state.pool) * 8 < 2**22
+
+
+@pytest.mark.parametrize(
+    ("parameters", "sentence"),
+    [
+        ({"memory_bytes": 2**16}, "bytes of memory are too few for size 64: give"),
+        ({"size": 100}, "give a multiple of 16"),
+        ({"dtype": "float64"}, "choose one of float32, bfloat16, float16"),
+        ({"memory_fraction": 1}, "give a share between 0 and 1"),
+    ],
+)
+def test_parameters_that_cannot_run_are_refused(
+    parameters: dict[str, int | str], sentence: str
+) -> None:
+    with pytest.raises(ParameterError, match=sentence):
+        burn_in(**parameters)
+
+
+def test_memory_that_the_refusal_asks_for_is_enough() -> None:
+    with pytest.raises(ParameterError) as refused:
+        burn_in(memory_bytes=2**16)
+    least = str(refused.value).partition("give ")[2].partition(", or")[0]
+    burn_in(memory_bytes=int(least.replace(",", "")))
+
+
+# ------------------------------------------------------------------ a product that is wrong
+
+
+def test_one_mismatch_that_never_comes_again_is_inconclusive(
+    errs_in: Callable[..., None], tmp_path: Path
+) -> None:
+    errs_in(lambda count: count == 3 * NUM_PRODUCTS + 1)
+    workload = burn_in()
+    checks = ran(workload, built(workload, tmp_path), 6)
+    assert outside(checks) == [SINGLE]
+    assert checks[SINGLE].if_outside == "inconclusive"
+    told = checks[LASTING].detects_what
+    assert "mismatches: 1: product 64 x 64 x 64 of whole numbers, row 3, column 5: " in told
+    assert "wrong again in 0 of 100 repeats" in told
+
+
+def test_mismatch_of_the_last_step_is_looked_at_too(
+    errs_in: Callable[..., None], tmp_path: Path
+) -> None:
+    errs_in(lambda count: count == 5 * NUM_PRODUCTS)
+    workload = burn_in()
+    checks = ran(workload, built(workload, tmp_path), 6)
+    assert outside(checks) == [SINGLE]
+    assert "of random numbers, row 3, column 5" in checks[LASTING].detects_what
+
+
+def test_mismatch_in_an_earlier_round_of_a_step_is_located_by_the_row_that_was_kept(
+    errs_in: Callable[..., None], tmp_path: Path
+) -> None:
+    errs_in(lambda count: count == NUM_PRODUCTS + 1)
+    workload = burn_in(rounds=8)
+    checks = ran(workload, built(workload, tmp_path), 1)
+    assert outside(checks) == [SINGLE]
+    assert "row 3, 1 of its elements: " in checks[LASTING].detects_what
+    assert "at row 3, column 5" in checks[LASTING].detects_what
+
+
+def test_two_mismatches_fail(errs_in: Callable[..., None], tmp_path: Path) -> None:
+    state_repeats = 100  # made after the first, before the second
+    errs_in(lambda count: count in (30, 60 + state_repeats))
+    workload = burn_in()
+    checks = ran(workload, built(workload, tmp_path), 8)
+    assert outside(checks) == [LASTING]
+    assert checks[LASTING].error == 2
+    assert checks[LASTING].if_outside == "fail"
+
+
+def test_mismatch_that_comes_again_fails(errs_in: Callable[..., None], tmp_path: Path) -> None:
+    errs_in(lambda count: count >= 5 * NUM_PRODUCTS + 11)
+    workload = burn_in()
+    checks = ran(workload, built(workload, tmp_path), 6)
+    assert outside(checks) == [LASTING]
+    assert "wrong again in 100 of 100 repeats" in checks[LASTING].detects_what
+
+
+def test_device_that_is_wrong_from_the_first_round_fails(
+    errs_in: Callable[..., None], tmp_path: Path
+) -> None:
+    """Random numbers have float64, whole ones the host's exact product."""
+    errs_in(lambda count: count < NUM_PRODUCTS, lambda out: out.mul_(1.03))
+    workload = burn_in()
+    checks = ran(workload, built(workload, tmp_path), 1)
+    assert outside(checks) == [
+        "random numbers, sampled rows against float64",
+        "random numbers, all rows, random projection",
+        LASTING,
+    ]
+
+
+def test_product_that_was_not_written_is_seen_at_the_second_pass_too(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """What the pass before left lies elsewhere, so that it is not taken for the product."""
+    workload = burn_in()
+    state = built(workload, tmp_path)
+    for _ in range(state.num_sets):
+        workload.step(state)
+    assert int(state.wrong.sum()) == 0
+    monkeypatch.setattr(BurnIn, "multiply", lambda *_: None)
+    workload.step(state)
+    assert state.wrong.tolist() == [1] * NUM_PRODUCTS + [0]
+
+
+@pytest.mark.parametrize("bit", [1, 1 << 14])
+def test_damaged_operand_fails_and_is_named(bit: int, tmp_path: Path) -> None:
+    """The lowest bit may be lost in the product's rounding; the operand's own digest has it."""
+    workload = burn_in()
+    state = built(workload, tmp_path)
+    workload.step(state)
+    state.operands["whole"].pair[0].view(torch.int16)[0, 0] ^= bit
+    checks = ran(workload, state, 2)
+    assert outside(checks) == [LASTING]
+    assert "the left operand is not what it was" in checks[LASTING].detects_what
+    assert ("wrong again in 100 of 100" in checks[LASTING].detects_what) == (bit == 1 << 14)
+
+
+def test_digest_that_the_device_reports_falsely_is_seen(tmp_path: Path) -> None:
+    workload = burn_in()
+    state = built(workload, tmp_path)
+    output = workload.step(state)
+    output.digests = output.digests + 1
+    assert "the device's digests, recomputed by the host" in outside(
+        judged(workload, state, output)
+    )
+
+
+def test_all_events_are_counted_where_few_are_looked_at(
+    errs_in: Callable[..., None], tmp_path: Path
+) -> None:
+    errs_in(lambda _: True)
+    workload = burn_in()
+    checks = ran(workload, built(workload, tmp_path), 2)
+    assert checks[LASTING].error == 6 * 2  # the whole numbers; the random ones agree in error
+    assert len(checks[LASTING].detects_what) < 2_000
+
+
+# ------------------------------------------------------------------ memory and chain
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+@pytest.mark.parametrize("place", [0, 511, 999])
+def test_wrong_word_is_found_in_every_pattern(pattern: str, place: int) -> None:
+    memory = torch.empty(1000, dtype=torch.int64)
+    write(pattern, memory, 5_000)
+    healthy = read_back(pattern, memory, 5_000)
+    assert (int(healthy.count), healthy.first.tolist()) == (0, [-1, 0])
+    memory[place] ^= 1 << 40
+    found = read_back(pattern, memory, 5_000)
+    assert int(found.count) == 1
+    assert found.first.tolist() == [5_000 + place, int(memory[place])]
+
+
+def test_patterns_set_and_clear_every_bit_and_tell_addresses_apart() -> None:
+    memory = torch.empty(len(PATTERNS), 256, dtype=torch.int64)
+    for row, pattern in zip(memory, PATTERNS, strict=True):
+        write(pattern, row, 0)
+    assert bool((memory[0] == ~memory[1]).all())
+    assert bool((memory[2] == ~memory[3]).all())
+    assert bool((memory[4] == ~memory[5]).all())
+    assert len(set(memory[4].tolist())) == 256
+
+
+def test_wrong_word_of_memory_is_located(tmp_path: Path) -> None:
+    workload = burn_in()
+    state = built(workload, tmp_path)
+    workload.step(state)
+    assert state.window is not None
+    state.pool[state.window.start + 17] ^= 1 << 9
+    place = state.window.start + 17
+    checks = ran(workload, state, 1)
+    assert outside(checks) == [SINGLE]
+    told = checks[LASTING].detects_what
+    assert f"memory word {place:,}, pattern zeros: {1 << 9:016x} for {0:016x}" in told
+
+
+def test_device_that_skips_a_link_is_seen(tmp_path: Path) -> None:
+    workload = burn_in(num_checked_links=64)
+    state = built(workload, tmp_path)
+    for _ in range(3):
+        output = workload.step(state)
+    state.keys[2] += 1
+    checks = judged(workload, state, output)
+    assert outside(checks) == [LASTING]  # the link before it, and the one that began from it
+    assert "link 1 of the chain" in checks[LASTING].detects_what
+
+
+def test_verifier_recomputes_the_keys_of_a_run(tmp_path: Path) -> None:
+    workload = burn_in()
+    state = built(workload, tmp_path)
+    for _ in range(4):
+        workload.step(state)
+    assert state.keys[:5].tolist() == recompute(16, "bfloat16", state.draw, 4)
+    assert int(state.keys[0]) == first_key(state.draw)
+
+
+# ------------------------------------------------------------------ on paper
+
+DEVICE = "cpu:0"
+COVERED = "wrong element or word; digested blocks: 24 products; mismatches: 0"
+
+
+def lines_of(events: Sequence[Event]) -> tuple[Line, ...]:
+    return tuple(
+        Line(seq=seq, utc="2026-11-21T12:00:00Z", monotonic_ns=seq, prev="", event=event)
+        for seq, event in enumerate(events)
+    )
+
+
+def events_of(seconds: float, *, mismatches: int = 0, launch: int = 1) -> list[Event]:
+    name = f"burn_in@{DEVICE}/{launch}"
+    covered = COVERED if not mismatches else COVERED.replace("mismatches: 0", "mismatches: 1: here")
+    return [
+        Block(
+            launch=name,
+            rank=0,
+            index=0,
+            first_step=0,
+            wall_ns=(1,),
+            event_ns=None,
+            block_wall_ns=round(seconds * 1e9),
+            block_raw_ns=1,
+        ),
+        Checked(
+            launch=name,
+            rank=0,
+            phase="last",
+            step=1,
+            check=Check(
+                name=LASTING,
+                error=mismatches,
+                bound=0,
+                kind="exact",
+                detects=1,
+                detects_what=covered,
+            ),
+        ),
+    ]
+
+
+def page(events: Sequence[Event], workload: str = "burn_in") -> tuple[pages.BurnInSection, ...]:
+    case = a_case("burn_in", device=DEVICE)
+    plan = a_plan(case if workload == "burn_in" else a_case(workload))
+    assert (plan.seed, plan.run_id) == (SEED, RUN)
+    return pages.sections(plan, lines_of(events))
+
+
+def test_page_says_what_was_covered_and_what_a_clean_run_shows() -> None:
+    (section,) = page(events_of(6 * 3600))
+    told = {row.label: row.value for row in section.rows}
+    assert told["Digested blocks"] == "24 products"
+    assert told["Mismatches"] == "0"
+    assert section.shown == (
+        "No mismatch in 6 h under test: a mismatch comes no more often than once in 2 h on "
+        "average (MTBF at least T/3.0) with 95 % confidence; nothing is said of work and "
+        "conditions that were not run."
+    )
+
+
+def test_page_of_a_run_with_a_mismatch_claims_nothing() -> None:
+    (section,) = page(events_of(3600, mismatches=1))
+    assert "no bound is claimed" in section.shown
+    assert {row.label: row.value for row in section.rows}["Mismatches"] == "1: here"
+
+
+def test_page_claims_nothing_without_a_check_of_the_last_output() -> None:
+    (section,) = page(events_of(3600)[:1])
+    assert "no bound is claimed" in section.shown
+
+
+def test_report_without_burn_in_has_no_such_section() -> None:
+    assert page([], workload="gemm") == ()

@@ -1,0 +1,259 @@
+"""The parts of a node: what their workloads do beyond what every workload must."""
+
+from __future__ import annotations
+
+import errno
+import json
+import math
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from appliance.errors import ApplianceError
+from appliance.worker.child import _failed, _median_seconds
+from workloads.contract.failures import ParameterError, Unsupported
+from workloads.contract.target import Artifacts, Target
+from workloads.disk_read import DiskRead
+from workloads.gemm_search import SHAPES, GemmSearch
+from workloads.host_copy import HostCopy
+from workloads.host_stream import HostStream
+from workloads.launch_latency import LaunchLatency
+from workloads.parts.memory.disk import blocks_content, make_file, reader
+from workloads.parts.numerics.threads import on_threads, usable_processors
+
+MEGABYTE = 2**20
+
+
+def target(folder: Path, seconds: Callable[[Callable[[], object]], float] | None = None) -> Target:
+    return Target(device=torch.device("cpu"), artifacts=Artifacts(folder), seconds=seconds)
+
+
+# ------------------------------------------------------------------ a disk
+
+
+def num_wrong(workload: Any, state: Any, output: torch.Tensor) -> float:
+    (check,) = workload.check(None, state, output)
+    return float(check.error)
+
+
+@pytest.mark.parametrize("pattern", ["sequential", "random"])
+def test_every_block_is_read_once_before_any_is_read_again(pattern: str, tmp_path: Path) -> None:
+    workload = DiskRead(
+        pattern=pattern, file_bytes=MEGABYTE, block_bytes=4096, blocks=32, folder=str(tmp_path)
+    )
+    state = workload.build(target(tmp_path), seed=3)
+    seen: list[bytes] = []
+    for _ in range(MEGABYTE // 4096 // 32):
+        output = workload.step(state)
+        assert num_wrong(workload, state, output) == 0
+        seen += [bytes(row.numpy().tobytes()) for row in output.view(32, -1)]
+    assert len(set(seen)) == len(seen) == 256
+    in_order = [bytes(blocks_content(3, [n * 4096], 4096).numpy().tobytes()) for n in range(256)]
+    assert (seen == in_order) == (pattern == "sequential")
+    assert set(seen) == set(in_order)
+
+
+def num_open_below(folder: Path) -> int:
+    """Descriptors of this process for files of a folder; others come and go with other tests."""
+    names = [str(link.readlink()) for link in Path("/proc/self/fd").iterdir() if link.is_symlink()]
+    return sum(name.startswith(f"{folder}/") for name in names)
+
+
+def test_file_has_no_name_and_its_descriptor_is_closed_with_it(tmp_path: Path) -> None:
+    file = make_file(str(tmp_path), MEGABYTE, seed=1)
+    assert list(tmp_path.iterdir()) == []
+    assert num_open_below(tmp_path) == 1
+    del file
+    assert num_open_below(tmp_path) == 0
+
+
+def test_where_direct_reads_are_refused_the_check_says_what_was_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = os.open
+
+    def refusing(path: str, flags: int, *rest: Any, **more: Any) -> int:
+        if flags & os.O_DIRECT:
+            raise OSError(errno.EINVAL, "Invalid argument")
+        return real(path, flags, *rest, **more)
+
+    monkeypatch.setattr(os, "open", refusing)
+    workload = DiskRead(file_bytes=MEGABYTE, block_bytes=4096, blocks=32, folder=str(tmp_path))
+    state = workload.build(target(tmp_path), seed=3)
+    (check,) = workload.check(None, state, workload.step(state))
+    assert check.is_within
+    assert "which refuses O_DIRECT: dropped from the page cache" in check.name
+
+
+def test_a_file_system_in_memory_is_named(tmp_path: Path) -> None:
+    if not os.access("/dev/shm", os.W_OK):  # noqa: S108 - tmpfs of every Linux
+        pytest.skip("no tmpfs at /dev/shm")
+    assert make_file("/dev/shm", MEGABYTE, seed=1).how.startswith("tmpfs, ")  # noqa: S108
+    assert not make_file(str(tmp_path), MEGABYTE, seed=1).how.startswith(",")
+
+
+def test_a_folder_without_room_is_unsupported_and_one_that_is_none_is_refused(
+    tmp_path: Path,
+) -> None:
+    with pytest.raises(Unsupported, match=r"GB free, and a file of .* GB is to be read there"):
+        make_file(str(tmp_path), 2**60, seed=1)
+    with pytest.raises(ParameterError, match="cannot be written"):
+        make_file(str(tmp_path / "missing"), MEGABYTE, seed=1)
+    end = _failed(Unsupported("no room"), tmp_path)
+    assert end.outcome == "not_run"  # an ApplianceError of any other place is no fault of a device
+    assert issubclass(Unsupported, ApplianceError)
+
+
+def test_a_read_that_stops_short_is_an_error(tmp_path: Path) -> None:
+    file = make_file(str(tmp_path), MEGABYTE, seed=1)
+    reads = reader(file, num_blocks=2, block_bytes=4096, threads=2)
+    with pytest.raises(OSError, match="the disk gave 0 of 4096 bytes"):
+        reads.read([0, MEGABYTE])
+
+
+@pytest.mark.parametrize(
+    ("fields", "sentence"),
+    [
+        ({"block_bytes": 1000}, "give a multiple of 4096"),
+        ({"file_bytes": MEGABYTE}, "give whole blocks"),
+        ({"file_bytes": 2**40}, "give whole blocks"),
+        ({"pattern": "backwards"}, "choose one of sequential, random"),
+        ({"threads": 0}, "threads is 0"),
+    ],
+)
+def test_reads_that_cannot_be_made_are_refused(fields: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ParameterError, match=sentence):
+        DiskRead(**fields)
+
+
+# ------------------------------------------------------------------ the best of a list
+
+
+def test_every_shape_of_the_list_makes_the_same_operations() -> None:
+    assert {m * n * k for m, n, k in SHAPES} == {15 * 2**35}
+    assert len(set(SHAPES)) == len(SHAPES) == 16
+    assert GemmSearch().work().flops == 15 * 2**36
+
+
+def test_search_keeps_the_fastest_shape_for_all_launches(tmp_path: Path) -> None:
+    workload = GemmSearch(divisor=512)
+    asked: list[tuple[int, ...]] = []
+
+    def seconds(work: Callable[[], object]) -> float:
+        product = work()
+        assert isinstance(product, torch.Tensor)
+        asked.append(tuple(product.shape))
+        return 1.0 if len(asked) == 6 else 1.0 + len(asked)
+
+    state = workload.build(target(tmp_path, seconds), seed=7)
+    assert [*asked] == [(m, n) for m, n, _ in workload.shapes]
+    assert (state.product.m, state.product.n, state.product.k) == workload.shapes[5]
+    found = json.loads((tmp_path / "shape.json").read_text())
+    assert len(found["searched"]) == 16
+    digest = __import__("hashlib").sha256((tmp_path / "shape.json").read_bytes()).hexdigest()
+    known = Target(
+        device=torch.device("cpu"), artifacts=Artifacts(tmp_path, {"shape.json": digest})
+    )
+    again = workload.build(known, seed=7)
+    assert (again.product.m, again.product.n, again.product.k) == workload.shapes[5]
+    assert len(asked) == 16
+    checks = list(workload.check(None, state, workload.step(state)))
+    assert checks[0].name == "shape 8 x 30 x 8192 is of the list"
+    assert all(check.is_within for check in checks)
+    assert not next(workload.check(None, state, torch.zeros(2, 2))).is_within
+
+
+def test_divisor_that_does_not_divide_is_refused() -> None:
+    with pytest.raises(ParameterError, match="divisor is 3: give a power of two up to 512"):
+        GemmSearch(divisor=3)
+
+
+class Clock:
+    """Each call takes so many nanoseconds more than the one before."""
+
+    def __init__(self) -> None:
+        self.time = 0
+        self.calls = 0
+
+    def now(self) -> int:
+        return self.time
+
+    raw = now
+
+    def synchronise(self) -> None:
+        self.calls += 1
+        self.time += 1000 * self.calls
+
+    def mark(self) -> None:
+        return None
+
+
+def test_worker_times_some_work_after_it_has_warmed_up() -> None:
+    clock = Clock()
+    made: list[int] = []
+    seconds = _median_seconds(clock, lambda: made.append(1))  # type: ignore[arg-type]
+    assert len(made) == 7  # two that warm up, five that count: the third to the seventh
+    assert math.isclose(seconds, 5e-6)
+
+
+# ------------------------------------------------------------------ copies, launches, memory
+
+
+def test_both_ways_at_once_are_two_copies_of_different_sets(tmp_path: Path) -> None:
+    workload = HostCopy(direction="both", num_bytes=4096)
+    state = workload.build(target(tmp_path), seed=5)
+    output = workload.step(state)
+    assert list(output) == ["to_device", "from_device"]
+    assert not torch.equal(output["to_device"], output["from_device"])
+    swapped = {"to_device": output["from_device"], "from_device": output["to_device"]}
+    assert not any(check.is_within for check in workload.check(None, state, swapped))
+    assert workload.work().units == 2 * 4096
+
+
+@pytest.mark.parametrize("num_bytes", [0, -8, 12])
+def test_copies_of_no_whole_words_are_refused(num_bytes: int) -> None:
+    with pytest.raises(ParameterError, match="give a positive multiple of 8"):
+        HostCopy(num_bytes=num_bytes)
+
+
+@pytest.mark.parametrize("change", [-1, 1])
+def test_a_launch_that_is_lost_or_made_twice_shows(change: int, tmp_path: Path) -> None:
+    workload = LaunchLatency(launches=50)
+    state = workload.build(target(tmp_path), seed=5)
+    before = workload.snapshot(state)
+    output = workload.step(state)
+    assert next(workload.check(before, state, output)).is_within
+    wrong = output + change * state.added[state.turn.index]
+    assert not next(workload.check(before, state, wrong)).is_within
+
+
+def test_host_memory_is_measured_on_all_processors_and_torch_is_left_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used: list[int] = []
+    real = torch.set_num_threads
+
+    def counted(number: int) -> None:
+        used.append(number)
+        real(number)
+
+    monkeypatch.setattr(torch, "set_num_threads", counted)
+    before = torch.get_num_threads()
+    workload = HostStream(array_bytes=MEGABYTE)
+    state = workload.build(target(tmp_path), seed=5)
+    workload.step(state)
+    assert state.threads == usable_processors()
+    assert usable_processors() in used
+    assert torch.get_num_threads() == before
+    assert HostStream(array_bytes=MEGABYTE, threads=1).build(target(tmp_path), seed=5).threads == 1
+
+
+def test_threads_are_put_back_after_an_error() -> None:
+    before = torch.get_num_threads()
+    with pytest.raises(ZeroDivisionError), on_threads(before + 1):
+        raise ZeroDivisionError
+    assert torch.get_num_threads() == before

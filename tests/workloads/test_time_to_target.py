@@ -1,0 +1,249 @@
+"""Workloads that train to a target, as a launch makes them; and inference checked later."""
+
+# ruff: noqa: ARG002 - the protocol names the arguments
+
+from __future__ import annotations
+
+import importlib
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from support.builders import a_case, a_plan
+from test_targets import an_archive
+
+from appliance.records.journal import Block, Checked
+from appliance.records.request import LaunchSpec
+from appliance.worker import child, outputs
+from appliance.worker.measure import LaunchCourse, Machine, Wires
+from workloads.burn_in import EXTENSION, BurnIn
+from workloads.char_lm import CharLm
+from workloads.cifar10_resnet import Cifar10Resnet
+from workloads.contract.target import Artifacts, Target
+from workloads.contract.workload import Workload
+from workloads.digits_mlp import DigitsMlp
+from workloads.gcn_cora import GcnCora
+from workloads.llama import Llama
+from workloads.markov_lm import MarkovLm
+from workloads.onnx_resnet50 import OnnxResnet50
+from workloads.parts.datasets import cifar, planetoid
+from workloads.parts.training.optimizers import AdamW
+
+HOST = torch.device("cpu")
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+class Ticking:
+    """A clock that every reading moves on."""
+
+    def __init__(self) -> None:
+        self.time = 0
+
+    def now(self) -> int:
+        self.time += 10_000
+        return self.time
+
+    def raw(self) -> int:
+        return self.time
+
+    def synchronise(self) -> None:
+        return
+
+    def mark(self) -> None:
+        return None
+
+    def between(self, begin: Any, end: Any) -> int:
+        raise AssertionError("this clock marks nothing")
+
+
+def launched(workload: Workload[Any, Any], folder: Path, data: Path | None = None) -> list[Any]:
+    """The records of one timed launch of the workload on this processor."""
+    planned = a_plan(replace(a_case(steps=workload.steps), scenario=workload.scenario))
+    records: list[Any] = []
+    spec = LaunchSpec(
+        launch=f"{planned.cases[0].id}/1",
+        case=planned.cases[0],
+        vendor="cpu",
+        protocol=replace(planned.protocol, block_seconds=0.0),
+        is_timed=True,
+        check_last=True,
+        seed=3,
+        data=None,
+        artifacts_folder=str(folder),
+        artifacts={},
+        socket="",
+        token="",
+        num_threads=1,
+    )
+    machine = Machine(
+        stopwatch=Ticking(),
+        make_work=lambda: lambda: None,
+        seed=child._seed,
+        bits=child._bits,
+        values=child._values,
+        libraries=dict,
+    )
+    target = Target(device=HOST, artifacts=Artifacts(folder), data=data)
+    LaunchCourse(
+        spec=spec,
+        rank=0,
+        workload=workload,
+        target=target,
+        machine=machine,
+        wires=Wires(send=records.append, wait=lambda: None),
+    ).run()
+    return records
+
+
+def data_folder() -> Path | None:
+    """Where data sets lie: BENCH_DATA, else beside the repository, else nowhere."""
+    beside = Path(__file__).parents[3] / "shared" / "datasets"
+    folder = Path(os.environ.get("BENCH_DATA", beside))
+    return folder if folder.is_dir() else None
+
+
+def block(records: list[Any]) -> Block:
+    (found,) = [record for record in records if isinstance(record, Block)]
+    return found
+
+
+def outside(records: list[Any]) -> set[str]:
+    checks = [record.check for record in records if isinstance(record, Checked)]
+    return {check.name for check in checks if not check.is_within}
+
+
+MISSED = "steps beyond those in which the target is to be reached"
+
+
+@pytest.fixture(params=["digits_mlp", "markov_lm", "cifar10_resnet", "gcn_cora"])
+def aimed(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Workload[Any, Any], Path | None]:
+    kind = importlib.import_module(f"workloads.{request.param}").WORKLOAD
+    data = tmp_path if request.param == "cifar10_resnet" else data_folder()
+    if request.param == "cifar10_resnet":
+        an_archive(tmp_path / cifar.DATASET / cifar.ARCHIVE)
+    if request.param == "gcn_cora" and (data is None or not (data / planetoid.DATASET).is_dir()):
+        pytest.skip(f"needs the data set {planetoid.DATASET}: set BENCH_DATA to its folder")
+    return kind(**kind.small), data
+
+
+@pytest.mark.slow
+def test_a_healthy_launch_ends_at_its_target_and_its_end_check_agrees(
+    aimed: tuple[Workload[Any, Any], Path | None], tmp_path: Path
+) -> None:
+    workload, data = aimed
+    records = launched(workload, tmp_path / "made", data)
+    found = block(records)
+    assert found.reached_at == len(found.wall_ns)
+    assert found.reached_at % workload.evaluate_every == 0 or found.reached_at == workload.steps
+    assert outside(records) == set()
+    ends = [r for r in records if isinstance(r, Checked) and r.check.kind == "trajectory"]
+    assert {record.step for record in ends} == {found.reached_at - 1}
+    assert len(ends) >= 2  # the target's, and the workload's own
+
+
+def test_a_launch_that_learns_nothing_misses_its_target(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(AdamW, "rate_at", lambda *_: 0.0, raising=False)
+    records = launched(DigitsMlp(width=64, num_steps=15, target=0.99), tmp_path)
+    assert block(records).reached_at is None
+    assert len(block(records).wall_ns) == 15
+    assert {MISSED, "held-out images misread"} <= outside(records)
+
+
+def test_a_question_for_the_target_changes_nothing(tmp_path: Path) -> None:
+    workloads: list[Workload[Any, Any]] = [DigitsMlp(width=32), MarkovLm(batch=64, width=32)]
+    for workload in workloads:
+        target = Target(device=HOST, artifacts=Artifacts(tmp_path))
+        states = [workload.build(target, 5) for _ in range(2)]
+        for _ in range(6):
+            workload.step(states[0])
+            workload.step(states[1])
+            workload.has_reached(states[1])
+        pairs = zip(*(state.training.model.parameters() for state in states), strict=True)
+        assert all(torch.equal(*pair) for pair in pairs)
+
+
+def test_full_sizes_are_asked_often_enough_and_not_too_often() -> None:
+    kinds: list[Any] = [CharLm, Cifar10Resnet, DigitsMlp, MarkovLm, GcnCora]
+    for kind in kinds:
+        for workload in (kind(), kind(**kind.small)):
+            assert 2 <= workload.steps / workload.evaluate_every <= 60
+
+
+# ------------------------------------------------------------------ inference checked later
+
+
+@pytest.fixture(params=[OnnxResnet50, Llama])
+def served(request: pytest.FixtureRequest) -> Workload[Any, Any]:
+    workload: Workload[Any, Any] = request.param(**request.param.small)
+    return workload
+
+
+def test_an_output_is_judged_alike_after_later_steps(
+    served: Workload[Any, Any], tmp_path: Path
+) -> None:
+    target = Target(
+        device=HOST, artifacts=Artifacts(tmp_path), onnx_providers=("CPUExecutionProvider",)
+    )
+    state = served.build(target, 4)
+    served.step(state)
+    before = served.snapshot(state)
+    output = served.step(state)
+    now = {check.name: check.error for check in served.check(before, state, output)}
+    for _ in range(2):
+        served.step(state)
+    later = {check.name: check.error for check in served.check(before, state, output)}
+    assert now == later
+    assert all(check.is_within for check in served.check(before, state, output))
+
+
+def test_a_held_input_is_taken_again(served: Workload[Any, Any], tmp_path: Path) -> None:
+    target = Target(
+        device=HOST, artifacts=Artifacts(tmp_path), onnx_providers=("CPUExecutionProvider",)
+    )
+    state = served.build(target, 4)
+    digests = []
+    for is_held in (False, True, False):
+        if is_held:
+            assert served.hold(state)
+        digests.append(outputs.digest(served.step(state), child._bits))
+    assert digests[0] == digests[1] != digests[2]
+
+
+# ------------------------------------------------------------------ burn-in
+
+
+def test_burn_in_looks_four_times_as_long_where_it_saw_a_mismatch(tmp_path: Path) -> None:
+    workload = BurnIn(**BurnIn.small)  # type: ignore[arg-type]
+    state = workload.build(Target(device=HOST, artifacts=Artifacts(tmp_path)), 2)
+    workload.step(state)
+    assert workload.extends(state, 30) == 0
+    state.wrong[3] += 1
+    assert workload.extends(state, 30) == EXTENSION * 30 == 90
+
+
+def test_burn_in_with_a_mismatch_makes_more_steps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def spoil(self: BurnIn, left: torch.Tensor, right: torch.Tensor, out: torch.Tensor) -> None:
+        torch.mm(left, right, out=out)
+        calls.append(1)
+        if len(calls) == 40:
+            out.view(torch.int16)[0, 0] ^= 1 << 3
+
+    calls: list[int] = []
+    healthy = launched(BurnIn(**BurnIn.small), tmp_path / "healthy")  # type: ignore[arg-type]
+    monkeypatch.setattr(BurnIn, "multiply", spoil)
+    spoiled = launched(BurnIn(**BurnIn.small), tmp_path / "spoiled")  # type: ignore[arg-type]
+    lengths = [
+        [len(record.wall_ns) for record in records if isinstance(record, Block)]
+        for records in (healthy, spoiled)
+    ]
+    assert [4 * length for length in lengths[0]] == lengths[1]
+    assert outside(healthy) == set()
+    assert outside(spoiled) == {"a single mismatch that never came again"}

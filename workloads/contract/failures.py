@@ -1,0 +1,18 @@
+"""What a workload raises where parameters or devices do not fit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from appliance.errors import ApplianceError
+
+if TYPE_CHECKING:
+    pass
+
+
+class ParameterError(ValueError):
+    """A parameter has a value that the workload cannot run with; one sentence with the fix."""
+
+
+class Unsupported(ApplianceError):
+    """This machine lacks what the workload needs, found out at its start; one sentence with why."""

@@ -1,0 +1,32 @@
+"""Which of several input sets a step takes next."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    pass
+
+
+@dataclass(kw_only=True)
+class Turn:
+    """Counts steps, so that each takes the next of `of` input sets."""
+
+    of: int
+    number: int = field(default=-1)
+
+    def advance(self) -> int:
+        """Index of the input set for the step that begins now."""
+        self.number += 1
+        return self.index
+
+    def hold(self) -> bool:
+        """Let the next step take the last one's input again, for a workload that can `hold`."""
+        self.number -= 1
+        return True
+
+    @property
+    def index(self) -> int:
+        """Index of the input set that the last step took."""
+        return self.number % self.of

@@ -1,0 +1,83 @@
+"""What a launch hands to a workload: devices, providers, data, rank, and a place for artifacts."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from appliance.errors import ApplianceError
+
+if TYPE_CHECKING:
+    import torch
+
+
+class Artifacts:
+    """Files that a case makes once per run, in its untimed launch, and reads in the others.
+
+    A float64 reference or an exported model costs more than the step that it checks. `known`
+    has the digests that the untimed launch reported; a file that differs from its digest is
+    refused. Without a known digest the file is made anew. `report(name, path, digest, is_made)`
+    is called for every use, so that the journal shows what was read.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        known: Mapping[str, str] | None = None,
+        report: Callable[[str, Path, str, bool], None] | None = None,
+    ) -> None:
+        self._folder = folder
+        self._digests = dict(known or {})
+        self._report = report
+
+    def once(self, name: str, make: Callable[[Path], None]) -> Path:
+        """Path of the file called `name`, made by `make(path)` if this run has none yet.
+
+        Raises ApplianceError if the file on disk is not the one that was made.
+        """
+        path = self._folder / name
+        is_made = name not in self._digests
+        if is_made:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            unfinished = path.with_name(f"unfinished-{path.name}")
+            make(unfinished)
+            unfinished.replace(path)
+        try:
+            with path.open("rb") as file:
+                digest = hashlib.file_digest(file, "sha256").hexdigest()
+        except FileNotFoundError:
+            message = f"{name} was made by this run's untimed launch and is gone: run it again"
+            raise ApplianceError(message) from None
+        if self._digests.setdefault(name, digest) != digest:
+            message = f"{name} changed after this run's untimed launch had made it: run it again"
+            raise ApplianceError(message)
+        if self._report is not None:
+            self._report(name, path, digest, is_made)
+        return path
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """What a launch runs on; filled by the worker, so that no workload knows a maker.
+
+    `data` is the folder with one folder per data set of workloads/datasets.toml. `collectives` is
+    the torch.distributed backend that joins the `world_size` processes of a launch, of which one
+    waits at most `stall_seconds` for another. `devices` are all devices of the launch in the plan's
+    order, of which `device` is this process's; empty where nobody says. `seconds` is the worker's
+    clock: what one call of some work takes. It serves to choose between ways of doing the same in
+    the untimed launch, never to judge; None where there is none, as in tests.
+    """
+
+    device: torch.device
+    artifacts: Artifacts
+    onnx_providers: tuple[str, ...] = ()
+    data: Path | None = None
+    rank: int = 0
+    world_size: int = 1
+    collectives: str = "gloo"
+    stall_seconds: float = 60.0
+    devices: tuple[torch.device, ...] = ()
+    seconds: Callable[[Callable[[], object]], float] | None = None

@@ -1,0 +1,222 @@
+"""Greedy decoding of a Llama with a key-value cache, and its check; a workload gives the shape.
+
+One step reads a prompt and generates `new_tokens` tokens, each from the cache of those before.
+The check feeds the generated tokens to a decoder of its own in float64, which has no cache
+(`parts/decoder.py`), and compares the logits of every generated position: a stale or misplaced
+cache entry, a wrong rotation or mask and a product in a lower precision would each be seen.
+Tokens must be the largest of the device's logits, and no worse in float64 than the logits'
+bound leaves open.
+
+Every sequence has its full length: the tokens that end a sequence are barred, as serving does
+below a least number of tokens, and one that appears all the same is counted. So is every missing
+and every surplus token, and all that is generated is the units that the rate counts.
+
+Weights are random, of the variance that keeps signals the same size through all layers, and
+are drawn again for the reference: what the device holds of them is not believed.
+
+`LOGITS` allows three to ten times what was measured of Llama 2's shape on a processor at small
+size, with up to 32 layers and with a width of 1024: 10 roundings in float32 and 23 in bfloat16.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar
+
+import torch
+from transformers import AutoModelForCausalLM, DynamicCache, LlamaConfig, LlamaForCausalLM
+
+from appliance.records.journal import Check
+from appliance.records.suite import Scenario
+from appliance.records.workload import Bound, Work
+from workloads.contract.input_cycle import Turn
+from workloads.contract.target import Target
+from workloads.parts.language.decoder import Shape, Stretch, decode
+from workloads.parts.language.generated import (
+    Generated,
+    Tensors,
+    bar,
+    compare_choices,
+    generate,
+    known,
+)
+from workloads.parts.language.generation import Asked, Before, Generation
+from workloads.parts.numerics.parameters import require_even_heads, require_positive
+from workloads.parts.numerics.precision import compare_logits, dtype_named
+from workloads.parts.numerics.size import count_parameters
+from workloads.parts.numerics.weights import draw, fill
+
+LOGITS = 80.0
+EPSILON = 1e-5
+"""Of every normalisation."""
+
+
+@dataclass(kw_only=True)
+class State(Asked):
+    """`requests` are prompts (sequence, position)."""
+
+    model: LlamaForCausalLM
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decoding(Generation[State]):
+    """A subclass says which tokens end a sequence, how positions turn, and what prompts are."""
+
+    bound_by: ClassVar[Bound] = "memory"
+    kept: ClassVar[str] = "first_decode_float64.pt"
+
+    vocabulary: int = 32_000
+    hidden: int = 4096
+    intermediate: int = 11_008
+    layers: int = 32
+    heads: int = 32
+    batch: int = 1
+    prompt: int = 128
+    new_tokens: int = 256
+    dtype: str = "bfloat16"
+    num_inputs: int = 4
+
+    def __post_init__(self) -> None:
+        require_positive(self, "vocabulary", "hidden", "intermediate", "layers", "heads")
+        require_positive(self, "batch", "prompt", "new_tokens", "num_inputs")
+        require_even_heads(self.hidden, self.heads)
+        dtype_named(self.dtype)
+
+    @property
+    @abstractmethod
+    def theta(self) -> float:
+        """Base of the rotations' frequencies."""
+
+    @property
+    def key_heads(self) -> int:
+        """Heads of keys and values, each of which as many queries share."""
+        return self.heads
+
+    @property
+    def stretch(self) -> Stretch | None:
+        """How positions beyond those of training are reached, if they are."""
+        return None
+
+    def prompts(self, rng: torch.Generator) -> torch.Tensor:
+        """Draw tokens (sequence, position) on the host."""
+        return torch.randint(self.vocabulary, (self.batch, self.prompt), generator=rng)
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        return (self.batch, self.new_tokens, self.vocabulary)
+
+    @property
+    def scenario(self) -> Scenario:
+        return "single_stream" if self.batch == 1 else "offline"
+
+    def work(self) -> Work:
+        """Every pass reads all weights and the cache; the prompt is one pass for its tokens."""
+        positions = self.prompt + self.new_tokens - 1
+        narrow = self.key_heads * (self.hidden // self.heads)
+        width = 2 * self.hidden + 2 * narrow + 3 * self.intermediate
+        projections = self.layers * self.hidden * width
+        head = self.hidden * self.vocabulary
+        attended = positions * (positions + 1) // 2
+        flops = 2 * (projections * positions + head * self.new_tokens)
+        flops += 4 * self.layers * self.hidden * attended
+        cached = sum(range(self.prompt + 1, positions + 1))
+        moved = (projections + head) * self.new_tokens
+        moved += self.batch * 2 * self.layers * narrow * cached
+        return Work(
+            units=self.batch * self.new_tokens,
+            unit="generated tokens",
+            flops=self.batch * flops,
+            bytes=moved * dtype_named(self.dtype).itemsize,
+            precision=self.dtype,
+        )
+
+    def num_parameters(self) -> int:
+        return count_parameters(lambda: LlamaForCausalLM(self._config()))
+
+    def _config(self) -> LlamaConfig:
+        rotations: dict[str, float | int | str] = {"rope_type": "default", "rope_theta": self.theta}
+        if self.stretch is not None:
+            rotations |= {
+                "rope_type": "llama3",
+                "factor": self.stretch.factor,
+                "low_freq_factor": self.stretch.low,
+                "high_freq_factor": self.stretch.high,
+                "original_max_position_embeddings": self.stretch.original,
+            }
+        return LlamaConfig(
+            vocab_size=self.vocabulary,
+            hidden_size=self.hidden,
+            intermediate_size=self.intermediate,
+            num_hidden_layers=self.layers,
+            num_attention_heads=self.heads,
+            num_key_value_heads=self.key_heads,
+            max_position_embeddings=self._positions,
+            rms_norm_eps=EPSILON,
+            rope_parameters=rotations,
+        )
+
+    @property
+    def _positions(self) -> int:
+        """Most that the model is made for."""
+        trained = 4096 if self.stretch is None else int(16 * self.stretch.original)
+        return max(trained, self.prompt + self.new_tokens)
+
+    def build(self, target: Target, seed: int) -> State:
+        with target.device:
+            model = AutoModelForCausalLM.from_config(  # type: ignore[no-untyped-call]
+                self._config(), dtype=dtype_named(self.dtype)
+            ).eval()
+        fill(model, seed)
+        rng = torch.Generator().manual_seed(seed)
+        return State(
+            model=model,
+            requests=[self.prompts(rng).to(target.device) for _ in range(self.num_inputs)],
+            bar=bar(self.vocabulary, self.ends).to(target.device, dtype_named(self.dtype)),
+            turn=Turn(of=self.num_inputs),
+            seed=seed,
+            artifacts=target.artifacts,
+        )
+
+    @torch.no_grad()
+    def step(self, state: State) -> Generated:
+        prompt = state.requests[state.turn.advance()]
+        cache = DynamicCache(config=state.model.config)
+
+        def forward(read: torch.Tensor) -> torch.Tensor:
+            logits: torch.Tensor = state.model(
+                input_ids=read, past_key_values=cache, use_cache=True, logits_to_keep=1
+            ).logits
+            return logits
+
+        return generate(forward, prompt, state.bar, self.new_tokens)
+
+    def compare(self, before: Before, state: State, output: Generated) -> Iterator[Check]:
+        tokens = known(output.tokens, self.vocabulary)
+        make = partial(self._decode, before.request, tokens, state.seed)
+        reference = self.reference(before, state, tokens, make)["logits"]
+        dtype = dtype_named(self.dtype)
+        yield from compare_logits(output.logits, reference, growth=LOGITS, dtype=dtype)
+        yield from compare_choices(tokens, reference, self.ends, growth=LOGITS, dtype=dtype)
+
+    def _decode(self, prompt: torch.Tensor, tokens: torch.Tensor, seed: int) -> Tensors:
+        """Float64 logits of the generated positions, given the tokens before each."""
+        shape = Shape(
+            vocabulary=self.vocabulary,
+            hidden=self.hidden,
+            intermediate=self.intermediate,
+            layers=self.layers,
+            heads=self.heads,
+            epsilon=EPSILON,
+            theta=self.theta,
+            shared_heads=self.key_heads,
+            stretch=self.stretch,
+        )
+
+        def weight(name: str, *sizes: int) -> torch.Tensor:
+            return draw(name, sizes, seed).to(dtype_named(self.dtype)).double()
+
+        sequence = torch.cat((prompt, tokens[:, :-1]), dim=1)
+        return {"logits": decode(shape, weight, sequence, first=self.prompt - 1)}

@@ -1,0 +1,41 @@
+"""What is copied from one memory to another, and whether it arrived: random words, all of them.
+
+The words of an input set follow from the seed and the set's number alone, so whoever checks a copy
+draws them anew on the host and need not trust the memory that they were copied from. Sets differ
+in every word, so what was left from the step before shows.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from appliance.records.journal import Check
+from workloads.contract.failures import ParameterError
+from workloads.parts.numerics.bits import num_differing
+
+WORD = torch.int64.itemsize
+_PRIME = 1_000_003  # parts the generators of the sets
+
+
+def require_words(num_bytes: int) -> None:
+    """Raise ParameterError unless `num_bytes` is a positive number of whole words."""
+    if num_bytes < WORD or num_bytes % WORD:
+        raise ParameterError(f"num_bytes is {num_bytes}: give a positive multiple of {WORD}")
+
+
+def words(seed: int, index: int, num_bytes: int) -> torch.Tensor:
+    """Words (num_bytes / 8,), int64, of the input set `index`, on the host."""
+    rng = torch.Generator().manual_seed((seed + _PRIME * (index + 1)) % 2**63)
+    return torch.randint(-(2**63), 2**63 - 1, (num_bytes // WORD,), generator=rng)
+
+
+def arrival(name: str, output: torch.Tensor, exact: torch.Tensor) -> Check:
+    """Every bit of a copy against what should have arrived."""
+    return Check(
+        name=f"{name}: words that differ",
+        error=num_differing(output, exact),
+        bound=0,
+        kind="exact",
+        detects=1,
+        detects_what=f"wrong words among {exact.numel()}",
+    )

@@ -1,0 +1,48 @@
+"""Input sets in the device's memory, each with the seal that it had on the host.
+
+A step that is followed from what lies on the device follows a batch that was spoiled on its way
+there, or since, just as well. So the seal is made of what the host generated, before it leaves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import torch
+
+from workloads.parts.numerics.checksums import seal_all
+
+Tensors = Mapping[str, torch.Tensor]
+
+
+@dataclass(kw_only=True)
+class InputSets:
+    """Keyword arguments of a model by the number of the set, and their seals."""
+
+    sets: list[dict[str, torch.Tensor]]
+    seals: list[int]
+
+    def __getitem__(self, index: int, /) -> Tensors:
+        return self.sets[index]
+
+    def __len__(self) -> int:
+        return len(self.sets)
+
+
+def placed(
+    generated: Iterable[Tensors],
+    device: torch.device,
+    layout: torch.memory_format = torch.preserve_format,
+) -> InputSets:
+    """Seal what the host generated and move it; `layout` is of tensors with four dimensions."""
+    sets, seals = [], []
+    for batch in generated:
+        seals.append(seal_all(batch))
+        sets.append({name: _moved(tensor, device, layout) for name, tensor in batch.items()})
+    return InputSets(sets=sets, seals=seals)
+
+
+def _moved(tensor: torch.Tensor, device: torch.device, layout: torch.memory_format) -> torch.Tensor:
+    is_image = tensor.dim() == 4  # noqa: PLR2004 - images by channel, height and width
+    return tensor.to(device, memory_format=layout if is_image else torch.preserve_format)

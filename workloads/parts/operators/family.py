@@ -1,0 +1,142 @@
+"""A family of operators as one workload, judged operator by operator.
+
+One step calls every operator of the family once, on the next of its input sets, so that a launch
+has as many steps as sets. The inputs are drawn on the host, rounded to the number format first,
+and kept there too: the reference is made of what was drawn, so damage on the way to the device
+shows.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import torch
+
+from appliance.records.journal import Check
+from appliance.records.workload import Work
+from workloads.contract.input_cycle import Turn
+from workloads.contract.target import Target
+from workloads.contract.workload import Workload
+from workloads.parts.matmul.products import FLOATS
+from workloads.parts.numerics.parameters import require_choice, require_positive
+from workloads.parts.operators.catalog import Operator
+from workloads.parts.operators.inputs import cut_to_tf32
+from workloads.parts.operators.rules import Reference, judge, refer
+
+Drawn = dict[str, dict[str, torch.Tensor]]
+"""Inputs by operator and name."""
+
+
+@dataclass(kw_only=True)
+class State:
+    """Input sets on the host, as drawn, and on the device."""
+
+    host: list[Drawn]
+    device: list[Drawn]
+    turn: Turn
+
+
+@dataclass(frozen=True, kw_only=True)
+class Results:
+    """What a step made, by operator: floating-point outputs, and whole numbers."""
+
+    values: dict[str, torch.Tensor] = field(default_factory=dict)
+    numbers: dict[str, torch.Tensor] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OperatorFamily(Workload[State, Results]):
+    """`size` is the edge that the shapes are made from; odd ones leave ragged tiles.
+
+    `precision`: that of the operations, where the tensors' format is another.
+    """
+
+    small: ClassVar[Mapping[str, bool | int | float | str]] = {"size": 29}
+    domain: ClassVar[str] = "operators"
+    is_timed: ClassVar[bool] = False
+    data_pattern: ClassVar[str] = "standard normal numbers; special values in inputs of their own"
+    formats: ClassVar[tuple[str, ...]] = tuple(FLOATS)
+    precision: ClassVar[str] = ""
+
+    size: int = 509
+    dtype: str = "float32"
+    num_inputs: int = 2
+
+    def __post_init__(self) -> None:
+        require_positive(self, "size", "num_inputs")
+        require_choice("dtype", self.dtype, self.formats)
+
+    @abstractmethod
+    def operators(self) -> tuple[Operator, ...]:
+        """The operators of the family at these parameters."""
+
+    @property
+    def steps(self) -> int:
+        return self.num_inputs
+
+    @property
+    def format(self) -> torch.dtype:
+        """Number format of the tensors; that of tf32 is float32."""
+        return FLOATS.get(self.dtype, torch.float32)
+
+    def work(self) -> Work:
+        found = self.operators()
+        elements = sum(math.prod(i.shape) for each in found for i in each.inputs.values())
+        flops = sum(each.flops for each in found)
+        return Work(
+            units=len(found),
+            unit="operators",
+            flops=flops or None,
+            bytes=elements * self.format.itemsize,
+            precision=(self.precision or self.dtype) if flops else "",
+        )
+
+    def build(self, target: Target, seed: int) -> State:
+        rng = torch.Generator().manual_seed(seed)
+        found = self.operators()
+        host = [{each.name: self._draw(each, rng) for each in found} for _ in range(self.steps)]
+        device = [
+            {
+                name: {key: value.to(target.device) for key, value in inputs.items()}
+                for name, inputs in drawn.items()
+            }
+            for drawn in host
+        ]
+        return State(host=host, device=device, turn=Turn(of=self.num_inputs))
+
+    def _draw(self, operator: Operator, rng: torch.Generator) -> dict[str, torch.Tensor]:
+        drawn = {
+            name: item.fill(rng, item.shape, self.format) for name, item in operator.inputs.items()
+        }
+        if self.dtype != "tf32":
+            return drawn
+        return {
+            name: cut_to_tf32(value) if value.is_floating_point() else value
+            for name, value in drawn.items()
+        }
+
+    def step(self, state: State) -> Results:
+        inputs = state.device[state.turn.advance()]
+        results = Results()
+        for operator in self.operators():
+            for name, output in operator.run(inputs[operator.name]).items():
+                kept = results.values if output.is_floating_point() else results.numbers
+                kept[name] = output
+        return results
+
+    def snapshot(self, state: State) -> dict[str, dict[str, Reference]]:
+        """References of the next step's outputs, by operator; none depends on the device."""
+        inputs = state.host[(state.turn.number + 1) % self.num_inputs]
+        return {each.name: refer(each, inputs[each.name], self.format) for each in self.operators()}
+
+    def check(self, before: object, state: State, output: Results) -> Iterator[Check]:
+        del state
+        assert isinstance(before, dict)  # noqa: S101 - narrows for the type checker
+        made = {**output.values, **output.numbers}
+        for operator in self.operators():
+            for name, reference in before[operator.name].items():
+                yield from judge(operator, name, made.get(name), reference)

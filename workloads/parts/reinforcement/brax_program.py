@@ -1,0 +1,460 @@
+"""One update of proximal policy optimisation on a brax simulation, as one program of JAX.
+
+The rollout, the advantages, the shuffles and all updates are compiled together and run on the
+device without a word from the host. What the check needs is written out on the way: the
+simulation's coordinates before every step, and the gradients of every update. All random numbers
+come from JAX's counter-based generator (threefry), keyed with the seed and the number of the
+step, so every device draws the same.
+
+Import it inside a function: it imports JAX and brax.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from workloads.parts.reinforcement import jax_devices
+from workloads.parts.reinforcement.jax_devices import quietly
+
+import jax  # isort: skip
+import optax  # isort: skip
+from jax import numpy as jnp  # isort: skip
+
+
+def _brax() -> tuple[Any, Any]:
+    from brax import envs  # noqa: PLC0415 - it writes to stderr as it loads
+    from brax.envs.wrappers import training  # noqa: PLC0415
+
+    return envs, training
+
+
+envs, training = quietly(_brax)
+
+ACTIVATIONS = {"swish": jax.nn.swish, "tanh": jnp.tanh}
+LEAST_DEVIATION = 1e-3
+"""Added to the standard deviation of an action."""
+SPREAD = (1e-6, 1e6)
+"""Limits of the standard deviation by which observations are divided."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What the program is compiled for; see the workload's parameters of the same names."""
+
+    environment: str
+    episode: int
+    num_envs: int
+    unroll: int
+    rollouts: int
+    epochs: int
+    minibatches: int
+    grouped: int
+    activation: str
+    has_free_deviation: bool
+    rate: float
+    epsilon: float
+    norm: float
+    discount: float
+    trace: float
+    reward_scale: float
+    clip: float
+    value_clip: float
+    value_weight: float
+    entropy_weight: float
+
+    @property
+    def length(self) -> int:
+        """Steps of each environment."""
+        return self.unroll * self.rollouts
+
+    @property
+    def units(self) -> int:
+        """What is shuffled: samples, or groups of consecutive ones."""
+        return self.length * self.num_envs // self.grouped
+
+
+@lru_cache(maxsize=8)
+def environment(name: str) -> Any:
+    """The simulation without wrappers."""
+    return quietly(lambda: envs.get_environment(name))
+
+
+@lru_cache(maxsize=8)
+def sizes(name: str) -> tuple[int, int]:
+    """Width of an observation and of an action."""
+    env = environment(name)
+    shape = quietly(lambda: jax.eval_shape(env.reset, jax.ShapeDtypeStruct((2,), jnp.uint32)))  # type: ignore[no-untyped-call]
+    return shape.obs.shape[-1], env.action_size
+
+
+def optimizer(settings: Settings) -> Any:
+    """Adam, after the clip of the gradient's norm if there is one."""
+    adam = optax.adam(settings.rate, eps=settings.epsilon)
+    if not settings.norm:
+        return adam
+    return optax.chain(optax.clip_by_global_norm(settings.norm), adam)
+
+
+def moments(state: Any) -> Any:
+    """The part of the optimiser's state that has `count`, `mu` and `nu`."""
+    return next(part for part in jax.tree.leaves(state, is_leaf=_has_moments) if _has_moments(part))
+
+
+def _has_moments(part: Any) -> bool:
+    return hasattr(part, "mu")
+
+
+# ------------------------------------------------------------------ the networks
+
+
+def apply(weights: Any, tower: str, inputs: Any, activation: str) -> Any:
+    last = max(int(name.split(".")[1]) for name in weights if name.startswith(f"{tower}."))
+    for number in range(last + 1):
+        inputs = inputs @ weights[f"{tower}.{number}.matrix"] + weights[f"{tower}.{number}.bias"]
+        if number < last:
+            inputs = ACTIVATIONS[activation](inputs)
+    return inputs
+
+
+def policy(weights: Any, inputs: Any, settings: Settings) -> tuple[Any, Any]:
+    """Mean and standard deviation of the normal that an action is drawn from, then squashed."""
+    out = apply(weights, "policy", inputs, settings.activation)
+    if settings.has_free_deviation:
+        return out, jnp.broadcast_to(jnp.exp(weights["deviation"]), out.shape)
+    mean, raw = jnp.split(out, 2, axis=-1)
+    return mean, jax.nn.softplus(raw) + LEAST_DEVIATION
+
+
+def log_prob(mean: Any, deviation: Any, drawn: Any) -> Any:
+    """Logarithm of the density of tanh(drawn)."""
+    normal = -0.5 * jnp.square((drawn - mean) / deviation) - jnp.log(deviation)
+    normal -= 0.5 * jnp.log(2 * jnp.pi)
+    squash = 2 * (jnp.log(2.0) - drawn - jax.nn.softplus(-2 * drawn))
+    return jnp.sum(normal - squash, axis=-1)
+
+
+def value(weights: Any, inputs: Any, settings: Settings) -> Any:
+    return apply(weights, "value", inputs, settings.activation)[..., 0]
+
+
+def normalised(observations: Any, statistics: Any) -> Any:
+    deviation = jnp.sqrt(statistics["squares"] / statistics["count"])
+    return (observations - statistics["mean"]) / jnp.clip(deviation, *SPREAD)
+
+
+def _gathered(statistics: Any, observations: Any) -> Any:
+    """Statistics with a batch of observations (samples, width) added to them."""
+    count = observations.shape[0]
+    total = statistics["count"] + count
+    mean = observations.mean(axis=0)
+    squares = jnp.square(observations - mean).sum(axis=0)
+    apart = mean - statistics["mean"]
+    return {
+        "count": total,
+        "mean": statistics["mean"] + apart * (count / total),
+        "squares": statistics["squares"]
+        + squares
+        + jnp.square(apart) * (statistics["count"] * count / total),
+    }
+
+
+# ------------------------------------------------------------------ one update
+
+
+@lru_cache(maxsize=8)
+def program(settings: Settings) -> Any:
+    """The compiled function of a step: learner and simulation as it leaves them, and its record."""
+    env = training.wrap(environment(settings.environment), episode_length=settings.episode)
+
+    def update(learner: Any, simulation: Any, seed: Any, number: Any) -> Any:
+        return quietly(lambda: made(learner, simulation, seed, number))  # as it is traced
+
+    def made(learner: Any, simulation: Any, seed: Any, number: Any) -> Any:
+        key = jax.random.fold_in(seed, number)
+        simulation, rollout = _rollout(env, learner, simulation, key, settings)
+        advantages = _advantages(rollout, settings)
+        order = _order(key, settings)
+        samples = _samples(rollout, advantages, settings)
+        learned, losses, gradients = _learn(learner, samples, order, settings)
+        observations = rollout["observations"][:-1]
+        learned["statistics"] = _gathered(
+            learner["statistics"], observations.reshape(-1, observations.shape[-1])
+        )
+        record = {
+            "rollout": {**rollout, "advantages": advantages},
+            "order": order,
+            "losses": losses,
+            "gradients": gradients,
+        }
+        return jax_devices.strong((learned, simulation, record))
+
+    with_precision = jax.default_matmul_precision("highest")
+    return jax.jit(with_precision(update))
+
+
+def noise(key: Any, settings: Settings) -> Any:
+    """Normal numbers of all actions of a step."""
+    shape = (settings.length, settings.num_envs, sizes(settings.environment)[1])
+    return jax.random.normal(jax.random.fold_in(key, 0), shape, jnp.float32)
+
+
+def _order(key: Any, settings: Settings) -> Any:
+    """For each epoch the units in the order in which minibatches take them."""
+    keys = [jax.random.fold_in(key, 1 + epoch) for epoch in range(settings.epochs)]
+    orders = [jax.random.permutation(one, settings.units) for one in keys]
+    return jnp.stack(orders).astype(jnp.int32)
+
+
+def _rollout(
+    env: Any, learner: Any, simulation: Any, key: Any, settings: Settings
+) -> tuple[Any, Any]:
+    weights, statistics = learner["weights"], learner["statistics"]
+
+    def one(state: Any, normal: Any) -> tuple[Any, Any]:
+        inputs = normalised(state.obs, statistics)
+        mean, deviation = policy(weights, inputs, settings)
+        drawn = mean + deviation * normal
+        after = env.step(state, jnp.tanh(drawn))
+        return after, {
+            "observations": state.obs,
+            "positions": state.pipeline_state.q,
+            "velocities": state.pipeline_state.qd,
+            "drawn": drawn,
+            "log_probs": log_prob(mean, deviation, drawn),
+            "values": value(weights, inputs, settings),
+            "rewards": after.reward,
+            "dones": after.done,
+            "cuts": after.info["truncation"],
+            "counters": after.info["steps"],
+            "returns": after.info["episode_metrics"]["sum_reward"],
+        }
+
+    simulation, rollout = jax.lax.scan(one, simulation, noise(key, settings))
+    last = {
+        "observations": simulation.obs,
+        "positions": simulation.pipeline_state.q,
+        "velocities": simulation.pipeline_state.qd,
+        "values": value(weights, normalised(simulation.obs, statistics), settings),
+    }
+    rollout |= {name: jnp.concatenate([rollout[name], leaf[None]]) for name, leaf in last.items()}
+    return simulation, rollout
+
+
+def _advantages(rollout: Any, settings: Settings) -> Any:
+    goes_on = settings.discount * (1 - rollout["dones"] * (1 - rollout["cuts"]))
+    values = rollout["values"]
+    surprise = settings.reward_scale * rollout["rewards"] + goes_on * values[1:] - values[:-1]
+    is_last = jnp.arange(settings.length) % settings.unroll == settings.unroll - 1
+
+    def add(running: Any, step: Any) -> tuple[Any, Any]:
+        surprise, goes_on, cut, is_last = step
+        running = jnp.where(is_last, 0.0, running)
+        running = (1 - cut) * (surprise + settings.trace * goes_on * running)
+        return running, running
+
+    steps = (surprise, goes_on, rollout["cuts"], is_last)
+    return jax.lax.scan(add, jnp.zeros(settings.num_envs), steps, reverse=True)[1]
+
+
+def _samples(rollout: Any, advantages: Any, settings: Settings) -> Any:
+    """All samples, (units, grouped, ...): steps of one environment lie beside each other."""
+
+    def flat(leaf: Any) -> Any:
+        leaf = jnp.swapaxes(leaf[: settings.length], 0, 1)
+        return leaf.reshape(settings.units, settings.grouped, *leaf.shape[2:])
+
+    names = ("observations", "drawn", "log_probs", "values")
+    return {"advantages": flat(advantages), **{name: flat(rollout[name]) for name in names}}
+
+
+def _learn(learner: Any, samples: Any, order: Any, settings: Settings) -> Any:
+    rule = optimizer(settings)
+    batches = order.reshape(settings.epochs * settings.minibatches, -1)
+
+    def learn(now: Any, batch: Any) -> tuple[Any, Any]:
+        weights, state = now
+        taken = jax.tree.map(lambda leaf: leaf[batch].reshape(-1, *leaf.shape[2:]), samples)
+        loss, gradient = jax.value_and_grad(_loss)(weights, taken, learner["statistics"], settings)
+        moves, state = rule.update(gradient, state, weights)
+        return (optax.apply_updates(weights, moves), state), (loss, gradient)
+
+    start = (learner["weights"], learner["optimizer"])
+    (weights, state), (losses, gradients) = jax.lax.scan(learn, start, batches)
+    return {"weights": weights, "optimizer": state}, losses, gradients
+
+
+def _loss(weights: Any, taken: Any, statistics: Any, settings: Settings) -> Any:
+    inputs = normalised(taken["observations"], statistics)
+    mean, deviation = policy(weights, inputs, settings)
+    ratio = jnp.exp(log_prob(mean, deviation, taken["drawn"]) - taken["log_probs"])
+    gain = taken["advantages"]
+    gain = (gain - gain.mean()) / (gain.std() + 1e-8)
+    held = jnp.clip(ratio, 1 - settings.clip, 1 + settings.clip)
+    actor = -jnp.minimum(ratio * gain, held * gain).mean()
+    targets = taken["advantages"] + taken["values"]
+    now = value(weights, inputs, settings)
+    wrong = jnp.square(now - targets)
+    if settings.value_clip:
+        near = jnp.clip(now - taken["values"], -settings.value_clip, settings.value_clip)
+        wrong = jnp.maximum(wrong, jnp.square(taken["values"] + near - targets))
+    entropy = jnp.sum(0.5 + 0.5 * jnp.log(2 * jnp.pi) + jnp.log(deviation), axis=-1).mean()
+    return actor + settings.value_weight * 0.5 * wrong.mean() - settings.entropy_weight * entropy
+
+
+# ------------------------------------------------------------------ the simulation in float64
+
+
+@lru_cache(maxsize=8)
+def _exact(name: str) -> Any:
+    """The library's own step in float64 on the host, from coordinates and an action.
+
+    Everything that the simulation keeps besides coordinates follows from them.
+    """
+    with jax_devices.on_host_in_float64():
+        env = quietly(lambda: envs.get_environment(name))
+        double = jax.tree.map(_doubled, env.sys)
+        env.sys = double
+
+    def advance(positions: Any, velocities: Any, action: Any) -> Any:
+        start = env.pipeline_init(positions, velocities)
+        zero = jnp.zeros((), positions.dtype)
+        state = envs.State(start, env._get_obs(start), zero, zero, {})  # noqa: SLF001
+        after = env.step(state, action)
+        return (
+            start,
+            state.obs,
+            {
+                "positions": after.pipeline_state.q,
+                "velocities": after.pipeline_state.qd,
+                "rewards": after.reward,
+                "dones": after.done,
+            },
+        )
+
+    return jax.jit(jax.vmap(advance))
+
+
+def _doubled(leaf: Any) -> Any:
+    if hasattr(leaf, "dtype") and jnp.issubdtype(leaf.dtype, jnp.floating):
+        return jnp.asarray(np.asarray(leaf), jnp.float64)
+    return leaf
+
+
+@lru_cache(maxsize=32)
+def _compiled(name: str, count: int) -> Any:
+    env = environment(name)
+    with jax_devices.on_host_in_float64():
+        shapes = (
+            jax.ShapeDtypeStruct((count, width), jnp.float64)  # type: ignore[no-untyped-call]
+            for width in (env.sys.q_size(), env.sys.qd_size(), env.action_size)
+        )
+        lowered = quietly(lambda: _exact(name).lower(*shapes))
+        return lowered.compile(compiler_options=jax_devices.QUICK)
+
+
+BLOCK = 64
+"""Environments that the host simulates at once; one size, so one program."""
+
+
+@lru_cache(maxsize=8)
+def seconds(name: str) -> float:
+    """Time that one step of the environment takes in the simulation."""
+    return float(environment(name).dt)
+
+
+def advance(
+    name: str,
+    positions: NDArray[np.float64],
+    velocities: NDArray[np.float64],
+    actions: NDArray[np.float64],
+) -> tuple[Any, NDArray[np.float64], dict[str, NDArray[np.float64]]]:
+    """Start state, its observation and what one step makes of it, all for many at once."""
+    given = (positions, velocities, actions)
+    shapes = tuple(part.shape for part in given)
+    start, seen, after = _advanced(
+        name, shapes, *(np.ascontiguousarray(part).tobytes() for part in given)
+    )
+    return start, seen, after
+
+
+@lru_cache(maxsize=4)
+def _advanced(name: str, shapes: tuple[tuple[int, ...], ...], *given: bytes) -> Any:
+    """The same of bytes, so that what was simulated once is not simulated again."""
+    count = shapes[0][0]
+    whole = -(-count // BLOCK) * BLOCK
+    padded = []
+    for content, shape in zip(given, shapes, strict=True):
+        part = np.frombuffer(content).reshape(shape)
+        padded.append(np.concatenate([part, np.repeat(part[:1], whole - count, axis=0)]))
+    run = _compiled(name, BLOCK)
+    parts = []
+    with jax_devices.on_host_in_float64():
+        for first in range(0, whole, BLOCK):
+            block = [jnp.asarray(part[first : first + BLOCK], jnp.float64) for part in padded]
+            parts.append(jax.tree.map(np.asarray, run(*block)))
+    return jax.tree.map(lambda *leaves: np.concatenate(leaves)[:count], *parts)
+
+
+def begin(settings: Settings, rng: np.random.Generator) -> Any:
+    """First state of all environments, made on the host in float64 and stored in float32."""
+    env = environment(settings.environment)
+    count = settings.num_envs
+    noise_scale = env._reset_noise_scale  # noqa: SLF001 - the environment's own
+    shape = (count, env.sys.q_size())
+    positions = np.asarray(env.sys.init_q) + rng.uniform(-noise_scale, noise_scale, shape)
+    velocities = rng.uniform(-noise_scale, noise_scale, (count, env.sys.qd_size()))
+    positions, velocities = (
+        part.astype(np.float32).astype(np.float64) for part in (positions, velocities)
+    )
+    still = np.zeros((count, env.action_size))
+    start, observations, _ = advance(settings.environment, positions, velocities, still)
+    wrapped = training.wrap(env, episode_length=settings.episode)
+    keys = jax.ShapeDtypeStruct((count, 2), jnp.uint32)  # type: ignore[no-untyped-call]
+    shapes = quietly(lambda: jax.eval_shape(wrapped.reset, keys))
+    empty = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
+    start = jax.tree.map(lambda leaf, like: leaf.astype(like.dtype), start, shapes.pipeline_state)
+    observations = observations.astype(np.float32)
+    empty.info.update(first_pipeline_state=start, first_obs=observations)
+    return empty.replace(pipeline_state=start, obs=observations)
+
+
+def learner(weights: Any, settings: Settings) -> Any:
+    """What a training begins with: the weights, no moments, statistics of one observation of 1."""
+    width = sizes(settings.environment)[0]
+    with jax_devices.on_host():
+        state = optimizer(settings).init({name: jnp.asarray(w) for name, w in weights.items()})
+        return {
+            "weights": weights,
+            "optimizer": jax_devices.copied(state),
+            "statistics": {
+                "count": np.ones((), np.float32),
+                "mean": np.zeros(width, np.float32),
+                "squares": np.ones(width, np.float32),
+            },
+        }
+
+
+# ------------------------------------------------------------------ the same draws on the host
+
+
+def _key(seed: int, number: int) -> Any:
+    return jax.random.fold_in(jax_devices.seed_words(seed), number)
+
+
+@lru_cache(maxsize=4)
+def noise_on_host(seed: int, number: int, settings: Settings) -> NDArray[np.float64]:
+    """The normal numbers of a step's actions, (steps, environments, width)."""
+    with jax_devices.on_host():
+        return np.asarray(noise(_key(seed, number), settings), np.float64)
+
+
+@lru_cache(maxsize=4)
+def order_on_host(seed: int, number: int, settings: Settings) -> NDArray[np.int32]:
+    """The order of a step's samples, (epochs, units)."""
+    with jax_devices.on_host():
+        return np.asarray(_order(_key(seed, number), settings))

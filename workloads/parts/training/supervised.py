@@ -1,0 +1,124 @@
+"""What the training workloads of one model and one AdamW step share, written once.
+
+A subclass says what its model is, draws one batch on the host, and gives the growth of its
+errors; building, stepping, keeping and judging are the same for all (`parts/training.py`).
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from appliance.records.journal import Check
+from workloads.contract.failures import ParameterError
+from workloads.contract.target import Target
+from workloads.contract.workload import Workload
+from workloads.parts.numerics.parameters import require_positive
+from workloads.parts.numerics.precision import dtype_named
+from workloads.parts.numerics.size import count_parameters
+from workloads.parts.training import training
+from workloads.parts.training.audit import Audit
+from workloads.parts.training.optimizers import AdamW
+from workloads.parts.training.training import Before, Growth, Trained, Training
+
+
+@dataclass(frozen=True, kw_only=True)
+class Supervised(Workload[Training, Trained]):
+    """Trains `model` on batches of `inputs` with AdamW.
+
+    `batch_change` is added to `batch` and `extra_layers` to the number of layers, so that one
+    variant serves every size.
+    """
+
+    batch: int = 32
+    dtype: str = "bfloat16"
+    rate: float = 1e-4
+    num_inputs: int = 4
+    batch_change: int = 0
+    extra_layers: int = 0
+
+    def __post_init__(self) -> None:
+        require_positive(self, "batch", "num_inputs")
+        if self.count < 1:
+            message = f"batch_change is {self.batch_change}: leave one of the {self.batch} at least"
+            raise ParameterError(message)
+        if not self.rate > 0:
+            raise ParameterError(f"rate is {self.rate}: give a learning rate above 0")
+        dtype_named(self.dtype)
+
+    @property
+    def count(self) -> int:
+        """Inputs of one step."""
+        return self.batch + self.batch_change
+
+    @abstractmethod
+    def model(self) -> torch.nn.Module:
+        """Return the model with fresh weights; its forward pass gives `loss` and `logits`."""
+
+    @abstractmethod
+    def inputs(self, rng: torch.Generator) -> dict[str, torch.Tensor]:
+        """Draw keyword arguments of the model for one step, on the host."""
+
+    @abstractmethod
+    def growth(self) -> Growth:
+        """Roundings that a healthy step may be off."""
+
+    @property
+    def parts(self) -> int:
+        """Passes of one step."""
+        return 1
+
+    def result(self, made: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        """Loss and logits of what the model's forward pass made."""
+        return training.loss_and_logits(made)
+
+    def fresh(self, seed: int) -> torch.nn.Module:  # noqa: ARG002 - for weights drawn by name
+        """Return the model of a seed on the host; torch's own generator has that seed."""
+        return self.model()
+
+    def audit(self, seed: int) -> Audit | None:  # noqa: ARG002 - None: the whole is followed
+        """Which layers float64 follows, of a model too large to be followed whole."""
+        return None
+
+    def together(self) -> dict[str, Any]:
+        """How many ranks train, and how they share the training."""
+        return {}
+
+    def num_parameters(self) -> int:
+        return count_parameters(self.model)
+
+    def build(self, target: Target, seed: int) -> Training:
+        return training.begin(
+            target,
+            seed=seed,
+            make=lambda: self.fresh(seed),
+            rule=AdamW(rate=self.rate),
+            generate=self.generate,
+            num_inputs=self.num_inputs,
+            dtype=dtype_named(self.dtype),
+            growth=self.growth(),
+            parts=self.parts,
+            result=self.result,
+            audit=self.audit(seed),
+            **self.together(),
+        )
+
+    def generate(self, seed: int) -> Iterator[dict[str, torch.Tensor]]:
+        """Input sets of a seed, without end."""
+        rng = torch.Generator().manual_seed(seed)
+        while True:
+            yield self.inputs(rng)
+
+    def step(self, state: Training) -> Trained:
+        return training.step(state)
+
+    def snapshot(self, state: Training) -> Before:
+        return training.snapshot(state)
+
+    def check(self, before: object, state: Training, output: Trained) -> Iterator[Check]:
+        assert isinstance(before, Before)  # noqa: S101 - what snapshot returned
+        return training.check(before, state, output)

@@ -1,0 +1,164 @@
+"""What the image classifiers in training share, written once: parameters, inputs, step and check.
+
+A row's file gives the network, the roundings that a healthy step of it may be off, and its
+defaults. One step is forward, loss, backward and update on a batch of generated images that have
+a pattern by class (`parts/images.py`) and lie on the device already.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+
+from appliance.records.journal import Check
+from appliance.records.workload import Work
+from workloads.contract.failures import ParameterError
+from workloads.contract.target import Target
+from workloads.contract.workload import Workload
+from workloads.parts.datasets.images import labelled_images
+from workloads.parts.distributed.sharding import require_parallel
+from workloads.parts.numerics.parameters import require_positive
+from workloads.parts.numerics.precision import dtype_named
+from workloads.parts.numerics.size import count_parameters, count_training_flops
+from workloads.parts.training import training
+from workloads.parts.training.float32_products import (
+    float32_products,
+    require_short_products,
+    shortened,
+)
+from workloads.parts.training.optimizers import Momentum, Optimizer
+from workloads.parts.training.training import Before, Growth, Trained, Training
+
+CLASSES = 1000
+RELU, GELU, SILU = "relu", "gelu", "silu"
+ACTIVATIONS = (RELU, GELU, SILU)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageTraining(Workload[Training, Trained]):
+    """Trains `network()` on images of `side` pixels.
+
+    `batch_change` is added to `batch` and `extra_layers` to the third of the four stages, so that
+    one variant serves every size. `channels_last`: the layout of images and weights. `tf32`: what
+    is multiplied in float32 is cut to TF32 first, in the whole step. `ranks`, `parallel`: how many
+    processes train together, and how (`parts/distributed.py`); each has a batch of its own.
+    """
+
+    data_pattern: ClassVar[str] = "generated images with a pattern by class"
+    domain: ClassVar[str] = "vision"
+
+    batch: int = 256
+    side: int = 224
+    dtype: str = "bfloat16"
+    tf32: bool = False
+    channels_last: bool = True
+    rate: float = 0.1
+    num_inputs: int = 4
+    batch_change: int = 0
+    extra_layers: int = 0
+    ranks: int = 1
+    parallel: str = "none"
+
+    def __post_init__(self) -> None:
+        require_positive(self, "batch", "side", "num_inputs")
+        if self.count < 1:
+            message = f"batch_change is {self.batch_change}: leave one of the {self.batch} at least"
+            raise ParameterError(message)
+        if self.extra_layers < 0:
+            raise ParameterError(f"extra_layers is {self.extra_layers}: give 0 or more")
+        if not self.rate > 0:
+            raise ParameterError(f"rate is {self.rate}: give a learning rate above 0")
+        dtype_named(self.dtype)
+        require_parallel(self.ranks, self.parallel)
+        if self.parallel not in ("none", "ddp"):
+            raise ParameterError(
+                f"parallel is {self.parallel}: give ddp, or none for a single rank"
+            )
+
+    @property
+    def count(self) -> int:
+        """Images of one step."""
+        return self.batch + self.batch_change
+
+    @abstractmethod
+    def network(self) -> torch.nn.Module:
+        """Return the network with fresh weights; its forward pass gives `loss` and `logits`."""
+
+    @abstractmethod
+    def growth(self) -> Growth:
+        """Roundings that a healthy step may be off."""
+
+    def rule(self) -> Optimizer:
+        return Momentum(rate=self.rate)
+
+    def work(self) -> Work:
+        shapes = {"pixel_values": (self.count, 3, self.side, self.side), "labels": (self.count,)}
+        flops = count_training_flops(self.network, shapes)
+        return Work(
+            units=self.ranks * self.count,
+            unit="images",
+            flops=self.ranks * flops,
+            precision=self.precision,
+        )
+
+    @property
+    def precision(self) -> str:
+        """Format of the step's products."""
+        return "tf32" if self.tf32 and self.dtype == "float32" else self.dtype
+
+    def num_parameters(self) -> int:
+        return count_parameters(self.network)
+
+    @property
+    def layout(self) -> torch.memory_format:
+        return torch.channels_last if self.channels_last else torch.contiguous_format
+
+    def build(self, target: Target, seed: int) -> Training:
+        return training.begin(
+            target,
+            seed=seed,
+            make=self.network,
+            rule=self.rule(),
+            generate=self.inputs,
+            num_inputs=self.num_inputs,
+            ranks=self.ranks,
+            parallel=self.parallel,
+            layout=self.layout,
+            **self.facts(target),
+        )
+
+    def facts(self, target: Target) -> dict[str, Any]:
+        """Return what a training needs to be judged; raises ParameterError for another target."""
+        if self.tf32:
+            require_short_products(target)
+        growth = self.growth()
+        return {
+            "dtype": dtype_named(self.dtype),
+            "growth": shortened(growth) if self.precision == "tf32" else growth,
+        }
+
+    def inputs(self, seed: int) -> Iterator[dict[str, torch.Tensor]]:
+        """Generate input sets on the host, one after the other."""
+        rng = torch.Generator().manual_seed(seed)
+        while True:
+            yield self._batch(rng)
+
+    def _batch(self, rng: torch.Generator) -> dict[str, torch.Tensor]:
+        images, labels = labelled_images(rng, count=self.count, side=self.side, classes=CLASSES)
+        return {"pixel_values": images, "labels": labels}
+
+    def step(self, state: Training) -> Trained:
+        with float32_products(are_short=self.tf32):
+            return training.step(state)
+
+    def snapshot(self, state: Training) -> Before:
+        return training.snapshot(state)
+
+    def check(self, before: object, state: Training, output: Trained) -> Iterator[Check]:
+        assert isinstance(before, Before)  # noqa: S101 - what snapshot returned
+        with float32_products(are_short=self.tf32):
+            yield from training.check(before, state, output)

@@ -1,0 +1,140 @@
+"""A teacher that follows its student by averages, and what shows that it does and still teaches.
+
+The teacher is no model in training: its weights are buffers of the model that holds both, as the
+running statistics of a batch normalisation are, and no optimiser sees them. After each step they
+move a small share of the way to the student's weights. The check makes that move in float64 from
+the teacher's weights before the step and the student's after it: an average that was forgotten,
+made twice, of other weights or with another share is off by far more than the roundings
+that are allowed. A teacher that tells every input alike would be followed just as well (the
+collapse that such methods fear), so what it says must vary over the batch.
+"""
+
+from __future__ import annotations
+
+import copy
+from abc import abstractmethod
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.optim.swa_utils import get_ema_multi_avg_fn
+
+from appliance.records.journal import Check
+from workloads.contract.failures import ParameterError
+from workloads.parts.numerics.precision import LEAST_SHARE, on_host, unit_roundoff
+from workloads.parts.training import training
+from workloads.parts.training.replicated import Replicated
+from workloads.parts.training.training import Before, Trained, Training
+
+_ROUNDINGS = 6
+"""Of float32 allowed in an average: four happen (share, difference, product, sum), two to spare."""
+_SMALLEST = 1e-30
+"""Added to sizes, so that zero may stand beside zero."""
+_STUDENT, _TEACHER = "student.", "teacher."
+
+
+class Taught(torch.nn.Module):
+    """A student and the teacher that follows it; a subclass says what they make of their inputs."""
+
+    def __init__(self, student: torch.nn.Module) -> None:
+        super().__init__()
+        self.student: Any = student
+        self.teacher: Any = teacher_of(student)
+
+
+def teacher_of(student: torch.nn.Module) -> torch.nn.Module:
+    """Return a copy of the student whose weights are buffers."""
+    teacher = copy.deepcopy(student)
+    for module in teacher.modules():
+        for name, weight in list(module.named_parameters(recurse=False)):
+            delattr(module, name)
+            module.register_buffer(name, weight.detach())
+    return teacher
+
+
+def follow(model: torch.nn.Module, momentum: float) -> None:
+    """Move every weight of the teacher by the share 1 - momentum of the way to the student's."""
+    student, teacher = model.get_submodule("student"), model.get_submodule("teacher")
+    leading = dict(student.named_parameters())
+    following = dict(teacher.named_buffers())
+    average = get_ema_multi_avg_fn(momentum)  # type: ignore[no-untyped-call]
+    average([following[name] for name in leading], list(leading.values()), 0)
+
+
+def check_average(before: Before, output: Trained, momentum: float) -> Iterator[Check]:
+    """Hold the teacher of a step to the formula, from the student's weights that it reported."""
+    pairs = {
+        name: (before.statistics[name], output.weights[_leader(name)], output.statistics[name])
+        for name in before.statistics
+        if _leader(name) in output.weights
+    }
+    still = sum(torch.equal(old, new.cpu()) for old, _, new in pairs.values())
+    yield Check(name="teacher's tensors that stood still", error=still, bound=0.0, kind="exact")
+    errors = [_error(old, leader, new, momentum) for old, leader, new in pairs.values()]
+    bound = _ROUNDINGS * unit_roundoff(torch.float32)
+    yield Check(
+        name="teacher, given the student's weights",
+        error=torch.stack(errors).max().item(),
+        bound=bound,
+        detects=bound,
+        detects_what="error of one element, relative to the terms that make it",
+    )
+
+
+def _leader(name: str) -> str:
+    return _STUDENT + name.removeprefix(_TEACHER)
+
+
+def _error(
+    old: torch.Tensor, leader: torch.Tensor, new: torch.Tensor, momentum: float
+) -> torch.Tensor:
+    """Largest error of one tensor of the teacher."""
+    start, goal = on_host(old), on_host(leader)
+    exact = momentum * start + (1 - momentum) * goal
+    size = momentum * start.abs() + (1 - momentum) * goal.abs() + _SMALLEST
+    largest: torch.Tensor = ((on_host(new) - exact).abs() / size).max()
+    return largest
+
+
+def check_variety(told: torch.Tensor) -> Check:
+    """Refuse a teacher that tells all inputs alike; `told` is what it says, a row per input."""
+    rows = on_host(told).flatten(1)
+    share = rows.std(dim=0, correction=0).square().mean().sqrt() / rows.square().mean().sqrt()
+    return Check(
+        name="teacher tells inputs apart",
+        error=(LEAST_SHARE / share).item(),
+        bound=1.0,
+        detects=LEAST_SHARE,
+        detects_what="share of the teacher's output that varies from input to input",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SelfTaught(Replicated):
+    """Trains a model that is `Taught`; its teacher follows inside the step."""
+
+    momentum: float = 0.99
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 0 < self.momentum < 1:
+            raise ParameterError(f"momentum is {self.momentum}: give a share between 0 and 1")
+        if self.count < 2:  # noqa: PLR2004 - one input cannot be told from another
+            message = f"batch is {self.batch} and batch_change {self.batch_change}: leave 2 inputs"
+            raise ParameterError(message)
+
+    @abstractmethod
+    def told(self, output: Trained) -> torch.Tensor:
+        """Return what the teacher says of each input of a step, a row per input."""
+
+    def step(self, state: Training) -> Trained:
+        output = training.step(state)
+        follow(state.model, self.momentum)
+        return output
+
+    def check(self, before: object, state: Training, output: Trained) -> Iterator[Check]:
+        assert isinstance(before, Before)  # noqa: S101 - what snapshot returned
+        yield from check_average(before, output, self.momentum)
+        yield check_variety(self.told(output))
+        yield from training.check(before, state, output)
