@@ -1,10 +1,10 @@
 """What the decision rules do to devices whose truth is known, by drawing ten thousand of them.
 
 Launch times are drawn from the model of the statistics, and the very functions that the judge
-calls (appliance/statistics/group_sequential.py, appliance/statistics/tails.py) rule on them: nothing of the rules is written a
-second time here but the loop over the looks. All limits are of the kind "step time at most 3 %
-above a known reference". Every table has a random stream of its own, so that one can be made again
-without the others.
+calls (group_sequential.py and tails.py of appliance/statistics) rule on them: nothing of the rules
+is written a second time here but the loop over the looks. All limits are of the kind "step time at
+most 3 % above a known reference". Every table has a random stream of its own, so that one can be
+made again without the others.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Writes appliance/schemas/*.json, the JSON Schemas of the bundle's files, from the records.
 
-Run it after a change of appliance/records/journal.py; a test compares what it would write with what is
+Run it after a change of appliance/records/; a test compares what it would write with what is
 there. JSON files hold every key of their record, so there every key is required; TOML files are
 written by people, who may leave out what has a default.
 """
@@ -27,7 +27,7 @@ from appliance.records import (  # noqa: E402 - the script runs where nothing is
     system,
     verdict,
 )
-from appliance.records import json as records_json
+from appliance.records import json as records_json  # noqa: E402 - the same
 from appliance.verbs.rerun_diff import Rerun  # noqa: E402 - the same
 from appliance.verification.verify import Verification  # noqa: E402 - the same
 

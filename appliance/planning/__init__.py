@@ -1,0 +1,5 @@
+"""What will run, decided before anything runs.
+
+Cases, placement, seeds, samples to check, coverage. Pure: devices, suite and criteria in, a plan
+out.
+"""

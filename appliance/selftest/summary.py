@@ -198,7 +198,8 @@ def _injections(rows: Sequence[Row]) -> Table:
 
 def _slowdowns(found: Sequence[Behaviour]) -> Table:
     table = Table(
-        title=f"One limit at {virtual_faults.MARGIN:.0%}, launches of 1 % spread, looks at 5, 10, 20, 40"
+        title=f"One limit at {virtual_faults.MARGIN:.0%}, launches of 1 % spread, "
+        "looks at 5, 10, 20, 40"
     )
     for name in ("slower by", "nodes", "pass", "fail", "inconclusive", "mean launches", "ok"):
         table.add_column(name, justify="right")

@@ -1,22 +1,30 @@
-"""The makers that can be tested, in the order in which they are preferred.
+"""The vendors that can be tested, in the order in which they are preferred.
 
-Their modules are light: a maker's library is loaded when its vendor is asked for devices.
+A vendor's module is imported when the vendor is made, by name: what a node lacks is never loaded.
 """
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Mapping
+from functools import partial
 
-from appliance.vendors.amd.rocm import Rocm
 from appliance.vendors.base import Vendor
-from appliance.vendors.cpu import Cpu
-from appliance.vendors.intel.xpu import Xpu
-from appliance.vendors.nvidia.cuda import Cuda
 
-VENDORS: Mapping[str, Callable[[], Vendor]] = {
-    "cuda": Cuda,
-    "rocm": Rocm,
-    "xpu": Xpu,
-    "cpu": Cpu,
+MODULES: Mapping[str, str] = {
+    "cuda": "appliance.vendors.nvidia.cuda",
+    "rocm": "appliance.vendors.amd.rocm",
+    "xpu": "appliance.vendors.intel.xpu",
+    "cpu": "appliance.vendors.cpu",
 }
 """The processors, always there, come last."""
+
+
+def make_vendor(name: str) -> Vendor:
+    """The vendor of that name, or of a dotted module's last name: vendors/cpu.py has Cpu."""
+    module = importlib.import_module(MODULES.get(name, name))
+    vendor: Vendor = getattr(module, name.rpartition(".")[2].capitalize())()
+    return vendor
+
+
+VENDORS: Mapping[str, Callable[[], Vendor]] = {name: partial(make_vendor, name) for name in MODULES}

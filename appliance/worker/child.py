@@ -57,6 +57,7 @@ from appliance.records.system import Fact, Facts
 from appliance.records.workload import Description
 from appliance.storage.toml_file import did_you_mean
 from appliance.vendors.base import Vendor
+from appliance.vendors.registry import make_vendor
 from appliance.worker import libraries, outputs, timing
 from appliance.worker.forkserver import ForkServer, claim_stdout
 from appliance.worker.measure import LaunchCourse, Machine, Wires
@@ -371,7 +372,7 @@ def _prepared(spec: LaunchSpec, link: Link, rank: int) -> LaunchCourse:
         kind = _load(spec.case.workload)
     except (_Absent, ImportError) as error:
         raise _NotMade("not_installed", one_line(error)) from None
-    vendor = _vendor(spec.vendor)
+    vendor = make_vendor(spec.vendor)
     vendor.prepare()
     if spec.num_threads is not None:
         torch.set_num_threads(spec.num_threads)
@@ -442,13 +443,6 @@ def _median_seconds(stopwatch: timing.Stopwatch, work: Callable[[], object]) -> 
     return statistics.median(
         1e-9 * (span.wall_ns if span.event_ns is None else span.event_ns) for span in spans
     )
-
-
-def _vendor(name: str) -> Vendor:
-    """The maker's class: appliance/vendors/cpu.py has Cpu."""
-    module = importlib.import_module(name if "." in name else f"appliance.vendors.{name}")
-    vendor: Vendor = getattr(module, name.rpartition(".")[2].capitalize())()
-    return vendor
 
 
 def _refuse_lacking(kind: type[AnyWorkload], spec: LaunchSpec, vendor: Vendor) -> None:
@@ -598,7 +592,7 @@ def _serve() -> None:
     for name in request.workloads:
         with contextlib.suppress(_Absent):  # its launches say so themselves
             _load(name)
-    vendor = _vendor(request.vendor)
+    vendor = make_vendor(request.vendor)
     ForkServer(answer, lambda: _probe(vendor), launch).serve()
 
 

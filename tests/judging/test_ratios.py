@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from planning.test_plan import description, planned, suite, suite_case
 from support.builders import (
     FUNCTIONAL,
     NO_BASELINES,
@@ -26,7 +27,6 @@ from support.builders import (
     with_bounds,
     with_end,
 )
-from test_plan import description, planned, suite, suite_case
 
 from appliance.errors import UsageError
 from appliance.judging import ratios

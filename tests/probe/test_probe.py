@@ -337,7 +337,7 @@ def test_this_machine_can_be_read_twice_and_is_the_same() -> None:
 
 def test_probing_imports_no_torch() -> None:
     code = (
-        "import sys; from appliance import probe; probe.probe((probe.present(),)); "
+        "import sys; from appliance.probe import node; node.probe((node.present(),)); "
         "print('torch' in sys.modules)"
     )
     done = subprocess.run(

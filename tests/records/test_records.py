@@ -2,8 +2,10 @@
 
 import dataclasses
 import functools
+import importlib
 import json
 import math
+import pkgutil
 import typing
 from collections.abc import Mapping
 from typing import Any
@@ -13,6 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from appliance import records
 from appliance.errors import ApplianceError, EvidenceError
 from appliance.records import json as records_json
 from appliance.records.journal import Check, LaunchEnded
@@ -21,11 +24,12 @@ from appliance.records.system import Fact
 from appliance.records.workload import Work
 
 KINDS = sorted(
-    (
+    {
         item
-        for item in vars(records).values()
+        for name in pkgutil.iter_modules(records.__path__)
+        for item in vars(importlib.import_module(f"appliance.records.{name.name}")).values()
         if isinstance(item, type) and issubclass(item, Record) and item is not Record
-    ),
+    },
     key=lambda kind: kind.__name__,
 )
 ENDED = LaunchEnded(

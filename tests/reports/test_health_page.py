@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from evidence.test_ledger import ACCELERATOR, CALM, DEVICE, HEALTHY, PLAN, fault, system, watching
 from support.builders import SYSTEM, Watching, a_case, a_plan, bare_lines, watched_events
-from test_ledger import ACCELERATOR, CALM, DEVICE, HEALTHY, PLAN, fault, system, watching
 
 from appliance.records.journal import Event
 from reports import health, plots

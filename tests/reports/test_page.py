@@ -11,11 +11,11 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from comparison.test_compare import compared, draft, slower
+from evidence.test_ledger import CALM, HEALTHY
 from support.builders import SYSTEM, Watching
 from support.report_samples import JUDGED, sample
-from test_compare import compared, draft, slower
 from test_health_page import chapter as health_chapter
-from test_ledger import CALM, HEALTHY
 from test_pairs import judged as judged_pairs
 from test_pairs import node as node_of_pairs
 

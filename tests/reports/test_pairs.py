@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from storage.test_suites import device, item, placed
 from support import launching
 from support.builders import SEED, STEP_NS, a_case, a_plan, a_system, launch_events, verdict_of
 from support.report_samples import sample
-from test_suites import device, item, placed
 
 from appliance.evidence.baseline_key import key_of
 from appliance.records.journal import Checked, Event, Reading, RunEnded, RunStarted

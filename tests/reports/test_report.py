@@ -1018,7 +1018,7 @@ def test_the_pdf_is_pdf_a_3a_with_every_file_attached_once():
 
 def test_the_same_bundle_gives_the_same_bytes_in_another_process():
     command = (
-        "import sys; from report_samples import sample; from reports import render; "
+        "import sys; from support.report_samples import sample; from reports import render; "
         "from reports.view import view; page = view(sample(failing='bert')); "
         "out = sys.stdout.buffer; out.write(render.html(page, {'a': b'1'})); "
         "out.write(render.pdf(page, {'b': b'2', 'a.json': b'1'}))"

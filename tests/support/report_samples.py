@@ -1,8 +1,8 @@
 """Synthetic bundles for the report's tests: cases of a smoke run, judged by the real judge.
 
 Everything but the measurements is real: records, journal chain, bounds, looks, verdict. The
-same arguments give the same bundle. `python tests/support/report_samples.py FOLDER` writes the pages of
-every kind there, to be looked at.
+same arguments give the same bundle. `python tests/support/report_samples.py FOLDER` writes the
+pages of every kind there, to be looked at.
 """
 
 from __future__ import annotations

@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Literal
 
 import pytest
+from evidence.test_ledger import ACCELERATOR, DEVICE, PLAN, asking, ruling, system, watching
+from evidence.test_ledger import HEALTHY as NO_ERRORS
+from judging.test_order import HEAD, LINE, NODE
 from rich.table import Table
 from support.builders import FUNCTIONAL, a_case, a_plan, bare_lines, verdict_of, watched_events
 from support.bundles import healthy, sealed
 from support.report_samples import sample
-from test_ledger import ACCELERATOR, DEVICE, PLAN, asking, ruling, system, watching
-from test_ledger import HEALTHY as NO_ERRORS
-from test_order import HEAD, LINE, NODE
 
 from appliance.cli.progress import Plain
 from appliance.cli.sanitize import LONGEST, harmless

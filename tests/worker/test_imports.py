@@ -64,7 +64,7 @@ def test_what_a_workload_builds_with_is_all_that_building_imports(name: str) -> 
 import sys
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
-from appliance import worker
+from appliance.worker import child
 
 class Watch(TorchDispatchMode):
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
@@ -74,9 +74,9 @@ class Watch(TorchDispatchMode):
 def libraries():
     return {{one for one in sys.modules if one.partition(".")[0] in {LATE!r}}}
 
-kind = worker._load({name!r}, to_build=False)
+kind = child._load({name!r}, to_build=False)
 with Watch():
-    worker._load({name!r})
+    child._load({name!r})
 before = libraries()
 workload = kind(**kind.small)
 workload.work(), workload.num_parameters()
@@ -88,8 +88,8 @@ print(len(before) > 0, *libraries() - before)
 def test_listing_workloads_does_not_import_what_they_build_with() -> None:
     code = f"""
 import sys
-from appliance import worker
-answer = worker.describe((), {BUILDERS!r})
+from appliance.worker import child
+answer = child.describe((), {BUILDERS!r})
 print(*(one.name for one in answer.descriptions), *({{*sys.modules}} & {{*{LATE!r}}}))
 """
     assert told(code) == {*BUILDERS}
@@ -98,7 +98,7 @@ print(*(one.name for one in answer.descriptions), *({{*sys.modules}} & {{*{LATE!
 def test_fork_server_has_imported_what_its_workloads_build_with() -> None:
     code = f"""
 import os, sys
-from appliance import worker
+from appliance.worker import child
 
 class Server:
     def __init__(self, answer, probe, begin):
@@ -107,8 +107,8 @@ class Server:
     def serve(self):
         os.write(self.answer, " ".join({{*sys.modules}} & {{*{LATE!r}}}).encode())
 
-worker.ForkServer = Server
-worker._serve()
+child.ForkServer = Server
+child._serve()
 """
     request = ServeRequest(vendor="cpu", workloads=tuple(BUILDERS))
     assert told(code, to_json(request) + b"\n") == {"diffusers"}

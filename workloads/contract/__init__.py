@@ -1,0 +1,1 @@
+"""What every workload is: its four methods, its facts, and what a launch hands to it."""

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from appliance.errors import ApplianceError
-
-if TYPE_CHECKING:
-    pass
 
 
 class ParameterError(ValueError):

@@ -1,0 +1,1 @@
+"""Diffusion and flow models built from their library's classes."""

@@ -1,0 +1,1 @@
+"""Ranks: how they meet, what they exchange, and which of them erred."""

@@ -1,0 +1,1 @@
+"""Graphs: molecules, message passing, generative flow networks."""

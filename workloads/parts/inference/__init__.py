@@ -1,0 +1,1 @@
+"""Inference: sessions, what is served, outputs that are checked later."""

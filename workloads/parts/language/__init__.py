@@ -1,0 +1,1 @@
+"""Language models: building, decoding, generation, and how far two answers part."""

@@ -1,0 +1,1 @@
+"""Matrix products: operands, references by rows and the bound on their error."""

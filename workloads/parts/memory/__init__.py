@@ -1,0 +1,1 @@
+"""Memory under test: digests, patterns, chains of products, streams, copies and disks."""

@@ -1,0 +1,1 @@
+"""Single operators: the families, their inputs, and the rules that hold their outputs."""

@@ -1,0 +1,1 @@
+"""Reinforcement learning: environments, rollouts, programs under JAX, and RLHF."""
