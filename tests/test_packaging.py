@@ -16,8 +16,8 @@ from types import ModuleType
 
 import pytest
 import typer
-from locked import entries, extras, lock, pins, requirements
 from packaging.requirements import Requirement
+from support.locked import entries, extras, lock, pins, requirements
 
 ROOT = Path(__file__).parents[1]
 LOCKS = {name: lock(name) for name in ("cpu-smoke", "cpu", "cpu-test")}

@@ -18,8 +18,8 @@ from types import ModuleType
 
 import jsonschema
 import pytest
-from locked import extras, pins, requirements
 from packaging.markers import default_environment
+from support.locked import extras, pins, requirements
 from typer.testing import CliRunner
 
 from appliance.cli.main import app
