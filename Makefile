@@ -8,7 +8,7 @@ ARGS ?=
 
 export PYTHON TORCH_INDEX WHEELS
 
-.PHONY: accept test lint bench oc bands pin setup clean
+.PHONY: accept test test-quick durations lint bench oc bands pin setup clean
 
 accept: ## run the suite on whatever is there and leave a signed report in $(OUT)/<run id>/
 	@scripts/setup.sh $(if $(filter smoke,$(SUITE)),cpu-smoke,cpu)
@@ -16,7 +16,15 @@ accept: ## run the suite on whatever is there and leave a signed report in $(OUT
 
 test: ## all tests; those that start a container engine skip where there is none
 	@scripts/setup.sh cpu-test
-	@.venv/bin/python -m pytest $(ARGS)
+	@.venv/bin/python scripts/run_tests.py $(ARGS)
+
+test-quick: ## the tests below a second, for a look in between: about 3 minutes
+	@scripts/setup.sh cpu-test
+	@.venv/bin/python scripts/run_tests.py --quick $(ARGS)
+
+durations: ## record tests/durations.json, by which tests are spread and the quick ones are chosen
+	@scripts/setup.sh cpu-test
+	@.venv/bin/python scripts/run_tests.py --record-durations $(ARGS)
 
 lint: ## formatting, style and types
 	@scripts/setup.sh cpu-test

@@ -1,11 +1,20 @@
-"""Settings that all tests share: property tests draw the same examples every time."""
+"""Settings that all tests share, and which tests run in which part of `make test`.
+
+The parallel part has two workers. Tests that share a fixture of their module go to one worker,
+so that it is made once; all others are spread by their first parameter, the longest groups first.
+"""
 
 from __future__ import annotations
 
+import json
 import os
+import re
+from collections import defaultdict
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from _pytest.nodeid import coerce_node_id
 from hypothesis import HealthCheck, settings
 
 settings.register_profile(
@@ -19,6 +28,109 @@ settings.register_profile(
 settings.load_profile("bench")
 for name in ("FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
     os.environ.pop(name, None)  # what a program writes into a pipe is what the tests read
+
+DURATIONS = Path(__file__).parent / "durations.json"
+"""Seconds of the slow tests by file name and test, as `make durations` has measured them."""
+RECORDED_SECONDS = 0.5
+QUICK_SECONDS = 1.0
+ALONE = ("serial", "container")
+SHARED = "shared"
+_measured: defaultdict[str, float] = defaultdict(float)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("bench")
+    group.addoption(
+        "--part",
+        choices=("all", "parallel", "serial", "quick"),
+        default="all",
+        help="tests that may run beside others, those that may not, or those below a second",
+    )
+    group.addoption(
+        "--record-durations", action="store_true", help=f"write what took long to {DURATIONS.name}"
+    )
+
+
+def group_of(item: pytest.Function) -> str:
+    """Tests of one group run in one worker, one after the other."""
+    parts, scopes = [item.path.stem], {}
+    callspec = getattr(item, "callspec", None)
+    parameters = callspec.params if callspec else {}
+    if callspec:
+        scopes = {key: callspec._arg2scope[key].value for key in parameters}
+    definitions = item._fixtureinfo.name2fixturedefs.values()
+    own = [one[-1] for one in definitions if one[-1].baseid == item.parent.nodeid]
+    if any(one.scope == "module" and not one._autouse for one in own):
+        wide = [f"{parameters[key]}" for key in parameters if scopes[key] == "module"]
+        parts += [*wide, SHARED]
+    elif parameters:
+        parts += [f"{next(iter(parameters.values()))}"]
+    return "-".join(re.sub(r"\W+", "_", part)[:40] for part in parts)
+
+
+def key_of(nodeid: str) -> str:
+    """Name of a test that stays the same when its file moves to another folder."""
+    path, _, name = nodeid.partition("::")
+    return f"{Path(path).stem}::{name}"
+
+
+def recorded() -> dict[str, float]:
+    return json.loads(DURATIONS.read_text()) if DURATIONS.exists() else {}
+
+
+def is_wanted(item: pytest.Function, part: str, seconds: dict[str, float]) -> bool:
+    is_alone = any(item.get_closest_marker(name) for name in ALONE)
+    if part in {"all", "serial"}:
+        return part == "all" or is_alone
+    if part == "parallel":
+        return not is_alone
+    keys = (key_of(item.nodeid), group_of(item))
+    return not is_alone and all(seconds.get(key, 0.0) < QUICK_SECONDS for key in keys)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    part, seconds = config.getoption("--part"), recorded()
+    wanted = [item for item in items if is_wanted(item, part, seconds)]
+    if dropped := [item for item in items if item not in set(wanted)]:
+        config.hook.pytest_deselected(items=dropped)
+    items[:] = wanted
+    if not hasattr(config, "workerinput"):
+        return
+    groups = {item.nodeid: group_of(item) for item in items}
+    sums: defaultdict[str, float] = defaultdict(float)
+    for group in set(groups.values()):
+        sums[group] = seconds.get(group, 0.0)
+    for item in items:
+        sums[groups[item.nodeid]] += seconds.get(key_of(item.nodeid), 0.0)
+    items.sort(key=lambda item: -sums[groups[item.nodeid]])
+    for item in items:
+        item._id = coerce_node_id(f"{item.nodeid}@{groups[item.nodeid]}")  # what loadgroup reads
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Take the group off the name that pytest-xdist gave the test, and note the seconds."""
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        return
+    nodeid, _, group = (
+        report.nodeid.rpartition("@")
+        if report.nodeid.rfind("@") > report.nodeid.rfind("]")
+        else (report.nodeid, "", "")
+    )
+    report.nodeid = nodeid
+    if group.endswith(SHARED) and report.when == "setup":
+        _measured[group] = max(_measured[group], report.duration)
+    else:
+        _measured[key_of(nodeid)] += report.duration
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if not session.config.getoption("--record-durations") or hasattr(session.config, "workerinput"):
+        return
+    kept = {key: value for key, value in recorded().items() if key not in _measured}
+    slow = {key: round(value, 1) for key, value in _measured.items() if value >= RECORDED_SECONDS}
+    DURATIONS.write_text(json.dumps(dict(sorted({**kept, **slow}.items())), indent=1) + "\n")
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -13,7 +13,9 @@ import ssl
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import docker
@@ -29,6 +31,20 @@ CACHE = Path(
 PROGRAMS = ("dockerd", "debootstrap", "tar")
 BASE, CONNECTED = "bench-test-base:bookworm", "bench-test-base:connected"
 AUTHORITIES = "/etc/site-authorities.pem"
+_making: list[float] = []
+
+
+@contextmanager
+def images_being_made() -> Iterator[None]:
+    """Set-up and no test: its time is stated apart."""
+    begin = time.monotonic()
+    yield
+    _making.append(time.monotonic() - begin)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if _making:
+        terminalreporter.write_line(f"engine images made in {sum(_making):.1f} s")
 
 
 @pytest.fixture(scope="session")
@@ -76,7 +92,7 @@ def base(engine: docker.DockerClient, cache: Path) -> str:
     try:
         engine.images.get(BASE)
     except ImageNotFound:
-        with tempfile.TemporaryDirectory(dir=cache) as name:
+        with images_being_made(), tempfile.TemporaryDirectory(dir=cache) as name:
             root, archive = Path(name) / "root", Path(name) / "root.tar"
             run("debootstrap", "--variant=minbase", "bookworm", root)
             run("tar", "-C", root, "-cf", archive, ".")
@@ -93,7 +109,8 @@ def wheels(cache: Path) -> Path:
     if not folder.is_dir():
         unfinished = folder.with_suffix(".unfinished")
         pip = [sys.executable, "-m", "pip", "download", "-q", "--only-binary", ":all:"]
-        run(*pip, "--require-hashes", "-r", lock, "-d", unfinished)
+        with images_being_made():
+            run(*pip, "--require-hashes", "-r", lock, "-d", unfinished)
         unfinished.rename(folder)
     return folder
 
@@ -103,15 +120,16 @@ def image(
     engine: docker.DockerClient, base: str, wheels: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> str:
     """Name of the image, built by the classic builder from this checkout."""
-    context = checkout(tmp_path_factory.mktemp("context"))
-    shutil.copytree(wheels, context / "wheels", copy_function=os.link)
-    return build(engine, context, "cpu", {"BASE_IMAGE": base, "PIP_NO_INDEX": "1"})
+    with images_being_made():
+        context = checkout(tmp_path_factory.mktemp("context"))
+        shutil.copytree(wheels, context / "wheels", copy_function=os.link)
+        return build(engine, context, "cpu", {"BASE_IMAGE": base, "PIP_NO_INDEX": "1"})
 
 
 @pytest.fixture(scope="session")
 def connected_base(engine: docker.DockerClient, base: str, cache: Path) -> str:
     """Name of the minimal image that trusts whom this host trusts, for builds that fetch."""
-    with tempfile.TemporaryDirectory(dir=cache) as name:
+    with images_being_made(), tempfile.TemporaryDirectory(dir=cache) as name:
         trusted = os.environ.get("SSL_CERT_FILE") or ssl.get_default_verify_paths().openssl_cafile
         shutil.copy(trusted, Path(name) / "authorities.pem")
         lines = f"FROM {base}\nCOPY authorities.pem {AUTHORITIES}\n"
@@ -130,7 +148,8 @@ def cuda_image(
     context = checkout(tmp_path_factory.mktemp("context"))
     trust = dict.fromkeys(("PIP_CERT", "SSL_CERT_FILE"), AUTHORITIES)
     index = {key: os.environ[key] for key in ("PIP_INDEX_URL",) if key in os.environ}
-    return build(engine, context, "cuda", {"BASE_IMAGE": connected_base, **trust, **index})
+    with images_being_made():
+        return build(engine, context, "cuda", {"BASE_IMAGE": connected_base, **trust, **index})
 
 
 def checkout(context: Path) -> Path:

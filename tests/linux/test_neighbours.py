@@ -210,6 +210,7 @@ def seconds_of(*processes: psutil.Process) -> float:
     return sum(sum(process.cpu_times()[:2]) for process in processes)
 
 
+@pytest.mark.serial
 @pytest.mark.slow
 def test_hog_beside_the_run_is_seen_and_our_own_work_is_not(
     started: dict[str, psutil.Process],

@@ -117,15 +117,22 @@ def faults(tmp_path_factory: pytest.TempPathFactory) -> Bench:
 def _shout_at_the_socket(launch: Launch) -> None:
     """A stranger who found the socket: rubbish, and a hello without the token."""
     if launch.case.startswith("healthy"):
-        for name in Path("/proc/net/unix").read_text().split():
-            if name.startswith("@bench-"):
-                for line in (
-                    b"rubbish\n",
-                    b'{"kind":"hello","launch":"%s","rank":0,"token":"x"}\n',
-                ):
-                    with socket.socket(socket.AF_UNIX) as stranger:
-                        stranger.connect("\0" + name[1:])
-                        stranger.sendall(line.replace(b"%s", launch.id.encode()))
+        (name,) = _own_sockets()
+        for line in (
+            b"rubbish\n",
+            b'{"kind":"hello","launch":"%s","rank":0,"token":"x"}\n',
+        ):
+            with socket.socket(socket.AF_UNIX) as stranger:
+                stranger.connect("\0" + name[1:])
+                stranger.sendall(line.replace(b"%s", launch.id.encode()))
+
+
+def _own_sockets() -> set[str]:
+    """Names on which this process listens, and no other run beside it."""
+    own = {str(path.readlink()) for path in Path("/proc/self/fd").iterdir() if path.is_symlink()}
+    rows = [line.split() for line in Path("/proc/net/unix").read_text().splitlines()]
+    named = [(inode, name) for *_, inode, name in rows if name.startswith("@bench-")]
+    return {name for inode, name in named if f"socket:[{inode}]" in own}
 
 
 def test_disk_that_is_full_under_a_launch_stops_the_run(tmp_path: Path) -> None:
@@ -314,6 +321,7 @@ def test_unhealthy_server_gives_way_to_fresh_launches(tmp_path: Path) -> None:
 # ------------------------------------------------------------------ groups
 
 
+@pytest.mark.serial
 def test_group_starts_together_and_a_hanging_neighbour_does_not_time_out_others(
     tmp_path: Path,
 ) -> None:

@@ -832,6 +832,7 @@ def test_an_answer_in_another_form_is_a_gap() -> None:
         Nvml(Odd({"system": {}, "devices": []})).ask("nvmlDeviceGetColour")
 
 
+@pytest.mark.serial
 @pytest.mark.skipif(Path("/dev/nvidiactl").exists(), reason="this machine has the devices")
 def test_a_machine_without_them_is_passed_by_quickly() -> None:
     """The driver's library is looked for before anything is imported; the best of five looks."""

@@ -616,6 +616,7 @@ def test_a_driver_that_shows_no_device_is_refused_if_one_is_there(tmp_path: Path
         one.probe()
 
 
+@pytest.mark.serial
 def test_a_machine_without_them_is_passed_by_at_once(tmp_path: Path) -> None:
     (tmp_path / "sys/bus/pci/devices").mkdir(parents=True)
     seconds = []

@@ -508,6 +508,7 @@ def test_a_card_that_was_given_to_a_virtual_machine_is_not_ours() -> None:
     assert one.probe() == ()
 
 
+@pytest.mark.serial
 def test_looking_where_there_is_none_takes_milliseconds() -> None:
     def look() -> float:
         begin = time.perf_counter()
