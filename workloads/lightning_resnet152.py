@@ -51,11 +51,13 @@ class Driven(Training):
 @dataclass(frozen=True, kw_only=True)
 class LightningResnet152(ResnetTraining):
     summary: ClassVar[str] = "ResNet-152 training by Lightning's loop, images on the device"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     depths: ClassVar[tuple[int, int, int, int]] = DEPTHS_152
     small: ClassVar[Mapping[str, bool | int | float | str]] = {
         "batch": 4,
         "side": 64,
+        "most_blocks": 3,
+        "width": 16,
         "dtype": "float32",
         "channels_last": False,
         "rate": 0.01,

@@ -59,7 +59,13 @@ from workloads.parts.numerics.parameters import require_choice, require_positive
 from workloads.parts.numerics.precision import compare_logits, dtype_named
 from workloads.parts.numerics.size import count_inference_flops, count_parameters
 from workloads.parts.training import training
-from workloads.parts.vision.resnet import require_values_to_normalise, resnet50
+from workloads.parts.vision.resnet import (
+    DEPTHS_50,
+    WIDTH,
+    at_most,
+    require_values_to_normalise,
+    resnet,
+)
 
 LOGITS = 110.0
 TAUGHT, NUM_LESSONS = 16, 160
@@ -108,26 +114,34 @@ class Served(torch.nn.Module):
 
 @dataclass(frozen=True, kw_only=True)
 class OnnxResnet50(Inference[State, Images]):
-    """`num_agreement` images are classified beside those of the steps, once a launch."""
+    """`num_agreement` images are classified beside those of the steps, once a launch.
+
+    `most_blocks`: no stage of the network has more. `width`: channels of its first convolution.
+    """
 
     summary: ClassVar[str] = "ResNet-50 inference through ONNX Runtime"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     domain: ClassVar[str] = "inference"
     small: ClassVar[Mapping[str, bool | int | float | str]] = {
         "batch": 4,
         "side": 64,
+        "most_blocks": 2,
+        "width": 16,
         "num_agreement": 32,
     }
     data_pattern: ClassVar[str] = "generated images with a pattern by class"
 
     batch: int = 64
     side: int = 224
+    most_blocks: int = 6
+    width: int = WIDTH
     num_inputs: int = 4
     num_agreement: int = 1024
     dtype: str = "float32"
 
     def __post_init__(self) -> None:
-        require_positive(self, "batch", "side", "num_inputs", "num_agreement")
+        require_positive(self, "batch", "side", "most_blocks", "width", "num_inputs")
+        require_positive(self, "num_agreement")
         require_choice("dtype", self.dtype, TURNED)
         require_values_to_normalise(self.batch, self.side)
         require_told_apart(self.batch, self.num_inputs)
@@ -138,11 +152,14 @@ class OnnxResnet50(Inference[State, Images]):
 
     def work(self) -> Work:
         shapes = {"pixel_values": (self.batch, 3, self.side, self.side)}
-        flops = count_inference_flops(resnet50, shapes)
+        flops = count_inference_flops(self._network, shapes)
         return Work(units=self.batch, unit="images", flops=flops, precision=self.dtype)
 
     def num_parameters(self) -> int:
-        return count_parameters(resnet50)
+        return count_parameters(self._network)
+
+    def _network(self) -> torch.nn.Module:
+        return resnet(at_most(self.most_blocks, DEPTHS_50), width=self.width)
 
     def build(self, target: Target, seed: int) -> State:
         if not target.onnx_providers:
@@ -157,7 +174,7 @@ class OnnxResnet50(Inference[State, Images]):
         images = [draw(self.batch)[0].to(dtype) for _ in range(self.num_inputs)]
         lessons, labels = draw(NUM_LESSONS)
         more = draw(-(-self.num_agreement // self.batch) * self.batch)[0].to(dtype)
-        network = functools.cache(lambda: _taught(lessons, labels, seed).to(dtype))
+        network = functools.cache(lambda: _taught(self._network, lessons, labels, seed).to(dtype))
         file = target.artifacts.once(
             "resnet50.onnx",
             lambda path: export(Served(network()), {"images": images[0]}, "logits", path),
@@ -236,12 +253,14 @@ def _compare_classes(state: State) -> Iterator[Check]:
 # ------------------------------------------------------------------ the network
 
 
-def _taught(lessons: torch.Tensor, labels: torch.Tensor, seed: int) -> torch.nn.Module:
+def _taught(
+    make: Callable[[], torch.nn.Module], lessons: torch.Tensor, labels: torch.Tensor, seed: int
+) -> torch.nn.Module:
     """Return the float32 network with statistics of these images, that tells them apart.
 
     The statistics are computed in float64, so that every host rounds them to the same float32.
     """
-    network = training.seeded(seed, resnet50).double().train()
+    network = training.seeded(seed, make).double().train()
     for module in network.modules():
         if isinstance(module, torch.nn.BatchNorm2d):
             module.momentum = None  # the mean over all batches

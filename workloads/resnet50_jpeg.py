@@ -47,11 +47,13 @@ class Resnet50Jpeg(ResnetTraining):
     """
 
     summary: ClassVar[str] = "ResNet-50 training from JPEG files, decoded in the loop"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     depths: ClassVar[tuple[int, int, int, int]] = DEPTHS_50
     small: ClassVar[Mapping[str, bool | int | float | str]] = {
         "batch": 4,
         "side": 64,
+        "most_blocks": 2,
+        "width": 16,
         "dtype": "float32",
         "channels_last": False,
         "rate": 0.01,

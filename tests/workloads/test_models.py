@@ -39,7 +39,8 @@ from workloads.parts.numerics.size import count_inference_flops
 from workloads.parts.numerics.weights import draw
 from workloads.parts.training.dropout import generator_of
 from workloads.parts.training.optimizers import AdamW, Momentum, Optimizer
-from workloads.parts.vision.resnet import resnet50
+from workloads.parts.vision.resnet import DEPTHS_50, resnet
+from workloads.parts.vision.resnet_training import ResnetTraining
 from workloads.pna import Pna
 from workloads.reformer import Reformer
 from workloads.regnet_y_128gf import RegnetY128gf
@@ -101,13 +102,27 @@ def test_full_size_has_the_published_number_of_parameters(kind: type[Workload[An
     assert kind().num_parameters() == PUBLISHED[kind]
 
 
-def test_small_resnet_keeps_its_layers():
-    assert Resnet50(**Resnet50.small).num_parameters() == PUBLISHED[Resnet50]
+@pytest.mark.parametrize(
+    "kind", [Resnet50, Resnet50Jpeg, Resnet152, LightningResnet152], ids=lambda kind: kind.__name__
+)
+def test_small_resnet_keeps_every_kind_of_layer(kind: type[ResnetTraining]):
+    def layers(workload: ResnetTraining) -> set[tuple[object, ...]]:
+        with torch.device("meta"):
+            network = workload.network()
+        names = ("kernel_size", "stride", "padding")
+        return {
+            (type(one).__name__, *(getattr(one, name, None) for name in names))
+            for one in network.modules()
+        }
+
+    small = kind(**kind.small)
+    assert layers(small) == layers(kind())
+    assert small.num_parameters() < PUBLISHED[kind] / 10
 
 
 def test_resnet_costs_the_published_multiplications():
     """He et al. print 3.8e9 and count no projections; with them it is 4.09e9."""
-    flops = count_inference_flops(resnet50, {"pixel_values": (1, 3, 224, 224)})
+    flops = count_inference_flops(lambda: resnet(DEPTHS_50), {"pixel_values": (1, 3, 224, 224)})
     assert flops / 2 == pytest.approx(4.09e9, rel=0.01)
 
 

@@ -20,6 +20,7 @@ At 1, the library's choice, rounding grows from block to block until bfloat16 lo
 network are all noise (measured: as large as the logits themselves), and no check of them could
 tell anything. At 0, as Goyal et al. (2017) start, no gradient reaches the branches.
 """
+WIDTH = 64
 DEPTHS_50, DEPTHS_152 = (3, 4, 6, 3), (3, 8, 36, 3)
 
 
@@ -30,24 +31,31 @@ def require_values_to_normalise(batch: int, side: int) -> None:
         raise ParameterError(f"side is {side} where batch is {batch}: give a larger one of them")
 
 
-def resnet50() -> ResNetForImageClassification:
-    """Build the network with its library's random weights, from torch's generator."""
-    return resnet(DEPTHS_50)
+def at_most(most: int, depths: Sequence[int]) -> list[int]:
+    """Depths of a network whose stages have `most` blocks at most, its classes of layer all there.
+
+    With two blocks a stage still has one that halves the image and one that keeps it.
+    """
+    return [min(most, depth) for depth in depths]
 
 
 def resnet(
     depths: Sequence[int],
     *,
+    width: int = WIDTH,
     extra_layers: int = 0,
     is_first_version: bool = False,
 ) -> ResNetForImageClassification:
-    """Build a bottleneck network; `extra_layers` go to its third stage.
+    """Build a bottleneck network with its library's random weights, from torch's generator.
 
+    `width`: channels that the first convolution makes. `extra_layers` go to the third stage.
     `is_first_version`: a block halves the image in its first convolution, as He et al. (2015) did,
     not in the second, as is usual since.
     """
     config = ResNetConfig(
         depths=[*depths[:2], depths[2] + extra_layers, depths[3]],
+        embedding_size=width,
+        hidden_sizes=[4 * width, 8 * width, 16 * width, 32 * width],
         layer_type="bottleneck",
         downsample_in_bottleneck=is_first_version,
         problem_type="single_label_classification",
