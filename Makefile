@@ -36,7 +36,7 @@ bench: ## the figures that the project promises of itself, as ratios and seconds
 	@scripts/setup.sh cpu-test
 	@.venv/bin/python benchmarks/run.py $(ARGS)
 
-oc: ## simulate the decision rules and write docs/operating-characteristics.md
+oc: ## simulate the decision rules and write docs/explanation/operating-characteristics.md
 	@scripts/setup.sh cpu-test
 	@.venv/bin/python scripts/operating_characteristics.py $(ARGS)
 

@@ -1,4 +1,4 @@
-"""Writes docs/operating-characteristics.md and its figures; `make oc` runs it, in a minute or two.
+"""Writes docs/explanation/operating-characteristics.md and its figures, in a minute or two.
 
 The document holds nothing that scripts/simulated_nodes.py did not draw, and says where an aim is
 missed. A test makes its cheap table again and compares.
@@ -63,8 +63,8 @@ from appliance.statistics.tails import rate_bounds
 from appliance.version import VERSION
 
 ROOT = Path(__file__).parents[1]
-DOCUMENT = ROOT / "docs" / "operating-characteristics.md"
-FIGURES = ROOT / "docs" / "figures"
+DOCUMENT = ROOT / "docs" / "explanation" / "operating-characteristics.md"
+FIGURES = ROOT / "docs" / "explanation" / "figures"
 FINE = tuple(number / 200 for number in range(21))  # slowdowns of the figures
 SWEEP = (0.003, 0.005, 0.0075, 0.01, 0.0125, 0.015, 0.0175, 0.02, 0.025, 0.03, 0.04, 0.05)
 
@@ -699,7 +699,9 @@ two launches of one case are rarely neighbours in time.
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="write docs/operating-characteristics.md")
+    parser = argparse.ArgumentParser(
+        description="write docs/explanation/operating-characteristics.md"
+    )
     parser.add_argument("--nodes", type=int, default=NODES, help=f"default {NODES}")
     nodes = parser.parse_args().nodes
     begin = time.perf_counter()

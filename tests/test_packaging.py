@@ -377,11 +377,11 @@ def test_readme_names_every_verb() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    "path", ["README.md", "CONTRIBUTING.md", "docs/getting-started.md", "docs/verifying.md"]
-)
-def test_links_lead_somewhere(path: str) -> None:
-    page = ROOT / path
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
     links = [link for link in re.findall(r"\]\(([^)]+)\)", page.read_text()) if "://" not in link]
     assert all((page.parent / link.split("#")[0]).exists() for link in links), links
 

@@ -61,7 +61,11 @@ def check_health(criteria: Criteria, system: System) -> None:
     for criterion in criteria.criterion:
         if criterion.kind == "health" and criterion.metric not in known:
             hint = did_you_mean(criterion.metric, known)
-            short = hint if len(hint) <= LONGEST_HINT else " (docs/judging.md says which there are)"
+            short = (
+                hint
+                if len(hint) <= LONGEST_HINT
+                else " (docs/explanation/judging.md says which there are)"
+            )
             raise UsageError(
                 f'criterion "{criterion.id}" is of health, which does not judge '
                 f'"{criterion.metric}"{short}'

@@ -28,7 +28,7 @@ from appliance.storage.order_file import Member
 HEAD = """\
 # An order as a reference node meets it. Read it line by line, change what you ask for, and strike
 # out what you did not buy. `bench plan --order FILE` says how a node compares, `bench accept
-# --order FILE` judges it; docs/orders.md explains the fields and operators.
+# --order FILE` judges it; docs/how-to/orders.md explains the fields and operators.
 #   op "==": the same; ">=" and "<=": numbers, and versions part by part ("6.10" is above "6.9");
 #   "in": one of a list; "matches": a pattern for the whole text.
 # Of several parts (devices, disks, ...) all must be so, or with `count` at least so many.

@@ -95,10 +95,10 @@ def test_closed_container_of_any_user_leaves_a_bundle_that_verifies_outside(
 
 
 def check_with_public_tools(run: Path) -> None:
-    """The lines that docs/verifying.md gives to those who have no bench."""
+    """The lines that docs/how-to/verifying.md gives to those who have no bench."""
     if shutil.which("jq") is None or shutil.which("openssl") is None:
         return
-    page = (ROOT / "docs" / "verifying.md").read_text()
+    page = (ROOT / "docs" / "how-to" / "verifying.md").read_text()
     (lines,) = re.findall(r"```sh\n(jq .*?)```", page, re.DOTALL)
     script = lines.replace("/tmp/", '"$SCRATCH"/')  # noqa: S108 - the page's, not ours
     scratch = run.parent.parent / "scratch"

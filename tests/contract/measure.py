@@ -1,4 +1,4 @@
-"""Measures the smallest error that each check finds, for docs/checks.md.
+"""Measures the smallest error that each check finds, for docs/reference/checks.md.
 
     python tests/contract/measure.py NAME...
 

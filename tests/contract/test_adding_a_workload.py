@@ -17,7 +17,7 @@ from appliance.records.workload import Resolved
 from appliance.storage import suite_file
 from appliance.worker.parameters import description, resolve
 
-GUIDE = Path(__file__).parents[2] / "docs" / "adding-a-workload.md"
+GUIDE = Path(__file__).parents[2] / "docs" / "how-to" / "adding-a-workload.md"
 
 
 def block(language: str) -> str:

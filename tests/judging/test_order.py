@@ -750,7 +750,7 @@ def test_a_wrong_memory_size_is_refused_on_its_line(wrong: Path, tmp_path: Path)
 
 
 def test_the_example_of_the_documentation_is_an_order() -> None:
-    page = (ROOT / "docs" / "orders.md").read_text()
+    page = (ROOT / "docs" / "how-to" / "orders.md").read_text()
     (example,) = re.findall("```toml\n(.*?)```", page, re.DOTALL)
     order = order_file.read(example.encode(), "orders.md")
     assert len(order.line) == 12

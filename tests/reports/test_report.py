@@ -391,7 +391,7 @@ def test_a_limit_is_shown_as_it_was_written(criterion: dict[str, object], shown:
 
 # ------------------------------------------------------------------ the page that explains it
 
-PAGE = (Path(__file__).parents[2] / "docs" / "judging.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "explanation" / "judging.md").read_text()
 
 
 def test_the_criteria_file_of_the_page_is_one_that_is_taken():

@@ -468,11 +468,11 @@ def test_suite_has_every_recorded_training() -> None:
 
 
 def test_every_training_has_a_curve_or_a_reason_why_not() -> None:
-    """The reason stands in a row of docs/trajectories.md's table of those without."""
+    """The reason stands in a row of docs/explanation/trajectories.md's table of those without."""
     names = {path.stem for path in (ROOT / "workloads").glob("*.py")} - {"__init__", "contract"}
     trained = {name for name in names if curves.is_training(curves.find(name))}
     assert len(trained) > 20
-    page = (ROOT / "docs" / "trajectories.md").read_text()
+    page = (ROOT / "docs" / "explanation" / "trajectories.md").read_text()
     _, _, table = page.partition("## Trainings without a curve")
     explained = {name for name in trained if f"| `{name}` |" in table}
     assert trained == set(FLOAT32) | explained
