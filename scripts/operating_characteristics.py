@@ -699,9 +699,7 @@ two launches of one case are rarely neighbours in time.
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description="write docs/explanation/operating-characteristics.md"
-    )
+    parser = argparse.ArgumentParser(description=f"write {DOCUMENT.relative_to(ROOT)}")
     parser.add_argument("--nodes", type=int, default=NODES, help=f"default {NODES}")
     nodes = parser.parse_args().nodes
     begin = time.perf_counter()

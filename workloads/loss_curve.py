@@ -13,7 +13,8 @@ still is no training, whatever a wide band says. Where losses need not fall, the
 by a training that stands still. Other first weights or inputs than those recorded are refused.
 
 The curve sees what builds up, or happened once, between the two checked steps: in float32 a layer
-scaled by 1 + 1e-5, one gradient of one weight hit once (docs/explanation/trajectories.md has what was seen).
+scaled by 1 + 1e-5, one gradient of one weight hit once (docs/explanation/trajectories.md has the
+figures).
 
 Workloads that do not give the same bits twice are followed by `loss_curve_varying`.
 """

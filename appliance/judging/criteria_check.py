@@ -62,9 +62,7 @@ def check_health(criteria: Criteria, system: System) -> None:
         if criterion.kind == "health" and criterion.metric not in known:
             hint = did_you_mean(criterion.metric, known)
             short = (
-                hint
-                if len(hint) <= LONGEST_HINT
-                else " (docs/explanation/judging.md says which there are)"
+                hint if len(hint) <= LONGEST_HINT else " (docs/explanation/judging.md names them)"
             )
             raise UsageError(
                 f'criterion "{criterion.id}" is of health, which does not judge '
