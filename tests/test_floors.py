@@ -159,6 +159,12 @@ def test_the_worker_alone_imports_workloads() -> None:
         assert not imported(module) & workloads, module
 
 
+def test_the_worker_is_a_program_that_no_other_room_imports() -> None:
+    for module in MODULES:
+        reached = {room_of(name) for name in imported(module)}
+        assert room_of(module) == "appliance.worker" or "appliance.worker" not in reached, module
+
+
 def test_only_workloads_vendors_and_the_worker_import_torch() -> None:
     allowed = ("workloads.", "appliance.vendors.", "appliance.worker.child")
     for module in MODULES:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from appliance.errors import EvidenceError
+from appliance.planning.launch_constants import NUM_CLOCK_SPANS, REPEATED_INPUT_BOUND
 from appliance.records.journal import (
     Block,
     Calibrated,
@@ -33,8 +34,6 @@ from appliance.records.journal import (
 )
 from appliance.records.plan import Case, Launch, Plan
 from appliance.statistics.estimates import CLOCK_SLACK
-from appliance.worker.cache_check import BOUND
-from appliance.worker.timing import NUM_SPANS
 
 SHORT = 0.999
 """A length may fall short of what was asked for by so much: the rounding of its parts."""
@@ -192,8 +191,8 @@ def _clocks(told: _Told) -> str:
     least = SHORT * told.plan.protocol.calibration_seconds * 1e9
     for found in told.of(Calibrated):
         spans = [found.wall_ns, found.raw_ns, *([found.event_ns] if found.event_ns else [])]
-        if any(len(times) != NUM_SPANS for times in spans):
-            return f"did not compare its clocks over {NUM_SPANS} spans of time"
+        if any(len(times) != NUM_CLOCK_SPANS for times in spans):
+            return f"did not compare its clocks over {NUM_CLOCK_SPANS} spans of time"
         if sum(found.wall_ns) < least:
             return "compared its clocks for less time than the protocol says"
         if has_events and found.event_ns is None:
@@ -261,8 +260,9 @@ def _own_bounds(told: _Told) -> str:
         check = checked.check
         if checked.phase == "repeatability" and told.case.is_repeatable and check.bound != 0:
             return "allows a difference between two outputs that must have the same bits"
-        if checked.phase == "repeated" and check.bound != BOUND:
-            return f"lets a repeated input save {check.bound:g} of a step's time, not {BOUND:g}"
+        if checked.phase == "repeated" and check.bound != REPEATED_INPUT_BOUND:
+            saved = f"lets a repeated input save {check.bound:g} of a step's time"
+            return f"{saved}, not {REPEATED_INPUT_BOUND:g}"
         if checked.phase in ("repeatability", "repeated") and told.launch.is_timed:
             return f"is timed and has a check of the phase {checked.phase}"
     return ""

@@ -4,7 +4,6 @@ Steps on changing inputs and steps on the input of the step before are timed in 
 drifts falls on both alike. The saving is told by the geometric mean over pairs, and what is held
 against the bound is its lower end at `CONFIDENCE`: on a noisy machine that end moves away from the
 bound, so noise accuses nobody. What would have been seen all the same is told with the check.
-The bound is that of MLPerf's audit TEST04.
 """
 
 from __future__ import annotations
@@ -15,10 +14,9 @@ from typing import Protocol
 import numpy as np
 from scipy.special import stdtrit
 
+from appliance.planning.launch_constants import REPEATED_INPUT_BOUND
 from appliance.records.journal import Check
 
-BOUND = 0.1
-"""Part of a step's time that repeating its input may save."""
 CONFIDENCE = 1 - 1e-6
 """One check in a million at most accuses a sound device; a run makes many, and one is enough."""
 WARM_UP = 8
@@ -52,11 +50,11 @@ def judge(log_savings: list[float]) -> Check:
     error = float(np.std(log_savings, ddof=1)) / math.sqrt(count)
     half = float(stdtrit(count - 1, CONFIDENCE)) * error
     least = -math.expm1(half - float(np.mean(log_savings)))
-    seen = -math.expm1(math.log1p(-BOUND) - 2 * half)
+    seen = -math.expm1(math.log1p(-REPEATED_INPUT_BOUND) - 2 * half)
     return Check(
         name="part of a step's time that a repeated input surely saves",
         error=max(0.0, least),
-        bound=BOUND,
+        bound=REPEATED_INPUT_BOUND,
         detects=seen,
         detects_what=f"part of a step's time, saved in {count} pairs of steps",
     )

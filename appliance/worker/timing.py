@@ -32,10 +32,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeVar
 
+from appliance.planning.launch_constants import NUM_CLOCK_SPANS
+
 T = TypeVar("T")
 
-NUM_SPANS = 3
-"""Spans of work over which a launch compares its clocks; one alone may be disturbed."""
 _CLOSE_NS = 2_000
 _TRIES = 5
 """Readings of both clocks at most, until one is so close together that nothing came between."""
@@ -205,7 +205,7 @@ def compare_clocks(
     """Spans of at least `nanoseconds` in all, by each clock, in which `work` is done repeatedly."""
 
     def keep_busy() -> None:
-        until = stopwatch.now() + nanoseconds // NUM_SPANS
+        until = stopwatch.now() + nanoseconds // NUM_CLOCK_SPANS
         while True:
             work()
             stopwatch.synchronise()
@@ -213,7 +213,7 @@ def compare_clocks(
                 return
 
     stopwatch.synchronise()
-    return tuple(one(Step(make=keep_busy), stopwatch)[1] for _ in range(NUM_SPANS))
+    return tuple(one(Step(make=keep_busy), stopwatch)[1] for _ in range(NUM_CLOCK_SPANS))
 
 
 def warm_up(step: Step, stopwatch: Stopwatch, length: Length) -> tuple[int, ...]:

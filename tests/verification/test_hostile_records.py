@@ -29,6 +29,7 @@ from support.bundles import SYSTEM, files_of, healthy, sealed
 
 from appliance.errors import EvidenceError
 from appliance.planning import challenge_window
+from appliance.planning.launch_constants import REPEATED_INPUT_BOUND
 from appliance.planning.plan import checked_launch, launch_groups
 from appliance.records.baseline import Baseline, BaselineKey, Baselines, Peak, Peaks
 from appliance.records.journal import (
@@ -56,7 +57,6 @@ from appliance.verification.launch_checks import check_launches
 from appliance.verification.verify import Verification, verify
 from appliance.version import VERSION
 from appliance.worker import timing
-from appliance.worker.cache_check import BOUND
 from appliance.worker.measure import _target
 
 TIMED = "gemm@cpu:0/3"
@@ -239,7 +239,7 @@ FORGED: dict[str, tuple[Forge, str]] = {
     ),
     "a repeated input that may save all": (
         of_phase(UNTIMED, "repeatability", phase="repeated"),
-        f"lets a repeated input save 0 of a step's time, not {BOUND}",
+        f"lets a repeated input save 0 of a step's time, not {REPEATED_INPUT_BOUND}",
     ),
     "a digest that is compared with none": (
         fields(Digested, TIMED, what="result"),

@@ -16,6 +16,7 @@ from scipy import stats
 from support.builders import a_case, a_plan
 
 from appliance.planning.check_sampling import MOST, sampled_steps
+from appliance.planning.launch_constants import REPEATED_INPUT_BOUND
 from appliance.planning.plan import case_seed
 from appliance.records.journal import Block, Check
 from appliance.records.plan import Repeat
@@ -466,7 +467,7 @@ def test_what_chance_does_once_in_ten_thousand_checks_accuses_nobody(count: int)
     ends = np.resize([1.0, -1.0], count) * math.sqrt((count - 1) / count)  # of standard deviation 1
     rare = stats.t.isf(1e-4, count - 1) / math.sqrt(count)
     for noise in (0.1, 0.3, 1.0, 3.0):
-        assert cache_check.judge(list(noise * (ends + rare))).error < cache_check.BOUND
+        assert cache_check.judge(list(noise * (ends + rare))).error < REPEATED_INPUT_BOUND
 
 
 def test_a_workload_that_cannot_repeat_an_input_is_not_asked(tmp_path: Path) -> None:
