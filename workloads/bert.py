@@ -24,6 +24,7 @@ import torch
 from transformers import BertConfig, BertForMaskedLM
 
 from appliance.records.journal import Check
+from appliance.records.json import Parameters
 from appliance.records.workload import Work
 from workloads.contract.failures import ParameterError
 from workloads.contract.target import Target
@@ -56,7 +57,7 @@ class Bert(Workload[Training, Trained]):
 
     summary: ClassVar[str] = "BERT training by masked tokens"
     version: ClassVar[int] = 1
-    small: ClassVar[Mapping[str, bool | int | float | str]] = {
+    small: ClassVar[Parameters] = {
         "batch": 8,
         "length": 64,
         "vocabulary": 1024,
@@ -67,7 +68,7 @@ class Bert(Workload[Training, Trained]):
     }
     data_pattern: ClassVar[str] = "generated text with masked tokens"
     domain: ClassVar[str] = "language"
-    variants: ClassVar[Mapping[str, Mapping[str, bool | int | float | str]]] = {
+    variants: ClassVar[Mapping[str, Parameters]] = {
         "one sequence less": {"batch_change": -1},
         "one layer more": {"extra_layers": 1},
         "silu": {"activation": "silu"},

@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
+from appliance.records.json import Parameters
 from workloads.parts.reinforcement.simulated_ppo import SimulatedPpo
 
 
@@ -26,14 +27,14 @@ class BraxPpo(SimulatedPpo):
 
     summary: ClassVar[str] = "Proximal policy optimisation on brax's ant, simulated on the device"
     version: ClassVar[int] = 1
-    small: ClassVar[Mapping[str, bool | int | float | str]] = {
+    small: ClassVar[Parameters] = {
         "num_envs": 16,
         "num_minibatches": 4,
         "minibatch": 8,
         "epochs": 2,
         "value_width": 64,
     }
-    variants: ClassVar[Mapping[str, Mapping[str, bool | int | float | str]]] = {
+    variants: ClassVar[Mapping[str, Parameters]] = {
         "tanh": {"activation": "tanh"},
         "a layer less": {"value_layers": 4},
         "shorter trace": {"trace": 0.9},

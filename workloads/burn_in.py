@@ -35,6 +35,7 @@ import numpy as np
 import torch
 
 from appliance.records.journal import Check
+from appliance.records.json import Parameters
 from appliance.records.workload import Work
 from workloads.contract.failures import ParameterError
 from workloads.contract.target import Target
@@ -128,7 +129,7 @@ class BurnIn(Workload[State, Output]):
     summary: ClassVar[str] = "Burn-in: products in most of the memory, every one digested"
     version: ClassVar[int] = 2
     domain: ClassVar[str] = "burn-in"
-    small: ClassVar[Mapping[str, bool | int | float | str]] = {
+    small: ClassVar[Parameters] = {
         "size": 128,
         "chain_size": 32,
         "memory_bytes": 64 * 2**20,

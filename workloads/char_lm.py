@@ -35,6 +35,7 @@ import torch
 from torch import nn
 
 from appliance.records.journal import Check
+from appliance.records.json import Parameters
 from appliance.records.workload import Work
 from workloads.contract.failures import ParameterError
 from workloads.contract.input_cycle import Turn
@@ -81,7 +82,7 @@ class CharLm(Workload[State, Trained]):
     version: ClassVar[int] = 2
     domain: ClassVar[str] = "time to target"
     data: ClassVar[tuple[str, ...]] = ("tinyshakespeare",)
-    small: ClassVar[Mapping[str, bool | int | float | str]] = {
+    small: ClassVar[Parameters] = {
         "batch": 16,
         "context": 64,
         "layers": 4,

@@ -31,7 +31,7 @@ step (float32, 20 seeds; bfloat16, 3): loss 0.2 and 0.2 roundings, logits 3.8 an
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -39,6 +39,7 @@ import torch
 from torch import nn
 
 from appliance.records.journal import Check
+from appliance.records.json import Parameters
 from appliance.records.workload import Work
 from workloads.contract.failures import ParameterError
 from workloads.contract.input_cycle import Turn
@@ -104,7 +105,7 @@ class Cifar10Resnet(Workload[State, training.Trained]):
     version: ClassVar[int] = 2
     domain: ClassVar[str] = "time to target"
     data: ClassVar[tuple[str, ...]] = (cifar.DATASET,)
-    small: ClassVar[Mapping[str, bool | int | float | str]] = {
+    small: ClassVar[Parameters] = {
         "batch": 32,
         "width": 8,
         "num_steps": 50,

@@ -32,6 +32,7 @@ import torch
 import torch.distributed as dist
 
 from appliance.records.journal import Check
+from appliance.records.json import Parameters
 from appliance.records.workload import Bound, Work
 from workloads.contract.failures import ParameterError
 from workloads.contract.input_cycle import Turn
@@ -230,7 +231,7 @@ class Collectives(Workload[State, dict[str, torch.Tensor]]):
     summary: ClassVar[str] = "Operations among ranks on whole numbers; bytes are of bus bandwidth"
     version: ClassVar[int] = 1
     domain: ClassVar[str] = "collectives"
-    small: ClassVar[Mapping[str, bool | int | float | str]] = {"count": 1009, "num_sizes": 3}
+    small: ClassVar[Parameters] = {"count": 1009, "num_sizes": 3}
     alone: ClassVar[bool] = True
     bound_by: ClassVar[Bound] = "collective"
     data_pattern: ClassVar[str] = "whole numbers"

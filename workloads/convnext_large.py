@@ -27,6 +27,7 @@ from typing import ClassVar
 import torch
 from transformers import ConvNextConfig, ConvNextForImageClassification
 
+from appliance.records.json import Parameters
 from workloads.parts.numerics.parameters import require_choice, require_positive
 from workloads.parts.training.optimizers import AdamW
 from workloads.parts.training.training import Growth
@@ -57,7 +58,7 @@ class ConvnextLarge(ImageTraining):
 
     summary: ClassVar[str] = "ConvNeXt-L training, images on the device"
     version: ClassVar[int] = 1
-    small: ClassVar[Mapping[str, bool | int | float | str]] = {
+    small: ClassVar[Parameters] = {
         "batch": 4,
         "side": 64,
         "width": 32,
@@ -65,7 +66,7 @@ class ConvnextLarge(ImageTraining):
         "tf32": False,
         "channels_last": False,
     }
-    variants: ClassVar[Mapping[str, Mapping[str, bool | int | float | str]]] = {
+    variants: ClassVar[Mapping[str, Parameters]] = {
         "one image more": {"batch_change": 1},
         "one block more": {"extra_layers": 1},
         "sigmoid-weighted units": {"activation": SILU},

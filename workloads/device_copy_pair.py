@@ -12,13 +12,14 @@ holds another set's words), and words of another set.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
 
 from appliance.records.journal import Check
+from appliance.records.json import Parameters
 from appliance.records.workload import Bound, Work
 from workloads.contract.input_cycle import Turn
 from workloads.contract.target import Target
@@ -45,7 +46,7 @@ class DeviceCopyPair(Workload[State, torch.Tensor]):
     )
     version: ClassVar[int] = 1
     domain: ClassVar[str] = "memory"
-    small: ClassVar[Mapping[str, bool | int | float | str]] = {"num_bytes": 16 * 2**20}
+    small: ClassVar[Parameters] = {"num_bytes": 16 * 2**20}
     alone: ClassVar[bool] = True  # pairs share links
     bound_by: ClassVar[Bound] = "memory"
     data_pattern: ClassVar[str] = "random words"

@@ -33,6 +33,7 @@ from torch import nn
 from torch.nn import functional
 from transformers import CLIPTextConfig, CLIPTextModel
 
+from appliance.records.json import Parameters
 from appliance.records.workload import Work
 from workloads.contract.failures import ParameterError
 from workloads.parts.datasets.captions import begin_and_end, captioned_images, require_room
@@ -107,7 +108,7 @@ class Diffusion(Replicated):
 
     summary: ClassVar[str] = "Stable Diffusion 2 fine-tuning, images and captions on the device"
     version: ClassVar[int] = 1
-    small: ClassVar[Mapping[str, bool | int | float | str]] = {
+    small: ClassVar[Parameters] = {
         "batch": 2,
         "side": 128,
         "width": 16,
@@ -124,7 +125,7 @@ class Diffusion(Replicated):
     data_pattern: ClassVar[str] = "generated images of shapes with captions"
     domain: ClassVar[str] = "diffusion"
     builds_with: ClassVar[tuple[str, ...]] = BUILDS_WITH
-    variants: ClassVar[Mapping[str, Mapping[str, bool | int | float | str]]] = {
+    variants: ClassVar[Mapping[str, Parameters]] = {
         "noise is told": {"prediction": "epsilon"},
         "cosine schedule": {"schedule": "squaredcos_cap_v2"},
         "gelu": {"activation": "gelu"},

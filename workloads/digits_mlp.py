@@ -18,7 +18,7 @@ float64 see on two sides of its kink moved a gradient by 4e-3 in one of 24 steps
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -27,6 +27,7 @@ from sklearn.datasets import load_digits
 from torch import nn
 
 from appliance.records.journal import Check
+from appliance.records.json import Parameters
 from appliance.records.workload import Bound, Work
 from workloads.contract.input_cycle import Turn
 from workloads.contract.target import Target
@@ -58,7 +59,7 @@ class DigitsMlp(Workload[State, training.Trained]):
     summary: ClassVar[str] = "Train a perceptron on handwritten digits to a stated accuracy"
     version: ClassVar[int] = 2
     domain: ClassVar[str] = "time to target"
-    small: ClassVar[Mapping[str, bool | int | float | str]] = {"width": 512}
+    small: ClassVar[Parameters] = {"width": 512}
     bound_by: ClassVar[Bound] = "latency"
     data_pattern: ClassVar[str] = "scanned digits"
 

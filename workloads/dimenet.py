@@ -29,6 +29,7 @@ from typing import ClassVar
 
 import torch
 
+from appliance.records.json import Parameters
 from appliance.records.workload import Bound, Work
 from workloads.contract.failures import ParameterError
 from workloads.parts.graphs import molecules
@@ -51,13 +52,13 @@ class Dimenet(Supervised):
     domain: ClassVar[str] = "graphs"
     is_repeatable: ClassVar[bool] = False
     spread: ClassVar[float] = 0.05
-    small: ClassVar[Mapping[str, bool | int | float | str]] = {
+    small: ClassVar[Parameters] = {
         "batch": 8,
         "hidden": 16,
         "blocks": 2,
         "bilinear": 4,
     }
-    variants: ClassVar[Mapping[str, Mapping[str, bool | int | float | str]]] = {
+    variants: ClassVar[Mapping[str, Parameters]] = {
         "one molecule less": {"batch_change": -1},
         "one block more": {"extra_layers": 1},
         "gelu": {"activation": "gelu"},

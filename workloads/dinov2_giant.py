@@ -43,6 +43,7 @@ from torch.nn import functional
 from transformers import Dinov2Config, Dinov2Model
 from transformers.models.dinov2.modeling_dinov2 import Dinov2Embeddings
 
+from appliance.records.json import Parameters
 from appliance.records.workload import Work
 from workloads.contract.failures import ParameterError
 from workloads.parts.numerics.classifier import Result
@@ -171,7 +172,7 @@ class Dinov2Giant(SelfTaught):
 
     summary: ClassVar[str] = "DINOv2 self-supervised training, ViT-g/14 on many crops"
     version: ClassVar[int] = 2
-    small: ClassVar[Mapping[str, bool | int | float | str]] = {
+    small: ClassVar[Parameters] = {
         "batch": 4,
         "num_inputs": 64,
         "side": 56,
@@ -186,7 +187,7 @@ class Dinov2Giant(SelfTaught):
     }
     data_pattern: ClassVar[str] = "crops of generated scenes"
     domain: ClassVar[str] = "self-supervised vision"
-    variants: ClassVar[Mapping[str, Mapping[str, bool | int | float | str]]] = {
+    variants: ClassVar[Mapping[str, Parameters]] = {
         "one head": {"is_shared": True},
         "plain layers": {"feed_forward": "mlp"},
         "sharper teacher": {"temperature": 0.04},

@@ -16,7 +16,7 @@ block: of small blocks from a fast disk it tells what one Python process gets.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -24,6 +24,7 @@ import numpy as np
 import torch
 
 from appliance.records.journal import Check
+from appliance.records.json import Parameters
 from appliance.records.workload import Bound, Work
 from workloads.contract.failures import ParameterError
 from workloads.contract.input_cycle import Turn
@@ -53,7 +54,7 @@ class DiskRead(Workload[State, torch.Tensor]):
     summary: ClassVar[str] = "Reads of a file on a disk, in order or at random, not from the cache"
     version: ClassVar[int] = 1
     domain: ClassVar[str] = "memory"
-    small: ClassVar[Mapping[str, bool | int | float | str]] = {
+    small: ClassVar[Parameters] = {
         "file_bytes": 64 * 2**20,
         "block_bytes": 2**18,
         "blocks": 32,

@@ -27,6 +27,7 @@ import torch
 from numpy.typing import NDArray
 
 from appliance.records.journal import Check
+from appliance.records.json import Parameters
 from appliance.records.workload import Bound, Work
 from workloads.contract.failures import ParameterError
 from workloads.contract.input_cycle import Turn
@@ -113,14 +114,14 @@ class Dqn(Workload[State, Learned]):
     needs: ClassVar[frozenset[str]] = frozenset({"jax"})
     bound_by: ClassVar[Bound] = "memory"
     data_pattern: ClassVar[str] = "a game that the learner itself plays"
-    small: ClassVar[Mapping[str, bool | int | float | str]] = {
+    small: ClassVar[Parameters] = {
         "num_envs": 16,
         "batch": 256,
         "buffer": 512,
         "explore_until": 2000,
         "target_every": 2,
     }
-    variants: ClassVar[Mapping[str, Mapping[str, bool | int | float | str]]] = {
+    variants: ClassVar[Mapping[str, Parameters]] = {
         "one round more": {"rounds": 6},
         "shorter sight": {"discount": 0.95},
         "more random": {"explore": 0.2},

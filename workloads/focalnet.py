@@ -26,6 +26,7 @@ from typing import ClassVar
 import torch
 from transformers import FocalNetConfig, FocalNetForImageClassification
 
+from appliance.records.json import Parameters
 from workloads.contract.failures import ParameterError
 from workloads.parts.numerics.parameters import require_choice, require_positive
 from workloads.parts.training.optimizers import AdamW
@@ -60,14 +61,14 @@ class Focalnet(ImageTraining):
 
     summary: ClassVar[str] = "FocalNet-B training, images on the device"
     version: ClassVar[int] = 1
-    small: ClassVar[Mapping[str, bool | int | float | str]] = {
+    small: ClassVar[Parameters] = {
         "batch": 4,
         "side": 64,
         "width": 16,
         "dtype": "float32",
         "channels_last": False,
     }
-    variants: ClassVar[Mapping[str, Mapping[str, bool | int | float | str]]] = {
+    variants: ClassVar[Mapping[str, Parameters]] = {
         "one image more": {"batch_change": 1},
         "one block more": {"extra_layers": 1},
         "small receptive fields": {"focal_levels": 2},

@@ -38,6 +38,7 @@ import torch
 from torch import nn
 
 from appliance.records.journal import Check
+from appliance.records.json import Parameters
 from appliance.records.workload import Bound, Work
 from workloads.contract.failures import ParameterError
 from workloads.contract.input_cycle import Turn
@@ -155,7 +156,7 @@ class GcnCora(Workload[State, training.Trained]):
     version: ClassVar[int] = 2
     domain: ClassVar[str] = "time to target"
     data: ClassVar[tuple[str, ...]] = (planetoid.DATASET,)
-    small: ClassVar[Mapping[str, bool | int | float | str]] = {}
+    small: ClassVar[Parameters] = {}
     bound_by: ClassVar[Bound] = "latency"
     data_pattern: ClassVar[str] = "papers and their citations (Cora)"
 

@@ -8,10 +8,10 @@ with it. The shape is fixed, so that devices can be compared; `gemm_search` look
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
+from appliance.records.json import Parameters
 from workloads.parts.matmul.floating import FloatingProduct
 
 
@@ -19,7 +19,7 @@ from workloads.parts.matmul.floating import FloatingProduct
 class Gemm(FloatingProduct):
     summary: ClassVar[str] = "Dense matrix multiply, C = A @ B, normally distributed data"
     version: ClassVar[int] = 1
-    small: ClassVar[Mapping[str, bool | int | float | str]] = {"m": 256, "n": 256}
+    small: ClassVar[Parameters] = {"m": 256, "n": 256}
 
 
 WORKLOAD = Gemm

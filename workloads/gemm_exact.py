@@ -15,7 +15,7 @@ The golden product of each input set is made once per run.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -24,6 +24,7 @@ import numpy as np
 import torch
 
 from appliance.records.journal import Check
+from appliance.records.json import Parameters
 from appliance.records.workload import Work
 from workloads.contract.failures import ParameterError
 from workloads.contract.input_cycle import Turn
@@ -54,7 +55,7 @@ class GemmExact(Workload[State, torch.Tensor]):
     summary: ClassVar[str] = "Matrix multiply of whole numbers, bit-equal on every vendor"
     version: ClassVar[int] = 1
     domain: ClassVar[str] = "operators"
-    small: ClassVar[Mapping[str, bool | int | float | str]] = {"m": 256, "n": 256}
+    small: ClassVar[Parameters] = {"m": 256, "n": 256}
     data_pattern: ClassVar[str] = "whole numbers"
 
     m: int = 8192

@@ -11,13 +11,14 @@ the error. So much is allowed of a common factor, which stands out of the noise:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
 
 from appliance.records.journal import Check
+from appliance.records.json import Parameters
 from appliance.records.workload import Work
 from workloads.contract.failures import ParameterError
 from workloads.parts.matmul.dense import DenseProduct, Operands, normal
@@ -34,7 +35,7 @@ MULTIPLE = 16  # the products of some devices take multiples of 16 alone
 class GemmFloat8(DenseProduct):
     summary: ClassVar[str] = "Dense matrix multiply of float8 (e4m3), stored in bfloat16"
     version: ClassVar[int] = 1
-    small: ClassVar[Mapping[str, bool | int | float | str]] = {"m": 256, "n": 256}
+    small: ClassVar[Parameters] = {"m": 256, "n": 256}
     dtype: ClassVar[str] = "float8"
     needs: ClassVar[frozenset[str]] = frozenset({"float8"})
 

@@ -9,13 +9,14 @@ the projection wherever it is.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
 
 from appliance.records.journal import Check
+from appliance.records.json import Parameters
 from appliance.records.workload import Work
 from workloads.contract.failures import ParameterError
 from workloads.parts.matmul.dense import DenseProduct, Operands
@@ -30,7 +31,7 @@ LEAST_ROWS, MULTIPLE = 17, 8  # what the products of some devices take
 class GemmInt8(DenseProduct):
     summary: ClassVar[str] = "Dense matrix multiply of 8-bit integers, exact to the bit"
     version: ClassVar[int] = 1
-    small: ClassVar[Mapping[str, bool | int | float | str]] = {"m": 256, "n": 256}
+    small: ClassVar[Parameters] = {"m": 256, "n": 256}
     dtype: ClassVar[str] = "int8"
     needs: ClassVar[frozenset[str]] = frozenset({"int8"})
     data_pattern: ClassVar[str] = "uniform 8-bit integers"

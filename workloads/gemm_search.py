@@ -19,7 +19,7 @@ The search over shapes follows the finder of the maximum achievable matmul FLOPS
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -28,6 +28,7 @@ from typing import ClassVar
 import torch
 
 from appliance.records.journal import Check
+from appliance.records.json import Parameters
 from appliance.records.workload import Work
 from workloads.contract.failures import ParameterError
 from workloads.contract.input_cycle import Turn
@@ -80,7 +81,7 @@ class GemmSearch(Workload[State, torch.Tensor]):
     summary: ClassVar[str] = "Dense matrix multiply in the fastest of 16 shapes, found before"
     version: ClassVar[int] = 1
     domain: ClassVar[str] = "operators"
-    small: ClassVar[Mapping[str, bool | int | float | str]] = {"divisor": 64}
+    small: ClassVar[Parameters] = {"divisor": 64}
     is_repeatable: ClassVar[bool] = False
     spread: ClassVar[float] = 2**-8
     data_pattern: ClassVar[str] = "standard normal numbers"

@@ -10,13 +10,14 @@ float32 errs by less than a tenth and has not done what was asked: the second bo
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
 
 from appliance.records.journal import Check
+from appliance.records.json import Parameters
 from appliance.records.workload import Work
 from workloads.contract.target import Target
 from workloads.parts.matmul.dense import DenseProduct, Operands, normal
@@ -31,7 +32,7 @@ ALLOWED, LEAST = 3.0, 0.5
 class GemmTf32(DenseProduct):
     summary: ClassVar[str] = "Dense matrix multiply of float32 with products in TF32"
     version: ClassVar[int] = 1
-    small: ClassVar[Mapping[str, bool | int | float | str]] = {"m": 256, "n": 256}
+    small: ClassVar[Parameters] = {"m": 256, "n": 256}
     dtype: ClassVar[str] = "tf32"
     needs: ClassVar[frozenset[str]] = frozenset({"tf32"})
 

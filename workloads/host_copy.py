@@ -20,6 +20,7 @@ from typing import ClassVar
 import torch
 
 from appliance.records.journal import Check
+from appliance.records.json import Parameters
 from appliance.records.workload import Bound, Work
 from workloads.contract.input_cycle import Turn
 from workloads.contract.target import Target
@@ -54,7 +55,7 @@ class HostCopy(Workload[State, dict[str, torch.Tensor]]):
     )
     version: ClassVar[int] = 1
     domain: ClassVar[str] = "memory"
-    small: ClassVar[Mapping[str, bool | int | float | str]] = {"num_bytes": 16 * 2**20}
+    small: ClassVar[Parameters] = {"num_bytes": 16 * 2**20}
     bound_by: ClassVar[Bound] = "memory"
     data_pattern: ClassVar[str] = "random words"
     dtype: ClassVar[str] = "int64"

@@ -13,13 +13,14 @@ holds what another input set left), and a narrower dtype.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
 
 from appliance.records.journal import Check
+from appliance.records.json import Parameters
 from appliance.records.workload import Bound, Work
 from workloads.contract.failures import ParameterError
 from workloads.contract.input_cycle import Turn
@@ -46,7 +47,7 @@ class HostStream(Workload[State, torch.Tensor]):
     summary: ClassVar[str] = "Host memory bandwidth: triad on all processors"
     version: ClassVar[int] = 1
     domain: ClassVar[str] = "memory"
-    small: ClassVar[Mapping[str, bool | int | float | str]] = {"array_bytes": 64 * 2**20}
+    small: ClassVar[Parameters] = {"array_bytes": 64 * 2**20}
     alone: ClassVar[bool] = True
     bound_by: ClassVar[Bound] = "memory"
     data_pattern: ClassVar[str] = "uniform from -0.5 to 0.5"

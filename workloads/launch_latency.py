@@ -12,13 +12,14 @@ one flipped bit, an old result, and the numbers of another set.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
 
 from appliance.records.journal import Check
+from appliance.records.json import Parameters
 from appliance.records.workload import Bound, Work
 from workloads.contract.input_cycle import Turn
 from workloads.contract.target import Target
@@ -43,7 +44,7 @@ class LaunchLatency(Workload[State, torch.Tensor]):
     summary: ClassVar[str] = "Launches of a kernel with next to nothing to do, one after another"
     version: ClassVar[int] = 1
     domain: ClassVar[str] = "operators"
-    small: ClassVar[Mapping[str, bool | int | float | str]] = {"launches": 200}
+    small: ClassVar[Parameters] = {"launches": 200}
     bound_by: ClassVar[Bound] = "latency"
     data_pattern: ClassVar[str] = "small whole numbers"
     dtype: ClassVar[str] = "int64"

@@ -20,12 +20,13 @@ network, as torch's own launcher and not Lightning started the processes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import ClassVar
 
 import torch
 
+from appliance.records.json import Parameters
 from workloads.contract.target import Target
 from workloads.parts.distributed.ranks import operation
 from workloads.parts.numerics.parameters import require_choice
@@ -53,7 +54,7 @@ class LightningResnet152(ResnetTraining):
     summary: ClassVar[str] = "ResNet-152 training by Lightning's loop, images on the device"
     version: ClassVar[int] = 2
     depths: ClassVar[tuple[int, int, int, int]] = DEPTHS_152
-    small: ClassVar[Mapping[str, bool | int | float | str]] = {
+    small: ClassVar[Parameters] = {
         "batch": 4,
         "side": 64,
         "most_blocks": 3,

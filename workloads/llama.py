@@ -5,10 +5,10 @@ What a step is, what its checks see and what was measured of them, `parts/decodi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
+from appliance.records.json import Parameters
 from workloads.contract.failures import ParameterError
 from workloads.parts.language.decoding import Decoding
 
@@ -20,7 +20,7 @@ END = 2
 class Llama(Decoding):
     summary: ClassVar[str] = "Llama-2-7B shape, greedy decoding with a key-value cache"
     version: ClassVar[int] = 2
-    small: ClassVar[Mapping[str, bool | int | float | str]] = {
+    small: ClassVar[Parameters] = {
         "vocabulary": 1000,
         "hidden": 256,
         "intermediate": 688,

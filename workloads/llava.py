@@ -35,6 +35,7 @@ from transformers import (
 )
 from transformers.initialization import no_init_weights
 
+from appliance.records.json import Parameters
 from appliance.records.workload import Work
 from workloads.contract.failures import ParameterError
 from workloads.parts.datasets.captions import captioned_images, require_room
@@ -79,7 +80,7 @@ class Llava(Supervised):
 
     summary: ClassVar[str] = "LLaVA-1.5-7B shape training on captioned images"
     version: ClassVar[int] = 1
-    small: ClassVar[Mapping[str, bool | int | float | str]] = {
+    small: ClassVar[Parameters] = {
         "side": 32,
         "patch": 8,
         "vision_hidden": 64,
@@ -96,7 +97,7 @@ class Llava(Supervised):
     }
     data_pattern: ClassVar[str] = "generated images and captions"
     domain: ClassVar[str] = "multimodal"
-    variants: ClassVar[Mapping[str, Mapping[str, bool | int | float | str]]] = {
+    variants: ClassVar[Mapping[str, Parameters]] = {
         "one sample more": {"batch_change": 1},
         "one layer more": {"extra_layers": 1},
         "other activation": {"activation": "gelu"},

@@ -44,6 +44,7 @@ from torch.nn import functional
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from appliance.records.journal import Check
+from appliance.records.json import Parameters
 from appliance.records.workload import Work
 from workloads.contract.input_cycle import Turn
 from workloads.contract.target import Artifacts, Target
@@ -93,7 +94,7 @@ class LlmAgreement(Workload[State, Scored]):
     summary: ClassVar[str] = "Language model scoring fixed text, distributions against float64"
     version: ClassVar[int] = 1
     domain: ClassVar[str] = "inference"
-    small: ClassVar[Mapping[str, bool | int | float | str]] = {
+    small: ClassVar[Parameters] = {
         "vocabulary": 32,
         "hidden": 64,
         "intermediate": 128,

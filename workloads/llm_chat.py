@@ -17,12 +17,12 @@ reach 0.12 of the bound of the worst logit in float32 (9 roundings) and 0.26 in 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
 
+from appliance.records.json import Parameters
 from workloads.contract.failures import ParameterError
 from workloads.parts.language.decoder import Stretch
 from workloads.parts.language.decoding import Decoding
@@ -45,7 +45,7 @@ class LlmChat(Decoding):
 
     summary: ClassVar[str] = "Llama-3.1-8B shape, chat completion, one query at a time"
     version: ClassVar[int] = 1
-    small: ClassVar[Mapping[str, bool | int | float | str]] = {
+    small: ClassVar[Parameters] = {
         "vocabulary": 1000,
         "hidden": 256,
         "intermediate": 896,

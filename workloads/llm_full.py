@@ -25,6 +25,7 @@ from typing import ClassVar, Literal
 import torch
 from transformers import LlamaForCausalLM
 
+from appliance.records.json import Parameters
 from workloads.parts.language.llm import CausalTuning
 from workloads.parts.numerics.parameters import require_choice
 from workloads.parts.numerics.precision import dtype_named
@@ -36,7 +37,7 @@ class LlmFull(CausalTuning):
 
     summary: ClassVar[str] = "Llama-3.1 shape tuned in all its weights on packed texts"
     version: ClassVar[int] = 1
-    small: ClassVar[Mapping[str, bool | int | float | str]] = {
+    small: ClassVar[Parameters] = {
         "shape": "own",
         "vocabulary": 512,
         "hidden": 64,
@@ -51,7 +52,7 @@ class LlmFull(CausalTuning):
     }
     data_pattern: ClassVar[str] = "generated texts, packed"
     domain: ClassVar[str] = "language model tuning"
-    variants: ClassVar[Mapping[str, Mapping[str, bool | int | float | str]]] = {
+    variants: ClassVar[Mapping[str, Parameters]] = {
         "one sequence more": {"batch_change": 1},
         "one layer more": {"extra_layers": 1},
         "other activation": {"activation": "gelu"},

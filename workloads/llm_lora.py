@@ -29,6 +29,7 @@ import torch
 from peft import LoraConfig, inject_adapter_in_model
 from transformers import LlamaForCausalLM
 
+from appliance.records.json import Parameters
 from workloads.parts.language.llm import CausalTuning
 from workloads.parts.numerics.parameters import require_positive
 from workloads.parts.numerics.precision import dtype_named
@@ -44,7 +45,7 @@ class LlmLora(CausalTuning):
 
     summary: ClassVar[str] = "Llama-3.1 shape tuned by adapters on packed texts"
     version: ClassVar[int] = 1
-    small: ClassVar[Mapping[str, bool | int | float | str]] = {
+    small: ClassVar[Parameters] = {
         "shape": "own",
         "vocabulary": 512,
         "hidden": 64,
@@ -61,7 +62,7 @@ class LlmLora(CausalTuning):
     }
     data_pattern: ClassVar[str] = "generated texts, packed"
     domain: ClassVar[str] = "language model tuning"
-    variants: ClassVar[Mapping[str, Mapping[str, bool | int | float | str]]] = {
+    variants: ClassVar[Mapping[str, Parameters]] = {
         "one sequence more": {"batch_change": 1},
         "one layer more": {"extra_layers": 1},
         "other activation": {"activation": "gelu"},

@@ -21,10 +21,10 @@ Workloads that do not give the same bits twice are followed by `loss_curve_varyi
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
+from appliance.records.json import Parameters
 from workloads.parts.curves.following import Following
 
 
@@ -34,7 +34,7 @@ class LossCurve(Following):
 
     summary: ClassVar[str] = "Follow the recorded first losses of another training workload"
     version: ClassVar[int] = 1
-    small: ClassVar[Mapping[str, bool | int | float | str]] = {"workload": "digits_mlp"}
+    small: ClassVar[Parameters] = {"workload": "digits_mlp"}
     sibling: ClassVar[str] = "loss_curve_varying"
 
     workload: str = "markov_lm"

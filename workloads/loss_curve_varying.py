@@ -9,10 +9,10 @@ not. The first step made twice is held to `spread`, the largest of the workloads
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
+from appliance.records.json import Parameters
 from workloads.parts.curves.following import Following
 
 
@@ -22,7 +22,7 @@ class LossCurveVarying(Following):
 
     summary: ClassVar[str] = "Follow the recorded first losses where sums come in any order"
     version: ClassVar[int] = 1
-    small: ClassVar[Mapping[str, bool | int | float | str]] = {}
+    small: ClassVar[Parameters] = {}
     is_repeatable: ClassVar[bool] = False
     spread: ClassVar[float] = 0.05
     sibling: ClassVar[str] = "loss_curve"

@@ -21,7 +21,7 @@ of the full size, held to 0.3 after 400.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -29,6 +29,7 @@ import torch
 from torch import nn
 
 from appliance.records.journal import Check
+from appliance.records.json import Parameters
 from appliance.records.workload import Bound, Work
 from workloads.contract.failures import ParameterError
 from workloads.contract.input_cycle import Turn
@@ -64,7 +65,7 @@ class MarkovLm(Workload[State, training.Trained]):
     summary: ClassVar[str] = "Train a language model on a seeded source to its entropy"
     version: ClassVar[int] = 2
     domain: ClassVar[str] = "time to target"
-    small: ClassVar[Mapping[str, bool | int | float | str]] = {
+    small: ClassVar[Parameters] = {
         "batch": 1024,
         "num_steps": 200,
         "gap": 0.5,

@@ -20,6 +20,7 @@ from typing import Any, ClassVar
 import torch
 from transformers import BertConfig, BertForMaskedLM
 
+from appliance.records.json import Parameters
 from workloads.contract.failures import ParameterError
 from workloads.parts.datasets.text import FIRST_ORDINARY, MASK
 from workloads.parts.inference import redrawn
@@ -47,7 +48,7 @@ class Served(torch.nn.Module):
 class OnnxBert(OnnxInference):
     summary: ClassVar[str] = "BERT-base inference through ONNX Runtime, one masked word a sequence"
     version: ClassVar[int] = 1
-    small: ClassVar[Mapping[str, bool | int | float | str]] = {
+    small: ClassVar[Parameters] = {
         "batch": 4,
         "sequence": 64,
         "vocabulary": 1000,

@@ -20,6 +20,7 @@ import torch
 from transformers import LlamaConfig
 from transformers.models.llama.modeling_llama import LlamaDecoderLayer, LlamaRotaryEmbedding
 
+from appliance.records.json import Parameters
 from workloads.contract.failures import ParameterError
 from workloads.parts.inference import redrawn
 from workloads.parts.inference.onnx_inference import OnnxInference, Tensors
@@ -54,7 +55,7 @@ class OnnxLlama(OnnxInference):
 
     summary: ClassVar[str] = "One decoder block of Llama-3.1-8B's shape through ONNX Runtime"
     version: ClassVar[int] = 1
-    small: ClassVar[Mapping[str, bool | int | float | str]] = {
+    small: ClassVar[Parameters] = {
         "batch": 2,
         "sequence": 32,
         "hidden": 128,

@@ -31,7 +31,7 @@ from __future__ import annotations
 
 import copy
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -39,6 +39,7 @@ import numpy as np
 import torch
 
 from appliance.records.journal import Check
+from appliance.records.json import Parameters
 from appliance.records.suite import Scenario
 from appliance.records.workload import Work
 from workloads.contract.failures import ParameterError
@@ -122,7 +123,7 @@ class OnnxResnet50(Inference[State, Images]):
     summary: ClassVar[str] = "ResNet-50 inference through ONNX Runtime"
     version: ClassVar[int] = 3
     domain: ClassVar[str] = "inference"
-    small: ClassVar[Mapping[str, bool | int | float | str]] = {
+    small: ClassVar[Parameters] = {
         "batch": 4,
         "side": 64,
         "most_blocks": 2,

@@ -20,6 +20,7 @@ import torch
 from transformers import WhisperConfig
 from transformers.models.whisper.modeling_whisper import WhisperEncoder
 
+from appliance.records.json import Parameters
 from workloads.parts.datasets.melodies import log_mel, melodies
 from workloads.parts.inference import redrawn
 from workloads.parts.inference.onnx_inference import OnnxInference, Tensors
@@ -47,7 +48,7 @@ class OnnxWhisper(OnnxInference):
 
     summary: ClassVar[str] = "Whisper-large-v3 encoder inference through ONNX Runtime"
     version: ClassVar[int] = 1
-    small: ClassVar[Mapping[str, bool | int | float | str]] = {
+    small: ClassVar[Parameters] = {
         "batch": 2,
         "positions": 50,
         "bins": 40,

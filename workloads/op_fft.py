@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
+from appliance.records.json import Parameters
 from appliance.records.workload import Bound
 from workloads.parts.operators.catalog import (
     Array,
@@ -39,7 +40,7 @@ class OpFft(OperatorFamily):
     summary: ClassVar[str] = "Fourier transforms, each against float64"
     version: ClassVar[int] = 1
     bound_by: ClassVar[Bound] = "memory"
-    small: ClassVar[Mapping[str, bool | int | float | str]] = {"size": 5}
+    small: ClassVar[Parameters] = {"size": 5}
     formats: ClassVar[tuple[str, ...]] = ("float64", "float32")
 
     size: int = 127

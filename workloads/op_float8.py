@@ -18,6 +18,7 @@ from typing import ClassVar
 import numpy as np
 import torch
 
+from appliance.records.json import Parameters
 from workloads.parts.operators.catalog import (
     Array,
     Arrays,
@@ -41,7 +42,7 @@ class OpFloat8(OperatorFamily):
     version: ClassVar[int] = 1
     needs: ClassVar[frozenset[str]] = frozenset({"float8"})
     formats: ClassVar[tuple[str, ...]] = ("float32",)
-    small: ClassVar[Mapping[str, bool | int | float | str]] = {"size": 13}
+    small: ClassVar[Parameters] = {"size": 13}
     precision: ClassVar[str] = "float8"
     data_pattern: ClassVar[str] = "standard normal numbers"
 

@@ -17,6 +17,7 @@ from typing import ClassVar
 import numpy as np
 import torch
 
+from appliance.records.json import Parameters
 from workloads.parts.operators.catalog import Arrays, Exact, Input, Operator, Tensors, into_poison
 from workloads.parts.operators.family import OperatorFamily
 
@@ -31,7 +32,7 @@ class OpInt8(OperatorFamily):
     version: ClassVar[int] = 1
     needs: ClassVar[frozenset[str]] = frozenset({"int8"})
     formats: ClassVar[tuple[str, ...]] = ("float32",)
-    small: ClassVar[Mapping[str, bool | int | float | str]] = {"size": 13}
+    small: ClassVar[Parameters] = {"size": 13}
     precision: ClassVar[str] = "int8"
     data_pattern: ClassVar[str] = "uniform 8-bit integers, each off by up to 0.4 before rounding"
 

@@ -33,6 +33,7 @@ from typing import ClassVar
 import numpy as np
 import torch
 
+from appliance.records.json import Parameters
 from appliance.records.workload import Bound, Work
 from workloads.contract.failures import ParameterError
 from workloads.parts.graphs import molecules
@@ -57,14 +58,14 @@ class Pna(Supervised):
     domain: ClassVar[str] = "graphs"
     is_repeatable: ClassVar[bool] = False
     spread: ClassVar[float] = 0.02
-    small: ClassVar[Mapping[str, bool | int | float | str]] = {
+    small: ClassVar[Parameters] = {
         "batch": 32,
         "features": 32,
         "hidden": 32,
         "layers": 8,
         "rate": 3e-4,
     }
-    variants: ClassVar[Mapping[str, Mapping[str, bool | int | float | str]]] = {
+    variants: ClassVar[Mapping[str, Parameters]] = {
         "one molecule less": {"batch_change": -1},
         "one layer more": {"extra_layers": 1},
         "two layers less": {"extra_layers": -2},

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
+from appliance.records.json import Parameters
 from workloads.parts.reinforcement.simulated_ppo import SimulatedPpo
 
 
@@ -24,7 +25,7 @@ class Ppo(SimulatedPpo):
 
     summary: ClassVar[str] = "Proximal policy optimisation on brax's hopper, a small network"
     version: ClassVar[int] = 1
-    small: ClassVar[Mapping[str, bool | int | float | str]] = {
+    small: ClassVar[Parameters] = {
         "num_envs": 8,
         "num_minibatches": 4,
         "minibatch": 20,
@@ -32,7 +33,7 @@ class Ppo(SimulatedPpo):
         "policy_width": 32,
         "value_width": 32,
     }
-    variants: ClassVar[Mapping[str, Mapping[str, bool | int | float | str]]] = {
+    variants: ClassVar[Mapping[str, Parameters]] = {
         "swish": {"activation": "swish"},
         "a layer more": {"policy_layers": 3},
         "shorter trace": {"trace": 0.9},

@@ -33,6 +33,7 @@ import numpy as np
 import torch
 
 from appliance.records.journal import Check
+from appliance.records.json import Parameters
 from appliance.records.workload import Bound, Work
 from workloads.contract.failures import ParameterError
 from workloads.contract.input_cycle import Turn
@@ -93,7 +94,7 @@ class RecursionGfn(Workload[State, Sampled]):
     domain: ClassVar[str] = "generative flow"
     bound_by: ClassVar[Bound] = "latency"
     data_pattern: ClassVar[str] = "trees of fragments that the policy itself builds"
-    small: ClassVar[Mapping[str, bool | int | float | str]] = {
+    small: ClassVar[Parameters] = {
         "batch": 16,
         "kinds": 12,
         "largest": 4,
@@ -102,7 +103,7 @@ class RecursionGfn(Workload[State, Sampled]):
         "layers": 2,
         "rate": 1e-3,
     }
-    variants: ClassVar[Mapping[str, Mapping[str, bool | int | float | str]]] = {
+    variants: ClassVar[Mapping[str, Parameters]] = {
         "one trajectory less": {"batch_change": -1},
         "one layer more": {"extra_layers": 1},
         "silu": {"activation": "silu"},

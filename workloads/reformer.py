@@ -36,6 +36,7 @@ from typing import ClassVar
 import torch
 from transformers import ReformerConfig, ReformerForMaskedLM
 
+from appliance.records.json import Parameters
 from appliance.records.workload import Work
 from workloads.contract.failures import ParameterError
 from workloads.parts.datasets.text import FIRST_ORDINARY, masked_text
@@ -57,7 +58,7 @@ class Reformer(Supervised):
 
     summary: ClassVar[str] = "Reformer training by masked tokens"
     version: ClassVar[int] = 1
-    small: ClassVar[Mapping[str, bool | int | float | str]] = {
+    small: ClassVar[Parameters] = {
         "batch": 4,
         "length": 128,
         "chunk": 16,
@@ -71,7 +72,7 @@ class Reformer(Supervised):
     }
     data_pattern: ClassVar[str] = "generated text with masked tokens"
     domain: ClassVar[str] = "language"
-    variants: ClassVar[Mapping[str, Mapping[str, bool | int | float | str]]] = {
+    variants: ClassVar[Mapping[str, Parameters]] = {
         "one text less": {"batch_change": -1},
         "one layer more": {"extra_layers": 1},
         "two hashes": {"hashes": 2},

@@ -26,6 +26,7 @@ from typing import ClassVar
 import torch
 from transformers import RegNetConfig, RegNetForImageClassification
 
+from appliance.records.json import Parameters
 from workloads.parts.numerics.parameters import require_positive
 from workloads.parts.training.training import Growth
 from workloads.parts.vision.image_training import CLASSES, ImageTraining
@@ -56,7 +57,7 @@ class RegnetY128gf(ImageTraining):
 
     summary: ClassVar[str] = "RegNetY-128GF training, images on the device"
     version: ClassVar[int] = 1
-    small: ClassVar[Mapping[str, bool | int | float | str]] = {
+    small: ClassVar[Parameters] = {
         "batch": 4,
         "side": 64,
         "group": 8,
@@ -64,7 +65,7 @@ class RegnetY128gf(ImageTraining):
         "channels_last": False,
         "rate": 0.01,
     }
-    variants: ClassVar[Mapping[str, Mapping[str, bool | int | float | str]]] = {
+    variants: ClassVar[Mapping[str, Parameters]] = {
         "one image more": {"batch_change": 1},
         "one block more": {"extra_layers": 1},
         "layers that do not squeeze": {"squeezes": False},

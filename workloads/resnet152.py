@@ -19,10 +19,10 @@ step 100 of one).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
+from appliance.records.json import Parameters
 from workloads.parts.training.training import Growth
 from workloads.parts.vision.resnet import DEPTHS_152
 from workloads.parts.vision.resnet_training import ResnetTraining
@@ -35,7 +35,7 @@ class Resnet152(ResnetTraining):
     summary: ClassVar[str] = "ResNet-152 training, images on the device"
     version: ClassVar[int] = 2
     depths: ClassVar[tuple[int, int, int, int]] = DEPTHS_152
-    small: ClassVar[Mapping[str, bool | int | float | str]] = {
+    small: ClassVar[Parameters] = {
         "batch": 4,
         "side": 64,
         "most_blocks": 3,

@@ -15,13 +15,14 @@ that network, whose steps on these images erred by less on a processor.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
 
 from appliance.records.journal import Check
+from appliance.records.json import Parameters
 from appliance.records.workload import Bound
 from workloads.contract.failures import ParameterError
 from workloads.contract.input_cycle import Turn
@@ -49,7 +50,7 @@ class Resnet50Jpeg(ResnetTraining):
     summary: ClassVar[str] = "ResNet-50 training from JPEG files, decoded in the loop"
     version: ClassVar[int] = 2
     depths: ClassVar[tuple[int, int, int, int]] = DEPTHS_50
-    small: ClassVar[Mapping[str, bool | int | float | str]] = {
+    small: ClassVar[Parameters] = {
         "batch": 4,
         "side": 64,
         "most_blocks": 2,

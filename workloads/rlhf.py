@@ -30,6 +30,7 @@ import torch
 from transformers import GPTNeoXConfig, GPTNeoXForCausalLM, GPTNeoXForSequenceClassification
 
 from appliance.records.journal import Check
+from appliance.records.json import Parameters
 from appliance.records.workload import Work
 from workloads.contract.failures import ParameterError
 from workloads.contract.input_cycle import Turn
@@ -80,7 +81,7 @@ class Rlhf(Workload[State, Learned]):
 
     summary: ClassVar[str] = "Learning from feedback by proximal policy optimisation, Pythia-1B"
     version: ClassVar[int] = 1
-    small: ClassVar[Mapping[str, bool | int | float | str]] = {
+    small: ClassVar[Parameters] = {
         "batch": 8,
         "prompt": 8,
         "response": 8,
@@ -95,7 +96,7 @@ class Rlhf(Workload[State, Learned]):
     }
     data_pattern: ClassVar[str] = "random prompts, and responses that the policy draws"
     domain: ClassVar[str] = "reinforcement learning from feedback"
-    variants: ClassVar[Mapping[str, Mapping[str, bool | int | float | str]]] = {
+    variants: ClassVar[Mapping[str, Parameters]] = {
         "two prompts less": {"batch_change": -2},
         "one layer more": {"extra_layers": 1},
         "silu": {"activation": "silu"},

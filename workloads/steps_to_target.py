@@ -15,7 +15,7 @@ Both sides are held. The first and the last step are followed in float64 too.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -23,6 +23,7 @@ import numpy as np
 import torch
 
 from appliance.records.journal import Check
+from appliance.records.json import Parameters
 from appliance.records.workload import Bound, Work
 from workloads.contract.input_cycle import Turn
 from workloads.contract.target import Target
@@ -66,7 +67,7 @@ class StepsToTarget(Workload[State, training.Trained]):
     summary: ClassVar[str] = "Steps of training to a stated accuracy, against a distribution"
     version: ClassVar[int] = 1
     domain: ClassVar[str] = "time to target"
-    small: ClassVar[Mapping[str, bool | int | float | str]] = {
+    small: ClassVar[Parameters] = {
         "width": 256,
         "num_runs": 3,
     }

@@ -24,6 +24,7 @@ from typing import Any, ClassVar
 import torch
 from transformers import T5Config, T5ForConditionalGeneration
 
+from appliance.records.json import Parameters
 from appliance.records.workload import Work
 from workloads.contract.failures import ParameterError
 from workloads.parts.datasets.text import FIRST_ORDINARY, translated_text
@@ -42,7 +43,7 @@ class T5(Supervised):
 
     summary: ClassVar[str] = "T5-small training from text to text"
     version: ClassVar[int] = 1
-    small: ClassVar[Mapping[str, bool | int | float | str]] = {
+    small: ClassVar[Parameters] = {
         "batch": 8,
         "length": 32,
         "vocabulary": 512,
@@ -55,7 +56,7 @@ class T5(Supervised):
     }
     data_pattern: ClassVar[str] = "generated texts and their translations"
     domain: ClassVar[str] = "language"
-    variants: ClassVar[Mapping[str, Mapping[str, bool | int | float | str]]] = {
+    variants: ClassVar[Mapping[str, Parameters]] = {
         "one input less": {"batch_change": -1},
         "one layer more": {"extra_layers": 1},
         "smooth activation": {"activation": "silu"},

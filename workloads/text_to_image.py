@@ -26,13 +26,14 @@ common factor. With three times the layers and eight of T5 (one seed, bfloat16) 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
 
 from appliance.records.journal import Check
+from appliance.records.json import Parameters
 from appliance.records.suite import Scenario
 from appliance.records.workload import Work
 from workloads.contract.failures import ParameterError
@@ -106,7 +107,7 @@ class TextToImage(Inference[State, Made]):
 
     summary: ClassVar[str] = "FLUX.1-dev shape, text to image, all denoising steps"
     version: ClassVar[int] = 1
-    small: ClassVar[Mapping[str, bool | int | float | str]] = {
+    small: ClassVar[Parameters] = {
         "batch": 2,
         "side": 64,
         "denoising_steps": 3,

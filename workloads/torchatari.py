@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from appliance.records.journal import Check
+from appliance.records.json import Parameters
 from appliance.records.workload import Bound, Work
 from workloads.contract.failures import ParameterError
 from workloads.contract.input_cycle import Turn
@@ -161,14 +162,14 @@ class TorchAtari(Workload[State, Learned]):
     domain: ClassVar[str] = "reinforcement learning"
     bound_by: ClassVar[Bound] = "latency"
     data_pattern: ClassVar[str] = "frames of a game that the network itself plays"
-    small: ClassVar[Mapping[str, bool | int | float | str]] = {
+    small: ClassVar[Parameters] = {
         "num_envs": 4,
         "num_steps": 6,
         "num_minibatches": 2,
         "epochs": 2,
         "hidden": 32,
     }
-    variants: ClassVar[Mapping[str, Mapping[str, bool | int | float | str]]] = {
+    variants: ClassVar[Mapping[str, Parameters]] = {
         "pong": {"game": "pong"},
         "space invaders": {"game": "space_invaders"},
         "one epoch more": {"extra_epochs": 1},

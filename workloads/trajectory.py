@@ -29,6 +29,7 @@ from typing import ClassVar
 import torch
 
 from appliance.records.journal import Check
+from appliance.records.json import Parameters
 from appliance.records.workload import Bound, Work
 from workloads.contract.target import Target
 from workloads.contract.workload import Workload
@@ -71,7 +72,7 @@ class Trajectory(Workload[State, Followed]):
     summary: ClassVar[str] = "Follow the recorded first fifty losses of a training"
     version: ClassVar[int] = 1
     domain: ClassVar[str] = "time to target"
-    small: ClassVar[Mapping[str, bool | int | float | str]] = {"width": 256}
+    small: ClassVar[Parameters] = {"width": 256}
     is_timed: ClassVar[bool] = False
     bound_by: ClassVar[Bound] = "latency"
     data_pattern: ClassVar[str] = "scanned digits in a recorded order"

@@ -33,6 +33,7 @@ import torch
 from torch.nn import functional
 from transformers import VJEPA2Config, VJEPA2Model
 
+from appliance.records.json import Parameters
 from appliance.records.workload import Work
 from workloads.contract.failures import ParameterError
 from workloads.parts.datasets.videos import moving_shapes
@@ -135,7 +136,7 @@ def _distance(foreseen: torch.Tensor, true: torch.Tensor) -> torch.Tensor:
 class Vjepa(SelfTaught):
     summary: ClassVar[str] = "V-JEPA self-supervised training, ViT-H/16 on videos"
     version: ClassVar[int] = 1
-    small: ClassVar[Mapping[str, bool | int | float | str]] = {
+    small: ClassVar[Parameters] = {
         "batch": 4,
         "frames": 8,
         "side": 64,
@@ -149,7 +150,7 @@ class Vjepa(SelfTaught):
     }
     data_pattern: ClassVar[str] = "generated videos of moving shapes"
     domain: ClassVar[str] = "video"
-    variants: ClassVar[Mapping[str, Mapping[str, bool | int | float | str]]] = {
+    variants: ClassVar[Mapping[str, Parameters]] = {
         "silu": {"activation": "silu"},
         "no query, key and value biases": {"has_biases": False},
         "another layer": {"extra_layers": 1},

@@ -23,6 +23,7 @@ from typing import ClassVar
 import torch
 from transformers import WhisperConfig, WhisperForAudioClassification
 
+from appliance.records.json import Parameters
 from appliance.records.workload import Work
 from workloads.contract.failures import ParameterError
 from workloads.parts.datasets.melodies import log_mel, melodies
@@ -41,7 +42,7 @@ class Whisper(Supervised):
 
     summary: ClassVar[str] = "Whisper-tiny encoder training to tell melodies apart"
     version: ClassVar[int] = 1
-    small: ClassVar[Mapping[str, bool | int | float | str]] = {
+    small: ClassVar[Parameters] = {
         "batch": 8,
         "positions": 75,
         "bins": 40,
@@ -52,7 +53,7 @@ class Whisper(Supervised):
     }
     data_pattern: ClassVar[str] = "generated melodies in noise"
     domain: ClassVar[str] = "speech"
-    variants: ClassVar[Mapping[str, Mapping[str, bool | int | float | str]]] = {
+    variants: ClassVar[Mapping[str, Parameters]] = {
         "one clip less": {"batch_change": -1},
         "one layer more": {"extra_layers": 1},
         "other activation": {"activation": "silu"},

@@ -24,7 +24,7 @@ first bound, and another clip changes a quarter of the logits' size.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
@@ -38,6 +38,7 @@ from transformers import (
 )
 
 from appliance.records.journal import Check
+from appliance.records.json import Parameters
 from appliance.records.suite import Scenario
 from appliance.records.workload import Work
 from workloads.contract.failures import ParameterError
@@ -90,7 +91,7 @@ class WhisperTranscribe(Generation[State]):
 
     summary: ClassVar[str] = "Whisper-large-v3 shape, greedy transcription with a cache"
     version: ClassVar[int] = 1
-    small: ClassVar[Mapping[str, bool | int | float | str]] = {
+    small: ClassVar[Parameters] = {
         "batch": 4,
         "positions": 50,
         "bins": 40,

@@ -8,7 +8,7 @@ contract test is seen to fail for its own reason.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,6 +20,7 @@ import trial
 from trial import Kind, Trial
 
 from appliance.records.journal import Check
+from appliance.records.json import Parameters
 from appliance.records.workload import Work
 from workloads.contract.input_cycle import Turn
 from workloads.contract.target import Target
@@ -49,7 +50,7 @@ class Sound(Workload[State, Output]):
 
     summary: ClassVar[str] = "A workload without fault"
     version: ClassVar[int] = 1
-    small: ClassVar[Mapping[str, bool | int | float | str]] = {"size": 8}
+    small: ClassVar[Parameters] = {"size": 8}
     data_pattern: ClassVar[str] = "standard normal numbers"
 
     size: int = 64

@@ -19,6 +19,7 @@ import numpy as np
 import torch
 
 from appliance.records.journal import Check
+from appliance.records.json import Parameters
 from appliance.records.workload import Work
 from workloads.contract.failures import ParameterError
 from workloads.contract.input_cycle import Turn
@@ -73,7 +74,7 @@ class Corrupting(Workload[State, Any]):
 
     summary: ClassVar[str] = "Another workload with a fault in its output"
     version: ClassVar[int] = 1
-    small: ClassVar[Mapping[str, bool | int | float | str]] = {}
+    small: ClassVar[Parameters] = {}
     injector: ClassVar[str] = "corrupted output"
 
     of: str = "gemm"

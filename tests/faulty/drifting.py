@@ -5,13 +5,14 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
 
 from appliance.records.journal import Check
+from appliance.records.json import Parameters
 from appliance.records.workload import Work
 from workloads.contract.target import Target
 from workloads.contract.workload import Workload
@@ -23,7 +24,7 @@ COUNT = itertools.count()
 class Drifting(Workload[torch.Tensor, dict[str, torch.Tensor]]):
     summary: ClassVar[str] = "Differs from build to build"
     version: ClassVar[int] = 1
-    small: ClassVar[Mapping[str, bool | int | float | str]] = {}
+    small: ClassVar[Parameters] = {}
     needs: ClassVar[frozenset[str]] = frozenset({"float64"})
     is_timed: ClassVar[bool] = False
 

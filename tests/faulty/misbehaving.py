@@ -23,6 +23,7 @@ from typing import ClassVar
 import torch
 
 from appliance.records.journal import Check
+from appliance.records.json import Parameters
 from appliance.records.workload import Work
 from workloads.contract.failures import ParameterError
 from workloads.contract.target import Target
@@ -128,7 +129,7 @@ class Misbehaving(Workload[State, torch.Tensor]):
 
     summary: ClassVar[str] = "Does what no workload may"
     version: ClassVar[int] = 1
-    small: ClassVar[Mapping[str, bool | int | float | str]] = {"size": 8}
+    small: ClassVar[Parameters] = {"size": 8}
 
     fault: str = "none"
     at: int = 0

@@ -9,13 +9,14 @@ write them. They must not be parameters, which a plan repeats.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
 
 from appliance.records.journal import Check
+from appliance.records.json import Parameters
 from appliance.records.workload import Work
 from workloads.contract.target import Target
 from workloads.contract.workload import Workload
@@ -33,7 +34,7 @@ class Telltale(Workload[torch.Tensor, torch.Tensor]):
 
     summary: ClassVar[str] = "Says what its machine is called"
     version: ClassVar[int] = 1
-    small: ClassVar[Mapping[str, bool | int | float | str]] = {"size": 8}
+    small: ClassVar[Parameters] = {"size": 8}
 
     size: int = 8
 

@@ -45,7 +45,7 @@ from appliance.records.journal import (
     Started,
     Warmed,
 )
-from appliance.records.json import sha256, to_json
+from appliance.records.json import Scalar, sha256, to_json
 from appliance.records.plan import Case, Launch, Plan
 from appliance.records.signer import Signer
 from appliance.records.suite import Protocol, Scenario
@@ -153,7 +153,7 @@ class Row:
     id: str
     workload: str
     summary: str
-    parameters: dict[str, bool | int | float | str]
+    parameters: dict[str, Scalar]
     work: Work
     step_ms: float
     check: tuple[str, float, float, float | None, str]

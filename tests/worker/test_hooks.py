@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -19,6 +19,7 @@ from appliance.planning.check_sampling import MOST, sampled_steps
 from appliance.planning.launch_constants import REPEATED_INPUT_BOUND
 from appliance.planning.plan import case_seed
 from appliance.records.journal import Block, Check
+from appliance.records.json import Parameters
 from appliance.records.plan import Repeat
 from appliance.records.request import LaunchSpec
 from appliance.records.suite import Scenario
@@ -72,7 +73,7 @@ class Plain(Workload[State, Any]):
 
     summary: ClassVar[str] = "Takes the time that it says"
     version: ClassVar[int] = 1
-    small: ClassVar[Mapping[str, bool | int | float | str]] = {}
+    small: ClassVar[Parameters] = {}
 
     clock: Clock = field(default_factory=Clock)
     num_steps: int = 0

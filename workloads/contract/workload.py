@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
 
+from appliance.records.json import Parameters
 from appliance.records.workload import (
     Bound,  # not for types alone: listing the parameters evaluates it
 )
@@ -45,7 +46,7 @@ class Workload(ABC, Generic[State, Output]):
 
     summary: ClassVar[str]
     version: ClassVar[int]
-    small: ClassVar[Mapping[str, bool | int | float | str]]
+    small: ClassVar[Parameters]
     needs: ClassVar[frozenset[str]] = frozenset()
     data: ClassVar[tuple[str, ...]] = ()
     alone: ClassVar[bool] = False
@@ -57,7 +58,7 @@ class Workload(ABC, Generic[State, Output]):
     injector: ClassVar[str] = ""
     domain: ClassVar[str] = ""
     builds_with: ClassVar[tuple[str, ...]] = ()
-    variants: ClassVar[Mapping[str, Mapping[str, bool | int | float | str]]] = {}
+    variants: ClassVar[Mapping[str, Parameters]] = {}
 
     @property
     def steps(self) -> int | None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
 import torch
 
+from appliance.records.json import Parameters
 from workloads.contract.target import Target
 from workloads.gemm import Gemm
 from workloads.parts.matmul.dense import Operands as State
@@ -26,7 +26,7 @@ class Kept(State):
 class SpoiltGemm(Gemm):
     """`after`: steps of a launch that are right before the fault begins."""
 
-    small: ClassVar[Mapping[str, bool | int | float | str]] = {
+    small: ClassVar[Parameters] = {
         "m": 128,
         "n": 128,
         "k": 1024,

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import ClassVar
 
 import torch
 
 from appliance.records.journal import Check
+from appliance.records.json import Parameters
 from appliance.records.workload import Work
 from workloads.contract.input_cycle import Turn
 from workloads.contract.target import Target
@@ -55,7 +56,7 @@ class OperatorFamily(Workload[State, Results]):
     `precision`: that of the operations, where the tensors' format is another.
     """
 
-    small: ClassVar[Mapping[str, bool | int | float | str]] = {"size": 29}
+    small: ClassVar[Parameters] = {"size": 29}
     domain: ClassVar[str] = "operators"
     is_timed: ClassVar[bool] = False
     data_pattern: ClassVar[str] = "standard normal numbers; special values in inputs of their own"

@@ -8,6 +8,7 @@ from typing import ClassVar
 
 import torch
 
+from appliance.records.json import Parameters
 from workloads.parts.numerics.parameters import require_positive
 from workloads.parts.vision.image_training import ImageTraining
 from workloads.parts.vision.resnet import WIDTH, at_most, require_values_to_normalise, resnet
@@ -24,7 +25,7 @@ class ResnetTraining(ImageTraining):
     """
 
     depths: ClassVar[tuple[int, int, int, int]]
-    variants: ClassVar[Mapping[str, Mapping[str, bool | int | float | str]]] = {
+    variants: ClassVar[Mapping[str, Parameters]] = {
         "one image more": {"batch_change": 1},
         "one block more": {"extra_layers": 1},
         "first version": {"first_version": True},
