@@ -8,7 +8,7 @@ ARGS ?=
 
 export PYTHON TORCH_INDEX WHEELS
 
-.PHONY: accept test test-quick durations lint bench oc bands pin setup clean
+.PHONY: accept test test-quick durations lint generate bench oc bands pin setup clean
 
 accept: ## run the suite on whatever is there and leave a signed report in $(OUT)/<run id>/
 	@scripts/setup.sh $(if $(filter smoke,$(SUITE)),cpu-smoke,cpu)
@@ -31,6 +31,11 @@ lint: ## formatting, style and types
 	@.venv/bin/ruff check
 	@.venv/bin/ruff format --check
 	@.venv/bin/mypy
+
+generate: ## write what is generated: schemas, workload facts, README's table, the reference of the verbs
+	@scripts/setup.sh cpu-test
+	@for script in write_schemas write_workload_facts workload_table write_cli_reference; do \
+	    .venv/bin/python scripts/$$script.py || exit; done
 
 bench: ## the figures that the project promises of itself, as ratios and seconds
 	@scripts/setup.sh cpu-test

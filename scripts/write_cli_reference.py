@@ -1,0 +1,65 @@
+"""Writes docs/reference/cli.md: every verb with its arguments and options, as the program has them.
+
+`make generate` runs it; a test compares what it would write with what is there.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))
+
+import typer  # noqa: E402 - the script runs uninstalled
+
+from appliance.cli.main import app  # noqa: E402 - the same
+
+PAGE = ROOT / "docs" / "reference" / "cli.md"
+HEAD = """\
+# The command line
+
+Written by `make generate` from the program itself. Text for people goes to stderr; with `--json`
+one JSON document goes to stdout. The exit codes are those of the
+[README](../../README.md#what-bench-says); [environment.md](environment.md) has the variables.
+"""
+
+
+def verbs(command: Any, name: str) -> Iterator[tuple[str, Any]]:
+    """Every command that does something, by its full name, in the program's order."""
+    if hasattr(command, "commands"):
+        for word, inner in command.commands.items():
+            yield from verbs(inner, f"{name} {word}")
+    else:
+        yield name, command
+
+
+def section(name: str, command: Any) -> str:
+    context = typer.Context(command, info_name=name)
+    pieces = " ".join(command.collect_usage_pieces(context))
+    text = " ".join((command.help or "").split())
+    records = (one.get_help_record(context) for one in command.params if one.name != "help")
+    rows = "".join(_row(*record) for record in records if record is not None)
+    table = f"\n| argument or option | meaning |\n|---|---|\n{rows}" if rows else ""
+    return f"\n## `{name}`\n\n{text}\n\n    {name} {pieces}\n{table}"
+
+
+def _row(names: str, meaning: str) -> str:
+    """A pipe in a text would end its cell."""
+    return f"| `{names}` | {' '.join(meaning.split()).replace('|', '/')} |\n"
+
+
+def page() -> str:
+    command = typer.main.get_command(app)
+    return HEAD + "".join(section(name, one) for name, one in verbs(command, "bench"))
+
+
+def main() -> None:
+    """Write the page anew."""
+    PAGE.write_text(page())
+
+
+if __name__ == "__main__":
+    main()
