@@ -35,7 +35,7 @@ class Link:
         self._socket.sendall(adapter(type(message)).dump_json(message) + b"\n")
 
     def wait(self) -> None:
-        """Return when the parent says "go"; raises OSError when it is gone."""
+        """Return when the parent sends "go"; raises OSError when it is gone."""
         self.send(Ready())
         answer = b""
         while not answer.endswith(b"\n"):
@@ -44,11 +44,11 @@ class Link:
                 raise ConnectionResetError("the runner is gone")
             answer += part
         if answer != GO:
-            raise ConnectionResetError("the runner said something else than go")
+            raise ConnectionResetError("the runner sent something else than go")
 
 
-class Call:
-    """The parent's end of one connection; who it is shows after its `Hello`."""
+class Connection:
+    """The parent's end of one connection; who it is is known after its `Hello`."""
 
     def __init__(self, connection: socket.socket) -> None:
         connection.settimeout(0)
@@ -66,7 +66,7 @@ class Call:
             while (stop := self._pending.find(b"\n", begin)) >= 0:
                 line = bytes(self._pending[:stop])
                 del self._pending[: stop + 1]
-                yield _message(line)
+                yield _parsed(line)
                 begin = 0
             if len(self._pending) > LONGEST_LINE:
                 raise ProtocolFault("a line without an end")
@@ -92,7 +92,7 @@ class Call:
         self.socket.close()
 
 
-def _message(line: bytes) -> Message:
+def _parsed(line: bytes) -> Message:
     try:
         message: Message = adapter(Message).validate_json(line)
     except ValidationError:
@@ -111,18 +111,18 @@ class Listener:
         self.socket.listen(128)
         self.socket.settimeout(0)
 
-    def accept(self) -> list[Call]:
-        """Callers that wait, of our own user only."""
-        calls: list[Call] = []
+    def accept(self) -> list[Connection]:
+        """Connections that wait, of our own user only."""
+        connections: list[Connection] = []
         while True:
             try:
-                connection, _ = self.socket.accept()
+                accepted, _ = self.socket.accept()
             except OSError:
-                return calls
-            if _user(connection) == getuid():
-                calls.append(Call(connection))
+                return connections
+            if _user(accepted) == getuid():
+                connections.append(Connection(accepted))
             else:
-                connection.close()
+                accepted.close()
 
     def close(self) -> None:
         self.socket.close()

@@ -1,7 +1,7 @@
 """The processes of a launch as Linux shows them: who belongs, what they hold, how they are ended.
 
 A launch is every process that carries its token in the environment that it was started with,
-that stands in its session, or that descends from its first process. The first way finds what
+that is in its session, or that descends from its first process. The first way finds what
 changed its session or lost its parent; the others find what was forked by a server, whose
 environment shows the server's. All of a run's processes carry the run's token as well, so a
 last sweep finds whatever is left of any of them.
@@ -26,8 +26,10 @@ LAUNCH_TOKEN = "BENCH_LAUNCH_TOKEN"  # noqa: S105 - a variable's name
 RUN_TOKEN = "BENCH_RUN_TOKEN"  # noqa: S105 - a variable's name
 GRACE_SECONDS = 1.0
 """How long a process may take to end itself after SIGTERM."""
-_PATIENCE_SECONDS = 10.0
+_KILL_SECONDS = 10.0
 _PAUSE_SECONDS = 0.01
+SHELL_SIGNAL_BASE = 128
+"""What a program adds to the number of the signal that ended what it ran, for its exit status."""
 _PR_SET_PDEATHSIG = 1
 _KIB = 1024
 
@@ -80,7 +82,7 @@ def carries(pid: int, variable: str, value: str) -> bool:
 class Family:
     """The processes of one launch: `root`, its session, its descendants, and its token's bearers.
 
-    Environments are read once per process, because reading all of them at each look would cost
+    Environments are read once per process, because reading all of them at each time would cost
     the launch that is being timed.
     """
 
@@ -98,13 +100,13 @@ class Family:
         root = entries.get(self._root)
         if root is not None and root.start != self._start:
             self._root = 0  # the launch is long gone, and its number is another's
-        found = {entry.pid for entry in entries.values() if self._belongs(entry)}
+        members = {entry.pid for entry in entries.values() if self._belongs(entry)}
         size = -1
-        while size < len(found):
-            size = len(found)
-            found |= {entry.pid for entry in entries.values() if entry.parent in found}
+        while size < len(members):
+            size = len(members)
+            members |= {entry.pid for entry in entries.values() if entry.parent in members}
         return tuple(
-            pid for pid in found - {os.getpid()} if pid in entries and entries[pid].is_alive
+            pid for pid in members - {os.getpid()} if pid in entries and entries[pid].is_alive
         )
 
     def _belongs(self, entry: Entry) -> bool:
@@ -123,14 +125,14 @@ def sweep(token: str, spared: Collection[int] = ()) -> None:
 
 
 def end(find: Callable[[], Collection[int]], grace_seconds: float = GRACE_SECONDS) -> None:
-    """End all processes that `find` names: first they are asked, then they are killed.
+    """End all processes that `find` names: first by SIGTERM, then by SIGKILL.
 
     Looks again until none is left, because a process may start others while it is being ended;
     gives up on what the kernel does not let die within ten seconds.
     """
     _signal(find(), signal.SIGTERM)
     if not _are_gone(find, grace_seconds, kill=False):
-        _are_gone(find, _PATIENCE_SECONDS, kill=True)
+        _are_gone(find, _KILL_SECONDS, kill=True)
 
 
 def _are_gone(find: Callable[[], Collection[int]], seconds: float, *, kill: bool) -> bool:
@@ -162,8 +164,8 @@ def resident_bytes(pid: int) -> int:
 
 def proportional_bytes(pid: int) -> int:
     """The same with each shared page divided among its holders; costs a walk of all pages."""
-    found = _kibibytes(_read(pid, "smaps_rollup"), (b"Pss_Anon:", b"Pss_Shmem:"))
-    return sum(found) * _KIB if found else resident_bytes(pid)
+    shares = _kibibytes(_read(pid, "smaps_rollup"), (b"Pss_Anon:", b"Pss_Shmem:"))
+    return sum(shares) * _KIB if shares else resident_bytes(pid)
 
 
 def _kibibytes(text: bytes, names: tuple[bytes, ...]) -> list[int]:
@@ -171,7 +173,7 @@ def _kibibytes(text: bytes, names: tuple[bytes, ...]) -> list[int]:
 
 
 def out_of_memory_kills() -> int:
-    """How often the kernel has killed for want of memory, here or in our control group."""
+    """How often the kernel has killed for lack of memory, here or in our control group."""
     files = [Path("/proc/vmstat")]
     try:
         for line in Path("/proc/self/cgroup").read_text().splitlines():
@@ -206,7 +208,7 @@ def die_with(parent: int) -> None:
 
 
 def offer_to_the_kernel() -> None:
-    """Make this process the first that the kernel kills for want of memory, if it lets us."""
+    """Make this process the first that the kernel kills for lack of memory, if it lets us."""
     try:
         Path("/proc/self/oom_score_adj").write_text("1000")
     except OSError:

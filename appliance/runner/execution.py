@@ -47,7 +47,7 @@ from appliance.records.system import Device
 from appliance.runner.children import Child, ForkServer, FreshChild, Guard, ServerLost, worker
 from appliance.runner.counter_log import Observing
 from appliance.runner.environment import child_environment, usable_cores
-from appliance.runner.supervisor import Watch, Watched, watched
+from appliance.runner.supervisor import RunningLaunch, Supervisor, running_launch
 from appliance.storage.journal import Journal
 from appliance.vendors.base import Vendor
 
@@ -350,7 +350,7 @@ class _Run:
             self._keep_logs(name)
         self.observer.run_begins(self.plan, self.history.num_settled)
         launches = {launch.id: launch for launch in self.plan.launches}
-        watch = Watch(
+        supervisor = Supervisor(
             listener=self.listener,
             record=self._record,
             read=self._read,
@@ -359,14 +359,14 @@ class _Run:
         )
         try:
             for group, later in pairwise((*self.plan.groups, ())):
-                self._group([launches[name] for name in group], watch)
+                self._group([launches[name] for name in group], supervisor)
                 number = launches[group[0]].number
                 if not later or launches[later[0]].number != number:
                     self._round_ends(number)
         finally:
-            watch.close()
+            supervisor.close()
 
-    def _group(self, group: Sequence[Launch], watch: Watch) -> None:
+    def _group(self, group: Sequence[Launch], supervisor: Supervisor) -> None:
         """Settle the launches of a group together."""
         # Again only where an untimed launch lost its server, which the second time is not used.
         while to_make := [launch for launch in group if self._is_to_make(launch)]:
@@ -376,7 +376,7 @@ class _Run:
             counted = [(launch, self.cases[launch.case]) for launch in to_make]
             self.observing.before(counted)
             started = [self._start(launch) for launch in to_make]
-            watch.until_ended([item for item in started if item is not None])
+            supervisor.until_ended([item for item in started if item is not None])
             self.observing.after(counted)
             self._stop_if_full()
             self._stop_if_interrupted()
@@ -440,7 +440,7 @@ class _Run:
         if probed is not None:
             self._record(probed)
 
-    def _start(self, launch: Launch) -> Watched | None:
+    def _start(self, launch: Launch) -> RunningLaunch | None:
         """Start a launch; None, and it has ended, if the server was lost meanwhile."""
         case = self.cases[launch.case]
         token = secrets.token_hex(16)
@@ -458,7 +458,7 @@ class _Run:
             self.launcher.drop(case)
             self._write_off(launch, "interrupted", "server_lost", str(lost))
             return None
-        return watched(launch=launch, case=case, token=token, child=child, begin_ns=begin_ns)
+        return running_launch(launch=launch, case=case, token=token, child=child, begin_ns=begin_ns)
 
     def _spec(self, launch: Launch, case: Case, token: str) -> LaunchSpec:
         artifacts = self.launcher.work / "artifacts" / file_name(case.id)
@@ -489,18 +489,18 @@ class _Run:
             self._record(event, sync=True)
             self.observer.looked(event)
 
-    # -------------------------------------------------------------- what the watch reports
+    # -------------------------------------------------------------- what the supervisor reports
 
     def _record(self, event: Event, *, sync: bool = False) -> None:
         self.journal.append(event, sync=sync)
         self.history.take(event)
 
-    def _read(self, item: Watched) -> None:
+    def _read(self, item: RunningLaunch) -> None:
         for name in item.case.all_devices:
             values = self.launcher.vendor(item.case).read(self.launcher.devices[name])
             self._record(Reading(launch=item.launch.id, device=name, values=dict(values)))
 
-    def _finish(self, item: Watched, ended: LaunchEnded) -> None:
+    def _finish(self, item: RunningLaunch, ended: LaunchEnded) -> None:
         self._record(ended, sync=True)
         self.observer.launch_ended(item.launch, ended)
         if ended.reason == "server_lost":

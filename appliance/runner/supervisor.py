@@ -1,19 +1,14 @@
-"""The launches of one group from start to end: heard, measured, limited, and ended.
+"""The launches of one group from start to end: received, measured, limited, and ended.
 
 While launches run the parent does four things, cheaply, because it shares the machine with what
-is being timed: it takes their records as they arrive, it reads telemetry of a device at most
+is being timed: it records their messages as they arrive, it reads telemetry of a device at most
 twice a second (and once more when a launch has ended, however short it was) and memory four
-times, it holds each launch to its limits, and it lets a group begin its timed steps when all of
+times, it enforces each launch's limits, and it lets a group begin its timed steps when all of
 it is ready. A launch's time stands still while it waits for the others, so a device that hangs
 in its build does not time out its neighbours.
 
-However a launch ends, all of its processes are ended with it, and one `LaunchEnded` says what
-happened, by the first of these that holds: the child broke the protocol; the child said how it
-ended; the parent stopped it at a limit or because a person said so; a signal or an exit status.
-
-A launch of several ranks is ready when all of them are, and has completed when all of them say so.
-One that goes wrong takes the others along, so the cause is looked for: a rank that ended without
-a word, or the first that says what went wrong other than that it lost another. Its number is told.
+However a launch ends, all of its processes are ended with it, and one `LaunchEnded` states the
+cause: see `exit_cause`. A launch of several ranks is ready when all of them are.
 """
 
 from __future__ import annotations
@@ -21,55 +16,31 @@ from __future__ import annotations
 import math
 import secrets
 import selectors
-import signal
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from appliance.ipc import processes
-from appliance.ipc.channel import Call, Listener, ProtocolFault
+from appliance.ipc.channel import Connection, Listener, ProtocolFault
 from appliance.ipc.messages import End, Hello, Message, Ready
-from appliance.records.journal import Event, LaunchEnded, Outcome
+from appliance.records.journal import Event, LaunchEnded
 from appliance.records.plan import Case, Launch
 from appliance.runner.children import Child, ServerLost
+from appliance.runner.exit_cause import Departure, ExitCause, Observation, exit_cause
 
 TICK_SECONDS = 0.1
 MEMORY_SECONDS = 0.25
 TELEMETRY_SECONDS = 0.5
 FAMILY_SECONDS = 1.0
 EXIT_SECONDS = 5.0
-"""How long a launch that has said its end may take to leave."""
-PARTNERS_SECONDS, STALLED_SECONDS = 60.0, 3.0
-"""How long torchrun has to end the other ranks when one went wrong, or waited in vain for one."""
-LOST = "PeerLost"
-"""What a rank says went wrong when another one has ended."""
-BEFORE_SECONDS = 1.0
-"""Two ranks that end within this time may be heard in either order."""
-SHELL = 128
-"""What a program adds to the number of the signal that ended what it ran."""
+"""How long a launch whose ranks have all sent their `End` may take to exit."""
+PEER_EXIT_SECONDS, STALLED_EXIT_SECONDS = 60.0, 3.0
+"""How long torchrun has to end the other ranks when one failed, or waited in vain for one."""
 GIB = 2**30
 
 
-@dataclass(frozen=True, kw_only=True)
-class Stop:
-    """Why the parent ended a launch."""
-
-    outcome: Outcome
-    reason: str
-    detail: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class Left:
-    """A rank that is no longer heard: its end in its own words, None if it had none, and when."""
-
-    rank: int
-    end: End | None
-    when: float
-
-
 @dataclass(kw_only=True)
-class Watched:
+class RunningLaunch:
     """One launch under way."""
 
     launch: Launch
@@ -80,12 +51,12 @@ class Watched:
     deadline: float
     family: processes.Family
     kernel_kills: int
-    calls: list[Call] = field(default_factory=list)
+    connections: list[Connection] = field(default_factory=list)
     ready: set[int] = field(default_factory=set)
-    left: dict[int, Left] = field(default_factory=dict)
-    stop: Stop | None = None
+    departures: dict[int, Departure] = field(default_factory=dict)
+    stop: ExitCause | None = None
     ready_since: float | None = None
-    has_gone: bool = False
+    is_released: bool = False
     peak_bytes: int | None = None
     pids: tuple[int, ...] = ()
     next_family: float = 0.0
@@ -94,9 +65,11 @@ class Watched:
     ended: LaunchEnded | None = None
 
 
-def watched(*, launch: Launch, case: Case, token: str, child: Child, begin_ns: int) -> Watched:
+def running_launch(
+    *, launch: Launch, case: Case, token: str, child: Child, begin_ns: int
+) -> RunningLaunch:
     """A launch whose first process has just been started; its time begins now."""
-    return Watched(
+    return RunningLaunch(
         launch=launch,
         case=case,
         token=token,
@@ -108,11 +81,11 @@ def watched(*, launch: Launch, case: Case, token: str, child: Child, begin_ns: i
     )
 
 
-class Watch:
-    """Watches groups of launches, one group after the other.
+class Supervisor:
+    """Supervises groups of launches, one group after the other.
 
-    `record` keeps an event; `read` takes telemetry of a launch's device and keeps it; `finish`
-    is told the end of each launch; `interrupted` names the signal that a person sent, if any.
+    `record` stores an event; `read` reads telemetry of a launch's device and stores it; `finish`
+    receives the end of each launch; `interrupted` names the signal that a person sent, if any.
     """
 
     def __init__(
@@ -120,8 +93,8 @@ class Watch:
         *,
         listener: Listener,
         record: Callable[[Event], None],
-        read: Callable[[Watched], None],
-        finish: Callable[[Watched, LaunchEnded], None],
+        read: Callable[[RunningLaunch], None],
+        finish: Callable[[RunningLaunch, LaunchEnded], None],
         interrupted: Callable[[], str],
     ) -> None:
         self._listener = listener
@@ -131,101 +104,103 @@ class Watch:
         self._interrupted = interrupted
         self._selector = selectors.DefaultSelector()
         self._selector.register(listener.socket, selectors.EVENT_READ)
-        self._strangers: list[Call] = []
+        self._unidentified_connections: list[Connection] = []
         self._last_telemetry: dict[str, float] = {}
 
     def close(self) -> None:
         self._selector.close()
-        for call in self._strangers:
-            call.close()
+        for connection in self._unidentified_connections:
+            connection.close()
 
-    def until_ended(self, group: Sequence[Watched]) -> None:
+    def until_ended(self, group: Sequence[RunningLaunch]) -> None:
         """Return when every launch of the group has ended; no process of any is left."""
         try:
             while any(item.ended is None for item in group):
-                self._turn(group)
+                self._poll(group)
         except BaseException:
             for item in group:
                 if item.ended is None:
                     processes.end(item.family.members)
-                    self._part(item)
+                    self._disconnect_all(item)
             raise
 
-    def _turn(self, group: Sequence[Watched]) -> None:
+    def _poll(self, group: Sequence[RunningLaunch]) -> None:
         for key, _ in self._selector.select(TICK_SECONDS):
             if key.fileobj is self._listener.socket:
-                self._welcome()
+                self._accept()
             else:
-                self._hear(key.data, group)
-        name = self._interrupted()
+                self._receive(key.data, group)
+        signal_name = self._interrupted()
         for item in group:
             if item.ended is None:
-                if name:
-                    _stop(item, Stop(outcome="interrupted", reason=name, detail=""))
-                self._attend(item, group)
-        self._release(group)
+                if signal_name:
+                    _stop(item, ExitCause(outcome="interrupted", reason=signal_name, detail=""))
+                self._supervise(item, group)
+        self._release_ready(group)
 
-    # -------------------------------------------------------------- what the children say
+    # -------------------------------------------------------------- messages of the children
 
-    def _welcome(self) -> None:
-        for call in self._listener.accept():
-            self._strangers.append(call)
-            self._selector.register(call.socket, selectors.EVENT_READ, call)
+    def _accept(self) -> None:
+        for connection in self._listener.accept():
+            self._unidentified_connections.append(connection)
+            self._selector.register(connection.socket, selectors.EVENT_READ, connection)
 
-    def _hear(self, call: Call, group: Sequence[Watched]) -> None:
-        """Take what a caller says; one that is no launch of this group is turned away."""
-        item = next((item for item in group if call in item.calls), None)
+    def _receive(self, connection: Connection, group: Sequence[RunningLaunch]) -> None:
+        """Handle what has arrived; a connection that is no launch of this group is closed."""
+        item = next((item for item in group if connection in item.connections), None)
         try:
-            for message in call.read():
-                if call.hello is None:
-                    item = self._introduced(call, message, group)
+            for message in connection.read():
+                if connection.hello is None:
+                    item = self._identified(connection, message, group)
                     if item is None:
                         break
                 elif item is not None:
-                    self._take(item, call.hello.rank, message)
+                    self._handle(item, connection.hello.rank, message)
         except ProtocolFault as fault:
             if item is not None and item.ended is None:
-                _stop(item, Stop(outcome="crashed", reason="protocol", detail=str(fault)))
-            self._forget(call)
+                _stop(item, ExitCause(outcome="crashed", reason="protocol", detail=str(fault)))
+            self._disconnect(connection)
             return
-        if not call.is_open or (item is None and call.hello is not None):
-            if item is not None and call.hello is not None and item.stop is None:
-                _leave(item, call.hello.rank, None)
-            self._forget(call)
+        if not connection.is_open or (item is None and connection.hello is not None):
+            if item is not None and connection.hello is not None and item.stop is None:
+                _note_departure(item, connection.hello.rank, None)
+            self._disconnect(connection)
 
-    def _introduced(self, call: Call, message: Message, group: Sequence[Watched]) -> Watched | None:
-        """The launch that a caller belongs to; None, and the line is cut, if it is a stranger."""
+    def _identified(
+        self, connection: Connection, message: Message, group: Sequence[RunningLaunch]
+    ) -> RunningLaunch | None:
+        """The launch that a connection belongs to; None, and it is closed, if to none."""
         if isinstance(message, Hello):
             for item in group:
-                ranks = [other.hello.rank for other in item.calls if other.hello]
-                knows = secrets.compare_digest(item.token, message.token)
+                ranks = [other.hello.rank for other in item.connections if other.hello]
+                has_token = secrets.compare_digest(item.token, message.token)
                 is_new = message.rank in range(item.case.ranks) and message.rank not in ranks
-                if item.launch.id == message.launch and knows and is_new:
-                    call.hello = message
-                    self._strangers.remove(call)
-                    item.calls.append(call)
-                    _measure(item)
+                if item.launch.id == message.launch and has_token and is_new:
+                    connection.hello = message
+                    self._unidentified_connections.remove(connection)
+                    item.connections.append(connection)
+                    _measure_memory(item)
                     return item
-        self._forget(call)
+        self._disconnect(connection)
         return None
 
-    def _forget(self, call: Call) -> None:
-        if call.socket.fileno() >= 0:
-            self._selector.unregister(call.socket)
-            call.close()
-        if call in self._strangers:
-            self._strangers.remove(call)
+    def _disconnect(self, connection: Connection) -> None:
+        if connection.socket.fileno() >= 0:
+            self._selector.unregister(connection.socket)
+            connection.close()
+        if connection in self._unidentified_connections:
+            self._unidentified_connections.remove(connection)
 
-    def _take(self, item: Watched, rank: int, message: Message) -> None:
+    def _handle(self, item: RunningLaunch, rank: int, message: Message) -> None:
         if isinstance(message, Ready):
-            _measure(item)
+            _measure_memory(item)
             item.ready.add(rank)
             if len(item.ready) == item.case.ranks:
                 item.ready_since = time.monotonic()
         elif isinstance(message, End):
-            _measure(item)
-            _leave(item, rank, message)
-            item.deadline = min(item.deadline, time.monotonic() + _patience(item, message))
+            _measure_memory(item)
+            _note_departure(item, rank, message)
+            item.deadline = min(item.deadline, time.monotonic() + _grace_period(item, message))
         elif isinstance(message, Hello):
             raise ProtocolFault("a second hello")
         elif (message.launch, message.rank) != (item.launch.id, rank):
@@ -233,90 +208,92 @@ class Watch:
         else:
             self._record(message)
 
-    def _release(self, group: Sequence[Watched]) -> None:
-        """Say "go" to the launches that are ready, once no other is still on its way."""
+    def _release_ready(self, group: Sequence[RunningLaunch]) -> None:
+        """Send "go" to the launches that are ready, once no other is still preparing."""
         now = time.monotonic()
-        waited = [item for item in group if item.launch.is_timed and item.ended is None]
-        if any(item.ready_since is None for item in waited):
+        timed = [item for item in group if item.launch.is_timed and item.ended is None]
+        if any(item.ready_since is None for item in timed):
             return
-        for item in waited:
-            if not item.has_gone:
-                item.has_gone = True
+        for item in timed:
+            if not item.is_released:
+                item.is_released = True
                 item.deadline += now - (item.ready_since or now)
-                for call in item.calls:
-                    call.go()
+                for connection in item.connections:
+                    connection.go()
 
     # -------------------------------------------------------------- limits and ends
 
-    def _attend(self, item: Watched, group: Sequence[Watched]) -> None:
+    def _supervise(self, item: RunningLaunch, group: Sequence[RunningLaunch]) -> None:
         now = time.monotonic()
         try:
             status = item.child.status()
         except ServerLost as lost:
-            _stop(item, Stop(outcome="interrupted", reason="server_lost", detail=str(lost)))
-            self._close(item, None, group)
+            _stop(item, ExitCause(outcome="interrupted", reason="server_lost", detail=str(lost)))
+            self._conclude(item, None, group)
             return
         if status is not None or item.stop is not None:
-            self._close(item, status, group)
+            self._conclude(item, status, group)
             return
-        is_waiting = item.ready_since is not None and not item.has_gone
+        is_waiting = item.ready_since is not None and not item.is_released
         if now > item.deadline and not is_waiting:
             limit = f"{item.case.time_limit_seconds:g} s"
             detail = f"did not end within its limit of {limit}"
-            _stop(item, Stop(outcome="timed_out", reason="time_limit", detail=detail))
+            _stop(item, ExitCause(outcome="timed_out", reason="time_limit", detail=detail))
             return
         if now >= self._last_telemetry.get(item.case.device, -math.inf) + TELEMETRY_SECONDS:
-            self._take_reading(item, now)
+            self._read_telemetry(item, now)
         if now >= item.next_memory:
             item.next_memory = now + MEMORY_SECONDS
-            _hold_to_memory(item)
+            _enforce_memory_limit(item)
 
-    def _take_reading(self, item: Watched, now: float) -> None:
+    def _read_telemetry(self, item: RunningLaunch, now: float) -> None:
         self._last_telemetry[item.case.device] = item.last_telemetry = now
         self._read(item)
 
-    def _close(self, item: Watched, status: int | None, group: Sequence[Watched]) -> None:
-        """Read and hear the rest, end what is left, and say what happened."""
+    def _conclude(
+        self, item: RunningLaunch, status: int | None, group: Sequence[RunningLaunch]
+    ) -> None:
+        """Read the last telemetry and messages, end all processes, and state the cause."""
         now = time.monotonic()
         if item.last_telemetry is None or now >= item.last_telemetry + TELEMETRY_SECONDS / 2:
-            self._take_reading(item, now)
-        self._welcome()
-        for call in [*self._strangers, *item.calls]:
-            if call.is_open:
-                self._hear(call, group)
+            self._read_telemetry(item, now)
+        self._accept()
+        for connection in [*self._unidentified_connections, *item.connections]:
+            if connection.is_open:
+                self._receive(connection, group)
         processes.end(item.family.members)
-        status = self._part(item, status)
-        item.ended = _ended(item, status)
+        status = self._disconnect_all(item, status)
+        item.ended = _launch_ended(item, status)
         self._finish(item, item.ended)
 
-    def _part(self, item: Watched, status: int | None = None) -> int | None:
-        """Close what belongs to an ended launch; its status, None if the kernel keeps it."""
-        for call in item.calls:
-            self._forget(call)
+    def _disconnect_all(self, item: RunningLaunch, status: int | None = None) -> int | None:
+        """Close the connections; the status, None if the kernel does not release the process."""
+        for connection in item.connections:
+            self._disconnect(connection)
         return _status_of_stopped(item.child) if status is None else status
 
 
-def _patience(item: Watched, end: End) -> float:
-    """Seconds that a launch may go on after the end of one rank."""
-    if len(item.left) == item.case.ranks:
-        # Of one that ended without a word only the status that torchrun will leave with tells.
-        is_told = all(left.end is not None for left in item.left.values())
-        return EXIT_SECONDS if is_told else PARTNERS_SECONDS
+def _grace_period(item: RunningLaunch, end: End) -> float:
+    """Seconds that a launch may go on after the `End` of one rank."""
+    if len(item.departures) == item.case.ranks:
+        # How a rank without an `End` ended shows only in torchrun's own exit status.
+        has_all_ends = all(left.end is not None for left in item.departures.values())
+        return EXIT_SECONDS if has_all_ends else PEER_EXIT_SECONDS
     if end.outcome == "completed":
         return math.inf  # the others may check for longer
-    return PARTNERS_SECONDS if end.outcome == "crashed" else STALLED_SECONDS
+    return PEER_EXIT_SECONDS if end.outcome == "crashed" else STALLED_EXIT_SECONDS
 
 
-def _leave(item: Watched, rank: int, end: End | None) -> None:
-    """Note that a rank has left; its own words stand, whatever comes after them."""
-    if rank not in item.left:
-        item.left[rank] = Left(rank=rank, end=end, when=time.monotonic())
+def _note_departure(item: RunningLaunch, rank: int, end: End | None) -> None:
+    """Note that a rank has left; its own `End` stands, whatever comes after it."""
+    if rank not in item.departures:
+        item.departures[rank] = Departure(rank=rank, end=end, when=time.monotonic())
 
 
-def _stop(item: Watched, stop: Stop) -> None:
+def _stop(item: RunningLaunch, cause: ExitCause) -> None:
     """End the launch's processes; the first reason stands."""
     if item.stop is None:
-        item.stop = stop
+        item.stop = cause
         processes.end(item.family.members)
 
 
@@ -334,112 +311,47 @@ def _status_of_stopped(child: Child) -> int | None:
 # ------------------------------------------------------------------ memory
 
 
-def _measure(item: Watched) -> int:
-    """Bytes that the launch holds now; the largest is kept."""
+def _measure_memory(item: RunningLaunch) -> int:
+    """Bytes that the launch holds now; notes the largest."""
     now = time.monotonic()
     if now >= item.next_family:
         item.next_family = now + FAMILY_SECONDS
         item.pids = item.family.members()
-    held = sum(processes.resident_bytes(pid) for pid in item.pids) - item.child.shared_bytes
-    item.peak_bytes = max(item.peak_bytes or 0, held)
-    return held
+    used_bytes = sum(processes.resident_bytes(pid) for pid in item.pids) - item.child.shared_bytes
+    item.peak_bytes = max(item.peak_bytes or 0, used_bytes)
+    return used_bytes
 
 
-def _hold_to_memory(item: Watched) -> None:
+def _enforce_memory_limit(item: RunningLaunch) -> None:
     """Stop a launch over its limit; the costly count is made only if the cheap one is over."""
     limit = item.case.memory_limit_bytes
-    if _measure(item) <= limit:
+    if _measure_memory(item) <= limit:
         return
-    held = sum(processes.proportional_bytes(pid) for pid in item.family.members())
-    if held > limit:
-        detail = f"held {held / GIB:.2f} GiB, its limit is {limit / GIB:.2f} GiB"
-        _stop(item, Stop(outcome="crashed", reason="out_of_memory", detail=detail))
+    used_bytes = sum(processes.proportional_bytes(pid) for pid in item.family.members())
+    if used_bytes > limit:
+        detail = f"held {used_bytes / GIB:.2f} GiB, its limit is {limit / GIB:.2f} GiB"
+        _stop(item, ExitCause(outcome="crashed", reason="out_of_memory", detail=detail))
 
 
-# ------------------------------------------------------------------ what happened
+# ------------------------------------------------------------------ the end
 
 
-def _ended(item: Watched, status: int | None) -> LaunchEnded:
-    what = _what_happened(item, status)
+def _launch_ended(item: RunningLaunch, status: int | None) -> LaunchEnded:
+    cause = exit_cause(
+        Observation(
+            num_ranks=item.case.ranks,
+            status=status,
+            stop=item.stop,
+            departures=item.departures,
+            is_out_of_memory=processes.out_of_memory_kills() > item.kernel_kills,
+        )
+    )
     return LaunchEnded(
         launch=item.launch.id,
-        outcome=what.outcome,
-        reason=what.reason,
-        detail=what.detail,
+        outcome=cause.outcome,
+        reason=cause.reason,
+        detail=cause.detail,
         exit_code=status if status is not None and status >= 0 else None,
         wall_ns=time.monotonic_ns() - item.begin_ns,
         peak_memory_bytes=item.peak_bytes,
     )
-
-
-def _what_happened(item: Watched, status: int | None) -> Stop:
-    if item.stop is not None and item.stop.reason == "protocol":
-        return item.stop
-    told = _told(item, status) or item.stop
-    if told is not None:
-        return told
-    if status is not None and status < 0:
-        return _signalled(item, -status)
-    detail = f"ended with exit status {status} and did not say why"
-    return Stop(outcome="crashed", reason="exit", detail=detail)
-
-
-def _told(item: Watched, status: int | None) -> Stop | None:
-    """What the ranks have said of it, or one's silence among them; None if that says nothing."""
-    cause = _cause(item, status)
-    if cause is not None and cause.end is not None:
-        detail = _named(item, cause.rank, cause.end.detail)
-        return Stop(outcome=cause.end.outcome, reason=cause.end.reason, detail=detail)
-    if cause is not None and item.case.ranks > 1:
-        return _silent(item, cause.rank, status)
-    if len(item.left) == item.case.ranks and all(left.end for left in item.left.values()):
-        return Stop(outcome="completed", reason="", detail="")
-    return None
-
-
-def _cause(item: Watched, status: int | None) -> Left | None:
-    """The rank that went wrong first, as far as can be told; None if none is known to have.
-
-    A rank that was killed has no words, and those that it leaves behind say at once that they
-    lost it, or much later that they waited in vain. A rank that says what went wrong has its
-    partners ended by torchrun, in silence and soon after.
-    """
-    silent = [left for left in item.left.values() if left.end is None]
-    failed = [left for left in item.left.values() if left.end and left.end.outcome != "completed"]
-    told = [left for left in failed if left.end and left.end.reason != LOST]
-    is_killed = status is not None and status > SHELL
-    if silent and (not told or is_killed or silent[0].when < told[0].when - BEFORE_SECONDS):
-        return silent[0]
-    return next(iter([*told, *failed]), None)
-
-
-def _silent(item: Watched, rank: int, status: int | None) -> Stop:
-    """The end of a rank that said nothing; torchrun's own status tells of a signal."""
-    if status is not None and status > SHELL:
-        found = _signalled(item, status - SHELL)
-        return Stop(outcome="crashed", reason=found.reason, detail=f"rank {rank}: {found.detail}")
-    return Stop(outcome="crashed", reason="exit", detail=f"rank {rank} ended and did not say why")
-
-
-def _named(item: Watched, rank: int, detail: str) -> str:
-    """What a rank said, with its number, and with the numbers of those that said nothing."""
-    if item.case.ranks == 1:
-        return detail
-    others = [
-        str(other)
-        for other in range(item.case.ranks)
-        if other not in item.left or item.left[other].end is None
-    ]
-    missing = f" (no word from rank {', '.join(others)})" if others else ""
-    return f"rank {rank}: {detail}{missing}"
-
-
-def _signalled(item: Watched, number: int) -> Stop:
-    if number == signal.SIGKILL and processes.out_of_memory_kills() > item.kernel_kills:
-        detail = "the kernel killed it for want of memory"
-        return Stop(outcome="crashed", reason="out_of_memory", detail=detail)
-    try:
-        name = signal.Signals(number).name
-    except ValueError:
-        name = f"signal {number}"
-    return Stop(outcome="crashed", reason=name, detail=f"ended by signal {number}")

@@ -13,7 +13,6 @@ import torch
 from support.launching import TESTS, Bench, bearers, case, plan
 
 from appliance.evidence.launches import CaseEvidence, Gathering
-from appliance.ipc.messages import End
 from appliance.judging.functional import Answer, _completion, _determinism, _of_kind, numeric
 from appliance.records.journal import (
     Block,
@@ -26,7 +25,6 @@ from appliance.records.journal import (
 )
 from appliance.records.plan import Case
 from appliance.records.workload import Work
-from appliance.runner import supervisor
 from workloads.collectives import Collectives
 from workloads.contract.failures import ParameterError
 from workloads.contract.target import Artifacts, Target
@@ -221,59 +219,6 @@ def test_no_process_of_any_rank_is_left(bench: Bench) -> None:
 
 
 # ------------------------------------------------------------------ without a process
-
-
-class Item:
-    """What the watch knows of a launch of four ranks that has ended."""
-
-    kernel_kills = 10**9
-    stop = None
-
-    def __init__(self, *left: supervisor.Left) -> None:
-        self.case = of_ranks("none-4")
-        self.left = {item.rank: item for item in left}
-
-
-def left(rank: int, reason: str | None, when: float = 0.0) -> supervisor.Left:
-    """A rank that said why it ended, that it completed (""), or nothing (None)."""
-    outcome: Any = "completed" if reason == "" else "crashed"
-    end = None if reason is None else End(outcome=outcome, reason=reason, detail="x")
-    return supervisor.Left(rank=rank, end=end, when=when)
-
-
-LOST = "PeerLost"
-
-
-@pytest.mark.parametrize(
-    ("item", "status", "reason", "said"),
-    [
-        # what the others lost is told by the one that they lost, in whatever order they are heard
-        (Item(left(0, LOST), left(2, LOST), left(3, None, 0.1)), 1, "exit", "rank 3 ended"),
-        (
-            Item(left(0, LOST), left(3, None, 0.1)),
-            128 + 11,
-            "SIGSEGV",
-            "rank 3: ended by signal 11",
-        ),
-        # one that says what went wrong is the cause, and torchrun ends its partners in silence
-        (Item(left(0, None, 1.0), left(1, "ValueError", 1.2)), 1, "ValueError", "rank 1: x"),
-        (Item(left(2, LOST), left(1, "ValueError", 0.2)), 1, "ValueError", "rank 1: x"),
-        # one that waited long for a rank that had gone is not
-        (Item(left(1, None, 1.0), left(0, "stalled", 9.0)), 1, "exit", "rank 1 ended"),
-        # if nobody says more, the first that lost another is what is known
-        (Item(left(2, LOST), left(0, LOST)), 1, LOST, "rank 2: x (no word from rank 1, 3)"),
-        # three that completed are not four
-        (Item(*(left(rank, "") for rank in range(3))), 0, "exit", "exit status 0"),
-        (Item(*(left(rank, "") for rank in range(4))), 0, "", ""),
-    ],
-)
-def test_cause_is_found_among_ranks_that_ended(
-    item: Any, status: int, reason: str, said: str
-) -> None:
-    found = supervisor._what_happened(item, status)
-    assert (found.outcome == "completed") == (reason == "")
-    assert found.reason == reason
-    assert said in found.detail
 
 
 def test_operation_that_does_not_write_is_seen(tmp_path: Path) -> None:

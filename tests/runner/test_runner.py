@@ -490,17 +490,6 @@ def test_full_disk_is_said_in_a_sentence_and_no_child_is_left(
 # ------------------------------------------------------------------ without a process
 
 
-def test_kill_for_want_of_memory_is_told_from_any_other_kill(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    class Item:
-        kernel_kills = 3
-
-    for now, reason in ((3, "SIGKILL"), (4, "out_of_memory")):
-        monkeypatch.setattr(processes, "out_of_memory_kills", lambda now=now: now)
-        assert supervisor._signalled(Item(), signal.SIGKILL).reason == reason  # type: ignore[arg-type]
-
-
 def test_untimed_launch_is_made_again_after_an_interruption_and_a_timed_one_never() -> None:
     planned = plan(case("one", launches=1))
     untimed, timed = planned.launches

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -9,14 +10,16 @@ from typing import Any
 import pytest
 from support.launching import case, plan
 
+from appliance.ipc import processes
 from appliance.ipc.channel import Listener
 from appliance.ipc.messages import End
 from appliance.records.journal import Event
 from appliance.runner import supervisor
+from appliance.runner.exit_cause import PEER_LOST, Departure
 
 
 class Clock:
-    """Time of which an eighth of a second passes with each turn of the watch."""
+    """Time of which an eighth of a second passes with each cycle of the supervisor."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -33,25 +36,25 @@ class Clock:
 
 
 class Running:
-    """A process that lives for so many turns."""
+    """A process that lives for so many cycles."""
 
     pid, shared_bytes = 0, 0
 
-    def __init__(self, turns: int) -> None:
-        self._turns = turns
+    def __init__(self, cycles: int) -> None:
+        self._cycles = cycles
 
     def status(self) -> int | None:
-        self._turns -= 1
-        return 0 if self._turns < 0 else None
+        self._cycles -= 1
+        return 0 if self._cycles < 0 else None
 
 
-class Watched:
-    """A watch over launches that only take time, and what it did with them."""
+class Supervised:
+    """A supervisor of launches that only take time, and what it did with them."""
 
     def __init__(self, clock: Clock, listener: Listener) -> None:
         self.log: list[tuple[str, float]] = []
         self._clock = clock
-        self._watch = supervisor.Watch(
+        self._supervisor = supervisor.Supervisor(
             listener=listener,
             record=self._recorded,
             read=lambda item: self._log(f"read {item.case.device}"),
@@ -64,37 +67,37 @@ class Watched:
     def _log(self, what: str) -> None:
         self.log.append((what, self._clock.now - 1000.0))
 
-    def run(self, *turns: int) -> None:
-        """Watch launches together, each on a device of its own."""
-        planned = plan(*(case("quick", device=f"cpu:{index}") for index in range(len(turns))))
-        self._watch.until_ended(
+    def run(self, *cycles: int) -> None:
+        """Supervise launches together, each on a device of its own."""
+        planned = plan(*(case("quick", device=f"cpu:{index}") for index in range(len(cycles))))
+        self._supervisor.until_ended(
             [
-                supervisor.watched(
+                supervisor.running_launch(
                     launch=launch,
                     case=planned.cases[index],
                     token="",
-                    child=Running(turns[index]),
+                    child=Running(cycles[index]),
                     begin_ns=0,
                 )
-                for index, launch in enumerate(planned.launches[: len(turns)])
+                for index, launch in enumerate(planned.launches[: len(cycles)])
             ]
         )
 
 
 @pytest.fixture
-def watched(monkeypatch: pytest.MonkeyPatch) -> Iterator[Watched]:
+def supervised(monkeypatch: pytest.MonkeyPatch) -> Iterator[Supervised]:
     clock = Clock()
     monkeypatch.setattr(supervisor, "time", clock)
     monkeypatch.setattr(supervisor, "TICK_SECONDS", 0.0)
     listener = Listener()
-    yield Watched(clock, listener)
+    yield Supervised(clock, listener)
     listener.close()
 
 
-def test_launch_shorter_than_the_interval_is_read_at_its_end(watched: Watched) -> None:
-    watched.run(0)
-    watched.run(2)
-    assert watched.log == [
+def test_launch_shorter_than_the_interval_is_read_at_its_end(supervised: Supervised) -> None:
+    supervised.run(0)
+    supervised.run(2)
+    assert supervised.log == [
         ("read cpu:0", 0.125),
         ("end", 0.125),
         ("read cpu:0", 0.5),
@@ -102,30 +105,32 @@ def test_launch_shorter_than_the_interval_is_read_at_its_end(watched: Watched) -
     ]
 
 
-def test_device_is_read_at_most_twice_a_second_until_its_launch_ends(watched: Watched) -> None:
-    watched.run(15)
-    times = [time for what, time in watched.log if what != "end"]
+def test_device_is_read_at_most_twice_a_second_until_its_launch_ends(
+    supervised: Supervised,
+) -> None:
+    supervised.run(15)
+    times = [time for what, time in supervised.log if what != "end"]
     assert times == [0.125, 0.625, 1.125, 1.625, 2.0]
 
 
-def test_reading_just_before_the_end_is_not_repeated(watched: Watched) -> None:
-    watched.run(5)
-    assert watched.log == [("read cpu:0", 0.125), ("read cpu:0", 0.625), ("end", 0.75)]
+def test_reading_just_before_the_end_is_not_repeated(supervised: Supervised) -> None:
+    supervised.run(5)
+    assert supervised.log == [("read cpu:0", 0.125), ("read cpu:0", 0.625), ("end", 0.75)]
 
 
-def test_next_launch_keeps_the_interval_of_its_device(watched: Watched) -> None:
-    watched.run(3)
-    watched.run(6)
-    times = [time for what, time in watched.log if what != "end"]
+def test_next_launch_keeps_the_interval_of_its_device(supervised: Supervised) -> None:
+    supervised.run(3)
+    supervised.run(6)
+    times = [time for what, time in supervised.log if what != "end"]
     assert times == [0.125, 0.5, 1.0, 1.375]
 
 
-def test_every_device_of_a_group_is_read(watched: Watched) -> None:
-    watched.run(1, 1)
-    assert {what for what, _ in watched.log} == {"read cpu:0", "read cpu:1", "end"}
+def test_every_device_of_a_group_is_read(supervised: Supervised) -> None:
+    supervised.run(1, 1)
+    assert {what for what, _ in supervised.log} == {"read cpu:0", "read cpu:1", "end"}
 
 
-LOST = End(outcome="crashed", reason=supervisor.LOST, detail="")
+LOST = End(outcome="crashed", reason=PEER_LOST, detail="")
 DONE = End(outcome="completed", reason="", detail="")
 
 
@@ -134,18 +139,35 @@ DONE = End(outcome="completed", reason="", detail="")
     [
         ([DONE, DONE], supervisor.EXIT_SECONDS),
         ([DONE], float("inf")),
-        ([LOST], supervisor.PARTNERS_SECONDS),
+        ([LOST], supervisor.PEER_EXIT_SECONDS),
         (
             [None, LOST],
-            supervisor.PARTNERS_SECONDS,
+            supervisor.PEER_EXIT_SECONDS,
         ),  # what ended it is in torchrun's status to come
     ],
 )
-def test_torchrun_has_time_to_tell_how_a_silent_rank_ended(
+def test_torchrun_has_time_to_report_how_a_silent_rank_ended(
     ends: list[End | None], seconds: float
 ) -> None:
-    left = {rank: supervisor.Left(rank=rank, end=end, when=0.0) for rank, end in enumerate(ends)}
-    item: Any = SimpleNamespace(left=left, case=SimpleNamespace(ranks=2))
+    departures = {rank: Departure(rank=rank, end=end, when=0.0) for rank, end in enumerate(ends)}
+    item: Any = SimpleNamespace(departures=departures, case=SimpleNamespace(ranks=2))
     last = ends[-1]
     assert last is not None
-    assert supervisor._patience(item, last) == seconds
+    assert supervisor._grace_period(item, last) == seconds
+
+
+@pytest.mark.parametrize(("more", "reason"), [(0, "SIGKILL"), (1, "out_of_memory")])
+def test_kill_for_lack_of_memory_is_distinguished_from_any_other_kill(
+    monkeypatch: pytest.MonkeyPatch, more: int, reason: str
+) -> None:
+    planned = plan(case("quick"))
+    monkeypatch.setattr(processes, "out_of_memory_kills", lambda: 3)
+    item = supervisor.running_launch(
+        launch=planned.launches[0],
+        case=planned.cases[0],
+        token="",
+        child=Running(0),
+        begin_ns=0,
+    )
+    monkeypatch.setattr(processes, "out_of_memory_kills", lambda: 3 + more)
+    assert supervisor._launch_ended(item, -signal.SIGKILL).reason == reason
