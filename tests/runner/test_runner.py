@@ -428,7 +428,7 @@ def test_signal_ends_the_launch_and_the_run_goes_on_later(tmp_path: Path) -> Non
 SCRIPT = """
 import sys
 from pathlib import Path
-from launching import Bench, case, plan
+from support.launching import Bench, case, plan
 
 fault = {"fault": "leave_a_child_and_hang", "at": 2}
 one = case("one", parameters=fault, launches=2, checked_launch=1)
