@@ -2,16 +2,16 @@
 
 One step is forward, loss over 15 % of the positions, backward and update, on generated text
 whose tokens follow from their neighbours. Dropout is off, so that float64 can follow. The
-checks of `parts/training.py` recompute the step: a product in a lower precision, a wrong mask,
+checks of `parts/training` recompute the step: a product in a lower precision, a wrong mask,
 a lost or stale gradient and a weight that the optimiser missed would each be seen, in the first
 step and in the last.
 
-`GROWTH` allows three times and more of what was measured on a processor (small size, and the full
-depth and width with 2 sequences of 128; one rounding is 5.4e-7 in float32 and 3.9e-3 in
-bfloat16 with float32 sums): loss 0.3 and 0.006 roundings, logits 7.2 and 11, gradients 1.5 and
-2.1. As the loss falls gradients shrink faster than their errors, most of all the one of the two
-kinds of text, a sum over all tokens: in bfloat16 (2 seeds) 3.7 roundings at a loss of 5.1, 10 at
-3.6 and 27 at 2.8 (step 450).
+`ERROR_BOUNDS` allows three times and more of what was measured on a processor (small size, and the
+full depth and width with 2 sequences of 128; one rounding is 5.4e-7 in float32 and 3.9e-3 in
+bfloat16 with float32 sums): loss 0.3 and 0.006 roundings, logits 7.2 and 11, gradients 1.5 and 2.1.
+As the loss falls gradients shrink faster than their errors, most of all the one of the two kinds of
+text, a sum over all tokens: in bfloat16 (2 seeds) 3.7 roundings at a loss of 5.1, 10 at 3.6 and 27
+at 2.8 (step 450).
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ from workloads.parts.training.float32_products import (
     shortened,
 )
 from workloads.parts.training.optimizers import AdamW
-from workloads.parts.training.training import Before, Growth, Trained, Training
+from workloads.parts.training.training import Before, ErrorBounds, Trained, Training
 
-GROWTH = Growth(loss=4, logits=32, gradients=24, learnt=7)
+ERROR_BOUNDS = ErrorBounds(loss=4, logits=32, gradients=24, converged_loss=7)
 ACTIVATIONS = ("gelu", "silu", "relu")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Bert(Workload[Training, Trained]):
-    """`ranks` train together, shared out as `parallel` says (`parts/distributed.py`).
+    """`ranks` train together, shared out as `parallel` says (`parts/distributed`).
 
     `tf32`: what float32 products there are keep 10 bits of their operands. `batch_change` and
     `extra_layers` are added to `batch` and `layers`, so that one variant serves every size.
@@ -151,7 +151,7 @@ class Bert(Workload[Training, Trained]):
     def build(self, target: Target, seed: int) -> Training:
         if self.tf32:
             require_short_products(target)
-        growth = replace(GROWTH, has_kinks=self.activation == "relu")
+        error_bounds = replace(ERROR_BOUNDS, has_branch_points=self.activation == "relu")
         return training.begin(
             target,
             seed=seed,
@@ -162,7 +162,7 @@ class Bert(Workload[Training, Trained]):
             ranks=self.ranks,
             parallel=self.parallel,
             dtype=dtype_named(self.dtype),
-            growth=shortened(growth) if self._is_short else growth,
+            error_bounds=shortened(error_bounds) if self._is_short else error_bounds,
         )
 
     def _generate(self, seed: int) -> Iterator[dict[str, torch.Tensor]]:

@@ -6,9 +6,9 @@ are one program of JAX. The setting is that of brax's own example: a policy of f
 value of five layers of 256, Adam at 3e-4, discount 0.97, rewards times 0.1, observations divided by
 their running deviation.
 
-What is checked, and what of it is exact, `parts/simulated_ppo.py` says: counters and resets,
-observations, actions, values, advantages, the order of the samples, all updates, the gradients of
-drawn minibatches, and the physics of drawn steps.
+What is checked, and what of it is exact, `parts/reinforcement/simulated_ppo.py` says: counters and
+resets, observations, actions, values, advantages, the order of the samples, all updates, the
+gradients of drawn minibatches, and the physics of drawn steps.
 """
 
 from __future__ import annotations

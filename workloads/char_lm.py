@@ -5,7 +5,7 @@ number of steps at most: so a device is judged by what it learns as well as by e
 clock stopped, the device takes that loss after every `every` steps; the launch ends at the first
 hit, `ROUNDING` nat better than the target, so that no rounding decides, and the host then takes it
 again in float32. The first
-and the last step are recomputed in float64 (`parts/training.py`): a product in a lower
+and the last step are recomputed in float64 (`parts/training`): a product in a lower
 precision, a lost or stale gradient and a weight that the optimiser missed would each be seen.
 A damage that training averages out does not show in the final loss, and one that builds up
 over many steps does not show in a single one; therefore both.
@@ -20,8 +20,8 @@ Small size (0.8 million parameters, 1,000 steps, about two minutes of one core) 
 1.903, 1.906 and 1.885 with four seeds, a standard deviation of 0.010; the target of 1.95 lies
 five of them above the mean, and is where training stands after 800 steps.
 
-`GROWTH` allows four times what was measured at the last step of small size, where one rounding
-is 5.4e-7: loss 0.08 roundings, logits 3.7, gradients 1.9.
+`ERROR_BOUNDS` allows four times what was measured at the last step of small size, where one
+rounding is 5.4e-7: loss 0.08 roundings, logits 3.7, gradients 1.9.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ from workloads.parts.numerics.precision import dtype_named
 from workloads.parts.numerics.size import count_parameters, count_training_flops
 from workloads.parts.training import training
 from workloads.parts.training.optimizers import AdamW
-from workloads.parts.training.training import Before, Growth, Trained, Training
+from workloads.parts.training.training import Before, ErrorBounds, Trained, Training
 
-GROWTH = Growth(loss=4, logits=32, gradients=8)
+ERROR_BOUNDS = ErrorBounds(loss=4, logits=32, gradients=8)
 BETAS, DECAY, CLIP = (0.9, 0.99), 0.1, 1.0
 EVALUATED_AT_ONCE = 64
 ROUNDING = 1e-3
@@ -172,7 +172,7 @@ class CharLm(Workload[State, Trained]):
             batches=self._windows(text.training, target.device, seed),
             turn=Turn(of=self.num_steps),
             dtype=dtype_named(self.dtype),
-            growth=GROWTH,
+            error_bounds=ERROR_BOUNDS,
             artifacts=target.artifacts,
             clip=CLIP,
         )

@@ -3,11 +3,11 @@
 One step is forward, loss, backward and update on a batch of generated images that have a
 pattern by class, already on the device. `dtype` and `tf32` make the four rows of this network:
 float32 in full or in TF32, and float16 with what remains of float32 in full or in TF32. The checks
-of `parts/training.py` recompute the step in float64: a convolution in a lower precision, a wrong
+of `parts/training` recompute the step in float64: a convolution in a lower precision, a wrong
 or lost gradient, a stale batch and a weight that the optimiser missed would each be seen, in the
 first step and in the last.
 
-The growth allows three to ten times what was measured on a processor, but for gradients in
+`error_bounds` allow three to ten times what was measured on a processor, but for gradients in
 bfloat16, which have less to spare (4 images of 64 pixels, up to 3 seeds, steps 0 and 4, 32 and 192
 channels in the first stage; one rounding is 5.4e-7 in float32, 4.9e-4 in float16 and 3.9e-3 in
 bfloat16): loss 0.3 roundings in all of them, logits 8.6, 8.4 and 7.6, gradients 2.8, 8.4 and 12.
@@ -30,7 +30,7 @@ from transformers import ConvNextConfig, ConvNextForImageClassification
 from appliance.records.json import Parameters
 from workloads.parts.numerics.parameters import require_choice, require_positive
 from workloads.parts.training.optimizers import AdamW
-from workloads.parts.training.training import Growth
+from workloads.parts.training.training import ErrorBounds
 from workloads.parts.vision.image_training import (
     ACTIVATIONS,
     CLASSES,
@@ -101,8 +101,10 @@ class ConvnextLarge(ImageTraining):
         config.num_labels = CLASSES
         return ConvNextForImageClassification(config)
 
-    def growth(self) -> Growth:
-        return Growth(loss=4, logits=50, gradients=20, has_kinks=self.activation == RELU)
+    def error_bounds(self) -> ErrorBounds:
+        return ErrorBounds(
+            loss=4, logits=50, gradients=20, has_branch_points=self.activation == RELU
+        )
 
 
 WORKLOAD = ConvnextLarge

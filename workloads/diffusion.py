@@ -8,18 +8,18 @@ the autoencoder's last layers are scaled so that latents have unit variance and 
 of their own, as trained ones have. Noise and times are drawn on the host with the images, so
 that every device is asked the same.
 
-The checks of `parts/training.py` follow the step in float64, frozen networks and all, and hold
+The checks of `parts/training` follow the step in float64, frozen networks and all, and hold
 every bit of those against what it was: noise or times of another step, a caption of another
 image, a changed autoencoder, a convolution in a lower precision and a lost or stale gradient
 would each be seen.
 
-`GROWTH` allows about three times what was measured on a processor at small size in float32 and
-bfloat16 (2 seeds, steps 0 and 3; one rounding is 5.4e-7 and 3.9e-3): loss 0.5 and 0.7 roundings,
-logits 29 and 74, gradients 10 and 27. Once the network tells most of the noise, what its images
-ask for all but cancels: in bfloat16 gradients were off by 40 roundings at step 30, by 88 at step
-90, of which twice is allowed. The factor common to all logits was off by 0.04 and 0.6, and by 1.05
-after 30 steps: a small step has 2,048 of them and is allowed 4.4, a full one half a million and is
-allowed one. Of the published depth and width no error was measured.
+`ERROR_BOUNDS` allows about three times what was measured on a processor at small size in float32
+and bfloat16 (2 seeds, steps 0 and 3; one rounding is 5.4e-7 and 3.9e-3): loss 0.5 and 0.7
+roundings, logits 29 and 74, gradients 10 and 27. Once the network tells most of the noise, what its
+images ask for all but cancels: in bfloat16 gradients were off by 40 roundings at step 30, by 88 at
+step 90, of which twice is allowed. The factor common to all logits was off by 0.04 and 0.6, and by
+1.05 after 30 steps: a small step has 2,048 of them and is allowed 4.4, a full one half a million
+and is allowed one. Of the published depth and width no error was measured.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ from workloads.parts.numerics.classifier import Result
 from workloads.parts.numerics.parameters import require_choice, require_positive
 from workloads.parts.numerics.size import count_training_flops
 from workloads.parts.training.replicated import Replicated
-from workloads.parts.training.training import Growth
+from workloads.parts.training.training import ErrorBounds
 from workloads.parts.vision.prototypes import wide
 
-GROWTH = Growth(loss=4, logits=200, gradients=160)
+ERROR_BOUNDS = ErrorBounds(loss=4, logits=200, gradients=160)
 _LATENTS, _SHRUNK = 4, 8
 """Channels of the latents, and how many pixels a latent is wide."""
 _TIMES = 1000
@@ -169,8 +169,8 @@ class Diffusion(Replicated):
             message = f"head_width is {self.head_width}: give a divisor of width, {self.width}"
             raise ParameterError(message)
 
-    def growth(self) -> Growth:
-        return GROWTH
+    def error_bounds(self) -> ErrorBounds:
+        return ERROR_BOUNDS
 
     def work(self) -> Work:
         flops = count_training_flops(self.model, self._shapes())

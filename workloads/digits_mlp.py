@@ -13,7 +13,7 @@ training on the way, ends below.
 Healthy runs on a CPU misread 1.88 % (standard deviation 0.21 %, worst 2.50 %) of the 360 over
 100 seeds at width 512, and 1.88 % (0.18 %, worst 2.22 %) over 20 seeds at width 1024: the bound
 of 3 % lies five deviations away. The activation is smooth, because a ReLU that float32 and
-float64 see on two sides of its kink moved a gradient by 4e-3 in one of 24 steps.
+float64 see on two sides of its branch point moved a gradient by 4e-3 in one of 24 steps.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from workloads.parts.training.optimizers import AdamW
 PIXELS, CLASSES, BRIGHTEST = 64, 10, 16
 HELD_OUT = 5  # every so many-th image
 EVERY = 5
-GROWTH = training.Growth(loss=4, logits=16, gradients=64)
+ERROR_BOUNDS = training.ErrorBounds(loss=4, logits=16, gradients=64)
 
 
 @dataclass(kw_only=True)
@@ -122,7 +122,7 @@ class DigitsMlp(Workload[State, training.Trained]):
                 ],
                 turn=Turn(of=len(order)),
                 dtype=torch.float32,
-                growth=GROWTH,
+                error_bounds=ERROR_BOUNDS,
                 artifacts=target.artifacts,
             ),
             images=images[is_held_out],

@@ -1,13 +1,13 @@
 """DimeNet on molecules in space: small gathers and sums along pairs and triplets of atoms.
 
 One step is forward, mean square error of a predicted energy, backward and AdamW, on generated
-molecules (`parts/molecules.py`) whose energy depends on elements, neighbours and distances. Pairs
-within the cutoff and the triplets that they make are found on the host when inputs are drawn, so
-the search for them is no part of the step. `parts/directional.py` says what else differs from the
-library: its bases are the same functions made quicker, and its weights begin small enough that six
-blocks do not multiply the messages; as the library draws them the first loss is near 1e7.
+molecules (`parts/graphs/molecules.py`) whose energy depends on elements, neighbours and distances.
+Pairs within the cutoff and the triplets that they make are found on the host when inputs are drawn,
+so the search for them is no part of the step. `parts/graphs/directional.py` says what else differs
+from the library: its bases are the same functions made quicker, and its weights begin small enough
+that six blocks do not multiply the messages; as the library draws them the first loss is near 1e7.
 
-The checks of `parts/training.py` recompute the step: a lost pair or triplet, a wrong angle or
+The checks of `parts/training` recompute the step: a lost pair or triplet, a wrong angle or
 target, a product in a lower precision, a stale gradient and a weight that AdamW missed would each
 be seen.
 
@@ -36,7 +36,7 @@ from workloads.parts.graphs import molecules
 from workloads.parts.graphs.directional import Directional
 from workloads.parts.numerics.parameters import require_choice, require_positive
 from workloads.parts.training.supervised import Supervised
-from workloads.parts.training.training import Growth
+from workloads.parts.training.training import ErrorBounds
 
 ACTIVATIONS = ("swish", "gelu", "softplus")
 
@@ -122,8 +122,8 @@ class Dimenet(Supervised):
             "targets": molecules.energies(drawn),
         }
 
-    def growth(self) -> Growth:
-        return Growth(loss=4, logits=32, gradients=32, scale=8)
+    def error_bounds(self) -> ErrorBounds:
+        return ErrorBounds(loss=4, logits=32, gradients=32, scale=8)
 
 
 WORKLOAD = Dimenet

@@ -1,12 +1,12 @@
 """FocalNet-B training: focal modulation in place of attention, layer normalisation and AdamW.
 
 One step is forward, loss, backward and update on a batch of generated images that have a
-pattern by class, already on the device. The checks of `parts/training.py` recompute the step in
+pattern by class, already on the device. The checks of `parts/training` recompute the step in
 float64: a focal level that is left out, a product in a lower precision, a wrong or lost gradient,
 a stale batch and a weight that the optimiser missed would each be seen, in the first step and in
 the last.
 
-The growth allows twice or more of what was measured on a processor (4 images of 64 pixels, 3
+`error_bounds` allow twice or more of what was measured on a processor (4 images of 64 pixels, 3
 seeds, steps 0 and 4, 16 channels in the first stage, and 2 images with all 128; one rounding is
 5.4e-7 in float32 and 3.9e-3 in bfloat16 with float32 sums): loss 0.2 and 0.2 roundings, logits 6.6
 and 14, gradients 2.5 and 7.9. Images that are known by heart pull in different directions and
@@ -30,7 +30,7 @@ from appliance.records.json import Parameters
 from workloads.contract.failures import ParameterError
 from workloads.parts.numerics.parameters import require_choice, require_positive
 from workloads.parts.training.optimizers import AdamW
-from workloads.parts.training.training import Growth
+from workloads.parts.training.training import ErrorBounds
 from workloads.parts.vision.image_training import (
     ACTIVATIONS,
     CLASSES,
@@ -112,9 +112,13 @@ class Focalnet(ImageTraining):
                 layer.reset_parameters()
         return network
 
-    def growth(self) -> Growth:
-        return Growth(
-            loss=4, logits=50, gradients=20, has_kinks=self.activation == RELU, learnt=0.1
+    def error_bounds(self) -> ErrorBounds:
+        return ErrorBounds(
+            loss=4,
+            logits=50,
+            gradients=20,
+            has_branch_points=self.activation == RELU,
+            converged_loss=0.1,
         )
 
 

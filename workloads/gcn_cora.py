@@ -11,7 +11,7 @@ the launch ends at the first hit, one paper better than the lower end of the ban
 rounding decides. It is asked so seldom because a first hit by luck, seen at epoch 7 of one seed in
 12, would say nothing of what was learnt, and the upper end of the band would guard nothing.
 
-The first and the last step are followed in float64 (`parts/training.py`): a product in a lower
+The first and the last step are followed in float64 (`parts/training`): a product in a lower
 precision, a lost link or word, a stale gradient and a weight that Adam missed would each be seen;
 and the graph, the words and the masks on the device are held against the host's. After the last,
 the 200th or the one that hit, the network must classify the 1,000 test papers as well as healthy
@@ -24,8 +24,8 @@ Here 240 seeds on a processor ended at 81.49 % (standard deviation 0.635 %, from
 no skew). The band from 79 to 84 % is 3.9 deviations either way; of a normal spread, at 3.71 and
 99 % confidence, fewer than 1 in 1,000 healthy runs leave it.
 
-`GROWTH` allows four times or more what these seeds measured at both steps, where one rounding is
-5.4e-7: loss 0.4 roundings, logits 16, gradients 0.8.
+`ERROR_BOUNDS` allows four times or more what these seeds measured at both steps, where one rounding
+is 5.4e-7: loss 0.4 roundings, logits 16, gradients 0.8.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from workloads.parts.numerics.size import count_parameters
 from workloads.parts.training import training
 from workloads.parts.training.optimizers import AdamW
 
-GROWTH = training.Growth(loss=4, logits=64, gradients=8, has_kinks=True)
+ERROR_BOUNDS = training.ErrorBounds(loss=4, logits=64, gradients=8, has_branch_points=True)
 EVERY = 100
 
 
@@ -221,7 +221,7 @@ class GcnCora(Workload[State, training.Trained]):
             batches=masks.copied_to(target.device),
             turn=Turn(of=self.num_steps),
             dtype=torch.float32,
-            growth=GROWTH,
+            error_bounds=ERROR_BOUNDS,
             artifacts=target.artifacts,
         )
         return State(training=trained, model=model, papers=papers, masks=masks)

@@ -1,8 +1,8 @@
 """Dense matrix multiply: the compute ceiling that every other workload is read against.
 
-One step is one product C = A @ B of normally distributed data. Sampled rows and a random
-projection of all rows (`parts/dense.py`) are held to the rounding that the dtype earns on
-average (`parts/floating.py`). Small sizes keep the full inner dimension, because the bound grows
+One step is one product C = A @ B of normally distributed data. Sampled rows and a random projection
+of all rows (`parts/matmul/dense.py`) are held to the rounding that the dtype earns on average
+(`parts/matmul/floating.py`). Small sizes keep the full inner dimension, because the bound grows
 with it. The shape is fixed, so that devices can be compared; `gemm_search` looks for a better one.
 """
 

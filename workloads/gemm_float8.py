@@ -1,12 +1,12 @@
 """Dense matrix multiply of float8 (e4m3) operands, stored in bfloat16: quantised training's core.
 
 One step is one product C = A @ B with one scale for each operand. Sampled rows and a random
-projection of all rows (`parts/dense.py`) are held to what storing in bfloat16 earns (0.6 of its
-unit roundoff, as a bfloat16 product is) and to what a narrow accumulator adds: one of 14 bits
+projection of all rows (`parts/matmul/dense.py`) are held to what storing in bfloat16 earns (0.6 of
+its unit roundoff, as a bfloat16 product is) and to what a narrow accumulator adds: one of 14 bits
 errs by 3.2e-3 at K = 4096 and 1.3e-2 at 16384, 8e-7 for each of K, and healthy devices have such;
 twice is allowed. Operands cut to e5m2 err by 7e-2. A sum that is cut and not rounded errs towards
-zero: simulated with 14 bits and K from 1024 to 16384, a factor common to all elements is 0.7 of
-the error. So much is allowed of a common factor, which stands out of the noise: 1.01 shows.
+zero: simulated with 14 bits and K from 1024 to 16384, a factor common to all elements is 0.7 of the
+error. So much is allowed of a common factor, which stands out of the noise: 1.01 shows.
 """
 
 from __future__ import annotations

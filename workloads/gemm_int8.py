@@ -1,8 +1,8 @@
 """Dense matrix multiply of 8-bit integers with 32-bit sums: quantised inference's core.
 
-One step is one product C = A @ B of integers from -127 to 127, whose sums fit 32 bits at every K
-to 133,144. They have one right answer in any order: sampled rows must be the host's to the bit, and
-so must every row's projection on a random sign vector (`parts/dense.py`), in whole numbers that
+One step is one product C = A @ B of integers from -127 to 127, whose sums fit 32 bits at every K to
+133,144. They have one right answer in any order: sampled rows must be the host's to the bit, and so
+must every row's projection on a random sign vector (`parts/matmul/dense.py`), in whole numbers that
 float64 holds. One wrong, lost or saturated element shows in both if it is in a sampled row, and in
 the projection wherever it is.
 """

@@ -1,10 +1,10 @@
 """Dense matrix multiply of float32 whose products keep 10 bits of their operands (TF32).
 
 One step is one product C = A @ B of normally distributed data, as training in TF32 makes it.
-Sampled rows and a random projection of all rows (`parts/dense.py`) are held to what cutting both
-operands costs: rounded to nearest, sqrt(2) * 0.42 of 2**-11 (2.9e-4), or truncated twice that;
-three times is allowed. Products in bfloat16 err by 2.3e-3. A device that makes them in full
-float32 errs by less than a tenth and has not done what was asked: the second bound is from below.
+Sampled rows and a random projection of all rows (`parts/matmul/dense.py`) are held to what cutting
+both operands costs: rounded to nearest, sqrt(2) * 0.42 of 2**-11 (2.9e-4), or truncated twice that;
+three times is allowed. Products in bfloat16 err by 2.3e-3. A device that makes them in full float32
+errs by less than a tenth and has not done what was asked: the second bound is from below.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """ResNet-152 trained by Lightning: its loop, hooks, callbacks and precision around each step.
 
-One step is one turn of `Trainer.fit` (`parts/lightning_loop.py`): the loop takes a batch from the
-loader, and what it does until it asks for the next is the step. The network, its inputs and its
-optimiser are those of resnet152, so that the difference between the two is what Lightning adds.
+One step is one turn of `Trainer.fit` (`parts/vision/lightning_loop.py`): the loop takes a batch
+from the loader, and what it does until it asks for the next is the step. The network, its inputs
+and its optimiser are those of resnet152, so that the difference between the two is what Lightning
+adds.
 
 The checks are those of resnet152 too: float64 follows the step that the loop was asked for. A hook
 that runs twice or not at all, a batch that the loop took out of turn, gradients that it kept or
@@ -10,7 +11,7 @@ scaled, an update that it skipped and a precision plugin that is not the one ask
 be seen.
 
 Loss, logits, gradients and statistics have the bits of resnet152 on a processor, in float32 and
-in bfloat16, so `GROWTH` is that of resnet152. There, a step of a layer of 8 by 4 took 0.07 ms
+in bfloat16, so `ERROR_BOUNDS` is that of resnet152. There, a step of a layer of 8 by 4 took 0.07 ms
 alone and 0.53 to 0.58 ms through Lightning (medians of 300); the two handovers between threads are
 0.004 ms of it.
 
@@ -33,11 +34,13 @@ from workloads.parts.numerics.parameters import require_choice
 from workloads.parts.training import training
 from workloads.parts.training.float32_products import float32_products
 from workloads.parts.training.optimizers import Tensors
-from workloads.parts.training.training import Growth, Trained, Training
+from workloads.parts.training.training import ErrorBounds, Trained, Training
 from workloads.parts.vision.resnet import DEPTHS_152
 from workloads.parts.vision.resnet_training import ResnetTraining
 
-GROWTH = Growth(loss=4, logits=64, gradients=32, statistics=20, has_kinks=True, kinks=160)
+ERROR_BOUNDS = ErrorBounds(
+    loss=4, logits=64, gradients=32, statistics=20, has_branch_points=True, branch_points=160
+)
 FORMATS = ("float32", "bfloat16")
 """Float16 is left out: Lightning would scale the loss as it sees fit, and skip steps."""
 
@@ -69,8 +72,8 @@ class LightningResnet152(ResnetTraining):
         super().__post_init__()
         require_choice("dtype", self.dtype, FORMATS)
 
-    def growth(self) -> Growth:
-        return GROWTH
+    def error_bounds(self) -> ErrorBounds:
+        return ERROR_BOUNDS
 
     def build(self, target: Target, seed: int) -> Driven:
         # Seconds to import, which whoever lists the workloads should not wait.

@@ -1,6 +1,7 @@
 """Llama 2 decoding: greedy generation with a key-value cache, bound by memory at batch 1.
 
-What a step is, what its checks see and what was measured of them, `parts/decoding.py` says.
+What a step is, what its checks see and what was measured of them, `parts/language/decoding.py`
+says.
 """
 
 from __future__ import annotations

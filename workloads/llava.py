@@ -7,16 +7,15 @@ pictures alone, of which every one of the batch is read. Matrices, their gradien
 are in bfloat16 at full size, vectors in float32. The library takes the features of the last
 layer of vision but one, so what comes after has no gradient and stays as it is.
 
-The checks of `parts/training.py` recompute the step: pictures of other captions or one that was
+The checks of `parts/training` recompute the step: pictures of other captions or one that was
 not read, features at the wrong places, a product in a lower precision and a weight that the
 optimiser missed would each be seen.
 
-The bounds (`growth`) allow four times what was measured on a processor at small size (6 seeds of
-3 steps; one rounding is 5.4e-7 in float32 and 3.9e-3 in bfloat16 with float32 sums), there and
-there: loss 0.3 and 0.2 roundings, logits
-6.5 and 16, gradients 2.6 and 5.7. What is learnt leaves small gradients, in bfloat16 off by 20
-roundings at a loss of 0.37, 48 at 0.045 and 221 at 0.030 (step 150). The library normalises and
-rotates in float32, in float64 too.
+The bounds (`error_bounds`) allow four times what was measured on a processor at small size (6 seeds
+of 3 steps; one rounding is 5.4e-7 in float32 and 3.9e-3 in bfloat16 with float32 sums), there and
+there: loss 0.3 and 0.2 roundings, logits 6.5 and 16, gradients 2.6 and 5.7. What is learnt leaves
+small gradients, in bfloat16 off by 20 roundings at a loss of 0.37, 48 at 0.045 and 221 at 0.030
+(step 150). The library normalises and rotates in float32, in float64 too.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ from workloads.parts.numerics.size import count_flops
 from workloads.parts.numerics.weights import fill
 from workloads.parts.training.audit import Audit, What, is_of_layers, loss_of_next, require_followed
 from workloads.parts.training.supervised import Supervised
-from workloads.parts.training.training import Growth
+from workloads.parts.training.training import ErrorBounds
 
 TEXT = 7
 """Tokens of a caption: five words between a beginning and an end."""
@@ -74,8 +73,8 @@ class Llava(Supervised):
     """`side` and `patch` are in pixels; fields that begin with `vision` are of that encoder.
 
     `weights` is the format in which matrices are kept; products are in `dtype`. `followed`: whether
-    float64 follows the "whole" step, or some "layers" of both encoders (`parts/audit.py`), which it
-    does of itself ("auto") at full size.
+    float64 follows the "whole" step, or some "layers" of both encoders (`parts/training/audit.py`),
+    which it does of itself ("auto") at full size.
     """
 
     summary: ClassVar[str] = "LLaVA-1.5-7B shape training on captioned images"
@@ -245,8 +244,8 @@ class Llava(Supervised):
             gradients=24,
         )
 
-    def growth(self) -> Growth:
-        return Growth(loss=4, logits=80, gradients=32, learnt=6)
+    def error_bounds(self) -> ErrorBounds:
+        return ErrorBounds(loss=4, logits=80, gradients=32, converged_loss=6)
 
 
 WORKLOAD = Llava

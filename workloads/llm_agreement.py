@@ -1,21 +1,21 @@
 """A language model scores fixed text; its distributions must agree with those of float64.
 
-One step reads a batch of texts, every token of them given (teacher forcing), and returns the
-logits of each next token and the token that the device holds the likeliest. Nothing is timed.
-Logits are compared with a decoder of its own in float64 (`parts/decoder.py`); what they mean for
-text by the mean divergence, the paired ratio of the perplexities and the share of likeliest
-tokens that differ, against a processor that runs the same model in the same format
-(`parts/divergence.py`). A product in a lower precision, quantised weights, a wrong rotation or
-mask and texts in the wrong order would each be seen; one wrong token is seen by the device's own
-logits.
+One step reads a batch of texts, every token of them given (teacher forcing), and returns the logits
+of each next token and the token that the device holds the likeliest. Nothing is timed. Logits are
+compared with a decoder of its own in float64 (`parts/language/decoder.py`); what they mean for text
+by the mean divergence, the paired ratio of the perplexities and the share of likeliest tokens that
+differ, against a processor that runs the same model in the same format
+(`parts/language/divergence.py`). A product in a lower precision, quantised weights, a wrong
+rotation or mask and texts in the wrong order would each be seen; one wrong token is seen by the
+device's own logits.
 
-With random weights every token would be all but equally likely, and the divergence of any two
-such models next to nothing. So the model is first trained on the host, once per run and for some
-tens of steps, on generated text that it must attend to predict (`parts/sentences.py`): a check
-holds the float64 loss within `GAP` of the best that is possible, where an untrained one lies
-2.3 nat above it; trained ones of small size lay 0.30 to 0.54 above it with ten seeds. The weights
-are in the run's evidence by their digest, are rounded to the format that is judged before either
-side gets them, and the reference reads them from the file.
+With random weights every token would be all but equally likely, and the divergence of any two such
+models next to nothing. So the model is first trained on the host, once per run and for some tens of
+steps, on generated text that it must attend to predict (`parts/datasets/sentences.py`): a check
+holds the float64 loss within `GAP` of the best that is possible, where an untrained one lies 2.3
+nat above it; trained ones of small size lay 0.30 to 0.54 above it with ten seeds. The weights are
+in the run's evidence by their digest, are rounded to the format that is judged before either side
+gets them, and the reference reads them from the file.
 
 Healthy, on a processor at small size, two seeds. A second engine (attention without a fused
 kernel, one text at a time) has a mean divergence of 1.4e-13, 4.2e-5 and 6.7e-7 nat in float32,
@@ -221,7 +221,7 @@ class LlmAgreement(Workload[State, Scored]):
             detects_what="nat a token: a model that has not learnt makes the other checks empty",
         )
         dtype = dtype_named(self.dtype)
-        yield from compare_logits(logits, exact, growth=LOGITS, dtype=dtype)
+        yield from compare_logits(logits, exact, unit_roundoffs=LOGITS, dtype=dtype)
         yield from compare_distributions(
             Comparison(
                 output=logits, exact=exact, processor=processor, targets=text[:, 1:], dtype=dtype

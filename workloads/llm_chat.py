@@ -1,9 +1,9 @@
 """A chat answered by Llama 3.1: one query at a time, each generated token from the cache.
 
 One step reads one conversation, in the model's own format (a header with the role, what the user
-says, the header of the answer), and generates `new_tokens` tokens of the answer. Queries of a
-key for four heads, and rotations slowed for long texts, are what it has beyond Llama 2; its
-checks are those of `parts/decoding.py`, whose float64 decoder shares no code with the library.
+says, the header of the answer), and generates `new_tokens` tokens of the answer. Queries of a key
+for four heads, and rotations slowed for long texts, are what it has beyond Llama 2; its checks are
+those of `parts/language/decoding.py`, whose float64 decoder shares no code with the library.
 
 Only generated tokens are counted. A step is a query, and its time the latency of a whole answer.
 With `new_tokens` of 1 it is the time to the first token; what a longer answer takes beyond that,

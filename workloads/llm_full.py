@@ -5,15 +5,14 @@ AdamW, on packed sequences; weights, gradients and moments are in bfloat16, as i
 model just fits. A gain of one cannot then take a step of 2e-5, which is a hundredth of what lies
 between it and its neighbour: gains would never move, and are frozen for all to see.
 
-The checks of `parts/training.py` recompute the step: texts that see each other, a product in a
+The checks of `parts/training` recompute the step: texts that see each other, a product in a
 lower precision, a lost part of the batch and a weight that the optimiser missed would each be
 seen.
 
-The bounds (`growth`) allow four times what was measured on a processor at small size (6 seeds of
-3 steps; one rounding is 5.4e-7 in float32 and 3.9e-3 in bfloat16 with float32 sums), there and
-there: loss 0.3 and 0.1 roundings, logits
-8 and 20, gradients 2 and 5.2. The library
-normalises and rotates in float32, in float64 too.
+The bounds (`error_bounds`) allow four times what was measured on a processor at small size (6 seeds
+of 3 steps; one rounding is 5.4e-7 in float32 and 3.9e-3 in bfloat16 with float32 sums), there and
+there: loss 0.3 and 0.1 roundings, logits 8 and 20, gradients 2 and 5.2. The library normalises and
+rotates in float32, in float64 too.
 """
 
 from __future__ import annotations

@@ -8,15 +8,14 @@ An adapter adds B A x to the output of a layer. Libraries begin with B = 0, whic
 without a gradient in the first step; here B begins small instead, so that a gradient which is
 lost can be told from one that is zero.
 
-The checks of `parts/training.py` recompute the step: float64 takes all passes at once, so that
+The checks of `parts/training` recompute the step: float64 takes all passes at once, so that
 a pass that was left out or counted twice shows in each gradient, as do texts that see each
 other, a product in a lower precision, a frozen weight that moved and an adapter that did not.
 
-The bounds (`growth`) allow four times what was measured on a processor at small size (6 seeds of
-3 steps; one rounding is 5.4e-7 in float32 and 3.9e-3 in bfloat16 with float32 sums), there and
-there: loss 0.3 and 0.1 roundings, logits
-8.4 and 22, gradients 2.2 and 6.8. The library
-normalises and rotates in float32, in float64 too.
+The bounds (`error_bounds`) allow four times what was measured on a processor at small size (6 seeds
+of 3 steps; one rounding is 5.4e-7 in float32 and 3.9e-3 in bfloat16 with float32 sums), there and
+there: loss 0.3 and 0.1 roundings, logits 8.4 and 22, gradients 2.2 and 6.8. The library normalises
+and rotates in float32, in float64 too.
 """
 
 from __future__ import annotations

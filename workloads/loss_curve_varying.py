@@ -3,8 +3,9 @@
 As `loss_curve`, for workloads that do not promise the same bits twice: graph networks gather
 messages by atomic operations, and a device adds those up as they come. A band needs no equal bits.
 Its reference set holds runs in which the terms of every such sum were taken in another order
-(`parts/any_order.py`), so that what an order does to the loss is allowed and what a fault does is
-not. The first step made twice is held to `spread`, the largest of the workloads that are followed.
+(`parts/curves/any_order.py`), so that what an order does to the loss is allowed and what a fault
+does is not. The first step made twice is held to `spread`, the largest of the workloads that are
+followed.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ NUM_HELD_OUT = 16384
 EVERY = 10
 ROUNDING = 1e-3
 TOO_GOOD = 0.1  # nat; the mean of 1000 windows strays 0.03
-GROWTH = training.Growth(loss=4, logits=24, gradients=16)
+ERROR_BOUNDS = training.ErrorBounds(loss=4, logits=24, gradients=16)
 
 
 @dataclass(kw_only=True)
@@ -135,7 +135,7 @@ class MarkovLm(Workload[State, training.Trained]):
                 ],
                 turn=Turn(of=self.num_steps),
                 dtype=torch.float32,
-                growth=GROWTH,
+                error_bounds=ERROR_BOUNDS,
                 artifacts=target.artifacts,
             ),
             source=source,

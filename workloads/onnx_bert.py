@@ -1,9 +1,9 @@
 """BERT served by ONNX Runtime: the likeliest word at the masked place of each sequence.
 
-What a step is and what its checks see, `parts/onnx_inference.py` says. An answer is the logits of
-the masked token alone, as a request would have it: those of every position would be a gigabyte to
-bring back. Queries are drawn three times as large as signals would keep them, so that heads attend
-to some tokens more than to others; the word that is chosen must be float64's.
+What a step is and what its checks see, `parts/inference/onnx_inference.py` says. An answer is the
+logits of the masked token alone, as a request would have it: those of every position would be a
+gigabyte to bring back. Queries are drawn three times as large as signals would keep them, so that
+heads attend to some tokens more than to others; the word that is chosen must be float64's.
 
 Healthy, on a processor at small size: three seeds of three steps reach 0.09 of the bound
 of the worst logit in float32 and 0.13 in float16, 0.42 and 0.26 of the error ratio, 0.19 and 0.22
@@ -58,7 +58,7 @@ class OnnxBert(OnnxInference):
         "dtype": "float32",
     }
     data_pattern: ClassVar[str] = "random words with one masked"
-    growth: ClassVar[float] = 60.0
+    unit_roundoffs: ClassVar[float] = 60.0
     turned: ClassVar[Mapping[str, float]] = {"float32": 1e-11, "float16": 1e-5}
     unit: ClassVar[str] = "sequences"
     answer: ClassVar[str] = "a word's logits"

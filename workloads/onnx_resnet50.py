@@ -218,10 +218,14 @@ class OnnxResnet50(Inference[State, Images]):
             return
         dtype = dtype_named(self.dtype)
         others = state.reference if self.batch == 1 else None
-        yield from compare_logits(logits, reference, growth=LOGITS, dtype=dtype, others=others)
+        yield from compare_logits(
+            logits, reference, unit_roundoffs=LOGITS, dtype=dtype, others=others
+        )
         turned = TURNED[self.dtype]
         yield from compare_whole(logits, reference, state.eager[index], turned=turned, dtype=dtype)
-        yield count_other_choices(logits, reference, growth=LOGITS, dtype=dtype, what="classes")
+        yield count_other_choices(
+            logits, reference, unit_roundoffs=LOGITS, dtype=dtype, what="classes"
+        )
         yield from check_providers(state.session, state.asked_for, state.profile())
         if before == 0:
             yield from _compare_classes(state)

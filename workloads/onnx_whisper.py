@@ -1,8 +1,8 @@
 """Whisper's encoder served by ONNX Runtime: spectrograms of 30 seconds in, what was heard out.
 
-What a step is and what its checks see, `parts/onnx_inference.py` says. The encoder is that of
-Whisper-large-v3, convolutions and all; an answer is the hidden state of one place in time, of
-which there are 50 for each second, and every one of every clip is compared.
+What a step is and what its checks see, `parts/inference/onnx_inference.py` says. The encoder is
+that of Whisper-large-v3, convolutions and all; an answer is the hidden state of one place in time,
+of which there are 50 for each second, and every one of every clip is compared.
 
 Healthy, on a processor at small size: three seeds of three steps reach 0.05 of the bound
 of the worst value in float32 and 0.09 in float16, 0.20 and 0.24 of the error ratio, and 0.10 and
@@ -58,7 +58,7 @@ class OnnxWhisper(OnnxInference):
         "dtype": "float32",
     }
     data_pattern: ClassVar[str] = "generated melodies in noise"
-    growth: ClassVar[float] = 60.0
+    unit_roundoffs: ClassVar[float] = 60.0
     turned: ClassVar[Mapping[str, float]] = {"float32": 1e-11, "float16": 1e-5}
     unit: ClassVar[str] = "clips"
     answer: ClassVar[str] = "a place's hidden state"

@@ -1,13 +1,13 @@
 """Principal neighbourhood aggregation on molecules: gathers, four reductions, thin products.
 
 One step is forward, mean square error of a predicted energy, backward and AdamW, on generated
-molecules (`parts/molecules.py`) whose energy is a sum over their atoms and bonds. The network is
-PyTorch Geometric's PNA of 64 layers without normalisation: mean, smallest, largest and standard
-deviation of the neighbours, each scaled in three ways. `parts/graphs.py` says how its reductions
-are made to give the same bits twice in the forward pass, and how its weights begin.
+molecules (`parts/graphs/molecules.py`) whose energy is a sum over their atoms and bonds. The
+network is PyTorch Geometric's PNA of 64 layers without normalisation: mean, smallest, largest and
+standard deviation of the neighbours, each scaled in three ways. `parts/graphs/graphs.py` says how
+its reductions are made to give the same bits twice in the forward pass, and how its weights begin.
 
-The checks of `parts/training.py` recompute the step; which neighbours were the smallest and the
-largest is taken from the device and held to float64 (`parts/kinks.py`). A lost or doubled bond, a
+The checks of `parts/training` recompute the step; which neighbours were the smallest and the
+largest is taken from the device and held to float64 (`parts/training`). A lost or doubled bond, a
 wrong target, a product in a lower precision, a stale gradient and a weight that AdamW missed would
 each be seen.
 
@@ -19,8 +19,8 @@ times that.
 Bounds grow with the layers, and allow three times and more what was measured on a processor (8
 seeds of 4 steps at small size; 4 trainings of 3 or 4 steps with 64 layers of 64 and 32 or 64
 molecules; one rounding is 5.4e-7), there and there: loss 0.9 and 9.9 roundings, logits 6.7 and 60,
-gradients 7.7 and 247, scale 1.7 and 24, kinks 1.4 and 4.5. The rate goes with layers and widths:
-with 64 layers and a rate of 1e-3 the loss was 8.6e6 after one update.
+gradients 7.7 and 247, scale 1.7 and 24, branch points 1.4 and 4.5. The rate goes with layers and
+widths: with 64 layers and a rate of 1e-3 the loss was 8.6e6 after one update.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from workloads.parts.graphs import molecules
 from workloads.parts.graphs.graphs import PrincipalNeighbours
 from workloads.parts.numerics.parameters import require_choice, require_positive
 from workloads.parts.training.supervised import Supervised
-from workloads.parts.training.training import Growth
+from workloads.parts.training.training import ErrorBounds
 
 ACTIVATIONS = ("relu", "elu")
 _INPUTS = 13
@@ -126,15 +126,15 @@ class Pna(Supervised):
             "targets": molecules.energies(drawn),
         }
 
-    def growth(self) -> Growth:
+    def error_bounds(self) -> ErrorBounds:
         depth = self.depth
-        return Growth(
+        return ErrorBounds(
             loss=0.5 * depth,
             logits=4 * depth,
             gradients=16 * depth,
             statistics=1,
-            has_kinks=True,
-            kinks=100,
+            has_branch_points=True,
+            branch_points=100,
             scale=2 * depth,
         )
 

@@ -6,7 +6,7 @@ the actions is a weight of its own. Adam at 3e-4 with the gradient's norm clippe
 clipped too, discount 0.99. Everything is small, so this measures how fast a device starts one
 short kernel after another.
 
-What is checked, and what of it is exact, `parts/simulated_ppo.py` says.
+What is checked, and what of it is exact, `parts/reinforcement/simulated_ppo.py` says.
 """
 
 from __future__ import annotations

@@ -1,16 +1,17 @@
 """GFlowNet that builds molecules of fragments: many small passes one after the other, then one.
 
-One step lets a graph transformer build 128 trees of at most nine fragments (`parts/fragments.py`),
-action by action, by its own chances, then balances each trajectory against the logarithm of its
-reward (`parts/flow.py`), backward and Adam. The reward is that of a fixed random network. The noise
-that draws the actions comes from the host, so every device draws the same of the same policy, and
-moves on, so that no trajectory is learnt by heart (`parts/shifted_noise.py`). The unit is a
-trajectory; how many actions one has is the policy's choice, up to 26.
+One step lets a graph transformer build 128 trees of at most nine fragments
+(`parts/graphs/fragments.py`), action by action, by its own chances, then balances each trajectory
+against the logarithm of its reward (`parts/graphs/flow.py`), backward and Adam. The reward is that
+of a fixed random network. The noise that draws the actions comes from the host, so every device
+draws the same of the same policy, and moves on, so that no trajectory is learnt by heart
+(`parts/graphs/shifted_noise.py`). The unit is a trajectory; how many actions one has is the
+policy's choice, up to 26.
 
 Every trajectory is played again one tree at a time in plain Python, with its chances backwards
 counted: an action that a state does not allow is seen exactly. Rewards, chances and the balance of
 what was played are computed again in float64 with weights of the host's own proxy. And the checks
-of `parts/training.py` follow the step in float64, noise and choices and all: an action must be the
+of `parts/training` follow the step in float64, noise and choices and all: an action must be the
 one that float64 draws, unless two lie within a rounding; a product in a lower precision, a stale
 gradient and a weight that Adam missed would each be seen.
 
@@ -52,7 +53,9 @@ from workloads.parts.training import training
 from workloads.parts.training.optimizers import AdamW
 
 LEAST_SPREAD = 0.01
-GROWTH = training.Growth(loss=4, logits=16, gradients=16, has_kinks=True, kinks=1)
+ERROR_BOUNDS = training.ErrorBounds(
+    loss=4, logits=16, gradients=16, has_branch_points=True, branch_points=1
+)
 _BALANCE = 0.25
 """Roundings of the terms of a trajectory's balance. 0.045 were seen, in 3 seeds of 2000 steps."""
 _WORTH = 16
@@ -213,7 +216,7 @@ class RecursionGfn(Workload[State, Sampled]):
             generate=self._generate,
             num_inputs=self.num_inputs,
             dtype=torch.float32,
-            growth=self._growth,
+            error_bounds=self._error_bounds,
         )
         assert isinstance(made.model, Policy)  # noqa: S101 - what was made
         assert isinstance(made.batches, InputSets)  # noqa: S101 - what `begin` placed
@@ -222,7 +225,7 @@ class RecursionGfn(Workload[State, Sampled]):
         return State(training=made, policy=made.model)
 
     @property
-    def _growth(self) -> training.Growth:
+    def _error_bounds(self) -> training.ErrorBounds:
         """With what a balance's terms add to the loss and the gradients when they cancel.
 
         Each trajectory's balance errs as its terms do, whose size goes with the actions of the
@@ -231,7 +234,9 @@ class RecursionGfn(Workload[State, Sampled]):
         one of 0.03.
         """
         size = self.words.num_steps * math.log(self.words.num_actions)
-        return replace(GROWTH, loss=max(GROWTH.loss, size / 12), learnt=(size / 24) ** 2)
+        return replace(
+            ERROR_BOUNDS, loss=max(ERROR_BOUNDS.loss, size / 12), converged_loss=(size / 24) ** 2
+        )
 
     def _generate(self, seed: int) -> Iterator[dict[str, torch.Tensor]]:
         """Gumbel noise of steps, on the host."""
@@ -295,7 +300,7 @@ class RecursionGfn(Workload[State, Sampled]):
             "chances of the actions against float64",
             _host(output.trained.logits),
             chances.numpy(),
-            GROWTH.logits * size,
+            ERROR_BOUNDS.logits * size,
             what,
         )
 

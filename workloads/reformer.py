@@ -1,12 +1,12 @@
 """Reformer training by masked tokens: attention by buckets of a hash, and reversible layers.
 
-One step is forward, loss over 15 % of the positions, backward and AdamW, on generated text of
-4096 tokens. Layers attend by turns to their neighbourhood, and to what a hash puts into the same
-bucket: sorting, gathering and scattering count here as much as products. No activation is kept
-for the backward pass: each layer's is computed back from its output. `parts/hashed.py` says what
+One step is forward, loss over 15 % of the positions, backward and AdamW, on generated text of 4096
+tokens. Layers attend by turns to their neighbourhood, and to what a hash puts into the same bucket:
+sorting, gathering and scattering count here as much as products. No activation is kept for the
+backward pass: each layer's is computed back from its output. `parts/language/hashed.py` says what
 was done to make that repeatable.
 
-The checks of `parts/training.py` recompute the step with the device's buckets, none of which may
+The checks of `parts/training` recompute the step with the device's buckets, none of which may
 be one that float64 would not have chosen up to a rounding. Lost or doubled positions in a sort, a
 bucket from another layer, a drifting reversal, a product in a lower precision and a weight that
 the optimiser missed would each be seen.
@@ -14,7 +14,7 @@ the optimiser missed would each be seen.
 The backward pass makes the input of each rectifier anew, off by a rounding of what it was, and
 one step in 58 so has a unit on the other side of zero than in its forward pass (small size in
 float32, 52 of 3000 steps of 3 seeds; one unit of 196,608 each time). What float64 makes on the
-way back is put on the device's sides too (`parts/kinks.py`), each of them near zero. Left to
+way back is put on the device's sides too (`parts/training`), each of them near zero. Left to
 itself it had gradients up to 0.037 from the device's below such a unit, 30 times out of bounds;
 on the device's sides none of these steps was off by a tenth of its bound.
 
@@ -44,7 +44,7 @@ from workloads.parts.language.hashed import reformer
 from workloads.parts.numerics.parameters import require_choice, require_positive
 from workloads.parts.numerics.size import count_flops
 from workloads.parts.training.supervised import Supervised
-from workloads.parts.training.training import Growth
+from workloads.parts.training.training import ErrorBounds
 
 ACTIVATIONS = ("relu", "gelu", "silu")
 
@@ -151,8 +151,15 @@ class Reformer(Supervised):
         )
         return {"input_ids": tokens, "labels": labels}
 
-    def growth(self) -> Growth:
-        return Growth(loss=4, logits=96, gradients=64, has_kinks=True, recomputes=True, learnt=0.1)
+    def error_bounds(self) -> ErrorBounds:
+        return ErrorBounds(
+            loss=4,
+            logits=96,
+            gradients=64,
+            has_branch_points=True,
+            recomputes=True,
+            converged_loss=0.1,
+        )
 
 
 WORKLOAD = Reformer

@@ -1,14 +1,14 @@
 """RegNetY-128GF training: grouped convolutions, squeeze and excitation, SGD with momentum.
 
 One step is forward, loss, backward and update on a batch of generated images that have a
-pattern by class, already on the device. The checks of `parts/training.py` recompute the step in
+pattern by class, already on the device. The checks of `parts/training` recompute the step in
 float64: a group that reads another's channels, a convolution in a lower precision, a wrong or lost
 gradient, a stale batch, a weight that the optimiser missed and running statistics that drift would
 each be seen, in the first step and in the last.
 
-`GROWTH` allows twice or more of what was measured on a processor (4 images of 64 pixels, 3 seeds,
-steps 0 and 4, groups of 8 and of 66 channels; one rounding is 5.4e-7 in float32 and 3.9e-3 in
-bfloat16 with float32 sums): loss 0.2 and 0.4 roundings, logits 6.7 and 19, gradients 3.4 and 10,
+`ERROR_BOUNDS` allows twice or more of what was measured on a processor (4 images of 64 pixels, 3
+seeds, steps 0 and 4, groups of 8 and of 66 channels; one rounding is 5.4e-7 in float32 and 3.9e-3
+in bfloat16 with float32 sums): loss 0.2 and 0.4 roundings, logits 6.7 and 19, gradients 3.4 and 10,
 running statistics 0.9 and 4.4, units that rectify on another side than in float64 2.6 and 36 off
 zero. Once the images are known by heart they pull in different directions, and what they leave is
 small beside each: in bfloat16, over 240 steps of 3 seeds, gradients erred by 17 roundings at a loss
@@ -28,7 +28,7 @@ from transformers import RegNetConfig, RegNetForImageClassification
 
 from appliance.records.json import Parameters
 from workloads.parts.numerics.parameters import require_positive
-from workloads.parts.training.training import Growth
+from workloads.parts.training.training import ErrorBounds
 from workloads.parts.vision.image_training import CLASSES, ImageTraining
 from workloads.parts.vision.resnet import BRANCH, require_values_to_normalise
 
@@ -40,8 +40,14 @@ OPEN = 2.0
 
 Its inputs are much the same for all images. At 0 a layer of few units has all of them shut for
 every image now and then, and its weights no gradient."""
-GROWTH = Growth(
-    loss=4, logits=50, gradients=26, statistics=16, has_kinks=True, kinks=100, learnt=0.1
+ERROR_BOUNDS = ErrorBounds(
+    loss=4,
+    logits=50,
+    gradients=26,
+    statistics=16,
+    has_branch_points=True,
+    branch_points=100,
+    converged_loss=0.1,
 )
 
 
@@ -102,8 +108,8 @@ class RegnetY128gf(ImageTraining):
                     weight.fill_(OPEN)
         return network
 
-    def growth(self) -> Growth:
-        return GROWTH
+    def error_bounds(self) -> ErrorBounds:
+        return ERROR_BOUNDS
 
 
 WORKLOAD = RegnetY128gf

@@ -2,14 +2,15 @@
 
 A tree of generated images with a pattern by class is written by a real encoder once a run. `load`
 brings the next batch from it: other processes read the files, decode and crop them, and what they
-made is moved to the device and normalised there (`parts/jpeg_pipeline.py`). How long a step waits
-for it is told apart. `step` is that of ResNet-50: forward, loss, backward and SGD with momentum.
+made is moved to the device and normalised there (`parts/vision/jpeg_pipeline.py`). How long a step
+waits for it is told apart. `step` is that of ResNet-50: forward, loss, backward and SGD with
+momentum.
 
 The checks read the files of the batch again, in this process and one after the other. A file that
 changed since it was written, one that decodes to other pixels than it did then, a batch in another
 order, of another step or cropped elsewhere, and a single wrong value or class would each be seen:
-all of these are compared bit for bit. `parts/training.py` then follows the step in float64 from
-the batch that was on the device, as for ResNet-50 with its images on the device; `GROWTH` is of
+all of these are compared bit for bit. `parts/training` then follows the step in float64 from the
+batch that was on the device, as for ResNet-50 with its images on the device; `ERROR_BOUNDS` is of
 that network, whose steps on these images erred by less on a processor.
 """
 
@@ -30,13 +31,15 @@ from workloads.contract.target import Target
 from workloads.parts.datasets.jpeg_tree import tree
 from workloads.parts.numerics.parameters import require_positive
 from workloads.parts.training import training
-from workloads.parts.training.training import Before, Growth, Trained, Training
+from workloads.parts.training.training import Before, ErrorBounds, Trained, Training
 from workloads.parts.vision.image_training import CLASSES
 from workloads.parts.vision.jpeg_pipeline import Course, Pipeline, again
 from workloads.parts.vision.resnet import DEPTHS_50
 from workloads.parts.vision.resnet_training import ResnetTraining
 
-GROWTH = Growth(loss=4, logits=50, gradients=20, statistics=16, has_kinks=True, kinks=100)
+ERROR_BOUNDS = ErrorBounds(
+    loss=4, logits=50, gradients=20, statistics=16, has_branch_points=True, branch_points=100
+)
 ENDLESS = 2**40
 
 
@@ -75,8 +78,8 @@ class Resnet50Jpeg(ResnetTraining):
         if self.ranks > 1:
             raise ParameterError(f"ranks is {self.ranks}: one process alone is fed from files")
 
-    def growth(self) -> Growth:
-        return GROWTH
+    def error_bounds(self) -> ErrorBounds:
+        return ERROR_BOUNDS
 
     def build(self, target: Target, seed: int) -> Training:
         files = tree(

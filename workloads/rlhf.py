@@ -8,12 +8,12 @@ prompts are not counted, and as no token ends a response there is no padding.
 
 The noise that draws tokens is made on the host. Tokens, all log-probabilities, scores and values
 are held to float64 without a cache; rewards, advantages, losses and all updates to their formulas;
-the gradients of the first and the last update to float64 (`parts/feedback.py`). A stale response,
-a swapped reward, a penalty of the wrong sign, a value model that stands still, half a batch and a
-lower precision would each be seen.
+the gradients of the first and the last update to float64 (`parts/reinforcement/feedback.py`). A
+stale response, a swapped reward, a penalty of the wrong sign, a value model that stands still, half
+a batch and a lower precision would each be seen.
 
-`GROWTH` allows three times and more what was measured on a processor (small size, 3 steps of 2
-seeds, and 16 layers of width 128; one rounding is 5.4e-7 in float32 and 3.9e-3 in bfloat16 with
+`ERROR_BOUNDS` allows three times and more what was measured on a processor (small size, 3 steps of
+2 seeds, and 16 layers of width 128; one rounding is 5.4e-7 in float32 and 3.9e-3 in bfloat16 with
 float32 sums), there and there: logits 5.4 and 11, values and scores 2.4 and 5.7, gradients 1.6 and
 3.4.
 """
@@ -44,13 +44,13 @@ from workloads.parts.numerics.precision import dtype_named
 from workloads.parts.numerics.size import count_parameters
 from workloads.parts.reinforcement import feedback
 from workloads.parts.reinforcement.actor_critic import ActorCritic
-from workloads.parts.reinforcement.feedback import Before, Growth, Learned
+from workloads.parts.reinforcement.feedback import Before, ErrorBounds, Learned
 from workloads.parts.reinforcement.rollout import Terms, judged, prompts_and_noise, respond
 from workloads.parts.training import training
 from workloads.parts.training.optimizers import AdamW
 from workloads.parts.training.training import Model, Training
 
-GROWTH = Growth(logits=40, scores=40, gradients=16)
+ERROR_BOUNDS = ErrorBounds(logits=40, scores=40, gradients=16)
 ACTIVATIONS = ("gelu", "silu")
 ROTATED = 4
 """Of so many numbers of a head, one is rotated, and these in pairs."""
@@ -257,7 +257,7 @@ class Rlhf(Workload[State, Learned]):
             ranks=self.ranks,
             parallel=self.parallel,
             dtype=dtype,
-            growth=training.Growth(loss=0, logits=0, gradients=0),
+            error_bounds=training.ErrorBounds(loss=0, logits=0, gradients=0),
             result=lambda made: made,
         )
         for kept in (reference, reward):
@@ -361,7 +361,7 @@ class Rlhf(Workload[State, Learned]):
                 rule=self.rule,
                 terms=self.terms,
                 dtype=dtype_named(self.dtype),
-                growth=GROWTH,
+                error_bounds=ERROR_BOUNDS,
                 seed=state.seed,
                 peers=state.training.peers,
             )

@@ -4,7 +4,7 @@ One step is forward, loss over every token of the target, backward and AdamW. Th
 source token by token in another language of as few successors, so that the loss falls with what
 the decoder learns of its own text, and further with what it reads in the source. Dropout is
 off, so that float64 can follow; it takes the sides of the rectifiers that the device took
-(`parts/kinks.py`). The checks of `parts/training.py` recompute the step: a source that is not
+(`parts/training`). The checks of `parts/training` recompute the step: a source that is not
 read, a shifted target, a wrong bias of relative positions, a product in a lower precision and
 a weight that the optimiser missed would each be seen.
 
@@ -31,7 +31,7 @@ from workloads.parts.datasets.text import FIRST_ORDINARY, translated_text
 from workloads.parts.numerics.parameters import require_choice, require_positive
 from workloads.parts.numerics.size import count_training_flops
 from workloads.parts.training.supervised import Supervised
-from workloads.parts.training.training import Growth
+from workloads.parts.training.training import ErrorBounds
 
 _START: dict[str, Any] = {"decoder_start_token_id": 0}
 ACTIVATIONS = ("relu", "silu", "gated-gelu", "gated-silu")
@@ -109,9 +109,13 @@ class T5(Supervised):
         )
         return {"input_ids": source, "labels": target}
 
-    def growth(self) -> Growth:
-        return Growth(
-            loss=4, logits=96, gradients=16, has_kinks=self.activation == "relu", learnt=5
+    def error_bounds(self) -> ErrorBounds:
+        return ErrorBounds(
+            loss=4,
+            logits=96,
+            gradients=16,
+            has_branch_points=self.activation == "relu",
+            converged_loss=5,
         )
 
 

@@ -54,7 +54,7 @@ from workloads.parts.numerics.precision import (
 )
 from workloads.parts.numerics.size import count_flops, count_parameters
 
-GROWTH = {"text": 60.0, "pooled": 60.0, "velocities": 60.0, "images": 60.0}
+ERROR_BOUNDS = {"text": 60.0, "pooled": 60.0, "velocities": 60.0, "images": 60.0}
 """Roundings that the worst value may be off, in units of the values' root mean square."""
 SCALE = {"text": 2.0, "pooled": 4.0, "velocities": 4.0, "images": 4.0}
 """Roundings that a factor common to all values may be off."""
@@ -370,7 +370,7 @@ class TextToImage(Inference[State, Made]):
     def _compare(self, name: str, output: torch.Tensor, exact: torch.Tensor) -> Iterator[Check]:
         measured, dtype = on_host(output), dtype_named(self.dtype)
         size = exact.square().mean().sqrt()
-        bound = GROWTH[name] * rounding(dtype)
+        bound = ERROR_BOUNDS[name] * rounding(dtype)
         yield Check(
             name=f"{name} against float64",
             error=((measured - exact).abs().max() / size).item(),

@@ -11,7 +11,7 @@ Another emulator is told the same actions from the first on, and must show the s
 rewards and ends. Actions are those that the seed's numbers draw from the probabilities in float64,
 the order of the samples is the seed's, advantages are added up in float64, all updates are held to
 Adam's formula, and the loss and gradients of drawn minibatches to float64
-(`parts/reinforcement.py`).
+(`parts/reinforcement/reinforcement.py`).
 """
 
 from __future__ import annotations

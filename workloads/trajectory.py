@@ -1,17 +1,17 @@
 """Follow a recorded training: the first fifty losses must lie in the band of healthy ones.
 
 A step trains a perceptron of one hidden layer on a batch of scanned digits, with Adam. The weights
-that it begins with and the order of the images are those of a recorded trajectory, the same bits
-on every machine and in every run. Which of the recorded ones it is, and how pixels, units and the
-images of a batch are relabelled (`parts/trajectories.py`: the losses stay the same, the bits of
-all else do not), is drawn by the seed of the run. So the curve does not depend on the seed, and
+that it begins with and the order of the images are those of a recorded trajectory, the same bits on
+every machine and in every run. Which of the recorded ones it is, and how pixels, units and the
+images of a batch are relabelled (`parts/curves/trajectories.py`: the losses stay the same, the bits
+of all else do not), is drawn by the seed of the run. So the curve does not depend on the seed, and
 what it is made of does.
 
 Three things are judged. Of the first and the last step loss, activations and gradients of each
 layer, by the error of the same dtype on the host's processor: at most three times that, so that
 no maker's rounding is the yardstick. Both steps in float64, with their weights and moments
-(`parts/training.py`). And the whole curve so far by the band of its dtype, which is three times
-the largest deviation in a reference set of right runs (`parts/bands.py`).
+(`parts/training`). And the whole curve so far by the band of its dtype, which is three times
+the largest deviation in a reference set of right runs (`parts/curves/bands.py`).
 
 The curve sees what builds up, or happened once, between the two steps, and what no single step
 shows: in float32 a layer scaled by 1 + 1e-5, and one gradient of one weight hit once, of which

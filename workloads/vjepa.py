@@ -8,15 +8,15 @@ features and the targets is the loss. AdamW updates both, and the target encoder
 the encoder. The layers are those of the library's VJEPA2; as the method has it, and unlike that
 library's forward pass, the encoder in training is not shown what it is to foresee.
 
-A mask hides equally many places in every clip and step, as many as the blocks of the paper (8 of
-15 % of a frame, 2 of 70 %; arXiv 2404.08471) hide on average: 63 and 84 %, measured over 2,000
-masks of 14 by 14 places. The checks of `parts/training.py` follow the step in float64, target
-encoder and all; an absolute value is written with a rectifier, so that float64 takes its kinks
-as the device took them. Masks of another step, frames in another order, a product in a lower
-precision and a lost gradient would each be seen; the checks of `parts/teacher.py` hold the target
-encoder to its formula and against collapse.
+A mask hides equally many places in every clip and step, as many as the blocks of the paper (8 of 15
+% of a frame, 2 of 70 %; arXiv 2404.08471) hide on average: 63 and 84 %, measured over 2,000 masks
+of 14 by 14 places. The checks of `parts/training` follow the step in float64, target encoder and
+all; an absolute value is written with a rectifier, so that float64 takes its branch points as the
+device took them. Masks of another step, frames in another order, a product in a lower precision and
+a lost gradient would each be seen; the checks of `parts/vision/teacher.py` hold the target encoder
+to its formula and against collapse.
 
-`GROWTH` allows about three times what was measured on a processor in float32 and bfloat16 (4
+`ERROR_BOUNDS` allows about three times what was measured on a processor in float32 and bfloat16 (4
 seeds, steps 0 and 3; one rounding is 5.4e-7 and 3.9e-3), at small size and with 32 and 12 layers
 of width 128 and 48 on 16 frames of 96 pixels: loss 0.1 and 0.04 roundings, logits 14 and 46,
 gradients 1.4 and 18, differences that fall on another side of zero than in float64 none and 15
@@ -41,12 +41,12 @@ from workloads.parts.numerics.classifier import Result
 from workloads.parts.numerics.depth import count_by_depth
 from workloads.parts.numerics.parameters import require_choice, require_positive
 from workloads.parts.numerics.size import count_training_flops
-from workloads.parts.training.training import Growth, Trained
+from workloads.parts.training.training import ErrorBounds, Trained
 from workloads.parts.vision.masks import block_mask, tubes
 from workloads.parts.vision.prototypes import wide
 from workloads.parts.vision.teacher import SelfTaught, Taught
 
-GROWTH = Growth(loss=4, logits=128, gradients=48, has_kinks=True)
+ERROR_BOUNDS = ErrorBounds(loss=4, logits=128, gradients=48, has_branch_points=True)
 _PATCH = 16
 _TUBELET = 2
 """Frames that one token spans."""
@@ -199,8 +199,8 @@ class Vjepa(SelfTaught):
                 message = f"{width} is {size}: give a multiple of {heads}, 6 times it at least"
                 raise ParameterError(message)
 
-    def growth(self) -> Growth:
-        return GROWTH
+    def error_bounds(self) -> ErrorBounds:
+        return ERROR_BOUNDS
 
     def work(self) -> Work:
         flops = count_by_depth(

@@ -2,9 +2,9 @@
 
 One step is forward, loss, backward and AdamW of the encoder and a classifier on top, on 30
 seconds of generated melodies a clip; the class of a clip is its melody. The mel spectrograms
-are made on the host before the first step (`parts/melodies.py`). The table of positions is
+are made on the host before the first step (`parts/datasets/melodies.py`). The table of positions is
 constant, as it is in Whisper. Dropout is off, so that float64 can follow. The checks of
-`parts/training.py` recompute the step: a convolution or a product in a lower precision, labels
+`parts/training` recompute the step: a convolution or a product in a lower precision, labels
 of other clips, a part of the batch left out and a weight that the optimiser missed would each
 be seen.
 
@@ -31,7 +31,7 @@ from workloads.parts.numerics.initial import scaled
 from workloads.parts.numerics.parameters import require_choice, require_positive
 from workloads.parts.numerics.size import count_flops
 from workloads.parts.training.supervised import Supervised
-from workloads.parts.training.training import Growth
+from workloads.parts.training.training import ErrorBounds
 
 ACTIVATIONS = ("gelu", "silu")
 
@@ -112,8 +112,8 @@ class Whisper(Supervised):
         clips, labels = melodies(rng, count=self.count, frames=self._frames, classes=self.classes)
         return {"input_features": log_mel(clips, self.bins), "labels": labels}
 
-    def growth(self) -> Growth:
-        return Growth(loss=4, logits=64, gradients=128, scale=10)
+    def error_bounds(self) -> ErrorBounds:
+        return ErrorBounds(loss=4, logits=64, gradients=128, scale=10)
 
 
 WORKLOAD = Whisper

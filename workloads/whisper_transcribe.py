@@ -2,19 +2,19 @@
 
 One step encodes a batch of clips and generates `new_tokens` tokens for each, greedily: every token
 reads the cache of those before, and the encoded clip through a cache of its own. The spectrograms
-are of generated melodies, made on the host before the first step (`parts/melodies.py`). Clips are
-what is counted; each is transcribed once, to its full length.
+are of generated melodies, made on the host before the first step (`parts/datasets/melodies.py`).
+Clips are what is counted; each is transcribed once, to its full length.
 
 The check feeds the generated tokens to the same class in float64, in one pass without any cache,
-from weights drawn again from the seed, and compares the logits of every
-generated position: of all clips of the first step, and of `checked` clips, drawn by the seed and
-the number of the step, of the others that are asked for. Tokens of all clips are held against the
-device's own logits, and counted (`parts/generated.py`). A stale cache, a clip of another request, a
-missing token and a product in a lower precision would each be seen. In float64 the logits must also
-change with the clip. Some weights are drawn larger than would keep signals' size: those of the
-decoder's attention to the clip, so that it listens to some moments more than to others, and those
-of the first convolution, since positions would drown what is heard. Without that another clip
-changes 3 % of the logits' size, with it 18 %, of 50 places as of 400.
+from weights drawn again from the seed, and compares the logits of every generated position: of all
+clips of the first step, and of `checked` clips, drawn by the seed and the number of the step, of
+the others that are asked for. Tokens of all clips are held against the device's own logits, and
+counted (`parts/language/generated.py`). A stale cache, a clip of another request, a missing token
+and a product in a lower precision would each be seen. In float64 the logits must also change with
+the clip. Some weights are drawn larger than would keep signals' size: those of the decoder's
+attention to the clip, so that it listens to some moments more than to others, and those of the
+first convolution, since positions would drown what is heard. Without that another clip changes 3 %
+of the logits' size, with it 18 %, of 50 places as of 400.
 
 Healthy, on a processor at small size: five seeds of three steps reach 0.11 of the bound
 of the worst logit in float32 (5 roundings) and 0.20 in bfloat16 (8), 0.05 and 0.04 of that of
@@ -248,8 +248,10 @@ class WhisperTranscribe(Generation[State]):
         logits, dtype = output.logits.cpu()[chosen], dtype_named(self.dtype)
         make = partial(self._listen, before.request, chosen, tokens, state.seed)
         reference = self.reference(before, state, tokens, make)
-        yield from compare_logits(logits, reference["own"], growth=LOGITS, dtype=dtype)
-        yield from compare_choices(tokens, reference["own"], self.ends, growth=LOGITS, dtype=dtype)
+        yield from compare_logits(logits, reference["own"], unit_roundoffs=LOGITS, dtype=dtype)
+        yield from compare_choices(
+            tokens, reference["own"], self.ends, unit_roundoffs=LOGITS, dtype=dtype
+        )
         own, other = reference["own"][0], reference["other"][0]
         share = (own - other).square().mean().sqrt() / own.square().mean().sqrt()
         yield Check(

@@ -39,7 +39,7 @@ def subject(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         pytest.skip("needs what is not here")
     found = Trial(workload, tmp_path_factory.mktemp(request.param))
     if not instances(found.build(), Training):
-        pytest.skip("trains nothing that parts/training.py judges")
+        pytest.skip("trains nothing that parts/training judges")
     return found
 
 

@@ -132,7 +132,7 @@ def test_backward_pass_in_a_lower_precision_is_seen_in_the_gradients_alone(
 
 
 def test_forward_pass_that_does_not_come_again_is_allowed_its_switches(tmp_path: Path) -> None:
-    """The sides of the kinks are then not known, and the check says that it detects less."""
+    """Sides of branch points are then unknown, and the check says that it detects less."""
     subject = Trial(Resnet50(**Resnet50.small), tmp_path)
     moment = subject.first()
     known = {check.name: check for check in subject.checks(moment)}

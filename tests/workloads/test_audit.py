@@ -22,7 +22,7 @@ from workloads.parts.numerics.precision import dtype_named
 from workloads.parts.training import training
 from workloads.parts.training.audit import Audit
 from workloads.parts.training.optimizers import AdamW
-from workloads.parts.training.training import Growth, Trained, Training
+from workloads.parts.training.training import ErrorBounds, Trained, Training
 
 SEED, LAYERS, VOCABULARY = 11, 6, 97
 FOUND = "outputs of the drawn layers against float64"
@@ -67,7 +67,7 @@ def trained(folder: Path, *, count: int = 2, dtype: str = "float32", **fields: A
         generate=batches,
         num_inputs=3,
         dtype=dtype_named(dtype),
-        growth=Growth(loss=4, logits=32, gradients=16),
+        error_bounds=ErrorBounds(loss=4, logits=32, gradients=16),
         audit=Audit(
             make=model,
             layers=("model.layers",),

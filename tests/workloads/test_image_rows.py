@@ -22,7 +22,7 @@ from workloads.lightning_resnet152 import LightningResnet152
 from workloads.parts.datasets.jpeg_tree import Tree, tree
 from workloads.parts.numerics.precision import rounding
 from workloads.parts.training.float32_products import float32_products, shortened
-from workloads.parts.training.training import GRADIENTS, Growth
+from workloads.parts.training.training import GRADIENTS, ErrorBounds
 from workloads.parts.vision import jpeg_pipeline
 from workloads.parts.vision.image_training import CLASSES
 from workloads.regnet_y_128gf import RegnetY128gf
@@ -176,11 +176,11 @@ def test_switch_of_short_products_is_put_back():
 
 
 def test_short_products_are_allowed_what_float16_is():
-    growth = Growth(loss=4, logits=50, gradients=20, statistics=16)
-    short = shortened(growth)
-    for name in ("loss", "logits", "gradients", "statistics", "kinks", "scale"):
+    error_bounds = ErrorBounds(loss=4, logits=50, gradients=20, statistics=16)
+    short = shortened(error_bounds)
+    for name in ("loss", "logits", "gradients", "statistics", "branch_points", "scale"):
         allowed = getattr(short, name) * rounding(torch.float32)
-        assert allowed == pytest.approx(getattr(growth, name) * rounding(torch.float16))
+        assert allowed == pytest.approx(getattr(error_bounds, name) * rounding(torch.float16))
 
 
 # ------------------------------------------------------------------ JPEG

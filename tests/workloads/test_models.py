@@ -251,7 +251,7 @@ def test_factor_hidden_by_the_noise_of_bfloat16_is_seen():
     noisy = exact + 0.02 * torch.randn(8, 1000, generator=rng)
 
     def seen(output: torch.Tensor) -> set[str]:
-        checks = compare_logits(output, exact, growth=50, dtype=torch.bfloat16)
+        checks = compare_logits(output, exact, unit_roundoffs=50, dtype=torch.bfloat16)
         return {check.name for check in checks if not check.is_within}
 
     assert seen(noisy) == set()
@@ -263,7 +263,7 @@ def test_logits_that_ignore_their_input_are_refused():
     constant = exact.expand(8, 1000)
     names = [
         c.name
-        for c in compare_logits(constant, constant, growth=50, dtype=torch.float32)
+        for c in compare_logits(constant, constant, unit_roundoffs=50, dtype=torch.float32)
         if not c.is_within
     ]
     assert names == ["logits depend on the input"]
@@ -347,7 +347,9 @@ def test_answer_to_a_single_query_that_depends_on_no_input_is_seen():
     varied = torch.cat((constant, torch.randn(2, 10)))
 
     def is_seen(others: torch.Tensor) -> bool:
-        checks = compare_logits(constant, constant, growth=9, dtype=torch.float32, others=others)
+        checks = compare_logits(
+            constant, constant, unit_roundoffs=9, dtype=torch.float32, others=others
+        )
         return [check.name for check in checks if not check.is_within] == [
             "logits depend on the input"
         ]

@@ -23,7 +23,7 @@ from workloads.parts.numerics.inputs import placed
 from workloads.parts.training import rules, training
 from workloads.parts.training.optimizers import AdamW, Momentum, Optimizer
 from workloads.parts.training.rules import Limits
-from workloads.parts.training.training import Growth, Trained, Training
+from workloads.parts.training.training import ErrorBounds, Trained, Training
 
 SEED = 5
 BATCH = {
@@ -263,7 +263,7 @@ def adapted(folder: Path, rule: Optimizer, **fields: Any) -> Training:
         "batches": placed([BATCH], torch.device("cpu")),
         "turn": Turn(of=1),
         "dtype": torch.float32,
-        "growth": Growth(loss=8, logits=32, gradients=32),
+        "error_bounds": ErrorBounds(loss=8, logits=32, gradients=32),
         "artifacts": Artifacts(folder),
     }
     return Training(**{**given, **fields})

@@ -2,7 +2,7 @@
 
 A step is a step of the workload that is followed, begun from a recorded start whose weights are
 moved by one unit in the last place. Judged are the first and the last step by that workload's own
-checks, and the whole curve by its band (`parts/bands.py`).
+checks, and the whole curve by its band (`parts/curves/bands.py`).
 
 The band is only worth something where a training that goes wrong leaves it. A training that stands
 still is the plainest: the loss must have fallen by half of what the recorded one fell; or where it

@@ -40,7 +40,7 @@ PIXELS, CLASSES, BRIGHTEST = 64, 10, 16
 HELD_OUT = 5  # every so many-th image
 BATCH = 256
 RATE = 0.01
-GROWTH = training.Growth(loss=4, logits=16, gradients=64)
+ERROR_BOUNDS = training.ErrorBounds(loss=4, logits=16, gradients=64)
 FIRST, SECOND, ORDER = range(3)  # what is drawn, each from a stream of its own
 
 Integers = NDArray[np.uint64]
@@ -187,7 +187,7 @@ class Trajectory:
             ],
             turn=Turn(of=num_steps),
             dtype=dtype_named(dtype),
-            growth=GROWTH,
+            error_bounds=ERROR_BOUNDS,
             artifacts=artifacts,
         )
 

@@ -1,7 +1,7 @@
 """CIFAR-10 from its archive, and crops of it to train on.
 
-The archive is read member by member as it is unpacked, in memory: nothing is written, so no
-name in it can lead anywhere. Its members are pickles, read by `parts/restricted_pickle.py`.
+The archive is read member by member as it is unpacked, in memory: nothing is written, so no name in
+it can lead anywhere. Its members are pickles, read by `parts/datasets/restricted_pickle.py`.
 """
 
 from __future__ import annotations

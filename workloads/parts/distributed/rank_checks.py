@@ -18,7 +18,7 @@ _SAMPLE = 2**15  # elements of one tensor that tell a rank's share
 
 
 def tell(peers: Peers, logits: torch.Tensor) -> None:
-    """Let every rank know the others' logits, so that it can follow their sides of the kinks."""
+    """Exchange checksums of the logits, so that each rank can follow the others' branches."""
     told = peers.ranks.all_told([seal(logits)], peers.device)
     peers.logits = [one for (one,) in told]
 

@@ -147,7 +147,7 @@ class Directional(nn.Module):
         """Loss, and predictions (molecules, 1) as logits.
 
         `numbers` (atoms,) of the elements, `places` (atoms, 3) in angstrom, `owners` (atoms,) the
-        molecule of each; `pairs`, `before`, `after`: see `parts/molecules.py`.
+        molecule of each; `pairs`, `before`, `after`: see `parts/graphs/molecules.py`.
         """
         source, target = pairs
         ways = places[source] - places[target]

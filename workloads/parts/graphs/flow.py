@@ -4,7 +4,7 @@ The policy is a graph transformer: tokens are the nodes and one that stands for 
 attention between two of them is shifted by what their bond is, and every layer keeps what it had.
 Its logits are of all actions; what a state does not allow is set to `FORBIDDEN`. An action is the
 largest of its logits with Gumbel noise, which the host drew: so it is drawn from the policy, and
-float64 draws the same (`parts/kinks.py` follows the device between two that lie within a rounding).
+float64 draws the same (`parts/training` follows the device between two that lie within a rounding).
 
 For each trajectory log Z + log P(forwards) - log R - log P(backwards) should be nought (Malkin et
 al. 2022); its mean square is the loss. All states are passed through the network once without

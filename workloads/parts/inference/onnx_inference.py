@@ -5,7 +5,7 @@ would; with a batch of 1 it is one query, and its time a latency. The network is
 run. Its answers are compared with those of torch in float64, made from the seed and not from the
 file, and their error with that of torch on a processor in the same format: a wrong export or graph
 optimisation, a product in a lower precision and an answer to another request would each be seen.
-What ran on another provider than the one asked for is counted (`parts/onnx_sessions.py`).
+What ran on another provider than the one asked for is counted (`parts/inference/onnx_sessions.py`).
 
 A workload gives the network, as it is served, and its inputs; the bounds that it sets are
 multiples of what it measured.
@@ -66,13 +66,14 @@ class State:
 
 @dataclass(frozen=True, kw_only=True)
 class OnnxInference(Inference[State, Array]):
-    """`growth`: roundings that the worst answer may be off; `turned`: the most of 1 - cosine.
+    """An exported model that answers requests.
 
+    `unit_roundoffs`: what the worst answer may be off; `turned`: the most of 1 - cosine.
     `choices`: what the largest of an answer's last dimension chooses, in plural; empty where it
     chooses nothing.
     """
 
-    growth: ClassVar[float]
+    unit_roundoffs: ClassVar[float]
     turned: ClassVar[Mapping[str, float]]
     unit: ClassVar[str]
     answer: ClassVar[str]
@@ -170,7 +171,9 @@ class OnnxInference(Inference[State, Array]):
             return
         dtype = dtype_named(self.dtype)
         others = state.reference if self.batch == 1 else None
-        yield from compare_logits(answer, reference, growth=self.growth, dtype=dtype, others=others)
+        yield from compare_logits(
+            answer, reference, unit_roundoffs=self.unit_roundoffs, dtype=dtype, others=others
+        )
         turned = self.turned[self.dtype]
         eager = state.eager[before]
         yield from compare_whole(
@@ -178,7 +181,11 @@ class OnnxInference(Inference[State, Array]):
         )
         if self.choices:
             yield count_other_choices(
-                answer, reference, growth=self.growth, dtype=dtype, what=self.choices
+                answer,
+                reference,
+                unit_roundoffs=self.unit_roundoffs,
+                dtype=dtype,
+                what=self.choices,
             )
         yield from check_providers(state.session, state.asked_for, state.profile())
 

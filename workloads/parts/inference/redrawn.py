@@ -1,9 +1,10 @@
 """A library's model whose every weight is drawn from the seed and its own name.
 
-As `parts/weights.py`, whose draws these are, for models that have more than matrices and gains:
-biases lie around zero, and a convolution has the variance of all that it sums. What a library
-computed instead of drawing (a table of sines, say) is kept. `Gains` multiply the weights whose name
-ends so, where a model would not keep its signals' size, or would hardly look at its input.
+As `parts/numerics/weights.py`, whose draws these are, for models that have more than matrices and
+gains: biases lie around zero, and a convolution has the variance of all that it sums. What a
+library computed instead of drawing (a table of sines, say) is kept. `Gains` multiply the weights
+whose name ends so, where a model would not keep its signals' size, or would hardly look at its
+input.
 
 `streamed` is for a reference too large for the host's memory: the model has no weights until one
 of its parts is called, and none again when that part is done.

@@ -46,11 +46,16 @@ def compare_whole(
 
 
 def count_other_choices(
-    output: torch.Tensor, reference: torch.Tensor, *, growth: float, dtype: torch.dtype, what: str
+    output: torch.Tensor,
+    reference: torch.Tensor,
+    *,
+    unit_roundoffs: float,
+    dtype: torch.dtype,
+    what: str,
 ) -> Check:
     """Choices (row) that float64 would not make; a lead within the bound on logits is no choice."""
     chosen = reference.gather(1, output.argmax(1, keepdim=True)).squeeze(1)
-    allowed = 2 * growth * rounding(dtype) * reference.square().mean().sqrt()
+    allowed = 2 * unit_roundoffs * rounding(dtype) * reference.square().mean().sqrt()
     lost = reference.amax(1) - chosen
     return Check(
         name=f"{what} that float64 would not choose", error=int((lost > allowed).sum()), bound=0.0

@@ -1,10 +1,10 @@
 """Greedy decoding of a Llama with a key-value cache, and its check; a workload gives the shape.
 
-One step reads a prompt and generates `new_tokens` tokens, each from the cache of those before.
-The check feeds the generated tokens to a decoder of its own in float64, which has no cache
-(`parts/decoder.py`), and compares the logits of every generated position: a stale or misplaced
-cache entry, a wrong rotation or mask and a product in a lower precision would each be seen.
-Tokens must be the largest of the device's logits, and no worse in float64 than the logits'
+One step reads a prompt and generates `new_tokens` tokens, each from the cache of those before. The
+check feeds the generated tokens to a decoder of its own in float64, which has no cache
+(`parts/language/decoder.py`), and compares the logits of every generated position: a stale or
+misplaced cache entry, a wrong rotation or mask and a product in a lower precision would each be
+seen. Tokens must be the largest of the device's logits, and no worse in float64 than the logits'
 bound leaves open.
 
 Every sequence has its full length: the tokens that end a sequence are barred, as serving does
@@ -198,8 +198,8 @@ class Decoding(Generation[State]):
         make = partial(self._decode, before.request, tokens, state.seed)
         reference = self.reference(before, state, tokens, make)["logits"]
         dtype = dtype_named(self.dtype)
-        yield from compare_logits(output.logits, reference, growth=LOGITS, dtype=dtype)
-        yield from compare_choices(tokens, reference, self.ends, growth=LOGITS, dtype=dtype)
+        yield from compare_logits(output.logits, reference, unit_roundoffs=LOGITS, dtype=dtype)
+        yield from compare_choices(tokens, reference, self.ends, unit_roundoffs=LOGITS, dtype=dtype)
 
     def _decode(self, prompt: torch.Tensor, tokens: torch.Tensor, seed: int) -> Tensors:
         """Float64 logits of the generated positions, given the tokens before each."""

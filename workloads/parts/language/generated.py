@@ -96,14 +96,14 @@ def compare_choices(
     reference: torch.Tensor,
     ends: Collection[int],
     *,
-    growth: float,
+    unit_roundoffs: float,
     dtype: torch.dtype,
 ) -> Iterator[Check]:
     """Hold tokens of the vocabulary against the float64 logits (..., vocabulary) of each."""
     reference = on_host(reference)
     best = (reference + bar(reference.shape[-1], ends)).amax(2, keepdim=True)
     lost = best - reference.gather(2, tokens[..., None])
-    is_worse = lost > 2 * growth * rounding(dtype) * reference.square().mean().sqrt()
+    is_worse = lost > 2 * unit_roundoffs * rounding(dtype) * reference.square().mean().sqrt()
     yield _count("tokens that float64 would not choose", is_worse, "numeric")
 
 

@@ -1,8 +1,8 @@
 """A workload that generates tokens for requests, greedily: its state, and the order of its checks.
 
-What holds of the tokens whatever the model is comes first (`parts/generated.py`). Then logits and
-choices are compared with those of a float64 model that reads the tokens, which a subclass makes:
-once per run of the first step, and of any other step when it is asked for.
+What holds of the tokens whatever the model is comes first (`parts/language/generated.py`). Then
+logits and choices are compared with those of a float64 model that reads the tokens, which a
+subclass makes: once per run of the first step, and of any other step when it is asked for.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Two things of the library's Reformer cannot be followed. Its hashed attention draws the planes of
 its hash anew at every call, from the device's own generator: here each layer has planes of its
 own, drawn with its weights and kept, so that float64 hashes as the device did. Where a vector
-lies between two buckets up to a rounding, float64 takes the device's (`parts/kinks.py`).
+lies between two buckets up to a rounding, float64 takes the device's (`parts/training`).
 
 And its reversible layers, which keep no activation and make each anew in the backward pass, seed
 the generators of the whole process, and make anew in float32 whatever the forward pass had

@@ -8,7 +8,8 @@ Activations are made anew in the backward pass, a layer at a time. Of the logits
 fill more memory than the model, a few positions of every sequence leave the step; the loss is
 over all of them, and the gradients come from all of them.
 
-Weights are drawn by name (`parts/weights.py`), of the variance that keeps signals the same size.
+Weights are drawn by name (`parts/numerics/weights.py`), of the variance that keeps signals the same
+size.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from workloads.parts.numerics.weights import fill
 from workloads.parts.training.accumulation import require_parts
 from workloads.parts.training.audit import Audit, What, is_of_layers, loss_of_next, require_followed
 from workloads.parts.training.supervised import Supervised
-from workloads.parts.training.training import Growth
+from workloads.parts.training.training import ErrorBounds
 
 KEPT = 16
 """Positions of a sequence whose logits leave the step."""
@@ -72,9 +73,9 @@ class CausalTuning(Supervised):
     """`shape` names a published size, or is "own": then the fields after it are the size.
 
     A step takes `accumulation` parts of `batch` sequences of `length` tokens, each of `texts`
-    texts. `ranks` train together, shared out as `parallel` says (`parts/distributed.py`).
-    `followed`: whether float64 follows the "whole" step, or some "layers" (`parts/audit.py`), which
-    it does of itself ("auto") for a model that would fill the host and take hours there.
+    texts. `ranks` train together, shared out as `parallel` says (`parts/distributed`). `followed`:
+    whether float64 follows the "whole" step, or some "layers" (`parts/training/audit.py`), which it
+    does of itself ("auto") for a model that would fill the host and take hours there.
     """
 
     shape: Literal["8B", "70B", "own"] = "8B"
@@ -179,14 +180,14 @@ class CausalTuning(Supervised):
             "labels": text.labels,
         }
 
-    def growth(self) -> Growth:
+    def error_bounds(self) -> ErrorBounds:
         """What was measured is told by the modules of the workloads.
 
         Later steps of llm_full at small size in bfloat16 had gradients off by 6.4 roundings at a
         loss of 5.2, 21 at 2.6, 36 at 1.1, 80 at 0.21 and 166 at 0.042 (step 200); llm_lora by 29
         at 3.6, 28 at 2.3 (step 300), and logits by 50.
         """
-        return Growth(loss=4, logits=128, gradients=32, learnt=12)
+        return ErrorBounds(loss=4, logits=128, gradients=32, converged_loss=12)
 
     @property
     def parts(self) -> int:

@@ -55,23 +55,23 @@ def compare_logits(
     output: torch.Tensor,
     reference: torch.Tensor,
     *,
-    growth: float,
+    unit_roundoffs: float,
     dtype: torch.dtype,
     others: torch.Tensor | None = None,
     scale: float = 1.0,
 ) -> Iterator[Check]:
     """Compare logits, last dimension the classes, with their float64 reference.
 
-    `growth` is how many roundings the worst logit may be off, in units of the logits' root mean
-    square. A factor common to all logits stands out of the noise that their number averages
+    `unit_roundoffs` is how many roundings the worst logit may be off, in units of the logits' root
+    mean square. A factor common to all logits stands out of the noise that their number averages
     away: it is held to one rounding, so that 1.01 is seen in bfloat16 too, or to `scale` roundings
-    or `growth` over the root of their number where the logits are too few to average. An output of
-    a single input cannot show that it depends on it; `others` are the references of other inputs,
-    from which it must differ.
+    or `unit_roundoffs` over the root of their number where the logits are too few to average. An
+    output of a single input cannot show that it depends on it; `others` are the references of other
+    inputs, from which it must differ.
     """
     measured, exact = on_host(output), on_host(reference)
     size = exact.square().mean().sqrt()
-    bound = growth * rounding(dtype)
+    bound = unit_roundoffs * rounding(dtype)
     yield Check(
         name="logits against float64",
         error=((measured - exact).abs().max() / size).item(),
@@ -80,7 +80,7 @@ def compare_logits(
         detects_what="error of one logit, in units of their root mean square",
     )
     factor = (measured * exact).sum() / exact.square().sum()
-    bound = max(scale, growth / exact.numel() ** 0.5) * rounding(dtype)
+    bound = max(scale, unit_roundoffs / exact.numel() ** 0.5) * rounding(dtype)
     yield Check(
         name="scale of the logits",
         error=(factor - 1).abs().item(),

@@ -3,7 +3,7 @@
 The loss is that of proximal policy optimisation (Schulman et al., 2017) over the tokens of
 responses: ratios of probabilities and values are clipped about what they were when the response was
 drawn, and advantages are put to mean nought and variance one. This is what is timed; the same in
-float64 is `parts/reinforcement.py`.
+float64 is `parts/reinforcement/reinforcement.py`.
 """
 
 from __future__ import annotations

@@ -7,12 +7,12 @@ open. Rewards, advantages and losses are recomputed from what the device reporte
 that nothing but a few roundings of float32 is allowed.
 
 A step makes many updates. Each is followed by Adam's formula from its gradients, from the snapshot
-to what the step left (`parts/reinforcement.py`). Of the first and the last, the networks are
-recomputed in float64, and the gradients: the loss tells what each of the device's numbers
-contributes, and float64 carries that back through the networks. The last begins with the weights
-that the step left, less the move that their moments make. Where a tensor is large, gradients and
-updates are of elements at even distances, from a place that the seed draws; all else is of all
-elements.
+to what the step left (`parts/reinforcement/reinforcement.py`). Of the first and the last, the
+networks are recomputed in float64, and the gradients: the loss tells what each of the device's
+numbers contributes, and float64 carries that back through the networks. The last begins with the
+weights that the step left, less the move that their moments make. Where a tensor is large,
+gradients and updates are of elements at even distances, from a place that the seed draws; all else
+is of all elements.
 
 Among ranks, each judges its own responses, and the average gradient by what all of them drew.
 """
@@ -66,7 +66,7 @@ _GIVEN, _ADVANTAGES, _LOSS = 32.0, 64.0, 64.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Growth:
+class ErrorBounds:
     """Roundings of the dtype that a healthy network may be off, of each kind of result.
 
     Logits, and values and scores, in units of their root mean square.
@@ -129,7 +129,7 @@ class Subject:
     rule: AdamW
     terms: Terms
     dtype: torch.dtype
-    growth: Growth
+    error_bounds: ErrorBounds
     seed: int
     peers: Peers | None
 
@@ -430,7 +430,10 @@ class _Judge:
         logits = _by_rows(lambda rows: logits_of(model.policy, rows, self._response), tokens)
         yield from self._chosen(logits)
         yield from compare_logits(
-            self._rollout["logits"], logits, growth=subject.growth.logits, dtype=subject.dtype
+            self._rollout["logits"],
+            logits,
+            unit_roundoffs=subject.error_bounds.logits,
+            dtype=subject.dtype,
         )
         yield from self._scored(_by_rows(model.values, tokens))
         reference = _exact(subject.reference)
@@ -452,7 +455,7 @@ class _Judge:
         yield counted("tokens that are not the largest noised logit", int(missed.sum()))
         exact = noised(logits, noise.double(), warmth)
         lost = exact.amax(2) - exact.gather(2, own)[..., 0]
-        bound = 2 * self.subject.growth.logits * rounding(self.subject.dtype)
+        bound = 2 * self.subject.error_bounds.logits * rounding(self.subject.dtype)
         is_worse = lost > bound * logits.square().mean().sqrt() / warmth
         worse = int(is_worse.sum())
         yield Check(
@@ -464,7 +467,7 @@ class _Judge:
     ) -> Check:
         """Log-probabilities, in units of the logits' root mean square."""
         size = logits.square().mean().sqrt() / self.subject.model.temperature
-        bound = 2 * self.subject.growth.logits * rounding(self.subject.dtype)
+        bound = 2 * self.subject.error_bounds.logits * rounding(self.subject.dtype)
         return Check(
             name=f"{name} against float64",
             error=((on_host(actual) - exact).abs().max() / size).item(),
@@ -480,7 +483,7 @@ class _Judge:
         yield self._worth("scores", self._rollout["scores"], scores)
 
     def _worth(self, name: str, actual: torch.Tensor, exact: torch.Tensor) -> Check:
-        bound = self.subject.growth.scores * rounding(self.subject.dtype)
+        bound = self.subject.error_bounds.scores * rounding(self.subject.dtype)
         return Check(
             name=f"{name} against float64",
             error=((on_host(actual) - exact).abs().max() / exact.square().mean().sqrt()).item(),
@@ -555,7 +558,7 @@ class _Judge:
             float(torch.linalg.vector_norm(actual[one] - part)) / (norms[one] + floor)
             for one, part in exact.items()
         ]
-        bound = self.subject.growth.gradients * rounding(self.subject.dtype)
+        bound = self.subject.error_bounds.gradients * rounding(self.subject.dtype)
         yield Check(
             name=f"gradients of the {name} update against float64",
             error=math.nan if any(map(math.isnan, errors)) else max(errors),

@@ -1,8 +1,8 @@
 """Operations of multilayer perceptrons in closed form, for networks that JAX runs.
 
-torch's counter does not see what JAX computes, so these follow from the sizes of the layers, by
-the rule of `parts/size.py`. A test holds them to the products in the program that JAX traces of a
-whole step.
+torch's counter does not see what JAX computes, so these follow from the sizes of the layers, by the
+rule of `parts/numerics/size.py`. A test holds them to the products in the program that JAX traces
+of a whole step.
 """
 
 from __future__ import annotations

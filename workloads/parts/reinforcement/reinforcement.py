@@ -6,9 +6,9 @@ an update divides by the size of a gradient, so errors would grow from one to th
 each update is judged from what the device reported of the one before: `Adam.follow` gives the
 weights at every update from the reported gradients, and the gradients are recomputed at those.
 
-Where a loss has a kink (a ratio at the edge of its clip, a rectifier at zero), a rounding decides
-which side a sample takes. The reference is made with the edge moved out and in by `EDGE`; between
-both lie all choices that a rounding may make, and what they differ in is allowed.
+Where a loss has a branch point (a ratio at the edge of its clip, a rectifier at zero), a rounding
+decides which side a sample takes. The reference is made with the edge moved out and in by `EDGE`;
+between both lie all choices that a rounding may make, and what they differ in is allowed.
 """
 
 from __future__ import annotations
@@ -28,11 +28,12 @@ from workloads.parts.numerics.precision import unit_roundoff
 Array = NDArray[np.float64]
 Arrays = Mapping[str, Array]
 Loss = Callable[[Mapping[str, torch.Tensor], float], torch.Tensor]
-"""The loss of one minibatch, of its weights and of the side of its kinks: -1, 0 or 1."""
+"""The loss of one minibatch, of its weights and of the side of its branch points: -1, 0 or 1."""
 
 ROUNDING = unit_roundoff(torch.float32)
 EDGE = 2e-5
-"""Distance from a kink within which a rounding may choose the side; 300 roundings of float32."""
+"""Distance from a branch point within which a rounding may choose the side; 300 roundings of
+float32."""
 _SMALLEST = 1e-30
 _FLOOR = 0.01
 """Share of the whole gradient's norm below which one tensor's own norm is no yardstick."""
@@ -208,7 +209,7 @@ def check_learning(
 
 
 def gradients_of(loss: Loss, weights: Arrays, side: float) -> tuple[float, dict[str, Array]]:
-    """Loss and gradients in float64 with the kinks moved to one side."""
+    """Loss and gradients in float64 with the branch points moved to one side."""
     leaves = {
         name: torch.from_numpy(part).clone().requires_grad_() for name, part in weights.items()
     }
@@ -290,7 +291,7 @@ class Surrogate:
     def loss(
         self, log_probs: torch.Tensor, values: torch.Tensor, entropy: torch.Tensor, side: float
     ) -> torch.Tensor:
-        """The loss of a network that now gives these, with the kinks moved by `side` edges."""
+        """The loss of a network that gives these, branch points moved by `side` edges."""
         targets = self.advantages + self.values
         spread = self.advantages.std(correction=self.correction)
         gain = (self.advantages - self.advantages.mean()) / (spread + 1e-8)

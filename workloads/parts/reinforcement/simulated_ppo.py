@@ -1,7 +1,8 @@
 """Proximal policy optimisation on a simulation of brax: the workload that two rows share.
 
-A step is a rollout of all environments and all updates from it (`parts/brax_program.py`), and its
-unit is a step of one environment, counted by the simulation's own counters and checked.
+A step is a rollout of all environments and all updates from it
+(`parts/reinforcement/brax_program.py`), and its unit is a step of one environment, counted by the
+simulation's own counters and checked.
 
 Everything is judged against something that does not share its code. Counters, resets, the order
 of the samples and the observations of every step are compared exactly; actions, values,

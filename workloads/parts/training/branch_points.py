@@ -1,16 +1,16 @@
 """Rectifiers and maxima that take the same side in float64 as they took on the device.
 
-A rounding now and then puts one unit on the other side of zero, or makes another pixel the
-largest, and the gradient of what lies below then jumps by up to a tenth (ResNet-50 in float32),
-which no multiple of a rounding bounds. So the choices are taken from the device's own forward
-pass and imposed on the float64 one: between the kinks a network is smooth, and its gradients
-can be held to roundings. The choices are not believed: each must be the one that float64 makes
-itself, unless float64 is as near to the kink as a rounding may carry it (`Imposed.worst`).
+A rounding now and then puts one unit on the other side of zero, or makes another pixel the largest,
+and the gradient of what lies below then jumps by up to a tenth (ResNet-50 in float32), which no
+multiple of a rounding bounds. So the choices are taken from the device's own forward pass and
+imposed on the float64 one: between the branch points a network is smooth, and its gradients can be
+held to roundings. The choices are not believed: each must be the one that float64 makes itself,
+unless float64 is as near to the branch point as a rounding may carry it (`Imposed.worst`).
 
 Every call of a rectifier (`relu`), of `max_pool2d`, of `argmax` and of `segment_reduce` for the
-smallest or the largest counts, in the order of the calls; other functions with kinks are not known
-here. An `argmax` has no gradient, but what it chooses (the bucket of a hash, say) decides what is
-computed after it. Of a segment, equal values share the gradient equally.
+smallest or the largest counts, in the order of the calls; other functions with branch points are
+not known here. An `argmax` has no gradient, but what it chooses (the bucket of a hash, say) decides
+what is computed after it. Of a segment, equal values share the gradient equally.
 """
 
 from __future__ import annotations
@@ -79,8 +79,8 @@ class Recorded(TorchFunctionMode):
 class Imposed(TorchFunctionMode):
     """While it is entered, every call takes the given choices, one after the other.
 
-    `worst` is how far the furthest of them lies from the kink, in units of the root mean square
-    of the call's input; infinite where calls and choices do not match.
+    `worst` is how far the furthest of them lies from the branch point, in units of the root mean
+    square of the call's input; infinite where calls and choices do not match.
     """
 
     def __init__(self, choices: Choices) -> None:

@@ -17,23 +17,23 @@ import torch
 from workloads.contract.failures import ParameterError
 from workloads.contract.target import Target
 from workloads.parts.numerics.precision import rounding
-from workloads.parts.training.training import Growth
+from workloads.parts.training.training import ErrorBounds
 
 _FACTOR = rounding(torch.float16) / rounding(torch.float32)
 """What a rounding to 10 bits costs, which TF32 and float16 both keep, in roundings of float32."""
 
 
-def shortened(growth: Growth) -> Growth:
+def shortened(error_bounds: ErrorBounds) -> ErrorBounds:
     """Roundings of float32 that a step may be off where its products are made in TF32."""
-    statistics = growth.statistics
+    statistics = error_bounds.statistics
     return replace(
-        growth,
-        loss=growth.loss * _FACTOR,
-        logits=growth.logits * _FACTOR,
-        gradients=growth.gradients * _FACTOR,
+        error_bounds,
+        loss=error_bounds.loss * _FACTOR,
+        logits=error_bounds.logits * _FACTOR,
+        gradients=error_bounds.gradients * _FACTOR,
         statistics=None if statistics is None else statistics * _FACTOR,
-        kinks=growth.kinks * _FACTOR,
-        scale=growth.scale * _FACTOR,
+        branch_points=error_bounds.branch_points * _FACTOR,
+        scale=error_bounds.scale * _FACTOR,
     )
 
 

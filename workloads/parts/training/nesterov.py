@@ -1,6 +1,7 @@
 """Gradient descent with Nesterov's momentum and a rate that rises and falls in a triangle.
 
-Twice, as in `parts/optimizers.py`: torch's, which is timed, and the same formula in float64.
+Twice, as in `parts/training/optimizers.py`: torch's, which is timed, and the same formula in
+float64.
 """
 
 from __future__ import annotations

@@ -156,7 +156,7 @@ def check_sizes(found: Mapping[str, Facts], limits: Limits) -> Iterator[Check]:
 def check_units(choices: Sequence[torch.Tensor], limits: Limits) -> Iterator[Check]:
     """Share of rectified units that let nothing pass in the whole batch.
 
-    `choices` are those of `parts/kinks.py`; a unit is a channel of images, else a feature.
+    `choices` are those of `parts/training`; a unit is a channel of images, else a feature.
     """
     alive = [_alive(choice) for choice in choices if choice.dtype == torch.bool]
     if alive:

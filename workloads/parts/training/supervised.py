@@ -1,7 +1,7 @@
 """What the training workloads of one model and one AdamW step share, written once.
 
-A subclass says what its model is, draws one batch on the host, and gives the growth of its
-errors; building, stepping, keeping and judging are the same for all (`parts/training.py`).
+A subclass says what its model is, draws one batch on the host, and gives the bounds of
+its errors; building, stepping, keeping and judging are the same for all (`parts/training`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from workloads.parts.numerics.size import count_parameters
 from workloads.parts.training import training
 from workloads.parts.training.audit import Audit
 from workloads.parts.training.optimizers import AdamW
-from workloads.parts.training.training import Before, Growth, Trained, Training
+from workloads.parts.training.training import Before, ErrorBounds, Trained, Training
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +64,7 @@ class Supervised(Workload[Training, Trained]):
         """Draw keyword arguments of the model for one step, on the host."""
 
     @abstractmethod
-    def growth(self) -> Growth:
+    def error_bounds(self) -> ErrorBounds:
         """Roundings that a healthy step may be off."""
 
     @property
@@ -100,7 +100,7 @@ class Supervised(Workload[Training, Trained]):
             generate=self.generate,
             num_inputs=self.num_inputs,
             dtype=dtype_named(self.dtype),
-            growth=self.growth(),
+            error_bounds=self.error_bounds(),
             parts=self.parts,
             result=self.result,
             audit=self.audit(seed),

@@ -9,15 +9,15 @@ started from; their bounds are multiples of one rounding (`Growth`), measured by
 The float64 result of the first step is made once per run and read by its launches.
 
 Where a network has rectifiers or maxima, the check repeats the device's forward pass, untimed,
-and float64 follows on the sides of zero that it took (`parts/kinks.py`): then the gradients are
+and float64 follows on the sides of zero that it took (`parts/training`): then the gradients are
 as smooth as those of any network, and a backward pass alone in a lower precision shows. If the
 repeated pass does not give the step's logits to the bit, its sides may not be those of the step:
 a switched unit must then be allowed for, and the check says that it detects no less.
 
 Parameters without `requires_grad` (a frozen encoder, what an adapter sits on) have no gradient and
-no update, in the step as in float64, and must keep every bit. A teacher that follows the student
-by averages belongs outside of `model`. Input sets are held against the seals that they had when
-they were generated (`parts/inputs.py`), so that a step is not followed from a spoiled batch.
+no update, in the step as in float64, and must keep every bit. A teacher that follows the student by
+averages belongs outside of `model`. Input sets are held against the seals that they had when they
+were generated (`parts/numerics/inputs.py`), so that a step is not followed from a spoiled batch.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ cancel: the first normalisations of ConvNeXt and FocalNet in bfloat16 had gradie
 relative to its own and a hundredth of the whole."""
 _FEW_ROWS = 2
 """Rows of a matrix that sums as much as a bias does: the embedding of BERT's two kinds of text."""
-SWITCHED, KINKS = 0.1, 8.0
+SWITCHED, BRANCH_POINTS = 0.1, 8.0
 """What units that switch may do to a gradient: one alone, and as a share of very many.
 
 Allowed only where the device's forward pass does not give the same bits twice.
@@ -73,7 +73,7 @@ the gradient's relative error with its root. ResNet-50 in bfloat16 was seen at 4
 float32, where one or no unit switches, at 0.013 at most in 26 steps of 4 images."""
 _SMALLEST = 1e-30
 """Added to sizes, so that zero, and what a device flushes to zero, may stand beside zero."""
-_LEARNT = 2
+_CONVERGED = 2
 """Errors of the loss that a gradient may show, relative to a loss below 1.
 
 What is learnt by heart has a loss, and a gradient that goes with it, that are the difference of
@@ -98,52 +98,53 @@ class Batches(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Growth:
+class ErrorBounds:
     """Roundings of the dtype that a healthy step may be off, for each kind of result.
 
-    `has_kinks`: the network has rectifiers or maxima, so that a rounding now and then switches
-    one unit's gradient on or off, which no multiple of a rounding bounds. `kinks`: roundings by
-    which an input of theirs may be off, in units of its root mean square. `recomputes`: the
-    backward pass comes to kinks as well, since it makes anew what was not kept. `scale`: roundings
-    of a factor common to all logits, more than one where they are few. `learnt`: the loss from
-    which on the gradient's errors grow, with the root of how far it has fallen below: the texts of
-    a batch then pull in different directions, and what they leave is small beside each.
+    `has_branch_points`: the network has rectifiers or maxima, so that a rounding now and then
+    switches one unit's gradient on or off, which no multiple of a rounding bounds. `branch_points`:
+    roundings by which an input of theirs may be off, in units of its root mean square.
+    `recomputes`: the backward pass comes to branch points as well, since it makes anew what was not
+    kept. `scale`: roundings of a factor common to all logits, more than one where they are few.
+    `converged_loss`: the loss from which on the gradient's errors grow, with the root of how far it
+    has fallen below: the texts of a batch then pull in different directions, and what they leave is
+    small beside each.
     """
 
     loss: float
     logits: float
     gradients: float
     statistics: float | None = None
-    has_kinks: bool = False
-    kinks: float = 100
+    has_branch_points: bool = False
+    branch_points: float = 100
     recomputes: bool = False
     scale: float = 1.0
-    learnt: float = 0.0
+    converged_loss: float = 0.0
 
     def bound_loss(self, dtype: torch.dtype, loss: float, classes: int) -> float:
         """Largest error of a loss that is this in float64, relative to itself or to 1."""
-        learnt = max(0.0, 1 - abs(loss))
-        return max(self.loss * rounding(dtype), learnt * _softmax(classes))
+        converged = max(0.0, 1 - abs(loss))
+        return max(self.loss * rounding(dtype), converged * _softmax(classes))
 
     def bound_gradients(
         self, dtype: torch.dtype, loss: float, logits: torch.Tensor, *, is_followed: bool
     ) -> float:
         """Largest relative error of one tensor's gradient at this exact loss, of these logits.
 
-        `is_followed`: float64 took the sides of the kinks that the device took. A rounding of a
-        logit changes what is left of a learnt loss by a factor, so that the largest counts as a
-        whole: ResNet-50 in bfloat16 at a loss of 0.005 and logits to 22.8 erred by 14.6 roundings,
-        14.1 of them those of its logits.
+        `is_followed`: float64 took the sides of the branch points that the device took. A rounding
+        of a logit changes what is left of a learnt loss by a factor, so that the largest counts as
+        a whole: ResNet-50 in bfloat16 at a loss of 0.005 and logits to 22.8 erred by 14.6
+        roundings, 14.1 of them those of its logits.
         """
-        learnt, largest = max(0.0, 1 - abs(loss)), logits.abs().max().item()
-        smooth = (self.gradients + learnt * largest) * rounding(dtype)
+        converged, largest = max(0.0, 1 - abs(loss)), logits.abs().max().item()
+        smooth = (self.gradients + converged * largest) * rounding(dtype)
         if loss:
-            smooth *= max(1.0, math.sqrt(self.learnt / abs(loss)))
-            errors = _LEARNT * self.loss * rounding(torch.float32)
-            smooth += learnt / abs(loss) * max(errors, _softmax(logits.shape[-1]))
-        if is_followed or not self.has_kinks:
+            smooth *= max(1.0, math.sqrt(self.converged_loss / abs(loss)))
+            errors = _CONVERGED * self.loss * rounding(torch.float32)
+            smooth += converged / abs(loss) * max(errors, _softmax(logits.shape[-1]))
+        if is_followed or not self.has_branch_points:
             return smooth
-        return smooth + SWITCHED + KINKS * math.sqrt(rounding(dtype))
+        return smooth + SWITCHED + BRANCH_POINTS * math.sqrt(rounding(dtype))
 
 
 def _softmax(classes: int) -> float:
@@ -161,11 +162,11 @@ class Training:
     """A model in training; `result` gives loss and logits of what its forward pass returns.
 
     `clip` is the largest norm of the whole gradient, or None. `seals` are those of the input sets
-    as generated: those that `batches` brings (`inputs.placed`), else of a list as it is given;
-    None where batches are made as they are asked for, whose workload holds them to the host's.
-    `limits` are of the rules that a healthy training keeps; `peers` the ranks that train with this
-    one. `audit`: the layers that float64 follows instead of the whole, for a model too large.
-    `parts`: passes of a step, each over an equal part of its batch (`parts/accumulation.py`).
+    as generated: those that `batches` brings (`inputs.placed`), else of a list as it is given; None
+    where batches are made as they are asked for, whose workload holds them to the host's. `limits`
+    are of the rules that a healthy training keeps; `peers` the ranks that train with this one.
+    `audit`: the layers that float64 follows instead of the whole, for a model too large. `parts`:
+    passes of a step, each over an equal part of its batch (`parts/training/accumulation.py`).
     """
 
     model: torch.nn.Module
@@ -174,7 +175,7 @@ class Training:
     batches: Batches
     turn: Turn
     dtype: torch.dtype
-    growth: Growth
+    error_bounds: ErrorBounds
     artifacts: Artifacts
     clip: float | None = None
     limits: rules.Limits = field(default_factory=rules.Limits)
@@ -233,9 +234,10 @@ class Before:
 class Reference:
     """What float64 makes of a step before its optimiser; rounded to float32 but for the loss.
 
-    `choices` is the digest of the sides of the kinks that it took from the device, `switched`
-    how far the furthest that float64 would not have taken lies from its kink. `shares` (ranks,
-    elements) samples the gradients of every rank's own batch, where there are several ranks.
+    `choices` is the digest of the sides of the branch points that it took from the device,
+    `switched` how far the furthest that float64 would not have taken lies from its branch point.
+    `shares` (ranks, elements) samples the gradients of every rank's own batch, where there are
+    several ranks.
     """
 
     loss: torch.Tensor
@@ -267,7 +269,7 @@ def begin(
     layout: torch.memory_format = torch.preserve_format,
     **fields: Any,
 ) -> Training:
-    """A training alone or among ranks (`parts/distributed.py`), its inputs sealed on the host.
+    """A training alone or among ranks (`parts/distributed`), its inputs sealed on the host.
 
     `make` builds the model, `generate(seed)` its `num_inputs` input sets or more; `fields` are
     other fields of Training.
@@ -449,7 +451,7 @@ def _seals(tensors: Tensors) -> dict[str, int]:
 
 
 def _repeated(before: Before, state: Training) -> tuple[branch_points.Choices, torch.Tensor]:
-    """The device's forward pass once more: the sides of the kinks that it takes, and its logits.
+    """The device's forward pass once more: the branches that it takes, and its logits.
 
     Ready for a backward pass, as in the step: without one, another kernel may be chosen.
     """
@@ -465,7 +467,7 @@ def _repeated_on(
     batch = {name: tensor.to(device, copy=True) for name, tensor in inputs.items()}
     with branch_points.Recorded() as recorded:
         loss, logits = _forward(state, model, batch, state.dtype)
-        if state.growth.recomputes:
+        if state.error_bounds.recomputes:
             branch_points.go_back(loss)
     return recorded.choices, logits.detach()
 
@@ -503,7 +505,7 @@ def _compute(before: Before, state: Training, choices: branch_points.Choices) ->
     for rank in state.peers.sharers:
         batch = state.peers.batch(rank, before.number % state.turn.of)
         taken = choices
-        if state.growth.has_kinks and rank != state.peers.own:
+        if state.error_bounds.has_branch_points and rank != state.peers.own:
             taken, _ = _repeated_on(before, state, batch)
         made.append(_follow(before, state, batch, taken))
     own = made[state.peers.own]
@@ -520,27 +522,28 @@ def _follow(
 ) -> Reference:
     """Forward and backward pass in float64 on the host; the gradients are float64 and whole."""
     model = _at_start(before, _plain(state).cpu().double())
-    if not state.growth.has_kinks:  # whose sides are told in the order of a single pass
+    # Branches are noted in the order of a single pass.
+    if not state.error_bounds.has_branch_points:
         low_memory.spare(model)
     batch = {
         name: tensor.double() if tensor.is_floating_point() else tensor
         for name, tensor in inputs.items()
     }
     imposed = branch_points.Imposed(choices)
-    if state.growth.has_kinks:
+    if state.error_bounds.has_branch_points:
         with imposed:
             loss, logits = _forward(state, model, batch, torch.float64)
-            if state.growth.recomputes:
+            if state.error_bounds.recomputes:
                 branch_points.go_back(loss)
     else:
         loss, logits = _forward(state, model, batch, torch.float64)
-    if not state.growth.recomputes:
+    if not state.error_bounds.recomputes:
         torch.autograd.backward(loss)
     return Reference(
         loss=loss.detach(),
         logits=logits.detach().float(),
         gradients={name: gradient(p) for name, p in _learning(model)},
-        statistics={} if state.growth.statistics is None else _copied(_statistics(model)),
+        statistics={} if state.error_bounds.statistics is None else _copied(_statistics(model)),
         choices=branch_points.digest(choices),
         switched=imposed.close(),
         shares=None,
@@ -656,37 +659,39 @@ def _judged(before: Before, state: Training, output: Trained) -> Iterator[Check]
         yield _other_shape(output.logits, reference.logits)
         return
     exact, classes = reference.loss.item(), reference.logits.shape[-1]
-    bound = state.growth.bound_loss(state.dtype, exact, classes)
+    bound = state.error_bounds.bound_loss(state.dtype, exact, classes)
     yield _check_loss(output.loss, reference.loss, bound)
     yield from compare_logits(
         output.logits,
         reference.logits,
-        growth=state.growth.logits,
+        unit_roundoffs=state.error_bounds.logits,
         dtype=state.dtype,
-        scale=state.growth.scale,
+        scale=state.error_bounds.scale,
     )
-    if state.growth.has_kinks:
-        yield _check_kinks(reference.switched, state.growth.kinks * rounding(state.dtype))
-    bound = state.growth.bound_gradients(
+    if state.error_bounds.has_branch_points:
+        yield _check_branch_points(
+            reference.switched, state.error_bounds.branch_points * rounding(state.dtype)
+        )
+    bound = state.error_bounds.bound_gradients(
         state.dtype, exact, reference.logits, is_followed=is_followed
     )
     yield _check_gradients(output.gradients, reference.gradients, bound)
     if reference.shares is not None and len(reference.shares) > 1:
         given = rank_checks.sampled(output.gradients)
         yield from rank_checks.check_shares(given, reference.shares, bound)
-    if state.growth.statistics is not None:
-        bound = state.growth.statistics * rounding(state.dtype)
+    if state.error_bounds.statistics is not None:
+        bound = state.error_bounds.statistics * rounding(state.dtype)
         yield from _check_statistics(output, reference, bound)
 
 
 def _choices(
     before: Before, state: Training, output: Trained
 ) -> tuple[branch_points.Choices, bool]:
-    """The sides of the kinks for float64 to follow, and whether they are surely the step's.
+    """The sides of the branch points for float64 to follow, and whether they are surely the step's.
 
     Equal bits of all logits come of equal activations.
     """
-    if not state.growth.has_kinks:
+    if not state.error_bounds.has_branch_points:
         return (), True
     choices, logits = _repeated(before, state)
     is_same = bool(choices) and torch.equal(logits, output.logits)
@@ -940,13 +945,15 @@ def _check_loss(output: torch.Tensor, reference: torch.Tensor, bound: float) -> 
     )
 
 
-def _check_kinks(switched: float, bound: float) -> Check:
+def _check_branch_points(switched: float, bound: float) -> Check:
     return Check(
-        name="units on the other side of a kink",
+        name="units on the other side of a branch point",
         error=switched,
         bound=bound,
         detects=bound,
-        detects_what="distance of one from its kink, in units of its layer's root mean square",
+        detects_what=(
+            "distance of one from its branch point, in units of its layer's root mean square"
+        ),
     )
 
 

@@ -2,7 +2,7 @@
 
 A row's file gives the network, the roundings that a healthy step of it may be off, and its
 defaults. One step is forward, loss, backward and update on a batch of generated images that have
-a pattern by class (`parts/images.py`) and lie on the device already.
+a pattern by class (`parts/datasets/images.py`) and lie on the device already.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from workloads.parts.training.float32_products import (
     shortened,
 )
 from workloads.parts.training.optimizers import Momentum, Optimizer
-from workloads.parts.training.training import Before, Growth, Trained, Training
+from workloads.parts.training.training import Before, ErrorBounds, Trained, Training
 
 CLASSES = 1000
 RELU, GELU, SILU = "relu", "gelu", "silu"
@@ -45,7 +45,7 @@ class ImageTraining(Workload[Training, Trained]):
     `batch_change` is added to `batch` and `extra_layers` to the third of the four stages, so that
     one variant serves every size. `channels_last`: the layout of images and weights. `tf32`: what
     is multiplied in float32 is cut to TF32 first, in the whole step. `ranks`, `parallel`: how many
-    processes train together, and how (`parts/distributed.py`); each has a batch of its own.
+    processes train together, and how (`parts/distributed`); each has a batch of its own.
     """
 
     data_pattern: ClassVar[str] = "generated images with a pattern by class"
@@ -89,7 +89,7 @@ class ImageTraining(Workload[Training, Trained]):
         """Return the network with fresh weights; its forward pass gives `loss` and `logits`."""
 
     @abstractmethod
-    def growth(self) -> Growth:
+    def error_bounds(self) -> ErrorBounds:
         """Roundings that a healthy step may be off."""
 
     def rule(self) -> Optimizer:
@@ -135,10 +135,10 @@ class ImageTraining(Workload[Training, Trained]):
         """Return what a training needs to be judged; raises ParameterError for another target."""
         if self.tf32:
             require_short_products(target)
-        growth = self.growth()
+        error_bounds = self.error_bounds()
         return {
             "dtype": dtype_named(self.dtype),
-            "growth": shortened(growth) if self.precision == "tf32" else growth,
+            "error_bounds": shortened(error_bounds) if self.precision == "tf32" else error_bounds,
         }
 
     def inputs(self, seed: int) -> Iterator[dict[str, torch.Tensor]]:
