@@ -174,7 +174,8 @@ def _notes(one: Ledger, asked: set[str]) -> Iterable[str]:
     lacking = [name for name in asked if one.observe(name).is_absent]
     if lacking:
         names = ", ".join(label(name) for name in sorted(lacking))
-        yield f"Not applicable, because the part has none or its maker has no count of it: {names}."
+        reason = "because the part has none or its vendor has no count of it"
+        yield f"Not applicable, {reason}: {names}."
 
 
 def _kernel(found: Sequence[Ledger]) -> Group:

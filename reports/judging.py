@@ -124,7 +124,7 @@ def limit_words(criterion: Criterion, criteria: Criteria) -> str:
     if criterion.equals is not None:
         told.append(f"equal to {words.scalar(criterion.equals, criterion.unit)}")
     if criterion.fraction_of_peak is not None:
-        told.append(f"at least {percent(criterion.fraction_of_peak)} of the maker's peak")
+        told.append(f"at least {percent(criterion.fraction_of_peak)} of the vendor's peak")
     if within == "class":
         told.append(f"no slower than the baseline by more than {_class_margins(criteria.margins)}")
     elif isinstance(within, float | int):
@@ -276,7 +276,7 @@ def _listed(cases: Sequence[str]) -> str:
 
 
 def _peak_notes(criterion: Criterion, bundle: Bundle) -> Iterable[str]:
-    """The maker's figures that a part of the peak may be of, with where they were published."""
+    """The vendor's figures that a part of the peak may be of, with where they were published."""
     if criterion.fraction_of_peak is None:
         return
     formats = {case.work.precision for case in bundle.plan.cases if case.work.precision}

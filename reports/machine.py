@@ -76,7 +76,7 @@ def _peaks(peaks: Peaks) -> tuple[Group, ...]:
     if not peaks.peak:
         return ()
     grid = Grid(
-        columns=("Model", "Quantity", "Maker's figure", "Published in"),
+        columns=("Model", "Quantity", "Vendor's figure", "Published in"),
         rows=tuple(
             (
                 peak.model,
@@ -87,7 +87,7 @@ def _peaks(peaks: Peaks) -> tuple[Group, ...]:
             for peak in peaks.peak
         ),
     )
-    return (Group(title="Maker's figures", grid=grid),)
+    return (Group(title="Vendor's figures", grid=grid),)
 
 
 def _quantity(name: str) -> str:

@@ -1,6 +1,6 @@
 """Copies between every two devices on paper: one square of rates, shaded by how far each lags.
 
-A row copies from, a column to; both name devices of one maker. The shade says how a rate stands to
+A row copies from, a column to; both name devices of one vendor. The shade says how a rate stands to
 the fastest of its square, in steps that a grey copy shows, and the figure stands in each field, so
 nothing is read from a colour alone. A pair whose timing is not shown stands as a gap with a note.
 """
@@ -31,8 +31,8 @@ def sections(plan: Plan, verdict: Verdict) -> tuple[PairSection, ...]:
     groups: dict[tuple[str, str], list[Case]] = {}
     for case in plan.cases:
         if case.scope == "pair" and case.work.unit == "bytes" and len(case.all_devices) > 1:
-            name, maker = case.id.partition("@")[0], case.device.partition(":")[0]
-            groups.setdefault((name, maker), []).append(case)
+            name, vendor = case.id.partition("@")[0], case.device.partition(":")[0]
+            groups.setdefault((name, vendor), []).append(case)
     return tuple(
         _section(name, found, _rates(found, results, hidden)) for (name, _), found in groups.items()
     )

@@ -1,7 +1,7 @@
 """Where a case stands under its device's roofline: model FLOPs used, and what bounds them.
 
 Model FLOP utilisation (MFU) is the arithmetic that the model needs, without recomputation and
-padding, over the step's time and the maker's peak of the number format that ran. The roofline
+padding, over the step's time and the vendor's peak of the number format that ran. The roofline
 (Williams, Waterman and Patterson 2009) says what a step could reach at most: the peak, or the
 memory's rate times the operations that each moved byte serves, whichever is less. A figure that
 nobody published, or that the workload does not count, is said to be unknown and stands in for
@@ -25,7 +25,7 @@ _STEP = "step_seconds"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Roofs:
-    """The maker's figures that bound one case, in FLOP/s and B/s; None where unknown."""
+    """The vendor's figures that bound one case, in FLOP/s and B/s; None where unknown."""
 
     arithmetic: float | None
     memory: float | None
@@ -63,7 +63,7 @@ def _utilisation(case: Case, seconds: float, found: Roofs) -> str:
     step = f"{words.scaled(flops, 'FLOP')} of model arithmetic a step"
     if found.arithmetic is None:
         formats = case.work.precision or "this mix of number formats"
-        return f"{step}; MFU {UNKNOWN}: no maker's figure for {formats} is known."
+        return f"{step}; MFU {UNKNOWN}: no vendor's figure for {formats} is known."
     share = flops / seconds / found.arithmetic
     peak = words.quantity(found.arithmetic, "FLOP/s")
     return f"{step}; MFU {words.percent(share)} of {peak} ({case.work.precision})."
@@ -74,7 +74,7 @@ def _place(case: Case, seconds: float, found: Roofs) -> str:
     if moved is None or moved <= 0:
         return f"Place under the roofline {UNKNOWN}: the bytes that it must move are not counted."
     if found.memory is None:
-        return f"Place under the roofline {UNKNOWN}: no maker's figure for the memory is known."
+        return f"Place under the roofline {UNKNOWN}: no vendor's figure for the memory is known."
     if not flops:
         share = moved / seconds / found.memory
         rate = words.quantity(found.memory, "B/s")

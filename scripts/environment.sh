@@ -3,7 +3,7 @@
 #
 #     scripts/environment.sh PYTHON FOLDER
 #
-# Where that Python already sees a torch, its maker built the base image around it: the new
+# Where that Python already sees a torch, its vendor built the base image around it: the new
 # environment then sees the packages of that Python, torch and pip among them, behind its own, and
 # what is installed goes into the new folder alone. A venv made with --system-site-packages would
 # not do, because the Python of a base image may stand in a venv itself.

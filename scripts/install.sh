@@ -7,8 +7,8 @@
 # setup.sh and by the Dockerfiles, so that a machine and an image hold the same bytes.
 # torch comes first and alone, because its CPU build lies on no general index: from
 # TORCH_INDEX or WHEELS=DIR when given, else from wherever pip's own configuration finds it,
-# else from its maker's public CPU index. Whatever the source, the lock's sha256 decides.
-# A lock without torch is for an environment that sees one already (a maker's base image): what is
+# else from its vendor's public CPU index. Whatever the source, the lock's sha256 decides.
+# A lock without torch is for an environment that sees one already (a vendor's base image): what is
 # there stays, the lock must be whole without it, and another torch afterwards is an error.
 # A Python or a machine that the lock was not made for gets the ranges of pyproject.toml, but not
 # in an image, which has what its lock says or nothing.

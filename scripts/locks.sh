@@ -24,7 +24,7 @@ describe() { # python version, extras, wanted packages and packages left out, of
             python=3.11 extras=run,report,compare,cuda
             wanted=('torch==2.13.0' 'onnxruntime-gpu>=1.31' 'jax[cuda13]') without=(onnxruntime)
             ;;
-        rocm) # 1.29.0 is what the maker's plugin for MIGraphX was built for
+        rocm) # 1.29.0 is what the vendor's plugin for MIGraphX was built for
             python=3.12 extras=run,report,compare
             wanted=('onnxruntime==1.29.0') without=(torch)
             ;;

@@ -1,6 +1,6 @@
 """Every operation among ranks on whole numbers: one right answer, the same bits on every link.
 
-A launch is several processes, joined by torch.distributed with the backend of the device's maker.
+A launch is several processes, joined by torch.distributed with the backend of the device's vendor.
 A step makes each operation once at each size: all_reduce (sum, max), reduce_scatter and
 all_gather (out of place and in place), broadcast from one rank after the other, all_to_all, a
 ring of sends and receives, an all_reduce within every two ranks, and a barrier. torch has

@@ -9,7 +9,7 @@ what it is made of does.
 
 Three things are judged. Of the first and the last step loss, activations and gradients of each
 layer, by the error of the same dtype on the host's processor: at most three times that, so that
-no maker's rounding is the yardstick. Both steps in float64, with their weights and moments
+no vendor's rounding is the yardstick. Both steps in float64, with their weights and moments
 (`parts/training`). And the whole curve so far by the band of its dtype, which is three times
 the largest deviation in a reference set of right runs (`parts/curves/bands.py`).
 

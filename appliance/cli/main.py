@@ -22,7 +22,7 @@ import typer
 from appliance.cli.sanitize import harmless
 from appliance.errors import BenchError, RunInterrupted, UsageError
 from appliance.storage import input_file
-from appliance.vendors.makers import NOT_VISIBLE
+from appliance.vendors.visibility import NOT_VISIBLE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

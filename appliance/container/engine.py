@@ -363,7 +363,7 @@ def _refusal(error: APIError, container: Container) -> UsageError | ApplianceErr
     said = _words(error)
     if WITHOUT_DEVICES.search(said):
         return UsageError(
-            f"the engine cannot pass the devices ({said}): install the maker's container toolkit "
+            f"the engine cannot pass the devices ({said}): install the vendor's container toolkit "
             "and restart the engine; `bench doctor` names it"
         )
     found = WITHOUT_NODE.search(said)

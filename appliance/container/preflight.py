@@ -33,7 +33,7 @@ LONGEST_SPECIFICATION = 2**22
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """What a host shows of one maker: functions on the PCI bus, and device nodes."""
+    """What a host shows of one vendor: functions on the PCI bus, and device nodes."""
 
     functions: tuple[str, ...]
     nodes: tuple[str, ...]
@@ -71,7 +71,7 @@ def choose(tree: Tree, asked: str | None) -> str:
 
 
 def look(tree: Tree, passing: Passing) -> Found:
-    """The maker's functions on the bus, and the nodes of his devices."""
+    """The vendor's functions on the bus, and the nodes of his devices."""
     seen = (one.address for one in pci.functions(tree, passing.pci_vendor, *PCI_CLASSES))
     functions = tuple(address for address in seen if address != passing.own_graphics)
     folder, pattern = passing.device_nodes
@@ -107,7 +107,7 @@ def devices(tree: Tree, vendor: str, engine: Engine) -> tuple[Devices, tuple[str
 
 
 def has_cdi(tree: Tree, passing: Passing, engine: Engine) -> bool:
-    """Whether the engine knows a CDI device that means all of the maker's."""
+    """Whether the engine knows a CDI device that means all of the vendor's."""
     wanted = passing.cdi.partition("=")[0]
     return any(wanted in _kinds(tree, folder) for folder in engine.device_folders)
 
@@ -130,7 +130,7 @@ def _missing_nodes(tree: Tree, passing: Passing, found: Found) -> Iterator[str]:
 
 
 def missing_toolkit(tree: Tree, passing: Passing, engine: Engine) -> Iterator[str]:
-    """What the engine lacks to serve a request for the maker's devices."""
+    """What the engine lacks to serve a request for the vendor's devices."""
     has_hook = any(tree.exists(f"{folder}/{passing.hook}") for folder in PROGRAMS)
     if not has_hook or engine.product != "Docker":
         kind = passing.cdi.partition("=")[0]

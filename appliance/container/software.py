@@ -173,10 +173,10 @@ def torch(child: subprocess.Popen[str], seconds: float, place: Place) -> Iterato
 
 def _accelerator(seen: str, place: Place) -> Iterator[Row]:
     """Whether torch sees a device, where there is one."""
-    makers = [one for one in CONTAINERS.values() if preflight.look(place.tree, one).functions]
+    vendors = [one for one in CONTAINERS.values() if preflight.look(place.tree, one).functions]
     what, needed_for = "accelerator in torch", "runs on the accelerators"
-    if not makers:
+    if not vendors:
         yield not_needed(what, seen, needed_for)
         return
-    fix = f"install torch for {makers[0].title}, or use the image {makers[0].image}"
+    fix = f"install torch for {vendors[0].title}, or use the image {vendors[0].image}"
     yield row_of(what, seen, needed_for, fix, ok=seen != "none", required=True)

@@ -1,4 +1,4 @@
-"""What may be compared with what: baselines with a case, and a case with the maker's peaks.
+"""What may be compared with what: baselines with a case, and a case with the vendor's peaks.
 
 A measured figure means something only for the same device model, workload, parameters, data,
 launches, software and power limit; GPU libraries alone have moved one device's bfloat16 rate by
@@ -268,7 +268,7 @@ def misfit(baseline: Baseline, system: System) -> str:
 
 
 def peak_for(peaks: Peaks, system: System, case: Case, metric: str) -> float | None:
-    """The maker's figure that bounds this metric of this case, in SI units; None if unknown.
+    """The vendor's figure that bounds this metric of this case, in SI units; None if unknown.
 
     For flops_per_second in the case's number format it is the larger of the vector and the matrix
     figure. bytes_per_second is bounded only where the case is bound by memory: the data of others
@@ -280,7 +280,7 @@ def peak_for(peaks: Peaks, system: System, case: Case, metric: str) -> float | N
 
 
 def least_seconds(peaks: Peaks, system: System, case: Case) -> float | None:
-    """The shortest step that the maker's figures allow this case, in seconds; None if unknown."""
+    """The shortest step that the vendor's figures allow this case, in seconds; None if unknown."""
     device = _device(system, case.device)
     return None if device is None else least_of(peaks, device, case.work, case.bound_by)
 

@@ -1,4 +1,4 @@
-"""What cannot be asked for: limits beyond the maker's figures, margins below a baseline's noise.
+"""What cannot be asked for: limits beyond the vendor's figures, margins below a baseline's noise.
 
 Both are found before anything runs. A limit that no device of its kind can meet is a slip of a
 unit or of a zero, and would reject healthy hardware; a margin smaller than what the baseline can
@@ -26,7 +26,7 @@ from appliance.storage.units import UNITS
 
 LONGEST_HINT = 200  # characters of a sentence's list of names
 PEAK_SLACK = 1.05
-"""How far above the maker's figure a rate is still believed.
+"""How far above the vendor's figure a rate is still believed.
 
 Published figures assume a nominal clock, and devices may run above it: an H200 NVL has been
 measured at 853 TFLOP/s in bfloat16, 2 % above its dense figure.
@@ -34,7 +34,7 @@ measured at 853 TFLOP/s in bfloat16, 2 % above its dense figure.
 
 
 def check_limits(criteria: Criteria, cases: Sequence[Case], peaks: Peaks, system: System) -> None:
-    """UsageError for an absolute limit that the maker's own figures say no device can meet."""
+    """UsageError for an absolute limit that the vendor's own figures say no device can meet."""
     for criterion, case in _limited(criteria, cases):
         least = least_seconds(peaks, system, case)
         wanted = _wanted_seconds(criterion, case, peaks, system)

@@ -37,10 +37,10 @@ HEALTH_ACTIONS: Mapping[tuple[str, ...], str] = {
     ("row_remap_pending", "pages_pending"): "Reset the device or start the node again, so that "
     "the memory is replaced, and run again; replace the device if it comes back.",
     ("ecc_", "rows_", "row_", "pages_", "ras_", "resets"): "Replace the device, or run its "
-    "maker's diagnostics and show their result.",
+    "vendor's diagnostics and show their result.",
     ("pcie_",): "Reseat the card and its riser, look at the slot's settings, and run again.",
     ("link",): "Reseat the device and its bridge or cables, reset the links, and run again.",
-    ("kernel_faults",): "Read the kernel's log (dmesg), follow the maker's advice for this fault, "
+    ("kernel_faults",): "Read the kernel's log (dmesg), follow the vendor's advice for this fault, "
     "and run again.",
 }
 """What to do next, by how the name of what showed it begins; the first that fits."""
@@ -506,7 +506,7 @@ def _absent(criterion: Criterion, devices: Sequence[str]) -> Answer:
         ruling="not_applicable" if is_meant else "inconclusive",
         reason="absent",
         explanation=f"there is no {criterion.metric} of {_some(devices)}: the part has none, or "
-        "its maker has no count of it",
+        "its vendor has no count of it",
         action="Nothing: the criteria say that it does not apply to such a device."
         if is_meant
         else "Agree on criteria for this device, or judge one that has it.",

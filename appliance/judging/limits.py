@@ -1,6 +1,6 @@
 """What a criterion compares times with: its limit in ln(seconds), where it comes from, its margin.
 
-A limit is absolute, a part of the maker's peak, or a margin around a baseline. All of them were
+A limit is absolute, a part of the vendor's peak, or a margin around a baseline. All of them were
 fixed before the run and lie in the bundle; what is missing or does not fit this node gives the
 reason of an inconclusive ruling instead, never a default.
 """
@@ -76,7 +76,7 @@ def limit_of(criterion: Criterion, case: Case, ground: Ground) -> Limit | Unlimi
         if peak is None:
             return Unlimited(
                 reason="peak_missing",
-                explanation=f"no maker's figure is known for {criterion.metric} of this device "
+                explanation=f"no vendor's figure is known for {criterion.metric} of this device "
                 f"in {case.work.precision or 'this mix of formats'}",
             )
         value = criterion.fraction_of_peak * peak

@@ -36,7 +36,7 @@ PLACEHOLDERS = frozenset(
         "unknown",
     )
 )
-"""What firmware says where its maker left a field as it came."""
+"""What firmware says where its vendor left a field as it came."""
 
 
 def fact(
@@ -70,7 +70,7 @@ def line(tree: Tree, path: str, absent: str = "not present", *, source: str = ""
 
 
 def firmware(text: str) -> str:
-    """A text from a machine's firmware; raises Unreadable for what its maker never filled in."""
+    """A text from a machine's firmware; raises Unreadable for what its vendor never filled in."""
     kept = " ".join(text.split())
     if not kept or kept.lower() in PLACEHOLDERS:
         raise Unreadable(f'the firmware holds only the placeholder "{kept}"')

@@ -24,7 +24,7 @@ _ADDRESS = re.compile(r"(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}):([0-9a-f]{2})\.([0-7]
 def address(text: str) -> str:
     """A PCI address as the kernel writes it (0000:1b:00.0). Raises Unreadable.
 
-    Makers' tools write eight digits of domain, or none, and capitals.
+    Vendors' tools write eight digits of domain, or none, and capitals.
     """
     found = _ADDRESS.fullmatch(text.strip())
     if found is None:
@@ -52,7 +52,7 @@ class Function:
         """False for one that fell off the bus; also where /sys is not mounted."""
         return self.tree.exists(self.folder)
 
-    def maker(self) -> str:
+    def vendor(self) -> str:
         """PCI vendor: 0x10de."""
         return self.tree.line(f"{self.folder}/vendor")
 
@@ -140,11 +140,11 @@ class Function:
         return lanes
 
 
-def functions(tree: Tree, maker: str, *kinds: str) -> Iterator[Function]:
-    """The functions of a maker whose class begins with one of these, by address."""
+def functions(tree: Tree, vendor: str, *kinds: str) -> Iterator[Function]:
+    """The functions of a vendor whose class begins with one of these, by address."""
     for name in or_none(lambda: tree.names(DEVICES, _ADDRESS.pattern)) or ():
         one = Function(tree, name)
-        if or_none(one.maker) == maker and (or_none(one.kind) or "").startswith(kinds):
+        if or_none(one.vendor) == vendor and (or_none(one.kind) or "").startswith(kinds):
             yield one
 
 

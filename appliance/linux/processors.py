@@ -65,16 +65,16 @@ class Processors:
         raise Unreadable
 
     def model(self) -> str:
-        """The maker's name of the processors; Arm's kernel tells only the maker's numbers."""
+        """The vendor's name of the processors; Arm's kernel tells only the vendor's numbers."""
         if any("CPU part" in table and "model name" not in table for table in self._tables):
             return joined(self._arm_models())
         return self.stated("model name", "cpu", "uarch")
 
     def _arm_models(self) -> Iterator[str]:
         for table in self._tables:
-            maker, part = table.get("CPU implementer", ""), table.get("CPU part", "")
-            known = _ARM_PARTS.get((_hexadecimal(maker, CPUINFO), _hexadecimal(part, CPUINFO)))
-            yield known or f"Arm implementer {maker} part {part}"
+            vendor, part = table.get("CPU implementer", ""), table.get("CPU part", "")
+            known = _ARM_PARTS.get((_hexadecimal(vendor, CPUINFO), _hexadecimal(part, CPUINFO)))
+            yield known or f"Arm implementer {vendor} part {part}"
 
     def instruction_sets(self) -> str:
         """Those that matter to AI and that every processor has, by the kernel's names."""

@@ -53,7 +53,7 @@ class MemoryModule:
     bank: str
     size_bytes: int | None
     kind: str | None
-    maker: str
+    manufacturer: str
     serial: str
     part: str
     rated_speed: int | None
@@ -114,7 +114,7 @@ def _module(one: _Structure) -> MemoryModule:
         bank=one.string(0x11),
         size_bytes=_size(one),
         kind=_KINDS.get(one.unsigned(0x12, 1) or 0),
-        maker=one.string(0x17),
+        manufacturer=one.string(0x17),
         serial=one.string(0x18),
         part=one.string(0x1A),
         rated_speed=_speed(one, 0x15, 0x54),

@@ -1,7 +1,7 @@
 """Which cases of a suite go on which devices of a node, and which it is too small for.
 
 A function of the suite, the devices and the seed alone, so that whoever verifies a plan can
-derive again what it must hold. A case of scope "job" is placed once on all devices of a maker,
+derive again what it must hold. A case of scope "job" is placed once on all devices of a vendor,
 one of scope "pair" on every two of them, once each way, any other once on each device. What a node
 lacks of devices, nodes or memory is said in one sentence and never passed over in silence.
 Parameters by memory come from the suite's table: the largest class that the device has is taken, so

@@ -72,7 +72,7 @@ def _memory_module(slot: smbios.MemoryModule) -> Facts:
         "slot": slot.locator,
         "bank": slot.bank,
         "kind": slot.kind or "",
-        "maker": slot.maker,
+        "manufacturer": slot.manufacturer,
         "part": slot.part,
         "serial": slot.serial,
     }

@@ -85,7 +85,15 @@ KERNEL_PARAMETERS = frozenset(
 """Parameters that change speed, or which processors and memory there are; others stay unread."""
 _CONTAINER_FILES = {"/.dockerenv": "docker", "/run/.containerenv": "podman"}
 _CONTAINER_GROUPS = ("kubepods", "docker", "libpod", "cri-containerd", "lxc")
-_VIRTUAL_MAKERS = ("QEMU", "KVM", "VMware", "Xen", "innotek", "Amazon EC2", "Google Compute Engine")
+_VIRTUAL_VENDORS = (
+    "QEMU",
+    "KVM",
+    "VMware",
+    "Xen",
+    "innotek",
+    "Amazon EC2",
+    "Google Compute Engine",
+)
 
 
 def host_facts(tree: Tree, environment: Mapping[str, str]) -> Facts:
@@ -96,7 +104,7 @@ def host_facts(tree: Tree, environment: Mapping[str, str]) -> Facts:
         "virtual_machine": fact(
             lambda: _is_virtual(tree, processors),
             source=f"{CPUINFO}, {DMI}/sys_vendor",
-            absent="this architecture has no flag for it, and the firmware names no maker",
+            absent="this architecture has no flag for it, and the firmware names no vendor",
         ),
         **_processors(tree, processors),
         **_kernel(tree),
@@ -113,8 +121,8 @@ def _is_virtual(tree: Tree, processors: Processors) -> bool:
     try:
         return processors.is_virtual()
     except Unreadable:
-        maker = tree.line(f"{DMI}/sys_vendor")
-        return maker.startswith(_VIRTUAL_MAKERS)
+        vendor = tree.line(f"{DMI}/sys_vendor")
+        return vendor.startswith(_VIRTUAL_VENDORS)
 
 
 def _processors(tree: Tree, processors: Processors) -> Facts:

@@ -23,8 +23,8 @@ from appliance.records.json import sha256, to_json
 from appliance.records.system import Conditions, Device, Fact, Facts, Identity, System
 from appliance.storage.toml_file import did_you_mean
 from appliance.vendors.base import Vendor
-from appliance.vendors.makers import NOT_VISIBLE
 from appliance.vendors.registry import VENDORS
+from appliance.vendors.visibility import NOT_VISIBLE
 
 WINDOW_SECONDS = 0.3
 """How long other processes are watched."""
@@ -36,7 +36,7 @@ OF_IMAGE = "BENCH_VENDOR"
 def present(name: str | None = None) -> Vendor:
     """The vendor of that name, or the first that has devices. Raises UsageError.
 
-    An image is made for one maker and says so in BENCH_VENDOR: without a name nothing else will
+    An image is made for one vendor and says so in BENCH_VENDOR: without a name nothing else will
     do, so that nobody gets an acceptance of the processors from an image for accelerators.
     """
     name = name or os.environ.get(OF_IMAGE) or None

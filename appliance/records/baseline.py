@@ -12,7 +12,7 @@ from appliance.records.suite import LaunchMode
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Peak(Record):
-    """The maker's figure for a device, with where it was published.
+    """The vendor's figure for a device, with where it was published.
 
     `quantity` is FORMAT_flops_per_second or memory_bytes_per_second; `per` says whether the
     figure is of the device or of each of its cores. `is_confirmed` False: read in one second-hand
@@ -30,7 +30,7 @@ class Peak(Record):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Peaks(Record):
-    """peaks.json: the maker's figures for the devices found; empty where none is known."""
+    """peaks.json: the vendor's figures for the devices found; empty where none is known."""
 
     schema: Literal["bench/peaks/2"] = "bench/peaks/2"
     peak: tuple[Peak, ...]
@@ -50,11 +50,11 @@ class Figure(Record):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceFile(Record):
-    """appliance/devices/NAME.toml: a device's figures; `models` as the makers' tools name it."""
+    """appliance/devices/NAME.toml: a device's figures; `models` as the vendors' tools name it."""
 
     schema: Literal["bench/device/1"] = "bench/device/1"
     name: str
-    maker: str
+    vendor: str
     models: tuple[str, ...]
     figure: tuple[Figure, ...]
 

@@ -47,8 +47,8 @@ class SuiteCase(Record):
     """One case as a suite file writes it.
 
     `scope`: "device", one process on each device; "node", the same with loader, decoding and
-    storage in the loop; "job", one launch of many ranks over all devices of a maker; "pair", one
-    launch for every ordered pair of a maker's devices, in which both are visible. It needs
+    storage in the loop; "job", one launch of many ranks over all devices of a vendor; "pair", one
+    launch for every ordered pair of a vendor's devices, in which both are visible. It needs
     `num_devices` devices, `num_nodes` nodes and the features in `needs`, beside those of its
     workload. `agents` is how many torchrun agents start the ranks. `memory` has parameters by
     the device's memory, of which the largest class that fits is taken. `variants`: whether the

@@ -1,8 +1,8 @@
-"""What is told of a device, in one word for all makers: facts, readings, counters, throttling.
+"""What is told of a device, in one word for all vendors: facts, readings, counters, throttling.
 
-A maker's module translates its tool's fields into these names and units, so that criteria, orders
-and reports need no maker's words. Nothing else may be in `Device.facts`, `Vendor.read` or
-`Vendor.counters` of an accelerator; tests hold every maker to it. Units are SI units and stand in
+A vendor's module translates its tool's fields into these names and units, so that criteria, orders
+and reports need no vendor's words. Nothing else may be in `Device.facts`, `Vendor.read` or
+`Vendor.counters` of an accelerator; tests hold every vendor to it. Units are SI units and stand in
 the name of a reading; a fact has its unit in its record. A field that the tool lacks is None.
 """
 
@@ -14,13 +14,13 @@ from typing import Literal
 Behaviour = Literal["growth", "state"]
 
 FACTS: Mapping[str, str] = {
-    "uuid": "identifier that the maker gave this unit",
+    "uuid": "identifier that the vendor gave this unit",
     "product": "marketing or product name",
     "board_part_number": "part number of the board",
     "vbios": "version of the firmware that starts the device",
     "firmware": "versions of the other firmware, each with its name",
     "driver": "version of the kernel driver",
-    "driver_api": "newest version of the maker's programming interface that the driver serves",
+    "driver_api": "newest version of the vendor's programming interface that the driver serves",
     "architecture": "generation of the design, or the compiler's target",
     "compute_units": "multiprocessors, compute units or Xe cores",
     "memory": "memory of the device, bytes",
@@ -47,11 +47,11 @@ FACTS: Mapping[str, str] = {
     "pcie_width_slot": "most PCIe lanes of the part and its slot together",
     "numa_node": "memory node of the host that it is attached to",
     "cpu_affinity": "processors near it, as a list of ranges",
-    "partition_mode": "how the device is divided: none, or the maker's word for it",
-    "memory_partition_mode": "how its memory is divided: none, or the maker's word for it",
+    "partition_mode": "how the device is divided: none, or the vendor's word for it",
+    "memory_partition_mode": "how its memory is divided: none, or the vendor's word for it",
     "partitions": "the parts that it is divided into now",
     "fabric": "state of the switches between devices",
-    "link_kind": "the maker's own links between devices",
+    "link_kind": "the vendor's own links between devices",
     "num_links": "links that the part has",
     "num_links_up": "links that work",
     "link_bytes_per_second": "rate of one link in one direction, bytes per second",
@@ -71,7 +71,7 @@ THROTTLES: Mapping[str, str] = {
     "current": "the current that its regulators give",
     "sync": "clocks held equal to those of another device",
     "setting": "a clock that somebody set",
-    "other": "a reason that the maker does not explain",
+    "other": "a reason that the vendor does not explain",
 }
 """Why a device may not run at its highest clock; idleness is none of them. The reading is
 "throttled_" and the name: 1 while the reason is active, else 0."""
@@ -94,7 +94,7 @@ READINGS: Mapping[str, str] = {
     "fan_fraction": "speed of the fans, of the fastest",
     "pcie_generation": "PCIe generation at this moment; idle devices may lower it",
     "pcie_width": "PCIe lanes at this moment",
-    "throttle_mask": "the maker's own mask of reasons",
+    "throttle_mask": "the vendor's own mask of reasons",
     **{f"throttled_{name}": text for name, text in THROTTLES.items()},
 }
 """Readings by name, with what they say."""
@@ -122,9 +122,9 @@ COUNTERS: Mapping[str, tuple[Behaviour, str]] = {
     "pcie_correctable": ("growth", "correctable errors of PCIe"),
     "pcie_non_fatal": ("growth", "errors of PCIe that were not corrected, and not fatal"),
     "pcie_fatal": ("growth", "fatal errors of PCIe"),
-    "link_replays": ("growth", "packets sent again over the maker's links"),
-    "link_recoveries": ("growth", "recoveries of the maker's links"),
-    "link_errors": ("growth", "checksum errors of the maker's links"),
+    "link_replays": ("growth", "packets sent again over the vendor's links"),
+    "link_recoveries": ("growth", "recoveries of the vendor's links"),
+    "link_errors": ("growth", "checksum errors of the vendor's links"),
     "links_down": ("state", "links of the part that do not work"),
     "thermal_violation_ns": ("growth", "time below the wanted clock for temperature"),
     "power_violation_ns": ("growth", "time below the wanted clock for power"),

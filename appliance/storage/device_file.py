@@ -19,7 +19,7 @@ LEAST_LOG_SECONDS, LARGEST_LOG_SECONDS = math.log(1e-9), math.log(1e6)
 
 
 def load_peaks(models: Sequence[str]) -> Peaks:
-    """The makers' figures for these models; empty where none is known.
+    """The vendors' figures for these models; empty where none is known.
 
     UsageError for a figure in another unit than its quantity has, for one that is not a positive
     number, and for a model or a quantity that stands there twice.
@@ -84,7 +84,7 @@ def _peak(model: str, figure: Figure) -> Peak:
 
 def _check_device(device: DeviceFile, name: str) -> None:
     if not device.models or not all(device.models):
-        raise UsageError(f'{name}: key "models" must name the device as its maker\'s tools do')
+        raise UsageError(f'{name}: key "models" must name the device as its vendor\'s tools do')
     unique(name, "model", device.models)
     unique(name, "quantity", [figure.quantity for figure in device.figure])
     for figure in device.figure:

@@ -19,7 +19,9 @@ PARTS: Mapping[str, tuple[str, str, Mapping[str, str]]] = {
         "memory module",
         "memory_modules",
         {
-            **dict.fromkeys(("slot", "bank", "kind", "maker", "part", "serial", "ranks"), ""),
+            **dict.fromkeys(
+                ("slot", "bank", "kind", "manufacturer", "part", "serial", "ranks"), ""
+            ),
             "size": "bytes",
             "rated_speed": "transfers/s",
             "configured_speed": "transfers/s",

@@ -1,9 +1,9 @@
-"""What differs between makers of accelerators, and nothing else.
+"""What differs between vendors of accelerators, and nothing else.
 
-One module per maker implements `Vendor`; nothing outside that module knows the maker's
-words. A value that the maker's tool does not give is None and is shown as "not reported".
+One module per vendor implements `Vendor`; nothing outside that module knows the vendor's
+words. A value that the vendor's tool does not give is None and is shown as "not reported".
 Vendor libraries are imported inside the module's functions, never at its top, so that
-`bench probe` works where only one maker's library is installed.
+`bench probe` works where only one vendor's library is installed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from appliance.records.system import Device
 class KernelFault:
     """What a line of the kernel's log says of a device.
 
-    `code` is the maker's number or word for it ("Xid 79"), `device` the id of the device if the
+    `code` is the vendor's number or word for it ("Xid 79"), `device` the id of the device if the
     line names one that is known, else empty. `is_fatal`: the device must not be accepted.
     `meaning` is one sentence with its source.
     """
@@ -31,7 +31,7 @@ class KernelFault:
 
 
 class Vendor(Protocol):
-    """One maker: how its devices are found, read and made visible."""
+    """One vendor: how its devices are found, read and made visible."""
 
     name: str
     torch_type: str
@@ -41,7 +41,7 @@ class Vendor(Protocol):
     """A process that has imported torch, and run nothing, may be forked and then use a device."""
 
     def probe(self) -> tuple[Device, ...]:
-        """Devices that are present, in a stable order; empty if there are none of this maker."""
+        """Devices that are present, in a stable order; empty if there are none of this vendor."""
 
     def read(self, device: Device) -> Mapping[str, float | None]:
         """Telemetry of one moment, in SI units named in the key (`power_watts`).
@@ -63,8 +63,8 @@ class Vendor(Protocol):
         """Counters and readings that this device cannot have, whatever the permission.
 
         A card without links has no `links_down`, a part that replaces rows retires no pages. Only
-        what its model, its maker's documents or the device itself ("num_links" 0) rule out, and
-        what the maker's tools have no question for on any part. What the driver, the permission or
+        what its model, its vendor's documents or the device itself ("num_links" 0) rule out, and
+        what the vendor's tools have no question for on any part. What the driver, the permission or
         a setting withholds (error correction that is switched off, an old driver, a container) is
         None with a hint and never in here, for a criterion may call what is absent not applicable.
         `lost` never is on an accelerator. It never raises; of a device that is lost it is what was
@@ -87,9 +87,9 @@ class Vendor(Protocol):
         """
 
     def prepare(self) -> None:
-        """Called in the worker alone, before torch is used; may import the maker's extension.
+        """Called in the worker alone, before torch is used; may import the vendor's extension.
 
-        After it, float32 means IEEE float32: a maker whose libraries shorten it by default (TF32)
+        After it, float32 means IEEE float32: a vendor whose libraries shorten it by default (TF32)
         switches that off here, and a workload that wants less says so in its parameters.
         """
 

@@ -1,7 +1,7 @@
-"""What the host must have so that a container gets the devices of each maker, and how to pass them.
+"""What a host needs to pass each vendor's devices into a container, and how they are passed.
 
 Data only, for the program that starts the container and for `bench doctor`, neither of which loads
-a maker's library, and for the maker's own module, which works inside the container. Read 2026-11:
+a vendor's library, and for the vendor's own module, which works inside the container. Read 2026-11:
 
 - https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/cdi-support.html
   (kind nvidia.com/gpu, `nvidia-ctk cdi generate`); moby, daemon/nvidia_linux.go: the engine
@@ -22,10 +22,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Passing:
-    """How one maker's devices are found on a host and passed into a container.
+    """How one vendor's devices are found on a host and passed into a container.
 
     `nodes` must all be there; `device_nodes` is the folder and the pattern of those of which
-    there is one per device, and which belong to the maker if `is_shared` is not set, else if
+    there is one per device, and which belong to the vendor if `is_shared` is not set, else if
     their PCI function is his. `cdi` is the device of the Container Device Interface that means
     all of them; where the engine has no such device, `requests` says that it is asked for
     (`--gpus all`), which needs the program `hook`, else `devices` are passed, and the groups of
@@ -49,7 +49,7 @@ class Passing:
     toolkit: str
 
     def options(self) -> Mapping[str, object]:
-        """How an engine passes all of the maker's devices (`Vendor.container_options`)."""
+        """How an engine passes all of the vendor's devices (`Vendor.container_options`)."""
         everything = {"count": -1, "capabilities": [["gpu"]]}
         return {
             "cdi": self.cdi,
@@ -106,5 +106,5 @@ CONTAINERS: Mapping[str, Passing] = {
         toolkit="put a specification of the kind intel.com/gpu into /etc/cdi",
     ),
 }
-"""Makers of accelerators in the order in which they are preferred."""
+"""Vendors of accelerators in the order in which they are preferred."""
 PROCESSORS_IMAGE = "bench-cpu"

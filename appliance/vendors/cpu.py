@@ -229,7 +229,7 @@ def _worded(found: Fact, unit: str) -> Fact:
 
 def _identification(processors: Processors) -> Facts:
     stated = {
-        "maker": ("vendor_id", "CPU implementer"),
+        "vendor": ("vendor_id", "CPU implementer"),
         "family": ("cpu family", "CPU architecture"),
         "model_number": ("model", "CPU part"),
         "stepping": ("stepping", "CPU revision"),

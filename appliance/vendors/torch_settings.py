@@ -1,4 +1,4 @@
-"""Settings of torch that more than one maker's devices heed.
+"""Settings of torch that more than one vendor's devices heed.
 
 In the worker only: nothing else imports torch.
 """

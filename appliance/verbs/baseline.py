@@ -342,7 +342,7 @@ def _check_possible(measured: _Measured, log_seconds: float) -> None:
     if least is not None and math.exp(log_seconds) * PEAK_SLACK < least:
         raise UsageError(
             f"{measured.run.folder}: {measured.case.id} took {math.exp(log_seconds):.3g} s a step, "
-            f"and by its maker's figures it cannot take less than {least:.3g} s: find out what it "
+            f"and by its vendor's figures it cannot take less than {least:.3g} s: find out what it "
             "left out"
         )
 
@@ -650,7 +650,7 @@ def _known(baselines: Baselines, answer: Answer) -> list[_Known]:
 
 
 def _plausibility(known: Sequence[_Known], peaks: Peaks, system: System) -> Finding:
-    """No rate above the maker's figure, as far as one is known."""
+    """No rate above the vendor's figure, as far as one is known."""
     devices = {device.model: device for device in system.identity.devices}
     num_bounded = 0
     for item in known:
@@ -666,12 +666,12 @@ def _plausibility(known: Sequence[_Known], peaks: Peaks, system: System) -> Find
                 name="peaks",
                 status="fail",
                 sentence=f"{item.baseline.key.case} says {seconds:.3g} s a step, and by the "
-                f"maker's figures {model} cannot take less than {least:.3g} s: make it again",
+                f"vendor's figures {model} cannot take less than {least:.3g} s: make it again",
             )
     if not num_bounded:
-        sentence = "the maker's figures that would bound these cases are not known"
+        sentence = "the vendor's figures that would bound these cases are not known"
         return Finding(name="peaks", status="not_done", sentence=sentence)
-    sentence = f"{num_bounded} of {len(known)} have a maker's figure, and none is above it"
+    sentence = f"{num_bounded} of {len(known)} have a vendor's figure, and none is above it"
     return Finding(name="peaks", status="pass", sentence=sentence)
 
 

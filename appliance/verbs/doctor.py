@@ -150,7 +150,7 @@ def _images(engine: Host, place: Place) -> Iterator[Row]:
 
 
 def _devices(place: Place, engine: Engine) -> Iterator[Row]:
-    """For each maker: functions on the bus, nodes, and what passes them into a container."""
+    """For each vendor: functions on the bus, nodes, and what passes them into a container."""
     for vendor, passing in CONTAINERS.items():
         found = preflight.look(place.tree, passing)
         what, counted = f"devices of {passing.title}", f"{len(found.functions)} on the PCI bus"

@@ -82,7 +82,7 @@ DEVICES = (
     _least("devices.firmware", "Other firmware of the devices"),
 )
 HOST = (
-    _same("host.system_vendor", "Maker of the system"),
+    _same("host.system_vendor", "Vendor of the system"),
     _same("host.system_product", "Model of the system"),
     _same("host.virtual_machine", "A machine of its own, or a virtual one"),
     _least("host.bios_version", "Firmware of the system"),
@@ -102,7 +102,7 @@ PARTS = (
     _same("disks.rotational", "Disks turn, or not"),
     _least("disks.firmware", "Firmware of the disks"),
     _same("interfaces.count", "Number of network cards"),
-    _same("interfaces.vendor_id", "Makers of the network cards"),
+    _same("interfaces.vendor_id", "Vendors of the network cards"),
     _same("interfaces.device_id", "Kinds of network cards"),
     _least("interfaces.firmware", "Firmware of the network cards"),
     _least("interfaces.link_speed", "Speed of the network links", "Gbit/s"),

@@ -333,7 +333,7 @@ def _check_logs(bundle: Bundle) -> None:
 
 
 def _check_peaks(bundle: Bundle) -> None:
-    """The makers' figures are those of the same bench's device files, which no option replaces.
+    """The vendors' figures are those of the same bench's device files, which no option replaces.
 
     Lower ones would make a limit that is a part of the peak easy. What another version of bench had
     cannot be told here, and a run that repeats one keeps that one's.

@@ -180,7 +180,7 @@ def _version(library: str) -> Fact:
 
 
 class _DeviceStopwatch:
-    """The host's clocks and, where the device has one, its events; torch hides the maker."""
+    """The host's clocks and, where the device has one, its events; torch hides the vendor."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device

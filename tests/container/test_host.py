@@ -93,7 +93,7 @@ def test_vendor_is_the_one_whose_devices_are_there(tmp_path: Path, vendor: str) 
 
 def test_host_without_devices_is_its_processors(tmp_path: Path) -> None:
     on_bus(tmp_path, "0000:00:02.0", "0x8086", "0x030000")  # a processor's own graphics
-    on_bus(tmp_path, "0000:02:00.0", "0x8086", "0x020000")  # a network card of the same maker
+    on_bus(tmp_path, "0000:02:00.0", "0x8086", "0x020000")  # a network card of the same vendor
     on_bus(tmp_path, "0000:03:00.0", "0x1a03", "0x030000")  # a board's management controller
     with_nodes(tmp_path, "0000:00:02.0", ["/dev/dri/renderD128"])
     assert preflight.choose(Tree(tmp_path), None) == "cpu"
@@ -115,7 +115,7 @@ def test_unknown_vendor_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("vendor", CONTAINERS)
-def test_makers_say_the_same_inside_and_outside(vendor: str) -> None:
+def test_vendors_say_the_same_inside_and_outside(vendor: str) -> None:
     passing = CONTAINERS[vendor]
     requests = [{"count": -1, "capabilities": [["gpu"]]}] if passing.requests else []
     assert VENDORS[vendor]().container_options() == {

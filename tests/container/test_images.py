@@ -25,7 +25,7 @@ from typer.testing import CliRunner
 from appliance.cli.main import app
 from appliance.errors import OutputError, UsageError
 from appliance.probe import node as probe
-from appliance.vendors.makers import NOT_VISIBLE
+from appliance.vendors.visibility import NOT_VISIBLE
 from appliance.version import VERSION
 
 ROOT = Path(__file__).parents[2]
@@ -158,7 +158,7 @@ def test_lock_meets_the_ranges_of_the_project(vendor: str) -> None:
     parts = {"run", "report", "compare"} | ({"cuda"} if vendor == "cuda" else set())
     assert set(extras(lock(vendor))) == parts
     brought = {"torch"} - own.keys()
-    elsewhere = {"onnxruntime"} - own.keys()  # by a maker's build of another name
+    elsewhere = {"onnxruntime"} - own.keys()  # by a vendor's build of another name
     for item in requirements(sorted(parts)):
         if item.name.lower() not in brought | elsewhere:
             assert item.specifier.contains(own[item.name.lower()].split("+")[0]), item
@@ -225,12 +225,12 @@ class Site:
 
 @pytest.fixture(scope="module")
 def base_venv(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The environment of a maker's image: a torch of its own, and pip."""
+    """The environment of a vendor's image: a torch of its own, and pip."""
     folder = tmp_path_factory.mktemp("base") / "venv"
     subprocess.run([sys.executable, "-m", "venv", folder], check=True)
     wheels = folder / "wheels"
     wheels.mkdir()
-    for name, version in (("torch", "2.8.0+maker"), ("beside", "1.0")):
+    for name, version in (("torch", "2.8.0+vendor"), ("beside", "1.0")):
         wheel(wheels, name, version)
     pip = [folder / "bin" / "pip", "install", "-q", "--no-index", "--find-links", wheels]
     subprocess.run([*pip, "torch", "beside"], check=True, env={"PATH": os.environ["PATH"]})
@@ -254,7 +254,7 @@ def site(tmp_path: Path, base_venv: Path) -> Site:
 def test_packages_go_beside_what_the_base_image_brings(site: Site) -> None:
     text = wheel(site.wheels, "beside", "2.0") + wheel(site.wheels, "extra", "1.0")
     assert site.install(text) == (0, "")
-    assert site.seen("torch").startswith(f"2.8.0+maker {site.python.parents[1]}/")
+    assert site.seen("torch").startswith(f"2.8.0+vendor {site.python.parents[1]}/")
     assert site.seen("beside").startswith(f"2.0 {site.bench}/")
     assert site.seen("extra").startswith(f"1.0 {site.bench}/")
     old = run(site.python, "-I", "-c", "import beside; print(beside.VERSION)")
@@ -269,7 +269,7 @@ def test_lock_that_replaces_the_torch_of_the_base_image_is_refused(site: Site) -
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     code, said = site.install(f"other==1.0 \\\n    --hash=sha256:{digest}\n")
     assert code == 2
-    assert "in the place of 2.8.0+maker" in said
+    assert "in the place of 2.8.0+vendor" in said
 
 
 def test_lock_without_torch_needs_a_base_image_with_one(site: Site) -> None:
@@ -455,7 +455,7 @@ def test_image_for_accelerators_does_not_fall_back_to_processors(
 
 
 class Nothing:
-    """A maker without devices."""
+    """A vendor without devices."""
 
     def probe(self) -> tuple[()]:
         return ()

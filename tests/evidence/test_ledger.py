@@ -1,6 +1,6 @@
 """The health ledger: what a run's counters, sensors, links and kernel log come to.
 
-First by records made for the purpose, one fault each. Then through the makers' own modules on
+First by records made for the purpose, one fault each. Then through the vendors' own modules on
 recorded machines: a run that begins on a healthy one and goes on, from its third launch, on one
 with a fault, judged by the criteria that are shipped.
 """
@@ -15,7 +15,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from faulty.maker import Maker
+from faulty.vendor import Vendor
 from support.builders import (
     FUNCTIONAL,
     Watching,
@@ -108,7 +108,7 @@ def answer(events: Sequence[Event], metric: str, plan: Plan = PLAN, **fields: An
 
 
 def test_accelerators_are_judged_by_their_health_unless_others_are_named() -> None:
-    card = Maker()
+    card = Vendor()
     card.torch_type = "anything"
     assert (accept.default_criteria(Cpu()), accept.default_criteria(card)) == (
         "functional",
@@ -521,14 +521,14 @@ def test_gaps_are_listed_once_with_what_would_allow_them() -> None:
     }
 
 
-# ------------------------------------------------------------------ through the makers' modules
+# ------------------------------------------------------------------ through the vendors' modules
 
 
 @dataclass(frozen=True)
 class Recorded:
     """A fault of a recorded machine: what it does to the run that had begun on a healthy one."""
 
-    maker: str
+    vendor: str
     healthy: str
     name: str
     criterion: str
@@ -574,14 +574,14 @@ HEALTHY_RECORDS = (
 )
 
 
-def replayed(maker: str) -> ModuleType:
-    """The replay of a maker's tool."""
-    return importlib.import_module(f"recorded.replayed_{maker}")
+def replayed(vendor: str) -> ModuleType:
+    """The replay of a vendor's tool."""
+    return importlib.import_module(f"recorded.replayed_{vendor}")
 
 
-def run_of(maker: str, healthy: str, faulty: str) -> tuple[Verdict, tuple[Device, ...]]:
+def run_of(vendor: str, healthy: str, faulty: str) -> tuple[Verdict, tuple[Device, ...]]:
     """A run on a recorded machine, another one from the third launch on, as one verdict."""
-    before, after = (replayed(maker).vendor(name) for name in (healthy, faulty))
+    before, after = (replayed(vendor).vendor(name) for name in (healthy, faulty))
     others = {one.id: one for one in after.probe()}
     devices = tuple(one for one in before.probe() if one.id in others)
 
@@ -605,17 +605,17 @@ def run_of(maker: str, healthy: str, faulty: str) -> tuple[Verdict, tuple[Device
     return verdict_of(plan, events, ACCELERATOR, system=node), devices
 
 
-@pytest.mark.parametrize(("maker", "name"), HEALTHY_RECORDS)
-def test_a_healthy_recorded_machine_is_accepted(maker: str, name: str) -> None:
-    found, _ = run_of(maker, name, name)
+@pytest.mark.parametrize(("vendor", "name"), HEALTHY_RECORDS)
+def test_a_healthy_recorded_machine_is_accepted(vendor: str, name: str) -> None:
+    found, _ = run_of(vendor, name, name)
     against = [one for one in found.rulings if one.required and one.ruling != "pass"]
     assert {one.ruling for one in against} <= {"not_applicable"}, against
     assert found.verdict == "ACCEPTED"
 
 
-@pytest.mark.parametrize("one", RECORDED, ids=lambda one: f"{one.maker}-{one.name}")
+@pytest.mark.parametrize("one", RECORDED, ids=lambda one: f"{one.vendor}-{one.name}")
 def test_a_recorded_fault_has_its_ruling(one: Recorded) -> None:
-    found, devices = run_of(one.maker, one.healthy, one.name)
+    found, devices = run_of(one.vendor, one.healthy, one.name)
     got = ruling(found, one.criterion)
     assert (got.ruling, got.reason) == one.answer, got.explanation
     assert any(device.id in got.explanation for device in devices)

@@ -47,8 +47,8 @@ def accelerator(number: int, **values: Scalar | None) -> Device:
     told = facts(**(own | values))
     bandwidth = Fact(value=25e9, unit="bytes per second")
     return Device(
-        id=f"maker:{number}",
-        vendor="maker",
+        id=f"vendor:{number}",
+        vendor="vendor",
         index=number,
         model="Accelerator X1",
         serial=f"S{number}",
@@ -180,7 +180,7 @@ def test_one_device_that_is_another_fails_the_line_and_is_named() -> None:
     found = ruled(line("devices.memory_bytes", ">=", 80, unit="GiB"), node)
     assert found.answer.ruling == "fail"
     assert found.answer.explanation == (
-        "A line: maker:2 is 64 GiB (1 of 3), where at least 80 GiB was ordered"
+        "A line: vendor:2 is 64 GiB (1 of 3), where at least 80 GiB was ordered"
     )
     assert (found.ordered, found.found) == ("at least 80 GiB", "2 x 80 GiB, 1 x 64 GiB")
 
@@ -189,7 +189,7 @@ def test_one_device_that_does_not_tell_leaves_the_line_open() -> None:
     node = with_devices(accelerator(0), accelerator(1, driver=None))
     answer = ruled(line("devices.driver", ">=", "1"), node).answer
     assert answer.ruling == "inconclusive"
-    assert answer.explanation == "A line: devices.driver of maker:1 is not known: no"
+    assert answer.explanation == "A line: devices.driver of vendor:1 is not known: no"
     assert ruled(line("devices.driver", ">=", "1", count=1), node).answer.ruling == "pass"
     assert ruled(line("devices.driver", ">=", "1", count=2), node).answer.ruling == "inconclusive"
 
@@ -519,7 +519,7 @@ def test_a_wrong_size_is_told_on_its_line() -> None:
     (ruling,) = (one for one in judged(order_of(WRONG), NODE).rulings if one.criterion == "order:1")
     assert (ruling.ruling, ruling.reason) == ("fail", "inventory")
     assert ruling.explanation == (
-        "A line: maker:0 is 80 GiB (4 of 4), where at least 141 GiB was ordered"
+        "A line: vendor:0 is 80 GiB (4 of 4), where at least 141 GiB was ordered"
     )
 
 
@@ -557,7 +557,7 @@ def test_a_recorded_machine_meets_the_order_drafted_from_it(machine: str, tmp_pa
     assert not [value for value in private if value and f'"{value}"' in text]
 
 
-MAKERS: dict[str, tuple[Sequence[str], Callable[[str, Path], Sequence[Device]]]] = {
+VENDORS: dict[str, tuple[Sequence[str], Callable[[str, Path], Sequence[Device]]]] = {
     "nvml": (
         [name for name in replayed_nvml.names() if name != "driver_broken"],
         lambda name, folder: replayed_nvml.vendor(name, folder).probe(),
@@ -565,14 +565,14 @@ MAKERS: dict[str, tuple[Sequence[str], Callable[[str, Path], Sequence[Device]]]]
     "rocm": (replayed_rocm.NAMES, lambda name, _: replayed_rocm.vendor(name).probe()),
     "xpu": (replayed_xpu.NAMES, lambda name, _: replayed_xpu.vendor(name).probe()),
 }
-RECORDED = [(maker, name) for maker, (names, _) in MAKERS.items() for name in names]
+RECORDED = [(vendor, name) for vendor, (names, _) in VENDORS.items() for name in names]
 
 
-@pytest.mark.parametrize(("maker", "name"), RECORDED)
-def test_recorded_devices_of_every_maker_meet_the_order_drafted_from_them(
-    maker: str, name: str, tmp_path: Path
+@pytest.mark.parametrize(("vendor", "name"), RECORDED)
+def test_recorded_devices_of_every_vendor_meet_the_order_drafted_from_them(
+    vendor: str, name: str, tmp_path: Path
 ) -> None:
-    devices = tuple(MAKERS[maker][1](name, tmp_path / name))
+    devices = tuple(VENDORS[vendor][1](name, tmp_path / name))
     if not devices:
         pytest.skip("this record has no device")
     text = met(with_devices(*devices))

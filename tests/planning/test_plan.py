@@ -374,7 +374,7 @@ def test_a_suite_of_which_nothing_fits_is_refused_with_the_first_reason() -> Non
 
 def accelerator(index: int) -> Place:
     given = place(index)
-    named = replace(given.device, id=f"maker:{index}", vendor="maker")
+    named = replace(given.device, id=f"vendor:{index}", vendor="vendor")
     return replace(given, device=named)
 
 
@@ -396,12 +396,12 @@ def test_a_job_is_one_case_of_all_devices_with_a_rank_on_each() -> None:
     plan = planned(given, places=(accelerator(0), accelerator(1)), answer=of_ranks(2))
     (case,) = plan.cases
     assert (case.id, case.device, case.ranks, case.scope) == (
-        "gemm-1@maker:all",
-        "maker:0",
+        "gemm-1@vendor:all",
+        "vendor:0",
         2,
         "job",
     )
-    assert case.devices == case.all_devices == ("maker:0", "maker:1")
+    assert case.devices == case.all_devices == ("vendor:0", "vendor:1")
     alone = planned(given, answer=of_ranks(2)).cases[0]
     assert (alone.id, alone.devices, alone.ranks) == ("gemm-1@cpu:0", (), 2)
 

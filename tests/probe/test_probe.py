@@ -87,7 +87,7 @@ def test_memory_modules_are_read_from_the_firmware_without_empty_slots(machine: 
         "slot": "A3",
         "bank": "BANK 2",
         "kind": "DDR5",
-        "maker": "00CE063200CE",
+        "manufacturer": "00CE063200CE",
         "part": "M321R2GA3BB6-CQKVS",
         "serial": "03D1A002",
         "size": 16 * 2**30,

@@ -3,7 +3,7 @@
 Formats: Documentation/ABI/testing/sysfs-devices-system-cpu, sysfs-class-hwmon, sysfs-bus-pci,
 admin-guide/cgroup-v1 and -v2, arch/arm64/kernel/cpuinfo.c, and DSP0134 for the SMBIOS table.
 Each is cut to a few processors; numbers of one processor (family, caches, frequencies) are as
-its maker publishes them, serials are invented.
+its vendor publishes them, serials are invented.
 """
 
 from __future__ import annotations
@@ -102,7 +102,9 @@ def structure(kind: int, handle: int, body: bytes, strings: Sequence[str]) -> by
     return struct.pack("<BBH", kind, 4 + len(body), handle) + body + text + b"\0"
 
 
-def memory_device(number: int, mib: int, *, slot: str, maker: str, part: str, serial: str) -> bytes:
+def memory_device(
+    number: int, mib: int, *, slot: str, manufacturer: str, part: str, serial: str
+) -> bytes:
     """Structure type 17 of version 3.3: a DDR5 module with error correction, or an empty slot."""
     size = 0 if not mib else (min(32767, mib))
     body = struct.pack(
@@ -114,12 +116,12 @@ def memory_device(number: int, mib: int, *, slot: str, maker: str, part: str, se
         *(1, 2),  # locator, bank
         *(0x22 if mib else 0x02, 0x2080),  # DDR5; synchronous, registered
         4800 if mib else 0,
-        *((3, 4, 0, 5) if mib else (0, 0, 0, 0)),  # maker, serial, asset tag, part
+        *((3, 4, 0, 5) if mib else (0, 0, 0, 0)),  # manufacturer, serial, asset tag, part
         0x02,  # two ranks
         mib if size == 0x7FFF else 0,
         *(4400 if mib else 0, 1100, 1100, 1100),  # configured speed; voltages
     )
-    strings = [slot, f"BANK {number}", *([maker, serial, part] if mib else [])]
+    strings = [slot, f"BANK {number}", *([manufacturer, serial, part] if mib else [])]
     return structure(17, 0x1100 + number, body, strings)
 
 
@@ -240,7 +242,7 @@ def xeon() -> str:
                     number,
                     16384 if number % 2 == 0 else 0,
                     slot=f"A{number + 1}",
-                    maker="00CE063200CE",
+                    manufacturer="00CE063200CE",
                     part="M321R2GA3BB6-CQKVS ",
                     serial=f"03D1A{number:03}",
                 )
@@ -335,7 +337,7 @@ def epyc() -> str:
                     0,
                     65536,
                     slot="DIMMA1",
-                    maker="Micron Technology",
+                    manufacturer="Micron Technology",
                     part="MTC40F2046S1RC48BA1",
                     serial="E5A0B1C2",
                 )

@@ -1,4 +1,4 @@
-"""AMD's devices that are not there: the maker's own module on recorded machines.
+"""AMD's devices that are not there: the vendor's own module on recorded machines.
 
 `vendor(NAME)` answers from the library's record, `vendor(NAME, source="tool")` from the tool's.
 "gpu_lost" loses its first device once its devices were found. Answers that count on ("grows") do

@@ -1,4 +1,4 @@
-"""Intel cards that are not there: the maker's own module on recorded machines, one per fault.
+"""Intel cards that are not there: the vendor's own module on recorded machines, one per fault.
 
 `vendor(name)` unpacks a machine into a folder of its own and gives the vendor that reads it. The
 clock of a replay moves on by half a second at each reading, in which the card draws WATTS, and by

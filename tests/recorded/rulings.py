@@ -18,20 +18,20 @@ from evidence.test_ledger import RECORDED, replayed, run_of  # noqa: E402 - wher
 
 from appliance.errors import UsageError  # noqa: E402
 
-MAKERS = ("nvml", "rocm", "xpu")
+VENDORS = ("nvml", "rocm", "xpu")
 
 
 def main() -> None:
-    begun = {(one.maker, one.name): one.healthy for one in RECORDED}
-    for maker in MAKERS:
-        tool = replayed(maker)
+    begun = {(one.vendor, one.name): one.healthy for one in RECORDED}
+    for vendor in VENDORS:
+        tool = replayed(vendor)
         for name in tool.names() if hasattr(tool, "names") else tool.NAMES:
-            print(f"{maker} {name}: {_line(maker, name, begun.get((maker, name), name))}")  # noqa: T201
+            print(f"{vendor} {name}: {_line(vendor, name, begun.get((vendor, name), name))}")  # noqa: T201
 
 
-def _line(maker: str, name: str, healthy: str) -> str:
+def _line(vendor: str, name: str, healthy: str) -> str:
     try:
-        found, devices = run_of(maker, healthy, name)
+        found, devices = run_of(vendor, healthy, name)
     except UsageError as refusal:
         return f"refused by the probe: {refusal}"
     models = [device.model for device in devices]

@@ -74,7 +74,7 @@ def unpack(name: str, folder: Path) -> Path:
 
 
 def unpack_record(record: Mapping[str, Any], folder: Path) -> Path:
-    """Make the kernel's `files` and `links` of a maker's record in a folder, which is returned."""
+    """Make the kernel's `files` and `links` of a vendor's record in a folder, which is returned."""
     for name, text in record["files"].items():
         path = folder / name.lstrip("/")
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -4,7 +4,7 @@
 
 A `.tree` holds the files of /sys, /dev and /usr in the form of trees.py, a `.json` what xpu-smi
 answers to each command. Each says that it was built, and of what. Serials and the device ids of
-bridges are invented; sizes, clocks and limits are those that the maker publishes for the model. A
+bridges are invented; sizes, clocks and limits are those that the vendor publishes for the model. A
 fault changes one thing of a machine.
 """
 

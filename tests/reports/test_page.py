@@ -226,7 +226,7 @@ def test_figures_are_written_alike_throughout() -> None:
         unit="FLOP/s",
         per="device",
         is_confirmed=True,
-        source="the maker",
+        source="the vendor",
     )
     rate = replace(peak, quantity="memory_bytes_per_second", unit="B/s")
     groups = machine.system_groups(SYSTEM, Peaks(peak=(peak, rate)))

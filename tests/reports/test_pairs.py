@@ -32,17 +32,17 @@ NUM_BYTES = 2.0**29
 # ------------------------------------------------------------------ placing
 
 
-def test_every_ordered_pair_of_a_makers_devices_is_a_case_of_its_own() -> None:
+def test_every_ordered_pair_of_a_vendors_devices_is_a_case_of_its_own() -> None:
     devices = [device(0), device(1), device(2)]
     found, lacking = placed(item("pairs", scope="pair"), devices=devices)
     assert lacking == ()
     assert [one.place for one in found] == [
-        "maker:0+maker:1",
-        "maker:0+maker:2",
-        "maker:1+maker:0",
-        "maker:1+maker:2",
-        "maker:2+maker:0",
-        "maker:2+maker:1",
+        "vendor:0+vendor:1",
+        "vendor:0+vendor:2",
+        "vendor:1+vendor:0",
+        "vendor:1+vendor:2",
+        "vendor:2+vendor:0",
+        "vendor:2+vendor:1",
     ]
     assert {one.num_ranks for one in found} == {0}
 
@@ -58,7 +58,7 @@ def test_one_device_has_no_pair_and_the_plan_says_so() -> None:
 def test_processors_beside_the_accelerators_make_no_gap() -> None:
     devices = [device(0), device(1), device(0, vendor="cpu")]
     found, lacking = placed(item("pairs", scope="pair"), devices=devices)
-    assert [one.place for one in found] == ["maker:0+maker:1", "maker:1+maker:0"]
+    assert [one.place for one in found] == ["vendor:0+vendor:1", "vendor:1+vendor:0"]
     assert lacking == ()
 
 
@@ -92,7 +92,7 @@ class Accelerator:
 
 
 def test_launch_sees_both_devices_in_the_order_of_the_copy() -> None:
-    spec = type("Spec", (), {"case": pair_case("maker:3", "maker:1")})()
+    spec = type("Spec", (), {"case": pair_case("vendor:3", "vendor:1")})()
     assert _devices(spec, Accelerator()) == (  # type: ignore[arg-type]
         torch.device("meta", 0),
         torch.device("meta", 1),
@@ -115,7 +115,7 @@ def test_copy_goes_from_the_first_device_to_the_second(tmp_path: Path) -> None:
 def test_pair_is_launched_with_both_devices_and_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two devices of the tests' maker: a launch with both, whose check names the second."""
+    """Two devices of the tests' vendor: a launch with both, whose check names the second."""
     monkeypatch.setenv("PYTHONPATH", str(launching.TESTS))
     pair = launching.case(
         "pairs",

@@ -318,9 +318,9 @@ def test_a_ruling_without_figures_says_why():
     assert any("there is no baseline for markov_lm" in note for note in group.notes)
 
 
-def test_a_part_of_the_peak_names_the_makers_figure_and_its_source():
+def test_a_part_of_the_peak_names_the_vendors_figure_and_its_source():
     notes = " ".join(limit_of(view(judged()), "arithmetic").notes)
-    assert "110.0 GFLOP/s per core, from https://maker.example/xeon-8488c.pdf, page 3" in notes
+    assert "110.0 GFLOP/s per core, from https://vendor.example/xeon-8488c.pdf, page 3" in notes
     assert "one second-hand source only" in notes
 
 
@@ -354,7 +354,7 @@ def test_baselines_name_the_bundles_that_they_came_from():
         ),
         (
             {"kind": "perf", "metric": "flops_per_second", "fraction_of_peak": 0.7},
-            "Arithmetic rate at least 70 % of the maker's peak",
+            "Arithmetic rate at least 70 % of the vendor's peak",
         ),
         (
             {"kind": "perf", "metric": "step_seconds", "within_of_baseline": 0.03},

@@ -72,12 +72,12 @@ def test_before_the_ridge_the_roof_is_the_memory_s() -> None:
     ("work", "peaks", "reason"),
     [
         (Work(), (ARITHMETIC, MEMORY), "this workload's operations are not counted"),
-        (Work(flops=FLOPS, precision="float32"), (), "no maker's figure for float32 is known"),
+        (Work(flops=FLOPS, precision="float32"), (), "no vendor's figure for float32 is known"),
         (Work(flops=FLOPS), (ARITHMETIC,), "for this mix of number formats is known"),
         (
             Work(flops=FLOPS, bytes=BYTES, precision="float32"),
             (ARITHMETIC,),
-            "no maker's figure for the memory is known",
+            "no vendor's figure for the memory is known",
         ),
         (
             Work(flops=FLOPS, bytes=BYTES, precision="float32"),

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import cast
 
 import pytest
-from faulty.maker import Maker
+from faulty.vendor import Vendor
 from support.builders import bare_lines
 from support.launching import Bench, case, plan
 
@@ -61,8 +61,8 @@ class Log:
         self.is_closed = True
 
 
-class Card(Maker):
-    """A maker whose devices count as a test says."""
+class Card(Vendor):
+    """A vendor whose devices count as a test says."""
 
     def __init__(self) -> None:
         self.errors = 0
@@ -120,7 +120,7 @@ def test_the_begin_says_what_is_missing_and_what_cannot_be() -> None:
         "",
         "before",
     )
-    assert (one.hints, one.absent) == ({"power_watts": "this maker has no meter"}, ("links_down",))
+    assert (one.hints, one.absent) == ({"power_watts": "this vendor has no meter"}, ("links_down",))
 
 
 def test_counters_are_written_again_only_where_they_changed() -> None:

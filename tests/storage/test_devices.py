@@ -38,8 +38,8 @@ def figures(device: DeviceFile) -> dict[str, float]:
 
 
 def test_the_devices_that_are_bought_today_are_there() -> None:
-    makers = [device.maker for device in SHIPPED.values()]
-    assert {maker: makers.count(maker) for maker in makers} == {
+    vendors = [device.vendor for device in SHIPPED.values()]
+    assert {vendor: vendors.count(vendor) for vendor in vendors} == {
         "NVIDIA": 10,
         "AMD": 4,
         "Intel": 2,
@@ -116,7 +116,7 @@ def test_an_unknown_model_has_no_peak() -> None:
 
 
 def test_what_second_hand_sources_alone_say_is_marked() -> None:
-    """The rates of one reader's table; the makers' own of the same cards are confirmed."""
+    """The rates of one reader's table; the vendors' own of the same cards are confirmed."""
     marks = {figure.quantity: figure.is_confirmed for figure in SHIPPED["max-1550"].figure}
     assert not marks["bfloat16_flops_per_second"]
     assert marks["memory_bytes_per_second"]
@@ -127,7 +127,7 @@ def test_what_second_hand_sources_alone_say_is_marked() -> None:
 
 SOUND = """schema = "bench/device/1"
 name = "One"
-maker = "Somebody"
+vendor = "Somebody"
 models = ["One"]
 [[figure]]
 quantity = "float32_flops_per_second"

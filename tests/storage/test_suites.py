@@ -71,7 +71,7 @@ TABLE = (
 )
 
 
-def device(index: int, *, gib: float | None = 80.0, vendor: str = "maker") -> Device:
+def device(index: int, *, gib: float | None = 80.0, vendor: str = "vendor") -> Device:
     return Device(
         id=f"{vendor}:{index}",
         vendor=vendor,
@@ -130,8 +130,8 @@ def test_largest_class_that_the_memory_has_is_taken(gib: float, chosen: int | No
     found, lacking = placed(item(memory=TABLE), devices=[device(0, gib=gib)])
     if chosen is None:
         assert found == ()
-        assert lacking[0].reason == f"it needs 24 GiB of memory, and maker:0 has {gib:.1f} GiB"
-        assert (lacking[0].case, lacking[0].device) == ("one", "maker:0")
+        assert lacking[0].reason == f"it needs 24 GiB of memory, and vendor:0 has {gib:.1f} GiB"
+        assert (lacking[0].case, lacking[0].device) == ("one", "vendor:0")
     else:
         assert lacking == ()
         assert found[0].memory == next(one for one in TABLE if one.gib == chosen)
@@ -141,7 +141,7 @@ def test_largest_class_that_the_memory_has_is_taken(gib: float, chosen: int | No
 def test_case_with_a_table_is_not_planned_where_no_memory_is_reported() -> None:
     found, lacking = placed(item(memory=TABLE), item("two"), devices=[device(0, gib=None)])
     assert [one.item.id for one in found] == ["two"]
-    assert lacking[0].reason == "its parameters go by memory, and that of maker:0 is not reported"
+    assert lacking[0].reason == "its parameters go by memory, and that of vendor:0 is not reported"
 
 
 def test_a_job_goes_by_its_device_with_the_least_memory() -> None:
@@ -162,10 +162,10 @@ def test_what_differs_by_memory_is_asked_once_for_each_class() -> None:
 # ------------------------------------------------------------------ devices, nodes, jobs
 
 
-def test_a_job_takes_all_devices_of_its_maker_with_a_rank_on_each() -> None:
+def test_a_job_takes_all_devices_of_its_vendor_with_a_rank_on_each() -> None:
     devices = [device(0), device(1), device(0, vendor="cpu")]
     found, _ = placed(item(scope="job", parameters={"ranks": 2}), devices=devices)
-    assert [(one.place, one.num_ranks) for one in found] == [("maker:all", 2), ("cpu:0", 0)]
+    assert [(one.place, one.num_ranks) for one in found] == [("vendor:all", 2), ("cpu:0", 0)]
     assert found[0].request == CaseRequest(
         workload="w", small=False, parameters={"ranks": 2}, num_devices=2
     )
@@ -259,8 +259,8 @@ def test_the_node_suites_go_on_nodes_of_any_size(name: str) -> None:
     may_lack = criteria_file.load_criteria("node")[0].may_lack
     for devices, pairs, jobs in (
         ([device(0, vendor="cpu")], [], "cpu:0"),
-        ([device(0)], [], "maker:0"),
-        ([device(n) for n in range(8)], 56, "maker:all"),
+        ([device(0)], [], "vendor:0"),
+        ([device(n) for n in range(8)], 56, "vendor:all"),
     ):
         found, lacking = placement.place(suite, devices, SEED)
         assert sum(one.item.scope == "pair" for one in found) == (pairs or 0)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from faulty.maker import Maker
+from faulty.vendor import Vendor
 
 from appliance.records.journal import Event, LaunchEnded, Line, Looked
 from appliance.records.json import sha256, to_json
@@ -146,11 +146,11 @@ class Bench:
         self.journal = Journal.reopen(path, first)[0] if exists else Journal.create(path, first)
 
     def run(self, observer: Seen | None = None) -> None:
-        maker = Maker()
+        vendor = Vendor()
         execution.run(
             plan=self.plan,
-            vendors={maker.name: maker},
-            devices={device.id: device for device in maker.probe()},
+            vendors={vendor.name: vendor},
+            devices={device.id: device for device in vendor.probe()},
             journal=self.journal,
             folder=self.folder,
             work=self.folder.parent / "work",

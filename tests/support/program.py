@@ -10,7 +10,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 WITH_FAULTS = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}"}
-"""Variables with which the program finds the workloads and makers of the tests, too."""
+"""Variables with which the program finds the workloads and vendors of the tests, too."""
 
 
 def bench(

@@ -90,7 +90,7 @@ within_of_baseline = "class"
 [[criterion]]
 id = "arithmetic"
 kind = "perf"
-title = "A fair part of what the maker promises"
+title = "A fair part of what the vendor promises"
 cases = "gemm-*"
 metric = "flops_per_second"
 fraction_of_peak = 0.4
@@ -190,7 +190,7 @@ ROWS = (
     Row(
         id="gemm_exact",
         workload="gemm_exact",
-        summary="Integer matrix product whose digest is the same on every maker's device",
+        summary="Integer matrix product whose digest is the same on every vendor's device",
         parameters={"size": 1024},
         work=Work(units=1, unit="products", flops=2 * 1024**3),
         step_ms=1,
@@ -343,7 +343,7 @@ PEAKS = (
         unit="FLOP/s",
         per="core",
         is_confirmed=False,
-        source="https://maker.example/xeon-8488c.pdf, page 3",
+        source="https://vendor.example/xeon-8488c.pdf, page 3",
     ),
     Peak(
         model="Intel(R) Xeon(R) Platinum 8488C",
@@ -352,7 +352,7 @@ PEAKS = (
         unit="B/s",
         per="device",
         is_confirmed=True,
-        source="https://maker.example/xeon-8488c.pdf, page 4",
+        source="https://vendor.example/xeon-8488c.pdf, page 4",
     ),
 )
 
@@ -397,7 +397,7 @@ ORGANISATION = _signer(is_development=False)
 
 def _system(story: Story) -> System:
     module = {
-        "maker": Fact(value="Samsung", source="SMBIOS"),
+        "manufacturer": Fact(value="Samsung", source="SMBIOS"),
         "size": Fact(value=32 * 2**30, unit="bytes", source="SMBIOS"),
         "kind": Fact(value="DDR5", source="SMBIOS"),
         "configured_speed": Fact(value=4_800_000_000, unit="transfers/s", source="SMBIOS"),

@@ -1,4 +1,4 @@
-"""What a device of any maker says: every word of the one vocabulary, and why one is a gap."""
+"""What a device of any vendor says: every word of the one vocabulary, and why one is a gap."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def test_two_sockets_are_one_device_with_all_its_facts(machine: Machine) -> None
     assert (one.model, one.memory_bytes) == ("INTEL(R) XEON(R) GOLD 5515+", 16 * 2**31)
     assert values(one) == {
         "model": "INTEL(R) XEON(R) GOLD 5515+",
-        "maker": "GenuineIntel",
+        "vendor": "GenuineIntel",
         "family": "6",
         "model_number": "207",
         "stepping": "2",

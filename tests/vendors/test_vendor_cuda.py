@@ -609,7 +609,7 @@ def test_a_meaning_has_its_sources() -> None:
     )
     unknown = xid.fault("NVRM: Xid (PCI:0000:53:00): 9999, x", ())
     assert unknown is not None
-    assert unknown.meaning == "the maker's catalog does not explain this number"
+    assert unknown.meaning == "the vendor's catalog does not explain this number"
 
 
 def test_every_fatal_number_has_a_meaning() -> None:
@@ -788,7 +788,7 @@ def test_a_device_file_alone_is_a_trace(tmp_path: Path) -> None:
         broken("NVML_ERROR_DRIVER_NOT_LOADED", tmp_path).probe()
 
 
-def test_other_functions_of_the_maker_are_no_trace(tmp_path: Path) -> None:
+def test_other_functions_of_the_vendor_are_no_trace(tmp_path: Path) -> None:
     for name, kind in (("0000:01:00.1", "0x040300"), ("0000:04:00.0", "0x068000")):
         folder = tmp_path / "sys/bus/pci/devices" / name
         folder.mkdir(parents=True)
@@ -844,7 +844,7 @@ def test_a_machine_without_them_is_passed_by_quickly() -> None:
     assert min(seconds) < 0.05
 
 
-def test_importing_the_vendor_loads_no_library_of_the_maker() -> None:
+def test_importing_the_vendor_loads_no_library_of_the_vendor() -> None:
     code = "import sys, appliance.vendors.registry; print({'pynvml', 'torch'} & {*sys.modules})"
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True, text=True

@@ -72,7 +72,7 @@ def test_records_are_what_is_documented_and_say_so() -> None:
 
 @pytest.mark.parametrize("source", SOURCES)
 @pytest.mark.parametrize("name", NAMES)
-def test_only_the_words_of_all_makers_are_used(name: str, source: str) -> None:
+def test_only_the_words_of_all_vendors_are_used(name: str, source: str) -> None:
     one = vendor(name, source=source)
     devices = one.probe()
     assert len(devices) > 1
@@ -561,7 +561,7 @@ def test_errors_of_the_bus_are_those_of_all_functions_of_the_device(tmp_path: Pa
     assert one.counters(device)["pcie_fatal"] == 0
 
 
-def test_without_links_of_the_maker_the_way_is_over_the_host(tmp_path: Path) -> None:
+def test_without_links_of_the_vendor_the_way_is_over_the_host(tmp_path: Path) -> None:
     one = vendor("mi300x", tmp_path)
     for pair in one.library.record["pairs"].values():
         pair["amdsmi_topo_get_link_type"] = {"hops": 2, "type": 1}
@@ -570,10 +570,10 @@ def test_without_links_of_the_maker_the_way_is_over_the_host(tmp_path: Path) -> 
     assert facts(first)[f"{CONNECTION}7"] == "between sockets"
 
 
-def bus(root: Path, *, kind: str, driver: str = "", maker: str = "0x1002") -> Path:
+def bus(root: Path, *, kind: str, driver: str = "", vendor: str = "0x1002") -> Path:
     folder = root / "sys/bus/pci/devices/0000:03:00.0"
     folder.mkdir(parents=True)
-    (folder / "vendor").write_text(f"{maker}\n")
+    (folder / "vendor").write_text(f"{vendor}\n")
     (folder / "class").write_text(f"{kind}\n")
     if driver:
         (root / "sys/bus/pci/drivers" / driver).mkdir(parents=True)
@@ -590,7 +590,7 @@ def bus(root: Path, *, kind: str, driver: str = "", maker: str = "0x1002") -> Pa
         ({"kind": "0x038000", "driver": "amdgpu"}, True),
         ({"kind": "0x030000"}, False),  # a display that nobody computes on
         ({"kind": "0x040300", "driver": "snd_hda_intel"}, False),
-        ({"kind": "0x120000", "driver": "habanalabs", "maker": "0x1da3"}, False),
+        ({"kind": "0x120000", "driver": "habanalabs", "vendor": "0x1da3"}, False),
     ],
 )
 def test_what_is_an_accelerator_of_amd(
@@ -812,7 +812,7 @@ def test_containers_get_what_the_launcher_passes() -> None:
     assert (Rocm.torch_type, Rocm.collectives, Rocm.fork_safe) == ("cuda", "nccl", False)
 
 
-def test_it_is_asked_between_the_other_makers() -> None:
+def test_it_is_asked_between_the_other_vendors() -> None:
     assert isinstance(registry.VENDORS["rocm"](), Rocm)
     assert [*registry.VENDORS] == ["cuda", "rocm", "xpu", "cpu"]
 

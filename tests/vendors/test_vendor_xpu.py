@@ -80,7 +80,7 @@ def test_recorded_machines_are_what_is_documented_and_say_so(
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_only_the_words_of_all_makers_are_used(name: str) -> None:
+def test_only_the_words_of_all_vendors_are_used(name: str) -> None:
     one = vendor(name)
     devices = one.probe()
     assert devices
@@ -551,7 +551,7 @@ def test_formats_are_those_of_the_design() -> None:
     assert {"float64", "tf32"} & XE_HPG.formats == set()
 
 
-def test_what_else_differs_between_makers() -> None:
+def test_what_else_differs_between_vendors() -> None:
     one = vendor("inside_a_processor")
     assert (one.name, one.torch_type, one.collectives) == ("xpu", "xpu", "xccl")
     assert not one.fork_safe

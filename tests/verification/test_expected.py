@@ -113,15 +113,15 @@ def test_a_plan_holds_what_its_suite_places_here_and_says_what_it_does_not() -> 
 def test_a_job_is_checked_with_all_of_its_devices() -> None:
     def one(index: int) -> Device:
         first = SYSTEM.identity.devices[0]
-        return replace(first, id=f"maker:{index}", vendor="maker", index=index)
+        return replace(first, id=f"vendor:{index}", vendor="vendor", index=index)
 
     identity = replace(SYSTEM.identity, devices=(one(0), one(1)))
     system: System = replace(SYSTEM, identity=identity)
     case = replace(
         a_case(parameters={"ranks": 2}),
-        id="gemm@maker:all",
-        device="maker:0",
-        devices=("maker:0", "maker:1"),
+        id="gemm@vendor:all",
+        device="vendor:0",
+        devices=("vendor:0", "vendor:1"),
         scope="job",
         ranks=2,
     )
@@ -413,10 +413,10 @@ def test_verify_states_no_verdict_where_the_suite_cannot_be_compared(
 # ------------------------------------------------------------------ real plans
 
 
-def maker_device(index: int) -> Device:
+def vendor_device(index: int) -> Device:
     first = SYSTEM.identity.devices[0]
-    name = f"maker:{index}"
-    return replace(first, id=name, vendor="maker", index=index, memory_bytes=200 * 2**30)
+    name = f"vendor:{index}"
+    return replace(first, id=name, vendor="vendor", index=index, memory_bytes=200 * 2**30)
 
 
 def made(suite: Suite, devices: tuple[Device, ...], features: frozenset[str]) -> Plan:
@@ -439,7 +439,7 @@ def made(suite: Suite, devices: tuple[Device, ...], features: frozenset[str]) ->
 SEED = "b7" * 32
 FULL_SIZE = ("bert", "resnet50", "dimenet", "ppo")
 SLOW = ("diffusion", "lightning_resnet152", "resnet50_jpeg", "vjepa")
-DEVICES = (maker_device(0), maker_device(1))
+DEVICES = (vendor_device(0), vendor_device(1))
 
 
 def reduced(item: SuiteCase) -> SuiteCase:

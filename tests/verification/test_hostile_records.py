@@ -665,7 +665,7 @@ def with_files(files: dict[str, bytes], version: str, folder: Path) -> Verificat
     return checks(sealed(folder, made, development_key()))
 
 
-def test_figures_of_makers_are_those_of_the_same_bench(tmp_path: Path) -> None:
+def test_figures_of_vendors_are_those_of_the_same_bench(tmp_path: Path) -> None:
     """A lower peak makes a limit that is a part of it easy, a higher one hides work not done."""
     peak = Peak(
         model="A processor",

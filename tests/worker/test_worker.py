@@ -208,7 +208,7 @@ class Told:
         spec = LaunchSpec(
             launch="quick@cpu:0/1",
             case=planned.cases[0],
-            vendor="faulty.maker",
+            vendor="faulty.vendor",
             protocol=protocol,
             is_timed=is_timed,
             check_last=True,
@@ -570,7 +570,7 @@ def test_describe_answers_for_good_and_bad_requests(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1]))
-    names = ["faulty.misbehaving", "gem", "faulty.maker", "faulty.noisy"]
+    names = ["faulty.misbehaving", "gem", "faulty.vendor", "faulty.noisy"]
     answer = execution.describe(
         [CaseRequest(workload=name, small=False, parameters={}) for name in names]
     )
@@ -584,7 +584,7 @@ def test_describe_answers_for_good_and_bad_requests(
     assert isinstance(noisy, Resolved)
     found = {description.name: description for description in answer.descriptions}
     assert {"faulty.misbehaving", "faulty.noisy"} <= found.keys()
-    assert not {"contract", "parts", "faulty.maker"} & found.keys()
+    assert not {"contract", "parts", "faulty.vendor"} & found.keys()
     assert found["faulty.misbehaving"].parameters[0].type == "str"
     assert answer.software["torch"].value == torch.__version__
     assert capfd.readouterr().out == ""

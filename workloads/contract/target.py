@@ -61,7 +61,7 @@ class Artifacts:
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """What a launch runs on; filled by the worker, so that no workload knows a maker.
+    """What a launch runs on; filled by the worker, so that no workload knows a vendor.
 
     `data` is the folder with one folder per data set of workloads/datasets.toml. `collectives` is
     the torch.distributed backend that joins the `world_size` processes of a launch, of which one

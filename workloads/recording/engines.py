@@ -37,7 +37,7 @@ PROCESSES: Mapping[str, Mapping[str, str]] = {
     "library held to AVX2": _older("avx2", "AVX2", "AVX2"),
     "library held to SSE": _older("default", "SSE41", "SSE4_2"),
 }
-"""Variables of each process; those that belong to another maker's library change nothing."""
+"""Variables of each process; those that belong to another vendor's library change nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -146,10 +146,10 @@ def link_states(calls: Calls, handle: Any) -> dict[str, int]:
 
 
 def connection(calls: Calls, first: Any, second: Any) -> str:
-    """The maker's links between two devices. Raises Unreadable if there are none."""
+    """The vendor's links between two devices. Raises Unreadable if there are none."""
     link = calls.ask("amdsmi_topo_get_link_type", first, second)
     if calls.picked(link, "type") != XGMI:
-        raise Unreadable("no link of the maker's joins them")
+        raise Unreadable("no link of the vendor's joins them")
     function = "amdsmi_get_minmax_bandwidth_between_processors"
     rates = or_none(lambda: calls.ask(function, first, second)) or {}
     lowest, highest = number(rates.get("min_bandwidth")), number(rates.get("max_bandwidth"))

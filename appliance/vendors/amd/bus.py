@@ -19,7 +19,7 @@ from appliance.vendors.amd.values import Row, Rows, Told
 
 Value = TypeVar("Value")
 ATI = "0x1002"
-"""AMD's number as a maker of graphics; its host bridges have another one."""
+"""AMD's number as a vendor of graphics; its host bridges have another one."""
 PROCESSING, DISPLAY = "0x12", "0x03"
 """PCI classes (PCI Code and ID Assignment Specification): accelerators, display controllers."""
 DRIVER, BORROWED = "amdgpu", "vfio-pci"
@@ -64,7 +64,7 @@ class Place:
     def inner(self) -> tuple[Function, ...]:
         """The functions that the device is made of: three with a switch of its own, else one."""
         chain = self.chain
-        has_switch = len(chain) > 2 and or_none(chain[-2].maker) == ATI  # noqa: PLR2004 - two ports
+        has_switch = len(chain) > 2 and or_none(chain[-2].vendor) == ATI  # noqa: PLR2004 - two ports
         return chain[-3:] if has_switch else chain[-1:]
 
     @property

@@ -40,7 +40,7 @@ NO_WORD = "AMD's library and tool do not tell it"
 FAULTS = (AttributeError, KeyError, IndexError, TypeError, ValueError, ArithmeticError)
 """What an answer of another form than documented ends in; it is a gap like any other."""
 MODES = ("persistence_mode", "compute_mode", "confidential_mode", "ecc_mode_pending")
-"""Facts of other makers' drivers: amdgpu stays loaded, and has no such setting."""
+"""Facts of other vendors' drivers: amdgpu stays loaded, and has no such setting."""
 BASE = frozenset(("float64", "float32", "float16", "bfloat16", "int8"))
 FORMATS: Mapping[str, frozenset[str]] = {
     "gfx90a": BASE,
@@ -178,7 +178,7 @@ class Rocm:
         return facts
 
     def _way(self, own: Unit, other: Unit) -> str:
-        """The maker's links, else the way over the host."""
+        """The vendor's links, else the way over the host."""
         mine, theirs = (Place(self._tree, unit.address) for unit in (own, other))
         if _module(own) == _module(other):
             return "same module"

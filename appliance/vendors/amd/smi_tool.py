@@ -182,7 +182,7 @@ class CommandLine:
         links = entries(self._commands.of(address, self._topology()).get("links", []))
         link = self._commands.of(other, links)
         if link.get("link_type") != "XGMI":
-            raise Unreadable("no link of the maker's joins them")
+            raise Unreadable("no link of the vendor's joins them")
         slowest, _, fastest = str(link.get("bandwidth", "")).partition("-")
         return values.connected(
             values.number(link.get("num_hops")), values.number(slowest), values.number(fastest)

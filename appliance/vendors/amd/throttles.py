@@ -1,4 +1,4 @@
-"""Why an AMD device is slower than it could be, in the words that all makers share.
+"""Why an AMD device is slower than it could be, in the words that all vendors share.
 
 MI300 and later count, per cause, the firmware's cycles in which it held the device back; a cause
 is active if its count grew since the reading before, so that none is missed between two readings.
@@ -66,7 +66,7 @@ class Residency:
 
 
 def by_cause(active: Mapping[str, bool]) -> dict[str, float | None]:
-    """Readings of every reason and of the mask; None for what the maker does not tell."""
+    """Readings of every reason and of the mask; None for what the vendor does not tell."""
     readings: dict[str, float | None] = dict.fromkeys(_names())
     for cause, is_active in active.items():
         name = f"throttled_{CAUSES[cause][1]}"

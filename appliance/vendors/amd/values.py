@@ -94,7 +94,7 @@ class Source(Protocol):
         """Whether the device answers now; None if that cannot be told from the source."""
 
     def connection(self, address: str, other: str) -> str:
-        """The maker's links between two devices. Raises Unreadable if there are none."""
+        """The vendor's links between two devices. Raises Unreadable if there are none."""
 
 
 class Once(Generic[Value]):
@@ -162,7 +162,7 @@ def scaled(answer: object, factor: float) -> float | None:
 
 
 def celsius(answer: object) -> float | None:
-    """A temperature. A sensor that is not there reads as 0, as the maker's own tool takes it."""
+    """A temperature. A sensor that is not there reads as 0, as the vendor's own tool takes it."""
     found = number(answer)
     return found if found and COLDEST < found < HOTTEST else None
 
@@ -209,7 +209,7 @@ def lanes(answer: object) -> int | None:
 
 
 def division(mode: str) -> str:
-    """How something is divided: "none", or the maker's word."""
+    """How something is divided: "none", or the vendor's word."""
     return "none" if mode.upper() in UNDIVIDED else mode
 
 
@@ -230,7 +230,7 @@ def joined_firmware(pairs: Iterable[tuple[str, str]]) -> str:
 
 
 def connected(hops: float | None, slowest: float | None, fastest: float | None) -> str:
-    """Devices joined by the maker's links: how many, or over how many others.
+    """Devices joined by the vendor's links: how many, or over how many others.
 
     The driver gives the rate of one link as the lowest and that of all of them as the highest
     (Linux, drivers/gpu/drm/amd/amdgpu, amdgpu_amdkfd_get_xgmi_bandwidth_mbytes).

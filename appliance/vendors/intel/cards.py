@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from appliance.linux.pci import Function, functions
 from appliance.linux.sysfs import Tree, Unreadable, or_none
 
-MAKER = "0x8086"
+PCI_VENDOR = "0x8086"
 DISPLAY = "0x03"
 BRIDGE = "0x0604"
 """Beginnings of the class of a PCI function (PCI Code and ID Assignment Specification)."""
@@ -232,7 +232,7 @@ class Card:
 
 def _is_own_bridge(function: Function) -> bool:
     kind = or_none(function.kind) or ""
-    return kind.startswith(BRIDGE) and or_none(function.maker) == MAKER
+    return kind.startswith(BRIDGE) and or_none(function.vendor) == PCI_VENDOR
 
 
 def graphics(tree: Tree) -> tuple[Card, ...]:
@@ -240,7 +240,7 @@ def graphics(tree: Tree) -> tuple[Card, ...]:
 
     Virtual functions of a card that this host divided are part of it and not listed.
     """
-    found = (_card(one) for one in sorted(functions(tree, MAKER, DISPLAY), key=_bus_order))
+    found = (_card(one) for one in sorted(functions(tree, PCI_VENDOR, DISPLAY), key=_bus_order))
     return tuple(card for card in found if card is not None)
 
 

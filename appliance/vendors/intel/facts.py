@@ -22,7 +22,7 @@ from appliance.vendors.intel.tool import MEBI, Answers, listed_ports, ports, rat
 
 COMPOSITE = "COMPOSITE"
 """Level Zero's word for a card of several tiles that is shown as one device; see xpu.py."""
-NOT_TOLD = "no interface of this maker tells it"
+NOT_TOLD = "no interface of this vendor tells it"
 LIBRARIES = ("/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/local/lib")
 LIBRARY = r"libze_intel_gpu\.so\.(\d+\.\d+\.\d+)"
 FIRMWARE = ("gfx_data", "amc", "gfx_pscbin")

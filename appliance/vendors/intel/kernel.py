@@ -66,7 +66,7 @@ REASONS: Mapping[str, str] = {
     "vr_thermal": "hardware",
     "p0_freq": "other",
 }
-"""Why a clock is low, by the drivers' names, in the words of all makers."""
+"""Why a clock is low, by the drivers' names, in the words of all vendors."""
 BITS: Mapping[str, int] = {
     "prochot": 0,
     "thermal": 1,

@@ -8,7 +8,7 @@ imported by `prepare` alone, which the worker calls.
 One device is one card. A Max card has two tiles, which Level Zero can show as one device or as two
 (ZE_FLAT_DEVICE_HIERARCHY, COMPOSITE or FLAT, the latter being its default). Here it is always
 COMPOSITE: the card is what was bought, has one serial number, one power limit and one slot, and the
-maker's figures are those of the whole card.
+vendor's figures are those of the whole card.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ UNNAMED = "NVIDIA device that does not answer"
 NO_DEVICE = "the driver works, and shows no device: was --gpus all given?"
 NOT_OURS = 4
 """NO_PERMISSION for a handle: the device was not given to this container or user."""
-MAKER, DISPLAY = "0x10de", ("0x0300", "0x0302")
+PCI_VENDOR, DISPLAY = "0x10de", ("0x0300", "0x0302")
 """PCI vendor, and the classes of VGA and 3D controllers (PCI Code and ID Assignment)."""
 FLOAT8, BFLOAT16 = (8, 9), (8, 0)
 """Compute capability from which on there are tensor cores for the format (CUDA C++ Programming
@@ -182,7 +182,7 @@ class Cuda:
 
     def _refuse_if_there(self, gap: Unreadable) -> None:
         """Raise UsageError if the machine shows a device all the same."""
-        seen = pci.functions(self._tree, MAKER, *DISPLAY)
+        seen = pci.functions(self._tree, PCI_VENDOR, *DISPLAY)
         traces = (*(one.address for one in seen), *self._device_files())
         if traces:
             raise UsageError(

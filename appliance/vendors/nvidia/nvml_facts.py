@@ -88,7 +88,7 @@ class Questions:
         return partial(self.nvml.whole, function, self.place.whole, *arguments)
 
     def _written(self, function: str, *arguments: object) -> Callable[[], str]:
-        """A text that its maker filled in; a placeholder is none."""
+        """A text that its vendor filled in; a placeholder is none."""
         return lambda: firmware(self.nvml.text(function, self.place.whole, *arguments))
 
     def _identification(self) -> Facts:

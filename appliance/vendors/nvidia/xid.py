@@ -112,7 +112,7 @@ SXID = re.compile(
     r"SXid \((?:PCI:)?(?P<address>[0-9a-fA-F:.]+)\): (?P<code>\d+), (?P<word>Fatal|Non-fatal)\b"
 )
 FALLEN = re.compile(r"NVRM: GPU (?P<address>[0-9a-fA-F:.]+): GPU has fallen off the bus")
-UNEXPLAINED = "the maker's catalog does not explain this number"
+UNEXPLAINED = "the vendor's catalog does not explain this number"
 
 
 def fault(line: str, devices: Sequence[Device]) -> KernelFault | None:

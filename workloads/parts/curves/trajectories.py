@@ -11,7 +11,7 @@ while every matrix has other bits and every sum another order. So a curve that w
 from a recording has wrong gradients, and a device that is right is inside the band.
 
 Products are in the dtype of the trajectory with float32 results, all else is float32: nothing is
-left to the lists by which torch chooses a precision, which differ between makers.
+left to the lists by which torch chooses a precision, which differ between vendors.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ def engine(models: Sequence[torch.nn.Module], variation: Variation) -> Iterator[
             layer.forward = grouped.multiply  # type: ignore[method-assign, assignment]
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of settings for makers that this build has not
+            warnings.simplefilter("ignore")  # of settings for vendors that this build has not
             seed = variation.order
             order = contextlib.nullcontext() if seed is None else AnyOrder(seed)
             with torch.backends.mkldnn.flags(enabled=variation.has_onednn), order:

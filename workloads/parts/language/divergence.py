@@ -3,7 +3,7 @@
 Two models that were given the same text are compared token by token, so that what the text is
 like cancels: the mean divergence, the ratio of the perplexities, and the tokens that each holds
 the likeliest. A divergence goes with the square of an error, and no constant bounds it for every
-model; so a processor that computes in the same format is the yardstick, and no maker's device is.
+model; so a processor that computes in the same format is the yardstick, and no vendor's device is.
 
 In 16-bit formats the rounding of what is stored decides, and is the same everywhere: three times
 the processor's divergence is allowed, and never more than what separates 16-bit weights from

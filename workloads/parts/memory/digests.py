@@ -4,7 +4,7 @@
 
 x are the words of the matrix (16 or 32 bits) zero-extended to 64, r and c odd pseudo-random
 weights. Whole numbers add up the same in any order, so a correct result has one digest on every
-device of every maker. One changed element alters it with certainty, because an odd weight has an
+device of every vendor. One changed element alters it with certainty, because an odd weight has an
 inverse; more of them escape one digest with probability 2**-32 at most (2**-48 for 16-bit words),
 2**-27 for one equal change over a whole rectangle. Two independent digests are made. No two
 words share one 64-bit word: packed, two flipped top bits would cancel for any weights.

@@ -1,4 +1,4 @@
-"""A maker of devices for tests: one or two devices that are the host's own processor."""
+"""A vendor of devices for tests: one or two devices that are the host's own processor."""
 
 # ruff: noqa: ARG002 - the protocol names the arguments
 
@@ -10,8 +10,8 @@ from appliance.records.system import Device
 from appliance.vendors.base import KernelFault
 
 
-class Maker:
-    name = "faulty.maker"
+class Vendor:
+    name = "faulty.vendor"
     torch_type = "cpu"
     collectives = "gloo"
     fork_safe = True
@@ -37,7 +37,7 @@ class Maker:
         return {}
 
     def hints(self, device: Device) -> Mapping[str, str]:
-        return {"power_watts": "this maker has no meter"}
+        return {"power_watts": "this vendor has no meter"}
 
     def absent(self, device: Device) -> frozenset[str]:
         return frozenset({"links_down"})
