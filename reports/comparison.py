@@ -34,7 +34,7 @@ SHAPES: dict[Word, str] = {"within": "✓ within", "beyond": "✗ BEYOND", "open
 SAMENESS: dict[Sameness, str] = {
     "same": "the reference's own",
     "other": "others than the reference's",
-    "unknown": "whether the reference's cannot be told: neither devices nor system have a serial",
+    "unknown": "whether the reference's is not known: neither devices nor system have a serial",
 }
 TOPICS: dict[Topic, str] = {
     "plan": "What was run",
@@ -91,23 +91,23 @@ class Page:
     method: tuple[str, ...]
 
 
-def page(found: Comparison) -> Page:
+def page(comparison: Comparison) -> Page:
     """All that the page says of a comparison."""
-    others = found.bundles[1:]
+    others = comparison.bundles[1:]
     return cleaned(
         Page(
-            word=found.word,
-            title=WORDS[found.word],
-            summary=found.summary,
-            generator=f"bench {found.bench_version}",
-            bundles=_bundles(found.bundles),
-            development=_development(found.bundles),
-            against=tuple(_against(found, bundle) for bundle in others),
-            profile=_profile_drawing(found.profiles),
-            scores=_scores(found.profiles),
-            model=_model(found),
-            model_note=_model_note(found),
-            method=_method(found),
+            word=comparison.word,
+            title=WORDS[comparison.word],
+            summary=comparison.summary,
+            generator=f"bench {comparison.bench_version}",
+            bundles=_bundles(comparison.bundles),
+            development=_development(comparison.bundles),
+            against=tuple(_against(comparison, bundle) for bundle in others),
+            profile=_profile_drawing(comparison.profiles),
+            scores=_scores(comparison.profiles),
+            model=_model(comparison),
+            model_note=_model_note(comparison),
+            method=_method(comparison),
         )
     )
 
@@ -139,8 +139,8 @@ def _bundles(bundles: Sequence[ComparedBundle]) -> Grid:
 
 def _devices(bundle: ComparedBundle) -> str:
     models = [device.model for device in bundle.devices]
-    told = ", ".join(f"{models.count(model)} x {model}" for model in dict.fromkeys(models))
-    return f"{told}: {SAMENESS[bundle.sameness]}" if bundle.label != "A" else told
+    listed = ", ".join(f"{models.count(model)} x {model}" for model in dict.fromkeys(models))
+    return f"{listed}: {SAMENESS[bundle.sameness]}" if bundle.label != "A" else listed
 
 
 def _development(bundles: Sequence[ComparedBundle]) -> str:
@@ -153,20 +153,20 @@ def _development(bundles: Sequence[ComparedBundle]) -> str:
 # ------------------------------------------------------------------ one against the reference
 
 
-def _against(found: Comparison, bundle: ComparedBundle) -> Against:
-    own = [item for item in found.cases if item.label == bundle.label]
+def _against(comparison: Comparison, bundle: ComparedBundle) -> Against:
+    own = [item for item in comparison.cases if item.label == bundle.label]
     timed = [(item, item.timing) for item in own if item.timing is not None]
-    drift = next((item for item in found.drifts if item.label == bundle.label), None)
+    drift = next((item for item in comparison.drifts if item.label == bundle.label), None)
     return Against(
         label=bundle.label,
-        title=f"{bundle.label} against {found.bundles[0].label}",
+        title=f"{bundle.label} against {comparison.bundles[0].label}",
         drift=_drift(drift),
         cases=_cases(bundle.label, own),
-        ratios=_ratio_drawing(bundle.label, timed, found.margin),
+        ratios=_ratio_drawing(bundle.label, timed, comparison.margin),
         checks=_checks([(item.case, pair) for item in own for pair in item.checks], bundle.label),
-        rulings=_rulings([item for item in found.rulings if item.label == bundle.label]),
-        refused=_refused(found, bundle.label),
-        differences=_differences(found, bundle.label),
+        rulings=_rulings([item for item in comparison.rulings if item.label == bundle.label]),
+        refused=_refused(comparison, bundle.label),
+        differences=_differences(comparison, bundle.label),
     )
 
 
@@ -324,15 +324,15 @@ def _ruling(word: RulingWord | None, reason: str) -> str:
     return words.RULINGS[word] + (f" ({reason.replace('_', ' ')})" if reason else "")
 
 
-def _refused(found: Comparison, label: str) -> Grid | None:
-    shown = [item for item in found.refused if item.label == label]
+def _refused(comparison: Comparison, label: str) -> Grid | None:
+    shown = [item for item in comparison.refused if item.label == label]
     if not shown:
         return None
     return Grid(columns=("Case", "Why"), rows=tuple((item.case, item.reason) for item in shown))
 
 
-def _differences(found: Comparison, label: str) -> tuple[Grid, ...]:
-    own = [item for item in found.differences if item.label == label]
+def _differences(comparison: Comparison, label: str) -> tuple[Grid, ...]:
+    own = [item for item in comparison.differences if item.label == label]
     return tuple(
         Grid(
             columns=(title,),
@@ -372,8 +372,8 @@ def _share(shares: Sequence[float]) -> str:
     return f"{shares[0] * 100:.0f} %" if shares else NONE
 
 
-def _model(found: Comparison) -> Grid | None:
-    model = found.model
+def _model(comparison: Comparison) -> Grid | None:
+    model = comparison.model
     if model is None:
         return None
     return Grid(
@@ -391,28 +391,29 @@ def _model(found: Comparison) -> Grid | None:
     )
 
 
-def _model_note(found: Comparison) -> str:
-    if found.model is None:
-        return f"Left out: {found.model_left_out}."
-    return found.model.note
+def _model_note(comparison: Comparison) -> str:
+    if comparison.model is None:
+        return f"Left out: {comparison.model_left_out}."
+    return comparison.model.note
 
 
 def _spread(sd: float) -> str:
     return f"{sd * 100:.2f} %"
 
 
-def _method(found: Comparison) -> tuple[str, ...]:
-    margin = f"{found.margin * 100:g} %"
+def _method(comparison: Comparison) -> tuple[str, ...]:
+    margin = f"{comparison.margin * 100:g} %"
     units = (
         "Launches are the units, and their geometric means are compared. The interval is Welch's, "
         "on the logarithm of step time; of P(A faster) it is that of Brunner and Munzel."
     )
     tests = (
         f"Within: two one-sided tests show a difference below {margin}, each at a risk of "
-        f"{found.risk_within * 100:g} %, with a launch spread of at least a third of the margin. "
+        f"{comparison.risk_within * 100:g} %, with a launch spread of at least a third of the "
+        "margin. "
         f"Beyond: a test shows more than {margin}, slower or faster; all tests of this page share "
-        f"a risk of {found.risk_beyond * 100:g} %. Open: the launches show neither, so more of "
-        "them are needed."
+        f"a risk of {comparison.risk_beyond * 100:g} %. Open: the launches show neither, so more "
+        "of them are needed."
     )
     cases = (
         "Compared are cases of the same workload, version, parameters and way of launching. Every "
@@ -550,8 +551,8 @@ def _path(line: str, style: str) -> str:
     return f'<path d="{line}" fill="none" {style}/>'
 
 
-def _text(x: float, y: float, told: str, anchor: str) -> str:
+def _text(x: float, y: float, label: str, anchor: str) -> str:
     return (
         f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-size="9" fill="#222222" '
-        f"{_FONT}>{escape(clean(told))}</text>"
+        f"{_FONT}>{escape(clean(label))}</text>"
     )

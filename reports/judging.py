@@ -115,23 +115,25 @@ def _looks(lines: Sequence[Line]) -> Mapping[str, Looked]:
 def limit_words(criterion: Criterion, criteria: Criteria) -> str:
     """The limit of a criterion as it was written, with what it is measured by."""
     within = criterion.within_of_baseline
-    told = []
+    limits = []
     if criterion.at_least is not None:
         of = f" of {criterion.against}" if criterion.against else ""
-        told.append(f"at least {_written(criterion, criterion.at_least)}{of}")
+        limits.append(f"at least {_written(criterion, criterion.at_least)}{of}")
     if criterion.at_most is not None:
-        told.append(f"at most {_written(criterion, criterion.at_most)}")
+        limits.append(f"at most {_written(criterion, criterion.at_most)}")
     if criterion.equals is not None:
-        told.append(f"equal to {words.scalar(criterion.equals, criterion.unit)}")
+        limits.append(f"equal to {words.scalar(criterion.equals, criterion.unit)}")
     if criterion.fraction_of_peak is not None:
-        told.append(f"at least {percent(criterion.fraction_of_peak)} of the vendor's peak")
+        limits.append(f"at least {percent(criterion.fraction_of_peak)} of the vendor's peak")
     if within == "class":
-        told.append(f"no slower than the baseline by more than {_class_margins(criteria.margins)}")
+        limits.append(
+            f"no slower than the baseline by more than {_class_margins(criteria.margins)}"
+        )
     elif isinstance(within, float | int):
-        told.append(f"no slower than the baseline by more than {percent(within)}")
+        limits.append(f"no slower than the baseline by more than {percent(within)}")
     if criterion.margin is not None:
-        told.append(f"practical margin {percent(criterion.margin)}")
-    return f"{_measure(criterion)} {', '.join(told)}" if told else ""
+        limits.append(f"practical margin {percent(criterion.margin)}")
+    return f"{_measure(criterion)} {', '.join(limits)}" if limits else ""
 
 
 def _measure(criterion: Criterion) -> str:
@@ -155,8 +157,8 @@ def _class_margins(margins: Mapping[str, float]) -> str:
     sizes: dict[float, list[str]] = {}
     for name, margin in margins.items():
         sizes.setdefault(margin, []).append(name)
-    told = [f"{percent(size)} ({', '.join(names)})" for size, names in sizes.items()]
-    return " or ".join(told)
+    margins_by_class = [f"{percent(size)} ({', '.join(names)})" for size, names in sizes.items()]
+    return " or ".join(margins_by_class)
 
 
 # ------------------------------------------------------------------ every comparison
@@ -194,35 +196,37 @@ def _sentence(text: str) -> str:
     return f"{text}." if text else ""
 
 
-def _row(ruling: Ruling, found: Statistic, looks: Mapping[str, Looked]) -> tuple[str, ...]:
+def _row(ruling: Ruling, statistic: Statistic, looks: Mapping[str, Looked]) -> tuple[str, ...]:
     limit = (
-        NOTHING if found.limit is None else words.measured(found.metric, found.limit, found.unit)
+        NOTHING
+        if statistic.limit is None
+        else words.measured(statistic.metric, statistic.limit, statistic.unit)
     )
     return (
         ruling.case or "all",
         words.RULINGS[ruling.ruling],
-        _value(found),
-        f"{limit} ({found.limit_source})" if found.limit_source else limit,
-        _counted(found, looks.get(ruling.case)),
+        _value(statistic),
+        f"{limit} ({statistic.limit_source})" if statistic.limit_source else limit,
+        _counted(statistic, looks.get(ruling.case)),
     )
 
 
-def _t_row(ruling: Ruling, found: Statistic, looks: Mapping[str, Looked]) -> tuple[str, ...]:
+def _t_row(ruling: Ruling, statistic: Statistic, looks: Mapping[str, Looked]) -> tuple[str, ...]:
     return (
-        *_row(ruling, found, looks),
-        _against(found.t_pass, found.critical_pass),
-        _against(found.t_fail, found.critical_fail),
-        _spread(found),
+        *_row(ruling, statistic, looks),
+        _against(statistic.t_pass, statistic.critical_pass),
+        _against(statistic.t_fail, statistic.critical_fail),
+        _spread(statistic),
     )
 
 
-def _value(found: Statistic) -> str:
-    value = words.measured(found.metric, found.value, found.unit)
+def _value(statistic: Statistic) -> str:
+    value = words.measured(statistic.metric, statistic.value, statistic.unit)
     ends = [
-        None if end is None else words.measured(found.metric, end, found.unit)
-        for end in (found.low, found.high)
+        None if end is None else words.measured(statistic.metric, end, statistic.unit)
+        for end in (statistic.low, statistic.high)
     ]
-    level = "" if found.confidence is None else f", {percent(found.confidence)}"
+    level = "" if statistic.confidence is None else f", {percent(statistic.confidence)}"
     if ends[0] is None and ends[1] is None:
         return value
     if ends[0] is None:
@@ -232,28 +236,30 @@ def _value(found: Statistic) -> str:
     return f"{value} ({ends[0]} to {ends[1]}{level})"
 
 
-def _counted(found: Statistic, looked: Looked | None) -> str:
+def _counted(statistic: Statistic, analysis: Looked | None) -> str:
     """What the figure was made of, and the look at which its case was left."""
-    if looked is None:
-        return f"{found.count:,}"
-    return f"{found.count:,}, look {looked.launches}{'' if looked.is_decided else ' (open)'}"
+    if analysis is None:
+        return f"{statistic.count:,}"
+    return (
+        f"{statistic.count:,}, look {analysis.launches}{'' if analysis.is_decided else ' (open)'}"
+    )
 
 
-def _against(found: float | None, critical: float | None) -> str:
+def _against(value: float | None, critical: float | None) -> str:
     """A statistic and the value that it had to reach."""
-    if found is None or critical is None or not math.isfinite(found):
+    if value is None or critical is None or not math.isfinite(value):
         return NOTHING
-    return f"{found:.2f} {'≥' if found >= critical else '<'} {critical:.2f}"
+    return f"{value:.2f} {'≥' if value >= critical else '<'} {critical:.2f}"
 
 
-def _spread(found: Statistic) -> str:
+def _spread(statistic: Statistic) -> str:
     """The spread between launches, and the one that the test for a pass took."""
-    if found.log_sd is None:
+    if statistic.log_sd is None:
         return NOTHING
-    used = found.log_sd_used
-    if used is None or not math.isfinite(used) or used == found.log_sd:
-        return percent(found.log_sd)
-    return f"{percent(found.log_sd)} ({percent(used)})"
+    used = statistic.log_sd_used
+    if used is None or not math.isfinite(used) or used == statistic.log_sd:
+        return percent(statistic.log_sd)
+    return f"{percent(statistic.log_sd)} ({percent(used)})"
 
 
 def _unfigured(rulings: Sequence[Ruling], closed: frozenset[str]) -> Iterable[str]:
@@ -267,8 +273,8 @@ def _unfigured(rulings: Sequence[Ruling], closed: frozenset[str]) -> Iterable[st
         named = [
             one.case for one in without if (one.ruling, one.explanation) == (ruling, explanation)
         ]
-        told = f": {explanation}" if explanation else ""
-        yield f"Without figures ({words.RULINGS[ruling]}){told}: {_listed(named)}."
+        reason = f": {explanation}" if explanation else ""
+        yield f"Without figures ({words.RULINGS[ruling]}){reason}: {_listed(named)}."
 
 
 def _listed(cases: Sequence[str]) -> str:
@@ -286,8 +292,8 @@ def _peak_notes(criterion: Criterion, bundle: Bundle) -> Iterable[str]:
         if is_of_memory if is_of_bytes else _format(peak) in formats:
             doubt = "" if peak.is_confirmed else ", read in one second-hand source only"
             figure = f"{words.quantity(peak.value, peak.unit)} per {peak.per}"
-            told = f"{words.label(peak.quantity)} {figure}, from {peak.source}{doubt}"
-            yield f"Peak of {peak.model}: {told}."
+            origin = f"{words.label(peak.quantity)} {figure}, from {peak.source}{doubt}"
+            yield f"Peak of {peak.model}: {origin}."
 
 
 def _format(peak: Peak) -> str:
@@ -297,9 +303,9 @@ def _format(peak: Peak) -> str:
 # ------------------------------------------------------------------ baselines and score
 
 
-def _baselines(found: Sequence[Baseline]) -> Group | None:
+def _baselines(baselines: Sequence[Baseline]) -> Group | None:
     """What this run may be compared with, and from which bundles that came."""
-    if not found:
+    if not baselines:
         return None
     columns = ("Case", "Of", "Step time", "sd of ln", "Smallest margin", "Bundles, sha256")
     rows = [
@@ -311,12 +317,12 @@ def _baselines(found: Sequence[Baseline]) -> Group | None:
             percent(one.smallest_margin),
             _digests(one.bundles),
         )
-        for one in found
+        for one in baselines
     ]
     alike = [i for i in range(len(columns)) if len(rows) > 1 and len({row[i] for row in rows}) == 1]
     own = [i for i in range(len(columns)) if i not in alike]
     return Group(
-        title=f"Baselines ({len(found)})",
+        title=f"Baselines ({len(baselines)})",
         rows=tuple(Row(label=f"{columns[i]}, all", value=rows[0][i]) for i in alike),
         grid=Grid(
             columns=tuple(columns[i] for i in own),
@@ -334,17 +340,17 @@ def _origin(one: Baseline) -> str:
 
 
 def _baseline_spread(one: Baseline) -> str:
-    told = f"{percent(one.launch_sd)} between launches"
+    spread = f"{percent(one.launch_sd)} between launches"
     if one.device_sd is not None:
-        told += f", {percent(one.device_sd)} between devices"
+        spread += f", {percent(one.device_sd)} between devices"
     if one.tolerance is not None:
         limit = one.tolerance
-        told += (
+        spread += (
             f"; tolerance limit {words.duration(math.exp(limit.log_limit))} for "
             f"{percent(limit.p)} of devices with confidence {percent(limit.gamma)}, "
             f"k {limit.k:.3f}"
         )
-    return told
+    return spread
 
 
 def _digests(bundles: Sequence[str]) -> str:
@@ -376,9 +382,9 @@ def _ratio(one: Ratio) -> str:
 
 
 def _score(score: Score | None, hidden: frozenset[str]) -> Group:
-    told = score_words(score, hidden)
-    if score is None or told.startswith(WITHHELD):
-        return Group(title="Suite score", notes=(_sentence(f"{told[:1].upper()}{told[1:]}"),))
+    phrase = score_words(score, hidden)
+    if score is None or phrase.startswith(WITHHELD):
+        return Group(title="Suite score", notes=(_sentence(f"{phrase[:1].upper()}{phrase[1:]}"),))
     return Group(
         title="Suite score",
         grid=Grid(
@@ -397,7 +403,7 @@ def _score(score: Score | None, hidden: frozenset[str]) -> Group:
             filter(
                 None,
                 (
-                    f"Weighted geometric mean {told}. Above 1 is faster.",
+                    f"Weighted geometric mean {phrase}. Above 1 is faster.",
                     _sentence(f"Left out: {_listed(score.left_out)}" if score.left_out else ""),
                 ),
             )
@@ -408,12 +414,12 @@ def _score(score: Score | None, hidden: frozenset[str]) -> Group:
 # ------------------------------------------------------------------ stragglers
 
 
-def _stragglers(found: Sequence[Straggler]) -> Group:
+def _stragglers(stragglers: Sequence[Straggler]) -> Group:
     title = "Devices against each other"
-    if not found:
+    if not stragglers:
         reason = "Not compared: it needs several devices that all ran the same timed workloads."
         return Group(title=title, notes=(reason,))
-    flagged = [one for one in found if one.is_flagged]
+    flagged = [one for one in stragglers if one.is_flagged]
     named = (
         f"Slower than its neighbours: {', '.join(map(_named, flagged))}."
         if flagged
@@ -443,10 +449,10 @@ def _stragglers(found: Sequence[Straggler]) -> Group:
                     str(one.num_workloads),
                     "✗ straggler" if one.is_flagged else "",
                 )
-                for one in found
+                for one in stragglers
             ),
         ),
-        notes=(named, *_job_loss(found)),
+        notes=(named, *_job_loss(stragglers)),
     )
 
 
@@ -458,17 +464,17 @@ def _signed(value: float) -> str:
     return f"{value * 100:+.2f} %" if math.isfinite(value) else words.figure(value)
 
 
-def _job_loss(found: Sequence[Straggler]) -> Iterable[str]:
+def _job_loss(stragglers: Sequence[Straggler]) -> Iterable[str]:
     """What a job that waits for its slowest device loses here.
 
     An effect is against the mean of the other n - 1 devices, in ln(seconds) n / (n - 1) times
     the distance from the mean of all.
     """
-    num = len(found)
-    if not all(math.isfinite(one.effect) and one.effect > -1 for one in found):
+    num = len(stragglers)
+    if not all(math.isfinite(one.effect) and one.effect > -1 for one in stragglers):
         return
-    distances = [math.log1p(one.effect) * (num - 1) / num for one in found]
-    slowest = max(found, key=lambda one: one.effect).device
+    distances = [math.log1p(one.effect) * (num - 1) / num for one in stragglers]
+    slowest = max(stragglers, key=lambda one: one.effect).device
     yield (
         f"A job that waits for all {num} devices at each step goes at the pace of {slowest}: "
         f"predicted loss {percent(math.expm1(max(distances)))} against the devices' mean; "

@@ -26,16 +26,16 @@ def rows(facts: Facts) -> tuple[Row, ...]:
     return tuple(
         Row(
             label=label(name),
-            value=words.fact(found),
-            note=_gap(found) if found.value is None else found.source,
-            is_known=found.value is not None,
+            value=words.fact(fact),
+            note=_gap(fact) if fact.value is None else fact.source,
+            is_known=fact.value is not None,
         )
-        for name, found in facts.items()
+        for name, fact in facts.items()
     )
 
 
-def _gap(found: Fact) -> str:
-    return found.hint or (f"{found.source} does not tell" if found.source else "")
+def _gap(fact: Fact) -> str:
+    return fact.hint or (f"{fact.source} does not report it" if fact.source else "")
 
 
 def system_groups(system: System, peaks: Peaks) -> tuple[Group, ...]:
@@ -98,20 +98,20 @@ def _quantity(name: str) -> str:
     return label(name)
 
 
-def parts(title: str, items: Sequence[Facts], told: Fact | None = None) -> Group:
+def parts(title: str, items: Sequence[Facts], declared: Fact | None = None) -> Group:
     """Parts of one kind: shared values once, what differs as a table, gaps as notes.
 
-    `told` is how many the host says that there are; where none is listed, it tells why.
+    `declared` is how many the host says that there are; where none is listed, its hint says why.
     """
     heading = f"{title} ({len(items)})"
     if not items:
-        return Group(title=title, notes=(_none(told),))
+        return Group(title=title, notes=(_none(declared),))
     if len(items) == 1:
         return Group(title=heading, rows=rows(items[0]))
     keys = list(dict.fromkeys(key for item in items for key in item))
     shared = [key for key in keys if _is_shared(key, items)] if len(items) > _SAME else []
     own = [key for key in keys if key not in shared]
-    gaps = {key: _gap(found) for item in items for key, found in item.items() if _is_gap(found)}
+    gaps = {key: _gap(fact) for item in items for key, fact in item.items() if _is_gap(fact)}
     return Group(
         title=heading,
         rows=tuple(
@@ -123,15 +123,15 @@ def parts(title: str, items: Sequence[Facts], told: Fact | None = None) -> Group
     )
 
 
-def _none(told: Fact | None) -> str:
-    if told is not None and told.value == 0:
+def _none(declared: Fact | None) -> str:
+    if declared is not None and declared.value == 0:
         return "none"
-    hint = "" if told is None else told.hint
-    return f"{NOT_REPORTED}: {hint or 'none was found or none could be read'}"
+    hint = "" if declared is None else declared.hint
+    return f"{NOT_REPORTED}: {hint or 'there is none, or none could be read'}"
 
 
-def _is_gap(found: Fact) -> bool:
-    return found.value is None
+def _is_gap(fact: Fact) -> bool:
+    return fact.value is None
 
 
 def _is_shared(key: str, items: Sequence[Facts]) -> bool:
@@ -174,51 +174,52 @@ def environment_groups(system: System, lines: Sequence[Line]) -> tuple[Group, ..
 
 
 def _children(lines: Sequence[Line]) -> Group:
-    """What the launches themselves told; where they differ, every value is shown."""
-    found: dict[str, list[Fact]] = {}
+    """What the launches themselves reported; where they differ, every value is shown."""
+    values_by_name: dict[str, list[Fact]] = {}
     for line in lines:
         if isinstance(line.event, Environment):
             for name, value in line.event.facts.items():
-                kept = found.setdefault(name, [])
-                if value not in kept:
-                    kept.append(value)
-    told = tuple(
+                seen = values_by_name.setdefault(name, [])
+                if value not in seen:
+                    seen.append(value)
+    reported = tuple(
         Row(
             label=label(name),
             value="; ".join(words.fact(value) for value in values),
             note="differs between launches" if len(values) > 1 else values[0].source,
             is_known=all(value.value is not None for value in values),
         )
-        for name, values in found.items()
+        for name, values in values_by_name.items()
     )
     return Group(
-        title="As the launches told it",
-        rows=(*told, *_libraries(lines), *_server(lines)),
-        notes=() if told else (f"{NOT_REPORTED}: no launch told its environment",),
+        title="As the launches reported it",
+        rows=(*reported, *_libraries(lines), *_server(lines)),
+        notes=() if reported else (f"{NOT_REPORTED}: no launch reported its environment",),
     )
 
 
 def _libraries(lines: Sequence[Line]) -> Iterable[Row]:
     """How many files the launches ran, and one digest over all of their paths and digests."""
-    found: dict[str, set[str | None]] = {}
+    digests_by_path: dict[str, set[str | None]] = {}
     for line in lines:
         if isinstance(line.event, Libraries):
             for path, digest in line.event.files.items():
-                found.setdefault(path, set()).add(digest)
-    if not found:
+                digests_by_path.setdefault(path, set()).add(digest)
+    if not digests_by_path:
         return
-    changed = [path for path, digests in found.items() if len(digests) > 1]
-    unread = sum(digests == {None} for digests in found.values())
+    changed = [path for path, digests in digests_by_path.items() if len(digests) > 1]
+    unread = sum(digests == {None} for digests in digests_by_path.values())
     listed = "".join(
         f"{digest or 'unreadable'}  {path}\n"
-        for path in sorted(found)
-        for digest in sorted(found[path], key=str)
+        for path in sorted(digests_by_path)
+        for digest in sorted(digests_by_path[path], key=str)
     )
-    told = f"{count(len(found), 'file')}, digest over the list {sha256(listed.encode())[:16]}"
-    told += f"; {unread} could not be read" if unread else ""
+    files, digest = count(len(digests_by_path), "file"), sha256(listed.encode())[:16]
+    summary = f"{files}, digest over the list {digest}"
+    summary += f"; {unread} could not be read" if unread else ""
     yield Row(
         label="Libraries that ran",
-        value=told,
+        value=summary,
         note=f"changed during the run: {changed[0]}" if changed else "/proc/self/maps",
         is_known=not unread and not changed,
     )
@@ -248,15 +249,15 @@ def _processes(processes: Sequence[Process]) -> Group:
 
 def telemetry(readings: Sequence[Reading]) -> Grid | None:
     """Smallest, median and largest of each value, and how often it was read; None without any."""
-    found: dict[str, list[float | None]] = {}
+    values_by_name: dict[str, list[float | None]] = {}
     for one in readings:
         for name, value in one.values.items():
-            found.setdefault(name, []).append(value)
-    if not found:
+            values_by_name.setdefault(name, []).append(value)
+    if not values_by_name:
         return None
     return Grid(
         columns=("Reading", "Smallest", "Median", "Largest", "Read"),
-        rows=tuple(_telemetry(name, values) for name, values in found.items()),
+        rows=tuple(_telemetry(name, values) for name, values in values_by_name.items()),
     )
 
 

@@ -39,12 +39,12 @@ def sections(plan: Plan, verdict: Verdict) -> tuple[PairSection, ...]:
 
 
 def _rates(
-    found: Sequence[Case], results: Mapping[str, CaseResult], hidden: frozenset[str]
+    cases: Sequence[Case], results: Mapping[str, CaseResult], hidden: frozenset[str]
 ) -> Mapping[tuple[str, ...], float]:
     """Bytes per second by devices, of the pairs whose timing may be shown."""
     return {
         case.all_devices: estimate.value
-        for case in found
+        for case in cases
         if case.id in results and case.id not in hidden
         for estimate in results[case.id].estimates
         if estimate.name == _RATE
@@ -52,14 +52,14 @@ def _rates(
 
 
 def _section(
-    name: str, found: Sequence[Case], rates: Mapping[tuple[str, ...], float]
+    name: str, cases: Sequence[Case], rates: Mapping[tuple[str, ...], float]
 ) -> PairSection:
-    devices = list(dict.fromkeys(device for case in found for device in case.all_devices))
+    devices = list(dict.fromkeys(device for case in cases for device in case.all_devices))
     fastest = max(rates.values(), default=0.0)
-    missing = [case.id for case in found if case.all_devices not in rates]
+    missing = [case.id for case in cases if case.all_devices not in rates]
     return PairSection(
         id=name,
-        summary=found[0].summary,
+        summary=cases[0].summary,
         columns=tuple(device.rpartition(":")[2] for device in devices),
         rows=tuple(
             PairRow(
@@ -100,4 +100,4 @@ def _missing(names: Sequence[str]) -> tuple[str, ...]:
     if not names:
         return ()
     shown = ", ".join(names[:4]) + (f" and {len(names) - 4} more" if names[4:] else "")
-    return (f"Without a rate, for the reason told in their own sections: {shown}.",)
+    return (f"Without a rate, for the reason stated in their own sections: {shown}.",)

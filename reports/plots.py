@@ -127,8 +127,8 @@ def course(title: str, moments: Sequence[Moment], interval: tuple[float, float] 
     lines = [f"M{'L'.join(places)}" for places in joined.values() if len(places) > 1]
     dots = [f"M{point}h0" for places in joined.values() for point in places]
     labels = "".join(
-        _text(_LEFT + 10 + (tick - begin) / span * (_RIGHT - _LEFT - 20), axis.bottom + 12, told)
-        for tick, told in _labelled(_ticks(begin, max(times)))
+        _text(_LEFT + 10 + (tick - begin) / span * (_RIGHT - _LEFT - 20), axis.bottom + 12, label)
+        for tick, label in _labelled(_ticks(begin, max(times)))
     )
     body = "".join(
         (
@@ -143,11 +143,11 @@ def course(title: str, moments: Sequence[Moment], interval: tuple[float, float] 
     return _drawing(title, body, COURSE_HEIGHT)
 
 
-def traces(title: str, found: Sequence[Trace]) -> Markup:
+def traces(title: str, series: Sequence[Trace]) -> Markup:
     """Readings over the time of the run, one strip below the other; nothing without a course."""
     known = [
         replace(one, points=tuple(point for point in one.points if all(map(math.isfinite, point))))
-        for one in found
+        for one in series
     ]
     times = [minutes for one in known for minutes, _ in one.points]
     if not times or min(times) == max(times):
@@ -159,8 +159,8 @@ def traces(title: str, found: Sequence[Trace]) -> Markup:
         _trace(one, _TOP + number * _TRACE_HEIGHT, begin, end) for number, one in enumerate(drawn)
     ]
     labels = [
-        _text(_LEFT + (tick - begin) / (end - begin) * (_RIGHT - _LEFT), bottom + 12, told)
-        for tick, told in _labelled(_ticks(begin, end))
+        _text(_LEFT + (tick - begin) / (end - begin) * (_RIGHT - _LEFT), bottom + 12, label)
+        for tick, label in _labelled(_ticks(begin, end))
     ]
     name = _text((_LEFT + _RIGHT) / 2, bottom + 24, "minutes since the run began")
     return _drawing(title, "".join((*parts, *labels, name)), bottom + 28)
@@ -171,11 +171,11 @@ def _trace(one: Trace, top: float, begin: float, end: float) -> str:
     values = [value for _, value in one.points]
     low, high = min(values), max(values)
     foot, reach = top + _TRACE_HEIGHT - 8, _TRACE_HEIGHT - 22
-    kept = thinned(values, MOST_POINTS // 2)
+    points = thinned(values, MOST_POINTS // 2)
     places = [
         f"{_LEFT + (one.points[place][0] - begin) / (end - begin) * (_RIGHT - _LEFT):.1f} "
         f"{foot - (value - low) / ((high - low) or 1.0) * reach:.1f}"
-        for place, value in kept
+        for place, value in points
     ]
     line = _path([f"M{'L'.join(places)}"], 'stroke="#3b4f6b" stroke-width="0.9" fill="none"')
     dots = _path(
@@ -204,11 +204,11 @@ def thinned(samples: Sequence[float], most: int) -> list[tuple[int, float]]:
         return list(enumerate(samples))
     num_runs = max(1, most // 2)
     edges = [len(samples) * number // num_runs for number in range(num_runs + 1)]
-    kept: set[int] = set()
+    indices: set[int] = set()
     for begin, end in pairwise(edges):
         places = range(begin, end)
-        kept |= {min(places, key=samples.__getitem__), max(places, key=samples.__getitem__)}
-    return [(place, samples[place]) for place in sorted(kept)]
+        indices |= {min(places, key=samples.__getitem__), max(places, key=samples.__getitem__)}
+    return [(place, samples[place]) for place in sorted(indices)]
 
 
 def _axis(values: Sequence[float], shown: Sequence[float], bottom: int = _BOTTOM) -> _Axis:
@@ -244,7 +244,7 @@ def _labelled(ticks: Sequence[float]) -> list[tuple[float, str]]:
 def _grid(axis: _Axis) -> str:
     lines = "".join(f"M{_LEFT} {axis.y(tick):.1f}H{_RIGHT}" for tick in axis.ticks)
     labels = "".join(
-        _text(_LEFT - 6, axis.y(tick) + 3, told, "end") for tick, told in _labelled(axis.ticks)
+        _text(_LEFT - 6, axis.y(tick) + 3, label, "end") for tick, label in _labelled(axis.ticks)
     )
     middle = (_TOP + axis.bottom) / 2
     turned = f'transform="rotate(-90 11 {middle:.0f})"'

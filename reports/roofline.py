@@ -40,12 +40,12 @@ def roofs(case: Case, peaks: Peaks, system: System) -> Roofs:
     )
 
 
-def sentence(case: Case, result: CaseResult, found: Roofs) -> str:
+def sentence(case: Case, result: CaseResult, roofs: Roofs) -> str:
     """MFU and place under the roofline of a case whose timing may be shown, in words."""
     seconds = _seconds(result)
     if seconds is None:
         return f"MFU {UNKNOWN}: no step time was estimated."
-    return " ".join((_utilisation(case, seconds, found), _place(case, seconds, found)))
+    return " ".join((_utilisation(case, seconds, roofs), _place(case, seconds, roofs)))
 
 
 def _seconds(result: CaseResult) -> float | None:
@@ -54,36 +54,36 @@ def _seconds(result: CaseResult) -> float | None:
     return next((value for value in values if value > 0), None)
 
 
-def _utilisation(case: Case, seconds: float, found: Roofs) -> str:
+def _utilisation(case: Case, seconds: float, roofs: Roofs) -> str:
     flops = case.work.flops
     if flops is None:
         return f"MFU {UNKNOWN}: this workload's operations are not counted."
     if flops == 0:
         return "It has no model arithmetic."
     step = f"{words.scaled(flops, 'FLOP')} of model arithmetic a step"
-    if found.arithmetic is None:
+    if roofs.arithmetic is None:
         formats = case.work.precision or "this mix of number formats"
         return f"{step}; MFU {UNKNOWN}: no vendor's figure for {formats} is known."
-    share = flops / seconds / found.arithmetic
-    peak = words.quantity(found.arithmetic, "FLOP/s")
+    share = flops / seconds / roofs.arithmetic
+    peak = words.quantity(roofs.arithmetic, "FLOP/s")
     return f"{step}; MFU {words.percent(share)} of {peak} ({case.work.precision})."
 
 
-def _place(case: Case, seconds: float, found: Roofs) -> str:
+def _place(case: Case, seconds: float, roofs: Roofs) -> str:
     flops, moved = case.work.flops, case.work.bytes
     if moved is None or moved <= 0:
         return f"Place under the roofline {UNKNOWN}: the bytes that it must move are not counted."
-    if found.memory is None:
+    if roofs.memory is None:
         return f"Place under the roofline {UNKNOWN}: no vendor's figure for the memory is known."
     if not flops:
-        share = moved / seconds / found.memory
-        rate = words.quantity(found.memory, "B/s")
+        share = moved / seconds / roofs.memory
+        rate = words.quantity(roofs.memory, "B/s")
         what = "Its bytes alone are counted" if flops is None else "It moves bytes alone"
         return f"{what}: {words.percent(share)} of {rate}."
-    if found.arithmetic is None:
+    if roofs.arithmetic is None:
         return f"Place under the roofline {UNKNOWN}: its arithmetic has no known peak."
-    intensity, ridge = flops / moved, found.arithmetic / found.memory
-    roof = min(found.arithmetic, intensity * found.memory)
+    intensity, ridge = flops / moved, roofs.arithmetic / roofs.memory
+    roof = min(roofs.arithmetic, intensity * roofs.memory)
     bound = "memory" if intensity < ridge else "arithmetic"
     reached = words.percent(flops / seconds / roof)
     return (

@@ -1,6 +1,6 @@
 """Values to words: how every number, name and foreign text of a record is written on a page.
 
-Rounding happens here and nowhere before, so that a figure on paper can be found again in the
+Rounding happens here and nowhere before, so that a figure on paper can be looked up in the
 bundle. Text that a machine gave is hostile until `clean` has seen it: a device may call itself
 anything, and a bidirectional control or a private glyph can make one name look like another.
 Characters outside the scripts that the report's fonts carry are shown by their number rather
@@ -215,8 +215,8 @@ def metric(name: str) -> str:
     """A measured quantity's heading: `latency_p99_seconds` becomes "Latency, 99th percentile"."""
     if name in METRICS:
         return METRICS[name]
-    found = re.fullmatch(r"latency_p([0-9]+)_seconds", name)
-    return label(name) if found is None else f"Latency, {found[1]}th percentile"
+    match = re.fullmatch(r"latency_p([0-9]+)_seconds", name)
+    return label(name) if match is None else f"Latency, {match[1]}th percentile"
 
 
 def measured(name: str, value: float, unit: str) -> str:
@@ -237,9 +237,9 @@ def scalar(value: Scalar, unit: str = "") -> str:
     return quantity(value, unit)
 
 
-def fact(found: Fact) -> str:
+def fact(reported: Fact) -> str:
     """A fact's value, or that it was not reported."""
-    return NOT_REPORTED if found.value is None else scalar(found.value, found.unit)
+    return NOT_REPORTED if reported.value is None else scalar(reported.value, reported.unit)
 
 
 def label(name: str) -> str:
@@ -272,8 +272,8 @@ def moment(text: str) -> datetime | None:
 
 def utc(text: str) -> str:
     """A time as it is printed, in UTC, or the text itself if it is no time."""
-    found = moment(text)
-    return clean(text) if found is None else found.strftime("%Y-%m-%d %H:%M:%S UTC")
+    time = moment(text)
+    return clean(text) if time is None else time.strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def listed(items: Sequence[str]) -> str:
