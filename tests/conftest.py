@@ -6,6 +6,7 @@ so that it is made once; all others are spread by their first parameter, the lon
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import re
@@ -44,7 +45,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--part",
         choices=("all", "parallel", "serial", "quick"),
         default="all",
-        help="tests that may run beside others, those that may not, or those below a second",
+        help="tests that may run beside others, those that may not, or quick ones of the first",
     )
     group.addoption(
         "--record-durations", action="store_true", help=f"write what took long to {DURATIONS.name}"
@@ -85,7 +86,8 @@ def is_wanted(item: pytest.Function, part: str, seconds: dict[str, float]) -> bo
     if part == "parallel":
         return not is_alone
     keys = (key_of(item.nodeid), group_of(item))
-    return not is_alone and all(seconds.get(key, 0.0) < QUICK_SECONDS for key in keys)
+    is_slow = item.get_closest_marker("slow") is not None
+    return not (is_alone or is_slow) and all(seconds.get(key, 0.0) < QUICK_SECONDS for key in keys)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -106,6 +108,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items.sort(key=lambda item: -sums[groups[item.nodeid]])
     for item in items:
         item._id = coerce_node_id(f"{item.nodeid}@{groups[item.nodeid]}")  # what loadgroup reads
+
+
+def pytest_collection_finish() -> None:
+    """What was imported lives to the end: a collection of garbage need not visit it each time."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -47,6 +47,12 @@ def test_every_module_of_a_workload_is_listed(found: tuple[ListedWorkload, ...])
     assert there - listed <= {"__init__", "contract", "loss_curve"}  # that needs its recorded band
 
 
+def test_list_names_what_is_shipped(found: tuple[ListedWorkload, ...]) -> None:
+    names = {item.name for item in found}
+    assert names >= {"gemm", "gemm_exact", "memory_bandwidth", "resnet50", "bert", "llama"}
+    assert names >= {"onnx_resnet50", "digits_mlp", "char_lm", "markov_lm"}
+
+
 def test_a_listed_workload_has_all_that_chooses_it(found: tuple[ListedWorkload, ...]) -> None:
     resnet = next(item for item in found if item.name == "resnet50")
     assert (resnet.unit, resnet.num_parameters_full) == ("images", 25_557_032)
