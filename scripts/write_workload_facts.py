@@ -7,22 +7,87 @@ what a run needs; who verifies reads the file alone.
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import importlib
 import json
 import pkgutil
 import sys
+import tomllib
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
+from packaging.requirements import Requirement  # noqa: E402 - after the path
+
 import workloads  # noqa: E402 - the script runs where nothing is installed
+from appliance import extras  # noqa: E402 - the same
+from appliance.errors import ApplianceError  # noqa: E402 - the same
 from appliance.planning.workload_manifest import FILE, Variant, WorkloadFacts, WorkloadFile  # noqa: E402 - the same
 from appliance.records.json import Scalar, to_data  # noqa: E402 - the same
 from workloads.contract.workload import Workload  # noqa: E402 - the same
+
+FOLLOWS = ("workloads.parts.curves.curves", "workloads.parts.reinforcement.jax_devices")
+"""An import that happens only for a workload that is followed and needs the library itself."""
+
+
+@cache
+def imported(module: str) -> frozenset[str]:
+    """Names in the import statements of a module, at its top or in a function."""
+    path = ROOT.joinpath(*module.split(".")).with_suffix(".py")
+    tree = ast.parse(path.read_text()) if path.is_file() else ast.Module([], [])
+    types_alone = {
+        inner
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+        for inner in ast.walk(node)
+    }
+    names: set[str] = set()
+    for node in set(ast.walk(tree)) - types_alone:
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
+    return frozenset(names)
+
+
+def libraries(module: str) -> set[str]:
+    """Top names of the libraries that a workload's module and those below it import."""
+    seen: set[str] = set()
+    pending = [module]
+    while pending:
+        one = pending.pop()
+        if one not in seen and one.startswith("workloads"):
+            pending += [name for name in imported(one) if (one, name) != FOLLOWS]
+        seen.add(one)
+    return {name.partition(".")[0] for name in seen} - {"workloads", "appliance"}
+
+
+@cache
+def parts_of_libraries() -> dict[str, str]:
+    """The part of the suite that brings a library, "" for the base."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    optional = project["optional-dependencies"]
+    suite = Requirement(optional[extras.RUN][0]).extras
+    listed = {"": project["dependencies"], **{part: optional[part] for part in suite}}
+    return {
+        extras.module_of(extras.normal(item)): part
+        for part, items in listed.items()
+        for item in items
+    }
+
+
+def parts(name: str) -> tuple[str, ...]:
+    """The parts of the package that a workload's imports need."""
+    named = libraries(f"workloads.{name}") - set(sys.stdlib_module_names)
+    known = parts_of_libraries()
+    if named - known.keys():
+        raise ApplianceError(f"no part of pyproject.toml brings {named - known.keys()} of {name}")
+    return tuple(sorted({extras.TORCH, *(known[one] for one in named)} - {""}))
 
 
 def kinds() -> Iterator[tuple[str, type[Workload[Any, Any]]]]:
@@ -39,6 +104,7 @@ def facts(name: str, kind: type[Workload[Any, Any]]) -> WorkloadFacts:
     return WorkloadFacts(
         name=name,
         version=kind.version,
+        parts=parts(name),
         is_timed=kind.is_timed,
         is_repeatable=kind.is_repeatable,
         alone=kind.alone,

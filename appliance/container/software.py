@@ -5,7 +5,6 @@ Importing torch takes long, so it happens in a child that is given up after some
 
 from __future__ import annotations
 
-import ctypes
 import os
 import re
 import subprocess
@@ -15,21 +14,20 @@ from importlib import metadata
 from pathlib import Path
 
 import appliance
+from appliance import extras
 from appliance.container import preflight
 from appliance.container.doctor_rows import REPORTS, RUNS, Place, Row, not_needed, row_of
-from appliance.probe.node import DISTRIBUTION
+from appliance.planning import workload_manifest
 from appliance.vendors.containers import CONTAINERS
 
 OLDEST_PYTHON = (3, 11)
-LIBRARIES = (
-    "libgobject-2.0.so.0",
-    "libpango-1.0.so.0",
-    "libpangoft2-1.0.so.0",
-    "libharfbuzz.so.0",
-    "libfontconfig.so.1",
-)
-"""What WeasyPrint 70 loads (weasyprint/text/ffi.py)."""
-PACKAGES = "libpango-1.0-0 libpangoft2-1.0-0 libharfbuzz-subset0 fontconfig fonts-dejavu-core"
+NEEDED_FOR = {
+    "": "every verb",
+    extras.TORCH: RUNS,
+    extras.REPORT: REPORTS,
+    extras.COMPARE: "compare",
+}
+REQUIRED = ("", extras.TORCH, extras.REPORT)
 FONT = "DejaVuSerif.ttf"
 FONT_FOLDERS = ("/usr/share/fonts", "/usr/local/share/fonts", "~/.fonts", "~/.local/share/fonts")
 TORCH_SECONDS = 3.0
@@ -47,41 +45,31 @@ def python(_place: Place) -> Iterator[Row]:
 
 
 def packages(_place: Place) -> Iterator[Row]:
-    """A row for what every verb needs and for each extra: which packages are not installed."""
-    installed = _installed()
-    try:
-        wanted = metadata.requires(DISTRIBUTION) or []
-    except metadata.PackageNotFoundError:
+    """A row for what every verb needs and for each part: which packages are not installed."""
+    parts = extras.parts()
+    if not parts:
         fix = "install it: `make accept`, or pip install ."
         yield Row(
             what="packages", found="not installed", needed_for=RUNS, state="not known", fix=fix
         )
         return
-    for extra, needed_for, is_required in (
-        ("", "every verb", True),
-        ("run", RUNS, True),
-    ):
-        names = [_normal(item) for item in wanted if _extra(item) == extra]
-        absent = [name for name in names if name not in installed]
-        found = f"not installed: {', '.join(absent)}" if absent else f"{len(names)} installed"
-        what = f"packages [{extra}]" if extra else "packages"
-        fix = f'pip install "{DISTRIBUTION}{f"[{extra}]" if extra else ""}"'
-        yield row_of(what, found, needed_for, fix, ok=not absent, required=is_required)
+    of_suite = {part for facts in workload_manifest.load().values() for part in facts.parts}
+    for part, names in parts.items():
+        if part in NEEDED_FOR or part in of_suite:
+            yield _part(part, len(names))
+
+
+def _part(part: str, count: int) -> Row:
+    absent = extras.absent(part)
+    found = f"not installed: {', '.join(absent)}" if absent else f"{count} installed"
+    what = f"packages [{part}]" if part else "packages"
+    fix = extras.line([part]) if part else f"pip install {extras.DISTRIBUTION}"
+    needed_for = NEEDED_FOR.get(part, f"workloads of {part}")
+    return row_of(what, found, needed_for, fix, ok=not absent, required=part in REQUIRED)
 
 
 def _installed() -> dict[str, str]:
-    return {_normal(one.name): one.version for one in metadata.distributions() if one.name}
-
-
-def _normal(requirement: str) -> str:
-    """A requirement's name as PEP 503 compares it."""
-    found = re.match(r"[A-Za-z0-9._-]+", requirement)
-    return re.sub(r"[-_.]+", "-", found[0] if found else requirement).lower()
-
-
-def _extra(requirement: str) -> str:
-    found = re.search(r"extra\s*==\s*[\"']([^\"']+)", requirement)
-    return found[1] if found else ""
+    return {extras.normal(one.name): one.version for one in metadata.distributions() if one.name}
 
 
 def locked(_place: Place) -> Iterator[Row]:
@@ -111,27 +99,19 @@ def locked(_place: Place) -> Iterator[Row]:
 
 def _pins(path: Path) -> dict[str, str]:
     rows = re.findall(r"^([A-Za-z0-9._-]+)==([^\s;\\]+)", path.read_text(), re.MULTILINE)
-    return {_normal(name): version for name, version in rows}
+    return {extras.normal(name): version for name, version in rows}
 
 
 def rendering(_place: Place) -> Iterator[Row]:
     """Whether the libraries and the font of the reports are there."""
-    absent = [name for name in LIBRARIES if not _loads(name)]
+    absent = tuple(extras.unloadable(extras.RENDERING))
     found = f"cannot be loaded: {', '.join(absent)}" if absent else "all load"
-    fix = f"sudo apt-get install {PACKAGES}"
+    fix = f"sudo apt-get install {extras.PACKAGES}"
     yield row_of("WeasyPrint's libraries", found, REPORTS, fix, ok=not absent, required=True)
     folders = (Path(one).expanduser() for one in FONT_FOLDERS)
     fonts = [path for folder in folders for path in folder.rglob(FONT)]
     found = str(fonts[0]) if fonts else f"no {FONT}"
     yield row_of("fonts", found, REPORTS, fix, ok=bool(fonts), required=False)
-
-
-def _loads(name: str) -> bool:
-    try:
-        ctypes.CDLL(name)
-    except OSError:
-        return False
-    return True
 
 
 # ------------------------------------------------------------------ torch
@@ -163,7 +143,7 @@ def torch(child: subprocess.Popen[str], seconds: float, place: Place) -> Iterato
         return
     if child.returncode != 0:
         last = (complaint.strip().splitlines() or [f"exit code {child.returncode}"])[-1]
-        fix = f'pip install "{DISTRIBUTION}[run]", with torch for this machine\'s devices'
+        fix = f"{extras.line([extras.TORCH])}, with torch for this machine's devices"
         yield row_of("torch", last[:100], RUNS, fix, ok=False, required=True)
         return
     version, accelerator = said.split()[:2]

@@ -16,12 +16,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from appliance import extras
+from appliance.errors import UsageError
 from appliance.records.json import Parameters, Record, Scalar
 from appliance.records.request import CaseRequest
 from appliance.records.workload import Bound
 from appliance.storage import toml_file
 
 FILE = Path(__file__).parents[1].joinpath("workload_facts.json")
+NAMED = 3
+"""Workloads that a sentence names before it counts the others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,11 +41,12 @@ class WorkloadFacts(Record):
     """One workload: what its class says of it, its parameters with their defaults, its variants.
 
     `small` are the parameters of the reduced size. The variants stand in the order of the module,
-    by which a number draws one of them.
+    by which a number draws one of them. `parts` are those of the package that its imports need.
     """
 
     name: str
     version: int
+    parts: tuple[str, ...]
     is_timed: bool
     is_repeatable: bool
     alone: bool
@@ -75,6 +80,30 @@ def load() -> Mapping[str, WorkloadFacts]:
     """The facts of every workload that is shipped, by its name."""
     file = toml_file.parse_json(WorkloadFile, FILE.read_bytes(), FILE.name)
     return {facts.name: facts for facts in file.workload}
+
+
+def refuse_absent(requests: Sequence[CaseRequest]) -> None:
+    """UsageError with the command to give, unless the parts that these workloads need are there.
+
+    A workload that follows another, which it names in a parameter, needs what that one needs.
+    """
+    known = load()
+    named = (
+        name
+        for request in requests
+        for name in (request.workload, request.parameters.get("workload"))
+    )
+    facts = [known[name] for name in dict.fromkeys(named) if name in known]
+    missing = {part: extras.absent(part) for one in facts for part in one.parts}
+    wanted = {part: names for part, names in missing.items() if names}
+    if wanted:
+        lacking = [one.name for one in facts if set(one.parts) & wanted.keys()]
+        others = f" and {len(lacking) - NAMED} more" if len(lacking) > NAMED else ""
+        libraries = ", ".join(name for names in wanted.values() for name in names)
+        raise UsageError(
+            f"not installed: {libraries}, for {', '.join(lacking[:NAMED])}{others}: "
+            f"{extras.line(wanted)}"
+        )
 
 
 def drawn(names: Sequence[str], draw: int | None) -> str:

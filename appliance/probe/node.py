@@ -16,6 +16,7 @@ from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from appliance import extras
 from appliance.errors import UsageError
 from appliance.linux.sysfs import Tree
 from appliance.probe import components, conditions, host
@@ -28,7 +29,6 @@ from appliance.vendors.visibility import NOT_VISIBLE
 
 WINDOW_SECONDS = 0.3
 """How long other processes are watched."""
-DISTRIBUTION = "bench-appliance"
 OF_IMAGE = "BENCH_VENDOR"
 """Variable by which an image says for whose devices it is."""
 
@@ -127,7 +127,7 @@ def _identity(
 
 def _own_software() -> Facts:
     try:
-        bench = Fact(value=version(DISTRIBUTION), source="package metadata")
+        bench = Fact(value=version(extras.DISTRIBUTION), source="package metadata")
     except PackageNotFoundError:
         hint = "it runs from its source folder: install it to have its version"
         bench = Fact(value=None, source="package metadata", hint=hint)

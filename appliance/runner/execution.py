@@ -24,11 +24,13 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Protocol
 
+from appliance import extras
 from appliance.errors import ApplianceError, OutputError, RunInterrupted, UsageError
 from appliance.evidence import run_state
 from appliance.ipc import processes
 from appliance.ipc.channel import Listener
 from appliance.planning import plan as planning
+from appliance.planning import workload_manifest
 from appliance.records.journal import (
     Event,
     LaunchEnded,
@@ -75,9 +77,15 @@ class Observer(Protocol):
 def describe(requests: Sequence[CaseRequest]) -> Answer:
     """Ask a child to resolve `requests` in their order, and to describe the workloads they name.
 
-    Only those are imported. Raises UsageError if torch is not installed, ApplianceError if the
-    child fails.
+    Only those are imported. Raises UsageError if torch or a part of the package that a workload
+    needs is not installed, ApplianceError if the child fails.
     """
+    workload_manifest.refuse_absent(requests)
+    return _ask("describe", requests)
+
+
+def describe_present(requests: Sequence[CaseRequest]) -> Answer:
+    """The same, but a request whose part is not installed is answered by a refusal of its own."""
     return _ask("describe", requests)
 
 
@@ -118,7 +126,7 @@ def _ask(program: str, requests: Sequence[CaseRequest]) -> Answer:
 
 def _undescribed(status: int, stderr: str) -> UsageError | ApplianceError:
     if "No module named 'torch'" in stderr:
-        return UsageError('torch is not installed: pip install "bench-appliance[run]"')
+        return UsageError(f"torch is not installed: {extras.line_for('torch')}")
     last = (stderr.strip().splitlines() or ["it said nothing"])[-1][:300]
     return ApplianceError(f"the workloads cannot be described (exit status {status}): {last}")
 

@@ -46,7 +46,7 @@ class ListedWorkload(Record):
 def listed() -> tuple[ListedWorkload, ...]:
     """Every workload that can be described, by name; asks two children, which import them."""
     found = execution.describe_all().descriptions
-    sizes = execution.describe(
+    sizes = execution.describe_present(
         tuple(
             CaseRequest(workload=item.name, small=small, parameters={})
             for item in found

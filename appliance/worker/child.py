@@ -46,6 +46,7 @@ from numpy.typing import NDArray
 from torch._C._distributed_c10d import TCPStore
 
 import workloads
+from appliance import extras
 from appliance.errors import ApplianceError
 from appliance.ipc import processes
 from appliance.ipc.channel import Link
@@ -106,9 +107,8 @@ def _load(name: str, *, to_build: bool = True) -> type[AnyWorkload]:
         if error.name is not None and f"{path}.".startswith(f"{error.name}."):
             hint = did_you_mean(name, _names())
             raise _Absent(f'there is no workload "{name}"{hint}') from None
-        raise _Absent(
-            f'workload "{name}" needs {error.name}: pip install "bench-appliance[run]"'
-        ) from None
+        line = extras.line_for(error.name)
+        raise _Absent(f'workload "{name}" needs {error.name}: {line}') from None
     if not (isinstance(found, type) and issubclass(found, Workload)):
         raise _Absent(f'"{name}" is no workload: its module has no WORKLOAD')
     return found

@@ -8,6 +8,7 @@ import pytest
 from support.program import ROOT, bench
 from test_host import with_devices
 
+from appliance import extras
 from appliance.container import software
 from appliance.container.doctor_rows import Place, Row
 from appliance.linux.sysfs import Tree
@@ -115,7 +116,7 @@ def test_locked_versions_that_differ_are_named(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_library_that_does_not_load_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(software, "LIBRARIES", ("libc.so.6", "libnothing.so.7"))
+    monkeypatch.setattr(extras, "RENDERING", ("libc.so.6", "libnothing.so.7"))
     row = row_of(look("rendering", ROOT), "WeasyPrint's libraries")
     assert (row.state, row.is_required) == ("missing", True)
     assert "libnothing.so.7" in row.found
@@ -170,7 +171,7 @@ def test_machine_that_tells_nothing_is_told_from_a_virtual_one(tmp_path: Path) -
 
 
 def test_key_that_others_can_read_is_missing(tmp_path: Path) -> None:
-    key, certificate = doctor.signing.create_key("A Lab", tmp_path)
+    key, certificate = doctor.keys.create_key("A Lab", tmp_path)
     names = {"BENCH_SIGN_KEY_FILE": str(key), "BENCH_SIGN_CERT_FILE": str(certificate)}
     (row,) = look("_key", tmp_path, environment=names)
     assert row.state == "ok"
@@ -190,7 +191,18 @@ def test_engine_that_is_not_there_has_its_fix(tmp_path: Path) -> None:
     assert row.fix
 
 
-def test_extras_and_names_of_requirements() -> None:
-    assert software._extra('docker>=7.1; extra == "start"') == "start"
-    assert software._extra("numpy>=2.0") == ""
-    assert software._normal("Typing_Extensions>=4") == "typing-extensions"
+def test_each_part_of_the_package_has_its_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = {"": ("numpy",), "torch": ("torch",), "jax": ("jax", "no-such"), "run": (), "test": ()}
+    monkeypatch.setattr(extras, "parts", lambda: parts)
+    base, torch, jax = look("packages", ROOT)
+    assert (base.what, base.state, base.is_required) == ("packages", "ok", True)
+    assert (torch.what, torch.state, torch.is_required) == ("packages [torch]", "ok", True)
+    assert (jax.state, jax.is_required) == ("missing", False)
+    assert jax.found == "not installed: no-such"
+    assert jax.fix == 'pip install "bench-appliance[jax]"'
+
+
+def test_package_that_is_not_installed_is_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(extras, "parts", dict)
+    (row,) = look("packages", ROOT)
+    assert row.state == "not known"

@@ -32,6 +32,13 @@ def extras(text: str) -> list[str]:
     return str(names).split(",")
 
 
+def metadata() -> list[str]:
+    """The project's requirements as the metadata of an installed package has them."""
+    optional = PROJECT["optional-dependencies"]
+    extra = [f'{item}; extra == "{part}"' for part, items in optional.items() for item in items]
+    return [*PROJECT["dependencies"], *extra]
+
+
 def requirements(parts: list[str]) -> Iterator[Requirement]:
     """What the project and these parts require; a part may name others of this project."""
     yield from map(Requirement, PROJECT["dependencies"])

@@ -43,6 +43,7 @@ VARIANTS = (
 )
 GEMM = WorkloadFacts(
     name="gemm",
+    parts=("torch",),
     version=1,
     is_timed=True,
     is_repeatable=True,

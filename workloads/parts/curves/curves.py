@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from appliance import extras
 from appliance.records.json import Scalar
 from workloads.contract.failures import ParameterError
 from workloads.contract.workload import Workload
@@ -47,10 +48,8 @@ def find(name: str) -> type[AnyWorkload]:
     try:
         found = getattr(importlib.import_module(f"workloads.{name}"), "WORKLOAD", None)
     except ModuleNotFoundError as error:
-        message = (
-            f'workload is {name}, which needs {error.name}: pip install "bench-appliance[run]"'
-        )
-        raise ParameterError(message) from None
+        line = extras.line_for(error.name)
+        raise ParameterError(f"workload is {name}, which needs {error.name}: {line}") from None
     if not (isinstance(found, type) and issubclass(found, Workload)):
         raise ParameterError(f"workload is {name}, which is a module and no workload")
     return found
