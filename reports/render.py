@@ -15,16 +15,17 @@ import io
 import warnings
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
-from weasyprint import HTML, Attachment
-from weasyprint.urls import URLFetcher
 
 from reports.comparison import Page
 from reports.model import View
 from reports.words import clean, count, size
+
+if TYPE_CHECKING:
+    from weasyprint import Attachment
 
 STATEMENT = "statement.dsse.json"
 STATEMENT_TYPE = "application/vnd.dsse.envelope.v1+json"
@@ -41,6 +42,9 @@ def html(view: View, carried: Mapping[str, bytes]) -> bytes:
 
 def pdf(view: View, attachments: Mapping[str, bytes]) -> bytes:
     """The report as PDF/A-3a with the attachments, to be signed; without any, a preview."""
+    from weasyprint import HTML  # noqa: PLC0415 - a second, and no page of HTML needs it
+    from weasyprint.urls import URLFetcher  # noqa: PLC0415 - the same
+
     page = _page(view, is_pdf=True, num_carried=len(attachments), proof=Markup())
     fetcher = URLFetcher(allowed_protocols=("data",), fail_on_errors=True)
     attached = [_attachment(view, name, attachments[name]) for name in sorted(attachments)]
@@ -111,6 +115,8 @@ def _link(name: str, data: bytes) -> Markup:
 
 def _attachment(view: View, name: str, data: bytes) -> Attachment:
     """An attached file that says when it was made by the run's times, not by the clock."""
+    from weasyprint import Attachment  # noqa: PLC0415 - the caller has it
+
     moments: dict[str, datetime] = {"created": view.created, "modified": view.modified}
     what = "signed statement over the data" if name == STATEMENT else "evidence of the run"
     return Attachment(

@@ -174,6 +174,7 @@ def accept(
     from appliance.verbs import publish
 
     signer, role_word = _key(key, certificate), _role(role)
+    publish.require_renderer()
     finished = _run(
         suite=suite,
         criteria=criteria,

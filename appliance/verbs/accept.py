@@ -285,7 +285,8 @@ def resume(
 def accept(
     request: Request, key: Key, role: publish.Role, observer: execution.Observer
 ) -> Finished:
-    """Run, then close the bundle with the signer's key."""
+    """Run, then close the bundle with the signer's key; UsageError if no page can be rendered."""
+    publish.require_renderer()
     finished = run(request, observer)
     publish.sign(finished.folder, key, role)
     return finished

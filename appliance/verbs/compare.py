@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from appliance import extras
 from appliance.comparison.case_pairs import Side
 from appliance.comparison.compare_runs import Comparison, Word, compare, label_of
 from appliance.errors import EvidenceError, OutputError, UsageError
@@ -20,7 +21,6 @@ from appliance.storage import bundle as bundles
 from appliance.verification import verify
 from appliance.version import VERSION
 from reports import comparison as pages
-from reports import render
 
 DOCUMENT, PAGE = "comparison.json", "comparison.html"
 EXIT_CODES: Mapping[Word, int] = {"within": 0, "beyond": 1, "open": 3}
@@ -49,8 +49,10 @@ def run(
     """Compare bundles (folders, or PDFs that carry their journal) with the first of them.
 
     `trusted` are certificates in PEM form. Raises EvidenceError for a bundle that does not
-    verify, UsageError for what cannot be compared, OutputError if `out` cannot take the result.
+    verify, UsageError for what cannot be compared or where the part `compare` is not installed,
+    OutputError if `out` cannot take the result.
     """
+    extras.require(extras.COMPARE, "a comparison")
     if (out / bundles.PLAN).exists():
         raise OutputError(f"{out} is the folder of a run: name another with --out")
     sides = [
@@ -63,6 +65,8 @@ def run(
     ]
     found = compare(sides, margin=margin, bench_version=VERSION)
     bundles.write(out / DOCUMENT, to_json(found))
+    from reports import render  # noqa: PLC0415 - its libraries are of the part that was asked for
+
     bundles.write(out / PAGE, render.comparison_html(pages.page(found)))
     return Compared(folder=out, comparison=found)
 

@@ -8,51 +8,68 @@ the pages (report.dsse.json). A folder with that last file is closed: nothing is
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
+from appliance import extras
 from appliance.errors import UsageError
 from appliance.records.json import from_json, sha256, to_json
 from appliance.records.signer import Signer
 from appliance.signing import keys
 from appliance.storage import bundle as bundles
-from reports import render
+from reports.model import View
 from reports.view import view
 
 Role = Literal["tester", "vendor", "buyer", "witness"]
 ATTACHED_BYTES = 16 * 2**20  # readers choke on larger PDFs; a larger journal stays in the folder
 
 
+def require_renderer() -> None:
+    """UsageError with the command to give where pages cannot be rendered; loads no renderer."""
+    extras.require_rendering("a report")
+
+
 def report(folder: Path, signer: Signer) -> None:
-    """Fix the signer and render the pages, unsigned; UsageError if the folder is signed."""
+    """Fix the signer and render the pages, unsigned.
+
+    Raises UsageError if the folder is signed, or pages cannot be rendered here.
+    """
     _refuse_signed(folder)
+    require_renderer()
     bundles.write(folder / "signer.json", to_json(signer))
     page = view(bundles.read(folder, complete=False))
-    bundles.write(folder / "report.html", render.html(page, {}))
-    bundles.write(folder / "report.pdf", render.pdf(page, {}))
+    for name, text in _rendered(page, {}).items():
+        bundles.write(folder / name, text)
 
 
 def sign(folder: Path, key: keys.Key, role: Role) -> None:
     """Sign the data, render the pages that carry it, and sign these.
 
-    Raises UsageError if the folder is signed, or was rendered for another signer.
+    Raises UsageError if the folder is signed, or was rendered for another signer, or pages cannot
+    be rendered here.
     """
     _refuse_signed(folder)
+    require_renderer()
     _fix_signer(folder, keys.signer_record(key, role))
     bundle = bundles.read(folder, complete=False)
     statement = keys.sign_data(bundle, key)
     bundles.write(folder / bundles.STATEMENT, statement)
     carried = {**_carried(bundle), bundles.STATEMENT: statement}
-    page = view(bundle)
-    renderings = {
-        "report.html": render.html(page, carried),
-        "report.pdf": keys.sign_pdf(render.pdf(page, carried), key),
-    }
+    renderings = _rendered(view(bundle), carried)
+    renderings["report.pdf"] = keys.sign_pdf(renderings["report.pdf"], key)
     for name, text in renderings.items():
         bundles.write(folder / name, text)
     subjects = {name: sha256(text) for name, text in renderings.items()}
     subjects["statement.dsse.json"] = sha256(statement)
     bundles.write(folder / "report.dsse.json", keys.sign_report(bundle, subjects, key))
+
+
+def _rendered(page: View, carried: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Both pages with the files that they carry; here alone the renderer is imported."""
+    from reports import render  # noqa: PLC0415 - a second, and a part that others do without
+
+    return {"report.html": render.html(page, carried), "report.pdf": render.pdf(page, carried)}
 
 
 def _carried(bundle: bundles.Bundle) -> dict[str, bytes]:

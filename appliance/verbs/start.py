@@ -128,6 +128,7 @@ def start(
     Raises UsageError for what is missing, RunInterrupted for a run that was stopped, and what
     became of the run inside as the errors of its exit code.
     """
+    publish.require_renderer()
     request = _again(request)
     with ExitStack() as stack:
         engine, prepared = _prepare(request, tree or Tree(), stack)
