@@ -10,11 +10,9 @@ from __future__ import annotations
 
 import csv
 import io
-import re
 import shlex
 from dataclasses import dataclass, field
 
-from appliance.errors import UsageError
 from appliance.probe import container_facts
 from appliance.version import VERSION
 
@@ -30,10 +28,6 @@ MOST_PROCESSES = 16384
 """Threads count, too: eight devices with some hundred each fit, a runaway does not."""
 REFUSED = "limited by the engine, which refused to lift the limit"
 RELAXED = "seccomp=unconfined"
-_SIZES = {"": 1, "b": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
-LEAST_MEMORY = 6 * 2**20
-"""What the engine's documentation of `--memory` calls the least value allowed."""
-MOST_MEMORY = 2**50
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,14 +214,3 @@ def _mount(bind: Bind) -> str:
     text = io.StringIO()
     csv.writer(text, lineterminator="").writerow(row if bind.is_writable else [*row, "readonly"])
     return text.getvalue()
-
-
-def bytes_of(text: str) -> int:
-    """Bytes of a size such as 512m or 16g (units of 1024). Raises UsageError."""
-    found = re.fullmatch(r"([0-9]{1,15})([bkmgt]?)", text.strip().lower())
-    if found is None or int(found[1]) == 0:
-        raise UsageError(f'--memory is "{text}": give a whole number with k, m, g or t, as in 64g')
-    size = int(found[1]) * _SIZES[found[2]]
-    if not LEAST_MEMORY <= size < MOST_MEMORY:
-        raise UsageError(f'--memory is "{text}": give at least 6m, and less than 1024t')
-    return size

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from appliance.records.json import Record
+
+Role = Literal["tester", "vendor", "buyer", "witness"]
+ROLES: tuple[Role, ...] = get_args(Role)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,5 +20,5 @@ class Signer(Record):
     subject: str
     sha256: str
     not_after_utc: str
-    role: Literal["tester", "vendor", "buyer", "witness"]
+    role: Role
     is_development: bool

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -11,6 +12,7 @@ from appliance.records.suite import LaunchMode
 
 RulingWord = Literal["pass", "fail", "inconclusive", "not_applicable"]
 VerdictWord = Literal["ACCEPTED", "REJECTED", "INCONCLUSIVE"]
+EXIT_CODES: Mapping[VerdictWord, int] = {"ACCEPTED": 0, "REJECTED": 1, "INCONCLUSIVE": 3}
 Reason = Literal[
     "",  # a pass needs none
     "crashed",

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Protocol
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
@@ -34,7 +34,7 @@ from cryptography.x509.oid import NameOID
 from appliance.errors import EvidenceError, OutputError, UsageError
 from appliance.records.json import sha256
 from appliance.records.plan import Plan
-from appliance.records.signer import Signer
+from appliance.records.signer import Role, Signer
 from appliance.records.verdict import Verdict
 from appliance.signing.dsse import (
     ACCEPTANCE,
@@ -54,7 +54,6 @@ LONGEST_NAME = 64  # RFC 5280, ub-common-name
 CLOCK_SKEW = timedelta(minutes=5)  # a verifier's clock may be a little behind the signer's
 WANTED = "make one with `bench keys create`, or use P-256 or RSA of 3072 bits or more"
 
-Role = Literal["tester", "vendor", "buyer", "witness"]
 PrivateKey = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
 
 

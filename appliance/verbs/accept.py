@@ -39,34 +39,12 @@ from appliance.records.plan import Case, Plan
 from appliance.records.system import Device, Identity, System
 from appliance.records.verdict import Verdict
 from appliance.runner import execution
-from appliance.signing.keys import Key
 from appliance.storage import bundle, criteria_file, device_file, input_file, order_file, suite_file
 from appliance.storage.journal import Journal, Rewrite
 from appliance.vendors.base import Vendor
-from appliance.verbs import datasets, publish
+from appliance.verbs import datasets
+from appliance.verbs.run_options import PlanOptions, RunOptions
 from appliance.version import VERSION
-
-
-@dataclass(frozen=True, kw_only=True)
-class Request:
-    """What a person asked for. `data` None means the usual places; `vendor` None the one found.
-
-    `criteria` None means "functional" for processors and "accelerator" for accelerators.
-
-    `baseline` is a file of `bench baseline create`; None means those that are shipped.
-    `challenge` is the buyer's file; without one the node draws the run's seed. `order` is his file
-    of what he bought. `redact`: no name and no address of this machine is written.
-    """
-
-    suite: str = "smoke"
-    criteria: str | None = None
-    vendor: str | None = None
-    out: Path = Path("out")
-    data: Path | None = None
-    baseline: Path | None = None
-    challenge: Path | None = None
-    order: Path | None = None
-    redact: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,33 +76,35 @@ class Finished:
     verdict: Verdict
 
 
-def prepare(request: Request) -> Prepared:
+def prepare(
+    options: PlanOptions, *, challenge: Path | None = None, redact: bool = False
+) -> Prepared:
     """Probe the node and plan the run; nothing is written and no device is touched."""
-    vendor = node.present(request.vendor)
-    suite, suite_bytes = suite_file.load_suite(request.suite)
+    vendor = node.present(options.vendor)
+    suite, suite_bytes = suite_file.load_suite(options.suite_name)
     criteria, criteria_bytes = criteria_file.load_criteria(
-        request.criteria or default_criteria(vendor)
+        options.criteria or default_criteria(vendor)
     )
-    order_bytes = input_file.read_if(request.order, fix="name the buyer's order")
-    order = None if order_bytes is None else order_file.read(order_bytes, _name(request.order))
-    data = datasets.folder(request.data)
+    order_bytes = input_file.read_if(options.order, fix="name the buyer's order")
+    order = None if order_bytes is None else order_file.read(order_bytes, _name(options.order))
+    data = datasets.folder(options.data)
     now = datetime.now(UTC)
     # Drawn or derived before the suite's variants are, and when suite and criteria are fixed.
-    challenge = input_file.read_if(request.challenge, fix="name the buyer's challenge")
+    challenge_bytes = input_file.read_if(challenge, fix="name the buyer's challenge")
     seed = secrets.token_hex(32)
-    if request.challenge is not None and challenge is not None:
+    if challenge is not None and challenge_bytes is not None:
         fixed = {"suite": sha256(suite_bytes), "criteria": sha256(criteria_bytes)}
-        seed = _seed_of(challenge, request.challenge, fixed, now)
+        seed = _seed_of(challenge_bytes, challenge, fixed, now)
     answer = execution.describe(planning.requests(suite, vendor.probe(), seed))
     found = node.probe((vendor,), software=answer.software)
     if order is not None:
-        order_file.check_here(order, found, _name(request.order))
-    salt = redaction.draw() if request.redact else ""
+        order_file.check_here(order, found, _name(options.order))
+    salt = redaction.draw() if redact else ""
     redactor = _redactor(salt, found)
     system = found if redactor is None else redactor.record(found)
     models = [device.model for device in system.identity.devices]
     peaks = device_file.load_peaks(models)
-    baselines = device_file.load_baselines(models, request.baseline)
+    baselines = device_file.load_baselines(models, options.baseline)
     files = {
         "system.json": to_json(system),
         "criteria.toml": criteria_bytes,
@@ -138,9 +118,9 @@ def prepare(request: Request) -> Prepared:
         "peaks": sha256(files["peaks.json"]),
         "identity": node.identity_digest(system.identity),
     }
-    if challenge is not None:
-        files[bundle.CHALLENGE] = challenge
-        digests["challenge"] = sha256(challenge)
+    if challenge_bytes is not None:
+        files[bundle.CHALLENGE] = challenge_bytes
+        digests["challenge"] = sha256(challenge_bytes)
     if order_bytes is not None:
         files[bundle.ORDER] = order_bytes
         digests["order"] = sha256(order_bytes)
@@ -210,11 +190,11 @@ def _seed_of(data: bytes, path: Path, digests: Mapping[str, str], now: datetime)
     return challenge_window.run_seed(challenge)
 
 
-def run(request: Request, observer: execution.Observer) -> Finished:
+def run(options: RunOptions, observer: execution.Observer) -> Finished:
     """Prepare, make every launch, judge; leaves an unsigned folder."""
-    check_writable(request.out)
-    prepared = prepare(request)
-    folder = request.out / prepared.plan.run_id
+    check_writable(options.out)
+    prepared = prepare(options, challenge=options.challenge, redact=options.redact)
+    folder = options.out / prepared.plan.run_id
     try:
         folder.mkdir()
     except OSError as error:
@@ -250,27 +230,25 @@ def _injected(injector: str, cases: Sequence[Case]) -> Injected:
     return Injected(injector=injector, cases=tuple(injecting))
 
 
-def resume(
-    folder: Path,
-    data: Path | None,
-    observer: execution.Observer,
-    *,
-    order: Path | None = None,
-    redact: bool = False,
-) -> Finished:
-    """Go on with a run that was cut short.
+def resume(options: RunOptions, observer: execution.Observer) -> Finished:
+    """Go on with the interrupted run in the folder `options.resume`.
 
-    `order` and `redact` are what the run must have been begun with, where they are given. Raises
-    UsageError on another machine or for a run that is signed, EvidenceError if a file of the run
-    was changed meanwhile.
+    `order` and `redact`, where set, are what the run must have been begun with. Raises UsageError
+    on another machine or for a run that is signed, EvidenceError if a file of the run was changed
+    meanwhile.
     """
+    folder = options.resume
+    if folder is None:
+        raise UsageError("name the folder of the run, out/<run id>")
     if (folder / "report.dsse.json").exists():
         raise UsageError(f"{folder} is finished and signed; start a new run instead")
-    prepared = _prepared_again(folder, data)
-    ordered = input_file.read_if(order, fix="name the order")
+    prepared = _prepared_again(folder, options.data)
+    ordered = input_file.read_if(options.order, fix="name the order")
     if ordered is not None and prepared.files.get(bundle.ORDER) != ordered:
-        raise UsageError(f"{folder} was not begun with {order}: leave it out, or start a new run")
-    if redact and prepared.redactor is None:
+        raise UsageError(
+            f"{folder} was not begun with {options.order}: leave it out, or start a new run"
+        )
+    if options.redact and prepared.redactor is None:
         raise UsageError(f"{folder} was begun without --redact: start a new run with it")
     journal, lines, dropped = Journal.reopen(
         folder / "journal.jsonl",
@@ -280,16 +258,6 @@ def resume(
     if not any(isinstance(line.event, RunEnded) for line in lines):
         _note_interruption(journal, lines, dropped)
     return _go_on(folder, prepared, journal, observer)
-
-
-def accept(
-    request: Request, key: Key, role: publish.Role, observer: execution.Observer
-) -> Finished:
-    """Run, then close the bundle with the signer's key; UsageError if no page can be rendered."""
-    publish.require_renderer()
-    finished = run(request, observer)
-    publish.sign(finished.folder, key, role)
-    return finished
 
 
 def _prepared_again(folder: Path, data: Path | None) -> Prepared:

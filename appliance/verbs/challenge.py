@@ -20,7 +20,7 @@ LONGEST_DAYS = 366
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class Request:
     """What a buyer asks for: names or paths of criteria and suite, or None to leave them open."""
 
     out: Path
@@ -30,32 +30,34 @@ class Asked:
     note: str = ""
 
 
-def issue(asked: Asked) -> Challenge:
+def issue(request: Request) -> Challenge:
     """Draw a challenge and write it; UsageError for a span that is none.
 
     OutputError where the file is there already or cannot be written: a nonce is used once.
     """
-    if not 0 < asked.days <= LONGEST_DAYS:
-        raise UsageError(f"--days is {asked.days:g}: give more than 0 and at most {LONGEST_DAYS}")
+    if not 0 < request.days <= LONGEST_DAYS:
+        raise UsageError(f"--days is {request.days:g}: give more than 0 and at most {LONGEST_DAYS}")
     criteria = (
-        "" if asked.criteria is None else sha256(criteria_file.load_criteria(asked.criteria)[1])
+        "" if request.criteria is None else sha256(criteria_file.load_criteria(request.criteria)[1])
     )
-    suite = "" if asked.suite is None else sha256(suite_file.load_suite(asked.suite)[1])
+    suite = "" if request.suite is None else sha256(suite_file.load_suite(request.suite)[1])
     now = datetime.now(UTC).replace(microsecond=0)
     challenge = Challenge(
         nonce=secrets.token_hex(32),
         issued_utc=f"{now:%Y-%m-%dT%H:%M:%SZ}",
-        not_after_utc=f"{now + timedelta(days=asked.days):%Y-%m-%dT%H:%M:%SZ}",
+        not_after_utc=f"{now + timedelta(days=request.days):%Y-%m-%dT%H:%M:%SZ}",
         criteria=criteria,
         suite=suite,
-        note=asked.note,
+        note=request.note,
     )
     try:
-        with asked.out.open("xb") as stream:
+        with request.out.open("xb") as stream:
             stream.write(to_json(challenge))
     except FileExistsError:
-        message = f"{asked.out} is there already: a nonce is used once, so name another with --out"
+        message = (
+            f"{request.out} is there already: a nonce is used once, so name another with --out"
+        )
         raise OutputError(message) from None
     except OSError as error:
-        raise OutputError(f"{asked.out} cannot be written ({error.strerror})") from None
+        raise OutputError(f"{request.out} cannot be written ({error.strerror})") from None
     return challenge

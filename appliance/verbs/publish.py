@@ -10,18 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
 
 from appliance import extras
 from appliance.errors import UsageError
 from appliance.records.json import from_json, sha256, to_json
-from appliance.records.signer import Signer
+from appliance.records.signer import Role, Signer
 from appliance.signing import keys
 from appliance.storage import bundle as bundles
 from reports.model import View
 from reports.view import view
 
-Role = Literal["tester", "vendor", "buyer", "witness"]
 ATTACHED_BYTES = 16 * 2**20  # readers choke on larger PDFs; a larger journal stays in the folder
 
 

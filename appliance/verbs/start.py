@@ -13,7 +13,7 @@ import re
 import secrets
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cryptography.hazmat.primitives.serialization import Encoding
@@ -34,56 +34,20 @@ from appliance.container.container_options import (
 from appliance.errors import ApplianceError, BenchError, OutputError, RunInterrupted, UsageError
 from appliance.linux.sysfs import Tree
 from appliance.records.json import from_json
+from appliance.records.signer import Role
 from appliance.records.system import System
-from appliance.records.verdict import Verdict
+from appliance.records.verdict import EXIT_CODES, Verdict
 from appliance.signing.keys import Key
 from appliance.storage import bundle
 from appliance.verbs import publish
+from appliance.verbs.run_options import StartOptions, bytes_of
 from appliance.verification import verify
 from appliance.verification.verify import Verification
 
-JUDGED = (0, 1, 3)
+JUDGED = tuple(EXIT_CODES.values())
 """Exit codes of a run that came to a verdict."""
-LONGEST_RUN = 10_000_000
-"""Seconds: four months."""
-IMAGE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]{0,254}", re.ASCII)
-"""What no shell and no engine takes for anything but an image."""
 NOT_ASKED = Engine(url=f"{host.SCHEME}/var/run/docker.sock")
 """What is taken for the engine where none answers and only the line is wanted."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
-    """What a person asked for; None means what is found, or the image's own.
-
-    `suite` and `criteria` are names, which the image knows, or paths of files of this host.
-    """
-
-    vendor: str | None = None
-    image: str | None = None
-    suite: str = "smoke"
-    criteria: str | None = None
-    baseline: Path | None = None
-    challenge: Path | None = None
-    order: Path | None = None
-    is_redacted: bool = False
-    out: Path = Path("out")
-    data: Path | None = None
-    resume: Path | None = None
-    engine: str | None = None
-    relaxes_seccomp: bool = False
-    memory_bytes: int | None = None
-    timeout: float | None = None
-    is_quiet: bool = False
-
-    def __post_init__(self) -> None:
-        """UsageError for what no engine can be asked for."""
-        if self.timeout is not None and not 0 < self.timeout <= LONGEST_RUN:
-            raise UsageError(
-                f"--timeout is {self.timeout:g}: give seconds, above 0 and at most {LONGEST_RUN}"
-            )
-        if self.image and not IMAGE_NAME.fullmatch(self.image):
-            raise UsageError(f'--image is "{self.image}": write NAME, NAME:TAG or NAME@sha256:...')
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,20 +68,20 @@ class Started:
     container: Container
 
 
-def dry_line(request: Request, tree: Tree | None = None) -> tuple[str, tuple[str, ...]]:
+def dry_line(options: StartOptions, tree: Tree | None = None) -> tuple[str, tuple[str, ...]]:
     """The `docker run` line of the run, and what is missing; only the engine is asked.
 
     The run is left unsigned by it.
     """
     with ExitStack() as stack:
-        _, prepared = _prepare(_again(request), tree or Tree(), stack)
+        _, prepared = _prepare(_again(options), tree or Tree(), stack)
         return line(prepared.container), prepared.missing
 
 
 def start(
-    request: Request,
+    options: StartOptions,
     key: Key,
-    role: publish.Role,
+    role: Role,
     *,
     say: Callable[[str], None],
     write: Callable[[bytes], None],
@@ -129,15 +93,15 @@ def start(
     became of the run inside as the errors of its exit code.
     """
     publish.require_renderer()
-    request = _again(request)
+    options = _again(options)
     with ExitStack() as stack:
-        engine, prepared = _prepare(request, tree or Tree(), stack)
+        engine, prepared = _prepare(options, tree or Tree(), stack)
         if prepared.missing or engine is None:
             raise UsageError("; ".join(prepared.missing))
-        if request.resume is None:
-            _make(request.out)
-        ended = engine.run(prepared.container, write=write, say=say, timeout=request.timeout)
-    folder = request.resume or _folder(request.out, ended.container.name)
+        if options.resume is None:
+            _make(options.out)
+        ended = engine.run(prepared.container, write=write, say=say, timeout=options.timeout)
+    folder = options.resume or _folder(options.out, ended.container.name)
     if ended.exit_code not in JUDGED or folder is None:
         raise fault(ended, folder)
     publish.sign(folder, key, role)
@@ -175,11 +139,11 @@ def to_document(started: Started) -> dict[str, object]:
 # ------------------------------------------------------------------ before
 
 
-def _again(request: Request) -> Request:
-    """The request; for a run that goes on, with the vendor, image and limits that it had."""
-    folder = request.resume
+def _again(options: StartOptions) -> StartOptions:
+    """The options; for a run that goes on, with the vendor, image and limits that it had."""
+    folder = options.resume
     if folder is None:
-        return request
+        return options
     folder = folder.absolute()
     try:
         data = (folder / bundle.SYSTEM).read_bytes()
@@ -195,43 +159,40 @@ def _again(request: Request) -> Request:
     memory = re.search(r"--memory (\d+)", before)
     image = system.identity.host.get("image")
     devices = system.identity.devices
-    return Request(
-        vendor=request.vendor or (devices[0].vendor if devices else None),
-        image=request.image or (str(image.value) if image is not None and image.value else None),
+    return replace(
+        options,
+        vendor=options.vendor or (devices[0].vendor if devices else None),
+        image=options.image or (str(image.value) if image is not None and image.value else None),
         out=folder.parent,
-        order=request.order,
-        is_redacted=request.is_redacted,
-        data=request.data,
         resume=folder,
-        engine=request.engine,
-        relaxes_seccomp=request.relaxes_seccomp or RELAXED in before,
-        memory_bytes=request.memory_bytes or (int(memory[1]) if memory else None),
-        timeout=request.timeout,
-        is_quiet=request.is_quiet,
+        relax_seccomp=options.relax_seccomp or RELAXED in before,
+        memory=options.memory or (memory[1] if memory else None),
     )
 
 
-def _prepare(request: Request, tree: Tree, stack: ExitStack) -> tuple[host.Host | None, Prepared]:
-    vendor = preflight.choose(tree, request.vendor)
+def _prepare(
+    options: StartOptions, tree: Tree, stack: ExitStack
+) -> tuple[host.Host | None, Prepared]:
+    vendor = preflight.choose(tree, options.vendor)
     missing: list[str] = []
     engine, facts = None, NOT_ASKED
     try:
-        url = host.address(request.engine, os.environ)
+        url = host.address(options.engine, os.environ)
         engine = stack.enter_context(host.opened(url))
         facts = engine.engine
     except UsageError as error:
         missing.append(str(error))
-    out = request.out.absolute().resolve()
+    out = options.out.absolute().resolve()
     user = preflight.run_user(out, facts)
     devices, lacks = preflight.devices(tree, vendor, facts)
     if engine is None:  # what it could pass is not known, only what the host has
         lacks = lacks[:1] if devices.count == 0 else ()
-    words, inputs = _words(request, vendor)
-    image, absent = _image(engine, request.image or preflight.image_of(vendor), vendor)
+    words, inputs = _words(options, vendor)
+    image, absent = _image(engine, options.image or preflight.image_of(vendor), vendor)
     files = [Path(bind.source) for bind in inputs]
     missing = [*lacks, *missing, *absent, *preflight.missing_out(out)]
     missing += [*preflight.missing_files(files, user), *_misplaced(inputs)]
-    missing += _busy(request, engine, out)
+    missing += _busy(options, engine, out)
     container = Container(
         id=secrets.token_hex(6),
         image=image,
@@ -240,8 +201,8 @@ def _prepare(request: Request, tree: Tree, stack: ExitStack) -> tuple[host.Host 
         binds=(Bind(source=str(out), target=OUT, is_writable=True), *inputs),
         devices=devices,
         engine=facts,
-        memory_bytes=request.memory_bytes,
-        relaxes_seccomp=request.relaxes_seccomp,
+        memory_bytes=None if options.memory is None else bytes_of(options.memory),
+        relaxes_seccomp=options.relax_seccomp,
     )
     return engine, Prepared(container=container, missing=tuple(missing))
 
@@ -255,14 +216,14 @@ def _image(engine: host.Host | None, name: str, vendor: str) -> tuple[Image, tup
         return Image(name=name), (str(error),)
 
 
-def _busy(request: Request, engine: host.Host | None, out: Path) -> Iterator[str]:
+def _busy(options: StartOptions, engine: host.Host | None, out: Path) -> Iterator[str]:
     """A run that goes on must not be going on already."""
-    name = engine.running_in(out) if engine is not None and request.resume is not None else None
+    name = engine.running_in(out) if engine is not None and options.resume is not None else None
     if name is not None:
         yield f"the container {name} still writes into {out}: wait for it, or `docker stop {name}`"
 
 
-def _words(request: Request, vendor: str) -> tuple[tuple[str, ...], tuple[Bind, ...]]:
+def _words(options: StartOptions, vendor: str) -> tuple[tuple[str, ...], tuple[Bind, ...]]:
     """The command inside, and the files and folders of the host that it names."""
     binds: list[Bind] = []
 
@@ -272,20 +233,20 @@ def _words(request: Request, vendor: str) -> tuple[tuple[str, ...], tuple[Bind, 
         binds.append(Bind(source=str(source), target=target))
         return f"--{option}", target
 
-    words = ["run", *(["--quiet"] if request.is_quiet else [])]
-    words += ["--redact"] if request.is_redacted else []
-    if request.resume is not None:
-        words += ["--resume", f"{OUT}/{request.resume.name}"]
+    words = ["run", *(["--quiet"] if options.quiet else [])]
+    words += ["--redact"] if options.redact else []
+    if options.resume is not None:
+        words += ["--resume", f"{OUT}/{options.resume.name}"]
     else:
         words += ["--vendor", vendor]
-        named = {"suite": request.suite, "criteria": request.criteria}
+        named = {"suite": options.suite_name, "criteria": options.criteria}
         for option, text in named.items():
             if text is None:  # the container knows what is usual for its devices
                 continue
             words += placed(option, Path(text)) if _is_path(text) else (f"--{option}", text)
-        for option, path in {"baseline": request.baseline, "challenge": request.challenge}.items():
+        for option, path in {"baseline": options.baseline, "challenge": options.challenge}.items():
             words += placed(option, path) if path is not None else ()
-    for option, path in {"order": request.order, "data": request.data}.items():
+    for option, path in {"order": options.order, "data": options.data}.items():
         words += placed(option, path) if path is not None else ()
     return tuple(words), tuple(binds)
 

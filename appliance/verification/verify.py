@@ -24,7 +24,7 @@ from appliance.planning import challenge_window, workload_manifest
 from appliance.records.journal import LaunchEnded
 from appliance.records.json import Record, sha256, to_data
 from appliance.records.suite import Suite
-from appliance.records.verdict import Verdict, VerdictWord
+from appliance.records.verdict import EXIT_CODES, Verdict, VerdictWord
 from appliance.signing import dsse, html_attachments, keys, pades
 from appliance.storage import bundle as bundles
 from appliance.storage import device_file, suite_file
@@ -33,7 +33,6 @@ from appliance.verification import launch_checks, run_checks, suite_checks
 from appliance.version import VERSION
 
 RELATIVE = 1e-9  # figures may differ by this much between machines; words may not differ
-EXIT_CODES: Mapping[VerdictWord, int] = {"ACCEPTED": 0, "REJECTED": 1, "INCONCLUSIVE": 3}
 NOT_VERIFIED = 4
 NOT_DERIVED = 3
 MOST_REASONS = 3  # of workloads that cannot be compared; a sentence is to be read

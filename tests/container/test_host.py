@@ -19,7 +19,6 @@ from appliance.container.container_options import (
     Devices,
     Engine,
     Image,
-    bytes_of,
     environment,
     line,
     options,
@@ -30,6 +29,7 @@ from appliance.probe import container_facts
 from appliance.vendors.containers import CONTAINERS
 from appliance.vendors.registry import VENDORS
 from appliance.verbs import start
+from appliance.verbs.run_options import StartOptions, bytes_of
 
 DOCKER = Engine(url="unix:///var/run/docker.sock", version="28.2.2", api="1.50", storage="overlay2")
 PODMAN = replace(DOCKER, product="Podman", version="5.8.0", device_folders=("/etc/cdi",))
@@ -449,7 +449,7 @@ def test_dry_run_needs_no_engine_and_touches_nothing(
     monkeypatch.setattr(host, "_trial", lambda _: errno.ENOENT)
     suite = tmp_path / "my suite.toml"
     suite.write_text("")
-    request = start.Request(
+    request = StartOptions(
         vendor="rocm", suite=str(suite), out=tmp_path / "out", criteria="functional"
     )
     root = tmp_path / "root"
@@ -474,7 +474,7 @@ def test_what_is_missing_is_one_sentence_with_every_fix(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(host, "_trial", lambda _: errno.ENOENT)
-    request = start.Request(vendor="cuda", out=tmp_path / "out")
+    request = StartOptions(vendor="cuda", out=tmp_path / "out")
     _, missing = start.dry_line(request, Tree(tmp_path))
     assert [word in " ".join(missing) for word in ("/dev/nvidiactl", "--engine")] == [True, True]
     with pytest.raises(UsageError) as raised:
@@ -492,4 +492,4 @@ def test_what_is_missing_is_one_sentence_with_every_fix(
 
 def test_folder_that_is_no_run_cannot_go_on(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="holds no run"):
-        start.dry_line(start.Request(resume=tmp_path))
+        start.dry_line(StartOptions(resume=tmp_path))

@@ -33,6 +33,7 @@ from appliance.container.container_options import (
 from appliance.errors import ApplianceError, UsageError
 from appliance.linux.sysfs import Tree
 from appliance.verbs import start
+from appliance.verbs.run_options import StartOptions
 
 ROOT = Path(__file__).parents[2]
 TINY = ROOT / "tests" / "suites" / "tiny.toml"
@@ -186,15 +187,15 @@ def test_line_of_the_dry_run_makes_the_container_that_is_started(
     out = tmp_path / "a folder, with a comma"
     data = tmp_path / "data"
     data.mkdir()
-    request = start.Request(
+    request = StartOptions(
         vendor="cpu",
         image=image,
         suite=str(TINY),
         out=out,
         engine=url,
-        memory_bytes=2**30,
+        memory="1g",
         data=data,
-        relaxes_seccomp=True,
+        relax_seccomp=True,
     )
     printed, missing = start.dry_line(request)
     assert missing == ()
@@ -216,7 +217,7 @@ def test_line_of_the_dry_run_makes_the_container_that_is_started(
     assert line(wanted) == printed
 
 
-def _from_line(engine: docker.DockerClient, printed: str, request: start.Request) -> Container:
+def _from_line(engine: docker.DockerClient, printed: str, request: StartOptions) -> Container:
     """The container of the request, with the number that the line drew."""
     found = re.search(r"--name bench-([0-9a-f]+)", printed)
     assert found is not None

@@ -28,6 +28,7 @@ from appliance.signing import html_attachments, keys, pades
 from appliance.storage import bundle
 from appliance.vendors.cpu import Cpu
 from appliance.verbs import accept, publish
+from appliance.verbs.run_options import RunOptions
 from appliance.verification import verify
 
 TINY = (ROOT / "tests" / "suites" / "tiny.toml").read_text()
@@ -237,7 +238,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     with pytest.MonkeyPatch.context() as patch:
         on_recorded_machine(patch, root)
-        request = accept.Request(
+        request = RunOptions(
             suite=str(home / "suite.toml"), vendor="cpu", out=home / "out", redact=True
         )
         finished = accept.run(request, Seen())
@@ -314,10 +315,10 @@ def test_a_redacted_run_goes_on_under_its_salt_alone(
     lines = (run / bundle.JOURNAL).read_bytes().splitlines(keepends=True)
     (cut / bundle.JOURNAL).write_bytes(b"".join(lines[:-1]))
     with pytest.raises(UsageError, match="is gone"):
-        accept.resume(cut, None, Seen(), redact=True)
+        accept.resume(RunOptions(resume=cut, redact=True), Seen())
     salt = redaction.salt_path(run).read_text()
     redaction.keep(salt, redaction.salt_path(cut))
-    finished = accept.resume(cut, None, Seen(), redact=True)
+    finished = accept.resume(RunOptions(resume=cut, redact=True), Seen())
     assert finished.verdict.num_interruptions == 1
     assert not TOLD.search((cut / bundle.JOURNAL).read_text())
 
@@ -373,8 +374,8 @@ def test_options_that_do_not_go_together_are_refused(words: tuple[str, ...], exp
 @pytest.mark.slow
 def test_a_run_that_was_not_redacted_is_not_redacted_when_it_goes_on(tmp_path: Path) -> None:
     suite = str(ROOT / "tests/suites/tiny.toml")
-    request = accept.Request(suite=suite, vendor="cpu", out=tmp_path)
+    request = RunOptions(suite=suite, vendor="cpu", out=tmp_path)
     folder = accept.run(request, Seen()).folder
     assert not redaction.salt_path(folder).exists()
     with pytest.raises(UsageError, match="begun without --redact"):
-        accept.resume(folder, None, Seen(), redact=True)
+        accept.resume(RunOptions(resume=folder, redact=True), Seen())

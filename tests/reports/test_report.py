@@ -23,8 +23,8 @@ from pyhanko.pdf_utils.reader import PdfFileReader
 from support import report_samples
 from support.report_samples import HOSTILE, JUDGED, ORGANISATION, sample
 
-from appliance.cli.progress import (
-    look_sentence,
+from appliance.cli.progress import look_sentence
+from appliance.cli.results import (
     plan_sentences,
     ruling_sentences,
     verdict_sentences,

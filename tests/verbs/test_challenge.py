@@ -16,7 +16,7 @@ from appliance.errors import EvidenceError, OutputError, UsageError
 from appliance.planning import challenge_window
 from appliance.records.json import sha256, to_json
 from appliance.records.order import Challenge
-from appliance.verbs import challenge as challenging
+from appliance.verbs import challenge as challenges
 
 NOW = datetime(2026, 11, 21, 12, 30, tzinfo=UTC)
 CHALLENGE = Challenge(
@@ -65,7 +65,7 @@ def test_what_is_no_challenge_is_refused(changes: dict[str, str], reason: str) -
         challenge_window.parse(to_json(replace(CHALLENGE, **changes)))
 
 
-def test_run_begins_only_in_its_time_and_for_what_was_asked() -> None:
+def test_run_begins_only_in_its_time_and_for_what_was_request() -> None:
     assert challenge_window.refusal(CHALLENGE, NOW, "a" * 64, "b" * 64) == ""
     day = timedelta(days=1)
     assert "later than this node's clock" in challenge_window.refusal(
@@ -105,17 +105,17 @@ def test_run_with_another_seed_or_another_time_is_refused() -> None:
 
 
 def test_challenge_is_drawn_anew_each_time_and_never_written_over(tmp_path: Path) -> None:
-    asked = challenging.Asked(out=tmp_path / "one.json", criteria="functional", suite="smoke")
-    one = challenging.issue(asked)
-    two = challenging.issue(replace(asked, out=tmp_path / "two.json"))
+    request = challenges.Request(out=tmp_path / "one.json", criteria="functional", suite="smoke")
+    one = challenges.issue(request)
+    two = challenges.issue(replace(request, out=tmp_path / "two.json"))
     assert one.nonce != two.nonce
     assert challenge_window.parse((tmp_path / "one.json").read_bytes()) == one
     functional = (ROOT / "appliance" / "criteria" / "functional.toml").read_bytes()
     assert one.criteria == sha256(functional)
     with pytest.raises(OutputError, match="a nonce is used once"):
-        challenging.issue(asked)
+        challenges.issue(request)
     with pytest.raises(UsageError, match="--days is 0"):
-        challenging.issue(replace(asked, out=tmp_path / "three.json", days=0))
+        challenges.issue(replace(request, out=tmp_path / "three.json", days=0))
 
 
 @pytest.mark.slow

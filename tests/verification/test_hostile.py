@@ -21,7 +21,7 @@ from support.builders import FUNCTIONAL, a_case, a_plan, bare_lines, verdict_of,
 from support.bundles import healthy, sealed
 from support.report_samples import sample
 
-from appliance.cli.progress import Plain
+from appliance.cli.console import Plain
 from appliance.cli.sanitize import LONGEST, harmless
 from appliance.container.container_options import Bind
 from appliance.errors import UsageError
@@ -42,6 +42,7 @@ from appliance.signing.keys import development_key
 from appliance.storage import order_file
 from appliance.storage.criteria_file import parse_criteria
 from appliance.verbs import order_draft, start
+from appliance.verbs.run_options import StartOptions
 from appliance.verification.verify import verify
 from reports import health
 from reports.view import view
@@ -178,14 +179,14 @@ def test_a_plan_says_which_criteria_nothing_can_meet() -> None:
 @pytest.mark.parametrize("seconds", [0.0, -1.0, float("nan"), float("inf"), 1e300])
 def test_a_time_limit_is_some_seconds(seconds: float) -> None:
     with pytest.raises(UsageError, match="--timeout"):
-        start.Request(timeout=seconds)
+        StartOptions(timeout=seconds)
 
 
 @pytest.mark.parametrize("name", ["--privileged", "a b", "a;b", "a\nb", "ä", "x" * 300])
 def test_an_image_is_no_option_and_no_command(name: str) -> None:
     with pytest.raises(UsageError, match="--image"):
-        start.Request(image=name)
-    start.Request(image="registry.example:5000/group/bench-cuda:1@sha256:" + "0" * 64)
+        StartOptions(image=name)
+    StartOptions(image="registry.example:5000/group/bench-cuda:1@sha256:" + "0" * 64)
 
 
 def test_a_folder_is_no_file_and_a_file_no_folder(tmp_path: Path) -> None:

@@ -1,0 +1,81 @@
+"""The verbs `baseline create` and `baseline check`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from appliance.cli.options import JsonOption, TrustOptions, grouped
+from appliance.cli.output import print_json, say
+from appliance.errors import UsageError
+from appliance.verbs.run_options import VendorOption
+
+
+@grouped
+def create(
+    *,
+    folders: Annotated[list[Path], typer.Argument(help="Folders of signed runs, out/<run id>.")],
+    out: Annotated[Path, typer.Option(help="File to write, for --baseline of a run.")],
+    kind: Annotated[
+        str, typer.Option(help="same-device: each device for itself; population: one of all.")
+    ] = "same-device",
+    criteria: Annotated[
+        Path | None, typer.Option(help="Also write criteria with the smallest margins here.")
+    ] = None,
+    trusted: TrustOptions,
+    as_json: JsonOption = False,
+) -> None:
+    """Make baselines of signed runs that are comparable with one another."""
+    from appliance.storage.toml_file import did_you_mean
+    from appliance.verbs import baseline
+
+    if kind not in baseline.KINDS:
+        raise UsageError(f'there is no kind "{kind}"{did_you_mean(kind, baseline.KINDS)}')
+    created = baseline.create(
+        folders,
+        kind=baseline.KINDS[kind],
+        trusted=trusted.certificates(),
+        allow_development=trusted.allow_dev,
+    )
+    baseline.write(created, out, criteria)
+    if as_json:
+        files = {"file": str(out), "criteria": None if criteria is None else str(criteria)}
+        print_json(files | baseline.to_document(created))
+        return
+    for sentence in baseline.report(created, out, criteria):
+        say(sentence)
+
+
+def check(
+    *,
+    file: Annotated[Path, typer.Argument(help="File of `bench baseline create`.")],
+    criteria: Annotated[
+        str | None, typer.Option(help="Criteria whose margins it must carry.")
+    ] = None,
+    vendor: VendorOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Say whether a file of baselines is sound, and can be compared with on this node."""
+    from appliance.probe import node
+    from appliance.records.json import to_data
+    from appliance.runner import execution
+    from appliance.storage import criteria_file
+    from appliance.verbs import baseline
+
+    baselines = baseline.load(file)
+    parsed = None if criteria is None else criteria_file.load_criteria(criteria)[0]
+    answer = execution.describe(baseline.requests(baselines))
+    result = baseline.check(
+        file,
+        baselines,
+        system=node.probe((node.present(vendor),), software=answer.software),
+        answer=answer,
+        criteria=parsed,
+    )
+    if as_json:
+        print_json(to_data(result))
+    for number, finding in enumerate(() if as_json else result.findings, 1):
+        say(f"{number} {finding.status:8} {finding.name}: {finding.sentence}")
+    raise typer.Exit(result.exit_code)

@@ -1,0 +1,157 @@
+"""Verbs about the evidence of a run: challenge, report, sign, verify, compare."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from appliance.cli.options import (
+    FolderArgument,
+    JsonOption,
+    RoleOption,
+    SigningOptions,
+    TrustOptions,
+    grouped,
+    role_of,
+)
+from appliance.cli.output import conclude, print_json, say
+from appliance.storage import input_file
+
+
+def challenge(
+    *,
+    out: Annotated[Path, typer.Option(help="File to write.")] = Path("challenge.json"),
+    days: Annotated[float, typer.Option(help="Days until it ends.")] = 14.0,
+    criteria: Annotated[
+        str | None, typer.Option(help="Criteria that the run must use, by name or path.")
+    ] = None,
+    suite: Annotated[
+        str | None, typer.Option(help="Suite that the run must make, by name or path.")
+    ] = None,
+    note: Annotated[str, typer.Option(help="Your own reference, stored in the file.")] = "",
+    as_json: JsonOption = False,
+) -> None:
+    """Draw the nonce that a run's seeds must derive from; for the buyer, once per run."""
+    from appliance.records.json import to_data
+    from appliance.verbs import challenge
+
+    request = challenge.Request(out=out, days=days, criteria=criteria, suite=suite, note=note)
+    issued = challenge.issue(request)
+    conclude(
+        f"{out} is valid until {issued.not_after_utc}: store it, send it to whoever runs the node "
+        f"(`bench accept --challenge {out}`), and give it to `bench verify --challenge`",
+        to_data(issued),
+        as_json=as_json,
+    )
+
+
+def report(
+    *,
+    folder: FolderArgument,
+    signer: Annotated[Path | None, typer.Option(help="Certificate (PEM) of who will sign.")] = None,
+    role: RoleOption = "tester",
+    as_json: JsonOption = False,
+) -> None:
+    """Render the pages of a judged run for the one who will sign it."""
+    from appliance.signing import keys
+    from appliance.verbs import publish
+
+    if signer is None:
+        record = keys.signer_record(keys.development_key(), role_of(role))
+    else:
+        record = keys.signer_of(input_file.read(signer), role_of(role))
+    publish.report(folder, record)
+    conclude(
+        f"rendered for {record.subject}: {folder / 'report.pdf'} and report.html, not yet signed",
+        {"folder": str(folder), "signer": record.subject, "sha256": record.sha256},
+        as_json=as_json,
+    )
+
+
+@grouped
+def sign(*, folder: FolderArgument, signing: SigningOptions, as_json: JsonOption = False) -> None:
+    """Sign the evidence and the pages of a judged run."""
+    from appliance.verbs import publish
+
+    key, role = signing.signer()
+    publish.sign(folder, key, role)
+    conclude(
+        f"signed: {folder / 'report.pdf'}",
+        {"folder": str(folder), "report": str(folder / "report.pdf")},
+        as_json=as_json,
+    )
+
+
+@grouped
+def verify(
+    *,
+    path: Annotated[Path, typer.Argument(help="Folder of a run, or its report.pdf.")],
+    trusted: TrustOptions,
+    expect_criteria: Annotated[
+        str | None, typer.Option(help="sha256 that the criteria file must have.")
+    ] = None,
+    expect_suite: Annotated[str | None, typer.Option(help="Suite that must have been run.")] = None,
+    order: Annotated[
+        Path | None, typer.Option(help="Your order, which the run must have been made for.")
+    ] = None,
+    challenge: Annotated[
+        Path | None, typer.Option(help="Your challenge, which the run must have been made under.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Check evidence offline, and derive its verdict again from the raw samples."""
+    from appliance.cli.results import print_verification
+    from appliance.verification import verify
+
+    verification = verify.verify(
+        path,
+        trusted=trusted.certificates(),
+        allow_development=trusted.allow_dev,
+        expectations=verify.Expectations(
+            criteria_digest=expect_criteria,
+            suite=expect_suite,
+            order=input_file.read_if(order),
+            challenge=input_file.read_if(challenge),
+        ),
+    )
+    if as_json:
+        print_json(verify.to_document(verification))
+    else:
+        print_verification(path, verification)
+    raise typer.Exit(verification.exit_code)
+
+
+@grouped
+def compare(
+    *,
+    paths: Annotated[
+        list[Path], typer.Argument(help="Folders of runs or report.pdf files; the first is A.")
+    ],
+    out: Annotated[
+        Path, typer.Option(help="Folder for comparison.html and comparison.json.")
+    ] = Path("comparison"),
+    margin: Annotated[
+        float, typer.Option(help="Relative difference in step time that is tolerated.")
+    ] = 0.03,
+    trusted: TrustOptions,
+    as_json: JsonOption = False,
+) -> None:
+    """Compare runs with the first of them: times, checks, rulings, devices and software."""
+    from appliance.records.json import to_data
+    from appliance.verbs import compare
+
+    compared = compare.run(
+        paths,
+        out=out,
+        margin=margin,
+        trusted=trusted.certificates(),
+        allow_development=trusted.allow_dev,
+    )
+    if as_json:
+        print_json(to_data(compared.comparison))
+    else:
+        for sentence in compare.sentences(compared):
+            say(sentence)
+    raise typer.Exit(compared.exit_code)

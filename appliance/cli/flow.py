@@ -1,0 +1,134 @@
+"""Verbs that plan and make a run on this machine: plan, run, accept."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NoReturn
+
+import typer
+
+from appliance.cli.options import JsonOption, SigningOptions, grouped
+from appliance.cli.output import print_json, say
+from appliance.errors import UsageError
+from appliance.records.verdict import EXIT_CODES
+from appliance.verbs.run_options import PlanOptions, RunOptions
+
+if TYPE_CHECKING:
+    from appliance.verbs.accept import Finished
+
+
+@grouped
+def accept(*, options: RunOptions, signing: SigningOptions, as_json: JsonOption = False) -> None:
+    """Probe, run a suite, judge it, and leave a signed report."""
+    from appliance.verbs import publish
+
+    key, role = signing.signer()
+    publish.require_renderer()
+    finished = _run(options, as_json=as_json)
+    publish.sign(finished.folder, key, role)
+    _conclude(finished, is_signed=True, quiet=options.quiet, as_json=as_json)
+
+
+@grouped
+def run(
+    *,
+    options: RunOptions,
+    source: Annotated[
+        Path | None, typer.Option("--from", help="Repeat one launch of the run in this folder.")
+    ] = None,
+    case: Annotated[str | None, typer.Option(help="With --from: the case of the launch.")] = None,
+    launch: Annotated[int | None, typer.Option(help="With --from: its number.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Run a suite and judge it, or repeat one launch of a run (--from); signs nothing."""
+    if source is not None or case is not None or launch is not None:
+        _rerun(options, source, case, launch, as_json=as_json)
+    finished = _run(options, as_json=as_json)
+    _conclude(finished, is_signed=False, quiet=options.quiet, as_json=as_json)
+
+
+@grouped
+def plan(*, options: PlanOptions, as_json: JsonOption = False) -> None:
+    """Show what a suite would run here; writes nothing."""
+    from appliance.cli.results import print_plan
+    from appliance.judging.order_match import match, sentences
+    from appliance.planning import coverage
+    from appliance.records.json import to_data
+    from appliance.verbs.accept import prepare
+
+    prepared = prepare(options)
+    if as_json:
+        print_json(to_data(prepared.plan))
+        return
+    print_plan(prepared.plan)
+    for sentence in coverage.unmatched(prepared.plan, prepared.criteria):
+        say(sentence)
+    if prepared.order is not None:
+        for sentence in sentences(match(prepared.order, prepared.system)):
+            say(sentence)
+
+
+def _run(options: RunOptions, *, as_json: bool) -> Finished:
+    from appliance.cli.progress import observer
+    from appliance.probe.redaction import salt_path
+    from appliance.verbs import accept
+
+    is_quiet = options.quiet or as_json
+    with observer(quiet=is_quiet) as watching:
+        if options.resume is not None:
+            fixed = ("vendor", "criteria", "challenge", "suite", "baseline")
+            options.refuse_changes("--resume", *fixed)
+            return accept.resume(options, watching)
+        finished = accept.run(options, watching)
+    if options.redact and not is_quiet:
+        say(f"salt of the names that were replaced, for you alone: {salt_path(finished.folder)}")
+    return finished
+
+
+def _rerun(
+    options: RunOptions,
+    source: Path | None,
+    case: str | None,
+    launch: int | None,
+    *,
+    as_json: bool,
+) -> NoReturn:
+    from appliance.cli.progress import observer
+    from appliance.records.json import to_data
+    from appliance.verbs import rerun
+    from appliance.verbs.rerun_diff import sentences
+
+    fixed = ("vendor", "criteria", "challenge", "order", "suite", "baseline", "resume")
+    options.refuse_changes("--from", *fixed)
+    if source is None or case is None or launch is None:
+        raise UsageError("--from, --case and --launch go together: they name what to repeat")
+    request = rerun.Request(
+        source=source, case=case, launch=launch, out=options.out, data=options.data
+    )
+    with observer(quiet=options.quiet or as_json) as watching:
+        result = rerun.rerun(request, watching)
+    if as_json:
+        print_json(to_data(result))
+    else:
+        for sentence in sentences(result)[-1 if options.quiet else 0 :]:
+            say(sentence)
+    raise typer.Exit(0 if result.agrees else 1)
+
+
+def _conclude(finished: Finished, *, is_signed: bool, quiet: bool, as_json: bool) -> NoReturn:
+    from appliance.cli.results import print_result
+    from appliance.probe import container_facts
+    from appliance.records.json import to_data
+
+    verdict = finished.verdict
+    exit_code = EXIT_CODES[verdict.verdict]
+    if not is_signed and container_facts.VARIABLE in os.environ and not as_json:
+        raise typer.Exit(exit_code)  # who started the container reports and signs
+    if as_json:
+        print_json({"folder": str(finished.folder), "verdict": to_data(verdict)})
+    elif quiet:
+        say(f"{verdict.verdict}  {finished.folder}")
+    else:
+        print_result(finished.folder, verdict, is_signed=is_signed)
+    raise typer.Exit(exit_code)

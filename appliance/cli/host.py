@@ -1,0 +1,184 @@
+"""Verbs about this machine: start (a run in a container), probe, doctor, selftest."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NoReturn
+
+import typer
+
+from appliance.cli.options import JsonOption, SigningOptions, grouped
+from appliance.cli.output import print_json, say
+from appliance.errors import UsageError
+from appliance.verbs.run_options import (
+    DataOption,
+    EngineOption,
+    OutOption,
+    StartOptions,
+    VendorOption,
+)
+
+if TYPE_CHECKING:
+    from appliance.records.system import System
+    from appliance.verbs.start import Started
+
+
+@grouped
+def start(
+    *,
+    options: StartOptions,
+    signing: SigningOptions,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the `docker run` line and start nothing.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Run a suite in a container that is closed off, and sign it out here."""
+    from appliance.verbs.start import dry_line, start
+
+    if options.resume is not None:
+        options.refuse_changes("--resume", "criteria", "challenge", "baseline", "suite")
+    key, role = signing.signer()
+    inside = replace(options, quiet=options.quiet or as_json)
+    if dry_run:
+        _print_line(*dry_line(inside), as_json=as_json)
+    started = start(inside, key, role, say=say, write=_pass_on)
+    _conclude(started, quiet=options.quiet, as_json=as_json)
+
+
+def _pass_on(text: bytes) -> None:
+    """The output of a container, as it comes."""
+    sys.stderr.buffer.write(text)
+    sys.stderr.buffer.flush()
+
+
+def _print_line(line: str, missing: tuple[str, ...], *, as_json: bool) -> NoReturn:
+    if as_json:
+        print_json({"line": line, "missing": list(missing)})
+    else:
+        typer.echo(line)
+        for sentence in missing:
+            say(f"would not start: {sentence}")
+        say("it leaves an unsigned run: `bench sign` its folder, or omit --dry-run")
+    raise typer.Exit(0)
+
+
+def _conclude(started: Started, *, quiet: bool, as_json: bool) -> NoReturn:
+    from appliance.cli.results import print_result
+    from appliance.verbs.start import to_document
+
+    verification = started.verification
+    word = verification.verdict or "NOT VERIFIED"
+    if as_json:
+        print_json(to_document(started))
+    elif quiet:
+        say(f"{word}  {started.folder}")
+    else:
+        print_result(started.folder, started.verdict, is_signed=True)
+        say(f"verified here: {word}, {len(verification.checks)} checks, {verification.signer}")
+    for sentence in verification.faults:
+        say(f"bench: {sentence}")
+    raise typer.Exit(verification.exit_code)
+
+
+def probe(
+    *,
+    file: Annotated[
+        Path | None, typer.Argument(help="With --as-order: file to write; without, it is printed.")
+    ] = None,
+    vendor: VendorOption = None,
+    as_order: Annotated[
+        bool, typer.Option("--as-order", help="Write an order that this node meets.")
+    ] = False,
+    redact: Annotated[
+        bool, typer.Option("--redact", help="Write no host name and no address of this machine.")
+    ] = False,
+    redact_with: Annotated[
+        Path | None, typer.Option(help="Redact under the salt of a run, out/RUN.salt.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Say what this node is: devices, host, conditions; or write an order of it."""
+    from appliance.cli.results import print_system
+    from appliance.records.json import to_data
+
+    if file is not None and not as_order:
+        raise UsageError(f"{file} is not written without --as-order; leave it out, or add that")
+    if as_order and (redact or redact_with is not None or as_json):
+        raise UsageError("--as-order writes no names and no JSON: give it alone")
+    system = _probed(vendor)
+    if as_order:
+        _write_order(system, file)
+        return
+    if redact or redact_with is not None:
+        system = _redacted(system, redact_with)
+    if as_json:
+        print_json(to_data(system))
+    else:
+        print_system(system)
+
+
+def _probed(vendor: str | None) -> System:
+    """The node with the devices of a vendor, or with its processors where none is visible."""
+    from appliance.probe import node
+
+    visible, absence = node.visible(vendor)
+    if absence:
+        say(f"bench: {absence}; the processors are shown instead")
+    return node.probe((visible,))
+
+
+def _write_order(system: System, file: Path | None) -> None:
+    from appliance.verbs import order_draft
+
+    text = order_draft.draft(system)
+    if file is None:
+        typer.echo(text, nl=False)
+        return
+    order_draft.write(text, file)
+    say(f"{file}: an order that this node meets; read it, and strike out what was not bought")
+
+
+def _redacted(system: System, salt: Path | None) -> System:
+    """The system without names, under the salt of a run or one that is stored nowhere."""
+    from appliance.linux.sysfs import Tree
+    from appliance.probe import redaction
+
+    text = redaction.draw() if salt is None else redaction.read_salt(salt)
+    return redaction.Redactor(text, redaction.private(Tree(), system)).record(system)
+
+
+def doctor(
+    *,
+    out: OutOption = Path("out"),
+    data: DataOption = None,
+    engine: EngineOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Say what a run needs of this machine, what is missing, and how to fix it."""
+    from appliance.cli.console import console
+    from appliance.verbs import doctor
+
+    rows = doctor.examine(out=out, data=data, engine=engine)
+    if as_json:
+        print_json(doctor.to_document(rows))
+    else:
+        console().print(doctor.table(rows))
+    raise typer.Exit(0 if doctor.can_accept(rows) else UsageError.exit_code)
+
+
+def selftest(*, as_json: JsonOption = False) -> None:
+    """Inject faults into the judge on this machine; fails if one slips through."""
+    from appliance.cli.console import console
+    from appliance.selftest import summary
+
+    out = console()
+    with out.status("") as status:
+        result = summary.run(status.update)
+    if as_json:
+        print_json(summary.to_document(result))
+    else:
+        summary.print_result(result, out)
+    raise typer.Exit(0 if result.is_ok else 1)

@@ -1,0 +1,105 @@
+"""Options that several verbs share, and how a group of them becomes parameters of a verb.
+
+What a run is made from is declared in `appliance.verbs.run_options`.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass, fields, is_dataclass
+from inspect import Parameter, Signature, signature
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+
+import typer
+
+from appliance.errors import UsageError
+from appliance.records.signer import ROLES, Role
+from appliance.storage import input_file
+
+if TYPE_CHECKING:
+    from appliance.signing.keys import Key
+
+JsonOption = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
+RoleOption = Annotated[str, typer.Option(help=f"Who signs: {', '.join(ROLES)}.")]
+FolderArgument = Annotated[Path, typer.Argument(help="Folder of a run, out/<run id>.")]
+
+
+def grouped(verb: Callable[..., None]) -> Callable[..., None]:
+    """The verb as the command line reads it: a dataclass of options stands there field by field."""
+    hints = get_type_hints(verb, include_extras=True)
+    groups = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
+    parameters: list[Parameter] = []
+    for parameter in signature(verb).parameters.values():
+        if parameter.name in groups:
+            parameters += _parameters(groups[parameter.name])
+        else:
+            parameters.append(parameter.replace(annotation=hints[parameter.name]))
+
+    @functools.wraps(verb)
+    def called(**values: Any) -> None:
+        arguments = {
+            name: kind(**{one.name: values.pop(one.name) for one in fields(kind)})
+            for name, kind in groups.items()
+        }
+        verb(**values, **arguments)
+
+    called.__annotations__ = {one.name: one.annotation for one in parameters}
+    called.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+    return called
+
+
+def _parameters(kind: Any) -> list[Parameter]:
+    hints = get_type_hints(kind, include_extras=True)
+    return [
+        Parameter(one.name, Parameter.KEYWORD_ONLY, default=one.default, annotation=hints[one.name])
+        for one in fields(kind)
+    ]
+
+
+def role_of(word: str) -> Role:
+    """The role of that name; UsageError if there is none."""
+    for role in ROLES:
+        if role == word:
+            return role
+    raise UsageError(f'there is no role "{word}": use {", ".join(ROLES)}')
+
+
+@dataclass(frozen=True, kw_only=True)
+class SigningOptions:
+    """Who signs, and with which key; without one a development key is made on the fly."""
+
+    key: Annotated[
+        Path | None,
+        typer.Option(envvar="BENCH_SIGN_KEY_FILE", help="Private key (PEM) to sign with."),
+    ] = None
+    certificate: Annotated[
+        Path | None, typer.Option(envvar="BENCH_SIGN_CERT_FILE", help="Its certificate (PEM).")
+    ] = None
+    role: RoleOption = "tester"
+
+    def signer(self) -> tuple[Key, Role]:
+        """The key with its certificate, and the signer's role; UsageError for half a key."""
+        from appliance.signing import keys
+
+        if self.key is None and self.certificate is None:
+            return keys.development_key(), role_of(self.role)
+        if self.key is None or self.certificate is None:
+            raise UsageError("--key and --certificate go together: name both files")
+        return keys.load_key(self.key, self.certificate), role_of(self.role)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrustOptions:
+    """Whose signatures are trusted."""
+
+    trust: Annotated[
+        list[Path] | None, typer.Option(help="Certificate (PEM) of a signer that you trust.")
+    ] = None
+    allow_dev: Annotated[
+        bool, typer.Option("--allow-dev", help="Take a development key as a trusted signer.")
+    ] = False
+
+    def certificates(self) -> list[bytes]:
+        return [input_file.read(path) for path in self.trust or []]

@@ -1,0 +1,142 @@
+"""The options that several verbs take, each declared once: its name, type, default and help.
+
+The command line reads them from here field by field, and a verb takes them as one value.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from appliance.errors import UsageError
+from appliance.vendors.visibility import NOT_VISIBLE
+
+DEFAULT_SUITE = "smoke"
+LONGEST_RUN = 10_000_000
+"""Seconds: four months."""
+IMAGE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]{0,254}", re.ASCII)
+"""What no shell and no engine takes for anything but an image."""
+SIZE_UNITS = {"": 1, "b": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
+LEAST_MEMORY = 6 * 2**20
+"""What the engine's documentation of `--memory` calls the least value allowed."""
+MOST_MEMORY = 2**50
+
+VendorOption = Annotated[
+    str | None,
+    typer.Option(help=f"cpu, {', '.join(NOT_VISIBLE)}; by default the one that is detected."),
+]
+OutOption = Annotated[Path, typer.Option(help="Folder that gets out/<run id>.")]
+DataOption = Annotated[Path | None, typer.Option(help="Folder with the data sets.")]
+EngineOption = Annotated[
+    str | None,
+    typer.Option("--engine", "--socket", help="Socket of the container engine to use."),
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanOptions:
+    """What a run is planned from; paths are of this machine.
+
+    `suite` and `criteria` are names of shipped files or paths. `criteria` None means "functional"
+    for processors and "accelerator" for accelerators, `baseline` None the shipped baselines,
+    `data` None the usual places, `vendor` None the one that is detected.
+    """
+
+    suite: Annotated[
+        str | None,
+        typer.Option(
+            help=f"Name of a suite, or the path of its TOML file; {DEFAULT_SUITE} by default."
+        ),
+    ] = None
+    criteria: Annotated[
+        str | None,
+        typer.Option(help="Name or file; by default functional, or accelerator for accelerators."),
+    ] = None
+    vendor: VendorOption = None
+    baseline: Annotated[
+        Path | None,
+        typer.Option(help="Baselines to compare with, made by `bench baseline create`."),
+    ] = None
+    order: Annotated[
+        Path | None, typer.Option(help="The buyer's order, which the node is compared with.")
+    ] = None
+    data: DataOption = None
+
+    @property
+    def suite_name(self) -> str:
+        return self.suite or DEFAULT_SUITE
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions(PlanOptions):
+    """What a run is made from, or goes on with: `resume` is the folder of an interrupted run.
+
+    Without `challenge` the node draws the run's seed. `redact`: no host name and no address of
+    this machine is written.
+    """
+
+    challenge: Annotated[
+        Path | None, typer.Option(help="The buyer's challenge, from which all seeds derive.")
+    ] = None
+    out: OutOption = Path("out")
+    resume: Annotated[
+        Path | None, typer.Option(help="Go on with the interrupted run in this folder.")
+    ] = None
+    redact: Annotated[
+        bool, typer.Option("--redact", help="Write no host name and no address of this machine.")
+    ] = False
+    quiet: Annotated[bool, typer.Option("--quiet", help="Only the verdict.")] = False
+
+    def refuse_changes(self, option: str, *names: str) -> None:
+        """UsageError if one of these options is set, which `option` says was fixed before."""
+        for name in names:
+            if getattr(self, name) is not None:
+                raise UsageError(
+                    f"--{name} was fixed when the run began: leave it out with {option}, or start "
+                    "a new run"
+                )
+
+
+@dataclass(frozen=True, kw_only=True)
+class StartOptions(RunOptions):
+    """A run in a container, and how the container is started; None means the engine's default."""
+
+    image: Annotated[
+        str | None, typer.Option(help="Image to start; bench-VENDOR if none is named.")
+    ] = None
+    engine: EngineOption = None
+    memory: Annotated[
+        str | None, typer.Option(help="Memory that the container may use, as in 64g.")
+    ] = None
+    timeout: Annotated[
+        float | None, typer.Option(help="Seconds after which the run is interrupted.")
+    ] = None
+    relax_seccomp: Annotated[
+        bool, typer.Option("--relax-seccomp", help="Start without the engine's system call filter.")
+    ] = False
+
+    def __post_init__(self) -> None:
+        """UsageError for what no engine can be asked for."""
+        if self.timeout is not None and not 0 < self.timeout <= LONGEST_RUN:
+            raise UsageError(
+                f"--timeout is {self.timeout:g}: give seconds, above 0 and at most {LONGEST_RUN}"
+            )
+        if self.image and not IMAGE_NAME.fullmatch(self.image):
+            raise UsageError(f'--image is "{self.image}": write NAME, NAME:TAG or NAME@sha256:...')
+        if self.memory is not None:
+            bytes_of(self.memory)
+
+
+def bytes_of(text: str) -> int:
+    """Bytes of a size such as 512m or 16g (units of 1024). Raises UsageError."""
+    match = re.fullmatch(r"([0-9]{1,15})([bkmgt]?)", text.strip().lower())
+    if match is None or int(match[1]) == 0:
+        raise UsageError(f'--memory is "{text}": give an integer with k, m, g or t, as in 64g')
+    size = int(match[1]) * SIZE_UNITS[match[2]]
+    if not LEAST_MEMORY <= size < MOST_MEMORY:
+        raise UsageError(f'--memory is "{text}": give at least 6m, and less than 1024t')
+    return size
