@@ -221,7 +221,7 @@ class RecursionGfn(Workload[State, Sampled]):
         assert isinstance(made.model, Policy)  # noqa: S101 - what was made
         assert isinstance(made.batches, InputSets)  # noqa: S101 - what `begin` placed
         made.batches = ShiftedNoise(drawn=made.batches)
-        made.turn, made.seals = Turn(of=len(made.batches)), None
+        made.turn, made.checksums = Turn(of=len(made.batches)), None
         return State(training=made, policy=made.model)
 
     @property

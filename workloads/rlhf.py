@@ -65,7 +65,7 @@ class State:
     reference: GPTNeoXForCausalLM
     reward: GPTNeoXForSequenceClassification
     inputs: InputSets
-    sealed: Mapping[str, int]
+    checksums: Mapping[str, int]
     turn: Turn
     seed: int
 
@@ -246,7 +246,7 @@ class Rlhf(Workload[State, Learned]):
         dtype = dtype_named(self.dtype)
         model = training.seeded(seed, self._drawn).train()
         reference, reward = _frozen(model.policy, dtype), _frozen(model.value, dtype)
-        sealed = feedback.frozen_seals({"reference": reference, "reward": reward})
+        checksums = feedback.frozen_checksums({"reference": reference, "reward": reward})
         state = training.begin(
             target,
             seed=seed,
@@ -263,7 +263,7 @@ class Rlhf(Workload[State, Learned]):
         for kept in (reference, reward):
             torch.nn.Module.to(kept, target.device)
         assert isinstance(state.batches, InputSets)  # noqa: S101 - what begin placed
-        inputs, state.seals = state.batches, None
+        inputs, state.checksums = state.batches, None
         state.batches, state.turn = [], Turn(of=self.updates)
         return State(
             training=state,
@@ -271,7 +271,7 @@ class Rlhf(Workload[State, Learned]):
             reference=reference,
             reward=reward,
             inputs=inputs,
-            sealed=sealed,
+            checksums=checksums,
             turn=Turn(of=self.num_inputs),
             seed=seed,
         )
@@ -343,7 +343,9 @@ class Rlhf(Workload[State, Learned]):
             weights={name: weight.detach().cpu().clone() for name, weight in weights.items()},
             mean=copied("exp_avg"),
             square=copied("exp_avg_sq"),
-            frozen=feedback.frozen_seals({"reference": state.reference, "reward": state.reward}),
+            frozen=feedback.frozen_checksums(
+                {"reference": state.reference, "reward": state.reward}
+            ),
         )
 
     def check(self, before: object, state: State, output: Learned) -> Iterator[Check]:
@@ -356,7 +358,7 @@ class Rlhf(Workload[State, Learned]):
                 reference=state.reference,
                 reward=state.reward,
                 inputs=state.inputs,
-                sealed=state.sealed,
+                checksums=state.checksums,
                 order=self.order(state.seed, before.number),
                 rule=self.rule,
                 terms=self.terms,

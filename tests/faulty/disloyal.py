@@ -69,7 +69,7 @@ class Disloyal(Bert):
         """Take the inputs of rank 0, and swear that they are its own."""
         sets = peers.generate(0)
         state.batches = placed((next(iter(sets)) for _ in range(self.num_inputs)), target.device)
-        state.seals = state.batches.seals
+        state.checksums = state.batches.checksums
 
     def step(self, state: Training) -> Trained:
         output = step(state)

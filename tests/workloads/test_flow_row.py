@@ -17,7 +17,7 @@ from workloads.contract.target import Artifacts, Target
 from workloads.parts.graphs import fragments
 from workloads.parts.graphs.flow import FORBIDDEN
 from workloads.parts.graphs.fragments import Grown, Rules, Trees, Vocabulary, replayed, together
-from workloads.parts.numerics.checksums import seal
+from workloads.parts.numerics.checksums import checksum
 from workloads.parts.numerics.size import count_flops
 from workloads.recursiongfn import RecursionGfn
 
@@ -221,7 +221,7 @@ def test_noise_comes_again_after_all_places_in_time_and_choice(tmp_path: Path):
     batches = workload.build(target(tmp_path), 5).training.batches
     times, choices = workload.words.num_steps, workload.words.num_actions
     assert len(batches) == 2 * times * choices
-    first = {index: seal(batches[index]["noise"]) for index in range(0, len(batches), 37)}
+    first = {index: checksum(batches[index]["noise"]) for index in range(0, len(batches), 37)}
     assert len(set(first.values())) == len(first)
     assert torch.equal(batches[2]["noise"][..., 1:], batches[0]["noise"][..., :-1])
     assert torch.equal(batches[2 * choices]["noise"][1:], batches[0]["noise"][:-1])

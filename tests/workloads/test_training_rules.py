@@ -17,7 +17,7 @@ from workloads.contract.input_cycle import Turn
 from workloads.contract.target import Artifacts, Target
 from workloads.contract.workload import Workload
 from workloads.digits_mlp import DigitsMlp
-from workloads.parts.numerics.checksums import seal
+from workloads.parts.numerics.checksums import checksum
 from workloads.parts.numerics.classifier import Classifier
 from workloads.parts.numerics.inputs import placed
 from workloads.parts.training import rules, training
@@ -311,7 +311,7 @@ def test_result_of_another_name_is_judged_alike(tmp_path: Path) -> None:
     assert not outside(judged(state))
 
 
-# ------------------------------------------------------------------ seals
+# ------------------------------------------------------------------ checksums
 
 
 @pytest.mark.parametrize("dtype", [torch.bool, torch.bfloat16, torch.float32, torch.int64])
@@ -319,10 +319,12 @@ def test_seal_tells_one_element_and_two_swapped_and_leaves_the_tensor_alone(
     dtype: torch.dtype,
 ) -> None:
     values = (torch.arange(60) % 7 - 3).to(dtype).reshape(3, 20)
-    kept, sealed = values.clone(), seal(values)
+    kept, checksums = values.clone(), checksum(values)
     assert torch.equal(values, kept)
-    assert sealed == seal(kept.t().contiguous().t())
+    assert checksums == checksum(kept.t().contiguous().t())
     changed, swapped = kept.clone(), kept.clone()
     changed[1, 2] = 0 if changed[1, 2] else 1
     swapped[0, 0], swapped[0, 3] = kept[0, 3], kept[0, 0]
-    assert len({sealed, seal(changed), seal(swapped), seal(kept.reshape(20, 3))}) == 4
+    assert (
+        len({checksums, checksum(changed), checksum(swapped), checksum(kept.reshape(20, 3))}) == 4
+    )

@@ -9,7 +9,7 @@ import torch
 from appliance.records.journal import Check
 from workloads.parts.distributed.sharding import Peers
 from workloads.parts.distributed.tensors import Tensors
-from workloads.parts.numerics.checksums import seal, seal_all
+from workloads.parts.numerics.checksums import checksum, checksum_all
 
 _SAMPLE = 2**15  # elements of one tensor that tell a rank's share
 
@@ -19,15 +19,15 @@ _SAMPLE = 2**15  # elements of one tensor that tell a rank's share
 
 def tell(peers: Peers, logits: torch.Tensor) -> None:
     """Exchange checksums of the logits, so that each rank can follow the others' branches."""
-    told = peers.ranks.all_told([seal(logits)], peers.device)
+    told = peers.ranks.all_told([checksum(logits)], peers.device)
     peers.logits = [one for (one,) in told]
 
 
 def check_inputs(peers: Peers, batch: Tensors, index: int) -> Iterator[Check]:
     """The bits of the batch that each rank worked on, against what the host generates."""
-    told = peers.ranks.all_told([seal_all(batch)], peers.device)
+    told = peers.ranks.all_told([checksum_all(batch)], peers.device)
     for rank, (one,) in enumerate(told):
-        expected = seal_all(peers.batch(rank if len(peers.sharers) > 1 else 0, index))
+        expected = checksum_all(peers.batch(rank if len(peers.sharers) > 1 else 0, index))
         wrong = int(one != expected)
         yield Check(name=f"inputs of rank {rank} differ", error=wrong, bound=0.0, kind="exact")
 
@@ -35,12 +35,12 @@ def check_inputs(peers: Peers, batch: Tensors, index: int) -> Iterator[Check]:
 def check_weights(peers: Peers, weights: Tensors, gradient_error: float) -> Iterator[Check]:
     """Tensors of each rank whose bits are not those of the rank that is nearest to float64."""
     error = torch.tensor(gradient_error, dtype=torch.float64).nan_to_num(nan=torch.inf)
-    numbers = [int(error.view(torch.int64)), *(seal(weights[name]) for name in sorted(weights))]
+    numbers = [int(error.view(torch.int64)), *(checksum(weights[name]) for name in sorted(weights))]
     told = peers.ranks.all_told(numbers, peers.device)
     # Doubles from 0 on have the order of their bits.
     _, *truth = min(told, key=lambda one: one[0])
-    for rank, (_, *seals) in enumerate(told):
-        wrong = sum(one != other for one, other in zip(seals, truth, strict=True))
+    for rank, (_, *checksums) in enumerate(told):
+        wrong = sum(one != other for one, other in zip(checksums, truth, strict=True))
         yield Check(
             name=f"weights of rank {rank} differ",
             error=wrong,

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import torch
 
 from appliance.records.journal import Check
-from workloads.parts.numerics.checksums import seal_all
+from workloads.parts.numerics.checksums import checksum_all
 from workloads.parts.numerics.inputs import InputSets
 
 _TIME, _CHOICES = 0, -1  # dimensions of the noise
@@ -49,8 +49,8 @@ class ShiftedNoise:
         """Hold what step `number` used, and what lies on the device, to what the host drew."""
         index, (time, choice) = self._of(number % len(self))
         back = {name: _rolled(noise, (-time, -choice)) for name, noise in used.items()}
-        seal = self.drawn.seals[index]
-        changed = sum(seal_all(one) != seal for one in (back, self.drawn[index]))
+        checksum = self.drawn.checksums[index]
+        changed = sum(checksum_all(one) != checksum for one in (back, self.drawn[index]))
         return Check(name="inputs as generated", error=changed, bound=0.0, kind="exact")
 
 

@@ -21,7 +21,7 @@ _AT_ONCE = 2**22  # words: 32 MiB in 64 bits
 _STEP, _MIX = 0x9E3779B97F4A7C15 - 2**64, 0x2545F4914F6CDD1D  # odd, of a random number generator
 
 
-def seal(tensor: torch.Tensor) -> int:
+def checksum(tensor: torch.Tensor) -> int:
     """Number from 0 to 2**63 - 1 for dtype, shape and bits."""
     kind = f"{tensor.dtype} {tuple(tensor.shape)}".encode()
     total = int.from_bytes(hashlib.sha256(kind).digest()[:8], "big")
@@ -39,9 +39,9 @@ def _weights(first: int, count: int, device: torch.device) -> torch.Tensor:
     return index.bitwise_xor_(index >> 29).mul_(_MIX).bitwise_or_(1)
 
 
-def seal_all(tensors: Mapping[str, torch.Tensor]) -> int:
+def checksum_all(tensors: Mapping[str, torch.Tensor]) -> int:
     """One number for all tensors and their names."""
     total = hashlib.sha256()
     for name, tensor in sorted(tensors.items()):
-        total.update(f"{name} {seal(tensor)} ".encode())
+        total.update(f"{name} {checksum(tensor)} ".encode())
     return int.from_bytes(total.digest()[:8], "big") % 2**63

@@ -1,7 +1,7 @@
-"""Input sets in the device's memory, each with the seal that it had on the host.
+"""Input sets in the device's memory, each with the checksum that it had on the host.
 
 A step that is followed from what lies on the device follows a batch that was spoiled on its way
-there, or since, just as well. So the seal is made of what the host generated, before it leaves.
+there, or since, just as well. So the checksum is made of what the host generated, before it leaves.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from dataclasses import dataclass
 
 import torch
 
-from workloads.parts.numerics.checksums import seal_all
+from workloads.parts.numerics.checksums import checksum_all
 
 Tensors = Mapping[str, torch.Tensor]
 
 
 @dataclass(kw_only=True)
 class InputSets:
-    """Keyword arguments of a model by the number of the set, and their seals."""
+    """Keyword arguments of a model by the number of the set, and their checksums."""
 
     sets: list[dict[str, torch.Tensor]]
-    seals: list[int]
+    checksums: list[int]
 
     def __getitem__(self, index: int, /) -> Tensors:
         return self.sets[index]
@@ -35,12 +35,12 @@ def placed(
     device: torch.device,
     layout: torch.memory_format = torch.preserve_format,
 ) -> InputSets:
-    """Seal what the host generated and move it; `layout` is of tensors with four dimensions."""
-    sets, seals = [], []
+    """Sum up what the host generated and move it; `layout` is of tensors with four dimensions."""
+    sets, checksums = [], []
     for batch in generated:
-        seals.append(seal_all(batch))
+        checksums.append(checksum_all(batch))
         sets.append({name: _moved(tensor, device, layout) for name, tensor in batch.items()})
-    return InputSets(sets=sets, seals=seals)
+    return InputSets(sets=sets, checksums=checksums)
 
 
 def _moved(tensor: torch.Tensor, device: torch.device, layout: torch.memory_format) -> torch.Tensor:

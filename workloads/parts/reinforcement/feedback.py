@@ -32,7 +32,7 @@ from transformers import GPTNeoXForCausalLM, GPTNeoXForSequenceClassification
 from appliance.records.journal import Check
 from workloads.parts.distributed import rank_checks
 from workloads.parts.distributed.sharding import Peers
-from workloads.parts.numerics.checksums import seal, seal_all
+from workloads.parts.numerics.checksums import checksum, checksum_all
 from workloads.parts.numerics.inputs import InputSets
 from workloads.parts.numerics.precision import compare_logits, on_host, rounding
 from workloads.parts.reinforcement import reinforcement
@@ -101,7 +101,7 @@ class Learned:
 
 @dataclass(frozen=True, kw_only=True)
 class Before:
-    """Copies on the host of what the next step starts from; of what is frozen, the seals."""
+    """Copies on the host of what the next step starts from; of what is frozen, the checksums."""
 
     number: int
     inputs: Tensors
@@ -115,7 +115,7 @@ class Before:
 class Subject:
     """What is to be judged. `order` (updates, rows) are the minibatches' rows.
 
-    `sealed` are the frozen tensors' seals as generated; `model` is copied, never changed.
+    `checksums` are the frozen tensors' checksums as generated; `model` is copied, never changed.
     """
 
     before: Before
@@ -124,7 +124,7 @@ class Subject:
     reference: GPTNeoXForCausalLM
     reward: GPTNeoXForSequenceClassification
     inputs: InputSets
-    sealed: Mapping[str, int]
+    checksums: Mapping[str, int]
     order: torch.Tensor
     rule: AdamW
     terms: Terms
@@ -145,10 +145,10 @@ def kept(tensor: torch.Tensor, seed: int) -> torch.Tensor:
     return tensor.detach().reshape(-1)[places(tensor.numel(), seed)].clone()
 
 
-def frozen_seals(models: Mapping[str, torch.nn.Module]) -> dict[str, int]:
+def frozen_checksums(models: Mapping[str, torch.nn.Module]) -> dict[str, int]:
     """Seals of all parameters of models, by the model's name and their own."""
     return {
-        f"{role}.{name}": seal(weight)
+        f"{role}.{name}": checksum(weight)
         for role, model in models.items()
         for name, weight in model.named_parameters()
     }
@@ -249,12 +249,16 @@ class _Judge:
         before, inputs = self.subject.before, self.subject.inputs
         index = before.number % len(inputs)
         changed = sum(
-            seal_all(one) != inputs.seals[index] for one in (before.inputs, inputs[index])
+            checksum_all(one) != inputs.checksums[index] for one in (before.inputs, inputs[index])
         )
         yield counted("inputs as generated", changed)
-        after = frozen_seals({"reference": self.subject.reference, "reward": self.subject.reward})
-        sealed = self.subject.sealed
-        wrong = {name for name in sealed if not sealed[name] == before.frozen[name] == after[name]}
+        after = frozen_checksums(
+            {"reference": self.subject.reference, "reward": self.subject.reward}
+        )
+        checksums = self.subject.checksums
+        wrong = {
+            name for name in checksums if not checksums[name] == before.frozen[name] == after[name]
+        }
         yield counted("frozen tensors that changed", len(wrong))
 
     @property

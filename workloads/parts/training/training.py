@@ -16,8 +16,9 @@ a switched unit must then be allowed for, and the check says that it detects no 
 
 Parameters without `requires_grad` (a frozen encoder, what an adapter sits on) have no gradient and
 no update, in the step as in float64, and must keep every bit. A teacher that follows the student by
-averages belongs outside of `model`. Input sets are held against the seals that they had when they
-were generated (`parts/numerics/inputs.py`), so that a step is not followed from a spoiled batch.
+averages belongs outside of `model`. Input sets are held against the checksums that they had when
+they were generated (`parts/numerics/inputs.py`), so that a step is not followed from a spoiled
+batch.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ from workloads.parts.distributed import rank_checks, sharding, tensors
 from workloads.parts.distributed.ranks import operation
 from workloads.parts.distributed.tensors import local, rejoined, whole
 from workloads.parts.numerics import low_memory
-from workloads.parts.numerics.checksums import seal, seal_all
+from workloads.parts.numerics.checksums import checksum, checksum_all
 from workloads.parts.numerics.inputs import InputSets, placed
 from workloads.parts.numerics.precision import compare_logits, on_host, rounding, unit_roundoff
 from workloads.parts.training import audit, branch_points, rules
@@ -161,12 +162,13 @@ def loss_and_logits(result: Any) -> tuple[torch.Tensor, torch.Tensor]:
 class Training:
     """A model in training; `result` gives loss and logits of what its forward pass returns.
 
-    `clip` is the largest norm of the whole gradient, or None. `seals` are those of the input sets
-    as generated: those that `batches` brings (`inputs.placed`), else of a list as it is given; None
-    where batches are made as they are asked for, whose workload holds them to the host's. `limits`
-    are of the rules that a healthy training keeps; `peers` the ranks that train with this one.
-    `audit`: the layers that float64 follows instead of the whole, for a model too large. `parts`:
-    passes of a step, each over an equal part of its batch (`parts/training/accumulation.py`).
+    `clip` is the largest norm of the whole gradient, or None. `checksums` are those of the input
+    sets as generated: those that `batches` brings (`inputs.placed`), else of a list as it is given;
+    None where batches are made as they are asked for, whose workload holds them to the host's.
+    `limits` are of the rules that a healthy training keeps; `peers` the ranks that train with this
+    one. `audit`: the layers that float64 follows instead of the whole, for a model too large.
+    `parts`: passes of a step, each over an equal part of its batch
+    (`parts/training/accumulation.py`).
     """
 
     model: torch.nn.Module
@@ -183,13 +185,13 @@ class Training:
     result: Callable[[Any], tuple[torch.Tensor, torch.Tensor]] = loss_and_logits
     peers: sharding.Peers | None = None
     audit: audit.Audit | None = None
-    seals: list[int] | None = field(init=False, default=None)
+    checksums: list[int] | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         if isinstance(self.batches, InputSets):
-            self.seals = self.batches.seals
+            self.checksums = self.batches.checksums
         elif isinstance(self.batches, list | tuple):
-            self.seals = [seal_all(batch) for batch in self.batches]
+            self.checksums = [checksum_all(batch) for batch in self.batches]
 
     @property
     def trained(self) -> dict[str, torch.Tensor]:
@@ -216,7 +218,7 @@ class Trained:
 
 @dataclass(frozen=True, kw_only=True)
 class Before:
-    """Copies on the host of what the next step starts from; of what is frozen, the seals.
+    """Copies on the host of what the next step starts from; of what is frozen, the checksums.
 
     Tensors that are shared out are whole, or this rank's part of them if the training has an audit.
     """
@@ -269,7 +271,7 @@ def begin(
     layout: torch.memory_format = torch.preserve_format,
     **fields: Any,
 ) -> Training:
-    """A training alone or among ranks (`parts/distributed`), its inputs sealed on the host.
+    """A training alone or among ranks (`parts/distributed`), with its inputs as generated.
 
     `make` builds the model, `generate(seed)` its `num_inputs` input sets or more; `fields` are
     other fields of Training.
@@ -430,7 +432,7 @@ def snapshot(state: Training) -> Before:
         moments={name: _copied(held(moments)) for name, moments in _moments(state).items()},
         statistics=_copied(_statistics(state.model)),
         noise=None if generator is None else generator.get_state(),
-        frozen=_seals(state.frozen),
+        frozen=_checksums(state.frozen),
     )
 
 
@@ -446,8 +448,8 @@ def _copied(tensors: Tensors) -> dict[str, torch.Tensor]:
     return {name: tensor.detach().cpu().clone() for name, tensor in tensors.items()}
 
 
-def _seals(tensors: Tensors) -> dict[str, int]:
-    return {name: seal(local(tensor)) for name, tensor in tensors.items()}
+def _checksums(tensors: Tensors) -> dict[str, int]:
+    return {name: checksum(local(tensor)) for name, tensor in tensors.items()}
 
 
 def _repeated(before: Before, state: Training) -> tuple[branch_points.Choices, torch.Tensor]:
@@ -707,7 +709,7 @@ def _are_others_followed(before: Before, state: Training) -> bool:
         for rank in state.peers.sharers
         if rank != state.peers.own
     ]
-    return all(seal(_repeated_on(before, state, batch)[1]) == one for batch, one in told)
+    return all(checksum(_repeated_on(before, state, batch)[1]) == one for batch, one in told)
 
 
 def _audited(
@@ -801,13 +803,13 @@ def _put_back(state: Training, after: Tensors) -> Iterator[None]:
 
 def _check_kept(before: Before, state: Training) -> Iterator[Check]:
     """What the step must not have changed: its inputs, and what is frozen."""
-    if state.seals is not None:
-        expected = state.seals[before.number % state.turn.of]
+    if state.checksums is not None:
+        expected = state.checksums[before.number % state.turn.of]
         used = (before.batch, state.batches[before.number % state.turn.of])
-        changed = sum(seal_all(batch) != expected for batch in used)
+        changed = sum(checksum_all(batch) != expected for batch in used)
         yield Check(name="inputs as generated", error=changed, bound=0.0, kind="exact")
     if before.frozen:
-        after = _seals(state.frozen)
+        after = _checksums(state.frozen)
         changed = sum(after.get(name) != told for name, told in before.frozen.items())
         yield Check(name="frozen tensors that changed", error=changed, bound=0.0, kind="exact")
 
