@@ -291,7 +291,7 @@ class BurnIn(Workload[State, Output]):
 
     # -------------------------------------------------------------- a step
 
-    def extends(self, state: State, made: int) -> int:
+    def extra_steps(self, state: State, made: int) -> int:
         return EXTENSION * made if int(state.wrong.sum()) > 0 else 0
 
     def step(self, state: State) -> Output:

@@ -38,7 +38,7 @@ from appliance.records.journal import Check
 from appliance.records.json import Parameters
 from appliance.records.workload import Work
 from workloads.contract.failures import ParameterError
-from workloads.contract.input_cycle import Turn
+from workloads.contract.input_cycle import InputCycle
 from workloads.contract.target import Target
 from workloads.contract.workload import Workload
 from workloads.parts.datasets.text import SHAKESPEARE_CHARACTERS, Characters, shakespeare
@@ -170,7 +170,7 @@ class CharLm(Workload[State, Trained]):
             rule=rule,
             optimizer=rule.make(model),
             batches=self._windows(text.training, target.device, seed),
-            turn=Turn(of=self.num_steps),
+            cycle=InputCycle(of=self.num_steps),
             dtype=dtype_named(self.dtype),
             error_bounds=ERROR_BOUNDS,
             artifacts=target.artifacts,

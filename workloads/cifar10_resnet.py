@@ -42,7 +42,7 @@ from appliance.records.journal import Check
 from appliance.records.json import Parameters
 from appliance.records.workload import Work
 from workloads.contract.failures import ParameterError
-from workloads.contract.input_cycle import Turn
+from workloads.contract.input_cycle import InputCycle
 from workloads.contract.target import Target
 from workloads.contract.workload import Workload
 from workloads.parts.datasets import cifar
@@ -191,7 +191,7 @@ class Cifar10Resnet(Workload[State, training.Trained]):
             rule=rule,
             optimizer=rule.make(model),
             batches=batches.copied_to(target.device),
-            turn=Turn(of=self.num_steps),
+            cycle=InputCycle(of=self.num_steps),
             dtype=dtype_named(self.dtype),
             error_bounds=ERROR_BOUNDS,
             artifacts=target.artifacts,

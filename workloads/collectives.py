@@ -35,7 +35,7 @@ from appliance.records.journal import Check
 from appliance.records.json import Parameters
 from appliance.records.workload import Bound, Work
 from workloads.contract.failures import ParameterError
-from workloads.contract.input_cycle import Turn
+from workloads.contract.input_cycle import InputCycle
 from workloads.contract.target import Target
 from workloads.contract.workload import Workload
 from workloads.parts.distributed.ranks import Ranks, join, operation
@@ -79,14 +79,14 @@ class State:
     calls: list[Call]
     inputs: list[torch.Tensor]
     buffers: dict[str, torch.Tensor]
-    turn: Turn
+    cycle: InputCycle
     seed: int
     build: int
 
     @property
     def root(self) -> int:
         """The rank that broadcasts in this step."""
-        return self.turn.number % self.ranks.size
+        return self.cycle.number % self.ranks.size
 
 
 # ------------------------------------------------------------------ the operations
@@ -165,7 +165,7 @@ def _pairs(state: State, call: Call, given: torch.Tensor, buffer: torch.Tensor) 
 
 def _barrier(state: State, call: Call, given: torch.Tensor, buffer: torch.Tensor) -> None:
     del given
-    door = f"{state.build}/{state.turn.number}/{call.name}"
+    door = f"{state.build}/{state.cycle.number}/{call.name}"
     state.ranks.arrive(door)
     dist.barrier()
     buffer.fill_(state.ranks.size - state.ranks.arrived(door))
@@ -314,7 +314,7 @@ class Collectives(Workload[State, dict[str, torch.Tensor]]):
                 )
                 for call in calls
             },
-            turn=Turn(of=self.num_inputs),
+            cycle=InputCycle(of=self.num_inputs),
             seed=seed,
             build=next(_builds),
         )
@@ -322,7 +322,7 @@ class Collectives(Workload[State, dict[str, torch.Tensor]]):
         return state
 
     def step(self, state: State) -> dict[str, torch.Tensor]:
-        given = state.inputs[state.turn.advance()]
+        given = state.inputs[state.cycle.advance()]
         for call in state.calls:
             with operation(call.name):
                 OPERATIONS[call.operation](state, call, given, state.buffers[call.name])
@@ -350,7 +350,7 @@ class Collectives(Workload[State, dict[str, torch.Tensor]]):
         ranks = state.ranks
         inputs = torch.stack(
             [
-                self._whole_numbers(state.seed, state.turn.index, ranks, rank)
+                self._whole_numbers(state.seed, state.cycle.index, ranks, rank)
                 for rank in range(ranks.size)
             ]
         )
@@ -391,7 +391,7 @@ class Collectives(Workload[State, dict[str, torch.Tensor]]):
             kind="collective",
             detects=1,
             detects_what=f"ranks with a wrong element among {state.ranks.size}; golden digest "
-            f"{golden % 2**63:016x}, set {state.turn.index}",
+            f"{golden % 2**63:016x}, set {state.cycle.index}",
         )
 
 

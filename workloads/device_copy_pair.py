@@ -21,7 +21,7 @@ import torch
 from appliance.records.journal import Check
 from appliance.records.json import Parameters
 from appliance.records.workload import Bound, Work
-from workloads.contract.input_cycle import Turn
+from workloads.contract.input_cycle import InputCycle
 from workloads.contract.target import Target
 from workloads.contract.workload import Workload
 from workloads.parts.memory.copies import arrival, require_words, words
@@ -34,7 +34,7 @@ class State:
     buffer: torch.Tensor
     seed: int
     has_other: bool
-    turn: Turn
+    cycle: InputCycle
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,17 +71,17 @@ class DeviceCopyPair(Workload[State, torch.Tensor]):
             buffer=torch.zeros_like(sets[0], device=second),
             seed=seed,
             has_other=has_other,
-            turn=Turn(of=self.num_inputs),
+            cycle=InputCycle(of=self.num_inputs),
         )
 
     def step(self, state: State) -> torch.Tensor:
         # Ordered after what either device does, on the stream of the first, which is the timed one.
-        return state.buffer.copy_(state.given[state.turn.advance()], non_blocking=True)
+        return state.buffer.copy_(state.given[state.cycle.advance()], non_blocking=True)
 
     def check(self, before: object, state: State, output: torch.Tensor) -> Iterator[Check]:
         del before
         where = "on the second device" if state.has_other else "on the one device that there is"
-        yield arrival(where, output, words(state.seed, state.turn.index, self.num_bytes))
+        yield arrival(where, output, words(state.seed, state.cycle.index, self.num_bytes))
 
 
 WORKLOAD = DeviceCopyPair

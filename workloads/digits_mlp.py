@@ -29,7 +29,7 @@ from torch import nn
 from appliance.records.journal import Check
 from appliance.records.json import Parameters
 from appliance.records.workload import Bound, Work
-from workloads.contract.input_cycle import Turn
+from workloads.contract.input_cycle import InputCycle
 from workloads.contract.target import Target
 from workloads.contract.workload import Workload
 from workloads.parts.numerics.classifier import Classifier, count_training_flops, in_float64
@@ -120,7 +120,7 @@ class DigitsMlp(Workload[State, training.Trained]):
                     }
                     for chosen in order
                 ],
-                turn=Turn(of=len(order)),
+                cycle=InputCycle(of=len(order)),
                 dtype=torch.float32,
                 error_bounds=ERROR_BOUNDS,
                 artifacts=target.artifacts,

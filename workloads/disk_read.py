@@ -27,7 +27,7 @@ from appliance.records.journal import Check
 from appliance.records.json import Parameters
 from appliance.records.workload import Bound, Work
 from workloads.contract.failures import ParameterError
-from workloads.contract.input_cycle import Turn
+from workloads.contract.input_cycle import InputCycle
 from workloads.contract.target import Target
 from workloads.contract.workload import Workload
 from workloads.parts.memory.disk import PAGE, Reader, blocks_content, make_file, reader
@@ -44,7 +44,7 @@ class State:
     reader: Reader
     order: list[int]
     seed: int
-    turn: Turn
+    cycle: InputCycle
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,16 +101,16 @@ class DiskRead(Workload[State, torch.Tensor]):
             ),
             order=(order * self.block_bytes).tolist(),
             seed=seed,
-            turn=Turn(of=total // self.blocks),
+            cycle=InputCycle(of=total // self.blocks),
         )
 
     def _offsets(self, state: State) -> list[int]:
         """Places of the blocks of the last step."""
-        begin = state.turn.index * self.blocks
+        begin = state.cycle.index * self.blocks
         return state.order[begin : begin + self.blocks]
 
     def step(self, state: State) -> torch.Tensor:
-        state.turn.advance()
+        state.cycle.advance()
         return state.reader.read(self._offsets(state))
 
     def check(self, before: object, state: State, output: torch.Tensor) -> Iterator[Check]:

@@ -30,7 +30,7 @@ from appliance.records.journal import Check
 from appliance.records.json import Parameters
 from appliance.records.workload import Bound, Work
 from workloads.contract.failures import ParameterError
-from workloads.contract.input_cycle import Turn
+from workloads.contract.input_cycle import InputCycle
 from workloads.contract.target import Target
 from workloads.contract.workload import Workload
 from workloads.parts.numerics.parameters import require_choice, require_positive, require_share
@@ -65,7 +65,7 @@ class State:
     buffer: Any
     key: Any
     seed: int
-    turn: Turn
+    cycle: InputCycle
 
 
 @dataclass(kw_only=True)
@@ -207,11 +207,11 @@ class Dqn(Workload[State, Learned]):
             buffer=buffer,
             key=key,
             seed=seed,
-            turn=Turn(of=2**31 - 1),
+            cycle=InputCycle(of=2**31 - 1),
         )
 
     def step(self, state: State) -> Learned:
-        number = np.int32(state.turn.advance())
+        number = np.int32(state.cycle.advance())
         state.learner, state.games, state.buffer, record = state.run(
             state.learner, state.games, state.buffer, state.key, number
         )
@@ -237,7 +237,7 @@ class Dqn(Workload[State, Learned]):
         moments = jax_devices.copied(state.learner["optimizer"][0])
         learner = {name: state.learner[name] for name in ("weights", "target", "updates")}
         return Before(
-            number=state.turn.number + 1,
+            number=state.cycle.number + 1,
             seed=state.seed,
             count=int(moments.count),
             learner=jax_devices.copied(learner),

@@ -41,7 +41,7 @@ from appliance.records.journal import Check
 from appliance.records.json import Parameters
 from appliance.records.workload import Bound, Work
 from workloads.contract.failures import ParameterError
-from workloads.contract.input_cycle import Turn
+from workloads.contract.input_cycle import InputCycle
 from workloads.contract.target import Target
 from workloads.contract.workload import Workload
 from workloads.parts.datasets import planetoid
@@ -219,7 +219,7 @@ class GcnCora(Workload[State, training.Trained]):
             rule=rule,
             optimizer=rule.make(model),
             batches=masks.copied_to(target.device),
-            turn=Turn(of=self.num_steps),
+            cycle=InputCycle(of=self.num_steps),
             dtype=torch.float32,
             error_bounds=ERROR_BOUNDS,
             artifacts=target.artifacts,

@@ -27,7 +27,7 @@ from appliance.records.journal import Check
 from appliance.records.json import Parameters
 from appliance.records.workload import Work
 from workloads.contract.failures import ParameterError
-from workloads.contract.input_cycle import Turn
+from workloads.contract.input_cycle import InputCycle
 from workloads.contract.target import Artifacts, Target
 from workloads.contract.workload import Workload
 from workloads.parts.matmul.products import FLOATS, accumulator_bits, product_work
@@ -43,7 +43,7 @@ SHARE = 0.7  # of the accumulator, or of the largest number that the output can 
 class State:
     left: list[torch.Tensor]
     right: list[torch.Tensor]
-    turn: Turn
+    cycle: InputCycle
     seed: int
     artifacts: Artifacts
 
@@ -97,13 +97,13 @@ class GemmExact(Workload[State, torch.Tensor]):
         return State(
             left=[integers(self.m, self.k) for _ in range(self.num_inputs)],
             right=[integers(self.k, self.n) for _ in range(self.num_inputs)],
-            turn=Turn(of=self.num_inputs),
+            cycle=InputCycle(of=self.num_inputs),
             seed=seed,
             artifacts=target.artifacts,
         )
 
     def step(self, state: State) -> torch.Tensor:
-        index = state.turn.advance()
+        index = state.cycle.advance()
         return state.left[index] @ state.right[index]
 
     def check(self, before: object, state: State, output: torch.Tensor) -> Iterator[Check]:
@@ -124,12 +124,12 @@ class GemmExact(Workload[State, torch.Tensor]):
             bound=0,
             kind="exact",
             detects=1,
-            detects_what=f"wrong elements; golden digest {digest:016x}, set {state.turn.index}",
+            detects_what=f"wrong elements; golden digest {digest:016x}, set {state.cycle.index}",
         )
 
     def _golden(self, state: State) -> torch.Tensor:
         """The exact product of the last step's input set, rounded once to the dtype."""
-        index = state.turn.index
+        index = state.cycle.index
 
         def make(path: Path) -> None:
             exact = on_host(state.left[index]) @ on_host(state.right[index])

@@ -68,7 +68,7 @@ class GemmFloat8(DenseProduct):
 
     def check(self, before: object, state: Operands, output: torch.Tensor) -> Iterator[Check]:
         yield from super().check(before, state, output)
-        index = state.turn.index
+        index = state.cycle.index
         exact = on_host(state.left[index])[state.rows] @ on_host(state.right[index])
         factor = (on_host(output)[state.rows] * exact).sum() / exact.square().sum()
         bound = 0.1 * unit_roundoff(torch.bfloat16) + SHRUNK * self.k

@@ -64,7 +64,10 @@ class GemmInt8(DenseProduct):
     def check(self, before: object, state: Operands, output: torch.Tensor) -> Iterator[Check]:
         """Counts of what differs: float64 holds every sum here exactly."""
         del before
-        left, right = on_host(state.left[state.turn.index]), on_host(state.right[state.turn.index])
+        left, right = (
+            on_host(state.left[state.cycle.index]),
+            on_host(state.right[state.cycle.index]),
+        )
         product = on_host(output)
         exact = left[state.rows] @ right
         yield Check(

@@ -31,7 +31,7 @@ from appliance.records.journal import Check
 from appliance.records.json import Parameters
 from appliance.records.workload import Work
 from workloads.contract.failures import ParameterError
-from workloads.contract.input_cycle import Turn
+from workloads.contract.input_cycle import InputCycle
 from workloads.contract.target import Target
 from workloads.contract.workload import Workload
 from workloads.parts.matmul.dense import Operands
@@ -69,9 +69,9 @@ class State:
     operands: Operands
 
     @property
-    def turn(self) -> Turn:
+    def cycle(self) -> InputCycle:
         """Of the operands: a launch asks when those of its first step come again."""
-        return self.operands.turn
+        return self.operands.cycle
 
 
 @dataclass(frozen=True, kw_only=True)

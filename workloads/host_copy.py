@@ -22,7 +22,7 @@ import torch
 from appliance.records.journal import Check
 from appliance.records.json import Parameters
 from appliance.records.workload import Bound, Work
-from workloads.contract.input_cycle import Turn
+from workloads.contract.input_cycle import InputCycle
 from workloads.contract.target import Target
 from workloads.contract.workload import Workload
 from workloads.parts.memory.copies import arrival, require_words, words
@@ -43,7 +43,7 @@ class State:
     buffers: dict[str, torch.Tensor]
     other: torch.Stream | None
     seed: int
-    turn: Turn
+    cycle: InputCycle
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,7 +91,7 @@ class HostCopy(Workload[State, dict[str, torch.Tensor]]):
             },
             other=torch.Stream(device) if has_streams and len(ways) > 1 else None,
             seed=seed,
-            turn=Turn(of=self.num_inputs),
+            cycle=InputCycle(of=self.num_inputs),
         )
 
     @property
@@ -109,7 +109,7 @@ class HostCopy(Workload[State, dict[str, torch.Tensor]]):
         return words.pin_memory() if self.pinned and device.type != "cpu" else words
 
     def step(self, state: State) -> dict[str, torch.Tensor]:
-        index = state.turn.advance()
+        index = state.cycle.advance()
         if state.other is None:
             for way, buffer in state.buffers.items():
                 buffer.copy_(state.given[way][index], non_blocking=True)
@@ -122,7 +122,7 @@ class HostCopy(Workload[State, dict[str, torch.Tensor]]):
     ) -> Iterator[Check]:
         del before
         for way in WAYS[self.direction]:
-            number = self._set(way, state.turn.index)
+            number = self._set(way, state.cycle.index)
             yield arrival(way, output[way], words(state.seed, number, self.num_bytes))
 
 

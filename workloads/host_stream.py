@@ -23,7 +23,7 @@ from appliance.records.journal import Check
 from appliance.records.json import Parameters
 from appliance.records.workload import Bound, Work
 from workloads.contract.failures import ParameterError
-from workloads.contract.input_cycle import Turn
+from workloads.contract.input_cycle import InputCycle
 from workloads.contract.target import Target
 from workloads.contract.workload import Workload
 from workloads.parts.memory.stream import ARRAYS, ITEM, compare, run
@@ -37,7 +37,7 @@ class State:
     second: list[torch.Tensor]
     result: torch.Tensor
     threads: int
-    turn: Turn
+    cycle: InputCycle
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,18 +83,18 @@ class HostStream(Workload[State, torch.Tensor]):
             second=[uniform() for _ in range(self.num_inputs)],
             result=spread_out(),
             threads=threads,
-            turn=Turn(of=self.num_inputs),
+            cycle=InputCycle(of=self.num_inputs),
         )
 
     def step(self, state: State) -> torch.Tensor:
-        index = state.turn.advance()
+        index = state.cycle.advance()
         with on_threads(state.threads):
             run("triad", state.first[index], state.second[index], state.result)
         return state.result
 
     def check(self, before: object, state: State, output: torch.Tensor) -> Iterator[Check]:
         del before
-        index = state.turn.index
+        index = state.cycle.index
         yield compare("triad", state.first[index], state.second[index], output)
 
 

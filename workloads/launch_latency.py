@@ -21,7 +21,7 @@ import torch
 from appliance.records.journal import Check
 from appliance.records.json import Parameters
 from appliance.records.workload import Bound, Work
-from workloads.contract.input_cycle import Turn
+from workloads.contract.input_cycle import InputCycle
 from workloads.contract.target import Target
 from workloads.contract.workload import Workload
 from workloads.parts.numerics.bits import num_differing
@@ -34,7 +34,7 @@ LARGEST = 2**20  # a step adds less than 2**20 of them for each launch: no run c
 class State:
     added: list[torch.Tensor]
     counters: torch.Tensor
-    turn: Turn
+    cycle: InputCycle
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,11 +68,11 @@ class LaunchLatency(Workload[State, torch.Tensor]):
         return State(
             added=[numbers() for _ in range(self.num_inputs)],
             counters=numbers(),
-            turn=Turn(of=self.num_inputs),
+            cycle=InputCycle(of=self.num_inputs),
         )
 
     def step(self, state: State) -> torch.Tensor:
-        added = state.added[state.turn.advance()]
+        added = state.added[state.cycle.advance()]
         for _ in range(self.launches):
             state.counters.add_(added)
         return state.counters
@@ -82,7 +82,7 @@ class LaunchLatency(Workload[State, torch.Tensor]):
 
     def check(self, before: object, state: State, output: torch.Tensor) -> Iterator[Check]:
         assert isinstance(before, torch.Tensor)  # noqa: S101 - what `snapshot` kept
-        exact = before + self.launches * state.added[state.turn.index].cpu()
+        exact = before + self.launches * state.added[state.cycle.index].cpu()
         yield Check(
             name="counters that differ",
             error=num_differing(output, exact),

@@ -46,7 +46,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from appliance.records.journal import Check
 from appliance.records.json import Parameters
 from appliance.records.workload import Work
-from workloads.contract.input_cycle import Turn
+from workloads.contract.input_cycle import InputCycle
 from workloads.contract.target import Artifacts, Target
 from workloads.contract.workload import Workload
 from workloads.parts.datasets.sentences import Sentences
@@ -74,7 +74,7 @@ class State:
     texts: list[torch.Tensor]
     tokens: list[torch.Tensor]
     best: list[torch.Tensor]
-    turn: Turn
+    cycle: InputCycle
     weights: Path
     artifacts: Artifacts
 
@@ -159,7 +159,7 @@ class LlmAgreement(Workload[State, Scored]):
             texts=texts,
             tokens=[some[:, :-1].to(target.device) for some in texts],
             best=[language.log_chances(some) for some in texts],
-            turn=Turn(of=self.num_inputs),
+            cycle=InputCycle(of=self.num_inputs),
             weights=weights,
             artifacts=target.artifacts,
         )
@@ -190,13 +190,13 @@ class LlmAgreement(Workload[State, Scored]):
 
     @torch.no_grad()
     def step(self, state: State) -> Scored:
-        tokens = state.tokens[state.turn.advance()]
+        tokens = state.tokens[state.cycle.advance()]
         logits = state.model(input_ids=tokens, use_cache=False).logits
         return Scored(logits=logits, tops=logits.argmax(dim=-1))
 
     def check(self, before: object, state: State, output: Scored) -> Iterator[Check]:
         del before
-        text = state.texts[state.turn.index]
+        text = state.texts[state.cycle.index]
         shape = (self.texts, self.length)
         missing = int(output.tops.shape != shape) + int(
             output.logits.shape != (*shape, self.vocabulary)
@@ -212,7 +212,7 @@ class LlmAgreement(Workload[State, Scored]):
             kind="exact",
         )
         exact, processor = self._references(state)
-        loss = log_chances(exact, text[:, 1:]) - state.best[state.turn.index]
+        loss = log_chances(exact, text[:, 1:]) - state.best[state.cycle.index]
         yield Check(
             name="loss in float64 over the best possible",
             error=-loss.mean().item(),
@@ -230,7 +230,7 @@ class LlmAgreement(Workload[State, Scored]):
 
     def _references(self, state: State) -> tuple[torch.Tensor, torch.Tensor]:
         """Logits of the last step's texts in float64, and by a processor in the same format."""
-        index = state.turn.index
+        index = state.cycle.index
 
         def make(path: Path) -> None:
             tokens = state.texts[index][:, :-1]

@@ -32,7 +32,7 @@ from appliance.records.journal import Check
 from appliance.records.json import Parameters
 from appliance.records.workload import Bound, Work
 from workloads.contract.failures import ParameterError
-from workloads.contract.input_cycle import Turn
+from workloads.contract.input_cycle import InputCycle
 from workloads.contract.target import Target
 from workloads.contract.workload import Workload
 from workloads.parts.datasets.markov import SYMBOLS, Source
@@ -133,7 +133,7 @@ class MarkovLm(Workload[State, training.Trained]):
                     {"inputs": part[:, :-1], "labels": part[:, -1]}
                     for part in torch.split(windows.to(target.device), self.batch)
                 ],
-                turn=Turn(of=self.num_steps),
+                cycle=InputCycle(of=self.num_steps),
                 dtype=torch.float32,
                 error_bounds=ERROR_BOUNDS,
                 artifacts=target.artifacts,

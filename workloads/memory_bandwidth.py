@@ -24,7 +24,7 @@ from appliance.records.journal import Check
 from appliance.records.json import Parameters
 from appliance.records.workload import Bound, Work
 from workloads.contract.failures import ParameterError
-from workloads.contract.input_cycle import Turn
+from workloads.contract.input_cycle import InputCycle
 from workloads.contract.target import Target
 from workloads.contract.workload import Workload
 from workloads.parts.memory.stream import ARRAYS, ITEM, compare, run
@@ -36,7 +36,7 @@ class State:
     first: list[torch.Tensor]
     second: list[torch.Tensor]
     results: dict[str, torch.Tensor]
-    turn: Turn
+    cycle: InputCycle
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,11 +82,11 @@ class MemoryBandwidth(Workload[State, dict[str, torch.Tensor]]):
                 name: torch.full((count,), torch.nan, device=target.device)
                 for name in self._operations
             },
-            turn=Turn(of=self.num_inputs),
+            cycle=InputCycle(of=self.num_inputs),
         )
 
     def step(self, state: State) -> dict[str, torch.Tensor]:
-        index = state.turn.advance()
+        index = state.cycle.advance()
         for name, out in state.results.items():
             run(name, state.first[index], state.second[index], out)
         return state.results
@@ -95,7 +95,7 @@ class MemoryBandwidth(Workload[State, dict[str, torch.Tensor]]):
         self, before: object, state: State, output: dict[str, torch.Tensor]
     ) -> Iterator[Check]:
         del before
-        first, second = (inputs[state.turn.index].cpu() for inputs in (state.first, state.second))
+        first, second = (inputs[state.cycle.index].cpu() for inputs in (state.first, state.second))
         for name in self._operations:
             yield compare(name, first, second, output[name])
 

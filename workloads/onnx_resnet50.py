@@ -43,7 +43,7 @@ from appliance.records.json import Parameters
 from appliance.records.suite import Scenario
 from appliance.records.workload import Work
 from workloads.contract.failures import ParameterError
-from workloads.contract.input_cycle import Turn
+from workloads.contract.input_cycle import InputCycle
 from workloads.contract.target import Target
 from workloads.parts.datasets.images import labelled_images
 from workloads.parts.inference.inference import Inference
@@ -98,7 +98,7 @@ class State:
     more_reference: torch.Tensor
     classify: Callable[[], torch.Tensor]
     profile: Callable[[], Nodes]
-    turn: Turn
+    cycle: InputCycle
 
 
 class Served(torch.nn.Module):
@@ -197,19 +197,19 @@ class OnnxResnet50(Inference[State, Images]):
             profile=functools.cache(
                 lambda: profile(file, target.onnx_providers, {"images": served[0]})
             ),
-            turn=Turn(of=self.num_inputs),
+            cycle=InputCycle(of=self.num_inputs),
         )
 
     def step(self, state: State) -> Images:
-        return run(state.session, {"images": state.images[state.turn.advance()]})
+        return run(state.session, {"images": state.images[state.cycle.advance()]})
 
     def snapshot(self, state: State) -> int:
         """Number of the step that comes."""
-        return state.turn.number + 1
+        return state.cycle.number + 1
 
     def check(self, before: object, state: State, output: Images) -> Iterator[Check]:
         assert isinstance(before, int)  # noqa: S101 - what snapshot returned
-        index = before % state.turn.of
+        index = before % state.cycle.of
         reference = state.reference[index]
         logits = torch.from_numpy(output)
         missing = int(logits.shape != reference.shape)

@@ -37,7 +37,7 @@ from appliance.records.journal import Check
 from appliance.records.json import Parameters
 from appliance.records.workload import Bound, Work
 from workloads.contract.failures import ParameterError
-from workloads.contract.input_cycle import Turn
+from workloads.contract.input_cycle import InputCycle
 from workloads.contract.target import Target
 from workloads.contract.workload import Workload
 from workloads.parts.graphs import fragments
@@ -71,9 +71,9 @@ class State:
     policy: Policy
 
     @property
-    def turn(self) -> Turn:
+    def cycle(self) -> InputCycle:
         """Of the training: a launch asks when the noise of its first step comes again."""
-        return self.training.turn
+        return self.training.cycle
 
 
 @dataclass(kw_only=True)
@@ -221,7 +221,7 @@ class RecursionGfn(Workload[State, Sampled]):
         assert isinstance(made.model, Policy)  # noqa: S101 - what was made
         assert isinstance(made.batches, InputSets)  # noqa: S101 - what `begin` placed
         made.batches = ShiftedNoise(drawn=made.batches)
-        made.turn, made.checksums = Turn(of=len(made.batches)), None
+        made.cycle, made.checksums = InputCycle(of=len(made.batches)), None
         return State(training=made, policy=made.model)
 
     @property

@@ -26,7 +26,7 @@ from appliance.records.journal import Check
 from appliance.records.json import Parameters
 from appliance.records.workload import Bound
 from workloads.contract.failures import ParameterError
-from workloads.contract.input_cycle import Turn
+from workloads.contract.input_cycle import InputCycle
 from workloads.contract.target import Target
 from workloads.parts.datasets.jpeg_tree import tree
 from workloads.parts.numerics.parameters import require_positive
@@ -99,14 +99,14 @@ class Resnet50Jpeg(ResnetTraining):
             rule=rule,
             optimizer=rule.make(model),
             batches=pipeline,
-            turn=Turn(of=ENDLESS),
+            cycle=InputCycle(of=ENDLESS),
             artifacts=target.artifacts,
             **self.facts(target),
         )
 
     def load(self, state: Training) -> None:
         """Wait for the batch of the next step."""
-        state.batches[state.turn.number + 1]
+        state.batches[state.cycle.number + 1]
 
     def check(self, before: object, state: Training, output: Trained) -> Iterator[Check]:
         assert isinstance(before, Before)  # noqa: S101 - what snapshot returned

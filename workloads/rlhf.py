@@ -33,7 +33,7 @@ from appliance.records.journal import Check
 from appliance.records.json import Parameters
 from appliance.records.workload import Work
 from workloads.contract.failures import ParameterError
-from workloads.contract.input_cycle import Turn
+from workloads.contract.input_cycle import InputCycle
 from workloads.contract.target import Target
 from workloads.contract.workload import Workload
 from workloads.parts.distributed.sharding import num_batches, require_parallel
@@ -66,7 +66,7 @@ class State:
     reward: GPTNeoXForSequenceClassification
     inputs: InputSets
     checksums: Mapping[str, int]
-    turn: Turn
+    cycle: InputCycle
     seed: int
 
 
@@ -264,7 +264,7 @@ class Rlhf(Workload[State, Learned]):
             torch.nn.Module.to(kept, target.device)
         assert isinstance(state.batches, InputSets)  # noqa: S101 - what begin placed
         inputs, state.checksums = state.batches, None
-        state.batches, state.turn = [], Turn(of=self.updates)
+        state.batches, state.cycle = [], InputCycle(of=self.updates)
         return State(
             training=state,
             model=model,
@@ -272,7 +272,7 @@ class Rlhf(Workload[State, Learned]):
             reward=reward,
             inputs=inputs,
             checksums=checksums,
-            turn=Turn(of=self.num_inputs),
+            cycle=InputCycle(of=self.num_inputs),
             seed=seed,
         )
 
@@ -294,7 +294,7 @@ class Rlhf(Workload[State, Learned]):
         return torch.from_numpy(orders.reshape(self.updates, -1))
 
     def step(self, state: State) -> Learned:
-        inputs = state.inputs[state.turn.advance()]
+        inputs = state.inputs[state.cycle.advance()]
         dtype = dtype_named(self.dtype)
         kind = inputs["prompts"].device.type
         with torch.autocast(kind, dtype=dtype, enabled=dtype is not torch.float32):
@@ -303,13 +303,13 @@ class Rlhf(Workload[State, Learned]):
             )
             rollout = judged(state.model, state.reference, state.reward, drawn, self.terms)
         names = ("tokens", "log_probs", "values", "advantages")
-        order = self.order(state.seed, state.turn.number).to(rollout.tokens.device)
+        order = self.order(state.seed, state.cycle.number).to(rollout.tokens.device)
         state.training.batches = [
             {name: getattr(rollout, name)[rows] for name in names} for rows in order
         ]
         losses, said = [], []
         gradients: dict[str, list[torch.Tensor]] = {}
-        place = state.seed + state.turn.number
+        place = state.seed + state.cycle.number
         for _ in range(self.updates):
             made = training.step(state.training)
             losses.append(made.loss)
@@ -334,8 +334,8 @@ class Rlhf(Workload[State, Learned]):
                 for name, weight in state.training.trained.items()
             }
 
-        number = state.turn.number + 1
-        inputs = state.inputs[number % state.turn.of]
+        number = state.cycle.number + 1
+        inputs = state.inputs[number % state.cycle.of]
         weights = state.training.trained
         return Before(
             number=number,

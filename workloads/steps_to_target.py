@@ -25,7 +25,7 @@ import torch
 from appliance.records.journal import Check
 from appliance.records.json import Parameters
 from appliance.records.workload import Bound, Work
-from workloads.contract.input_cycle import Turn
+from workloads.contract.input_cycle import InputCycle
 from workloads.contract.target import Target
 from workloads.contract.workload import Workload
 from workloads.parts.curves import bands, trajectories
@@ -48,7 +48,7 @@ class State:
     images: torch.Tensor
     labels: torch.Tensor
     right: torch.Tensor
-    turn: Turn
+    cycle: InputCycle
     band: bands.StepsBand
 
 
@@ -117,27 +117,27 @@ class StepsToTarget(Workload[State, training.Trained]):
             images=images.to(target.device),
             labels=labels.to(target.device),
             right=torch.zeros(self.num_runs, band.limit, dtype=torch.long, device=target.device),
-            turn=Turn(of=self.num_runs * band.limit),
+            cycle=InputCycle(of=self.num_runs * band.limit),
             band=band,
         )
 
     def step(self, state: State) -> training.Trained:
-        run, number = divmod(state.turn.advance(), state.band.limit)
+        run, number = divmod(state.cycle.advance(), state.band.limit)
         trained = training.step(state.trainings[run])
         model = state.trainings[run].model
         state.right[run, number] = trajectories.num_right(model, state.images, state.labels)
         return trained
 
     def snapshot(self, state: State) -> Before:
-        number = state.turn.number + 1
-        run = number % state.turn.of // state.band.limit
+        number = state.cycle.number + 1
+        run = number % state.cycle.of // state.band.limit
         return Before(number=number, training=training.snapshot(state.trainings[run]))
 
     def check(self, before: object, state: State, output: training.Trained) -> Iterator[Check]:
         assert isinstance(before, Before)  # noqa: S101 - what snapshot returned
         run = before.number // state.band.limit
         yield from training.check(before.training, state.trainings[run], output)
-        if before.number + 1 == state.turn.of:
+        if before.number + 1 == state.cycle.of:
             yield from self._check_steps(state)
 
     def _check_steps(self, state: State) -> Iterator[Check]:

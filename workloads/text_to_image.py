@@ -37,7 +37,7 @@ from appliance.records.json import Parameters
 from appliance.records.suite import Scenario
 from appliance.records.workload import Work
 from workloads.contract.failures import ParameterError
-from workloads.contract.input_cycle import Turn
+from workloads.contract.input_cycle import InputCycle
 from workloads.contract.target import Target
 from workloads.parts.datasets.captions import begin_and_end
 from workloads.parts.diffusion import flux
@@ -77,7 +77,7 @@ class Inputs:
 class State:
     networks: Networks
     inputs: list[Inputs]
-    turn: Turn
+    cycle: InputCycle
     seed: int
 
 
@@ -230,7 +230,7 @@ class TextToImage(Inference[State, Made]):
         return State(
             networks=flux.on_device(self._sizes(), seed, target.device, dtype),
             inputs=[_moved(some, target.device) for some in inputs],
-            turn=Turn(of=self.num_inputs),
+            cycle=InputCycle(of=self.num_inputs),
             seed=seed,
         )
 
@@ -247,7 +247,7 @@ class TextToImage(Inference[State, Made]):
 
     @torch.no_grad()
     def step(self, state: State) -> Made:
-        given, networks = state.inputs[state.turn.advance()], state.networks
+        given, networks = state.inputs[state.cycle.advance()], state.networks
         text, pooled = networks.read(given.words, given.pieces)
         latents, velocities = [given.noise], []
         guidance = torch.full_like(pooled[:, 0], GUIDANCE)
@@ -265,8 +265,8 @@ class TextToImage(Inference[State, Made]):
         )
 
     def snapshot(self, state: State) -> Before:
-        number = state.turn.number + 1
-        given = state.inputs[number % state.turn.of]
+        number = state.cycle.number + 1
+        given = state.inputs[number % state.cycle.of]
         return Before(number=number, inputs=_moved(given, torch.device("cpu"), copy=True))
 
     def check(self, before: object, state: State, output: Made) -> Iterator[Check]:

@@ -30,7 +30,7 @@ from appliance.records.journal import Check
 from appliance.records.json import Parameters
 from appliance.records.workload import Bound, Work
 from workloads.contract.failures import ParameterError
-from workloads.contract.input_cycle import Turn
+from workloads.contract.input_cycle import InputCycle
 from workloads.contract.target import Target
 from workloads.contract.workload import Workload
 from workloads.parts.numerics.parameters import require_choice, require_positive, require_share
@@ -103,7 +103,7 @@ class State:
     frames: NDArray[np.uint8]
     clocks: NDArray[np.int32]
     seed: int
-    turn: Turn
+    cycle: InputCycle
 
 
 @dataclass(kw_only=True)
@@ -255,7 +255,7 @@ class TorchAtari(Workload[State, Learned]):
             frames=machine.first,
             clocks=machine.first_clocks,
             seed=seed,
-            turn=Turn(of=2**31 - 1),
+            cycle=InputCycle(of=2**31 - 1),
         )
 
     def draws(self, seed: int, number: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -267,7 +267,7 @@ class TorchAtari(Workload[State, Learned]):
         return torch.from_numpy(chances), torch.from_numpy(orders)
 
     def step(self, state: State) -> Learned:
-        chances, order = self.draws(state.seed, state.turn.advance())
+        chances, order = self.draws(state.seed, state.cycle.advance())
         rollout = self._play(state, chances)
         losses, gradients = self._learn(state, rollout, order.to(rollout.values.device))
         weights = dict(state.model.named_parameters())
@@ -367,7 +367,7 @@ class TorchAtari(Workload[State, Learned]):
             }
 
         return Before(
-            number=state.turn.number + 1,
+            number=state.cycle.number + 1,
             weights={n: w.detach().cpu().clone() for n, w in state.model.named_parameters()},
             mean=copied("exp_avg"),
             square=copied("exp_avg_sq"),

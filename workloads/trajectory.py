@@ -122,7 +122,7 @@ class Trajectory(Workload[State, Followed]):
 
     def step(self, state: State) -> Followed:
         trained = training.step(state.training)
-        number = state.training.turn.number
+        number = state.training.cycle.number
         state.losses[number] = trained.loss
         return Followed(
             trained=trained,

@@ -42,7 +42,7 @@ from appliance.records.json import Parameters
 from appliance.records.suite import Scenario
 from appliance.records.workload import Work
 from workloads.contract.failures import ParameterError
-from workloads.contract.input_cycle import Turn
+from workloads.contract.input_cycle import InputCycle
 from workloads.contract.target import Target
 from workloads.parts.datasets.melodies import log_mel, melodies
 from workloads.parts.inference import redrawn
@@ -214,7 +214,7 @@ class WhisperTranscribe(Generation[State]):
             requests=clips,
             opening=self._opening().to(target.device),
             bar=bar(self.vocabulary, self.ends).to(target.device, dtype),
-            turn=Turn(of=self.num_inputs),
+            cycle=InputCycle(of=self.num_inputs),
             seed=seed,
             artifacts=target.artifacts,
         )
@@ -225,7 +225,7 @@ class WhisperTranscribe(Generation[State]):
 
     @torch.no_grad()
     def step(self, state: State) -> Generated:
-        clips, model = state.requests[state.turn.advance()], state.model
+        clips, model = state.requests[state.cycle.advance()], state.model
         heard = model.model.encoder(clips)
         cache = EncoderDecoderCache(DynamicCache(), DynamicCache())
 

@@ -216,19 +216,19 @@ class LaunchCourse:
         for index in range(protocol.blocks):
             repeated = self._repeated(index)
             has_last = self.spec.check_last and index == protocol.blocks - 1
-            paused = timing.Paused(
+            hooks = timing.BlockHooks(
                 snapshot=self._snapshot(state),
                 has_last=has_last,
                 is_drawn=None if draws is None else _shifted(draws.take, made),
-                extends=None if repeated else self._extends(state, has_last=has_last),
+                extra_steps=None if repeated else self._extra_steps(state, has_last=has_last),
             )
-            samples = self._block(state, repeated or length, paused)
+            samples = self._block(state, repeated or length, hooks)
             begin = first_step + made
             made += len(samples.wall_ns)
             self._send_block(index, begin, samples)
             for drawn in samples.drawn:
                 self._check("sampled", begin + drawn.number, drawn.before, state, drawn.output)
-            if paused.has_last:
+            if hooks.has_last:
                 self._check("last", first_step + made - 1, samples.before, state, samples.output)
 
     def _draws(self) -> _Draws | None:
@@ -238,25 +238,25 @@ class LaunchCourse:
         spec = self.spec
         return _Draws(coming=sampled_steps(spec.seed, spec.launch, spec.protocol.block_steps))
 
-    def _extends(self, state: Any, *, has_last: bool) -> Callable[[int], int] | None:
+    def _extra_steps(self, state: Any, *, has_last: bool) -> Callable[[int], int] | None:
         """How many more steps a block shall have; None where that is never any.
 
         The workload may ask for some. One more keeps a launch from ending on the input that it
         began with.
         """
-        asks = self._has_own("extends")
+        asks = self._has_own("extra_steps")
         if not (asks or has_last):
             return None
 
-        def extends(made: int) -> int:
+        def extra_steps(made: int) -> int:
             more = self._asked(state, made) if asks else 0
             return more + (has_last and self.workload.returns_to_first(state, more))
 
-        return extends
+        return extra_steps
 
     def _asked(self, state: Any, made: int) -> int:
         """Steps that the workload asks for, as far as the time limit has room on every rank."""
-        wanted = self.machine.agree(self.workload.extends(state, made))
+        wanted = self.machine.agree(self.workload.extra_steps(state, made))
         return min(wanted, -self.machine.agree(-self._room(made)))  # the least of all ranks
 
     def _room(self, made: int) -> int:
@@ -282,14 +282,14 @@ class LaunchCourse:
             samples.has_reached = reaches()
         if rest and not samples.has_reached:
             samples.before = samples.output = start.before = start.output = None
-            paused = timing.Paused(
+            hooks = timing.BlockHooks(
                 snapshot=self._snapshot(start.state),
                 has_last=True,
                 has_reached=reaches,
                 every=every,
                 before=1,
             )
-            samples = self._block(start.state, timing.Length(steps=rest), paused)
+            samples = self._block(start.state, timing.Length(steps=rest), hooks)
         samples.begin_with(start.span)
         if self.spec.is_timed:
             self._send_block(0, 0, samples)
@@ -303,8 +303,8 @@ class LaunchCourse:
         """Whether the target is reached, of which all ranks must be of one mind."""
         return lambda: not self.machine.agree(int(not self.workload.has_reached(state)))
 
-    def _block(self, state: Any, length: timing.Length, paused: timing.Paused) -> timing.Samples:
-        return timing.block(self._step(state), self.machine.stopwatch, length, paused)
+    def _block(self, state: Any, length: timing.Length, hooks: timing.BlockHooks) -> timing.Samples:
+        return timing.block(self._step(state), self.machine.stopwatch, length, hooks)
 
     def _snapshot(self, state: Any) -> Callable[[], object]:
         snapshot = self.workload.snapshot
@@ -331,12 +331,12 @@ class LaunchCourse:
 
     def _compare_repeated(self, state: Any) -> None:
         """Compare the times of steps on one input with those on changing ones."""
-        if not self._has_own("hold") or self.spec.ranks > 1:
+        if not self._has_own("repeat_input") or self.spec.ranks > 1:
             return
 
         def seconds(*, is_repeated: bool) -> float:
             if is_repeated:
-                self.workload.hold(state)
+                self.workload.repeat_input(state)
             step = self._step(state)
             return timing.one(step, self.machine.stopwatch)[1].wall_ns * 1e-9
 

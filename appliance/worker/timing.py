@@ -86,13 +86,13 @@ class Step:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Paused:
+class BlockHooks:
     """What is done with the clock of a block stopped.
 
     `snapshot` keeps the state from before a step: of the last one if `has_last`, and of each that
     `is_drawn` names by its number in the block. `has_reached` is asked after every `every` steps,
-    of which `before` lie before the block, and after the last; a hit ends the block. `extends` is
-    asked at the end of a block that has made so many steps, how many more it shall have.
+    of which `before` lie before the block, and after the last; a hit ends the block. `extra_steps`
+    is asked at the end of a block that has made so many steps, how many more it shall have.
     """
 
     snapshot: Callable[[], object] = lambda: None
@@ -101,10 +101,10 @@ class Paused:
     has_reached: Callable[[], bool] | None = None
     every: int = 0
     before: int = 0
-    extends: Callable[[int], int] | None = None
+    extra_steps: Callable[[int], int] | None = None
 
 
-NOTHING = Paused()
+NOTHING = BlockHooks()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -231,7 +231,7 @@ def steps_within(nanoseconds: int, times: Sequence[int]) -> int:
     return max(0, math.ceil(nanoseconds / max(1, sorted(times)[len(times) // 2])))
 
 
-def block(step: Step, stopwatch: Stopwatch, length: Length, paused: Paused = NOTHING) -> Samples:
+def block(step: Step, stopwatch: Stopwatch, length: Length, hooks: BlockHooks = NOTHING) -> Samples:
     """Time consecutive steps.
 
     `block_wall_ns` and `block_raw_ns` run from before the first step to after the last one,
@@ -242,7 +242,7 @@ def block(step: Step, stopwatch: Stopwatch, length: Length, paused: Paused = NOT
     was_enabled = gc.isenabled()
     gc.disable()
     try:
-        return _Course(step=step, stopwatch=stopwatch, length=length, paused=paused).run()
+        return _Course(step=step, stopwatch=stopwatch, length=length, hooks=hooks).run()
     finally:
         if was_enabled:
             gc.enable()
@@ -255,7 +255,7 @@ class _Course:
     step: Step
     stopwatch: Stopwatch
     length: Length
-    paused: Paused
+    hooks: BlockHooks
     samples: Samples = field(default_factory=Samples)
     marks: list[tuple[Any, Any]] = field(default_factory=list)
     loads: list[int] = field(default_factory=list)
@@ -271,10 +271,10 @@ class _Course:
         passed = 0
         while True:
             may_be_last = self._may_be_last(passed)
-            is_drawn = self.paused.is_drawn is not None and self.paused.is_drawn(self.made)
+            is_drawn = self.hooks.is_drawn is not None and self.hooks.is_drawn(self.made)
             self.samples.output = None  # freed before the step, not inside it
-            if is_drawn or (may_be_last and self.paused.has_last):
-                self.samples.before = self._stop(self.paused.snapshot)
+            if is_drawn or (may_be_last and self.hooks.has_last):
+                self.samples.before = self._stop(self.hooks.snapshot)
             end = self._sample()
             if is_drawn:
                 self.samples.drawn.append(self._stop(self._drawn))
@@ -291,8 +291,8 @@ class _Course:
 
     def _is_asked(self, made: int) -> bool:
         """Whether the target is asked for after so many steps."""
-        every = self.paused.every
-        return every > 0 and ((self.paused.before + made) % every == 0 or made >= self.length.steps)
+        every = self.hooks.every
+        return every > 0 and ((self.hooks.before + made) % every == 0 or made >= self.length.steps)
 
     def _sample(self) -> int:
         """Time one step; the moment of its end."""
@@ -320,23 +320,23 @@ class _Course:
         return end
 
     def _is_over(self, passed: int, *, has_snapshot: bool) -> bool:
-        paused, made = self.paused, self.made
-        if paused.has_reached is not None and self._is_asked(made):
-            self.samples.has_reached = self._stop(paused.has_reached)
+        hooks, made = self.hooks, self.made
+        if hooks.has_reached is not None and self._is_asked(made):
+            self.samples.has_reached = self._stop(hooks.has_reached)
             if self.samples.has_reached:
                 return True
         is_long_enough = made >= self.length.steps and passed >= self.length.nanoseconds
-        if not is_long_enough or (paused.has_last and not has_snapshot):
+        if not is_long_enough or (hooks.has_last and not has_snapshot):
             return False
         return not self._extended()
 
     def _extended(self) -> bool:
         """Whether the block has more steps to make; it is asked for them once."""
-        extends = self.paused.extends
-        if extends is None:
+        extra_steps = self.hooks.extra_steps
+        if extra_steps is None:
             return False
-        more = self._stop(lambda: extends(self.made))
-        self.paused = replace(self.paused, extends=None)
+        more = self._stop(lambda: extra_steps(self.made))
+        self.hooks = replace(self.hooks, extra_steps=None)
         self.length = Length(steps=self.made + more)
         return more > 0
 

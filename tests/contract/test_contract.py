@@ -68,8 +68,8 @@ def test_work_is_counted_and_grows_with_size(kind: Kind) -> None:
 
 
 def test_who_answers_requests_and_nobody_else_can_be_asked_the_same_again(kind: Kind) -> None:
-    """The launch compares times of repeated inputs where `hold` is the workload's own."""
-    has_own = kind.hold is not Workload.hold
+    """The launch compares times of repeated inputs where `repeat_input` is the workload's own."""
+    has_own = kind.repeat_input is not Workload.repeat_input
     assert has_own == bool(kind(**kind.small).scenario)
 
 

@@ -35,7 +35,7 @@ class Played:
         """Snapshot and output of the second step, by another program if one is given."""
         state = self.state
         state.learner, state.simulation = self.learner, self.simulation
-        state.turn.number = 0
+        state.cycle.number = 0
         before, own = self.workload.snapshot(state), state.run
         state.run = run or own
         output = self.workload.step(state)

@@ -22,7 +22,7 @@ from trial import Kind, Trial
 from appliance.records.journal import Check
 from appliance.records.json import Parameters
 from appliance.records.workload import Work
-from workloads.contract.input_cycle import Turn
+from workloads.contract.input_cycle import InputCycle
 from workloads.contract.target import Target
 from workloads.contract.workload import Workload
 
@@ -33,7 +33,7 @@ RATE = 0.125
 class State:
     weight: torch.nn.Parameter
     inputs: list[torch.Tensor]
-    turn: Turn
+    cycle: InputCycle
     first: torch.Tensor | None = None
     optimizer: torch.optim.Optimizer | None = None
 
@@ -64,14 +64,14 @@ class Sound(Workload[State, Output]):
         return State(
             weight=torch.nn.Parameter(torch.randn(shape, generator=rng)),
             inputs=[torch.randn(shape, generator=rng) for _ in range(2)],
-            turn=Turn(of=2),
+            cycle=InputCycle(of=2),
         )
 
     def snapshot(self, state: State) -> torch.Tensor:
         return state.weight.detach().double()
 
     def step(self, state: State) -> Output:
-        product = state.inputs[state.turn.advance()] @ state.weight
+        product = state.inputs[state.cycle.advance()] @ state.weight
         loss = product.square().mean()
         (gradient,) = torch.autograd.grad(loss, [state.weight])
         with torch.no_grad():
@@ -80,7 +80,7 @@ class Sound(Workload[State, Output]):
 
     def check(self, before: object, state: State, output: Output) -> Iterator[Check]:
         assert isinstance(before, torch.Tensor)
-        data = state.inputs[state.turn.index].double()
+        data = state.inputs[state.cycle.index].double()
         exact = data @ before
         update = before - RATE * 2 / exact.numel() * data.T @ exact
         yield close("loss", output.loss, exact.square().mean())
@@ -134,7 +134,7 @@ class OneInput(Sound):
         return state
 
     def step(self, state: State) -> Output:
-        product = state.inputs[state.turn.advance()] @ state.weight.detach()
+        product = state.inputs[state.cycle.advance()] @ state.weight.detach()
         return Output(loss=product.square().mean(), product=product)
 
     def check(self, before: object, state: State, output: Output) -> Iterator[Check]:
@@ -146,7 +146,7 @@ class RemembersFirst(Sound):
 
     def step(self, state: State) -> Output:
         output = super().step(state)
-        if state.turn.number == 0:
+        if state.cycle.number == 0:
             state.first = output.product.clone()
         return output
 
@@ -163,7 +163,7 @@ class SeesNoTail(Sound):
 
     def check(self, before: object, state: State, output: Output) -> Iterator[Check]:
         assert isinstance(before, torch.Tensor)
-        exact = state.inputs[state.turn.index].double() @ before
+        exact = state.inputs[state.cycle.index].double() @ before
         for check in super().check(before, state, output):
             seen = close("product", output.product[:-1], exact[:-1])
             yield seen if check.name == "product" else check
@@ -195,7 +195,7 @@ class Optimized(Sound):
 
     def step(self, state: State) -> Output:
         state.optimizer.zero_grad()
-        product = state.inputs[state.turn.advance()] @ state.weight
+        product = state.inputs[state.cycle.advance()] @ state.weight
         loss = product.square().mean()
         loss.backward()
         state.optimizer.step()
@@ -272,12 +272,12 @@ class Injecting(Sound):
     injector = "bit_flip"
 
 
-class HiddenTurn(Sound):
+class HiddenCycle(Sound):
     """Its state takes its inputs in turn, under another name."""
 
     def build(self, target: Target, seed: int) -> SimpleNamespace:
         state = super().build(target, seed)
-        return SimpleNamespace(weight=state.weight, inputs=state.inputs, order=state.turn)
+        return SimpleNamespace(weight=state.weight, inputs=state.inputs, order=state.cycle)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -295,7 +295,7 @@ class CountsTwice(Sound):
         return super().step(state)
 
 
-class NeverReturns(HiddenTurn):
+class NeverReturns(HiddenCycle):
     """Its own answer stands, whatever its state keeps."""
 
     def returns_to_first(self, state: State, steps: int) -> bool:
@@ -387,11 +387,11 @@ def test_one_input_set_under_two_numbers_is_caught(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("kind", "faults"),
     [
-        (HiddenTurn, ["its state keeps several input sets and has no `turn`"]),
-        (ThreeInputs, ["turn.of is 2, of 3 input sets"]),
+        (HiddenCycle, ["its state keeps several input sets and has no `cycle`"]),
+        (ThreeInputs, ["cycle.of is 2, of 3 input sets"]),
         (
             CountsTwice,
-            ["turn does not count the steps", "does not tell when the first input comes again"],
+            ["cycle does not count the steps", "does not tell when the first input comes again"],
         ),
         (NeverReturns, []),
     ],

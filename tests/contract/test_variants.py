@@ -193,6 +193,6 @@ def test_one_kernel_alone_is_judged_rightly(operation: str, tmp_path: Path) -> N
 def test_kernel_that_does_not_write_is_seen(tmp_path: Path) -> None:
     subject = Trial(MemoryBandwidth(array_bytes=2**16), tmp_path)
     state = subject.build()
-    state.turn.advance()
+    state.cycle.advance()
     checks = list(subject.workload.check(None, state, state.results))
     assert [check.error for check in checks] == [2**14] * 4

@@ -55,7 +55,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from appliance.records.journal import Check
 from appliance.records.workload import Bound
 from appliance.vendors.cpu import Cpu
-from workloads.contract.input_cycle import Turn
+from workloads.contract.input_cycle import InputCycle
 from workloads.contract.target import Artifacts, Target
 from workloads.contract.workload import Workload
 
@@ -608,22 +608,22 @@ def blind_to_skipped_step(trial: Trial) -> list[str]:
 
 
 @contextlib.contextmanager
-def wrong_turn(state: Any) -> Iterator[None]:
-    """The step takes another input set than the one that is its turn."""
-    turns = instances(state, Turn)
-    for turn in turns:
-        turn.number += 1
+def wrong_input(state: Any) -> Iterator[None]:
+    """The step takes another input set than its own."""
+    cycles = instances(state, InputCycle)
+    for cycle in cycles:
+        cycle.number += 1
     yield
-    for turn in turns:
-        turn.number -= 1
+    for cycle in cycles:
+        cycle.number -= 1
 
 
 def blind_to_wrong_inputs(trial: Trial) -> list[str]:
     """A step on another input set than its own, which no check rejects."""
     state = trial.build()
-    if all(turn.of == 1 for turn in instances(state, Turn)):
+    if all(cycle.of == 1 for cycle in instances(state, InputCycle)):
         return []
-    moment = trial.next(state, wrong_turn)
+    moment = trial.next(state, wrong_input)
     if trial.is_rejected(moment, moment.output):
         return []
     return trial.accepted("a step on another input set")
@@ -632,7 +632,7 @@ def blind_to_wrong_inputs(trial: Trial) -> list[str]:
 def forgetful_of_its_first_input(trial: Trial) -> list[str]:
     """Input sets that come round again, of which `returns_to_first` does not tell a launch.
 
-    What a workload gives of its own is believed. The contract's own answer needs a `turn` at the
+    What a workload gives of its own is believed. The contract's own answer needs a `cycle` at the
     state itself, of as many input sets as there are or a multiple, that counts the steps.
     """
     workload = trial.workload
@@ -641,17 +641,17 @@ def forgetful_of_its_first_input(trial: Trial) -> list[str]:
     if is_own or workload.steps is not None:
         return []
     state = trial.build()
-    turn = getattr(state, "turn", None)
-    if not isinstance(turn, Turn):
-        has_sets = num_sets > 1 or bool(instances(state, Turn))
-        return ["its state keeps several input sets and has no `turn`"] * has_sets
-    faults = [f"turn.of is {turn.of}, of {num_sets} input sets"] * bool(turn.of % num_sets)
+    cycle = getattr(state, "cycle", None)
+    if not isinstance(cycle, InputCycle):
+        has_sets = num_sets > 1 or bool(instances(state, InputCycle))
+        return ["its state keeps several input sets and has no `cycle`"] * has_sets
+    faults = [f"cycle.of is {cycle.of}, of {num_sets} input sets"] * bool(cycle.of % num_sets)
     workload.step(state)
-    faults += ["turn does not count the steps"] * (turn.number != 0)
-    comes = workload.returns_to_first(state, turn.of)
-    is_early = workload.returns_to_first(state, turn.of - 1)
+    faults += ["cycle does not count the steps"] * (cycle.number != 0)
+    comes = workload.returns_to_first(state, cycle.of)
+    is_early = workload.returns_to_first(state, cycle.of - 1)
     return faults + ["does not tell when the first input comes again"] * (
-        turn.of > 1 and (is_early or not comes)
+        cycle.of > 1 and (is_early or not comes)
     )
 
 

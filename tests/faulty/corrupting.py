@@ -22,7 +22,7 @@ from appliance.records.journal import Check
 from appliance.records.json import Parameters
 from appliance.records.workload import Work
 from workloads.contract.failures import ParameterError
-from workloads.contract.input_cycle import Turn
+from workloads.contract.input_cycle import InputCycle
 from workloads.contract.target import Target
 from workloads.contract.workload import Workload
 
@@ -168,12 +168,12 @@ def _without_optimizer(state: Any, step: Callable[[Any], Any]) -> Any:
 
 
 def _on_other_inputs(state: Any, step: Callable[[Any], Any]) -> Any:
-    turn: Turn = _held(state, "turn")
-    turn.number += 1
+    cycle: InputCycle = _held(state, "cycle")
+    cycle.number += 1
     try:
         return step(state)
     finally:
-        turn.number -= 1
+        cycle.number -= 1
 
 
 WORKLOAD = Corrupting

@@ -65,7 +65,7 @@ class Unfaithful(Collectives):
             time.sleep(FOREVER)
 
     def step(self, state: State) -> dict[str, torch.Tensor]:
-        if state.ranks.rank == CULPRIT and state.turn.number < 0 and self.fault in IN_STEP:
+        if state.ranks.rank == CULPRIT and state.cycle.number < 0 and self.fault in IN_STEP:
             IN_STEP[self.fault](state)
         return super().step(state)
 

@@ -26,7 +26,7 @@ from appliance.records.suite import Scenario
 from appliance.records.workload import Work
 from appliance.worker import cache_check, timing
 from appliance.worker.measure import LaunchCourse, Machine, Wires
-from workloads.contract.input_cycle import Turn
+from workloads.contract.input_cycle import InputCycle
 from workloads.contract.target import Artifacts, Target
 from workloads.contract.workload import Workload
 
@@ -141,17 +141,17 @@ class Fed(Plain):
 class Longer(Plain):
     """Wants three times as many steps again."""
 
-    def extends(self, state: State, made: int) -> int:
-        state.log.append(f"extends {made}")
+    def extra_steps(self, state: State, made: int) -> int:
+        state.log.append(f"extra_steps {made}")
         self.clock.take(700)
         return 3 * made
 
 
 @dataclass(kw_only=True)
-class InTurn(State):
+class InCycle(State):
     """A state whose steps take one of several input sets."""
 
-    turn: Turn
+    cycle: InputCycle
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,20 +161,20 @@ class Kept(Plain):
     sets: int = 3
 
     def build(self, target: Target, seed: int) -> State:
-        state = InTurn(**vars(super().build(target, seed)), turn=Turn(of=self.sets))
+        state = InCycle(**vars(super().build(target, seed)), cycle=InputCycle(of=self.sets))
         self.states[-1] = state
         return state
 
     def step(self, state: State) -> Any:
-        assert isinstance(state, InTurn)
-        state.turn.advance()
+        assert isinstance(state, InCycle)
+        state.cycle.advance()
         super().step(state)
         return np.zeros(1, dtype=np.int64)
 
     def check(self, before: object, state: State, output: Any) -> Iterator[Check]:
-        assert isinstance(state, InTurn)
+        assert isinstance(state, InCycle)
         yield Check(
-            name="input set", error=float(abs(state.turn.index - int(output[0]))), bound=0.0
+            name="input set", error=float(abs(state.cycle.index - int(output[0]))), bound=0.0
         )
 
 
@@ -184,7 +184,7 @@ class KeptLonger(Kept):
 
     more: int = 1
 
-    def extends(self, state: State, made: int) -> int:
+    def extra_steps(self, state: State, made: int) -> int:
         return self.more
 
 
@@ -201,7 +201,7 @@ class Served(Plain):
     def scenario(self) -> Scenario:
         return "single_stream"
 
-    def hold(self, state: State) -> bool:
+    def repeat_input(self, state: State) -> bool:
         state.held = 1
         return True
 
@@ -346,7 +346,7 @@ def test_a_block_is_as_much_longer_as_the_workload_wants(tmp_path: Path) -> None
     found = blocks(made(workload, tmp_path))
     assert [len(block.wall_ns) for block in found] == [24, 24]
     assert all(block.block_wall_ns == 240 * MS for block in found)
-    assert workload.states[0].log.count("extends 6") == 2
+    assert workload.states[0].log.count("extra_steps 6") == 2
 
 
 def test_a_longer_block_stays_inside_the_time_limit_of_its_launch(tmp_path: Path) -> None:
@@ -499,7 +499,7 @@ def test_what_is_done_with_the_clock_stopped_is_in_no_time() -> None:
         timing.Step(make=work),
         clock,
         timing.Length(steps=9),
-        timing.Paused(
+        timing.BlockHooks(
             snapshot=pause,
             has_last=True,
             is_drawn=lambda number: number % 2 == 0,

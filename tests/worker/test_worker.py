@@ -98,7 +98,7 @@ def test_last_step_of_a_checked_block_has_its_snapshot_just_before_it() -> None:
         step_of(watch, 10),
         watch,
         timing.Length(steps=3, nanoseconds=1),
-        timing.Paused(snapshot=watch.action("snapshot", 1000), has_last=True),
+        timing.BlockHooks(snapshot=watch.action("snapshot", 1000), has_last=True),
     )
     order = [name for name in watch.log if name != "synchronise"]
     assert order == ["step", "step", "snapshot", "step"]
@@ -113,7 +113,7 @@ def test_block_that_ends_against_expectation_makes_one_more_step_for_its_check()
         step_of(watch, 10, 90, 10),
         watch,
         timing.Length(steps=1, nanoseconds=80),
-        timing.Paused(snapshot=watch.action("snapshot", 0), has_last=True),
+        timing.BlockHooks(snapshot=watch.action("snapshot", 0), has_last=True),
     )
     order = [name for name in watch.log if name != "synchronise"]
     assert order == ["step", "step", "snapshot", "step"]
@@ -126,7 +126,7 @@ def test_block_that_goes_on_against_expectation_takes_a_new_snapshot() -> None:
         step_of(watch, 40, 10, 10, 10, 30),
         watch,
         timing.Length(steps=1, nanoseconds=75),
-        timing.Paused(snapshot=watch.action("snapshot", 0), has_last=True),
+        timing.BlockHooks(snapshot=watch.action("snapshot", 0), has_last=True),
     )
     order = [name for name in watch.log if name != "synchronise"]
     assert order == ["step", *["snapshot", "step"] * 4]

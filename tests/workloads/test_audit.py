@@ -139,7 +139,7 @@ def test_fault_is_found_where_the_layer_is_drawn_and_nowhere_else(tmp_path: Path
     plan = state.audit
     assert plan is not None
     for number in range(LAYERS):
-        drawn = plan.drawn(state.model, state.turn.number + 1)
+        drawn = plan.drawn(state.model, state.cycle.number + 1)
         found = outside(judged(state, scaled(layer_of(state, number), 1.01)))
         assert (FOUND in found) == (f"model.layers.{number}" in drawn)
         assert not found & SAME  # the device is wrong alike when it runs the step again

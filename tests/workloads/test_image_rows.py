@@ -62,7 +62,7 @@ def refused(workload: Workload[Any, Any], state: Any) -> set[str]:
     """What is amiss with the next batch from files; the step itself is judged elsewhere."""
     workload.load(state)
     before = workload.snapshot(state)
-    state.turn.advance()
+    state.cycle.advance()
     checks = resnet50_jpeg._check_batch(before, state.batches.course)
     return {check.name for check in checks if not check.is_within}
 

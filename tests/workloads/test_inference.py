@@ -179,7 +179,7 @@ def test_weights_in_a_lower_precision_are_refused(served: Subject, tmp_path: Pat
     """Served from bfloat16 weights and images, in float32 arithmetic."""
     images = served.state.images
     lower = [torch.from_numpy(some).bfloat16().float().numpy() for some in images]
-    state = replace(served.state, images=lower, turn=replace(served.state.turn, number=-1))
+    state = replace(served.state, images=lower, cycle=replace(served.state.cycle, number=-1))
     output = served.workload.step(state)
     assert served.outside(output) >= {
         "logits against float64",
@@ -222,7 +222,7 @@ def test_sequence_does_not_end_though_its_end_is_likeliest(llama: Subject):
         state.bar.zero_()
     ends = llama.workload.step(state).tokens
     assert END in ends
-    state.turn.number = -1
+    state.cycle.number = -1
     state.bar[END] = -torch.inf
     assert END not in llama.workload.step(state).tokens
 

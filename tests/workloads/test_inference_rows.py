@@ -149,7 +149,7 @@ def test_stale_encoding_is_refused(transcripts: Subject):
     """The tokens' own cache is right, and the clip heard is that of the step before."""
     workload, state = transcripts.workload, transcripts.build()
     before = workload.snapshot(state)
-    state.turn.number += 1
+    state.cycle.number += 1
     output = workload.step(state)
     found = {check.name for check in workload.check(before, state, output) if not check.is_within}
     assert "logits against float64" in found

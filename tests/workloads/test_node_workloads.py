@@ -227,7 +227,7 @@ def test_a_launch_that_is_lost_or_made_twice_shows(change: int, tmp_path: Path) 
     before = workload.snapshot(state)
     output = workload.step(state)
     assert next(workload.check(before, state, output)).is_within
-    wrong = output + change * state.added[state.turn.index]
+    wrong = output + change * state.added[state.cycle.index]
     assert not next(workload.check(before, state, wrong)).is_within
 
 

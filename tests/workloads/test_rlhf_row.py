@@ -73,7 +73,7 @@ def trained_on(spoil: Callable[[Batches], Batches]) -> Callable[[State], Any]:
     @contextmanager
     def during(_: State) -> Iterator[None]:
         def step(state: training.Training) -> training.Trained:
-            if state.turn.number % state.turn.of == state.turn.of - 1:
+            if state.cycle.number % state.cycle.of == state.cycle.of - 1:
                 assert isinstance(state.batches, list)
                 state.batches = spoil(state.batches)
             return real(state)

@@ -210,7 +210,7 @@ def test_a_held_input_is_taken_again(served: Workload[Any, Any], tmp_path: Path)
     digests = []
     for is_held in (False, True, False):
         if is_held:
-            assert served.hold(state)
+            assert served.repeat_input(state)
         digests.append(outputs.digest(served.step(state), child._bits))
     assert digests[0] == digests[1] != digests[2]
 
@@ -222,9 +222,9 @@ def test_burn_in_looks_four_times_as_long_where_it_saw_a_mismatch(tmp_path: Path
     workload = BurnIn(**BurnIn.small)  # type: ignore[arg-type]
     state = workload.build(Target(device=HOST, artifacts=Artifacts(tmp_path)), 2)
     workload.step(state)
-    assert workload.extends(state, 30) == 0
+    assert workload.extra_steps(state, 30) == 0
     state.wrong[3] += 1
-    assert workload.extends(state, 30) == EXTENSION * 30 == 90
+    assert workload.extra_steps(state, 30) == EXTENSION * 30 == 90
 
 
 def test_burn_in_with_a_mismatch_makes_more_steps(

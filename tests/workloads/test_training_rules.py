@@ -13,7 +13,7 @@ import torch
 
 from appliance.records.journal import Check
 from workloads.bert import Bert
-from workloads.contract.input_cycle import Turn
+from workloads.contract.input_cycle import InputCycle
 from workloads.contract.target import Artifacts, Target
 from workloads.contract.workload import Workload
 from workloads.digits_mlp import DigitsMlp
@@ -85,7 +85,7 @@ def test_healthy_step_keeps_every_rule_with_room_to_spare(course: Course) -> Non
 
 
 def _batch_of_next(state: Training) -> dict[str, torch.Tensor]:
-    batch = state.batches[(state.turn.number + 1) % state.turn.of]
+    batch = state.batches[(state.cycle.number + 1) % state.cycle.of]
     assert isinstance(batch, dict)
     return batch
 
@@ -148,7 +148,7 @@ def _hide_half(state: Training) -> None:
 
 
 def _labels_now(state: Training) -> torch.Tensor:
-    return state.batches[state.turn.index]["labels"]
+    return state.batches[state.cycle.index]["labels"]
 
 
 def test_loss_over_half_of_the_batch_is_found(course: Course) -> None:
@@ -261,7 +261,7 @@ def adapted(folder: Path, rule: Optimizer, **fields: Any) -> Training:
         "rule": rule,
         "optimizer": rule.make(model),
         "batches": placed([BATCH], torch.device("cpu")),
-        "turn": Turn(of=1),
+        "cycle": InputCycle(of=1),
         "dtype": torch.float32,
         "error_bounds": ErrorBounds(loss=8, logits=32, gradients=32),
         "artifacts": Artifacts(folder),

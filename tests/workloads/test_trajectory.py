@@ -181,7 +181,7 @@ class HitOnce(Trajectory):
     """One gradient of one weight is hit in the step of number 25; both checked steps are right."""
 
     def step(self, state: State) -> Followed:
-        Hit(1.0, 100, 28)(state.training.turn.number + 1, state.training)
+        Hit(1.0, 100, 28)(state.training.cycle.number + 1, state.training)
         return super().step(state)
 
 

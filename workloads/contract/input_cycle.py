@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 
 @dataclass(kw_only=True)
-class Turn:
+class InputCycle:
     """Counts steps, so that each takes the next of `of` input sets."""
 
     of: int
@@ -17,8 +17,8 @@ class Turn:
         self.number += 1
         return self.index
 
-    def hold(self) -> bool:
-        """Let the next step take the last one's input again, for a workload that can `hold`."""
+    def repeat_input(self) -> bool:
+        """Let the next step take the last one's input again."""
         self.number -= 1
         return True
 

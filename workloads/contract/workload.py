@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from appliance.records.journal import Check
     from appliance.records.suite import Scenario
     from appliance.records.workload import Work
-from workloads.contract.input_cycle import Turn
+from workloads.contract.input_cycle import InputCycle
 from workloads.contract.target import Target
 
 State = TypeVar("State")
@@ -77,7 +77,7 @@ class Workload(ABC, Generic[State, Output]):
         """Whether the state is as good as the target wants; asked with the clock stopped."""
         return False
 
-    def extends(self, state: State, made: int) -> int:  # noqa: ARG002 - for those that do
+    def extra_steps(self, state: State, made: int) -> int:  # noqa: ARG002 - for those that do
         """Steps that a block of `made` steps shall have beyond them; asked once, at its end.
 
         What was seen of a device may call for a longer look at it. The launch makes as many of
@@ -89,12 +89,16 @@ class Workload(ABC, Generic[State, Output]):
         """Whether the last of so many further steps takes the input of the launch's first one.
 
         Its right answer was given before, so who hands that one out again would be right, and a
-        launch makes one more step rather than end so. A state that has input sets has a `turn`.
+        launch makes one more step rather than end so. A state that has input sets has a `cycle`.
         """
-        turn = getattr(state, "turn", None)
-        return isinstance(turn, Turn) and turn.of > 1 and (turn.number + steps) % turn.of == 0
+        cycle = getattr(state, "cycle", None)
+        return (
+            isinstance(cycle, InputCycle)
+            and cycle.of > 1
+            and (cycle.number + steps) % cycle.of == 0
+        )
 
-    def hold(self, state: State) -> bool:  # noqa: ARG002 - for those that can
+    def repeat_input(self, state: State) -> bool:  # noqa: ARG002 - for those that can
         """Let the next step take the input of the last one again; False where it cannot.
 
         Of inference: an answer that comes faster for an input that was just seen was kept.

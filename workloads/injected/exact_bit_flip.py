@@ -23,7 +23,7 @@ class ExactBitFlip(GemmExact):
 
     def step(self, state: State) -> torch.Tensor:
         output = super().step(state)
-        return output if state.turn.number < self.after else flip(output, self.bit)
+        return output if state.cycle.number < self.after else flip(output, self.bit)
 
 
 WORKLOAD = ExactBitFlip

@@ -16,7 +16,7 @@ class LowerPrecision(SpoiltGemm):
     injector: ClassVar[str] = "precision downgrade"
 
     def spoil(self, state: Kept, output: torch.Tensor) -> torch.Tensor:
-        index = state.turn.index
+        index = state.cycle.index
         product = state.left[index].bfloat16() @ state.right[index].bfloat16()
         return product.to(output.dtype)
 

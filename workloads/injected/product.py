@@ -41,7 +41,7 @@ class SpoiltGemm(Gemm):
     def step(self, state: State) -> torch.Tensor:
         output = super().step(state)
         assert isinstance(state, Kept)  # noqa: S101 - narrows for the type checker
-        return output if state.turn.number < self.after else self.spoil(state, output)
+        return output if state.cycle.number < self.after else self.spoil(state, output)
 
     @abstractmethod
     def spoil(self, state: Kept, output: torch.Tensor) -> torch.Tensor:

@@ -25,7 +25,7 @@ class SkippedUpdate(DigitsMlp):
         return 0  # it trains to its last step, whatever it reaches before
 
     def step(self, state: State) -> training.Trained:
-        number = state.training.turn.number + 1
+        number = state.training.cycle.number + 1
         if number != self.skipped % self.num_steps:
             return super().step(state)
         optimizer = state.training.optimizer

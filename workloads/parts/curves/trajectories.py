@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from sklearn.datasets import load_digits
 from torch import nn
 
-from workloads.contract.input_cycle import Turn
+from workloads.contract.input_cycle import InputCycle
 from workloads.contract.target import Artifacts
 from workloads.parts.curves.variations import Variation, engine, perturb
 from workloads.parts.numerics.classifier import Classifier, Result
@@ -185,7 +185,7 @@ class Trajectory:
                 {"inputs": images[chosen].to(device), "labels": labels[chosen].to(device)}
                 for chosen in self.order(num_steps)[:, relabelling.images]
             ],
-            turn=Turn(of=num_steps),
+            cycle=InputCycle(of=num_steps),
             dtype=dtype_named(dtype),
             error_bounds=ERROR_BOUNDS,
             artifacts=artifacts,

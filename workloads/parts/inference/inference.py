@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from workloads.contract.input_cycle import Turn
+from workloads.contract.input_cycle import InputCycle
 from workloads.contract.workload import Workload
 
 
-class InTurn(Protocol):
-    """A state whose steps take input sets in turn."""
+class InCycle(Protocol):
+    """A state whose steps cycle through input sets."""
 
-    turn: Turn
+    cycle: InputCycle
 
 
-Answering = TypeVar("Answering", bound=InTurn)
+Answering = TypeVar("Answering", bound=InCycle)
 Output = TypeVar("Output")
 
 
@@ -23,5 +23,5 @@ Output = TypeVar("Output")
 class Inference(Workload[Answering, Output]):
     """Training has no such hook: the same input gives another step there, as weights have moved."""
 
-    def hold(self, state: Answering) -> bool:
-        return state.turn.hold()
+    def repeat_input(self, state: Answering) -> bool:
+        return state.cycle.repeat_input()

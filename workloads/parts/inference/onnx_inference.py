@@ -26,7 +26,7 @@ from appliance.records.journal import Check
 from appliance.records.suite import Scenario
 from appliance.records.workload import Work
 from workloads.contract.failures import ParameterError
-from workloads.contract.input_cycle import Turn
+from workloads.contract.input_cycle import InputCycle
 from workloads.contract.target import Target
 from workloads.parts.inference.inference import Inference
 from workloads.parts.inference.onnx_sessions import (
@@ -61,7 +61,7 @@ class State:
     reference: torch.Tensor
     eager: torch.Tensor
     profile: Callable[[], Nodes]
-    turn: Turn
+    cycle: InputCycle
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,7 +147,7 @@ class OnnxInference(Inference[State, Array]):
             reference=kept["exact"],
             eager=kept["eager"],
             profile=functools.cache(lambda: profile(file, providers, arrays[0])),
-            turn=Turn(of=self.num_inputs),
+            cycle=InputCycle(of=self.num_inputs),
         )
 
     def _filled(self, seed: int) -> torch.nn.Module:
@@ -156,11 +156,11 @@ class OnnxInference(Inference[State, Array]):
         return network
 
     def step(self, state: State) -> Array:
-        return run(state.session, state.inputs[state.turn.advance()])
+        return run(state.session, state.inputs[state.cycle.advance()])
 
     def snapshot(self, state: State) -> int:
         """Index of the input set of the step that comes."""
-        return (state.turn.number + 1) % state.turn.of
+        return (state.cycle.number + 1) % state.cycle.of
 
     def check(self, before: object, state: State, output: Array) -> Iterator[Check]:
         assert isinstance(before, int)  # noqa: S101 - what snapshot returned

@@ -32,7 +32,7 @@ from transformers import AutoModelForCausalLM, DynamicCache, LlamaConfig, LlamaF
 from appliance.records.journal import Check
 from appliance.records.suite import Scenario
 from appliance.records.workload import Bound, Work
-from workloads.contract.input_cycle import Turn
+from workloads.contract.input_cycle import InputCycle
 from workloads.contract.target import Target
 from workloads.parts.language.decoder import Shape, Stretch, decode
 from workloads.parts.language.generated import (
@@ -175,14 +175,14 @@ class Decoding(Generation[State]):
             model=model,
             requests=[self.prompts(rng).to(target.device) for _ in range(self.num_inputs)],
             bar=bar(self.vocabulary, self.ends).to(target.device, dtype_named(self.dtype)),
-            turn=Turn(of=self.num_inputs),
+            cycle=InputCycle(of=self.num_inputs),
             seed=seed,
             artifacts=target.artifacts,
         )
 
     @torch.no_grad()
     def step(self, state: State) -> Generated:
-        prompt = state.requests[state.turn.advance()]
+        prompt = state.requests[state.cycle.advance()]
         cache = DynamicCache(config=state.model.config)
 
         def forward(read: torch.Tensor) -> torch.Tensor:

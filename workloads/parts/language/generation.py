@@ -15,7 +15,7 @@ from typing import ClassVar, TypeVar
 import torch
 
 from appliance.records.journal import Check
-from workloads.contract.input_cycle import Turn
+from workloads.contract.input_cycle import InputCycle
 from workloads.contract.target import Artifacts
 from workloads.parts.inference.inference import Inference
 from workloads.parts.language.generated import (
@@ -37,7 +37,7 @@ class Asked:
 
     requests: list[torch.Tensor]
     bar: torch.Tensor
-    turn: Turn
+    cycle: InputCycle
     seed: int
     artifacts: Artifacts
 
@@ -77,8 +77,8 @@ class Generation(Inference[Generating, Generated]):
         """Hold an output of the right shape against float64."""
 
     def snapshot(self, state: Generating) -> Before:
-        number = state.turn.number + 1
-        return Before(number=number, request=state.requests[number % state.turn.of].cpu().clone())
+        number = state.cycle.number + 1
+        return Before(number=number, request=state.requests[number % state.cycle.of].cpu().clone())
 
     def check(self, before: object, state: Generating, output: Generated) -> Iterator[Check]:
         assert isinstance(before, Before)  # noqa: S101 - what snapshot returned

@@ -17,7 +17,7 @@ import torch
 
 from appliance.records.journal import Check
 from appliance.records.workload import Work
-from workloads.contract.input_cycle import Turn
+from workloads.contract.input_cycle import InputCycle
 from workloads.contract.target import Target
 from workloads.contract.workload import Workload
 from workloads.parts.numerics.parameters import require_positive
@@ -34,7 +34,7 @@ class Operands:
     right: list[torch.Tensor]
     signs: torch.Tensor
     rows: torch.Tensor
-    turn: Turn
+    cycle: InputCycle
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,16 +89,19 @@ class DenseProduct(Workload[Operands, torch.Tensor]):
             right=[self.place(one, target.device) for one in right],
             signs=torch.randint(0, 2, (self.n,), generator=rng).double() * 2 - 1,
             rows=torch.randperm(self.m, generator=rng)[: self.num_checked_rows],
-            turn=Turn(of=self.num_inputs),
+            cycle=InputCycle(of=self.num_inputs),
         )
 
     def step(self, state: Operands) -> torch.Tensor:
-        index = state.turn.advance()
+        index = state.cycle.advance()
         return self.multiply(state.left[index], state.right[index])
 
     def check(self, before: object, state: Operands, output: torch.Tensor) -> Iterator[Check]:
         del before
-        left, right = on_host(state.left[state.turn.index]), on_host(state.right[state.turn.index])
+        left, right = (
+            on_host(state.left[state.cycle.index]),
+            on_host(state.right[state.cycle.index]),
+        )
         product = on_host(output)
         exact = left[state.rows] @ right
         yield Check(

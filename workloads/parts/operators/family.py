@@ -19,7 +19,7 @@ import torch
 from appliance.records.journal import Check
 from appliance.records.json import Parameters
 from appliance.records.workload import Work
-from workloads.contract.input_cycle import Turn
+from workloads.contract.input_cycle import InputCycle
 from workloads.contract.target import Target
 from workloads.contract.workload import Workload
 from workloads.parts.matmul.products import FLOATS
@@ -38,7 +38,7 @@ class State:
 
     host: list[Drawn]
     device: list[Drawn]
-    turn: Turn
+    cycle: InputCycle
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,7 +107,7 @@ class OperatorFamily(Workload[State, Results]):
             }
             for drawn in host
         ]
-        return State(host=host, device=device, turn=Turn(of=self.num_inputs))
+        return State(host=host, device=device, cycle=InputCycle(of=self.num_inputs))
 
     def _draw(self, operator: Operator, rng: torch.Generator) -> dict[str, torch.Tensor]:
         drawn = {
@@ -121,7 +121,7 @@ class OperatorFamily(Workload[State, Results]):
         }
 
     def step(self, state: State) -> Results:
-        inputs = state.device[state.turn.advance()]
+        inputs = state.device[state.cycle.advance()]
         results = Results()
         for operator in self.operators():
             for name, output in operator.run(inputs[operator.name]).items():
@@ -131,7 +131,7 @@ class OperatorFamily(Workload[State, Results]):
 
     def snapshot(self, state: State) -> dict[str, dict[str, Reference]]:
         """References of the next step's outputs, by operator; none depends on the device."""
-        inputs = state.host[(state.turn.number + 1) % self.num_inputs]
+        inputs = state.host[(state.cycle.number + 1) % self.num_inputs]
         return {each.name: refer(each, inputs[each.name], self.format) for each in self.operators()}
 
     def check(self, before: object, state: State, output: Results) -> Iterator[Check]:

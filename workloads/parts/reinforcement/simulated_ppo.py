@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from appliance.records.journal import Check
 from appliance.records.workload import Bound, Work
 from workloads.contract.failures import ParameterError
-from workloads.contract.input_cycle import Turn
+from workloads.contract.input_cycle import InputCycle
 from workloads.contract.target import Target
 from workloads.contract.workload import Workload
 from workloads.parts.numerics.parameters import require_choice, require_positive, require_share
@@ -90,7 +90,7 @@ class State:
     simulation: Any
     key: Any
     seed: int
-    turn: Turn
+    cycle: InputCycle
 
 
 @dataclass(kw_only=True)
@@ -264,7 +264,7 @@ class SimulatedPpo(Workload[State, Learned]):
             simulation=placed[1],
             key=placed[2],
             seed=seed,
-            turn=Turn(of=2**31 - 1),
+            cycle=InputCycle(of=2**31 - 1),
         )
 
     def _first_weights(self, seed: int) -> dict[str, NDArray[np.float32]]:
@@ -275,7 +275,7 @@ class SimulatedPpo(Workload[State, Learned]):
         return weights
 
     def step(self, state: State) -> Learned:
-        number = np.int32(state.turn.advance())
+        number = np.int32(state.cycle.advance())
         state.learner, state.simulation, record = state.run(
             state.learner, state.simulation, state.key, number
         )
@@ -309,7 +309,7 @@ class SimulatedPpo(Workload[State, Learned]):
             "returns": simulation.info["episode_metrics"]["sum_reward"],
         }
         return Before(
-            number=state.turn.number + 1,
+            number=state.cycle.number + 1,
             seed=state.seed,
             count=int(moments.count),
             weights=jax_devices.copied(state.learner["weights"]),

@@ -36,7 +36,7 @@ from typing import Any, Protocol, TypeVar
 import torch
 
 from appliance.records.journal import Check
-from workloads.contract.input_cycle import Turn
+from workloads.contract.input_cycle import InputCycle
 from workloads.contract.target import Artifacts, Target
 from workloads.parts.distributed import rank_checks, sharding, tensors
 from workloads.parts.distributed.ranks import operation
@@ -175,7 +175,7 @@ class Training:
     rule: Optimizer
     optimizer: torch.optim.Optimizer
     batches: Batches
-    turn: Turn
+    cycle: InputCycle
     dtype: torch.dtype
     error_bounds: ErrorBounds
     artifacts: Artifacts
@@ -297,7 +297,7 @@ def begin(
         rule=rule,
         optimizer=rule.make(model),
         batches=placed(itertools.islice(own, num_inputs), target.device, layout),
-        turn=Turn(of=num_inputs),
+        cycle=InputCycle(of=num_inputs),
         artifacts=target.artifacts,
         peers=peers,
         **fields,
@@ -309,13 +309,13 @@ def begin(
 
 def step(state: Training) -> Trained:
     """Train on the next batch."""
-    batch = state.batches[state.turn.advance()]
+    batch = state.batches[state.cycle.advance()]
     for group in state.optimizer.param_groups:
-        group["lr"] = state.rule.rate_at(state.turn.number)
+        group["lr"] = state.rule.rate_at(state.cycle.number)
     state.optimizer.zero_grad(set_to_none=True)
     if state.peers is None:
         return _made(state, state.model, batch)
-    with operation(f"step {state.turn.number} ({state.peers.parallel})"):
+    with operation(f"step {state.cycle.number} ({state.peers.parallel})"):
         return _made(state, state.peers.runner, batch)
 
 
@@ -422,12 +422,12 @@ def _statistics(model: torch.nn.Module) -> dict[str, torch.Tensor]:
 
 def snapshot(state: Training) -> Before:
     """Copy to the host what the next step starts from."""
-    number = state.turn.number + 1
+    number = state.cycle.number + 1
     generator = generator_of(state.model)
     held = _whole if state.audit is None else _local
     return Before(
         number=number,
-        batch=_copied(state.batches[number % state.turn.of]),
+        batch=_copied(state.batches[number % state.cycle.of]),
         weights=_copied(held(state.trained)),
         moments={name: _copied(held(moments)) for name, moments in _moments(state).items()},
         statistics=_copied(_statistics(state.model)),
@@ -505,7 +505,7 @@ def _compute(before: Before, state: Training, choices: branch_points.Choices) ->
         return _clipped(_follow(before, state, before.batch, choices), state)
     made = []
     for rank in state.peers.sharers:
-        batch = state.peers.batch(rank, before.number % state.turn.of)
+        batch = state.peers.batch(rank, before.number % state.cycle.of)
         taken = choices
         if state.error_bounds.has_branch_points and rank != state.peers.own:
             taken, _ = _repeated_on(before, state, batch)
@@ -603,7 +603,7 @@ def _judged_among(
     found = list(_judged(before, state, together))
     yield from found
     errors = [check.error for check in found if check.name == GRADIENTS]
-    yield from rank_checks.check_inputs(peers, before.batch, before.number % state.turn.of)
+    yield from rank_checks.check_inputs(peers, before.batch, before.number % state.cycle.of)
     frozen = {name: tensor for name, tensor in state.frozen.items() if local(tensor) is tensor}
     weights = {**together.weights, **frozen}
     yield from rank_checks.check_weights(peers, weights, errors[0] if errors else math.inf)
@@ -614,7 +614,7 @@ def _judged_in_shares(
 ) -> Iterator[Check]:
     """As `_judged_among` where no rank can hold all of the model; each judges what it holds."""
     yield from _judged(before, state, output)
-    yield from rank_checks.check_inputs(peers, before.batch, before.number % state.turn.of)
+    yield from rank_checks.check_inputs(peers, before.batch, before.number % state.cycle.of)
     both = {**state.trained, **state.frozen}
     replicated = {name: one.detach() for name, one in both.items() if local(one) is one}
     # Without the whole in float64 there is no nearest rank: the first one is the measure.
@@ -705,7 +705,7 @@ def _are_others_followed(before: Before, state: Training) -> bool:
     if state.peers is None:
         return True
     told = [
-        (state.peers.batch(rank, before.number % state.turn.of), state.peers.logits[rank])
+        (state.peers.batch(rank, before.number % state.cycle.of), state.peers.logits[rank])
         for rank in state.peers.sharers
         if rank != state.peers.own
     ]
@@ -718,7 +718,7 @@ def _audited(
     """Run the step again, and its first part with layers watched; leave the state as it was."""
     drawn = plan.drawn(state.model, before.number)
     runner = state.model if state.peers is None else state.peers.runner
-    batch = state.batches[before.number % state.turn.of]
+    batch = state.batches[before.number % state.cycle.of]
     after = _copied(_local(state.trained))
     with _put_back(state, after):
         _at_start(before, state.model)
@@ -804,8 +804,8 @@ def _put_back(state: Training, after: Tensors) -> Iterator[None]:
 def _check_kept(before: Before, state: Training) -> Iterator[Check]:
     """What the step must not have changed: its inputs, and what is frozen."""
     if state.checksums is not None:
-        expected = state.checksums[before.number % state.turn.of]
-        used = (before.batch, state.batches[before.number % state.turn.of])
+        expected = state.checksums[before.number % state.cycle.of]
+        used = (before.batch, state.batches[before.number % state.cycle.of])
         changed = sum(checksum_all(batch) != expected for batch in used)
         yield Check(name="inputs as generated", error=changed, bound=0.0, kind="exact")
     if before.frozen:
