@@ -177,7 +177,7 @@ class Bert(Workload[Training, Trained]):
         return {"input_ids": tokens, "labels": labels}
 
     def step(self, state: Training) -> Trained:
-        with float32_products(are_short=self.tf32):
+        with float32_products(use_tf32=self.tf32):
             return training.step(state)
 
     def snapshot(self, state: Training) -> Before:
@@ -185,7 +185,7 @@ class Bert(Workload[Training, Trained]):
 
     def check(self, before: object, state: Training, output: Trained) -> Iterator[Check]:
         assert isinstance(before, Before)  # noqa: S101 - what snapshot returned
-        with float32_products(are_short=self.tf32):
+        with float32_products(use_tf32=self.tf32):
             yield from training.check(before, state, output)
 
 

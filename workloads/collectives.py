@@ -381,12 +381,12 @@ class Collectives(Workload[State, dict[str, torch.Tensor]]):
         """Whether every rank holds, bit for bit, what the host computed."""
         device = state.inputs[0].device
         own = torch.tensor([told % 2**63], dtype=torch.int64, device=device)
-        all_told = torch.full((state.ranks.size,), -1, dtype=torch.int64, device=device)
+        all_gathered = torch.full((state.ranks.size,), -1, dtype=torch.int64, device=device)
         with operation("exchanging the digests"):
-            dist.all_gather_single(all_told, own)
+            dist.all_gather_single(all_gathered, own)
         return Check(
             name="ranks whose digest of all shared results is another",
-            error=int((all_told.cpu() != golden % 2**63).sum()),
+            error=int((all_gathered.cpu() != golden % 2**63).sum()),
             bound=0,
             kind="collective",
             detects=1,

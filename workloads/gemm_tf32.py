@@ -47,7 +47,7 @@ class GemmTf32(DenseProduct):
         return normal(rng, shape, torch.float32)
 
     def multiply(self, left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
-        with float32_products(are_short=True):
+        with float32_products(use_tf32=True):
             return left @ right
 
     @property

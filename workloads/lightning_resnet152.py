@@ -88,7 +88,7 @@ class LightningResnet152(ResnetTraining):
     def step(self, state: Training) -> Trained:
         assert isinstance(state, Driven)  # noqa: S101 - what build returned
         index = state.cycle.advance()
-        with float32_products(are_short=self.tf32), operation(f"step {state.cycle.number}"):
+        with float32_products(use_tf32=self.tf32), operation(f"step {state.cycle.number}"):
             loss, logits = state.loop(state.batches[index])
         return training.made(state, loss, logits)
 

@@ -56,7 +56,11 @@ from workloads.parts.inference.onnx_sessions import (
     run,
 )
 from workloads.parts.inference.served import compare_whole, count_other_choices
-from workloads.parts.numerics.parameters import require_choice, require_positive, require_told_apart
+from workloads.parts.numerics.parameters import (
+    require_choice,
+    require_distinguishable,
+    require_positive,
+)
 from workloads.parts.numerics.precision import compare_logits, dtype_named
 from workloads.parts.numerics.size import count_inference_flops, count_parameters
 from workloads.parts.training import training
@@ -145,7 +149,7 @@ class OnnxResnet50(Inference[State, Images]):
         require_positive(self, "num_agreement")
         require_choice("dtype", self.dtype, TURNED)
         require_values_to_normalise(self.batch, self.side)
-        require_told_apart(self.batch, self.num_inputs)
+        require_distinguishable(self.batch, self.num_inputs)
 
     @property
     def scenario(self) -> Scenario:

@@ -126,7 +126,7 @@ def test_healthy_step_passes_and_keeps_its_state(dtype: str, tmp_path: Path) -> 
 
 
 def test_parts_of_a_batch_and_clipping_are_run_again_alike(tmp_path: Path) -> None:
-    state = trained(tmp_path, parts=2, clip=0.5)
+    state = trained(tmp_path, micro_batches=2, clip=0.5)
     assert not outside(judged(state))
 
 

@@ -166,7 +166,7 @@ def test_precision_is_told_as_executed():
 
 def test_switch_of_short_products_is_put_back():
     def fail() -> None:
-        with float32_products(are_short=True):
+        with float32_products(use_tf32=True):
             raise KeyError(torch.backends.fp32_precision)
 
     before = torch.backends.fp32_precision

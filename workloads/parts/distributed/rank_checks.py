@@ -19,13 +19,13 @@ _SAMPLE = 2**15  # elements of one tensor that tell a rank's share
 
 def tell(peers: Peers, logits: torch.Tensor) -> None:
     """Exchange checksums of the logits, so that each rank can follow the others' branches."""
-    told = peers.ranks.all_told([checksum(logits)], peers.device)
+    told = peers.ranks.all_gathered([checksum(logits)], peers.device)
     peers.logits = [one for (one,) in told]
 
 
 def check_inputs(peers: Peers, batch: Tensors, index: int) -> Iterator[Check]:
     """The bits of the batch that each rank worked on, against what the host generates."""
-    told = peers.ranks.all_told([checksum_all(batch)], peers.device)
+    told = peers.ranks.all_gathered([checksum_all(batch)], peers.device)
     for rank, (one,) in enumerate(told):
         expected = checksum_all(peers.batch(rank if len(peers.sharers) > 1 else 0, index))
         wrong = int(one != expected)
@@ -36,7 +36,7 @@ def check_weights(peers: Peers, weights: Tensors, gradient_error: float) -> Iter
     """Tensors of each rank whose bits are not those of the rank that is nearest to float64."""
     error = torch.tensor(gradient_error, dtype=torch.float64).nan_to_num(nan=torch.inf)
     numbers = [int(error.view(torch.int64)), *(checksum(weights[name]) for name in sorted(weights))]
-    told = peers.ranks.all_told(numbers, peers.device)
+    told = peers.ranks.all_gathered(numbers, peers.device)
     # Doubles from 0 on have the order of their bits.
     _, *truth = min(told, key=lambda one: one[0])
     for rank, (_, *checksums) in enumerate(told):
@@ -67,7 +67,7 @@ def sampled(gradients: Tensors) -> torch.Tensor:
 
 def of_all(peers: Peers, own: torch.Tensor) -> torch.Tensor:
     """What every rank has of the same float64 vector: (ranks, elements)."""
-    told = peers.ranks.all_told(own.view(torch.int64).tolist(), peers.device)
+    told = peers.ranks.all_gathered(own.view(torch.int64).tolist(), peers.device)
     return torch.tensor(told).view(torch.float64)
 
 

@@ -81,7 +81,7 @@ class Ranks:
             dist.all_reduce(told, op=dist.ReduceOp.MAX)
         return int(told.item())
 
-    def all_told(self, numbers: Sequence[int], device: torch.device) -> list[list[int]]:
+    def all_gathered(self, numbers: Sequence[int], device: torch.device) -> list[list[int]]:
         """What every rank tells, by rank: as many whole numbers of 64 bits from each."""
         own = torch.tensor(list(numbers), dtype=torch.int64, device=device)
         told = [torch.empty_like(own) for _ in range(self.size)]

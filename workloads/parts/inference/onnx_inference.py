@@ -40,7 +40,11 @@ from workloads.parts.inference.onnx_sessions import (
     run,
 )
 from workloads.parts.inference.served import compare_whole, count_other_choices
-from workloads.parts.numerics.parameters import require_choice, require_positive, require_told_apart
+from workloads.parts.numerics.parameters import (
+    require_choice,
+    require_distinguishable,
+    require_positive,
+)
 from workloads.parts.numerics.precision import compare_logits, dtype_named
 from workloads.parts.numerics.size import count_flops, count_parameters
 from workloads.parts.training.training import seeded
@@ -87,7 +91,7 @@ class OnnxInference(Inference[State, Array]):
     def __post_init__(self) -> None:
         require_positive(self, "batch", "num_inputs")
         require_choice("dtype", self.dtype, self.turned)
-        require_told_apart(self.batch, self.num_inputs)
+        require_distinguishable(self.batch, self.num_inputs)
 
     @property
     def scenario(self) -> Scenario:

@@ -29,7 +29,7 @@ from workloads.parts.distributed.sharding import num_batches, require_parallel
 from workloads.parts.numerics.parameters import require_choice, require_even_heads, require_positive
 from workloads.parts.numerics.size import count_flops, count_parameters
 from workloads.parts.numerics.weights import fill
-from workloads.parts.training.accumulation import require_parts
+from workloads.parts.training.accumulation import require_micro_batches
 from workloads.parts.training.audit import Audit, What, is_of_layers, loss_of_next, require_followed
 from workloads.parts.training.supervised import Supervised
 from workloads.parts.training.training import ErrorBounds
@@ -109,7 +109,7 @@ class CausalTuning(Supervised):
             raise ParameterError(message)
         require_followed(self.followed)
         require_parallel(self.ranks, self.parallel)
-        require_parts(self.accumulation * self.count, self.accumulation)
+        require_micro_batches(self.accumulation * self.count, self.accumulation)
 
     @property
     def tokens(self) -> int:
@@ -190,7 +190,7 @@ class CausalTuning(Supervised):
         return ErrorBounds(loss=4, logits=128, gradients=32, converged_loss=12)
 
     @property
-    def parts(self) -> int:
+    def micro_batches(self) -> int:
         return self.accumulation
 
     def audit(self, seed: int) -> Audit | None:

@@ -25,7 +25,7 @@ def require_choice(name: str, value: str, choices: Collection[str]) -> None:
         raise ParameterError(f"{name} is {value!r}: choose one of {', '.join(choices)}")
 
 
-def require_told_apart(batch: int, num_inputs: int) -> None:
+def require_distinguishable(batch: int, num_inputs: int) -> None:
     """Raise ParameterError if there is but one input, of which no other answer would be told."""
     if batch == num_inputs == 1:
         message = "num_inputs is 1 where batch is 1: give 2 at least, to tell them apart"

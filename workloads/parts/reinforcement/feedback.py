@@ -213,7 +213,7 @@ class _Judge:
     def checks_among(self, peers: Peers) -> Iterator[Check]:
         """As `checks`, with what the ranks tell each other before and after."""
         is_whole = not self._misshapen()
-        told = peers.ranks.all_told([int(is_whole)], peers.device)
+        told = peers.ranks.all_gathered([int(is_whole)], peers.device)
         if all(one for (one,) in told):
             self.drawn = self._of_all(peers)
         found = list(self.checks())
@@ -237,7 +237,7 @@ class _Judge:
         for name, tensor in own.items():
             words = tensor.contiguous().view(-1)
             words = words if words.dtype is torch.int64 else words.float().view(torch.int32)
-            for rank, told in enumerate(peers.ranks.all_told(words.tolist(), peers.device)):
+            for rank, told in enumerate(peers.ranks.all_gathered(words.tolist(), peers.device)):
                 given = torch.tensor(told, dtype=words.dtype)
                 given = given if words.dtype is torch.int64 else given.view(torch.float32)
                 found[rank][name] = given.view(tensor.shape)

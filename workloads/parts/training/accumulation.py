@@ -14,15 +14,17 @@ import torch
 from workloads.contract.failures import ParameterError
 
 
-def split(batch: Mapping[str, torch.Tensor], parts: int) -> Iterator[dict[str, torch.Tensor]]:
+def split(
+    batch: Mapping[str, torch.Tensor], micro_batches: int
+) -> Iterator[dict[str, torch.Tensor]]:
     """Give the parts of a batch one after the other, cut along the first dimension."""
-    cut = {name: tensor.chunk(parts) for name, tensor in batch.items()}
-    for number in range(parts):
+    cut = {name: tensor.chunk(micro_batches) for name, tensor in batch.items()}
+    for number in range(micro_batches):
         yield {name: pieces[number] for name, pieces in cut.items()}
 
 
-def require_parts(count: int, parts: int) -> None:
+def require_micro_batches(count: int, micro_batches: int) -> None:
     """Raise ParameterError unless `count` inputs can be cut into so many equal parts."""
-    if parts < 1 or count % parts:
-        message = f"accumulation is {parts}: give a number that divides the {count} inputs"
+    if micro_batches < 1 or count % micro_batches:
+        message = f"accumulation is {micro_batches}: give a number that divides the {count} inputs"
         raise ParameterError(message)

@@ -44,11 +44,11 @@ def require_short_products(target: Target) -> None:
 
 
 @contextmanager
-def float32_products(*, are_short: bool) -> Iterator[None]:
+def float32_products(*, use_tf32: bool) -> Iterator[None]:
     """Make float32 products in TF32 or in full while it is entered, forward and backward."""
     engines: Any = torch.backends  # its types do not tell of the switch
     before = engines.fp32_precision
-    engines.fp32_precision = "tf32" if are_short else "ieee"
+    engines.fp32_precision = "tf32" if use_tf32 else "ieee"
     try:
         yield
     finally:

@@ -68,7 +68,7 @@ class Supervised(Workload[Training, Trained]):
         """Roundings that a healthy step may be off."""
 
     @property
-    def parts(self) -> int:
+    def micro_batches(self) -> int:
         """Passes of one step."""
         return 1
 
@@ -101,7 +101,7 @@ class Supervised(Workload[Training, Trained]):
             num_inputs=self.num_inputs,
             dtype=dtype_named(self.dtype),
             error_bounds=self.error_bounds(),
-            parts=self.parts,
+            micro_batches=self.micro_batches,
             result=self.result,
             audit=self.audit(seed),
             **self.together(),

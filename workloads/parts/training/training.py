@@ -167,7 +167,7 @@ class Training:
     None where batches are made as they are asked for, whose workload holds them to the host's.
     `limits` are of the rules that a healthy training keeps; `peers` the ranks that train with this
     one. `audit`: the layers that float64 follows instead of the whole, for a model too large.
-    `parts`: passes of a step, each over an equal part of its batch
+    `micro_batches`: passes of a step, each over an equal part of its batch
     (`parts/training/accumulation.py`).
     """
 
@@ -181,7 +181,7 @@ class Training:
     artifacts: Artifacts
     clip: float | None = None
     limits: rules.Limits = field(default_factory=rules.Limits)
-    parts: int = 1
+    micro_batches: int = 1
     result: Callable[[Any], tuple[torch.Tensor, torch.Tensor]] = loss_and_logits
     peers: sharding.Peers | None = None
     audit: audit.Audit | None = None
@@ -361,13 +361,13 @@ def _passes(
     """Leave the gradients of a batch in the parameters; its loss and logits."""
     scale = _LOSS_SCALE if state.dtype is torch.float16 else 1.0
     losses, logits = [], []
-    for part in split(batch, state.parts):
+    for part in split(batch, state.micro_batches):
         loss, outcome = _forward(state, runner, part, state.dtype)
-        torch.autograd.backward(loss * (scale / state.parts))
+        torch.autograd.backward(loss * (scale / state.micro_batches))
         losses.append(loss.detach())
         logits.append(outcome.detach())
     _finish(state, scale)
-    return torch.stack(losses).mean(), torch.cat(logits) if state.parts > 1 else logits[0]
+    return torch.stack(losses).mean(), torch.cat(logits) if state.micro_batches > 1 else logits[0]
 
 
 def _finish(state: Training, scale: float) -> None:
@@ -759,7 +759,7 @@ def _watched(
     state: Training, runner: torch.nn.Module, names: list[str], batch: Tensors
 ) -> audit.Watched:
     """One pass over the first part of a batch, forward and backward."""
-    part = next(iter(split(batch, state.parts)))
+    part = next(iter(split(batch, state.micro_batches)))
     layers = {name: state.model.get_submodule(name) for name in names}
     with audit.Watch(layers=layers) as watch:
         loss, logits = _forward(state, runner, part, state.dtype)
@@ -828,7 +828,7 @@ def _check_learning(before: Before, state: Training, output: Trained) -> Check:
     ]
     if state.audit is not None and state.peers is not None:
         own = [int(flag) for pair in moving for flag in pair]
-        flags = torch.tensor(state.peers.ranks.all_told(own, state.peers.device))
+        flags = torch.tensor(state.peers.ranks.all_gathered(own, state.peers.device))
         somewhere = flags.any(0).reshape(-1, 2).tolist()
         moving = [
             tuple(joined) if tensors.is_shared_out(state.trained[name]) else alone

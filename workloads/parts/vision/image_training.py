@@ -152,7 +152,7 @@ class ImageTraining(Workload[Training, Trained]):
         return {"pixel_values": images, "labels": labels}
 
     def step(self, state: Training) -> Trained:
-        with float32_products(are_short=self.tf32):
+        with float32_products(use_tf32=self.tf32):
             return training.step(state)
 
     def snapshot(self, state: Training) -> Before:
@@ -160,5 +160,5 @@ class ImageTraining(Workload[Training, Trained]):
 
     def check(self, before: object, state: Training, output: Trained) -> Iterator[Check]:
         assert isinstance(before, Before)  # noqa: S101 - what snapshot returned
-        with float32_products(are_short=self.tf32):
+        with float32_products(use_tf32=self.tf32):
             yield from training.check(before, state, output)
