@@ -86,7 +86,7 @@ class Bert(Workload[Training, Trained]):
     tf32: bool = False
     batch_change: int = 0
     extra_layers: int = 0
-    rate: float = 1e-4
+    learning_rate: float = 1e-4
     num_inputs: int = 4
     ranks: int = 1
     parallel: str = "none"
@@ -156,7 +156,7 @@ class Bert(Workload[Training, Trained]):
             target,
             seed=seed,
             make=self._model,
-            rule=AdamW(rate=self.rate),
+            rule=AdamW(learning_rate=self.learning_rate),
             generate=self._generate,
             num_inputs=self.num_inputs,
             ranks=self.ranks,

@@ -89,7 +89,7 @@ class CharLm(Workload[State, Trained]):
         "heads": 4,
         "width": 128,
         "dropout": 0.0,
-        "rate": 3e-3,
+        "learning_rate": 3e-3,
         "num_steps": 1000,
         "every": 100,
         "dtype": "float32",
@@ -103,7 +103,7 @@ class CharLm(Workload[State, Trained]):
     heads: int = 6
     width: int = 384
     dropout: float = 0.2
-    rate: float = 1e-3
+    learning_rate: float = 1e-3
     warmup: int = 100
     num_steps: int = 2000
     every: int = 50
@@ -163,7 +163,11 @@ class CharLm(Workload[State, Trained]):
         noise = torch.Generator(target.device).manual_seed(seed)
         model = training.seeded(seed, lambda: self._model(noise)).train().to(target.device)
         rule = AdamW(
-            rate=self.rate, betas=BETAS, decay=DECAY, warmup=self.warmup, steps=self.num_steps
+            learning_rate=self.learning_rate,
+            betas=BETAS,
+            decay=DECAY,
+            warmup=self.warmup,
+            steps=self.num_steps,
         )
         trained = Training(
             model=model,

@@ -112,7 +112,7 @@ class Cifar10Resnet(Workload[State, training.Trained]):
         "width": 8,
         "num_steps": 50,
         "every": 10,
-        "rate": 0.2,
+        "learning_rate": 0.2,
         "dtype": "float32",
         "published": False,
         "target": 0.9,
@@ -123,14 +123,14 @@ class Cifar10Resnet(Workload[State, training.Trained]):
     width: int = 64
     num_steps: int = 3104
     every: int = 97
-    rate: float = 0.4
+    learning_rate: float = 0.4
     dtype: str = "bfloat16"
     published: bool = True
     target: float = 0.94
 
     def __post_init__(self) -> None:
         require_positive(self, "batch", "width", "num_steps", "every")
-        require_share("rate", self.rate)
+        require_share("learning_rate", self.learning_rate)
         require_share("target", self.target)
         dtype_named(self.dtype)
 
@@ -179,7 +179,7 @@ class Cifar10Resnet(Workload[State, training.Trained]):
     def build(self, target: Target, seed: int) -> State:
         images, held_out = self._images(target)
         model = training.seeded(seed, self._model).train().to(target.device)
-        rule = Nesterov(rate=self.rate, steps=self.num_steps)
+        rule = Nesterov(learning_rate=self.learning_rate, steps=self.num_steps)
         batches = cifar.crops(
             images,
             torch.Generator().manual_seed(seed),

@@ -78,7 +78,7 @@ class ConvnextLarge(ImageTraining):
     tf32: bool = True
     width: int = WIDTH
     activation: str = GELU
-    rate: float = 1e-3
+    learning_rate: float = 1e-3
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -86,7 +86,7 @@ class ConvnextLarge(ImageTraining):
         require_positive(self, "width")
 
     def rule(self) -> AdamW:
-        return AdamW(rate=self.rate, decay=0.05)
+        return AdamW(learning_rate=self.learning_rate, decay=0.05)
 
     def network(self) -> torch.nn.Module:
         config = ConvNextConfig(

@@ -106,7 +106,7 @@ class DigitsMlp(Workload[State, training.Trained]):
         labels = torch.from_numpy(digits).long()
         is_held_out = torch.arange(len(labels)) % HELD_OUT == 0
         model = training.seeded(seed, self._model).to(target.device)
-        rule = AdamW(rate=0.01, steps=self.num_steps)
+        rule = AdamW(learning_rate=0.01, steps=self.num_steps)
         order = self._order(int((~is_held_out).sum()), seed)
         return State(
             training=training.Training(

@@ -67,7 +67,7 @@ class Dimenet(Supervised):
 
     batch: int = 16
     dtype: str = "float32"
-    rate: float = 1e-3
+    learning_rate: float = 1e-3
     hidden: int = 64
     blocks: int = 6
     bilinear: int = 8

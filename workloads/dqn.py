@@ -136,7 +136,7 @@ class Dqn(Workload[State, Learned]):
     first_width: int = 120
     second_width: int = 84
     target_every: int = 25
-    rate: float = 2.5e-4
+    learning_rate: float = 2.5e-4
     discount: float = 0.99
     explore: float = 0.05
     explore_until: int = 250_000
@@ -144,7 +144,7 @@ class Dqn(Workload[State, Learned]):
     def __post_init__(self) -> None:
         require_choice("game", self.game, GAMES)
         require_positive(self, *(n for n, value in vars(self).items() if type(value) is int))
-        for name in ("rate", "discount", "explore"):
+        for name in ("learning_rate", "discount", "explore"):
             require_share(name, getattr(self, name))
         if self.buffer % self.num_envs or self.buffer < self.num_envs * (self.rounds + 2):
             least = self.num_envs * (self.rounds + 2)
@@ -179,7 +179,7 @@ class Dqn(Workload[State, Learned]):
             rounds=self.rounds,
             slots=self.buffer // self.num_envs,
             batch=self.batch,
-            rate=self.rate,
+            learning_rate=self.learning_rate,
             discount=self.discount,
             target_every=self.target_every,
             exploration=(1.0, self.explore, self.explore_until),
@@ -345,7 +345,7 @@ class _Judge:
         gradients = convert(output.gradients)
         end = Followed.begin(0, *map(convert, (output.weights, output.mean, output.square)))
         yield reinforcement.check_learning(weights, end.weights, [gradients])
-        rule = Adam(rate=self._workload.rate, epsilon=1e-8, has_short_betas=True)
+        rule = Adam(learning_rate=self._workload.learning_rate, epsilon=1e-8, has_short_betas=True)
         exact = list(rule.follow(start, [gradients]))[-1]
         yield from reinforcement.check_updates(exact, end, 1)
         slopes = Slopes(

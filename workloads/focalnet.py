@@ -80,7 +80,7 @@ class Focalnet(ImageTraining):
     width: int = WIDTH
     focal_levels: int = 3
     activation: str = GELU
-    rate: float = 1e-3
+    learning_rate: float = 1e-3
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -90,7 +90,7 @@ class Focalnet(ImageTraining):
             raise ParameterError(f"side is {self.side}: give a multiple of {SMALLEST}")
 
     def rule(self) -> AdamW:
-        return AdamW(rate=self.rate, decay=0.05)
+        return AdamW(learning_rate=self.learning_rate, decay=0.05)
 
     def network(self) -> torch.nn.Module:
         config = FocalNetConfig(

@@ -162,7 +162,7 @@ class GcnCora(Workload[State, training.Trained]):
 
     hidden: int = 16
     dropout: float = 0.5
-    rate: float = 0.01
+    learning_rate: float = 0.01
     decay: float = 5e-4
     num_steps: int = 200
     at_least: float = 0.79
@@ -170,7 +170,7 @@ class GcnCora(Workload[State, training.Trained]):
 
     def __post_init__(self) -> None:
         require_positive(self, "hidden", "num_steps")
-        for name in ("rate", "at_least", "at_most"):
+        for name in ("learning_rate", "at_least", "at_most"):
             require_share(name, getattr(self, name))
         if not 0 <= self.dropout < 1:
             raise ParameterError(f"dropout is {self.dropout}: give a share from 0 to less than 1")
@@ -212,7 +212,8 @@ class GcnCora(Workload[State, training.Trained]):
     def build(self, target: Target, seed: int) -> State:
         papers = planetoid.cora(target.data)
         model = training.seeded(seed, lambda: self._model(papers)).train().to(target.device)
-        rule = AdamW(rate=self.rate, decay=0.0)  # the decay is in the loss, as the authors have it
+        # The decay is in the loss, as the authors have it.
+        rule = AdamW(learning_rate=self.learning_rate, decay=0.0)
         masks = self._masks(seed)
         trained = training.Training(
             model=model,

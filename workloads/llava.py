@@ -90,7 +90,7 @@ class Llava(Supervised):
         "intermediate": 192,
         "layers": 2,
         "heads": 4,
-        "rate": 1e-3,
+        "learning_rate": 1e-3,
         "dtype": "float32",
         "weights": "float32",
     }
@@ -116,7 +116,7 @@ class Llava(Supervised):
     activation: str = "silu"
     weights: str = "bfloat16"
     followed: What = "auto"
-    rate: float = 2e-5
+    learning_rate: float = 2e-5
 
     def __post_init__(self) -> None:
         super().__post_init__()

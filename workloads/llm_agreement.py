@@ -168,11 +168,11 @@ class LlmAgreement(Workload[State, Scored]):
         """Weights in the format that is judged; trained on the host in float32."""
         model = self._model()
         fill(model, seed)
-        rule = AdamW(rate=0.08 * self.hidden**-0.5, warmup=10, steps=self.train_steps)
+        rule = AdamW(learning_rate=0.08 * self.hidden**-0.5, warmup=10, steps=self.train_steps)
         optimizer = rule.make(model)
         for number in range(self.train_steps):
             for group in optimizer.param_groups:
-                group["lr"] = rule.rate_at(number)
+                group["lr"] = rule.learning_rate_at(number)
             text = language.draw(BATCH, self.length + 1)
             logits = model(input_ids=text[:, :-1]).logits.flatten(0, 1)
             optimizer.zero_grad()

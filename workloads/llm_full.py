@@ -45,7 +45,7 @@ class LlmFull(CausalTuning):
         "heads": 4,
         "groups": 2,
         "length": 48,
-        "rate": 1e-3,
+        "learning_rate": 1e-3,
         "dtype": "float32",
         "weights": "float32",
     }
@@ -60,7 +60,7 @@ class LlmFull(CausalTuning):
 
     shape: Literal["8B", "70B", "own"] = "70B"
     batch: int = 2
-    rate: float = 2e-5
+    learning_rate: float = 2e-5
     weights: str = "bfloat16"
 
     def __post_init__(self) -> None:

@@ -56,7 +56,7 @@ class LlmLora(CausalTuning):
         "batch": 2,
         "accumulation": 2,
         "length": 48,
-        "rate": 3e-3,
+        "learning_rate": 3e-3,
         "dtype": "float32",
     }
     data_pattern: ClassVar[str] = "generated texts, packed"
@@ -73,7 +73,7 @@ class LlmLora(CausalTuning):
     accumulation: int = 8
     rank: int = 8
     alpha: int = 16
-    rate: float = 3e-4
+    learning_rate: float = 3e-4
 
     def __post_init__(self) -> None:
         super().__post_init__()

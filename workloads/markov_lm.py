@@ -122,7 +122,7 @@ class MarkovLm(Workload[State, training.Trained]):
     def build(self, target: Target, seed: int) -> State:
         source = Source(seed)
         model = training.seeded(seed, self._model).to(target.device)
-        rule = AdamW(rate=0.02, steps=self.num_steps)
+        rule = AdamW(learning_rate=0.02, steps=self.num_steps)
         windows = source.windows(self.num_steps * self.batch, CONTEXT + 1)
         return State(
             training=training.Training(

@@ -63,7 +63,7 @@ class Pna(Supervised):
         "features": 32,
         "hidden": 32,
         "layers": 8,
-        "rate": 3e-4,
+        "learning_rate": 3e-4,
     }
     variants: ClassVar[Mapping[str, Parameters]] = {
         "one molecule less": {"batch_change": -1},
@@ -74,7 +74,7 @@ class Pna(Supervised):
 
     batch: int = 4096
     dtype: str = "float32"
-    rate: float = 1e-5
+    learning_rate: float = 1e-5
     features: int = 64
     hidden: int = 64
     layers: int = 64

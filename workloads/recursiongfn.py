@@ -104,7 +104,7 @@ class RecursionGfn(Workload[State, Sampled]):
         "points": 3,
         "hidden": 32,
         "layers": 2,
-        "rate": 1e-3,
+        "learning_rate": 1e-3,
     }
     variants: ClassVar[Mapping[str, Parameters]] = {
         "one trajectory less": {"batch_change": -1},
@@ -122,7 +122,7 @@ class RecursionGfn(Workload[State, Sampled]):
     heads: int = 2
     activation: str = "gelu"
     sharpness: float = 2.0
-    rate: float = 1e-4
+    learning_rate: float = 1e-4
     num_inputs: int = 4
     batch_change: int = 0
     extra_layers: int = 0
@@ -141,7 +141,7 @@ class RecursionGfn(Workload[State, Sampled]):
             change = getattr(self, name)
             if whole + change < 1:
                 raise ParameterError(f"{name} is {change}: leave one of the {whole} at least")
-        for name in ("rate", "sharpness"):
+        for name in ("learning_rate", "sharpness"):
             if not 0 < getattr(self, name) < 100:  # noqa: PLR2004 - more has no meaning
                 raise ParameterError(f"{name} is {getattr(self, name)}: give from 0 to 100")
         if self.num_inputs * self._noise > _MEMORY:
@@ -212,7 +212,7 @@ class RecursionGfn(Workload[State, Sampled]):
             target,
             seed=seed,
             make=self._model,
-            rule=AdamW(rate=self.rate, decay=0.0),
+            rule=AdamW(learning_rate=self.learning_rate, decay=0.0),
             generate=self._generate,
             num_inputs=self.num_inputs,
             dtype=torch.float32,

@@ -89,7 +89,7 @@ class Reformer(Supervised):
     heads: int = 12
     head: int = 64
     activation: str = "relu"
-    rate: float = 1e-3
+    learning_rate: float = 1e-3
 
     def __post_init__(self) -> None:
         super().__post_init__()

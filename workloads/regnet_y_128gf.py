@@ -69,7 +69,7 @@ class RegnetY128gf(ImageTraining):
         "group": 8,
         "dtype": "float32",
         "channels_last": False,
-        "rate": 0.01,
+        "learning_rate": 0.01,
     }
     variants: ClassVar[Mapping[str, Parameters]] = {
         "one image more": {"batch_change": 1},

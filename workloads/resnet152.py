@@ -44,7 +44,7 @@ class Resnet152(ResnetTraining):
         "width": 16,
         "dtype": "float32",
         "channels_last": False,
-        "rate": 0.01,
+        "learning_rate": 0.01,
         "num_inputs": 2,
     }
 

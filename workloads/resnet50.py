@@ -44,7 +44,7 @@ class Resnet50(ResnetTraining):
         "width": 16,
         "dtype": "float32",
         "channels_last": False,
-        "rate": 0.01,
+        "learning_rate": 0.01,
     }
 
     def error_bounds(self) -> ErrorBounds:

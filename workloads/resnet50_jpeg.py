@@ -60,7 +60,7 @@ class Resnet50Jpeg(ResnetTraining):
         "width": 16,
         "dtype": "float32",
         "channels_last": False,
-        "rate": 0.01,
+        "learning_rate": 0.01,
         "num_inputs": 4,
         "longest": 96,
         "workers": 2,

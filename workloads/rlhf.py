@@ -121,7 +121,7 @@ class Rlhf(Workload[State, Learned]):
     clip: float = 0.2
     value_weight: float = 0.1
     penalty: float = 0.05
-    rate: float = 3e-6
+    learning_rate: float = 3e-6
     dtype: str = "bfloat16"
     batch_change: int = 0
     extra_layers: int = 0
@@ -140,7 +140,7 @@ class Rlhf(Workload[State, Learned]):
             raise ParameterError(f"{message} the responses of a step")
         if self._rows // self.minibatches * self.response < 2:  # noqa: PLR2004 - to have a spread
             raise ParameterError(f"response is {self.response}: give 2 tokens a minibatch or more")
-        for name in ("temperature", "clip", "rate"):
+        for name in ("temperature", "clip", "learning_rate"):
             if not 0 < getattr(self, name) < np.inf:
                 raise ParameterError(f"{name} is {getattr(self, name)}: give more than 0")
         for name in ("discount", "trace", "value_weight", "penalty"):
@@ -167,7 +167,7 @@ class Rlhf(Workload[State, Learned]):
 
     @property
     def rule(self) -> AdamW:
-        return AdamW(rate=self.rate, decay=0.0)
+        return AdamW(learning_rate=self.learning_rate, decay=0.0)
 
     # ------------------------------------------------------------------ size
 

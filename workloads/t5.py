@@ -72,7 +72,7 @@ class T5(Supervised):
     heads: int = 8
     head: int = 64
     activation: str = "relu"
-    rate: float = 1e-3
+    learning_rate: float = 1e-3
 
     def __post_init__(self) -> None:
         super().__post_init__()

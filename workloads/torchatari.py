@@ -184,7 +184,7 @@ class TorchAtari(Workload[State, Learned]):
     epochs: int = 4
     extra_epochs: int = 0
     hidden: int = 512
-    rate: float = 2.5e-4
+    learning_rate: float = 2.5e-4
     norm: float = 0.5
     discount: float = 0.99
     trace: float = 0.95
@@ -194,7 +194,7 @@ class TorchAtari(Workload[State, Learned]):
     def __post_init__(self) -> None:
         require_choice("game", self.game, atari.GAMES)
         require_positive(self, "num_envs", "num_steps", "num_minibatches", "epochs", "hidden")
-        for name in ("rate", "norm", "discount", "trace", "clip"):
+        for name in ("learning_rate", "norm", "discount", "trace", "clip"):
             require_share(name, getattr(self, name))
         for name in ("entropy", "extra_epochs"):
             if not 0 <= getattr(self, name) < math.inf:
@@ -214,7 +214,7 @@ class TorchAtari(Workload[State, Learned]):
 
     @property
     def rule(self) -> Adam:
-        return Adam(rate=self.rate, epsilon=EPSILON, clip=self.norm)
+        return Adam(learning_rate=self.learning_rate, epsilon=EPSILON, clip=self.norm)
 
     def work(self) -> Work:
         """Environment steps, and the network's products; the emulator's work is not counted.
@@ -250,7 +250,7 @@ class TorchAtari(Workload[State, Learned]):
         machine = atari.Machine(game=self.game, num_envs=self.num_envs, seed=seed)
         return State(
             model=model,
-            optimizer=torch.optim.Adam(model.parameters(), lr=self.rate, eps=EPSILON),
+            optimizer=torch.optim.Adam(model.parameters(), lr=self.learning_rate, eps=EPSILON),
             machine=machine,
             frames=machine.first,
             clocks=machine.first_clocks,

@@ -63,7 +63,7 @@ def trained(folder: Path, *, count: int = 2, dtype: str = "float32", **fields: A
         Target(device=torch.device("cpu"), artifacts=Artifacts(folder)),
         seed=SEED,
         make=model,
-        rule=AdamW(rate=1e-3),
+        rule=AdamW(learning_rate=1e-3),
         generate=batches,
         num_inputs=3,
         dtype=dtype_named(dtype),

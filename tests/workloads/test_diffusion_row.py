@@ -31,7 +31,7 @@ def refused(folder: Path, spoil: Callable[[Any], None] = lambda _: None) -> set[
 
 
 def test_loss_falls(tmp_path: Path):
-    workload = Diffusion(**{**Diffusion.small, "num_inputs": 2, "rate": 3e-4})
+    workload = Diffusion(**{**Diffusion.small, "num_inputs": 2, "learning_rate": 3e-4})
     state = workload.build(on_processor(tmp_path), seed=5)
     losses = [workload.step(state).loss.item() for _ in range(50)]
     assert sum(losses[-4:]) < 0.8 * sum(losses[:4])

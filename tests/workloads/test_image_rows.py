@@ -131,7 +131,7 @@ def test_short_products_are_refused_where_there_are_none(
     [
         ({"batch_change": -4}, "batch_change"),
         ({"extra_layers": -1}, "extra_layers"),
-        ({"rate": 0.0}, "rate"),
+        ({"learning_rate": 0.0}, "learning_rate"),
         ({"dtype": "int8"}, "dtype"),
         ({"ranks": 2}, "ranks"),
         ({"ranks": 2, "parallel": "fsdp"}, "parallel"),

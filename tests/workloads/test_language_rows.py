@@ -62,7 +62,7 @@ def outside(workload: Workload[Any, Any], state: training.Training) -> set[str]:
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 def test_loss_falls_over_fifty_small_steps(kind: Kind, tmp_path: Path) -> None:
-    changes = {"rate": 1e-3} if kind is Bert else {}
+    changes = {"learning_rate": 1e-3} if kind is Bert else {}
     workload = small(kind, **changes)
     state = build(workload, tmp_path)
     losses = [workload.step(state).loss.item() for _ in range(50)]
@@ -268,7 +268,7 @@ def test_translation_is_a_function_of_its_source() -> None:
         (Reformer, {"layers": 1}, "layers is 1"),
         (Llava, {"patch": 13}, "side is 336"),
         (Whisper, {"classes": 1}, "classes is 1"),
-        (T5, {"rate": 0.0}, "rate is 0"),
+        (T5, {"learning_rate": 0.0}, "learning_rate is 0"),
     ],
 )
 def test_parameter_that_cannot_run_is_refused(

@@ -171,7 +171,11 @@ print(ran)
 
 @pytest.mark.parametrize(
     "rule",
-    [Momentum(rate=0.1), AdamW(rate=1e-3), AdamW(rate=1e-3, warmup=2, steps=6)],
+    [
+        Momentum(learning_rate=0.1),
+        AdamW(learning_rate=1e-3),
+        AdamW(learning_rate=1e-3, warmup=2, steps=6),
+    ],
     ids=("momentum", "adamw", "adamw with a schedule"),
 )
 def test_formula_is_that_of_torch(rule: Optimizer):
@@ -181,7 +185,7 @@ def test_formula_is_that_of_torch(rule: Optimizer):
     moments: dict[str, dict[str, torch.Tensor]] = {"weight": {}, "bias": {}}
     for number in range(4):
         for group in optimizer.param_groups:
-            group["lr"] = rule.rate_at(number)
+            group["lr"] = rule.learning_rate_at(number)
         optimizer.zero_grad()
         layer(torch.randn(7, 5).double()).square().sum().backward()
         expected = {
@@ -371,7 +375,7 @@ def test_single_query_without_another_to_tell_it_from_is_refused():
 
 
 def test_loss_of_learnable_text_falls(tmp_path: Path):
-    workload = Bert(**{**Bert.small, "rate": 1e-3, "num_inputs": 2})
+    workload = Bert(**{**Bert.small, "learning_rate": 1e-3, "num_inputs": 2})
     state = workload.build(on_processor(tmp_path), seed=5)
     losses = [workload.step(state).loss.item() for _ in range(30)]
     assert losses[-1] < losses[0] - 0.5

@@ -151,7 +151,7 @@ def test_adam_is_that_of_torch(clip: float):
         if clip:
             torch.nn.utils.clip_grad_norm_([weight], clip)
         optimizer.step()
-    rule = Adam(rate=0.01, epsilon=1e-5, clip=clip)
+    rule = Adam(learning_rate=0.01, epsilon=1e-5, clip=clip)
     *_, last = rule.follow(Followed.begin(0, start, nought, nought), gradients)
     assert last.weights["a"] == pytest.approx(weight.detach().numpy(), rel=1e-5)
     assert last.number == 3
@@ -169,7 +169,7 @@ def test_adam_of_jax_raises_betas_of_float32(number: int):
     kept = optax.ScaleByAdamState(count=jax.numpy.int32(number - 1), mu=mean, nu=square)
     moves, _ = optax.adam(1.0).update(slope, (kept, optax.EmptyState()), weights)
     start = [{"a": part["a"].astype(np.float64)} for part in (weights, mean, square)]
-    rule = Adam(rate=1.0, epsilon=1e-8, has_short_betas=True)
+    rule = Adam(learning_rate=1.0, epsilon=1e-8, has_short_betas=True)
     *_, end = rule.follow(
         Followed.begin(number - 1, *start), [{"a": slope["a"].astype(np.float64)}]
     )
@@ -268,7 +268,7 @@ def test_gradients_of_other_samples_are_rejected(played: tuple[Any, Any, Any, An
 
 def test_q_learning_learns(tmp_path: Path):
     """With a target that stands still the error falls in 300 updates to 0.16 to 0.41 (4 seeds)."""
-    workload = small(Dqn, rate=1e-3, target_every=1000)
+    workload = small(Dqn, learning_rate=1e-3, target_every=1000)
     state = workload.build(target(tmp_path), 1)
     losses = [float(np.asarray(workload.step(state).loss)) for _ in range(300)]
     assert np.mean(losses[-50:]) < 0.7 * np.mean(losses[:10])
@@ -276,7 +276,7 @@ def test_q_learning_learns(tmp_path: Path):
 
 def test_hopper_learns_to_hop(tmp_path: Path):
     """Mean reward of 30 steps: 1.14 to 1.27, then 1.79 to 1.96 in the next 30 (3 seeds)."""
-    workload = small(Ppo, rate=1e-3)
+    workload = small(Ppo, learning_rate=1e-3)
     state = workload.build(target(tmp_path), 1)
     rewards = [float(np.asarray(workload.step(state).rollout["rewards"]).mean()) for _ in range(60)]
     assert np.mean(rewards[-30:]) > np.mean(rewards[:30]) + 0.3

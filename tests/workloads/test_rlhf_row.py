@@ -25,7 +25,7 @@ Batches = list[dict[str, torch.Tensor]]
 
 
 def built(folder: Path, **changes: Any) -> tuple[Rlhf, State]:
-    workload = Rlhf(**{**Rlhf.small, "rate": 1e-3, **changes})
+    workload = Rlhf(**{**Rlhf.small, "learning_rate": 1e-3, **changes})
     target = Target(device=torch.device("cpu"), artifacts=Artifacts(folder))
     return workload, workload.build(target, 5)
 

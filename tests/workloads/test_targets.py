@@ -275,7 +275,7 @@ def test_accuracy_of_a_network_that_has_seen_the_test_papers_is_too_good(
 ) -> None:
     """Each step is right; only what is learnt is more than it should be."""
     monkeypatch.setattr(planetoid, "LEARNT", slice(planetoid.PAPERS))
-    subject = Trial(GcnCora(num_steps=100, rate=0.03), tmp_path)
+    subject = Trial(GcnCora(num_steps=100, learning_rate=0.03), tmp_path)
     *_, moment = subject.moments()
     assert outside(subject, moment) == {ACCURACY}
 
@@ -577,11 +577,11 @@ def test_missing_archive_is_named_with_the_command_that_gets_it(
 def test_formula_is_that_of_torch() -> None:
     torch.manual_seed(0)
     layer = torch.nn.Linear(5, 3).double()
-    rule = Nesterov(rate=0.1, steps=6)
+    rule = Nesterov(learning_rate=0.1, steps=6)
     optimizer = rule.make(layer)
     moments: dict[str, dict[str, torch.Tensor]] = {"weight": {}, "bias": {}}
     for number in range(4):
-        optimizer.param_groups[0]["lr"] = rule.rate_at(number)
+        optimizer.param_groups[0]["lr"] = rule.learning_rate_at(number)
         optimizer.zero_grad()
         layer(torch.randn(7, 5).double()).square().sum().backward()
         expected = {
@@ -595,8 +595,8 @@ def test_formula_is_that_of_torch() -> None:
 
 
 def test_rate_rises_to_its_highest_and_falls() -> None:
-    rule = Nesterov(rate=0.4, steps=99, rise=0.2)
-    rates = [rule.rate_at(number) for number in range(99)]
+    rule = Nesterov(learning_rate=0.4, steps=99, rise=0.2)
+    rates = [rule.learning_rate_at(number) for number in range(99)]
     assert max(rates) == rates[19] == pytest.approx(0.4)
     assert rates[:20] == sorted(rates[:20])
     assert rates[19:] == sorted(rates[19:], reverse=True)

@@ -276,7 +276,9 @@ def judged(state: Training, spoil: Callable[[Training], None] = lambda _: None) 
     return list(training.check(before, state, output))
 
 
-@pytest.mark.parametrize("rule", [AdamW(rate=1e-3), Momentum(rate=0.1)], ids=["adamw", "momentum"])
+@pytest.mark.parametrize(
+    "rule", [AdamW(learning_rate=1e-3), Momentum(learning_rate=0.1)], ids=["adamw", "momentum"]
+)
 def test_frozen_parameters_are_left_out_and_keep_their_bits(
     rule: Optimizer, tmp_path: Path
 ) -> None:
@@ -300,7 +302,7 @@ def test_result_of_another_name_is_judged_alike(tmp_path: Path) -> None:
             return SimpleNamespace(total=made.loss, sample=made.logits)
 
     model = training.seeded(SEED, Sampled)
-    rule = AdamW(rate=1e-3)
+    rule = AdamW(learning_rate=1e-3)
     state = adapted(
         tmp_path,
         rule,

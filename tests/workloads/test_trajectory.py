@@ -334,7 +334,7 @@ class AtRate(StepsToTarget):
     def build(self, target: Target, seed: int) -> Any:
         state = super().build(target, seed)
         for one in state.trainings:
-            one.rule = replace(one.rule, rate=one.rule.rate * self.factor)
+            one.rule = replace(one.rule, learning_rate=one.rule.learning_rate * self.factor)
         return state
 
 

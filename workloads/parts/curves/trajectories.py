@@ -176,7 +176,7 @@ class Trajectory:
         images, labels = training_images()
         images = images[:, relabelling.pixels]
         model = self.model(relabelling).to(device)
-        rule = AdamW(rate=RATE)
+        rule = AdamW(learning_rate=RATE)
         return training.Training(
             model=model,
             rule=rule,

@@ -56,7 +56,7 @@ class Settings:
     grouped: int
     activation: str
     has_free_deviation: bool
-    rate: float
+    learning_rate: float
     epsilon: float
     norm: float
     discount: float
@@ -94,7 +94,7 @@ def sizes(name: str) -> tuple[int, int]:
 
 def optimizer(settings: Settings) -> Any:
     """Adam, after the clip of the gradient's norm if there is one."""
-    adam = optax.adam(settings.rate, eps=settings.epsilon)
+    adam = optax.adam(settings.learning_rate, eps=settings.epsilon)
     if not settings.norm:
         return adam
     return optax.chain(optax.clip_by_global_norm(settings.norm), adam)

@@ -42,7 +42,7 @@ class Settings:
     rounds: int
     slots: int
     batch: int
-    rate: float
+    learning_rate: float
     discount: float
     target_every: int
     exploration: tuple[float, float, int]
@@ -59,7 +59,7 @@ def num_actions(name: str) -> int:
 
 
 def optimizer(settings: Settings) -> Any:
-    return optax.adam(settings.rate)
+    return optax.adam(settings.learning_rate)
 
 
 def q_values(weights: Any, observations: Any) -> Any:

@@ -409,7 +409,7 @@ class _Judge:
         ]
         yield reinforcement.check_learning(start.weights, end.weights, by_update)
         rule = Adam(
-            rate=self.subject.rule.rate,
+            learning_rate=self.subject.rule.learning_rate,
             epsilon=self.subject.rule.epsilon,
             betas=self.subject.rule.betas,
         )
@@ -510,7 +510,7 @@ class _Judge:
         found = {}
         for name, weight in output.weights.items():
             mean, square = on_host(output.mean[name]), on_host(output.square[name])
-            move = rule.rate * (mean / first) / ((square / second).sqrt() + rule.epsilon)
+            move = rule.learning_rate * (mean / first) / ((square / second).sqrt() + rule.epsilon)
             found[name] = on_host(weight) + move
         return found
 

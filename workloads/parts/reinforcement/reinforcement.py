@@ -87,7 +87,7 @@ class Adam:
     roundings of the weights' terms away from the betas as written, and 1.3 from these.
     """
 
-    rate: float
+    learning_rate: float
     epsilon: float
     clip: float = 0.0
     betas: tuple[float, float] = (0.9, 0.999)
@@ -121,7 +121,10 @@ class Adam:
         mean = _faded(now.mean, gradient, self.betas[0])
         square = _faded(now.square, {n: g * g for n, g in gradient.items()}, self.betas[1])
         moves = {
-            name: self.rate * mean[name] / first / (np.sqrt(square[name] / second) + self.epsilon)
+            name: self.learning_rate
+            * mean[name]
+            / first
+            / (np.sqrt(square[name] / second) + self.epsilon)
             for name in mean
         }
         # The device's own 1 - beta ** number is a difference of numbers near 1.

@@ -133,8 +133,8 @@ class Before:
 class SimulatedPpo(Workload[State, Learned]):
     """`minibatch` of `num_minibatches` has so many groups of `grouped` consecutive samples.
 
-    `rate` of Adam; `norm` of the whole gradient at most, 0 for any; `has_free_deviation`: the
-    standard deviation of the actions is a weight of its own, not the policy's output. The
+    `learning_rate` of Adam; `norm` of the whole gradient at most, 0 for any; `has_free_deviation`:
+    the standard deviation of the actions is a weight of its own, not the policy's output. The
     policy has `policy_layers` hidden layers of `policy_width`, the value likewise.
     """
 
@@ -157,7 +157,7 @@ class SimulatedPpo(Workload[State, Learned]):
     value_layers: int = 5
     activation: str = "swish"
     has_free_deviation: bool = False
-    rate: float = 3e-4
+    learning_rate: float = 3e-4
     norm: float = 0.0
     discount: float = 0.97
     trace: float = 0.95
@@ -170,7 +170,7 @@ class SimulatedPpo(Workload[State, Learned]):
         require_choice("activation", self.activation, tuple(ACTIVATIONS))
         sizes = [name for name, value in vars(self).items() if type(value) is int]
         require_positive(self, *sizes)
-        for name in ("rate", "discount", "trace", "clip"):
+        for name in ("learning_rate", "discount", "trace", "clip"):
             require_share(name, getattr(self, name))
         for name in ("norm", "value_clip", "entropy"):
             if not 0 <= getattr(self, name) < math.inf:
@@ -220,7 +220,9 @@ class SimulatedPpo(Workload[State, Learned]):
     @property
     def _adam(self) -> Adam:
         epsilon = 1e-5 if self.norm else 1e-8
-        return Adam(rate=self.rate, epsilon=epsilon, clip=self.norm, has_short_betas=True)
+        return Adam(
+            learning_rate=self.learning_rate, epsilon=epsilon, clip=self.norm, has_short_betas=True
+        )
 
     @property
     def _settings(self) -> Any:
@@ -237,7 +239,7 @@ class SimulatedPpo(Workload[State, Learned]):
             grouped=self.grouped,
             activation=self.activation,
             has_free_deviation=self.has_free_deviation,
-            rate=self.rate,
+            learning_rate=self.learning_rate,
             epsilon=self._adam.epsilon,
             norm=self.norm,
             discount=self.discount,

@@ -16,9 +16,9 @@ from workloads.parts.training.optimizers import Tensors, Updated
 
 @dataclass(frozen=True, kw_only=True)
 class Nesterov:
-    """`rate` is the highest, reached after the share `rise` of `steps`; the last is nearly 0."""
+    """`learning_rate` is the highest, reached after the share `rise` of `steps`; it ends near 0."""
 
-    rate: float
+    learning_rate: float
     steps: int
     rise: float = 0.2
     momentum: float = 0.9
@@ -27,20 +27,20 @@ class Nesterov:
     def make(self, model: torch.nn.Module) -> torch.optim.Optimizer:
         return torch.optim.SGD(
             [weight for weight in model.parameters() if weight.requires_grad],
-            lr=self.rate,
+            lr=self.learning_rate,
             momentum=self.momentum,
             weight_decay=self.decay,
             nesterov=True,
         )
 
-    def rate_at(self, number: int) -> float:
+    def learning_rate_at(self, number: int) -> float:
         place = (number + 1) / (self.steps + 1)
-        return self.rate * min(place / self.rise, (1 - place) / (1 - self.rise))
+        return self.learning_rate * min(place / self.rise, (1 - place) / (1 - self.rise))
 
     def update(
         self, weight: torch.Tensor, gradient: torch.Tensor, moments: Tensors, number: int
     ) -> Mapping[str, Updated]:
-        rate = self.rate_at(number)
+        learning_rate = self.learning_rate_at(number)
         slope = gradient + self.decay * weight
         velocity, size = slope, gradient.abs() + self.decay * weight.abs()
         slope_size = size
@@ -49,6 +49,8 @@ class Nesterov:
             velocity, size = slope + old, size + old.abs()
         step, step_size = slope + self.momentum * velocity, slope_size + self.momentum * size
         return {
-            "weight": Updated(value=weight - rate * step, size=weight.abs() + rate * step_size),
+            "weight": Updated(
+                value=weight - learning_rate * step, size=weight.abs() + learning_rate * step_size
+            ),
             "momentum_buffer": Updated(value=velocity, size=size),
         }

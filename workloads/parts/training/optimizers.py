@@ -33,7 +33,7 @@ class Optimizer(Protocol):
 
     def make(self, model: torch.nn.Module) -> torch.optim.Optimizer: ...
 
-    def rate_at(self, number: int) -> float:
+    def learning_rate_at(self, number: int) -> float:
         """Learning rate of the step with this number, from 0."""
 
     def update(
@@ -49,7 +49,7 @@ class Optimizer(Protocol):
 class Momentum:
     """Stochastic gradient descent with momentum and weight decay."""
 
-    rate: float
+    learning_rate: float
     momentum: float = 0.9
     decay: float = 1e-4
 
@@ -57,11 +57,11 @@ class Momentum:
         weights = [weight for weight in model.parameters() if weight.requires_grad]
         groups = [{"params": some} for some in alike(weights)]
         return torch.optim.SGD(
-            groups, lr=self.rate, momentum=self.momentum, weight_decay=self.decay
+            groups, lr=self.learning_rate, momentum=self.momentum, weight_decay=self.decay
         )
 
-    def rate_at(self, number: int) -> float:  # noqa: ARG002 - constant
-        return self.rate
+    def learning_rate_at(self, number: int) -> float:  # noqa: ARG002 - constant
+        return self.learning_rate
 
     def update(
         self,
@@ -77,7 +77,8 @@ class Momentum:
             velocity, size = velocity + old, size + old.abs()
         return {
             "weight": Updated(
-                value=weight - self.rate * velocity, size=weight.abs() + self.rate * size
+                value=weight - self.learning_rate * velocity,
+                size=weight.abs() + self.learning_rate * size,
             ),
             "momentum_buffer": Updated(value=velocity, size=size),
         }
@@ -91,7 +92,7 @@ class AdamW:
     without, it is constant.
     """
 
-    rate: float
+    learning_rate: float
     betas: tuple[float, float] = (0.9, 0.999)
     epsilon: float = 1e-8
     decay: float = 0.01
@@ -106,30 +107,30 @@ class AdamW:
             for decay in decays
             for some in alike([w for w in weights if self._decay_of(w) == decay])
         ]
-        return torch.optim.AdamW(groups, lr=self.rate, betas=self.betas, eps=self.epsilon)
+        return torch.optim.AdamW(groups, lr=self.learning_rate, betas=self.betas, eps=self.epsilon)
 
     def _decay_of(self, weight: torch.Tensor) -> float:
         return self.decay if weight.dim() > 1 else 0.0
 
-    def rate_at(self, number: int) -> float:
+    def learning_rate_at(self, number: int) -> float:
         if self.steps is None:
-            return self.rate
+            return self.learning_rate
         if number < self.warmup:
-            return self.rate * (number + 1) / (self.warmup + 1)
+            return self.learning_rate * (number + 1) / (self.warmup + 1)
         done = min(1.0, (number - self.warmup) / max(1, self.steps - self.warmup))
-        return self.rate * (0.1 + 0.45 * (1 + math.cos(math.pi * done)))
+        return self.learning_rate * (0.1 + 0.45 * (1 + math.cos(math.pi * done)))
 
     def update(
         self, weight: torch.Tensor, gradient: torch.Tensor, moments: Tensors, number: int
     ) -> Mapping[str, Updated]:
-        (beta1, beta2), rate = self.betas, self.rate_at(number)
+        (beta1, beta2), learning_rate = self.betas, self.learning_rate_at(number)
         first = moments.get("exp_avg", torch.zeros_like(weight))
         second = moments.get("exp_avg_sq", torch.zeros_like(weight))
         mean = first + (1 - beta1) * (gradient - first)
         square = beta2 * second + (1 - beta2) * gradient.square()
         divisor = (square / (1 - beta2 ** (number + 1))).sqrt() + self.epsilon
-        pace = rate / (1 - beta1 ** (number + 1)) / divisor
-        kept = weight * (1 - rate * self._decay_of(weight))
+        pace = learning_rate / (1 - beta1 ** (number + 1)) / divisor
+        kept = weight * (1 - learning_rate * self._decay_of(weight))
         size = first.abs() + gradient.abs()
         return {
             "weight": Updated(value=kept - pace * mean, size=weight.abs() + pace * size),

@@ -36,7 +36,7 @@ class Supervised(Workload[Training, Trained]):
 
     batch: int = 32
     dtype: str = "bfloat16"
-    rate: float = 1e-4
+    learning_rate: float = 1e-4
     num_inputs: int = 4
     batch_change: int = 0
     extra_layers: int = 0
@@ -46,8 +46,8 @@ class Supervised(Workload[Training, Trained]):
         if self.count < 1:
             message = f"batch_change is {self.batch_change}: leave one of the {self.batch} at least"
             raise ParameterError(message)
-        if not self.rate > 0:
-            raise ParameterError(f"rate is {self.rate}: give a learning rate above 0")
+        if not self.learning_rate > 0:
+            raise ParameterError(f"learning_rate is {self.learning_rate}: give a value above 0")
         dtype_named(self.dtype)
 
     @property
@@ -96,7 +96,7 @@ class Supervised(Workload[Training, Trained]):
             target,
             seed=seed,
             make=lambda: self.fresh(seed),
-            rule=AdamW(rate=self.rate),
+            rule=AdamW(learning_rate=self.learning_rate),
             generate=self.generate,
             num_inputs=self.num_inputs,
             dtype=dtype_named(self.dtype),

@@ -311,7 +311,7 @@ def step(state: Training) -> Trained:
     """Train on the next batch."""
     batch = state.batches[state.cycle.advance()]
     for group in state.optimizer.param_groups:
-        group["lr"] = state.rule.rate_at(state.cycle.number)
+        group["lr"] = state.rule.learning_rate_at(state.cycle.number)
     state.optimizer.zero_grad(set_to_none=True)
     if state.peers is None:
         return _made(state, state.model, batch)

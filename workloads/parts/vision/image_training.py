@@ -56,7 +56,7 @@ class ImageTraining(Workload[Training, Trained]):
     dtype: str = "bfloat16"
     tf32: bool = False
     channels_last: bool = True
-    rate: float = 0.1
+    learning_rate: float = 0.1
     num_inputs: int = 4
     batch_change: int = 0
     extra_layers: int = 0
@@ -70,8 +70,8 @@ class ImageTraining(Workload[Training, Trained]):
             raise ParameterError(message)
         if self.extra_layers < 0:
             raise ParameterError(f"extra_layers is {self.extra_layers}: give 0 or more")
-        if not self.rate > 0:
-            raise ParameterError(f"rate is {self.rate}: give a learning rate above 0")
+        if not self.learning_rate > 0:
+            raise ParameterError(f"learning_rate is {self.learning_rate}: give a value above 0")
         dtype_named(self.dtype)
         require_parallel(self.ranks, self.parallel)
         if self.parallel not in ("none", "ddp"):
@@ -93,7 +93,7 @@ class ImageTraining(Workload[Training, Trained]):
         """Roundings that a healthy step may be off."""
 
     def rule(self) -> Optimizer:
-        return Momentum(rate=self.rate)
+        return Momentum(learning_rate=self.learning_rate)
 
     def work(self) -> Work:
         shapes = {"pixel_values": (self.count, 3, self.side, self.side), "labels": (self.count,)}
