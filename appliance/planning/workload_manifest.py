@@ -91,7 +91,7 @@ def refuse_absent(requests: Sequence[CaseRequest]) -> None:
     named = (
         name
         for request in requests
-        for name in (request.workload, request.parameters.get("workload"))
+        for name in (request.workload, str(request.parameters.get("workload", "")))
     )
     facts = [known[name] for name in dict.fromkeys(named) if name in known]
     missing = {part: extras.absent(part) for one in facts for part in one.parts}
