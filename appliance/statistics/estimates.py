@@ -148,11 +148,6 @@ def has_plausible_loads(block: Block) -> bool:
     )
 
 
-def block_statistic(block: Block) -> float:
-    """Median of ln(seconds) of the steps of one block; NaN where a time is impossible."""
-    return block_figures([block])[0].log_seconds
-
-
 def launch_statistic(figures: Sequence[BlockFigures]) -> float | None:
     """Mean of the block medians of ln(seconds); None for a launch without blocks."""
     return sum(block.log_seconds for block in figures) / len(figures) if figures else None
