@@ -159,8 +159,3 @@ def digest(matrix: torch.Tensor, weights: Weights) -> torch.Tensor:
 def on_host(weights: Weights) -> Weights:
     """The same weights on the host, where the plain way is taken."""
     return Weights(rows=weights.rows.cpu(), columns=weights.columns.cpu())
-
-
-def hexadecimal(pair: torch.Tensor) -> str:
-    """Two digests as 32 hexadecimal digits."""
-    return "".join(f"{int(value) % 2**64:016x}" for value in pair)
