@@ -295,7 +295,6 @@ class View:
     environment: tuple[Group, ...]
     evidence: tuple[Row, ...]
     files: Grid
-    has_logs: bool
 
 
 def cleaned(part: T) -> T:

@@ -21,7 +21,7 @@ from appliance.records.plan import Plan
 from appliance.records.signer import Signer
 from appliance.records.system import Device
 from appliance.records.verdict import Reason, Ruling, RulingWord, Verdict
-from appliance.storage.bundle import CHALLENGE, CRITERIA, JOURNAL, LOGS, ORDER, Bundle, data_names
+from appliance.storage.bundle import CHALLENGE, CRITERIA, JOURNAL, ORDER, Bundle, data_names
 from appliance.storage.criteria_file import ORDER_LINE
 from reports import burn_in, cases, health, judging, machine, pairs, words
 from reports.model import (
@@ -125,7 +125,6 @@ def view(bundle: Bundle) -> View:
             environment=machine.environment_groups(bundle.system, bundle.lines),
             evidence=_evidence(bundle),
             files=_files(bundle),
-            has_logs=any(name.startswith(f"{LOGS}/") for name in bundle.files),
         )
     )
 
