@@ -291,7 +291,7 @@ def test_a_repeated_launch_makes_the_steps_of_then_at_another_speed(tmp_path: Pa
     events: list[Any] = [record for record in then.records if isinstance(record, Record)]
     name = "quick@cpu:0/1"
     whole: list[Any] = [LaunchStarted(launch=name, mode="fresh"), *events, ended(name)]
-    found = rerun_diff.told(bare_lines(whole), name)
+    found = rerun_diff.launch_evidence(bare_lines(whole), name)
     assert found is not None
     assert found.repeat == Repeat(warmup=10, blocks=(10, 10))
     for step_ns in (4 * 10**6, 10**7, 5 * 10**8):
