@@ -10,7 +10,7 @@ import pytest
 from support.launching import TESTS, Bench, bearers, case, plan
 
 from appliance.evidence.launches import Gathering
-from appliance.judging.functional import Answer, _completion, _determinism, _of_kind, numeric
+from appliance.judging.functional import RulingDraft, _completion, _determinism, _of_kind, numeric
 from appliance.records.journal import Checked, Warmed
 from appliance.records.plan import Case
 from appliance.records.workload import Work
@@ -73,8 +73,8 @@ def test_ranks_of_two_agents_complete_and_each_of_them_checks(bench: Bench, name
     gathering.settle()
     found = gathering.cases[f"{name}@cpu:0"]
     collective = _of_kind("collective", found)
-    for answer in (_completion(found), numeric(found), collective, _determinism(found)):
-        assert answer == Answer(ruling="pass")
+    for draft in (_completion(found), numeric(found), collective, _determinism(found)):
+        assert draft == RulingDraft(ruling="pass")
 
 
 def test_contribution_that_disagrees_is_seen_by_the_ranks_of_both_agents(bench: Bench) -> None:
