@@ -17,8 +17,6 @@ from appliance.records.json import from_json, sha256, to_json
 from appliance.records.signer import Role, Signer
 from appliance.signing import keys
 from appliance.storage import bundle as bundles
-from reports.model import View
-from reports.view import view
 
 ATTACHED_BYTES = 16 * 2**20  # readers choke on larger PDFs; a larger journal stays in the folder
 
@@ -36,8 +34,7 @@ def report(folder: Path, signer: Signer) -> None:
     _refuse_signed(folder)
     require_renderer()
     bundles.write(folder / "signer.json", to_json(signer))
-    page = view(bundles.read(folder, complete=False))
-    for name, text in _rendered(page, {}).items():
+    for name, text in _rendered(bundles.read(folder, complete=False), {}).items():
         bundles.write(folder / name, text)
 
 
@@ -54,7 +51,7 @@ def sign(folder: Path, key: keys.Key, role: Role) -> None:
     statement = keys.sign_data(bundle, key)
     bundles.write(folder / bundles.STATEMENT, statement)
     carried = {**_carried(bundle), bundles.STATEMENT: statement}
-    renderings = _rendered(view(bundle), carried)
+    renderings = _rendered(bundle, carried)
     renderings["report.pdf"] = keys.sign_pdf(renderings["report.pdf"], key)
     for name, text in renderings.items():
         bundles.write(folder / name, text)
@@ -63,10 +60,12 @@ def sign(folder: Path, key: keys.Key, role: Role) -> None:
     bundles.write(folder / "report.dsse.json", keys.sign_report(bundle, subjects, key))
 
 
-def _rendered(page: View, carried: Mapping[str, bytes]) -> dict[str, bytes]:
-    """Both pages with the files that they carry; here alone the renderer is imported."""
+def _rendered(bundle: bundles.Bundle, carried: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Both pages with the files that they carry; here alone `reports` is imported."""
     from reports import render  # noqa: PLC0415 - a second, and a part that others do without
+    from reports.view import view  # noqa: PLC0415 - of the same part
 
+    page = view(bundle)
     return {"report.html": render.html(page, carried), "report.pdf": render.pdf(page, carried)}
 
 
