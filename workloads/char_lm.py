@@ -46,9 +46,11 @@ from workloads.parts.language.gpt import Gpt
 from workloads.parts.numerics.parameters import require_positive
 from workloads.parts.numerics.precision import dtype_named
 from workloads.parts.numerics.size import count_parameters, count_training_flops
-from workloads.parts.training import training
+from workloads.parts.training.bounds import ErrorBounds
+from workloads.parts.training.checks import check_step
 from workloads.parts.training.optimizers import AdamW
-from workloads.parts.training.training import Before, ErrorBounds, Trained, Training
+from workloads.parts.training.state import Before, Trained, Training, seeded, take_snapshot
+from workloads.parts.training.step import train_step
 
 ERROR_BOUNDS = ErrorBounds(loss=4, logits=32, gradients=8)
 BETAS, DECAY, CLIP = (0.9, 0.99), 0.1, 1.0
@@ -161,7 +163,7 @@ class CharLm(Workload[State, Trained]):
     def build(self, target: Target, seed: int) -> State:
         text = shakespeare(target.data)
         noise = torch.Generator(target.device).manual_seed(seed)
-        model = training.seeded(seed, lambda: self._model(noise)).train().to(target.device)
+        model = seeded(seed, lambda: self._model(noise)).train().to(target.device)
         rule = AdamW(
             learning_rate=self.learning_rate,
             betas=BETAS,
@@ -193,14 +195,14 @@ class CharLm(Workload[State, Trained]):
         )
 
     def step(self, state: State) -> Trained:
-        return training.step(state.training)
+        return train_step(state.training)
 
     def snapshot(self, state: State) -> Before:
-        return training.snapshot(state.training)
+        return take_snapshot(state.training)
 
     def check(self, before: object, state: State, output: Trained) -> Iterator[Check]:
         assert isinstance(before, Before)  # noqa: S101 - what snapshot returned
-        yield from training.check(before, state.training, output)
+        yield from check_step(before, state.training, output)
         if before.number == self.num_steps - 1 or state.is_over:
             model = self._model().eval()
             model.load_state_dict({name: weight.cpu() for name, weight in output.weights.items()})

@@ -52,12 +52,13 @@ from workloads.parts.numerics.classifier import Classifier, count_training_flops
 from workloads.parts.numerics.parameters import require_positive, require_share
 from workloads.parts.numerics.precision import dtype_named
 from workloads.parts.numerics.size import count_parameters
-from workloads.parts.training import training
-from workloads.parts.training.nesterov import Nesterov
+from workloads.parts.training.bounds import ErrorBounds
+from workloads.parts.training.checks import check_step
+from workloads.parts.training.optimizers import Nesterov
+from workloads.parts.training.state import Before, Trained, Training, seeded, take_snapshot
+from workloads.parts.training.step import train_step
 
-ERROR_BOUNDS = training.ErrorBounds(
-    loss=4, logits=32, gradients=96, statistics=8, has_branch_points=True
-)
+ERROR_BOUNDS = ErrorBounds(loss=4, logits=32, gradients=96, statistics=8, has_branch_points=True)
 EVALUATED_AT_ONCE = 256
 SPARE = 1e-3
 """And one image at least: formats of 19 bits in a convolution move so many over a border."""
@@ -90,14 +91,14 @@ def _convolution(inputs: int, outputs: int) -> nn.Module:
 class State:
     """`batches` are those of the training, on the host."""
 
-    training: training.Training
+    training: Training
     batches: Crops
     held_out: Images
     is_over: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cifar10Resnet(Workload[State, training.Trained]):
+class Cifar10Resnet(Workload[State, Trained]):
     """`target`: least share of the held-out images read rightly within `num_steps`.
 
     `published`: the archive is CIFAR-10 itself, not another one of its format.
@@ -178,7 +179,7 @@ class Cifar10Resnet(Workload[State, training.Trained]):
 
     def build(self, target: Target, seed: int) -> State:
         images, held_out = self._images(target)
-        model = training.seeded(seed, self._model).train().to(target.device)
+        model = seeded(seed, self._model).train().to(target.device)
         rule = Nesterov(learning_rate=self.learning_rate, steps=self.num_steps)
         batches = cifar.crops(
             images,
@@ -186,7 +187,7 @@ class Cifar10Resnet(Workload[State, training.Trained]):
             steps=self.num_steps,
             batch=self.batch,
         )
-        trained = training.Training(
+        trained = Training(
             model=model,
             rule=rule,
             optimizer=rule.make(model),
@@ -208,15 +209,15 @@ class Cifar10Resnet(Workload[State, training.Trained]):
             )
         return cifar.read(path)
 
-    def step(self, state: State) -> training.Trained:
-        return training.step(state.training)
+    def step(self, state: State) -> Trained:
+        return train_step(state.training)
 
-    def snapshot(self, state: State) -> training.Before:
-        return training.snapshot(state.training)
+    def snapshot(self, state: State) -> Before:
+        return take_snapshot(state.training)
 
-    def check(self, before: object, state: State, output: training.Trained) -> Iterator[Check]:
-        assert isinstance(before, training.Before)  # noqa: S101 - narrows for the type checker
-        yield from training.check(before, state.training, output)
+    def check(self, before: object, state: State, output: Trained) -> Iterator[Check]:
+        assert isinstance(before, Before)  # noqa: S101 - narrows for the type checker
+        yield from check_step(before, state.training, output)
         yield _check_crops(before, state.batches)
         if before.number + 1 < self.num_steps and not state.is_over:
             return
@@ -231,7 +232,7 @@ class Cifar10Resnet(Workload[State, training.Trained]):
         )
 
 
-def _check_crops(before: training.Before, batches: Crops) -> Check:
+def _check_crops(before: Before, batches: Crops) -> Check:
     """The device makes the crops too, and float64 follows the step from what it made."""
     exact = batches[before.number]
     distance = (before.batch["inputs"] - exact["inputs"]).abs().max().item()

@@ -41,8 +41,8 @@ from workloads.parts.diffusion.diffusers_objects import BUILDS_WITH, made
 from workloads.parts.numerics.classifier import Result
 from workloads.parts.numerics.parameters import require_choice, require_positive
 from workloads.parts.numerics.size import count_training_flops
-from workloads.parts.training.replicated import Replicated
-from workloads.parts.training.training import ErrorBounds
+from workloads.parts.training.bounds import ErrorBounds
+from workloads.parts.training.supervised import Replicated
 from workloads.parts.vision.prototypes import wide
 
 ERROR_BOUNDS = ErrorBounds(loss=4, logits=200, gradients=160)

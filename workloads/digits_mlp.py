@@ -35,25 +35,28 @@ from workloads.contract.workload import Workload
 from workloads.parts.numerics.classifier import Classifier, count_training_flops, in_float64
 from workloads.parts.numerics.parameters import require_positive, require_share
 from workloads.parts.numerics.size import count_parameters
-from workloads.parts.training import training
+from workloads.parts.training.bounds import ErrorBounds
+from workloads.parts.training.checks import check_step
 from workloads.parts.training.optimizers import AdamW
+from workloads.parts.training.state import Before, Trained, Training, seeded, take_snapshot
+from workloads.parts.training.step import train_step
 
 PIXELS, CLASSES, BRIGHTEST = 64, 10, 16
 HELD_OUT = 5  # every so many-th image
 EVERY = 5
-ERROR_BOUNDS = training.ErrorBounds(loss=4, logits=16, gradients=64)
+ERROR_BOUNDS = ErrorBounds(loss=4, logits=16, gradients=64)
 
 
 @dataclass(kw_only=True)
 class State:
-    training: training.Training
+    training: Training
     images: torch.Tensor
     labels: torch.Tensor
     is_over: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
-class DigitsMlp(Workload[State, training.Trained]):
+class DigitsMlp(Workload[State, Trained]):
     """`target`: least share of the held-out images read rightly within `num_steps`."""
 
     summary: ClassVar[str] = "Train a perceptron on handwritten digits to a stated accuracy"
@@ -105,11 +108,11 @@ class DigitsMlp(Workload[State, training.Trained]):
         images = torch.from_numpy(pixels).float() / BRIGHTEST
         labels = torch.from_numpy(digits).long()
         is_held_out = torch.arange(len(labels)) % HELD_OUT == 0
-        model = training.seeded(seed, self._model).to(target.device)
+        model = seeded(seed, self._model).to(target.device)
         rule = AdamW(learning_rate=0.01, steps=self.num_steps)
         order = self._order(int((~is_held_out).sum()), seed)
         return State(
-            training=training.Training(
+            training=Training(
                 model=model,
                 rule=rule,
                 optimizer=rule.make(model),
@@ -136,15 +139,15 @@ class DigitsMlp(Workload[State, training.Trained]):
         indices = torch.cat([torch.randperm(count, generator=rng) for _ in range(passes)])
         return torch.split(indices[: self.num_steps * self.batch], self.batch)
 
-    def step(self, state: State) -> training.Trained:
-        return training.step(state.training)
+    def step(self, state: State) -> Trained:
+        return train_step(state.training)
 
-    def snapshot(self, state: State) -> training.Before:
-        return training.snapshot(state.training)
+    def snapshot(self, state: State) -> Before:
+        return take_snapshot(state.training)
 
-    def check(self, before: object, state: State, output: training.Trained) -> Iterator[Check]:
-        assert isinstance(before, training.Before)  # noqa: S101 - narrows for the type checker
-        yield from training.check(before, state.training, output)
+    def check(self, before: object, state: State, output: Trained) -> Iterator[Check]:
+        assert isinstance(before, Before)  # noqa: S101 - narrows for the type checker
+        yield from check_step(before, state.training, output)
         if before.number + 1 < self.num_steps and not state.is_over:
             return
         with torch.no_grad():

@@ -35,8 +35,8 @@ from workloads.contract.failures import ParameterError
 from workloads.parts.graphs import molecules
 from workloads.parts.graphs.directional import Directional
 from workloads.parts.numerics.parameters import require_choice, require_positive
+from workloads.parts.training.bounds import ErrorBounds
 from workloads.parts.training.supervised import Supervised
-from workloads.parts.training.training import ErrorBounds
 
 ACTIVATIONS = ("swish", "gelu", "softplus")
 

@@ -29,8 +29,8 @@ from transformers import FocalNetConfig, FocalNetForImageClassification
 from appliance.records.json import Parameters
 from workloads.contract.failures import ParameterError
 from workloads.parts.numerics.parameters import require_choice, require_positive
+from workloads.parts.training.bounds import ErrorBounds
 from workloads.parts.training.optimizers import AdamW
-from workloads.parts.training.training import ErrorBounds
 from workloads.parts.vision.image_training import (
     ACTIVATIONS,
     CLASSES,

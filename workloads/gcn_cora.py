@@ -49,10 +49,13 @@ from workloads.parts.datasets.planetoid import Papers, Sparse
 from workloads.parts.numerics.classifier import Result, in_float64
 from workloads.parts.numerics.parameters import require_positive, require_share
 from workloads.parts.numerics.size import count_parameters
-from workloads.parts.training import training
+from workloads.parts.training.bounds import ErrorBounds
+from workloads.parts.training.checks import check_step
 from workloads.parts.training.optimizers import AdamW
+from workloads.parts.training.state import Before, Trained, Training, seeded, take_snapshot
+from workloads.parts.training.step import train_step
 
-ERROR_BOUNDS = training.ErrorBounds(loss=4, logits=64, gradients=8, has_branch_points=True)
+ERROR_BOUNDS = ErrorBounds(loss=4, logits=64, gradients=8, has_branch_points=True)
 EVERY = 100
 
 
@@ -141,7 +144,7 @@ class Masks:
 class State:
     """`papers` and `masks` are what the model and its training have, on the host."""
 
-    training: training.Training
+    training: Training
     model: Gcn
     papers: Papers
     masks: Masks
@@ -149,7 +152,7 @@ class State:
 
 
 @dataclass(frozen=True, kw_only=True)
-class GcnCora(Workload[State, training.Trained]):
+class GcnCora(Workload[State, Trained]):
     """`at_least` and `at_most`: share of the test papers that it ends with, classified rightly."""
 
     summary: ClassVar[str] = "Graph convolution network trained on Cora to its accuracy"
@@ -211,11 +214,11 @@ class GcnCora(Workload[State, training.Trained]):
 
     def build(self, target: Target, seed: int) -> State:
         papers = planetoid.cora(target.data)
-        model = training.seeded(seed, lambda: self._model(papers)).train().to(target.device)
+        model = seeded(seed, lambda: self._model(papers)).train().to(target.device)
         # The decay is in the loss, as the authors have it.
         rule = AdamW(learning_rate=self.learning_rate, decay=0.0)
         masks = self._masks(seed)
-        trained = training.Training(
+        trained = Training(
             model=model,
             rule=rule,
             optimizer=rule.make(model),
@@ -235,15 +238,15 @@ class GcnCora(Workload[State, training.Trained]):
             masks.bernoulli_(1 - self.dropout, generator=rng)
         return Masks(words=words, units=units)
 
-    def step(self, state: State) -> training.Trained:
-        return training.step(state.training)
+    def step(self, state: State) -> Trained:
+        return train_step(state.training)
 
-    def snapshot(self, state: State) -> training.Before:
-        return training.snapshot(state.training)
+    def snapshot(self, state: State) -> Before:
+        return take_snapshot(state.training)
 
-    def check(self, before: object, state: State, output: training.Trained) -> Iterator[Check]:
-        assert isinstance(before, training.Before)  # noqa: S101 - narrows for the type checker
-        yield from training.check(before, state.training, output)
+    def check(self, before: object, state: State, output: Trained) -> Iterator[Check]:
+        assert isinstance(before, Before)  # noqa: S101 - narrows for the type checker
+        yield from check_step(before, state.training, output)
         yield _check_data(before, state)
         if before.number + 1 == self.num_steps or state.is_over:
             yield self._check_accuracy(state)
@@ -266,7 +269,7 @@ class GcnCora(Workload[State, training.Trained]):
         )
 
 
-def _check_data(before: training.Before, state: State) -> Check:
+def _check_data(before: Before, state: State) -> Check:
     """The float64 reference reads the device's own graph and masks: so these are compared."""
     exact = state.masks[before.number]
     pairs = [(before.batch[name], exact[name]) for name in exact]

@@ -31,10 +31,11 @@ from appliance.records.json import Parameters
 from workloads.contract.target import Target
 from workloads.parts.distributed.ranks import operation
 from workloads.parts.numerics.parameters import require_choice
-from workloads.parts.training import training
+from workloads.parts.training.bounds import ErrorBounds
 from workloads.parts.training.float32_products import float32_products
 from workloads.parts.training.optimizers import Tensors
-from workloads.parts.training.training import ErrorBounds, Trained, Training
+from workloads.parts.training.state import Trained, Training
+from workloads.parts.training.step import outputs_of
 from workloads.parts.vision.resnet import DEPTHS_152
 from workloads.parts.vision.resnet_training import ResnetTraining
 
@@ -90,7 +91,7 @@ class LightningResnet152(ResnetTraining):
         index = state.cycle.advance()
         with float32_products(use_tf32=self.tf32), operation(f"step {state.cycle.number}"):
             loss, logits = state.loop(state.batches[index])
-        return training.made(state, loss, logits)
+        return outputs_of(state, loss, logits)
 
 
 WORKLOAD = LightningResnet152

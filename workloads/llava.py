@@ -44,8 +44,8 @@ from workloads.parts.numerics.precision import dtype_named
 from workloads.parts.numerics.size import count_flops
 from workloads.parts.numerics.weights import fill
 from workloads.parts.training.audit import Audit, What, is_of_layers, loss_of_next, require_followed
+from workloads.parts.training.bounds import ErrorBounds
 from workloads.parts.training.supervised import Supervised
-from workloads.parts.training.training import ErrorBounds
 
 TEXT = 7
 """Tokens of a caption: five words between a beginning and an end."""

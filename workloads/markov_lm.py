@@ -39,27 +39,30 @@ from workloads.parts.datasets.markov import SYMBOLS, Source
 from workloads.parts.numerics.classifier import Classifier, count_training_flops, in_float64
 from workloads.parts.numerics.parameters import require_positive
 from workloads.parts.numerics.size import count_parameters
-from workloads.parts.training import training
+from workloads.parts.training.bounds import ErrorBounds
+from workloads.parts.training.checks import check_step
 from workloads.parts.training.optimizers import AdamW
+from workloads.parts.training.state import Before, Trained, Training, seeded, take_snapshot
+from workloads.parts.training.step import train_step
 
 CONTEXT = 4
 NUM_HELD_OUT = 16384
 EVERY = 10
 ROUNDING = 1e-3
 TOO_GOOD = 0.1  # nat; the mean of 1000 windows strays 0.03
-ERROR_BOUNDS = training.ErrorBounds(loss=4, logits=24, gradients=16)
+ERROR_BOUNDS = ErrorBounds(loss=4, logits=24, gradients=16)
 
 
 @dataclass(kw_only=True)
 class State:
-    training: training.Training
+    training: Training
     source: Source
     held_out: torch.Tensor
     is_over: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
-class MarkovLm(Workload[State, training.Trained]):
+class MarkovLm(Workload[State, Trained]):
     """`gap`: nat over the source's entropy that the loss may have after `num_steps` at most."""
 
     summary: ClassVar[str] = "Train a language model on a seeded source to its entropy"
@@ -121,11 +124,11 @@ class MarkovLm(Workload[State, training.Trained]):
 
     def build(self, target: Target, seed: int) -> State:
         source = Source(seed)
-        model = training.seeded(seed, self._model).to(target.device)
+        model = seeded(seed, self._model).to(target.device)
         rule = AdamW(learning_rate=0.02, steps=self.num_steps)
         windows = source.windows(self.num_steps * self.batch, CONTEXT + 1)
         return State(
-            training=training.Training(
+            training=Training(
                 model=model,
                 rule=rule,
                 optimizer=rule.make(model),
@@ -142,15 +145,15 @@ class MarkovLm(Workload[State, training.Trained]):
             held_out=source.windows(NUM_HELD_OUT, CONTEXT + 1),
         )
 
-    def step(self, state: State) -> training.Trained:
-        return training.step(state.training)
+    def step(self, state: State) -> Trained:
+        return train_step(state.training)
 
-    def snapshot(self, state: State) -> training.Before:
-        return training.snapshot(state.training)
+    def snapshot(self, state: State) -> Before:
+        return take_snapshot(state.training)
 
-    def check(self, before: object, state: State, output: training.Trained) -> Iterator[Check]:
-        assert isinstance(before, training.Before)  # noqa: S101 - narrows for the type checker
-        yield from training.check(before, state.training, output)
+    def check(self, before: object, state: State, output: Trained) -> Iterator[Check]:
+        assert isinstance(before, Before)  # noqa: S101 - narrows for the type checker
+        yield from check_step(before, state.training, output)
         if before.number + 1 < self.num_steps and not state.is_over:
             return
         with torch.no_grad():

@@ -63,7 +63,7 @@ from workloads.parts.numerics.parameters import (
 )
 from workloads.parts.numerics.precision import compare_logits, dtype_named
 from workloads.parts.numerics.size import count_inference_flops, count_parameters
-from workloads.parts.training import training
+from workloads.parts.training.state import seeded
 from workloads.parts.vision.resnet import (
     DEPTHS_50,
     WIDTH,
@@ -269,7 +269,7 @@ def _taught(
 
     The statistics are computed in float64, so that every host rounds them to the same float32.
     """
-    network = training.seeded(seed, make).double().train()
+    network: Any = seeded(seed, make).double().train()
     for module in network.modules():
         if isinstance(module, torch.nn.BatchNorm2d):
             module.momentum = None  # the mean over all batches

@@ -49,13 +49,14 @@ from workloads.parts.numerics.parameters import require_choice, require_positive
 from workloads.parts.numerics.precision import rounding
 from workloads.parts.numerics.size import count_parameters
 from workloads.parts.reinforcement.reinforcement import compared, counted
-from workloads.parts.training import training
+from workloads.parts.training.bounds import ErrorBounds
+from workloads.parts.training.checks import check_step
 from workloads.parts.training.optimizers import AdamW
+from workloads.parts.training.state import Before, Trained, Training, begin_training, take_snapshot
+from workloads.parts.training.step import train_step
 
 LEAST_SPREAD = 0.01
-ERROR_BOUNDS = training.ErrorBounds(
-    loss=4, logits=16, gradients=16, has_branch_points=True, branch_points=1
-)
+ERROR_BOUNDS = ErrorBounds(loss=4, logits=16, gradients=16, has_branch_points=True, branch_points=1)
 _BALANCE = 0.25
 """Roundings of the terms of a trajectory's balance. 0.045 were seen, in 3 seeds of 2000 steps."""
 _WORTH = 16
@@ -67,7 +68,7 @@ _MEMORY = 2**34 // 4  # numbers of noise that a launch may keep
 class State:
     """`policy` is the model of the training."""
 
-    training: training.Training
+    training: Training
     policy: Policy
 
     @property
@@ -81,7 +82,7 @@ class Sampled:
     """What was played in a step, and what was learnt of it."""
 
     played: Played
-    trained: training.Trained
+    trained: Trained
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -208,7 +209,7 @@ class RecursionGfn(Workload[State, Sampled]):
         return policy
 
     def build(self, target: Target, seed: int) -> State:
-        made = training.begin(
+        made = begin_training(
             target,
             seed=seed,
             make=self._model,
@@ -225,7 +226,7 @@ class RecursionGfn(Workload[State, Sampled]):
         return State(training=made, policy=made.model)
 
     @property
-    def _error_bounds(self) -> training.ErrorBounds:
+    def _error_bounds(self) -> ErrorBounds:
         """With what a balance's terms add to the loss and the gradients when they cancel.
 
         Each trajectory's balance errs as its terms do, whose size goes with the actions of the
@@ -247,21 +248,21 @@ class RecursionGfn(Workload[State, Sampled]):
             yield {"noise": -drawn.clamp(min=torch.finfo(drawn.dtype).tiny).log()}
 
     def step(self, state: State) -> Sampled:
-        trained = training.step(state.training)
+        trained = train_step(state.training)
         assert state.policy.played is not None  # noqa: S101 - kept by the forward pass
         return Sampled(played=state.policy.played, trained=trained)
 
-    def snapshot(self, state: State) -> training.Before:
-        return training.snapshot(state.training)
+    def snapshot(self, state: State) -> Before:
+        return take_snapshot(state.training)
 
     def check(self, before: object, state: State, output: Sampled) -> Iterator[Check]:
-        assert isinstance(before, training.Before)  # noqa: S101 - what snapshot returned
+        assert isinstance(before, Before)  # noqa: S101 - what snapshot returned
         assert isinstance(state.training.batches, ShiftedNoise)  # noqa: S101 - what was built
         yield state.training.batches.check(before.number, before.batch)
         yield from self._check_played(before, output)
-        yield from training.check(before, state.training, output.trained)
+        yield from check_step(before, state.training, output.trained)
 
-    def _check_played(self, before: training.Before, output: Sampled) -> Iterator[Check]:
+    def _check_played(self, before: Before, output: Sampled) -> Iterator[Check]:
         """Play the actions again one by one, and balance them in float64."""
         actions = output.played.actions.detach().cpu()
         shape = (self.words.num_steps, self._count)
@@ -315,7 +316,7 @@ class RecursionGfn(Workload[State, Sampled]):
             detects_what="standard deviation of the logits; 0.3 in a fresh policy",
         )
 
-    def _followed(self, before: training.Before) -> Policy:
+    def _followed(self, before: Before) -> Policy:
         """The policy as it was before the step, in float64, with a proxy of the host's own."""
         policy = self._model().double()
         with torch.no_grad():

@@ -43,8 +43,8 @@ from workloads.parts.datasets.text import FIRST_ORDINARY, masked_text
 from workloads.parts.language.hashed import reformer
 from workloads.parts.numerics.parameters import require_choice, require_positive
 from workloads.parts.numerics.size import count_flops
+from workloads.parts.training.bounds import ErrorBounds
 from workloads.parts.training.supervised import Supervised
-from workloads.parts.training.training import ErrorBounds
 
 ACTIVATIONS = ("relu", "gelu", "silu")
 

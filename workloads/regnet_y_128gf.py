@@ -28,7 +28,7 @@ from transformers import RegNetConfig, RegNetForImageClassification
 
 from appliance.records.json import Parameters
 from workloads.parts.numerics.parameters import require_positive
-from workloads.parts.training.training import ErrorBounds
+from workloads.parts.training.bounds import ErrorBounds
 from workloads.parts.vision.image_training import CLASSES, ImageTraining
 from workloads.parts.vision.resnet import BRANCH, require_values_to_normalise
 

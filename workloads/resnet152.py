@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from appliance.records.json import Parameters
-from workloads.parts.training.training import ErrorBounds
+from workloads.parts.training.bounds import ErrorBounds
 from workloads.parts.vision.resnet import DEPTHS_152
 from workloads.parts.vision.resnet_training import ResnetTraining
 

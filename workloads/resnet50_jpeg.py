@@ -30,8 +30,8 @@ from workloads.contract.input_cycle import InputCycle
 from workloads.contract.target import Target
 from workloads.parts.datasets.jpeg_tree import tree
 from workloads.parts.numerics.parameters import require_positive
-from workloads.parts.training import training
-from workloads.parts.training.training import Before, ErrorBounds, Trained, Training
+from workloads.parts.training.bounds import ErrorBounds
+from workloads.parts.training.state import Before, Trained, Training, seeded
 from workloads.parts.vision.image_training import CLASSES
 from workloads.parts.vision.jpeg_pipeline import Course, Pipeline, again
 from workloads.parts.vision.resnet import DEPTHS_50
@@ -91,7 +91,7 @@ class Resnet50Jpeg(ResnetTraining):
         )
         course = Course(tree=files, seed=seed, batch=self.count, side=self.side)
         pipeline = Pipeline(course, workers=self.workers, device=target.device, layout=self.layout)
-        model = training.seeded(seed, self.network).train().to(target.device)
+        model = seeded(seed, self.network).train().to(target.device)
         model = model.to(memory_format=self.layout)  # type: ignore[call-overload]
         rule = self.rule()
         return Training(

@@ -44,13 +44,14 @@ from workloads.parts.numerics.precision import dtype_named
 from workloads.parts.numerics.size import count_parameters
 from workloads.parts.reinforcement import feedback
 from workloads.parts.reinforcement.actor_critic import ActorCritic
-from workloads.parts.reinforcement.feedback import Before, ErrorBounds, Learned
+from workloads.parts.reinforcement.feedback import Before, Learned, PolicyErrorBounds
 from workloads.parts.reinforcement.rollout import Terms, judged, prompts_and_noise, respond
-from workloads.parts.training import training
+from workloads.parts.training.bounds import ErrorBounds
 from workloads.parts.training.optimizers import AdamW
-from workloads.parts.training.training import Model, Training
+from workloads.parts.training.state import Model, Training, begin_training, seeded
+from workloads.parts.training.step import train_step
 
-ERROR_BOUNDS = ErrorBounds(logits=40, scores=40, gradients=16)
+ERROR_BOUNDS = PolicyErrorBounds(logits=40, scores=40, gradients=16)
 ACTIVATIONS = ("gelu", "silu")
 ROTATED = 4
 """Of so many numbers of a head, one is rotated, and these in pairs."""
@@ -244,10 +245,10 @@ class Rlhf(Workload[State, Learned]):
 
     def build(self, target: Target, seed: int) -> State:
         dtype = dtype_named(self.dtype)
-        model = training.seeded(seed, self._drawn).train()
+        model = seeded(seed, self._drawn).train()
         reference, reward = _frozen(model.policy, dtype), _frozen(model.value, dtype)
         checksums = feedback.frozen_checksums({"reference": reference, "reward": reward})
-        state = training.begin(
+        state = begin_training(
             target,
             seed=seed,
             make=lambda: model,
@@ -257,7 +258,7 @@ class Rlhf(Workload[State, Learned]):
             ranks=self.ranks,
             parallel=self.parallel,
             dtype=dtype,
-            error_bounds=training.ErrorBounds(loss=0, logits=0, gradients=0),
+            error_bounds=ErrorBounds(loss=0, logits=0, gradients=0),
             result=lambda made: made,
         )
         for kept in (reference, reward):
@@ -311,7 +312,7 @@ class Rlhf(Workload[State, Learned]):
         gradients: dict[str, list[torch.Tensor]] = {}
         place = state.seed + state.cycle.number
         for _ in range(self.updates):
-            made = training.step(state.training)
+            made = train_step(state.training)
             losses.append(made.loss)
             said.append(made.logits)
             for name, slope in made.gradients.items():

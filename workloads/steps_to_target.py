@@ -33,7 +33,9 @@ from workloads.parts.curves.trajectories import BATCH, PIXELS, Perceptron, Relab
 from workloads.parts.numerics.classifier import count_training_flops
 from workloads.parts.numerics.parameters import require_choice, require_positive
 from workloads.parts.numerics.size import count_parameters
-from workloads.parts.training import training
+from workloads.parts.training.checks import check_step
+from workloads.parts.training.state import Before, Trained, Training, take_snapshot
+from workloads.parts.training.step import train_step
 
 MODEL = "digits_mlp"
 RECORDED = 2**32  # numbers below it are those of recorded trajectories
@@ -44,7 +46,7 @@ RUNS = 5  # stream of the draw of trainings
 class State:
     """`right[run, step]`: held-out images read rightly after that step, on the device."""
 
-    trainings: list[training.Training]
+    trainings: list[Training]
     images: torch.Tensor
     labels: torch.Tensor
     right: torch.Tensor
@@ -53,15 +55,15 @@ class State:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Before:
+class BeforeRun:
     """What the step starts from, and how many steps all trainings made before it."""
 
     number: int
-    training: training.Before
+    training: Before
 
 
 @dataclass(frozen=True, kw_only=True)
-class StepsToTarget(Workload[State, training.Trained]):
+class StepsToTarget(Workload[State, Trained]):
     """`width`, `dtype`: of a band in workloads/bands. `num_runs`: trainings in a launch."""
 
     summary: ClassVar[str] = "Steps of training to a stated accuracy, against a distribution"
@@ -121,22 +123,22 @@ class StepsToTarget(Workload[State, training.Trained]):
             band=band,
         )
 
-    def step(self, state: State) -> training.Trained:
+    def step(self, state: State) -> Trained:
         run, number = divmod(state.cycle.advance(), state.band.limit)
-        trained = training.step(state.trainings[run])
+        trained = train_step(state.trainings[run])
         model = state.trainings[run].model
         state.right[run, number] = trajectories.num_right(model, state.images, state.labels)
         return trained
 
-    def snapshot(self, state: State) -> Before:
+    def snapshot(self, state: State) -> BeforeRun:
         number = state.cycle.number + 1
         run = number % state.cycle.of // state.band.limit
-        return Before(number=number, training=training.snapshot(state.trainings[run]))
+        return BeforeRun(number=number, training=take_snapshot(state.trainings[run]))
 
-    def check(self, before: object, state: State, output: training.Trained) -> Iterator[Check]:
-        assert isinstance(before, Before)  # noqa: S101 - what snapshot returned
+    def check(self, before: object, state: State, output: Trained) -> Iterator[Check]:
+        assert isinstance(before, BeforeRun)  # noqa: S101 - what snapshot returned
         run = before.number // state.band.limit
-        yield from training.check(before.training, state.trainings[run], output)
+        yield from check_step(before.training, state.trainings[run], output)
         if before.number + 1 == state.cycle.of:
             yield from self._check_steps(state)
 

@@ -30,8 +30,8 @@ from workloads.contract.failures import ParameterError
 from workloads.parts.datasets.text import FIRST_ORDINARY, translated_text
 from workloads.parts.numerics.parameters import require_choice, require_positive
 from workloads.parts.numerics.size import count_training_flops
+from workloads.parts.training.bounds import ErrorBounds
 from workloads.parts.training.supervised import Supervised
-from workloads.parts.training.training import ErrorBounds
 
 _START: dict[str, Any] = {"decoder_start_token_id": 0}
 ACTIVATIONS = ("relu", "silu", "gated-gelu", "gated-silu")

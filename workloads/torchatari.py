@@ -49,7 +49,7 @@ from workloads.parts.reinforcement.reinforcement import (
     counted,
     differing,
 )
-from workloads.parts.training import training
+from workloads.parts.training.state import gradient, seeded
 
 CONVOLUTIONS = ((32, 8, 4), (64, 4, 2), (64, 3, 1))
 """Channels, side and stride of the Nature network's layers."""
@@ -246,7 +246,7 @@ class TorchAtari(Workload[State, Learned]):
         return model
 
     def build(self, target: Target, seed: int) -> State:
-        model = training.seeded(seed, self._drawn).to(target.device)
+        model = seeded(seed, self._drawn).to(target.device)
         machine = atari.Machine(game=self.game, num_envs=self.num_envs, seed=seed)
         return State(
             model=model,
@@ -332,7 +332,7 @@ class TorchAtari(Workload[State, Learned]):
             torch.autograd.backward(loss)
             losses.append(loss.detach())
             for name, weight in weights.items():
-                gradients.setdefault(name, []).append(training.gradient(weight).clone())
+                gradients.setdefault(name, []).append(gradient(weight).clone())
             torch.nn.utils.clip_grad_norm_(state.model.parameters(), self.norm)
             state.optimizer.step()
         return torch.stack(losses), {name: torch.stack(all_) for name, all_ in gradients.items()}

@@ -39,7 +39,9 @@ from workloads.parts.numerics.classifier import count_training_flops
 from workloads.parts.numerics.parameters import require_choice, require_positive
 from workloads.parts.numerics.precision import on_host
 from workloads.parts.numerics.size import count_parameters
-from workloads.parts.training import training
+from workloads.parts.training.checks import check_step
+from workloads.parts.training.state import Before, Trained, Training, take_snapshot
+from workloads.parts.training.step import train_step
 
 MODEL = "digits_mlp"
 RATIO = 3.0  # of the device's error over the processor's
@@ -50,7 +52,7 @@ be exact would be the bound."""
 
 @dataclass(kw_only=True)
 class State:
-    training: training.Training
+    training: Training
     model: Perceptron
     losses: torch.Tensor
     curve: bands.RecordedCurve
@@ -60,7 +62,7 @@ class State:
 class Followed:
     """`losses` of all steps so far, `activations` of the last one by layer."""
 
-    trained: training.Trained
+    trained: Trained
     losses: torch.Tensor
     activations: Mapping[str, torch.Tensor]
 
@@ -121,7 +123,7 @@ class Trajectory(Workload[State, Followed]):
         )
 
     def step(self, state: State) -> Followed:
-        trained = training.step(state.training)
+        trained = train_step(state.training)
         number = state.training.cycle.number
         state.losses[number] = trained.loss
         return Followed(
@@ -130,13 +132,13 @@ class Trajectory(Workload[State, Followed]):
             activations=dict(state.model.activations),
         )
 
-    def snapshot(self, state: State) -> training.Before:
-        return training.snapshot(state.training)
+    def snapshot(self, state: State) -> Before:
+        return take_snapshot(state.training)
 
     def check(self, before: object, state: State, output: Followed) -> Iterator[Check]:
-        assert isinstance(before, training.Before)  # noqa: S101 - what snapshot returned
+        assert isinstance(before, Before)  # noqa: S101 - what snapshot returned
         yield from self._check_curve(before, state, output)
-        yield from training.check(before, state.training, output.trained)
+        yield from check_step(before, state.training, output.trained)
         exact = trajectories.pass_on_host(before, self.width, torch.float64)
         processor = trajectories.pass_on_host(before, self.width, state.training.dtype)
         device = Pass(
@@ -146,9 +148,7 @@ class Trajectory(Workload[State, Followed]):
         )
         yield from _check_layers(device, processor, exact)
 
-    def _check_curve(
-        self, before: training.Before, state: State, output: Followed
-    ) -> Iterator[Check]:
+    def _check_curve(self, before: Before, state: State, output: Followed) -> Iterator[Check]:
         missing = abs(len(output.losses) - before.number - 1)
         yield Check(name="losses not recorded", error=missing, bound=0.0, kind="exact")
         compared = bands.compare(on_host(output.losses).numpy(), state.curve)

@@ -41,7 +41,8 @@ from workloads.parts.numerics.classifier import Result
 from workloads.parts.numerics.depth import count_by_depth
 from workloads.parts.numerics.parameters import require_choice, require_positive
 from workloads.parts.numerics.size import count_training_flops
-from workloads.parts.training.training import ErrorBounds, Trained
+from workloads.parts.training.bounds import ErrorBounds
+from workloads.parts.training.state import Trained
 from workloads.parts.vision.masks import block_mask, tubes
 from workloads.parts.vision.prototypes import wide
 from workloads.parts.vision.teacher import SelfTaught, Taught

@@ -30,8 +30,8 @@ from workloads.parts.datasets.melodies import log_mel, melodies
 from workloads.parts.numerics.initial import scaled
 from workloads.parts.numerics.parameters import require_choice, require_positive
 from workloads.parts.numerics.size import count_flops
+from workloads.parts.training.bounds import ErrorBounds
 from workloads.parts.training.supervised import Supervised
-from workloads.parts.training.training import ErrorBounds
 
 ACTIVATIONS = ("gelu", "silu")
 

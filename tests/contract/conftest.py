@@ -14,7 +14,8 @@ from unittest import mock
 import pytest
 import torch
 
-from workloads.parts.training import training
+from workloads.parts.training import comparisons, reference, rules
+from workloads.parts.training.state import Before, Training
 
 MOST = 800  # results kept; a step of 161 tensors has three for each
 
@@ -50,9 +51,9 @@ def identity(argument: object) -> Iterator[object]:
         for name, value in argument.items():
             yield name
             yield from identity(value)
-    elif isinstance(argument, training.Before):
+    elif isinstance(argument, Before):
         yield id(argument)
-    elif isinstance(argument, training.Training):
+    elif isinstance(argument, Training):
         pass  # a snapshot belongs to one
     elif isinstance(argument, tuple | list):
         for value in argument:
@@ -65,15 +66,15 @@ def identity(argument: object) -> Iterator[object]:
 def remembered_results() -> Iterator[None]:
     """What of a training step's judgement depends on its arguments alone is computed once."""
     with ExitStack() as stack:
-        for name, most in {
-            "_reference": 2,
-            "_repeated": 2,
-            "_update_errors": MOST,
-            "_distance_of": MOST,
-            "_facts_of": MOST,
-        }.items():
-            function = remembering(getattr(training, name), most)
-            stack.enter_context(mock.patch.object(training, name, function))
+        for module, name, most in (
+            (reference, "reference_of", 2),
+            (reference, "repeated", 2),
+            (comparisons, "update_errors", MOST),
+            (comparisons, "distance_of", MOST),
+            (rules, "facts", MOST),
+        ):
+            function = remembering(getattr(module, name), most)
+            stack.enter_context(mock.patch.object(module, name, function))
         yield
 
 

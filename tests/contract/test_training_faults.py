@@ -18,7 +18,7 @@ import trial
 from leaves import instances
 from trial import MODULES, Moment, Trial
 
-from workloads.parts.training.training import Training
+from workloads.parts.training.state import Training
 
 CHANGES: dict[str, dict[str, int]] = {"llava": {"batch": 4}}
 """Where small is a batch of one, which has no half."""

@@ -22,7 +22,8 @@ from workloads.gemm_exact import GemmExact
 from workloads.gemm_tf32 import GemmTf32
 from workloads.memory_bandwidth import MemoryBandwidth
 from workloads.parts.numerics.bits import num_differing, weighted_digest
-from workloads.parts.training import training
+from workloads.parts.training import reference
+from workloads.parts.training.state import Before, Training
 from workloads.resnet50 import Resnet50
 
 SMALL = {"m": 64, "n": 96}
@@ -136,13 +137,13 @@ def test_forward_pass_that_does_not_come_again_is_allowed_its_switches(tmp_path:
     subject = Trial(Resnet50(**Resnet50.small), tmp_path)
     moment = subject.first()
     known = {check.name: check for check in subject.checks(moment)}
-    real = training._repeated
+    real = reference.repeated
 
-    def other(before: training.Before, state: training.Training) -> object:
+    def other(before: Before, state: Training) -> object:
         choices, logits = real(before, state)
         return choices, logits.nextafter(logits + 1)
 
-    with mock.patch.object(training, "_repeated", other):
+    with mock.patch.object(reference, "repeated", other):
         unknown = {check.name: check for check in subject.checks(moment)}
     name = "gradients against float64"
     assert all(check.is_within for check in unknown.values())
@@ -154,12 +155,12 @@ def test_choices_that_are_not_the_networks_are_refused(tmp_path: Path) -> None:
     """A device cannot claim a rectifier to be open where its input is far below zero."""
     subject = Trial(Resnet50(**Resnet50.small), tmp_path)
     moment = subject.first()
-    choices, _ = training._repeated(moment.before, moment.state)
+    choices, _ = reference.repeated(moment.before, moment.state)
     wrong = [choices[0].clone(), *choices[1:]]
     wrong[0].view(-1)[:1000] ^= True
     for given in (wrong, choices[:-1], [*choices, choices[0]]):
-        reference = training._compute(moment.before, moment.state, given)
-        assert reference.switched > 0.1
+        exact = reference.computed(moment.before, moment.state, given)
+        assert exact.switched > 0.1
 
 
 def test_golden_digest_is_the_one_that_every_device_must_give(tmp_path: Path) -> None:

@@ -12,7 +12,8 @@ from workloads.contract.target import Target
 from workloads.parts.distributed.sharding import Peers
 from workloads.parts.distributed.tensors import local
 from workloads.parts.numerics.inputs import placed
-from workloads.parts.training.training import Trained, Training, step
+from workloads.parts.training.state import Trained, Training
+from workloads.parts.training.step import train_step
 
 CULPRIT = 1
 
@@ -72,7 +73,7 @@ class Disloyal(Bert):
         state.checksums = state.batches.checksums
 
     def step(self, state: Training) -> Trained:
-        output = step(state)
+        output = train_step(state)
         assert state.peers is not None
         if self.fault == "drifts" and state.peers.ranks.rank == CULPRIT:
             with torch.no_grad():

@@ -6,7 +6,7 @@ from faulty.disloyal import CULPRIT, HOOKS, _forget_the_mean
 
 from workloads.contract.target import Target
 from workloads.llm_lora import LlmLora
-from workloads.parts.training.training import Training
+from workloads.parts.training.state import Training
 
 
 @dataclass(frozen=True, kw_only=True)

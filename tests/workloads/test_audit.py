@@ -19,10 +19,12 @@ from workloads.llava import Llava
 from workloads.llm_full import LlmFull
 from workloads.llm_lora import LlmLora
 from workloads.parts.numerics.precision import dtype_named
-from workloads.parts.training import training
 from workloads.parts.training.audit import Audit
+from workloads.parts.training.bounds import ErrorBounds
+from workloads.parts.training.checks import check_step
 from workloads.parts.training.optimizers import AdamW
-from workloads.parts.training.training import ErrorBounds, Trained, Training
+from workloads.parts.training.state import Trained, Training, begin_training, take_snapshot
+from workloads.parts.training.step import train_step
 
 SEED, LAYERS, VOCABULARY = 11, 6, 97
 FOUND = "outputs of the drawn layers against float64"
@@ -59,7 +61,7 @@ def batches(seed: int) -> Iterator[dict[str, torch.Tensor]]:
 
 
 def trained(folder: Path, *, count: int = 2, dtype: str = "float32", **fields: Any) -> Training:
-    return training.begin(
+    return begin_training(
         Target(device=torch.device("cpu"), artifacts=Artifacts(folder)),
         seed=SEED,
         make=model,
@@ -86,11 +88,11 @@ def judged(
     spoil: Callable[[Trained], object] = lambda _: None,
 ) -> list[Check]:
     """Checks of a step, where the device is faulty in the step and when it is run again."""
-    before = training.snapshot(state)
+    before = take_snapshot(state)
     with faulty or nullcontext():
-        output = training.step(state)
+        output = train_step(state)
         spoil(output)
-        return list(training.check(before, state, output))
+        return list(check_step(before, state, output))
 
 
 def outside(checks: list[Check]) -> set[str]:
@@ -114,10 +116,10 @@ def scaled(layer: torch.nn.Module, factor: float) -> Iterator[None]:
 def test_healthy_step_passes_and_keeps_its_state(dtype: str, tmp_path: Path) -> None:
     state = trained(tmp_path, dtype=dtype)
     for _ in range(4):
-        before = training.snapshot(state)
-        output = training.step(state)
+        before = take_snapshot(state)
+        output = train_step(state)
         kept = {name: weight.detach().clone() for name, weight in state.trained.items()}
-        checks = list(training.check(before, state, output))
+        checks = list(check_step(before, state, output))
         assert not outside(checks)
         assert all(c.error <= c.bound / 2 for c in checks if c.name in {FOUND, SLOPES})
         assert all(torch.equal(kept[name], w) for name, w in state.trained.items())
@@ -163,10 +165,10 @@ def test_fault_in_the_head_is_found_always(tmp_path: Path) -> None:
 
 def test_fault_that_comes_once_shows_in_any_layer(tmp_path: Path) -> None:
     state = trained(tmp_path)
-    before = training.snapshot(state)
+    before = take_snapshot(state)
     with scaled(layer_of(state, 0), 1 + 2.0**-20):
-        output = training.step(state)
-    assert outside(list(training.check(before, state, output))) >= SAME
+        output = train_step(state)
+    assert outside(list(check_step(before, state, output))) >= SAME
 
 
 def test_wrong_gradient_of_one_layer_is_found(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from workloads.contract.target import Artifacts, Target
 from workloads.diffusion import Diffusion
 from workloads.dinov2_giant import Dinov2Giant
 from workloads.parts.numerics import low_memory
-from workloads.parts.training.training import Training
+from workloads.parts.training.state import Training
 from workloads.whisper import Whisper
 
 ROWS: dict[str, Any] = {

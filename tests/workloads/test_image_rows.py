@@ -21,8 +21,9 @@ from workloads.focalnet import Focalnet
 from workloads.lightning_resnet152 import LightningResnet152
 from workloads.parts.datasets.jpeg_tree import Tree, tree
 from workloads.parts.numerics.precision import rounding
+from workloads.parts.training.bounds import ErrorBounds
+from workloads.parts.training.comparisons import GRADIENTS
 from workloads.parts.training.float32_products import float32_products, shortened
-from workloads.parts.training.training import GRADIENTS, ErrorBounds
 from workloads.parts.vision import jpeg_pipeline
 from workloads.parts.vision.image_training import CLASSES
 from workloads.regnet_y_128gf import RegnetY128gf

@@ -20,8 +20,12 @@ from workloads.llm_full import LlmFull
 from workloads.llm_lora import LlmLora
 from workloads.parts.datasets.melodies import RATE, log_mel, melodies
 from workloads.parts.datasets.text import FIRST_ORDINARY, IGNORED, packed_text, translated_text
-from workloads.parts.training import branch_points, training
-from workloads.parts.training.accumulation import split
+from workloads.parts.training import branch_points
+from workloads.parts.training import step as training_step
+from workloads.parts.training.comparisons import GRADIENTS
+from workloads.parts.training.reference import computed, repeated
+from workloads.parts.training.state import Training
+from workloads.parts.training.step import split
 from workloads.reformer import Reformer
 from workloads.t5 import T5
 from workloads.whisper import Whisper
@@ -43,14 +47,14 @@ def small(kind: Kind, **changes: Any) -> Workload[Any, Any]:
     return kind(**{**kind.small, **({"batch": 4} if kind is Llava else {}), **changes})
 
 
-def build(workload: Workload[Any, Any], folder: Path) -> training.Training:
+def build(workload: Workload[Any, Any], folder: Path) -> Training:
     target = Target(device=torch.device("cpu"), artifacts=Artifacts(folder))
     state = workload.build(target, seed=5)
-    assert isinstance(state, training.Training)
+    assert isinstance(state, Training)
     return state
 
 
-def outside(workload: Workload[Any, Any], state: training.Training) -> set[str]:
+def outside(workload: Workload[Any, Any], state: Training) -> set[str]:
     """Names of the checks that refuse the next step."""
     before = workload.snapshot(state)
     output = workload.step(state)
@@ -124,7 +128,7 @@ def test_half_of_the_batch_is_found(kind: Kind, tmp_path: Path) -> None:
         return split({name: value[: len(value) // 2] for name, value in batch.items()}, parts)
 
     before = workload.snapshot(state)
-    with mock.patch.object(training, "split", halved):
+    with mock.patch.object(training_step, "split", halved):
         output = workload.step(state)
     assert not all(check.is_within for check in workload.check(before, state, output))
 
@@ -163,7 +167,7 @@ def test_pass_that_counts_twice_is_found(tmp_path: Path) -> None:
     def first_twice(batch: Mapping[str, torch.Tensor], parts: int) -> Any:
         return [next(split(batch, parts))] * parts
 
-    with mock.patch.object(training, "split", first_twice):
+    with mock.patch.object(training_step, "split", first_twice):
         assert "gradients against float64" in outside(workload, state)
 
 
@@ -286,13 +290,13 @@ def test_buckets_that_no_rounding_explains_are_refused(tmp_path: Path) -> None:
     state = build(workload, tmp_path)
     before: Any = workload.snapshot(state)
     workload.step(state)
-    choices, _ = training._repeated(before, state)
+    choices, _ = repeated(before, state)
     buckets = next(n for n, choice in enumerate(choices) if choice.dtype == torch.int64)
     wrong = [choice.clone() for choice in choices]
     wrong[buckets][0, 0, 0, :9] += 1
     wrong[buckets] %= 2 * workload.length // workload.chunk  # type: ignore[attr-defined]
-    assert training._compute(before, state, wrong).switched > 0.1
-    assert training._compute(before, state, choices).switched < 1e-4
+    assert computed(before, state, wrong).switched > 0.1
+    assert computed(before, state, choices).switched < 1e-4
 
 
 def test_sides_of_the_backward_pass_are_followed_and_held(tmp_path: Path) -> None:
@@ -300,12 +304,12 @@ def test_sides_of_the_backward_pass_are_followed_and_held(tmp_path: Path) -> Non
     workload = small(Reformer)
     state = build(workload, tmp_path)
     before: Any = workload.snapshot(state)
-    choices, _ = training._repeated(before, state)
+    choices, _ = repeated(before, state)
     there, back = choices[:-4], choices[-4:]  # of four layers, the last one first
     sides = [choice for choice in there if choice.dtype == torch.bool]
     assert [one.shape for one in back] == [one.shape for one in sides]
     wrong = [*there, *back[:-1], ~back[-1]]
-    followed, spoiled = (training._compute(before, state, sides) for sides in (choices, wrong))
+    followed, spoiled = (computed(before, state, sides) for sides in (choices, wrong))
     assert torch.equal(spoiled.logits, followed.logits)
     assert spoiled.switched > 1
     assert followed.switched < 1e-4
@@ -324,7 +328,7 @@ def test_step_that_goes_back_on_another_side_than_it_came_is_accepted(tmp_path: 
     assert [outside(workload, state) for _ in range(8)] == [set()] * 8
     some = next(iter(state.trained.values()))
     some.register_hook(lambda slope: slope * 1.001)
-    assert outside(workload, state) == {training.GRADIENTS}
+    assert outside(workload, state) == {GRADIENTS}
 
 
 def test_reformer_leaves_the_generators_of_the_process_alone(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ from workloads.parts.curves import bands, curves
 from workloads.parts.curves.any_order import AnyOrder
 from workloads.parts.curves.following import Following, State
 from workloads.parts.curves.variations import Variation, engine
-from workloads.parts.training.training import Training
+from workloads.parts.training.state import Training
 from workloads.recording import losses as recorder
 from workloads.recording.engines import Answer, OneRun, Plan
 

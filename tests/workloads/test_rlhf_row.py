@@ -18,7 +18,8 @@ from workloads.contract.target import Artifacts, Target
 from workloads.parts.numerics.size import count_flops
 from workloads.parts.reinforcement import feedback, rollout
 from workloads.parts.reinforcement.actor_critic import logits_of
-from workloads.parts.training import training
+from workloads.parts.training.state import Trained, Training
+from workloads.parts.training.step import train_step
 from workloads.rlhf import Rlhf, State
 
 Batches = list[dict[str, torch.Tensor]]
@@ -68,17 +69,17 @@ def test_every_healthy_step_is_accepted(tmp_path: Path):
 
 def trained_on(spoil: Callable[[Batches], Batches]) -> Callable[[State], Any]:
     """Updates on other minibatches than the step's."""
-    real = training.step
+    real = train_step
 
     @contextmanager
     def during(_: State) -> Iterator[None]:
-        def step(state: training.Training) -> training.Trained:
+        def step(state: Training) -> Trained:
             if state.cycle.number % state.cycle.of == state.cycle.of - 1:
                 assert isinstance(state.batches, list)
                 state.batches = spoil(state.batches)
             return real(state)
 
-        with mock.patch.object(training, "step", step):
+        with mock.patch("workloads.rlhf.train_step", step):
             yield
 
     return during

@@ -16,7 +16,7 @@ from workloads.dinov2_giant import Dinov2Giant
 from workloads.parts.datasets.videos import moving_shapes
 from workloads.parts.numerics.depth import count_by_depth
 from workloads.parts.numerics.size import count_training_flops
-from workloads.parts.training.training import GRADIENTS
+from workloads.parts.training.comparisons import GRADIENTS
 from workloads.parts.vision import teacher
 from workloads.parts.vision.crops import LARGE, SMALL, cropped, scenes
 from workloads.parts.vision.masks import block_mask, tubes

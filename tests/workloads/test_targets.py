@@ -27,8 +27,9 @@ from workloads.gcn_cora import GcnCora, Product
 from workloads.parts.datasets import cifar, planetoid, restricted_pickle
 from workloads.parts.datasets.images import labelled_images
 from workloads.parts.datasets.restricted_pickle import Array, Matrix
-from workloads.parts.training import branch_points, training
-from workloads.parts.training.nesterov import Nesterov
+from workloads.parts.training import branch_points, reference
+from workloads.parts.training.optimizers import Nesterov
+from workloads.parts.training.state import Before, Training
 
 sys.path.append(str(Path(__file__).parents[1] / "contract"))  # for the tools of the contract test
 import trial
@@ -504,18 +505,18 @@ def test_crops_are_drawn_from_all_images_and_all_places(archive: Path) -> None:
 @pytest.fixture
 def small(archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Trial:
     """The trial of the small setting, in which float64 makes each step once."""
-    real = training._reference
-    kept: dict[tuple[int, str], tuple[training.Before, training.Reference]] = {}
+    real = reference.reference_of
+    kept: dict[tuple[int, str], tuple[Before, reference.Reference]] = {}
 
     def once(
-        before: training.Before, state: training.Training, choices: branch_points.Choices
-    ) -> training.Reference:
+        before: Before, state: Training, choices: branch_points.Choices
+    ) -> reference.Reference:
         key = (id(before), branch_points.digest(choices))
         if key not in kept:
             kept[key] = before, real(before, state, choices)
         return kept[key][1]
 
-    monkeypatch.setattr(training, "_reference", once)
+    monkeypatch.setattr(reference, "reference_of", once)
     monkeypatch.setenv("BENCH_DATA", str(archive.parents[1]))
     return Trial(Cifar10Resnet(**Cifar10Resnet.small), tmp_path)
 

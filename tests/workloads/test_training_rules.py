@@ -20,10 +20,13 @@ from workloads.digits_mlp import DigitsMlp
 from workloads.parts.numerics.checksums import checksum
 from workloads.parts.numerics.classifier import Classifier
 from workloads.parts.numerics.inputs import placed
-from workloads.parts.training import rules, training
+from workloads.parts.training import rules
+from workloads.parts.training.bounds import ErrorBounds
+from workloads.parts.training.checks import check_step
 from workloads.parts.training.optimizers import AdamW, Momentum, Optimizer
 from workloads.parts.training.rules import Limits
-from workloads.parts.training.training import ErrorBounds, Trained, Training
+from workloads.parts.training.state import Trained, Training, seeded, take_snapshot
+from workloads.parts.training.step import train_step
 
 SEED = 5
 BATCH = {
@@ -255,7 +258,7 @@ class Adapted(Classifier):
 
 
 def adapted(folder: Path, rule: Optimizer, **fields: Any) -> Training:
-    model = training.seeded(SEED, Adapted)
+    model = seeded(SEED, Adapted)
     given: dict[str, Any] = {
         "model": model,
         "rule": rule,
@@ -270,10 +273,10 @@ def adapted(folder: Path, rule: Optimizer, **fields: Any) -> Training:
 
 
 def judged(state: Training, spoil: Callable[[Training], None] = lambda _: None) -> list[Check]:
-    before = training.snapshot(state)
-    output = training.step(state)
+    before = take_snapshot(state)
+    output = train_step(state)
     spoil(state)
-    return list(training.check(before, state, output))
+    return list(check_step(before, state, output))
 
 
 @pytest.mark.parametrize(
@@ -301,7 +304,7 @@ def test_result_of_another_name_is_judged_alike(tmp_path: Path) -> None:
             made = super().forward(inputs, labels)
             return SimpleNamespace(total=made.loss, sample=made.logits)
 
-    model = training.seeded(SEED, Sampled)
+    model = seeded(SEED, Sampled)
     rule = AdamW(learning_rate=1e-3)
     state = adapted(
         tmp_path,

@@ -26,7 +26,7 @@ from workloads.parts.curves import bands, trajectories
 from workloads.parts.curves.bands import RecordedCurve
 from workloads.parts.curves.trajectories import Relabelling, follow
 from workloads.parts.curves.variations import Variation
-from workloads.parts.training.training import Training
+from workloads.parts.training.state import Training
 from workloads.steps_to_target import StepsToTarget
 from workloads.trajectory import MODEL, Followed, State, Trajectory
 

@@ -8,7 +8,7 @@ from typing import ClassVar
 import torch
 
 from workloads.digits_mlp import DigitsMlp, State
-from workloads.parts.training import training
+from workloads.parts.training.state import Trained
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,7 +24,7 @@ class SkippedUpdate(DigitsMlp):
     def evaluate_every(self) -> int:
         return 0  # it trains to its last step, whatever it reaches before
 
-    def step(self, state: State) -> training.Trained:
+    def step(self, state: State) -> Trained:
         number = state.training.cycle.number + 1
         if number != self.skipped % self.num_steps:
             return super().step(state)

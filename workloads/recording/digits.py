@@ -16,7 +16,7 @@ import numpy as np
 from workloads.parts.curves import bands, trajectories
 from workloads.parts.curves.trajectories import Trajectory, follow
 from workloads.parts.curves.variations import Variation
-from workloads.parts.training.training import Training
+from workloads.parts.training.state import Training
 from workloads.recording.engines import (
     CUT,
     PLAIN,

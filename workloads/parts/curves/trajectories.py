@@ -33,14 +33,16 @@ from workloads.contract.target import Artifacts
 from workloads.parts.curves.variations import Variation, engine, perturb
 from workloads.parts.numerics.classifier import Classifier, Result
 from workloads.parts.numerics.precision import dtype_named
-from workloads.parts.training import training
+from workloads.parts.training.bounds import ErrorBounds
 from workloads.parts.training.optimizers import AdamW
+from workloads.parts.training.state import Before, Training, gradient
+from workloads.parts.training.step import train_step
 
 PIXELS, CLASSES, BRIGHTEST = 64, 10, 16
 HELD_OUT = 5  # every so many-th image
 BATCH = 256
 RATE = 0.01
-ERROR_BOUNDS = training.ErrorBounds(loss=4, logits=16, gradients=64)
+ERROR_BOUNDS = ErrorBounds(loss=4, logits=16, gradients=64)
 FIRST, SECOND, ORDER = range(3)  # what is drawn, each from a stream of its own
 
 Integers = NDArray[np.uint64]
@@ -171,13 +173,13 @@ class Trajectory:
         device: torch.device,
         relabelling: Relabelling,
         artifacts: Artifacts,
-    ) -> training.Training:
-        """Everything that `training.step` needs for so many steps."""
+    ) -> Training:
+        """Everything that `train_step` needs for so many steps."""
         images, labels = training_images()
         images = images[:, relabelling.pixels]
         model = self.model(relabelling).to(device)
         rule = AdamW(learning_rate=RATE)
-        return training.Training(
+        return Training(
             model=model,
             rule=rule,
             optimizer=rule.make(model),
@@ -198,8 +200,8 @@ def follow(
     dtype: str,
     variation: Variation,
     *,
-    before_step: Callable[[int, training.Training], None] = lambda *_: None,
-) -> tuple[NDArray[np.float64], training.Training]:
+    before_step: Callable[[int, Training], None] = lambda *_: None,
+) -> tuple[NDArray[np.float64], Training]:
     """Train on the host; return the loss of each step, and the training as it ended.
 
     `before_step(number, state)` is called before each step.
@@ -219,7 +221,7 @@ def follow(
     with engine([state.model], variation):
         for number in range(num_steps):
             before_step(number, state)
-            losses.append(training.step(state).loss.item())
+            losses.append(train_step(state).loss.item())
     return np.array(losses), state
 
 
@@ -272,7 +274,7 @@ class Pass:
     gradients: Mapping[str, torch.Tensor]
 
 
-def pass_on_host(before: training.Before, width: int, dtype: torch.dtype) -> Pass:
+def pass_on_host(before: Before, width: int, dtype: torch.dtype) -> Pass:
     """Make the pass of the step that started from `before` by torch on the host."""
     model = Perceptron(width)
     model.load_state_dict(dict(before.weights))
@@ -285,5 +287,5 @@ def pass_on_host(before: training.Before, width: int, dtype: torch.dtype) -> Pas
     return Pass(
         loss=loss.detach(),
         activations=model.activations,
-        gradients={name: training.gradient(p) for name, p in model.named_parameters()},
+        gradients={name: gradient(p) for name, p in model.named_parameters()},
     )

@@ -47,7 +47,7 @@ from workloads.parts.numerics.parameters import (
 )
 from workloads.parts.numerics.precision import compare_logits, dtype_named
 from workloads.parts.numerics.size import count_flops, count_parameters
-from workloads.parts.training.training import seeded
+from workloads.parts.training.state import seeded
 
 Tensors = dict[str, torch.Tensor]
 

@@ -29,10 +29,10 @@ from workloads.parts.distributed.sharding import num_batches, require_parallel
 from workloads.parts.numerics.parameters import require_choice, require_even_heads, require_positive
 from workloads.parts.numerics.size import count_flops, count_parameters
 from workloads.parts.numerics.weights import fill
-from workloads.parts.training.accumulation import require_micro_batches
 from workloads.parts.training.audit import Audit, What, is_of_layers, loss_of_next, require_followed
+from workloads.parts.training.bounds import ErrorBounds
+from workloads.parts.training.step import require_micro_batches
 from workloads.parts.training.supervised import Supervised
-from workloads.parts.training.training import ErrorBounds
 
 KEPT = 16
 """Positions of a sequence whose logits leave the step."""

@@ -66,7 +66,7 @@ _GIVEN, _ADVANTAGES, _LOSS = 32.0, 64.0, 64.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class ErrorBounds:
+class PolicyErrorBounds:
     """Roundings of the dtype that a healthy network may be off, of each kind of result.
 
     Logits, and values and scores, in units of their root mean square.
@@ -129,7 +129,7 @@ class Subject:
     rule: AdamW
     terms: Terms
     dtype: torch.dtype
-    error_bounds: ErrorBounds
+    error_bounds: PolicyErrorBounds
     seed: int
     peers: Peers | None
 

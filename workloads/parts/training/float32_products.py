@@ -17,7 +17,7 @@ import torch
 from workloads.contract.failures import ParameterError
 from workloads.contract.target import Target
 from workloads.parts.numerics.precision import rounding
-from workloads.parts.training.training import ErrorBounds
+from workloads.parts.training.bounds import ErrorBounds
 
 _FACTOR = rounding(torch.float16) / rounding(torch.float32)
 """What a rounding to 10 bits costs, which TF32 and float16 both keep, in roundings of float32."""

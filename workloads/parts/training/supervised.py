@@ -1,29 +1,40 @@
 """What the training workloads of one model and one AdamW step share, written once.
 
 A subclass says what its model is, draws one batch on the host, and gives the bounds of
-its errors; building, stepping, keeping and judging are the same for all (`parts/training`).
+its errors; building, stepping and judging are the same for all.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
 from appliance.records.journal import Check
+from appliance.records.workload import Work
 from workloads.contract.failures import ParameterError
 from workloads.contract.target import Target
 from workloads.contract.workload import Workload
+from workloads.parts.distributed.sharding import num_batches, require_parallel
 from workloads.parts.numerics.parameters import require_positive
 from workloads.parts.numerics.precision import dtype_named
 from workloads.parts.numerics.size import count_parameters
-from workloads.parts.training import training
 from workloads.parts.training.audit import Audit
+from workloads.parts.training.bounds import ErrorBounds
+from workloads.parts.training.checks import check_step
 from workloads.parts.training.optimizers import AdamW
-from workloads.parts.training.training import Before, ErrorBounds, Trained, Training
+from workloads.parts.training.state import (
+    Before,
+    Trained,
+    Training,
+    begin_training,
+    loss_and_logits,
+    take_snapshot,
+)
+from workloads.parts.training.step import train_step
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +85,7 @@ class Supervised(Workload[Training, Trained]):
 
     def result(self, made: Any) -> tuple[torch.Tensor, torch.Tensor]:
         """Loss and logits of what the model's forward pass made."""
-        return training.loss_and_logits(made)
+        return loss_and_logits(made)
 
     def fresh(self, seed: int) -> torch.nn.Module:  # noqa: ARG002 - for weights drawn by name
         """Return the model of a seed on the host; torch's own generator has that seed."""
@@ -92,7 +103,7 @@ class Supervised(Workload[Training, Trained]):
         return count_parameters(self.model)
 
     def build(self, target: Target, seed: int) -> Training:
-        return training.begin(
+        return begin_training(
             target,
             seed=seed,
             make=lambda: self.fresh(seed),
@@ -114,11 +125,34 @@ class Supervised(Workload[Training, Trained]):
             yield self.inputs(rng)
 
     def step(self, state: Training) -> Trained:
-        return training.step(state)
+        return train_step(state)
 
     def snapshot(self, state: Training) -> Before:
-        return training.snapshot(state)
+        return take_snapshot(state)
 
     def check(self, before: object, state: Training, output: Trained) -> Iterator[Check]:
         assert isinstance(before, Before)  # noqa: S101 - what snapshot returned
-        return training.check(before, state, output)
+        return check_step(before, state, output)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replicated(Supervised):
+    """`ranks` train together with their gradients averaged; `parallel` is none or ddp."""
+
+    ranks: int = 1
+    parallel: str = "none"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_parallel(self.ranks, self.parallel)
+        if self.parallel not in {"none", "ddp"}:
+            raise ParameterError(f"parallel is {self.parallel}: give ddp, or none to train alone")
+
+    def together(self) -> dict[str, Any]:
+        return {"ranks": self.ranks, "parallel": self.parallel}
+
+    def on_all_ranks(self, work: Work) -> Work:
+        """Work of one rank's batch, as many times as there are batches in a step."""
+        times = num_batches(self.ranks, self.parallel)
+        flops = None if work.flops is None else times * work.flops
+        return replace(work, units=times * work.units, flops=flops)

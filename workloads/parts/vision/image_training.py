@@ -24,14 +24,16 @@ from workloads.parts.distributed.sharding import require_parallel
 from workloads.parts.numerics.parameters import require_positive
 from workloads.parts.numerics.precision import dtype_named
 from workloads.parts.numerics.size import count_parameters, count_training_flops
-from workloads.parts.training import training
+from workloads.parts.training.bounds import ErrorBounds
+from workloads.parts.training.checks import check_step
 from workloads.parts.training.float32_products import (
     float32_products,
     require_short_products,
     shortened,
 )
 from workloads.parts.training.optimizers import Momentum, Optimizer
-from workloads.parts.training.training import Before, ErrorBounds, Trained, Training
+from workloads.parts.training.state import Before, Trained, Training, begin_training, take_snapshot
+from workloads.parts.training.step import train_step
 
 CLASSES = 1000
 RELU, GELU, SILU = "relu", "gelu", "silu"
@@ -118,7 +120,7 @@ class ImageTraining(Workload[Training, Trained]):
         return torch.channels_last if self.channels_last else torch.contiguous_format
 
     def build(self, target: Target, seed: int) -> Training:
-        return training.begin(
+        return begin_training(
             target,
             seed=seed,
             make=self.network,
@@ -153,12 +155,12 @@ class ImageTraining(Workload[Training, Trained]):
 
     def step(self, state: Training) -> Trained:
         with float32_products(use_tf32=self.tf32):
-            return training.step(state)
+            return train_step(state)
 
     def snapshot(self, state: Training) -> Before:
-        return training.snapshot(state)
+        return take_snapshot(state)
 
     def check(self, before: object, state: Training, output: Trained) -> Iterator[Check]:
         assert isinstance(before, Before)  # noqa: S101 - what snapshot returned
         with float32_products(use_tf32=self.tf32):
-            yield from training.check(before, state, output)
+            yield from check_step(before, state, output)

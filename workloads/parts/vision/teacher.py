@@ -23,9 +23,10 @@ from torch.optim.swa_utils import get_ema_multi_avg_fn
 from appliance.records.journal import Check
 from workloads.contract.failures import ParameterError
 from workloads.parts.numerics.precision import LEAST_SHARE, on_host, unit_roundoff
-from workloads.parts.training import training
-from workloads.parts.training.replicated import Replicated
-from workloads.parts.training.training import Before, Trained, Training
+from workloads.parts.training.checks import check_step
+from workloads.parts.training.state import Before, Trained, Training
+from workloads.parts.training.step import train_step
+from workloads.parts.training.supervised import Replicated
 
 _ROUNDINGS = 6
 """Of float32 allowed in an average: four happen (share, difference, product, sum), two to spare."""
@@ -129,7 +130,7 @@ class SelfTaught(Replicated):
         """Return what the teacher says of each input of a step, a row per input."""
 
     def step(self, state: Training) -> Trained:
-        output = training.step(state)
+        output = train_step(state)
         follow(state.model, self.momentum)
         return output
 
@@ -137,4 +138,4 @@ class SelfTaught(Replicated):
         assert isinstance(before, Before)  # noqa: S101 - what snapshot returned
         yield from check_average(before, output, self.momentum)
         yield check_variety(self.told(output))
-        yield from training.check(before, state, output)
+        yield from check_step(before, state, output)

@@ -1,0 +1,234 @@
+"""Whether a training step is right: everything that it made, the cheap checks first.
+
+Where the device's repeated forward pass does not give the step's logits to the bit, its branches
+may not be those of the step: a switched unit is then allowed for, and the check says that it
+detects no less.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+import torch
+
+from appliance.records.journal import Check
+from workloads.parts.distributed import rank_checks, sharding, tensors
+from workloads.parts.distributed.tensors import local, rejoined, whole
+from workloads.parts.numerics.checksums import checksum, checksum_all
+from workloads.parts.numerics.precision import compare_logits, rounding
+from workloads.parts.training import branch_points, comparisons, layer_checks, reference, rules
+from workloads.parts.training.state import Before, Trained, Training, checksums_of, gradient
+
+
+def check_step(before: Before, state: Training, output: Trained) -> Iterator[Check]:
+    """Judge everything that the step made; the cheap checks first."""
+    if state.peers is None:
+        return _judged(before, state, output)
+    # The ranks ask each other in between: none may stop at a check where another goes on.
+    judged = _judged_among if state.audit is None else _judged_in_shares
+    return iter(list(judged(before, state, state.peers, output)))
+
+
+# ------------------------------------------------------------------ on one rank
+
+
+def _judged(before: Before, state: Training, output: Trained) -> Iterator[Check]:
+    yield from _check_unchanged(before, state)
+    yield _check_learning(before, state, output)
+    yield from _check_rules(before, state, output)
+    yield from comparisons.check_update(before, state, output)
+    if state.audit is None:
+        yield from _against_float64(before, state, output)
+    else:
+        yield from layer_checks.check_layers(before, state, state.audit, output)
+
+
+def _against_float64(before: Before, state: Training, output: Trained) -> Iterator[Check]:
+    choices, is_followed = _choices(before, state, output)
+    yield from rules.check_units(choices, state.limits)
+    exact = reference.reference_of(before, state, choices)
+    if output.logits.shape != exact.logits.shape:
+        yield comparisons.other_shape(output.logits, exact.logits)
+        return
+    yield from _check_forward(state, output, exact)
+    bound = state.error_bounds.bound_gradients(
+        state.dtype, exact.loss.item(), exact.logits, is_followed=is_followed
+    )
+    yield comparisons.check_gradients(output.gradients, exact.gradients, bound)
+    if exact.shares is not None and len(exact.shares) > 1:
+        sampled = rank_checks.sampled(output.gradients)
+        yield from rank_checks.check_shares(sampled, exact.shares, bound)
+    if state.error_bounds.statistics is not None:
+        bound = state.error_bounds.statistics * rounding(state.dtype)
+        yield from comparisons.check_statistics(output, exact, bound)
+
+
+def _check_forward(state: Training, output: Trained, exact: reference.Reference) -> Iterator[Check]:
+    """Loss, logits, and the branches that float64 was made to take."""
+    bounds, classes = state.error_bounds, exact.logits.shape[-1]
+    bound = bounds.bound_loss(state.dtype, exact.loss.item(), classes)
+    yield comparisons.check_loss(output.loss, exact.loss, bound)
+    yield from compare_logits(
+        output.logits,
+        exact.logits,
+        unit_roundoffs=bounds.logits,
+        dtype=state.dtype,
+        scale=bounds.scale,
+    )
+    if bounds.has_branch_points:
+        bound = bounds.branch_points * rounding(state.dtype)
+        yield comparisons.check_branch_points(exact.switched, bound)
+
+
+def _choices(
+    before: Before, state: Training, output: Trained
+) -> tuple[branch_points.Choices, bool]:
+    """The sides of the branch points for float64 to follow, and whether they are surely the step's.
+
+    Equal bits of all logits come of equal activations.
+    """
+    if not state.error_bounds.has_branch_points:
+        return (), True
+    choices, logits = reference.repeated(before, state)
+    is_same = bool(choices) and torch.equal(logits, output.logits)
+    return choices, is_same and _are_others_followed(before, state)
+
+
+def _are_others_followed(before: Before, state: Training) -> bool:
+    """Whether the other ranks' logits are those that this rank's device makes of their inputs."""
+    if state.peers is None:
+        return True
+    expected = [
+        (state.peers.batch(rank, before.number % state.cycle.of), state.peers.logits[rank])
+        for rank in state.peers.sharers
+        if rank != state.peers.own
+    ]
+    return all(
+        checksum(reference.repeated_on(before, state, batch)[1]) == logits
+        for batch, logits in expected
+    )
+
+
+def _check_unchanged(before: Before, state: Training) -> Iterator[Check]:
+    """What the step must not have changed: its inputs, and what is frozen."""
+    if state.checksums is not None:
+        expected = state.checksums[before.number % state.cycle.of]
+        used = (before.batch, state.batches[before.number % state.cycle.of])
+        changed = sum(checksum_all(batch) != expected for batch in used)
+        yield Check(name="inputs as generated", error=changed, bound=0.0, kind="exact")
+    if before.frozen:
+        after = checksums_of(state.frozen)
+        changed = sum(after.get(name) != checksum for name, checksum in before.frozen.items())
+        yield Check(name="frozen tensors that changed", error=changed, bound=0.0, kind="exact")
+
+
+def _check_learning(before: Before, state: Training, output: Trained) -> Check:
+    """A model that stands still agrees with itself; so what stands still is counted."""
+    moving = [
+        (bool(output.gradients[name].any()), not torch.equal(output.weights[name].cpu(), weight))
+        for name, weight in before.weights.items()
+    ]
+    if state.audit is not None and state.peers is not None:
+        moving = _moving_somewhere(before, state, state.peers, moving)
+    still = sum(not all(one) for one in moving)
+    name = "tensors without a gradient or a change"
+    return Check(name=name, error=still, bound=0.0, kind="exact")
+
+
+def _moving_somewhere(
+    before: Before, state: Training, peers: sharding.Peers, moving: list[tuple[bool, bool]]
+) -> list[tuple[bool, bool]]:
+    """Of what is shared out, one rank's part may have no gradient: its words were not drawn."""
+    own = [int(flag) for pair in moving for flag in pair]
+    flags = torch.tensor(peers.ranks.all_gathered(own, peers.device))
+    somewhere = flags.any(0).reshape(-1, 2).tolist()
+    return [
+        (joined[0], joined[1]) if tensors.is_shared_out(state.trained[name]) else alone
+        for name, alone, joined in zip(before.weights, moving, somewhere, strict=True)
+    ]
+
+
+def _check_rules(before: Before, state: Training, output: Trained) -> Iterator[Check]:
+    facts = {
+        name: rules.facts(
+            (weight, before.moments[name]),
+            output.gradients[name],
+            (output.weights[name], output.moments[name]),
+        )
+        for name, weight in before.weights.items()
+    }
+    if state.audit is not None and state.peers is not None:
+        facts = _facts_of_all(state, state.peers, facts)
+    others = (output.loss, output.logits, *output.statistics.values())
+    yield from rules.check(facts, others)
+    yield from rules.check_sizes(facts, state.limits)
+
+
+def _facts_of_all(
+    state: Training, peers: sharding.Peers, facts: Mapping[str, rules.Facts]
+) -> dict[str, rules.Facts]:
+    """The facts of the whole of each tensor that is shared out, of the parts of all ranks."""
+    own = torch.tensor([rules.numbers_of(one) for one in facts.values()], dtype=torch.float64)
+    parts = rank_checks.of_all(peers, own.flatten()).reshape(-1, *own.shape)
+    return {
+        name: rules.joined(one, parts[:, number])
+        if tensors.is_shared_out(state.trained[name])
+        else one
+        for number, (name, one) in enumerate(facts.items())
+    }
+
+
+# ------------------------------------------------------------------ among ranks
+
+
+def _judged_among(
+    before: Before, state: Training, peers: sharding.Peers, output: Trained
+) -> Iterator[Check]:
+    rank_checks.tell(peers, output.logits)
+    together = _rejoined(state, output)
+    checks = list(_judged(before, state, together))
+    yield from checks
+    errors = [check.error for check in checks if check.name == comparisons.GRADIENTS]
+    yield from rank_checks.check_inputs(peers, before.batch, before.number % state.cycle.of)
+    frozen = {name: tensor for name, tensor in state.frozen.items() if local(tensor) is tensor}
+    weights = {**together.weights, **frozen}
+    yield from rank_checks.check_weights(peers, weights, errors[0] if errors else math.inf)
+
+
+def _judged_in_shares(
+    before: Before, state: Training, peers: sharding.Peers, output: Trained
+) -> Iterator[Check]:
+    """As `_judged_among` where no rank can hold all of the model; each judges what it holds."""
+    yield from _judged(before, state, output)
+    yield from rank_checks.check_inputs(peers, before.batch, before.number % state.cycle.of)
+    both = {**state.trained, **state.frozen}
+    replicated = {name: one.detach() for name, one in both.items() if local(one) is one}
+    # Without the whole in float64 there is no nearest rank: the first one is the measure.
+    yield from rank_checks.check_weights(peers, {**replicated, **_gathered_ends(state)}, 0.0)
+
+
+def _gathered_ends(state: Training) -> dict[str, torch.Tensor]:
+    """The ends of a model that are shared out, as this rank gathers them; all must get the same."""
+    plan, ends = state.audit, {}
+    for path in () if plan is None else plan.ends:
+        for name, weight in state.model.get_submodule(path).named_parameters():
+            if tensors.is_shared_out(weight):
+                ends[f"{path}.{name}"] = whole(weight.detach()).cpu()
+    return ends
+
+
+def _rejoined(state: Training, output: Trained) -> Trained:
+    """The output with all of every tensor that is shared out."""
+    like = state.trained
+    gradients = {name: gradient(weight) for name, weight in like.items()}
+    return replace(
+        output,
+        gradients={name: rejoined(g, gradients[name]) for name, g in output.gradients.items()},
+        weights={name: rejoined(w, like[name]) for name, w in output.weights.items()},
+        moments={
+            name: {key: rejoined(moment, like[name]) for key, moment in moments.items()}
+            for name, moments in output.moments.items()
+        },
+    )

@@ -1,0 +1,161 @@
+"""The same step in float64 on the host, from copies of what it started from.
+
+That of the first step is made once per run and read by its launches. Where a network has branch
+points, the device's forward pass is repeated, untimed, and float64 follows its branches
+(`parts/training/branch_points.py`).
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+
+from workloads.parts.distributed import rank_checks
+from workloads.parts.numerics import low_memory
+from workloads.parts.training import branch_points
+from workloads.parts.training.optimizers import Tensors
+from workloads.parts.training.state import (
+    Before,
+    Training,
+    copied,
+    gradient,
+    learning,
+    restore,
+    statistics_of,
+)
+from workloads.parts.training.step import forward
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reference:
+    """What float64 makes of a step before its optimiser; rounded to float32 but for the loss.
+
+    `choices` is the digest of the sides of the branch points that it took from the device,
+    `switched` how far the furthest that float64 would not have taken lies from its branch point.
+    `shares` (ranks, elements) samples the gradients of every rank's own batch, where there are
+    several ranks.
+    """
+
+    loss: torch.Tensor
+    logits: torch.Tensor
+    gradients: Tensors
+    statistics: Tensors
+    choices: str
+    switched: float
+    shares: torch.Tensor | None
+
+
+def reference_of(before: Before, state: Training, choices: branch_points.Choices) -> Reference:
+    """Float64 result of the step; that of the first is made once per run.
+
+    A device that took other sides at the first step than the one that made the file has the
+    result computed for its own.
+    """
+    if before.number > 0:
+        return computed(before, state, choices)
+
+    def make(path: Path) -> None:
+        torch.save(vars(computed(before, state, choices)), path)
+
+    rank = "" if state.peers is None else f"_rank_{state.peers.ranks.rank}"
+    path = state.artifacts.once(f"first_step_float64{rank}.pt", make)
+    reference = Reference(**torch.load(path, weights_only=True))
+    if reference.choices != branch_points.digest(choices):
+        return computed(before, state, choices)
+    return reference
+
+
+def computed(before: Before, state: Training, choices: branch_points.Choices) -> Reference:
+    """Follow the step on the inputs of this rank, and of all ranks that have some."""
+    if state.peers is None:
+        return _clipped(_follow(before, state, before.batch, choices), state)
+    made = []
+    for rank in state.peers.sharers:
+        batch = state.peers.batch(rank, before.number % state.cycle.of)
+        taken = choices
+        if state.error_bounds.has_branch_points and rank != state.peers.own:
+            taken, _ = repeated_on(before, state, batch)
+        made.append(_follow(before, state, batch, taken))
+    own = made[state.peers.own]
+    average = {
+        name: torch.stack([one.gradients[name] for one in made]).mean(0) for name in own.gradients
+    }
+    shares = torch.stack([rank_checks.sampled(one.gradients) for one in made])
+    switched = max(one.switched for one in made)
+    return _clipped(replace(own, gradients=average, shares=shares, switched=switched), state)
+
+
+def _follow(
+    before: Before, state: Training, inputs: Tensors, choices: branch_points.Choices
+) -> Reference:
+    """Forward and backward pass in float64 on the host; the gradients are float64 and whole."""
+    model = restore(before, _plain(state).cpu().double())
+    # Branches are noted in the order of a single pass.
+    if not state.error_bounds.has_branch_points:
+        low_memory.spare(model)
+    batch = {
+        name: tensor.double() if tensor.is_floating_point() else tensor
+        for name, tensor in inputs.items()
+    }
+    imposed = branch_points.Imposed(choices)
+    if state.error_bounds.has_branch_points:
+        with imposed:
+            loss, logits = forward(state, model, batch, torch.float64)
+            if state.error_bounds.recomputes:
+                branch_points.go_back(loss)
+    else:
+        loss, logits = forward(state, model, batch, torch.float64)
+    if not state.error_bounds.recomputes:
+        torch.autograd.backward(loss)
+    return Reference(
+        loss=loss.detach(),
+        logits=logits.detach().float(),
+        gradients={name: gradient(p) for name, p in learning(model)},
+        statistics={} if state.error_bounds.statistics is None else copied(statistics_of(model)),
+        choices=branch_points.digest(choices),
+        switched=imposed.close(),
+        shares=None,
+    )
+
+
+def _clipped(made: Reference, state: Training) -> Reference:
+    """With the gradients cut to the largest norm and rounded to float32."""
+    factor = 1.0
+    if state.clip is not None:
+        norms = [torch.linalg.vector_norm(slope) for slope in made.gradients.values()]
+        factor = min(1.0, state.clip / (torch.stack(norms).norm().item() + 1e-6))
+    return replace(
+        made,
+        gradients={name: (slope * factor).float() for name, slope in made.gradients.items()},
+        shares=None if made.shares is None else made.shares * factor,
+    )
+
+
+def repeated(before: Before, state: Training) -> tuple[branch_points.Choices, torch.Tensor]:
+    """The device's forward pass once more: the branches that it takes, and its logits.
+
+    Ready for a backward pass, as in the step: without one, another kernel may be chosen.
+    """
+    return repeated_on(before, state, before.batch)
+
+
+def repeated_on(
+    before: Before, state: Training, inputs: Tensors
+) -> tuple[branch_points.Choices, torch.Tensor]:
+    """On the inputs of this rank or of another one."""
+    device = next(state.model.parameters()).device
+    model = restore(before, _plain(state).to(device))
+    batch = {name: tensor.to(device, copy=True) for name, tensor in inputs.items()}
+    with branch_points.Recorded() as recorded:
+        loss, logits = forward(state, model, batch, state.dtype)
+        if state.error_bounds.recomputes:
+            branch_points.go_back(loss)
+    return recorded.choices, logits.detach()
+
+
+def _plain(state: Training) -> torch.nn.Module:
+    """A copy of the model, whole on every rank; what it learns is to be put into it."""
+    return copy.deepcopy(state.model) if state.peers is None else state.peers.make()

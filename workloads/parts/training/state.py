@@ -1,0 +1,246 @@
+"""What a training step starts from and what it makes: state, snapshot, output.
+
+Parameters without `requires_grad` (a frozen encoder, what an adapter sits on) have no gradient and
+no update, and must keep every bit. A teacher that follows the student by averages belongs outside
+of `model`. Input sets are held against the checksums that they had when they were generated
+(`parts/numerics/inputs.py`), so that a step is not followed from a damaged batch.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar
+
+import torch
+
+from workloads.contract.input_cycle import InputCycle
+from workloads.contract.target import Artifacts, Target
+from workloads.parts.distributed import sharding
+from workloads.parts.distributed.tensors import local, whole
+from workloads.parts.numerics.checksums import checksum, checksum_all
+from workloads.parts.numerics.inputs import InputSets, placed
+from workloads.parts.training import audit, rules
+from workloads.parts.training.bounds import ErrorBounds
+from workloads.parts.training.dropout import generator_of
+from workloads.parts.training.optimizers import Optimizer, Tensors
+
+Model = TypeVar("Model", bound=torch.nn.Module)
+
+
+class Batches(Protocol):
+    """Inputs of steps, by index: keyword arguments of the model, on the device."""
+
+    def __getitem__(self, index: int, /) -> Tensors: ...
+
+
+def loss_and_logits(result: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    """What is judged of a forward pass that names it so."""
+    return result.loss, result.logits
+
+
+@dataclass(kw_only=True)
+class Training:
+    """A model in training; `result` gives loss and logits of what its forward pass returns.
+
+    `clip` is the largest norm of the whole gradient, or None. `checksums` are those of the input
+    sets as generated: those that `batches` brings (`inputs.placed`), else of a list as it is given;
+    None where batches are made as they are asked for, whose workload holds them to the host's.
+    `limits` are of the rules that a healthy training keeps; `peers` the ranks that train with this
+    one. `audit`: the layers that float64 follows instead of the whole, for a model too large.
+    `micro_batches`: passes of a step, each over an equal part of its batch
+    (`parts/training/accumulation.py`).
+    """
+
+    model: torch.nn.Module
+    rule: Optimizer
+    optimizer: torch.optim.Optimizer
+    batches: Batches
+    cycle: InputCycle
+    dtype: torch.dtype
+    error_bounds: ErrorBounds
+    artifacts: Artifacts
+    clip: float | None = None
+    limits: rules.Limits = field(default_factory=rules.Limits)
+    micro_batches: int = 1
+    result: Callable[[Any], tuple[torch.Tensor, torch.Tensor]] = loss_and_logits
+    peers: sharding.Peers | None = None
+    audit: audit.Audit | None = None
+    checksums: list[int] | None = field(init=False, default=None)
+
+    def __post_init__(self) -> None:
+        if isinstance(self.batches, InputSets):
+            self.checksums = self.batches.checksums
+        elif isinstance(self.batches, list | tuple):
+            self.checksums = [checksum_all(batch) for batch in self.batches]
+
+    @property
+    def trained(self) -> dict[str, torch.Tensor]:
+        """Parameters that learn, by name; one that is tied to another counts once."""
+        return dict(learning(self.model))
+
+    @property
+    def frozen(self) -> dict[str, torch.Tensor]:
+        """Parameters that stay as they are, by name."""
+        return {name: p for name, p in self.model.named_parameters() if not p.requires_grad}
+
+
+@dataclass(kw_only=True)
+class Trained:
+    """Everything that a step made. Weights, moments and statistics are those of the model."""
+
+    loss: torch.Tensor
+    logits: torch.Tensor
+    gradients: Tensors
+    weights: Tensors
+    moments: Mapping[str, Tensors]
+    statistics: Tensors
+
+
+@dataclass(frozen=True, kw_only=True)
+class Before:
+    """Copies on the host of what the next step starts from; of what is frozen, the checksums.
+
+    Tensors that are shared out are whole, or this rank's part of them if the training has an audit.
+    """
+
+    number: int
+    batch: Tensors
+    weights: Tensors
+    moments: Mapping[str, Tensors]
+    statistics: Tensors
+    noise: torch.Tensor | None
+    frozen: Mapping[str, int]
+
+
+def seeded(seed: int, make: Callable[[], Model]) -> Model:
+    """Build with torch's own generator seeded on the host, and put that back afterwards."""
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
+        return make()
+
+
+def begin_training(
+    target: Target,
+    *,
+    seed: int,
+    make: Callable[[], torch.nn.Module],
+    rule: Optimizer,
+    generate: Callable[[int], Iterable[Tensors]],
+    num_inputs: int,
+    ranks: int = 1,
+    parallel: str = "none",
+    layout: torch.memory_format = torch.preserve_format,
+    **fields: Any,
+) -> Training:
+    """A training alone or among ranks (`parts/distributed`), with its inputs as generated.
+
+    `make` builds the model, `generate(seed)` its `num_inputs` input sets or more; `fields` are
+    other fields of Training.
+    """
+
+    def plain() -> torch.nn.Module:
+        return seeded(seed, make).train()
+
+    def of_rank(rank: int) -> Iterable[Tensors]:
+        return generate(sharding.seed_of(seed, rank))
+
+    model = plain()
+    if parallel != "fsdp":  # which brings layer after layer to the device, and keeps a share of it
+        model = model.to(target.device)
+    if layout is not torch.preserve_format:
+        model = model.to(device=target.device, memory_format=layout)  # type: ignore[call-overload]
+    peers = None
+    if ranks > 1:
+        peers = sharding.joined(target, parallel, model, plain, of_rank)
+    own = of_rank(0 if peers is None else peers.own)
+    return Training(
+        model=model,
+        rule=rule,
+        optimizer=rule.make(model),
+        batches=placed(itertools.islice(own, num_inputs), target.device, layout),
+        cycle=InputCycle(of=num_inputs),
+        artifacts=target.artifacts,
+        peers=peers,
+        **fields,
+    )
+
+
+# ------------------------------------------------------------------ copies of it
+
+
+def take_snapshot(state: Training) -> Before:
+    """Copy to the host what the next step starts from."""
+    number = state.cycle.number + 1
+    generator = generator_of(state.model)
+    held_of = whole_of if state.audit is None else local_of
+    return Before(
+        number=number,
+        batch=copied(state.batches[number % state.cycle.of]),
+        weights=copied(held_of(state.trained)),
+        moments={name: copied(held_of(moments)) for name, moments in moments_of(state).items()},
+        statistics=copied(statistics_of(state.model)),
+        noise=None if generator is None else generator.get_state(),
+        frozen=checksums_of(state.frozen),
+    )
+
+
+def restore(before: Before, model: torch.nn.Module) -> torch.nn.Module:
+    """The given copy of the model, as it was when the step began."""
+    model.train()
+    with torch.no_grad():
+        for name, parameter in learning(model):
+            local(parameter).copy_(before.weights[name])
+        for name, buffer in statistics_of(model).items():
+            buffer.copy_(before.statistics[name])
+    generator = generator_of(model)
+    if generator is not None and before.noise is not None:
+        generator.set_state(before.noise)
+    return model
+
+
+def gradient(parameter: torch.Tensor) -> torch.Tensor:
+    """Gradient of a parameter; raises if the backward pass did not reach it."""
+    if parameter.grad is None:
+        message = f"the backward pass left a parameter of shape {tuple(parameter.shape)} out"
+        raise RuntimeError(message)
+    return parameter.grad
+
+
+def moments_of(state: Training) -> dict[str, dict[str, torch.Tensor]]:
+    """By parameter, the optimiser's tensors; its step counter is no moment."""
+    return {
+        name: {
+            key: value
+            for key, value in state.optimizer.state.get(parameter, {}).items()
+            if isinstance(value, torch.Tensor) and key != "step"
+        }
+        for name, parameter in state.trained.items()
+    }
+
+
+def statistics_of(model: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """Running statistics: the buffers that belong to the model's state."""
+    kept = model.state_dict().keys()
+    return {name: buffer for name, buffer in model.named_buffers() if name in kept}
+
+
+def learning(model: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    return ((name, p) for name, p in model.named_parameters() if p.requires_grad)
+
+
+def whole_of(named: Tensors) -> dict[str, torch.Tensor]:
+    return {name: whole(tensor.detach()) for name, tensor in named.items()}
+
+
+def local_of(named: Tensors) -> dict[str, torch.Tensor]:
+    return {name: local(tensor.detach()) for name, tensor in named.items()}
+
+
+def copied(named: Tensors) -> dict[str, torch.Tensor]:
+    return {name: tensor.detach().cpu().clone() for name, tensor in named.items()}
+
+
+def checksums_of(named: Tensors) -> dict[str, int]:
+    return {name: checksum(local(tensor)) for name, tensor in named.items()}
