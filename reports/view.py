@@ -418,7 +418,7 @@ def _order(bundle: Bundle) -> OrderTable | None:
                 field=one.line.field,
                 ordered=words.brief(one.ordered, LONGEST_FOUND),
                 found=words.brief(one.found, LONGEST_FOUND),
-                ruling=one.answer.ruling,
+                ruling=one.draft.ruling,
                 is_required=one.line.required,
             )
             for one in order_match.match(bundle.order, bundle.system)

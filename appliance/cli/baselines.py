@@ -62,12 +62,12 @@ def check(
     from appliance.records.json import to_data
     from appliance.runner import execution
     from appliance.storage import criteria_file
-    from appliance.verbs import baseline
+    from appliance.verbs import baseline_check
 
-    baselines = baseline.load(file)
+    baselines = baseline_check.load(file)
     parsed = None if criteria is None else criteria_file.load_criteria(criteria)[0]
-    answer = execution.describe(baseline.requests(baselines))
-    result = baseline.check(
+    answer = execution.describe(baseline_check.requests(baselines))
+    result = baseline_check.check(
         file,
         baselines,
         system=node.probe((node.present(vendor),), software=answer.software),

@@ -55,7 +55,7 @@ def plan(*, options: PlanOptions, as_json: JsonOption = False) -> None:
     from appliance.judging.order_match import match, sentences
     from appliance.planning import coverage
     from appliance.records.json import to_data
-    from appliance.verbs.accept import prepare
+    from appliance.verbs.preparation import prepare
 
     prepared = prepare(options)
     if as_json:

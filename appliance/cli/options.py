@@ -29,7 +29,7 @@ FolderArgument = Annotated[Path, typer.Argument(help="Folder of a run, out/<run 
 def grouped(verb: Callable[..., None]) -> Callable[..., None]:
     """The verb as the command line reads it: a dataclass of options stands there field by field."""
     hints = get_type_hints(verb, include_extras=True)
-    groups = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
+    groups: dict[str, Any] = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
     parameters: list[Parameter] = []
     for parameter in signature(verb).parameters.values():
         if parameter.name in groups:

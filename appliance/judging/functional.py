@@ -16,7 +16,7 @@ from appliance.evidence.baseline_key import peak_for
 from appliance.evidence.determinism import Disagreement, run_to_run, undigested, unlisted
 from appliance.evidence.launches import CaseEvidence, LaunchEvidence, clock_doubt, clock_fault
 from appliance.judging.criteria_check import PEAK_SLACK
-from appliance.judging.limits import Ground, amount_of
+from appliance.judging.limits import RulingInputs, amount_of
 from appliance.records.criteria import Criterion
 from appliance.records.journal import Check, Checked, CheckKind, LaunchEnded
 from appliance.records.json import Scalar
@@ -50,7 +50,7 @@ RATES = ("flops_per_second", "bytes_per_second")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class RulingDraft:
     """A ruling without its criterion and case."""
 
     ruling: RulingWord
@@ -60,18 +60,18 @@ class Answer:
     statistic: Statistic | None = None
 
 
-def inconclusive(reason: Reason, explanation: str, action: str) -> Answer:
+def inconclusive(reason: Reason, explanation: str, action: str) -> RulingDraft:
     """What is neither a pass nor a fail, why, and what to do next."""
-    return Answer(ruling="inconclusive", reason=reason, explanation=explanation, action=action)
+    return RulingDraft(ruling="inconclusive", reason=reason, explanation=explanation, action=action)
 
 
-def functional(criterion: Criterion, evidence: CaseEvidence, ground: Ground) -> Answer:
+def functional(criterion: Criterion, evidence: CaseEvidence, inputs: RulingInputs) -> RulingDraft:
     """The ruling of a criterion that is not about times, for one case."""
     match criterion.kind:
         case "completion":
             return _completion(evidence)
         case "integrity":
-            return _integrity(evidence, ground)
+            return _integrity(evidence, inputs)
         case "numeric":
             return numeric(evidence)
         case "determinism":
@@ -79,7 +79,7 @@ def functional(criterion: Criterion, evidence: CaseEvidence, ground: Ground) -> 
         case "exact" | "trajectory" | "collective":
             return _of_kind(criterion.kind, evidence)
         case "health":
-            return health(criterion, [evidence], ground, "look")
+            return health(criterion, [evidence], inputs, "look")
         case _:
             raise AssertionError(criterion.kind)
 
@@ -87,27 +87,27 @@ def functional(criterion: Criterion, evidence: CaseEvidence, ground: Ground) -> 
 # ------------------------------------------------------------------ completion
 
 
-def _completion(evidence: CaseEvidence) -> Answer:
+def _completion(evidence: CaseEvidence) -> RulingDraft:
     case = evidence.case
     failed = _failed_launch(evidence)
     if failed is not None:
         return failed
     if case.unsupported:
-        return Answer(
+        return RulingDraft(
             ruling="inconclusive",
             reason="unsupported",
             explanation=f"cannot run here: {case.unsupported}",
             action="Provide what is missing, or agree on a suite without this case.",
         )
-    return _incomplete(evidence) or Answer(ruling="pass")
+    return _incomplete(evidence) or RulingDraft(ruling="pass")
 
 
-def _failed_launch(evidence: CaseEvidence) -> Answer | None:
+def _failed_launch(evidence: CaseEvidence) -> RulingDraft | None:
     """The first launch that crashed or did not end; one made again is not forgotten."""
     for ended in (ended for launch in evidence.launches for ended in launch.ends):
         if ended.outcome in ("crashed", "timed_out") and ended.reason != "bad_parameters":
             has_crashed = ended.outcome == "crashed"
-            return Answer(
+            return RulingDraft(
                 ruling="fail",
                 reason="crashed" if has_crashed else _lateness(ended),
                 explanation=f"launch {ended.launch} "
@@ -126,21 +126,21 @@ def _why(ended: LaunchEnded) -> str:
     return ended.reason + (f" ({ended.detail})" if ended.detail else "")
 
 
-def _incomplete(evidence: CaseEvidence) -> Answer | None:
+def _incomplete(evidence: CaseEvidence) -> RulingDraft | None:
     """Launches that are not there, where one interruption is forgiven and decided ones are."""
     for launch in evidence.launches:
         ended = launch.ended
         if ended is None:
             return _missing(f"launch {launch.id} was not made or has no end")
         if ended.outcome == "interrupted" and not _is_forgiven(launch, evidence):
-            return Answer(
+            return RulingDraft(
                 ruling="inconclusive",
                 reason="interrupted",
                 explanation=f"launch {launch.id} was interrupted and is not made again",
                 action="Start a new run and let it finish.",
             )
         if ended.outcome not in ("completed", "interrupted") and not launch.is_decided:
-            return Answer(
+            return RulingDraft(
                 ruling="inconclusive",
                 reason="not_run" if ended.outcome == "not_run" else "unsupported",
                 explanation=f"launch {launch.id}: {_why(ended)}",
@@ -158,8 +158,8 @@ def _is_forgiven(launch: LaunchEvidence, evidence: CaseEvidence) -> bool:
     )
 
 
-def _missing(explanation: str) -> Answer:
-    return Answer(
+def _missing(explanation: str) -> RulingDraft:
+    return RulingDraft(
         ruling="inconclusive",
         reason="evidence_missing",
         explanation=explanation,
@@ -167,7 +167,7 @@ def _missing(explanation: str) -> Answer:
     )
 
 
-def numeric(evidence: CaseEvidence) -> Answer:
+def numeric(evidence: CaseEvidence) -> RulingDraft:
     outside = _outside([item for item in evidence.checks if item.phase not in OTHER_PHASES])
     if outside is not None:
         return outside
@@ -180,7 +180,7 @@ def numeric(evidence: CaseEvidence) -> Answer:
     if not any(launch.is_completed for launch in evidence.launches):
         return _uncovered("no launch completed, so no output was checked")
     unchecked = _unchecked_last(evidence) or _unchecked_samples(evidence)
-    return _uncovered(unchecked) if unchecked else Answer(ruling="pass")
+    return _uncovered(unchecked) if unchecked else RulingDraft(ruling="pass")
 
 
 def _unchecked_last(evidence: CaseEvidence) -> str:
@@ -214,8 +214,8 @@ def _unchecked_samples(evidence: CaseEvidence) -> str:
     return f"launch {missing[0]} checked none of its outputs that were drawn" if missing else ""
 
 
-def _uncovered(explanation: str) -> Answer:
-    return Answer(
+def _uncovered(explanation: str) -> RulingDraft:
+    return RulingDraft(
         ruling="inconclusive",
         reason="coverage",
         explanation=explanation,
@@ -223,7 +223,7 @@ def _uncovered(explanation: str) -> Answer:
     )
 
 
-def _outside(found: Sequence[Checked]) -> Answer | None:
+def _outside(found: Sequence[Checked]) -> RulingDraft | None:
     """What those of the checks that are not within their bound come to; None where all are.
 
     What may be a single transient event is open, but not where it was seen in two launches.
@@ -260,8 +260,8 @@ def _told(checked: Checked) -> str:
     )
 
 
-def _failed_check(checked: Checked) -> Answer:
-    return Answer(
+def _failed_check(checked: Checked) -> RulingDraft:
+    return RulingDraft(
         ruling="fail",
         reason="check",
         explanation=_told(checked),
@@ -280,7 +280,7 @@ def _mixed_artifact(evidence: CaseEvidence) -> str:
     return ""
 
 
-def _determinism(evidence: CaseEvidence) -> Answer:
+def _determinism(evidence: CaseEvidence) -> RulingDraft:
     found = [checked for checked in evidence.checks if checked.phase == "repeatability"]
     if {checked.rank for checked in found} < set(range(evidence.case.ranks)):
         return _uncovered("no output was made twice to be compared")
@@ -291,10 +291,10 @@ def _determinism(evidence: CaseEvidence) -> Answer:
     if differing is not None:
         return _disagreement(differing)
     missing = undigested(evidence)
-    return outside or (_uncovered(missing) if missing else Answer(ruling="pass"))
+    return outside or (_uncovered(missing) if missing else RulingDraft(ruling="pass"))
 
 
-def agreed(found: Answer, apart: Disagreement | None) -> Answer:
+def agreed(found: RulingDraft, apart: Disagreement | None) -> RulingDraft:
     """The ruling on repeatability, after what other devices of the model gave for the same."""
     is_graver = found.ruling != "fail" and apart is not None and apart.is_certain
     if apart is None or (found.ruling != "pass" and not is_graver):
@@ -302,8 +302,8 @@ def agreed(found: Answer, apart: Disagreement | None) -> Answer:
     return _disagreement(apart)
 
 
-def _disagreement(found: Disagreement) -> Answer:
-    return Answer(
+def _disagreement(found: Disagreement) -> RulingDraft:
+    return RulingDraft(
         ruling="fail" if found.is_certain else "inconclusive",
         reason="disagreement",
         explanation=found.explanation,
@@ -311,7 +311,7 @@ def _disagreement(found: Disagreement) -> Answer:
     )
 
 
-def _of_kind(kind: CheckKind, evidence: CaseEvidence) -> Answer:
+def _of_kind(kind: CheckKind, evidence: CaseEvidence) -> RulingDraft:
     """Checks of one kind: at least one, and all of them within; ranks that hung fail too."""
     failed = _failed_launch(evidence) if kind == "collective" else None
     if failed is not None:
@@ -331,12 +331,12 @@ def injected(case: Case) -> str:
     return f"{case.workload}, from outside the appliance" if is_foreign else case.injector
 
 
-def _integrity(evidence: CaseEvidence, ground: Ground) -> Answer:
+def _integrity(evidence: CaseEvidence, inputs: RulingInputs) -> RulingDraft:
     """Whether what was recorded can be what a device did."""
     fault = clock_fault(evidence)
     if fault:
-        return Answer(ruling="fail", reason="clock", explanation=fault, action=CLOCK)
-    above = _above_peak(evidence, ground)
+        return RulingDraft(ruling="fail", reason="clock", explanation=fault, action=CLOCK)
+    above = _above_peak(evidence, inputs)
     if above is not None:
         return above
     kept = _outside([item for item in evidence.checks if item.phase == "repeated"])
@@ -348,10 +348,10 @@ def _integrity(evidence: CaseEvidence, ground: Ground) -> Answer:
             f"this case injects a fault on purpose: {injected(evidence.case)}",
             "Run a suite of the appliance's own workloads.",
         )
-    return _unattested(evidence) or Answer(ruling="pass")
+    return _unattested(evidence) or RulingDraft(ruling="pass")
 
 
-def _unattested(evidence: CaseEvidence) -> Answer | None:
+def _unattested(evidence: CaseEvidence) -> RulingDraft | None:
     """Clocks that do not quite agree or were not compared, unknown code, steps without work."""
     doubt = clock_doubt(evidence)
     if doubt:
@@ -373,18 +373,18 @@ def _unattested(evidence: CaseEvidence) -> Answer | None:
     return None
 
 
-def _above_peak(evidence: CaseEvidence, ground: Ground) -> Answer | None:
+def _above_peak(evidence: CaseEvidence, inputs: RulingInputs) -> RulingDraft | None:
     """A rate that the device cannot reach, so that the work was not done or the clock lies."""
     found = [value for launch in evidence.counted if (value := launch.statistic) is not None]
     fastest = min((value for value in found if math.isfinite(value)), default=None)
     for metric in RATES if fastest is not None else ():
         amount = amount_of(evidence.case, metric)
-        peak = peak_for(ground.peaks, ground.system, evidence.case, metric)
+        peak = peak_for(inputs.peaks, inputs.system, evidence.case, metric)
         if fastest is None or amount is None or peak is None:
             continue
         rate = amount / math.exp(fastest)
         if rate > peak:
-            return Answer(
+            return RulingDraft(
                 ruling="fail" if rate > PEAK_SLACK * peak else "inconclusive",
                 reason="above_peak",
                 explanation=f"{metric} {rate:.4g} is above the device's peak of {peak:.4g}: "
@@ -398,15 +398,18 @@ def _above_peak(evidence: CaseEvidence, ground: Ground) -> Answer | None:
 
 
 def health(
-    criterion: Criterion, cases: Sequence[CaseEvidence], ground: Ground, scope: device_health.Scope
-) -> Answer:
+    criterion: Criterion,
+    cases: Sequence[CaseEvidence],
+    inputs: RulingInputs,
+    scope: device_health.Scope,
+) -> RulingDraft:
     """Whether every device of the cases keeps the limit, as far as it was watched.
 
     What was seen beyond the limit fails, whatever else could not be seen; what could not be seen
     is inconclusive, and what a device cannot have, unless the criterion says that it does not apply
     then.
     """
-    devices = ground.system.identity.devices
+    devices = inputs.system.identity.devices
     found = [
         one.observe(criterion.metric) for one in device_health.of_devices(devices, cases, scope)
     ]
@@ -423,7 +426,7 @@ def health(
     limit, worst = _limit(criterion), _worst(criterion, present)
     if limit is None or worst is None or not (math.isfinite(worst) and math.isfinite(limit)):
         return inconclusive("evidence_missing", f"{criterion.metric} is no number", "Run again.")
-    return Answer(ruling="pass", statistic=_statistic(criterion, present))
+    return RulingDraft(ruling="pass", statistic=_statistic(criterion, present))
 
 
 def _limit(criterion: Criterion) -> float | None:
@@ -461,7 +464,7 @@ def _statistic(criterion: Criterion, found: Sequence[device_health.Observed]) ->
     )
 
 
-def _unhealthy(criterion: Criterion, found: Sequence[device_health.Observed]) -> Answer:
+def _unhealthy(criterion: Criterion, found: Sequence[device_health.Observed]) -> RulingDraft:
     is_low = criterion.at_least is not None
     told = [
         f"{one.device}: {(one.low if is_low else one.high):.6g}"
@@ -469,7 +472,7 @@ def _unhealthy(criterion: Criterion, found: Sequence[device_health.Observed]) ->
         for one in found
     ]
     limit = _limit(criterion)
-    return Answer(
+    return RulingDraft(
         ruling="fail",
         reason="health",
         explanation=f"{criterion.title}: {criterion.metric} of {_some(told)}, where "
@@ -484,13 +487,13 @@ def _some(told: Sequence[str]) -> str:
     return ", ".join(told[:MOST_DEVICES]) + (f" and of {rest} more" if rest > 0 else "")
 
 
-def _unseen(criterion: Criterion, found: Sequence[device_health.Observed]) -> Answer:
+def _unseen(criterion: Criterion, found: Sequence[device_health.Observed]) -> RulingDraft:
     reasons = dict.fromkeys(one.gap or device_health.UNTOLD for one in found) or {
         device_health.UNTOLD: None
     }
     names = _some([one.device for one in found]) or "any device"
     is_meant = criterion.if_not_observed == "not_applicable"
-    return Answer(
+    return RulingDraft(
         ruling="not_applicable" if is_meant else "inconclusive",
         reason="not_observed",
         explanation=f"{criterion.metric} of {names} was not observed: {'; '.join(reasons)}",
@@ -500,9 +503,9 @@ def _unseen(criterion: Criterion, found: Sequence[device_health.Observed]) -> An
     )
 
 
-def _absent(criterion: Criterion, devices: Sequence[str]) -> Answer:
+def _absent(criterion: Criterion, devices: Sequence[str]) -> RulingDraft:
     is_meant = criterion.if_absent == "not_applicable"
-    return Answer(
+    return RulingDraft(
         ruling="not_applicable" if is_meant else "inconclusive",
         reason="absent",
         explanation=f"there is no {criterion.metric} of {_some(devices)}: the part has none, or "
@@ -521,7 +524,7 @@ def health_action(metric: str) -> str:
     return "Mend or replace the part, and run again."
 
 
-def _between(criterion: Criterion, values: Sequence[float], name: str) -> Answer:
+def _between(criterion: Criterion, values: Sequence[float], name: str) -> RulingDraft:
     """Whether all values keep the limits of a criterion."""
     is_low = criterion.at_least is not None
     limit = criterion.at_least if is_low else criterion.at_most
@@ -540,9 +543,9 @@ def _between(criterion: Criterion, values: Sequence[float], name: str) -> Answer
         count=len(values),
     )
     if worst >= limit if is_low else worst <= limit:
-        return Answer(ruling="pass", statistic=statistic)
+        return RulingDraft(ruling="pass", statistic=statistic)
     reason: Reason = "inventory" if criterion.kind == "inventory" else "health"
-    return Answer(
+    return RulingDraft(
         ruling="fail",
         reason=reason,
         explanation=f"{criterion.title}: {name} {worst:.6g}, "
@@ -552,7 +555,7 @@ def _between(criterion: Criterion, values: Sequence[float], name: str) -> Answer
     )
 
 
-def inventory(criterion: Criterion, system: System) -> Answer:
+def inventory(criterion: Criterion, system: System) -> RulingDraft:
     """Whether a fact of the node, or that fact of each device, is what the criterion asks for."""
     facts = _facts(criterion.metric, system)
     if not facts or any(value is None for value in facts.values()):
@@ -577,14 +580,14 @@ def inventory(criterion: Criterion, system: System) -> Answer:
         if value != criterion.equals or isinstance(value, bool) != isinstance(
             criterion.equals, bool
         ):
-            return Answer(
+            return RulingDraft(
                 ruling="fail",
                 reason="inventory",
                 explanation=f"{criterion.title}: {name} is {value}, "
                 f"where {criterion.equals} is required",
                 action="Compare the node with what was agreed.",
             )
-    return Answer(ruling="pass")
+    return RulingDraft(ruling="pass")
 
 
 def _facts(metric: str, system: System) -> dict[str, Scalar | None]:

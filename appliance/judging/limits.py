@@ -23,7 +23,7 @@ TIMES = ("step_seconds", "first_step_seconds", "seconds_to_target")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ground:
+class RulingInputs:
     """All that a ruling stands on beside the journal."""
 
     plan: Plan
@@ -61,10 +61,10 @@ def scaled(criterion: Criterion, limit: float) -> float:
     return limit * UNITS[criterion.unit][1] if criterion.unit in UNITS else limit
 
 
-def limit_of(criterion: Criterion, case: Case, ground: Ground) -> Limit | Unlimited:
+def limit_of(criterion: Criterion, case: Case, inputs: RulingInputs) -> Limit | Unlimited:
     """What this criterion demands of the speed of this case."""
     if criterion.within_of_baseline is not None:
-        return _of_baseline(criterion, case, ground)
+        return _of_baseline(criterion, case, inputs)
     amount = amount_of(case, criterion.metric)
     if amount is None or not (0.0 < amount < math.inf):
         return Unlimited(
@@ -72,7 +72,7 @@ def limit_of(criterion: Criterion, case: Case, ground: Ground) -> Limit | Unlimi
         )
     value, source = _absolute(criterion), "absolute"
     if criterion.fraction_of_peak is not None:
-        peak = peak_for(ground.peaks, ground.system, case, criterion.metric)
+        peak = peak_for(inputs.peaks, inputs.system, case, criterion.metric)
         if peak is None:
             return Unlimited(
                 reason="peak_missing",
@@ -88,7 +88,7 @@ def limit_of(criterion: Criterion, case: Case, ground: Ground) -> Limit | Unlimi
         log_seconds=math.log(value) if is_time else math.log(amount) - math.log(value),
         value=value,
         unit=unit_of(criterion.metric, case),
-        margin=math.log1p(margin_of(criterion, case, ground.criteria)),
+        margin=math.log1p(margin_of(criterion, case, inputs.criteria)),
         source=source,
     )
 
@@ -130,13 +130,13 @@ def _absolute(criterion: Criterion) -> float | None:
     return None if limit is None else scaled(criterion, limit)
 
 
-def _of_baseline(criterion: Criterion, case: Case, ground: Ground) -> Limit | Unlimited:
+def _of_baseline(criterion: Criterion, case: Case, inputs: RulingInputs) -> Limit | Unlimited:
     baseline, reason, explanation = find(
-        ground.baselines, case, ground.plan.protocol, ground.system
+        inputs.baselines, case, inputs.plan.protocol, inputs.system
     )
     if baseline is None:
         return Unlimited(reason=reason, explanation=explanation)
-    wanted = margin_of(criterion, case, ground.criteria)
+    wanted = margin_of(criterion, case, inputs.criteria)
     margin = math.log1p(wanted)
     log_limit = baseline.log_seconds + margin
     source = f"baseline and {wanted:.3g} of margin"

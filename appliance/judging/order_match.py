@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from appliance.judging.functional import Answer, inconclusive
+from appliance.judging.functional import RulingDraft, inconclusive
 from appliance.records.criteria import Criterion
 from appliance.records.order import Order, OrderLine
 from appliance.records.system import Fact, System
@@ -24,7 +24,7 @@ class Matched:
     line: OrderLine
     ordered: str
     found: str
-    answer: Answer
+    draft: RulingDraft
 
 
 # ------------------------------------------------------------------ matching
@@ -56,14 +56,14 @@ def sentences(matched: Sequence[Matched]) -> Iterator[str]:
     """How many lines are met, then every other with its reason."""
     yield f"order: {counts(matched)}"
     for one in matched:
-        if one.answer.ruling != "pass":
+        if one.draft.ruling != "pass":
             advisory = "" if one.line.required else " (not required)"
-            yield f"{one.answer.ruling}: {one.id}{advisory}: {one.answer.explanation}"
+            yield f"{one.draft.ruling}: {one.id}{advisory}: {one.draft.explanation}"
 
 
 def counts(matched: Sequence[Matched]) -> str:
     """How many lines are met: 12 of 14 lines are met, 1 is not, 1 cannot be told."""
-    rulings = [one.answer.ruling for one in matched]
+    rulings = [one.draft.ruling for one in matched]
     failed, unknown = rulings.count("fail"), rulings.count("inconclusive")
     said = f"{rulings.count('pass')} of {len(rulings)} lines are met"
     said += f", {failed} {'is' if failed == 1 else 'are'} not" if failed else ""
@@ -77,11 +77,11 @@ def _matched(name: str, line: OrderLine, system: System) -> Matched:
         line=line,
         ordered=_ordered_words(line),
         found=_found_words(line, field),
-        answer=_answer(line, field),
+        draft=_draft(line, field),
     )
 
 
-def _answer(line: OrderLine, field: Field) -> Answer:
+def _draft(line: OrderLine, field: Field) -> RulingDraft:
     held = [(member, _held(line, member)) for member in field.members]
     others = [member for member, is_so in held if is_so is False]
     unknown = [member for member, is_so in held if is_so is None]
@@ -91,9 +91,9 @@ def _answer(line: OrderLine, field: Field) -> Answer:
             return _failed(line, _is_another(line, others, field))
         if unknown or field.unknown:
             return _untold(line, unknown, field)
-        return Answer(ruling="pass") if num_met else _failed(line, "there is none")
+        return RulingDraft(ruling="pass") if num_met else _failed(line, "there is none")
     if num_met >= line.count:
-        return Answer(ruling="pass")
+        return RulingDraft(ruling="pass")
     if num_met + len(unknown) >= line.count or field.unknown:
         return _untold(line, unknown, field)
     return _failed(line, f"{num_met} of {len(held)} are so: {_found_words(line, field)}")
@@ -113,8 +113,8 @@ def _is_another(line: OrderLine, others: Sequence[Member], field: Field) -> str:
     return told if len(field.members) == 1 else f"{told} ({len(others)} of {len(field.members)})"
 
 
-def _failed(line: OrderLine, what: str) -> Answer:
-    return Answer(
+def _failed(line: OrderLine, what: str) -> RulingDraft:
+    return RulingDraft(
         ruling="fail",
         reason="inventory",
         explanation=f"{line.title}: {what}, where {_ordered_words(line)} was ordered",
@@ -122,7 +122,7 @@ def _failed(line: OrderLine, what: str) -> Answer:
     )
 
 
-def _untold(line: OrderLine, unknown: Sequence[Member], field: Field) -> Answer:
+def _untold(line: OrderLine, unknown: Sequence[Member], field: Field) -> RulingDraft:
     """What is not reported, or cannot be compared, is no pass."""
     hint, name = field.unknown, line.field
     if unknown:

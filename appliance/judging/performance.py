@@ -23,8 +23,16 @@ from appliance.evidence.baseline_key import find
 from appliance.evidence.case_results import log_seconds, stall_shares
 from appliance.evidence.determinism import run_to_run
 from appliance.evidence.launches import CaseEvidence, clock_doubt, clock_fault
-from appliance.judging.functional import TOLERATED_INTERRUPTIONS, Answer, inconclusive, numeric
-from appliance.judging.limits import Ground, Limit, Unlimited, in_metric, limit_of, scaled, unit_of
+from appliance.judging.functional import TOLERATED_INTERRUPTIONS, RulingDraft, inconclusive, numeric
+from appliance.judging.limits import (
+    Limit,
+    RulingInputs,
+    Unlimited,
+    in_metric,
+    limit_of,
+    scaled,
+    unit_of,
+)
 from appliance.planning.criterion_scope import alphas
 from appliance.records.criteria import Criterion
 from appliance.records.verdict import Statistic
@@ -61,16 +69,18 @@ ACTIONS: Mapping[str, str] = {
 }
 
 
-def judged(criterion: Criterion, evidence: CaseEvidence, ground: Ground) -> Answer:
+def judged(criterion: Criterion, evidence: CaseEvidence, inputs: RulingInputs) -> RulingDraft:
     """The ruling of one criterion on the times of one case."""
     untold = unjudged(evidence)
     if untold is not None:
         return untold
     rule = RULES.get(criterion.metric) or RULES[criterion.kind]
-    return rule(criterion, evidence, ground)
+    return rule(criterion, evidence, inputs)
 
 
-def pooled(criterion: Criterion, cases: Sequence[CaseEvidence], ground: Ground) -> Answer:
+def pooled(
+    criterion: Criterion, cases: Sequence[CaseEvidence], inputs: RulingInputs
+) -> RulingDraft:
     """The ruling on how many launches of all these cases together were slow.
 
     A launch is slow when it took 3 % and three baseline spreads longer than the median of its
@@ -85,20 +95,20 @@ def pooled(criterion: Criterion, cases: Sequence[CaseEvidence], ground: Ground) 
         values = np.array(log_seconds(evidence))
         total += len(values)
         if len(values):
-            slow += int(np.count_nonzero(is_slow(values, _reference_spread(evidence, ground))))
-    return _rate(criterion, ground, bad=slow, total=total, what="slow launches", step=None)
+            slow += int(np.count_nonzero(is_slow(values, _reference_spread(evidence, inputs))))
+    return _rate(criterion, inputs, bad=slow, total=total, what="slow launches", step=None)
 
 
 # ------------------------------------------------------------------ location
 
 
-def _location(criterion: Criterion, evidence: CaseEvidence, ground: Ground) -> Answer:
-    limit = limit_of(criterion, evidence.case, ground)
+def _location(criterion: Criterion, evidence: CaseEvidence, inputs: RulingInputs) -> RulingDraft:
+    limit = limit_of(criterion, evidence.case, inputs)
     if isinstance(limit, Unlimited):
         action = ACTIONS.get(limit.reason, "Correct the criterion, or leave this case out of it.")
         return inconclusive(limit.reason, limit.explanation, action)
     values = _values(criterion, evidence)
-    bounds = bounds_at(evidence, evidence.num_made, ground)
+    bounds = bounds_at(evidence, evidence.num_made, inputs)
     if bounds is None or not all(map(math.isfinite, values)):
         what = "has no test planned for it" if bounds is None else "has a time that is no number"
         return inconclusive("evidence_missing", f"{evidence.case.id} {what}", "Run it again.")
@@ -111,22 +121,27 @@ def _location(criterion: Criterion, evidence: CaseEvidence, ground: Ground) -> A
         z_pass=bounds[0],
         z_fail=bounds[1],
     )
-    found = _ruled(criterion, evidence, limit, tested, ground=ground)
+    found = _ruled(criterion, evidence, limit, tested, inputs=inputs)
     return replace(found, statistic=_statistic(criterion, evidence, values, limit, tested))
 
 
 def _ruled(
-    criterion: Criterion, evidence: CaseEvidence, limit: Limit, tested: Tested, *, ground: Ground
-) -> Answer:
+    criterion: Criterion,
+    evidence: CaseEvidence,
+    limit: Limit,
+    tested: Tested,
+    *,
+    inputs: RulingInputs,
+) -> RulingDraft:
     """Precedence inside one case: a fail, then what forbids a pass, then the pass."""
     if bool(tested.is_fail):
-        return _failed(criterion, evidence, limit, ground)
+        return _failed(criterion, evidence, limit, inputs)
     values = _values(criterion, evidence)
     doubt = _doubt(criterion, evidence, limit, values)
     if doubt is not None:
         return doubt
     if bool(tested.is_pass):
-        return Answer(ruling="pass")
+        return RulingDraft(ruling="pass")
     has_all = evidence.num_made >= evidence.case.launches
     is_short = has_all and evidence.case.launches < evidence.protocol.looks[-1]
     return inconclusive(
@@ -137,16 +152,18 @@ def _ruled(
     )
 
 
-def _failed(criterion: Criterion, evidence: CaseEvidence, limit: Limit, ground: Ground) -> Answer:
+def _failed(
+    criterion: Criterion, evidence: CaseEvidence, limit: Limit, inputs: RulingInputs
+) -> RulingDraft:
     """Beyond the limit; of a node that others used meanwhile that says nothing of its devices."""
-    disturbed = disturbance(evidence, ground)
+    disturbed = disturbance(evidence, inputs)
     if disturbed:
         return inconclusive(
             "environment",
             f"{criterion.title}: beyond the limit, but {disturbed}",
             "Keep everything else off this node and run again.",
         )
-    return Answer(
+    return RulingDraft(
         ruling="fail",
         reason="over_limit",
         explanation=f"{criterion.title}: slower than the limit ({limit.source}), "
@@ -157,7 +174,7 @@ def _failed(criterion: Criterion, evidence: CaseEvidence, limit: Limit, ground: 
 
 def _doubt(
     criterion: Criterion, evidence: CaseEvidence, limit: Limit, values: Sequence[float]
-) -> Answer | None:
+) -> RulingDraft | None:
     """What forbids a pass, however fast the launches were."""
     if len(values) > 1 and len(set(values)) == 1:
         return inconclusive(
@@ -179,16 +196,18 @@ def _doubt(
     return None
 
 
-def bounds_at(evidence: CaseEvidence, made: int, ground: Ground) -> tuple[float, float] | None:
+def bounds_at(
+    evidence: CaseEvidence, made: int, inputs: RulingInputs
+) -> tuple[float, float] | None:
     """The planned bounds of a look for a pass and for a fail; between looks the next one's."""
     looks = evidence.looks
     place = next((i for i, look in enumerate(looks) if made <= look), len(looks) - 1)
     found = {
         bounds.alpha: bounds.z[place]
-        for bounds in ground.plan.bounds
+        for bounds in inputs.plan.bounds
         if bounds.looks == looks and len(bounds.z) == len(looks)
     }
-    passing, failing = alphas(ground.criteria, ground.plan.num_limits)
+    passing, failing = alphas(inputs.criteria, inputs.plan.num_limits)
     if passing not in found or failing not in found:
         return None
     return found[passing], found[failing]
@@ -257,9 +276,9 @@ def _is_too_good(values: Sequence[float], limit: Limit) -> bool:
     return float(np.mean(values)) < baseline.log_seconds - max(limit.margin, factor * spread)
 
 
-def disturbance(evidence: CaseEvidence, ground: Ground) -> str:
+def disturbance(evidence: CaseEvidence, inputs: RulingInputs) -> str:
     """Others' use of the processors while this case ran on them, or nothing."""
-    devices = {device.id: device for device in ground.system.identity.devices}
+    devices = {device.id: device for device in inputs.system.identity.devices}
     device = devices.get(evidence.case.device)
     if device is None or device.vendor != "cpu" or "usable_processors" not in device.facts:
         return ""
@@ -284,11 +303,11 @@ def disturbance(evidence: CaseEvidence, ground: Ground) -> str:
 # ------------------------------------------------------------------ tails
 
 
-def _stalls(criterion: Criterion, evidence: CaseEvidence, ground: Ground) -> Answer:
+def _stalls(criterion: Criterion, evidence: CaseEvidence, inputs: RulingInputs) -> RulingDraft:
     figures = [figures for launch in evidence.counted for figures in launch.figures]
     return _rate(
         criterion,
-        ground,
+        inputs,
         bad=sum(block.num_stalls for block in figures),
         total=sum(block.num_steps for block in figures),
         what="stalled steps",
@@ -298,18 +317,18 @@ def _stalls(criterion: Criterion, evidence: CaseEvidence, ground: Ground) -> Ans
 
 def _rate(
     criterion: Criterion,
-    ground: Ground,
+    inputs: RulingInputs,
     *,
     bad: int,
     total: int,
     what: str,
     step: CaseEvidence | None,
-) -> Answer:
+) -> RulingDraft:
     """An exact binomial test of a rate; `step` is the case whose look it is, None at the end."""
     limit = criterion.at_most
     if limit is None or not total:
         return inconclusive("coverage", f"{criterion.title}: nothing was timed", "Run it again.")
-    passing, failing = _risks(step, ground)
+    passing, failing = _risks(step, inputs)
     low, high = rate_bounds(bad, total, passing)
     statistic = Statistic(
         metric=criterion.metric,
@@ -327,7 +346,9 @@ def _rate(
     return _tested(word, said, f"which shows a rate of at most {high:.3g}", statistic)
 
 
-def _stall_shares(criterion: Criterion, evidence: CaseEvidence, ground: Ground) -> Answer:
+def _stall_shares(
+    criterion: Criterion, evidence: CaseEvidence, inputs: RulingInputs
+) -> RulingDraft:
     """The part of a step's time that loading takes, by Student's t over launches."""
     shares, limit = stall_shares(evidence), criterion.at_most
     is_whole = len(shares) == len(evidence.counted) and all(map(math.isfinite, shares))
@@ -338,7 +359,7 @@ def _stall_shares(criterion: Criterion, evidence: CaseEvidence, ground: Ground) 
             f"and {LEAST_LAUNCHES} are wanted",
             "Judge a case that loads its inputs, with more launches.",
         )
-    passing, failing = _risks(evidence, ground)
+    passing, failing = _risks(evidence, inputs)
     value, error = float(np.mean(shares)), float(np.std(shares, ddof=1)) / len(shares) ** 0.5
     low, high = (
         value + sign * error * float(stdtrit(len(shares) - 1, 1 - risk))
@@ -360,9 +381,11 @@ def _stall_shares(criterion: Criterion, evidence: CaseEvidence, ground: Ground) 
     return _tested(word, said, "which the spread leaves open", statistic)
 
 
-def _steps_to_target(criterion: Criterion, evidence: CaseEvidence, ground: Ground) -> Answer:
+def _steps_to_target(
+    criterion: Criterion, evidence: CaseEvidence, inputs: RulingInputs
+) -> RulingDraft:
     """Steps are counted, not measured: each launch must keep the limit, and a miss is infinite."""
-    del ground
+    del inputs
     limit = criterion.at_most
     steps = [launch.steps_to_target for launch in evidence.counted]
     if limit is None or not steps or not evidence.case.evaluate_every:
@@ -381,8 +404,8 @@ def _steps_to_target(criterion: Criterion, evidence: CaseEvidence, ground: Groun
         count=len(steps),
     )
     if max(steps) <= limit:
-        return Answer(ruling="pass", statistic=statistic)
-    return Answer(
+        return RulingDraft(ruling="pass", statistic=statistic)
+    return RulingDraft(
         ruling="fail",
         reason="over_limit",
         explanation=f"{criterion.title}: a launch needed {max(steps):g} steps, "
@@ -392,14 +415,14 @@ def _steps_to_target(criterion: Criterion, evidence: CaseEvidence, ground: Groun
     )
 
 
-def _latency(criterion: Criterion, evidence: CaseEvidence, ground: Ground) -> Answer:
+def _latency(criterion: Criterion, evidence: CaseEvidence, inputs: RulingInputs) -> RulingDraft:
     limit, quantile = criterion.at_most, criterion.quantile
     launches = evidence.counted
     if limit is None or quantile is None or not launches:
         return inconclusive("coverage", f"{criterion.title}: nothing was timed", "Run it again.")
     bound = scaled(criterion, limit)
     times = np.concatenate([launch.step_seconds for launch in launches])
-    passing, failing = _risks(evidence, ground)
+    passing, failing = _risks(evidence, inputs)
     word, num_over = test_percentile(
         times, quantile=quantile, limit=bound, risk_pass=passing, risk_fail=failing
     )
@@ -419,18 +442,18 @@ def _latency(criterion: Criterion, evidence: CaseEvidence, ground: Ground) -> An
     return _tested(word, said, "which leaves the percentile open", statistic)
 
 
-def _tested(word: str, said: str, shows: str, statistic: Statistic) -> Answer:
+def _tested(word: str, said: str, shows: str, statistic: Statistic) -> RulingDraft:
     if word == "pass":
-        return Answer(ruling="pass", statistic=statistic)
+        return RulingDraft(ruling="pass", statistic=statistic)
     if word == "fail":
-        return Answer(
+        return RulingDraft(
             ruling="fail",
             reason="over_limit",
             explanation=said,
             action=SLOWED,
             statistic=statistic,
         )
-    return Answer(
+    return RulingDraft(
         ruling="inconclusive",
         reason="noise",
         explanation=f"{said}, {shows}",
@@ -439,9 +462,9 @@ def _tested(word: str, said: str, shows: str, statistic: Statistic) -> Answer:
     )
 
 
-def _risks(evidence: CaseEvidence | None, ground: Ground) -> tuple[float, float]:
+def _risks(evidence: CaseEvidence | None, inputs: RulingInputs) -> tuple[float, float]:
     """The risk that this look may spend on a pass and on a fail; all of it where there is one."""
-    risks = alphas(ground.criteria, ground.plan.num_limits)
+    risks = alphas(inputs.criteria, inputs.plan.num_limits)
     if evidence is None:
         return risks
     looks = evidence.looks
@@ -450,8 +473,8 @@ def _risks(evidence: CaseEvidence | None, ground: Ground) -> tuple[float, float]
     return passing, failing
 
 
-def _reference_spread(evidence: CaseEvidence, ground: Ground) -> float:
-    baseline, _, _ = find(ground.baselines, evidence.case, ground.plan.protocol, ground.system)
+def _reference_spread(evidence: CaseEvidence, inputs: RulingInputs) -> float:
+    baseline, _, _ = find(inputs.baselines, evidence.case, inputs.plan.protocol, inputs.system)
     if baseline is not None:
         return baseline.launch_sd
     values = log_seconds(evidence)
@@ -462,7 +485,7 @@ def _reference_spread(evidence: CaseEvidence, ground: Ground) -> float:
 # ------------------------------------------------------------------ drift
 
 
-def _drift(criterion: Criterion, evidence: CaseEvidence, ground: Ground) -> Answer:
+def _drift(criterion: Criterion, evidence: CaseEvidence, inputs: RulingInputs) -> RulingDraft:
     """Slope of the blocks' medians over the run, over half an hour."""
     launches = evidence.counted
     if criterion.at_most is None or len(launches) < LEAST_LAUNCHES:
@@ -476,7 +499,7 @@ def _drift(criterion: Criterion, evidence: CaseEvidence, ground: Ground) -> Answ
             f"which is less than {LEAST_DRIFT_SECONDS:.0f} s",
             "Plan a longer suite, or leave this criterion out.",
         )
-    passing, failing = _risks(evidence, ground)
+    passing, failing = _risks(evidence, inputs)
     values = np.array(log_seconds(evidence))
     limit = criterion.at_most / DRIFT_SECONDS
     slope, _, high = theil_sen(times, values, 1 - 2 * passing)
@@ -506,7 +529,7 @@ def _seconds(utc: str) -> float:
 # ------------------------------------------------------------------ what is not judged
 
 
-def unjudged(evidence: CaseEvidence) -> Answer | None:
+def unjudged(evidence: CaseEvidence) -> RulingDraft | None:
     """Why the times of this case are not judged at all."""
     if numeric(evidence).ruling != "pass" or run_to_run(evidence) is not None:
         return inconclusive(
@@ -551,7 +574,7 @@ def _first_steps(evidence: CaseEvidence) -> list[float]:
     ]
 
 
-Rule = Callable[[Criterion, CaseEvidence, Ground], Answer]
+Rule = Callable[[Criterion, CaseEvidence, RulingInputs], RulingDraft]
 RULES: Mapping[str, Rule] = {
     "perf": _location,
     "drift": _drift,

@@ -32,8 +32,8 @@ from scipy.special import stdtrit
 
 from appliance.evidence.case_results import withheld
 from appliance.evidence.launches import CaseEvidence
-from appliance.judging.functional import Answer, inconclusive
-from appliance.judging.limits import Ground, margin_of
+from appliance.judging.functional import RulingDraft, inconclusive
+from appliance.judging.limits import RulingInputs, margin_of
 from appliance.judging.performance import (
     CLOCK,
     FLOOR,
@@ -102,10 +102,10 @@ def contrast(
 
 
 def judged(
-    criterion: Criterion, case: Case, cases: Mapping[str, CaseEvidence], ground: Ground
-) -> Answer:
+    criterion: Criterion, case: Case, cases: Mapping[str, CaseEvidence], inputs: RulingInputs
+) -> RulingDraft:
     """The ruling of a criterion on the speed of a case against that of another one."""
-    other = other_of(criterion, case, ground.plan.cases)
+    other = other_of(criterion, case, inputs.plan.cases)
     if isinstance(other, str) or criterion.at_least is None:
         what = other if isinstance(other, str) else "the criterion has no limit"
         return inconclusive("coverage", what, "Plan the other case, or correct the criterion.")
@@ -115,17 +115,17 @@ def judged(
         if untold is not None:
             return replace(untold, explanation=f"{evidence.case.id}: {untold.explanation}")
     made = _common_look(sides)
-    margin = math.log1p(margin_of(criterion, case, ground.criteria))
+    margin = math.log1p(margin_of(criterion, case, inputs.criteria))
     times = [log_seconds_per_unit(evidence, made) for evidence in sides]
     found = contrast(*times, floor=FLOOR * margin)
-    bounds = bounds_at(sides[0], made, ground)
+    bounds = bounds_at(sides[0], made, inputs)
     if found is None or bounds is None:
         counts = " and ".join(f"{one.num_made} of {one.case.id}" for one in sides)
         what = f"{criterion.title}: {counts} launches are too few to compare"
         return inconclusive("coverage", what, "Run both cases to their first look.")
     tested = tested_at(found, math.log(criterion.at_least), bounds)
-    answer = _ruled(criterion, sides, times, tested, margin=margin, ground=ground)
-    return replace(answer, statistic=_statistic(criterion, other, found, tested))
+    draft = _ruled(criterion, sides, times, tested, margin=margin, inputs=inputs)
+    return replace(draft, statistic=_statistic(criterion, other, found, tested))
 
 
 def _common_look(sides: Sequence[CaseEvidence]) -> int:
@@ -165,17 +165,17 @@ def _ruled(
     tested: Tested,
     *,
     margin: float,
-    ground: Ground,
-) -> Answer:
+    inputs: RulingInputs,
+) -> RulingDraft:
     """A fail, then what forbids a pass, then the pass, as for one case's limit."""
     case, other = (evidence.case.id for evidence in sides)
     for evidence in sides:
-        disturbed = disturbance(evidence, ground)
+        disturbed = disturbance(evidence, inputs)
         if disturbed and bool(tested.is_fail):
             what = f"{criterion.title}: below the limit, but of {evidence.case.id} {disturbed}"
             return inconclusive("environment", what, "Keep everything else off this node.")
     if bool(tested.is_fail):
-        return Answer(
+        return RulingDraft(
             ruling="fail",
             reason="over_limit",
             explanation=f"{criterion.title}: {case} is slower than {criterion.at_least:g} of "
@@ -191,7 +191,7 @@ def _ruled(
             what = f"{evidence.case.id}: {unstable}"
             return inconclusive("unstable", what, "Let the node settle (clocks, heat); run again.")
     if bool(tested.is_pass):
-        return Answer(ruling="pass")
+        return RulingDraft(ruling="pass")
     return inconclusive(
         "noise",
         f"{criterion.title}: {len(times[0])} launches of {case} and {len(times[1])} of {other} "

@@ -17,7 +17,7 @@ import numpy as np
 from appliance.evidence.baseline_key import find
 from appliance.evidence.case_results import log_seconds, withheld
 from appliance.evidence.launches import CaseEvidence
-from appliance.judging.limits import Ground
+from appliance.judging.limits import RulingInputs
 
 LARGEST = 0.10
 """Largest difference of the logarithms that is not asked about."""
@@ -33,7 +33,7 @@ class Contrast:
     reference: float | None
 
     @property
-    def is_apart(self) -> bool:
+    def is_disagreeing(self) -> bool:
         """Whether the ratio is known to be another than it should be."""
         return self.reference is not None and not abs(self.ratio - self.reference) <= LARGEST
 
@@ -46,7 +46,7 @@ class Contrast:
         return f"{here}, and by their baselines it should be {math.exp(self.reference):.3g}"
 
 
-def contrasts(cases: Mapping[str, CaseEvidence], ground: Ground) -> Iterator[Contrast]:
+def contrasts(cases: Mapping[str, CaseEvidence], inputs: RulingInputs) -> Iterator[Contrast]:
     """Every variant whose operations are counted, and that was timed, as its case was."""
     for evidence in cases.values():
         fixed = cases.get(evidence.case.variant_of)
@@ -58,7 +58,7 @@ def contrasts(cases: Mapping[str, CaseEvidence], ground: Ground) -> Iterator[Con
                 variant=evidence.case.id,
                 case=fixed.case.id,
                 ratio=here - there,
-                reference=_reference(evidence, fixed, ground),
+                reference=_reference(evidence, fixed, inputs),
             )
 
 
@@ -70,11 +70,11 @@ def _log_rate(evidence: CaseEvidence) -> float | None:
     return math.log(flops) - float(np.mean(times))
 
 
-def _reference(variant: CaseEvidence, fixed: CaseEvidence, ground: Ground) -> float | None:
+def _reference(variant: CaseEvidence, fixed: CaseEvidence, inputs: RulingInputs) -> float | None:
     """The same of the two baselines; None unless there are both."""
     found = []
     for case in (variant.case, fixed.case):
-        baseline, _, _ = find(ground.baselines, case, ground.plan.protocol, ground.system)
+        baseline, _, _ = find(inputs.baselines, case, inputs.plan.protocol, inputs.system)
         if baseline is None or not case.work.flops:
             return None
         found.append(math.log(case.work.flops) - baseline.log_seconds)

@@ -30,7 +30,7 @@ from appliance.evidence.device_health import Scope
 from appliance.evidence.launches import CaseEvidence, Gathering, LaunchEvidence
 from appliance.judging import order_match, ratios, variants
 from appliance.judging.functional import (
-    Answer,
+    RulingDraft,
     agreed,
     functional,
     health,
@@ -38,7 +38,7 @@ from appliance.judging.functional import (
     injected,
     inventory,
 )
-from appliance.judging.limits import Ground
+from appliance.judging.limits import RulingInputs
 from appliance.judging.performance import judged, pooled
 from appliance.planning import coverage
 from appliance.planning.criterion_scope import CHANCE_KINDS, RATIO, is_pooled, matches, other_of
@@ -109,7 +109,7 @@ class Judge:
         system: System,
         order: Order | None = None,
     ) -> None:
-        self._ground = Ground(
+        self._inputs = RulingInputs(
             plan=plan, criteria=criteria, baselines=baselines, peaks=peaks, system=system
         )
         self._requirements = requirements(criteria)
@@ -144,14 +144,14 @@ class Judge:
     def verdict(self) -> Verdict:
         """All rulings of the run, and what they come to."""
         self._gathering.settle()
-        plan, cases = self._ground.plan, self._gathering.cases
-        self._apart = between_devices(tuple(cases.values()), self._ground.system)
+        plan, cases = self._inputs.plan, self._gathering.cases
+        self._apart = between_devices(tuple(cases.values()), self._inputs.system)
         rulings = [*self._rulings(), *self._order_rulings(), *self._run_rulings()]
         return Verdict(
             run_id=plan.run_id,
             verdict=_word(rulings),
             decided_by=self._decided_by(rulings),
-            scope=_scope(self._ground, self._order) + _unobserved(rulings, self._ground),
+            scope=_scope(self._inputs, self._order) + _unobserved(rulings, self._inputs),
             num_interruptions=self._gathering.run.num_interruptions,
             num_made=sum(len(_made(evidence)) for evidence in cases.values()),
             num_failed=sum(
@@ -177,7 +177,7 @@ class Judge:
         is_planned = evidence.num_made in evidence.looks
         on_times = list(self._on_times(evidence)) if is_planned else []
         others = [
-            functional(criterion, evidence, self._ground)
+            functional(criterion, evidence, self._inputs)
             for criterion in self._of_case(evidence)
             if criterion.kind not in CHANCE_KINDS
         ]
@@ -193,7 +193,7 @@ class Judge:
                 return False, f"open: {found.explanation}"
         return True, "decided: within every limit"
 
-    def _on_times(self, evidence: CaseEvidence) -> Iterator[Answer]:
+    def _on_times(self, evidence: CaseEvidence) -> Iterator[RulingDraft]:
         """What is ruled of a case's times, and of times that are held against them."""
         for criterion in self._of_case(evidence):
             if criterion.kind in CHANCE_KINDS:
@@ -207,10 +207,10 @@ class Judge:
         pairs = [{subject, other} for _, subject, other in self._against]
         return {case}.union(*(pair for pair in pairs if case in pair))
 
-    def _judged(self, criterion: Criterion, evidence: CaseEvidence) -> Answer:
+    def _judged(self, criterion: Criterion, evidence: CaseEvidence) -> RulingDraft:
         if criterion.metric == RATIO:
-            return ratios.judged(criterion, evidence.case, self._gathering.cases, self._ground)
-        return judged(criterion, evidence, self._ground)
+            return ratios.judged(criterion, evidence.case, self._gathering.cases, self._inputs)
+        return judged(criterion, evidence, self._inputs)
 
     def _result(self, evidence: CaseEvidence) -> CaseResult:
         """What the case has shown, and its speed beside that of the cases that it belongs with."""
@@ -239,20 +239,20 @@ class Judge:
                 and (evidence.case.is_timed or criterion.kind not in CHANCE_KINDS)
             ]
             if criterion.kind == "inventory":
-                yield _ruling(criterion, "", inventory(criterion, self._ground.system))
+                yield _ruling(criterion, "", inventory(criterion, self._inputs.system))
             elif not cases:
                 yield _unmatched(criterion)
             elif is_pooled(criterion):
-                yield _ruling(criterion, "", pooled(criterion, cases, self._ground))
+                yield _ruling(criterion, "", pooled(criterion, cases, self._inputs))
             elif criterion.kind == "health":
                 scope: Scope = "run" if criterion.cases == "*" else "cases"
-                yield _ruling(criterion, "", health(criterion, cases, self._ground, scope))
+                yield _ruling(criterion, "", health(criterion, cases, self._inputs, scope))
             else:
                 for evidence in cases:
                     found = (
                         self._judged(criterion, evidence)
                         if criterion.kind in CHANCE_KINDS
-                        else functional(criterion, evidence, self._ground)
+                        else functional(criterion, evidence, self._inputs)
                     )
                     if criterion.kind == "determinism":
                         found = agreed(found, self._apart.get(evidence.case.id))
@@ -260,16 +260,16 @@ class Judge:
 
     def _order_rulings(self) -> Iterator[Ruling]:
         """Whether the node is what was bought, line by line."""
-        matched = order_match.match(self._order, self._ground.system)
+        matched = order_match.match(self._order, self._inputs.system)
         for criterion, line in zip(order_match.requirements(self._order), matched, strict=True):
-            yield _ruling(criterion, "", line.answer)
+            yield _ruling(criterion, "", line.draft)
 
     def _run_rulings(self) -> Iterator[Ruling]:
         """What stands against the whole run, whatever its cases show."""
-        plan = self._ground.plan
+        plan = self._inputs.plan
         integrity = next(item for item in self._requirements if item.kind == "integrity")
         planned = [injected(case) for case in plan.cases if injected(case)]
-        gaps = coverage.gaps(plan, self._ground.criteria)
+        gaps = coverage.gaps(plan, self._inputs.criteria)
         if gaps:
             yield _ruling(
                 next(item for item in self._requirements if item.kind == "completion"),
@@ -281,8 +281,8 @@ class Judge:
                     "them under may_lack in the criteria.",
                 ),
             )
-        for found in variants.contrasts(self._gathering.cases, self._ground):
-            if found.is_apart:
+        for found in variants.contrasts(self._gathering.cases, self._inputs):
+            if found.is_disagreeing:
                 yield _ruling(
                     replace(integrity, required=True),
                     found.variant,
@@ -345,14 +345,14 @@ class Judge:
     # -------------------------------------------------------------- figures of the whole run
 
     def _score(self) -> Score | None:
-        ground = self._ground
+        inputs = self._inputs
         rows: list[score.Row] = []
         left_out: list[str] = []
         for evidence in self._gathering.cases.values():
             case = evidence.case
             if not case.is_timed or case.variant:
                 continue
-            baseline, _, _ = find(ground.baselines, case, ground.plan.protocol, ground.system)
+            baseline, _, _ = find(inputs.baselines, case, inputs.plan.protocol, inputs.system)
             values = [] if self._withheld(evidence) else log_seconds(evidence)
             if baseline is None or not all(map(math.isfinite, values)) or not values:
                 left_out.append(case.id)
@@ -443,7 +443,7 @@ def _against(criteria: Criteria, plan: Plan) -> Iterator[tuple[Criterion, str, s
                     yield criterion, case.id, other.id
 
 
-def _ruling(criterion: Criterion, case: str, found: Answer) -> Ruling:
+def _ruling(criterion: Criterion, case: str, found: RulingDraft) -> Ruling:
     return Ruling(
         criterion=criterion.id,
         case=case,
@@ -481,8 +481,8 @@ def _word(rulings: Sequence[Ruling]) -> VerdictWord:
     return "INCONCLUSIVE"
 
 
-def _scope(ground: Ground, order: Order | None) -> str:
-    plan, criteria = ground.plan, ground.criteria
+def _scope(inputs: RulingInputs, order: Order | None) -> str:
+    plan, criteria = inputs.plan, inputs.criteria
     limits = [item for item in criteria.criterion if item.kind in CHANCE_KINDS and item.required]
     num_limited = sum(any(matches(item, case.id) for item in limits) for case in plan.cases)
     num_small = sum(case.small for case in plan.cases)
@@ -495,7 +495,7 @@ def _scope(ground: Ground, order: Order | None) -> str:
     else:
         words.append(
             ". Performance was measured and is reported, but not judged: the criteria set no limit"
-            + ("." if ground.baselines.baseline else " and there is no baseline for this device.")
+            + ("." if inputs.baselines.baseline else " and there is no baseline for this device.")
         )
     if order is not None:
         words.append(
@@ -509,14 +509,14 @@ def _scope(ground: Ground, order: Order | None) -> str:
     return "".join(words)
 
 
-def _unobserved(rulings: Sequence[Ruling], ground: Ground) -> str:
+def _unobserved(rulings: Sequence[Ruling], inputs: RulingInputs) -> str:
     """What required criteria asked for and do not insist on, and nobody could see."""
     ids = {
         ruling.criterion
         for ruling in rulings
         if ruling.ruling == "not_applicable" and ruling.reason == "not_observed" and ruling.required
     }
-    titles = [item.title for item in ground.criteria.criterion if item.id in ids]
+    titles = [item.title for item in inputs.criteria.criterion if item.id in ids]
     return f" Not observed, so not judged: {'; '.join(titles)}." if titles else ""
 
 

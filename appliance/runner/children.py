@@ -21,6 +21,7 @@ from pydantic import ValidationError
 
 from appliance.ipc import processes
 from appliance.ipc.messages import ForkRequest, ServeRequest, ServerSays
+from appliance.ipc.worker_command import worker_command
 from appliance.records.json import Record, adapter
 from appliance.records.request import LaunchSpec
 
@@ -49,11 +50,6 @@ class Child(Protocol):
         """None while it lives; then its exit status, or the negative number of its signal."""
 
 
-def worker(*arguments: str) -> list[str]:
-    """Command line of the worker; `-P` keeps the folder it starts in out of what it imports."""
-    return [sys.executable, "-P", "-m", "appliance.worker.child", *arguments]
-
-
 class FreshChild:
     """A launch in a process of its own from the first instruction on."""
 
@@ -64,7 +60,7 @@ class FreshChild:
     ) -> None:
         with stdout.open("ab") as out, stderr.open("ab") as err:
             self._process = subprocess.Popen(  # noqa: S603 - our own worker
-                worker("launch", str(os.getpid())),
+                worker_command("launch", str(os.getpid())),
                 stdin=subprocess.PIPE,
                 stdout=out,
                 stderr=err,
@@ -92,7 +88,7 @@ class ForkServer:
     ) -> None:
         with stderr.open("ab") as err:
             self._process = subprocess.Popen(  # noqa: S603 - our own worker
-                worker("serve", str(os.getpid())),
+                worker_command("serve", str(os.getpid())),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=err,

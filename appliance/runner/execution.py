@@ -29,6 +29,7 @@ from appliance.errors import ApplianceError, OutputError, RunInterrupted, UsageE
 from appliance.evidence import run_state
 from appliance.ipc import processes
 from appliance.ipc.channel import Listener
+from appliance.ipc.worker_command import worker_command
 from appliance.planning import plan as planning
 from appliance.planning import workload_manifest
 from appliance.records.journal import (
@@ -46,7 +47,7 @@ from appliance.records.plan import Case, Launch, Plan
 from appliance.records.request import Answer, CaseRequest, LaunchSpec
 from appliance.records.suite import LaunchMode
 from appliance.records.system import Device
-from appliance.runner.children import Child, ForkServer, FreshChild, Guard, ServerLost, worker
+from appliance.runner.children import Child, ForkServer, FreshChild, Guard, ServerLost
 from appliance.runner.counter_log import Observing
 from appliance.runner.environment import child_environment, usable_cores
 from appliance.runner.supervisor import RunningLaunch, Supervisor, running_launch
@@ -106,7 +107,7 @@ def _ask(program: str, requests: Sequence[CaseRequest]) -> Answer:
         )
         try:
             done = subprocess.run(  # noqa: S603 - our own worker
-                worker(program),
+                worker_command(program),
                 input=question,
                 capture_output=True,
                 env=environment,

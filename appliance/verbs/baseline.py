@@ -1,4 +1,4 @@
-"""The verb `baseline`: measured figures from signed runs, and whether such a file can be used here.
+"""The verb `baseline create`: measured figures from signed runs.
 
 A baseline is only worth what it came from, so each run is verified first, and refused where its
 outputs were wrong, where a fault was injected, or where it was measured under other conditions
@@ -12,8 +12,8 @@ from __future__ import annotations
 import itertools
 import json
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Literal
@@ -26,29 +26,22 @@ from appliance.evidence.baseline_key import (
     device_name,
     is_named,
     key_of,
-    least_of,
     least_seconds,
-    misfit,
     mismatch,
 )
 from appliance.judging.criteria_check import PEAK_SLACK, rounded_up
 from appliance.judging.verdict import IMPLIED, requirements
-from appliance.planning.criterion_scope import CHANCE_KINDS, matches
-from appliance.records.baseline import Baseline, BaselineKey, Baselines, Peaks, Tolerance
-from appliance.records.criteria import Criteria
-from appliance.records.json import Record, sha256, to_data, to_json
+from appliance.planning.criterion_scope import CHANCE_KINDS
+from appliance.records.baseline import Baseline, BaselineKey, Baselines, Tolerance
+from appliance.records.json import sha256, to_data, to_json
 from appliance.records.plan import Case
-from appliance.records.request import Answer, CaseRequest
-from appliance.records.system import Device, System
-from appliance.records.verdict import CaseResult
-from appliance.records.workload import Bound, Resolved, Work
+from appliance.records.verdict import CaseResult, Verdict
 from appliance.statistics.tails import test_rate
 from appliance.statistics.tolerance import tolerance_factor
-from appliance.storage import bundle as bundles
-from appliance.storage import criteria_file, device_file
+from appliance.storage import bundle, criteria_file, device_file
 from appliance.storage.bundle import Bundle
 from appliance.storage.device_file import LEAST_DEVICES, LEAST_LAUNCHES
-from appliance.verification import verify as verifying
+from appliance.verification import verify
 
 Kind = Literal["same-device", "population"]
 KINDS: Mapping[str, Kind] = {"same-device": "same-device", "population": "population"}
@@ -140,27 +133,35 @@ def create(
         _check_usable(run)
     measured = [item for run in runs for item in _measured(run)]
     _check_comparable(measured)
+    baselines, left_out = _baselines(measured, kind)
+    if not baselines:
+        reasons = "; ".join(left_out) or "these runs have no timed case"
+        raise UsageError(f"nothing can be made a baseline of: {reasons}")
+    return Created(
+        baselines=Baselines(baseline=baselines),
+        margins=_margins_for(baselines, measured),
+        notes=tuple(_notes(baselines, measured, kind)),
+        left_out=left_out,
+    )
+
+
+def _baselines(
+    measured: Sequence[_Measured], kind: Kind
+) -> tuple[tuple[Baseline, ...], tuple[str, ...]]:
+    """A baseline of each case (same-device: of each device, too), and why some have none."""
     groups: dict[tuple[str, str], list[_Measured]] = {}
     for item in measured:
         device = item.device if kind == "same-device" else ""
         groups.setdefault((item.key.case, device), []).append(item)
-    found: list[Baseline] = []
+    baselines: list[Baseline] = []
     left_out: list[str] = []
     for (case, device), members in groups.items():
-        made = _baseline(members, kind)
-        if isinstance(made, str):
-            left_out.append(f"{case}{f' on {device}' if device else ''}: {made}")
+        result = _baseline(members, kind)
+        if isinstance(result, str):
+            left_out.append(f"{case}{f' on {device}' if device else ''}: {result}")
         else:
-            found.append(made)
-    if not found:
-        reasons = "; ".join(left_out) or "these runs have no timed case"
-        raise UsageError(f"nothing can be made a baseline of: {reasons}")
-    return Created(
-        baselines=Baselines(baseline=tuple(found)),
-        margins=_margins_for(found, measured),
-        notes=tuple(_notes(found, measured, kind)),
-        left_out=tuple(left_out),
-    )
+            baselines.append(result)
+    return tuple(baselines), tuple(left_out)
 
 
 def _verified(
@@ -168,13 +169,13 @@ def _verified(
 ) -> _Run:
     if folder.is_file():
         raise UsageError(f"{folder} is a file: a baseline is made of the folder of a run")
-    checked = verifying.verify(folder, trusted=trusted, allow_development=allow, moment=moment)
-    if checked.faults:
-        raise EvidenceError(f"{folder} does not verify: {checked.faults[0]}")
-    if checked.verdict is None:
+    verification = verify.verify(folder, trusted=trusted, allow_development=allow, moment=moment)
+    if verification.faults:
+        raise EvidenceError(f"{folder} does not verify: {verification.faults[0]}")
+    if verification.verdict is None:
         raise EvidenceError(f"{folder}: its verdict cannot be derived again, so nothing is certain")
-    bundle = bundles.read(folder)
-    return _Run(folder=folder, bundle=bundle, statement=sha256(bundle.files[bundles.STATEMENT]))
+    content = bundle.read(folder)
+    return _Run(folder=folder, bundle=content, statement=sha256(content.files[bundle.STATEMENT]))
 
 
 def _check_distinct(runs: Sequence[_Run]) -> None:
@@ -188,6 +189,7 @@ def _check_distinct(runs: Sequence[_Run]) -> None:
 
 
 def _check_usable(run: _Run) -> None:
+    """UsageError for a run with a fault, a repeated launch, or a result that was not right."""
     plan, verdict = run.bundle.plan, run.bundle.verdict
     injectors = {*plan.injectors, *(case.injector for case in plan.cases if case.injector)}
     if injectors:
@@ -198,6 +200,10 @@ def _check_usable(run: _Run) -> None:
         raise UsageError(f"{run.folder} repeats {plan.rerun_of}: a baseline is made of whole runs")
     if verdict is None:
         raise EvidenceError(f"{run.folder} has no verdict")
+    _check_right(run, verdict)
+
+
+def _check_right(run: _Run, verdict: Verdict) -> None:
     kinds = {item.id: item.kind for item in requirements(run.bundle.criteria)}
     for ruling in verdict.rulings:
         is_chance = kinds.get(ruling.criterion, "completion") in CHANCE_KINDS
@@ -215,31 +221,29 @@ def _check_usable(run: _Run) -> None:
 
 
 def _measured(run: _Run) -> list[_Measured]:
-    plan, system = run.bundle.plan, run.bundle.system
     results = {} if run.bundle.verdict is None else _by_case(run.bundle.verdict.cases)
-    found = []
-    for case in plan.cases:
-        result = results.get(case.id)
-        if not case.is_timed or case.unsupported or result is None:
-            continue
-        launches = [
-            launch
-            for launch in result.launches
-            if launch.outcome == "completed" and launch.log_seconds is not None
-        ]
-        found.append(
-            _Measured(
-                run=run,
-                case=case,
-                key=key_of(case, plan.protocol, system),
-                device=device_name(system, case.device),
-                values=tuple(
-                    launch.log_seconds for launch in launches if launch.log_seconds is not None
-                ),
-                num_unsteady=sum(launch.series in UNSTEADY for launch in launches),
-            )
-        )
-    return found
+    return [
+        _measurement(run, case, results[case.id])
+        for case in run.bundle.plan.cases
+        if case.is_timed and not case.unsupported and case.id in results
+    ]
+
+
+def _measurement(run: _Run, case: Case, result: CaseResult) -> _Measured:
+    system = run.bundle.system
+    launches = [
+        launch
+        for launch in result.launches
+        if launch.outcome == "completed" and launch.log_seconds is not None
+    ]
+    return _Measured(
+        run=run,
+        case=case,
+        key=key_of(case, run.bundle.plan.protocol, system),
+        device=device_name(system, case.device),
+        values=tuple(launch.log_seconds for launch in launches if launch.log_seconds is not None),
+        num_unsteady=sum(launch.series in UNSTEADY for launch in launches),
+    )
 
 
 def _by_case(results: Sequence[CaseResult]) -> Mapping[str, CaseResult]:
@@ -273,7 +277,7 @@ def _baseline(members: Sequence[_Measured], kind: Kind) -> Baseline | str:
     if spread.launch_sd == 0.0:
         return "all launches took the same time to the last digit, as no clock shows it"
     _check_possible(members[0], float(np.mean(values)))
-    made = Baseline(
+    baseline = Baseline(
         key=members[0].key,
         kind="same_device",
         devices=tuple(devices),
@@ -286,10 +290,12 @@ def _baseline(members: Sequence[_Measured], kind: Kind) -> Baseline | str:
         smallest_margin=math.expm1(QUIET * spread.launch_sd),
         bundles=tuple(dict.fromkeys(item.run.statement for item in members if item.values)),
     )
-    return made if kind == "same-device" else _population(made, devices)
+    return baseline if kind == "same-device" else _population(baseline, devices)
 
 
-def _population(made: Baseline, devices: Mapping[str, Sequence[Sequence[float]]]) -> Baseline | str:
+def _population(
+    baseline: Baseline, devices: Mapping[str, Sequence[Sequence[float]]]
+) -> Baseline | str:
     if len(devices) < LEAST_DEVICES:
         return f"a population needs {LEAST_DEVICES} devices, and there is {len(devices)}"
     means = [float(np.mean([value for run in runs for value in run])) for runs in devices.values()]
@@ -298,14 +304,14 @@ def _population(made: Baseline, devices: Mapping[str, Sequence[Sequence[float]]]
         return "all devices took the same time to the last digit, as no clock shows it"
     factor = tolerance_factor(len(devices), PART, CONFIDENCE)
     return replace(
-        made,
+        baseline,
         kind="population",
         log_seconds=mean,
         device_sd=device_sd,
         tolerance=Tolerance(
             p=PART, gamma=CONFIDENCE, k=factor, log_limit=mean + factor * device_sd
         ),
-        smallest_margin=max(made.smallest_margin, math.expm1(factor * device_sd)),
+        smallest_margin=max(baseline.smallest_margin, math.expm1(factor * device_sd)),
     )
 
 
@@ -347,7 +353,9 @@ def _check_possible(measured: _Measured, log_seconds: float) -> None:
         )
 
 
-def _margins_for(found: Sequence[Baseline], measured: Sequence[_Measured]) -> Mapping[str, float]:
+def _margins_for(
+    baselines: Sequence[Baseline], measured: Sequence[_Measured]
+) -> Mapping[str, float]:
     """By case, the margin at which the launches that will be planned decide a healthy run.
 
     A run without a limit on a case plans the first look's launches only; a judged one goes on to
@@ -359,7 +367,7 @@ def _margins_for(found: Sequence[Baseline], measured: Sequence[_Measured]) -> Ma
         launches = looks[-1] if item.case.launches == looks[0] else item.case.launches
         planned[item.key.case] = min(planned.get(item.key.case, launches), launches)
     margins: dict[str, float] = {}
-    for baseline in found:
+    for baseline in baselines:
         case = baseline.key.case
         launches = max(LEAST_LAUNCHES, planned[case])  # with fewer nothing is ever passed
         decided = math.expm1(decisive_factor(launches) * baseline.launch_sd)
@@ -380,18 +388,19 @@ def decisive_factor(launches: int) -> float:
     return max(QUIET, float(nctdtrinc(launches - 1, 1 - POWER, critical)) / math.sqrt(launches))
 
 
-def _notes(found: Sequence[Baseline], measured: Sequence[_Measured], kind: Kind) -> list[str]:
-    notes = []
-    single = [item.key.case for item in found if item.num_runs == len(item.devices)]
+def _notes(
+    baselines: Sequence[Baseline], measured: Sequence[_Measured], kind: Kind
+) -> Iterator[str]:
+    single = [item.key.case for item in baselines if item.num_runs == len(item.devices)]
     if single:
-        notes.append(
-            f"{_some(single)}: one run of each device cannot show the spread between runs, so the "
-            "smallest margin is likely too small; add bundles of other days"
+        yield (
+            f"{some_of(single)}: one run of each device cannot show the spread between runs, so "
+            "the smallest margin is likely too small; add bundles of other days"
         )
-    fewest = min(len(item.devices) for item in found)
+    fewest = min(len(item.devices) for item in baselines)
     if kind == "population" and fewest < FEW_DEVICES:
-        notes.append(
-            f"{fewest} devices tell the spread between devices only roughly; "
+        yield (
+            f"{fewest} devices show the spread between devices only roughly; "
             f"{FEW_DEVICES} are wanted for limits of a contract"
         )
     nameless = [
@@ -400,20 +409,19 @@ def _notes(found: Sequence[Baseline], measured: Sequence[_Measured], kind: Kind)
         if not is_named(item.run.bundle.system, item.case.device)
     ]
     if nameless and kind == "same-device":
-        notes.append(
+        yield (
             f"{nameless[0]} has no serial and is in no named system: a machine that looks alike "
             "counts as the same one"
         )
     unsteady = [item.case.id for item in measured if 3 * item.num_unsteady > len(item.values)]
     if unsteady:
-        notes.append(
-            f"{_some(unsteady)}: a third of the launches did not come to a steady state, so the "
+        yield (
+            f"{some_of(unsteady)}: a third of the launches did not come to a steady state, so the "
             "level is uncertain"
         )
-    return notes
 
 
-def _some(names: Sequence[str]) -> str:
+def some_of(names: Sequence[str]) -> str:
     """Up to three names, and how many more."""
     names = tuple(dict.fromkeys(names))
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""  # noqa: PLR2004 - up to three
@@ -470,9 +478,9 @@ def write(created: Created, out: Path, criteria: Path | None = None) -> None:
     for path in (out, criteria):
         if path is not None and path.exists():
             raise OutputError(f"{path} is there already: name another file, or remove it first")
-    bundles.write(out, to_json(created.baselines))
+    bundle.write(out, to_json(created.baselines))
     if criteria is not None:
-        bundles.write(criteria, criteria_of(created, criteria.stem))
+        bundle.write(criteria, criteria_of(created, criteria.stem))
 
 
 def criteria_of(created: Created, name: str) -> bytes:
@@ -491,26 +499,36 @@ def criteria_of(created: Created, name: str) -> bytes:
     for criterion in IMPLIED:
         lines += _entry(id=criterion.id, kind=criterion.kind, title=criterion.title)
     for case, margin in created.margins.items():
-        lines += _entry(
-            id=f"speed-{case}",
-            kind="perf",
-            title=f"Step time of {case}",
-            cases=case,
-            metric="step_seconds",
-            within_of_baseline=margin,
-        )
-    rate = slow_rate(LEAST_LAUNCHES * len(created.baselines.baseline))
-    if rate is not None:
-        lines += _entry(
-            id="slow-launches",
-            kind="tail",
-            title="Slow launches, of all cases together",
-            metric="slow_launch_rate",
-            at_most=rate,
-        )
+        lines += _speed_entry(case, margin)
+    lines += _tail_entry(LEAST_LAUNCHES * len(created.baselines.baseline))
     text = ("\n".join(lines) + "\n").encode()
     criteria_file.parse_criteria(text, f"{name}.toml")
     return text
+
+
+def _speed_entry(case: str, margin: float) -> list[str]:
+    return _entry(
+        id=f"speed-{case}",
+        kind="perf",
+        title=f"Step time of {case}",
+        cases=case,
+        metric="step_seconds",
+        within_of_baseline=margin,
+    )
+
+
+def _tail_entry(launches: int) -> list[str]:
+    """A limit on slow launches, if so many can show one."""
+    rate = slow_rate(launches)
+    if rate is None:
+        return []
+    return _entry(
+        id="slow-launches",
+        kind="tail",
+        title="Slow launches, of all cases together",
+        metric="slow_launch_rate",
+        at_most=rate,
+    )
 
 
 def slow_rate(launches: int) -> float | None:
@@ -542,202 +560,6 @@ def _entry(**keys: str | float) -> list[str]:
 def _quoted(text: str) -> str:
     """A basic string of TOML, whose escapes are those of JSON."""
     return json.dumps(text, ensure_ascii=False)
-
-
-# ------------------------------------------------------------------ checking
-
-
-Status = Literal["pass", "fail", "misfit", "not_done"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding(Record):
-    """One thing that was looked at: "misfit" is sound, but for another machine."""
-
-    name: str
-    status: Status
-    sentence: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Findings(Record):
-    """What `baseline check` says of a file, and the exit code that it comes to.
-
-    0: sound, and every case can be compared here; 2: a figure or a margin that cannot be used;
-    3: sound, but not for this node and its software.
-    """
-
-    path: str
-    num_baselines: int
-    findings: tuple[Finding, ...]
-    exit_code: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Known:
-    """A baseline and what this appliance knows of its workload, if it still has it."""
-
-    baseline: Baseline
-    version: int | None = None
-    bound_by: Bound = "compute"
-    work: Work = field(default_factory=Work)
-
-
-def load(path: Path) -> Baselines:
-    """The baselines of a file; UsageError if there is none in it or one is not sound."""
-    baselines = device_file.load_baselines((), path)
-    if not baselines.baseline:
-        raise UsageError(f"{path} has no baseline in it")
-    return baselines
-
-
-def requests(baselines: Baselines) -> tuple[CaseRequest, ...]:
-    """What the worker is asked, to know the work of each baseline's step."""
-    return tuple(
-        CaseRequest(workload=item.key.workload, small=False, parameters=item.key.parameters)
-        for item in baselines.baseline
-    )
-
-
-def check(
-    path: Path,
-    baselines: Baselines,
-    *,
-    system: System,
-    answer: Answer,
-    criteria: Criteria | None = None,
-) -> Findings:
-    """Whether these baselines are plausible, fit this node, and carry the criteria's margins.
-
-    `answer` is the worker's, to `requests` of the same baselines.
-    """
-    known = _known(baselines, answer)
-    peaks = device_file.load_peaks([item.key.model for item in baselines.baseline])
-    findings = (
-        Finding(
-            name="figures",
-            status="pass",
-            sentence=f"{len(known)} baselines, each of positive and finite figures",
-        ),
-        _plausibility(known, peaks, system),
-        _margins(known, criteria),
-        _fit(known, system),
-    )
-    statuses = {finding.status for finding in findings}
-    exit_code = 2 if "fail" in statuses else 3 if "misfit" in statuses else 0
-    return Findings(
-        path=str(path), num_baselines=len(known), findings=findings, exit_code=exit_code
-    )
-
-
-def _known(baselines: Baselines, answer: Answer) -> list[_Known]:
-    descriptions = {item.name: item for item in answer.descriptions}
-    found = []
-    for baseline, resolved in zip(baselines.baseline, answer.resolved, strict=True):
-        description = descriptions.get(baseline.key.workload)
-        if description is None or not isinstance(resolved, Resolved):
-            found.append(_Known(baseline=baseline))
-        else:
-            found.append(
-                _Known(
-                    baseline=baseline,
-                    version=description.version,
-                    bound_by=description.bound_by,
-                    work=resolved.work,
-                )
-            )
-    return found
-
-
-def _plausibility(known: Sequence[_Known], peaks: Peaks, system: System) -> Finding:
-    """No rate above the vendor's figure, as far as one is known."""
-    devices = {device.model: device for device in system.identity.devices}
-    num_bounded = 0
-    for item in known:
-        model = item.baseline.key.model
-        device = devices.get(model) or _nowhere(model)
-        least = least_of(peaks, device, item.work, item.bound_by)
-        if least is None:
-            continue
-        num_bounded += 1
-        seconds = math.exp(item.baseline.log_seconds)
-        if seconds * PEAK_SLACK < least:
-            return Finding(
-                name="peaks",
-                status="fail",
-                sentence=f"{item.baseline.key.case} says {seconds:.3g} s a step, and by the "
-                f"vendor's figures {model} cannot take less than {least:.3g} s: make it again",
-            )
-    if not num_bounded:
-        sentence = "the vendor's figures that would bound these cases are not known"
-        return Finding(name="peaks", status="not_done", sentence=sentence)
-    sentence = f"{num_bounded} of {len(known)} have a vendor's figure, and none is above it"
-    return Finding(name="peaks", status="pass", sentence=sentence)
-
-
-def _nowhere(model: str) -> Device:
-    """A device of which nothing but its model is known."""
-    return Device(id="", vendor="", index=0, model=model, serial=None, memory_bytes=None, facts={})
-
-
-def _margins(known: Sequence[_Known], criteria: Criteria | None) -> Finding:
-    if criteria is None:
-        sentence = "no criteria were named; --criteria FILE compares their margins"
-        return Finding(name="margins", status="not_done", sentence=sentence)
-    num_compared = 0
-    for criterion in criteria.criterion:
-        within = criterion.within_of_baseline
-        if criterion.kind != "perf" or within is None:
-            continue
-        for item in known:
-            baseline = item.baseline
-            if not matches(criterion, baseline.key.case):
-                continue
-            num_compared += 1
-            margin = criteria.margins[item.bound_by] if isinstance(within, str) else within
-            if margin < baseline.smallest_margin:
-                return Finding(
-                    name="margins",
-                    status="fail",
-                    sentence=f'criterion "{criterion.id}" lets {baseline.key.case} lose '
-                    f"{margin:g}, less than it varies: raise it to at least "
-                    f"{rounded_up(baseline.smallest_margin):g} or make a quieter baseline",
-                )
-    if not num_compared:
-        sentence = "no criterion judges one of these cases against its baseline"
-        return Finding(name="margins", status="not_done", sentence=sentence)
-    sentence = f"{num_compared} margins, none below the smallest of its baseline"
-    return Finding(name="margins", status="pass", sentence=sentence)
-
-
-def _fit(known: Sequence[_Known], system: System) -> Finding:
-    """Whether each case has a baseline that is comparable on this node."""
-    misfits: dict[str, str] = {}
-    fits: set[str] = set()
-    for item in known:
-        clause = _version_clause(item) or misfit(item.baseline, system)
-        if clause:
-            misfits.setdefault(item.baseline.key.case, clause)
-        else:
-            fits.add(item.baseline.key.case)
-    missing = [case for case in misfits if case not in fits]
-    if not missing:
-        sentence = f"{len(fits)} cases can be compared on this node, with this software"
-        return Finding(name="fit", status="pass", sentence=sentence)
-    sentence = f"{_some(missing)} cannot be compared here: {misfits[missing[0]]}"
-    return Finding(name="fit", status="misfit", sentence=sentence)
-
-
-def _version_clause(item: _Known) -> str:
-    key = item.baseline.key
-    if item.version is None:
-        return f"this appliance has no workload {key.workload} with these parameters"
-    if item.version != key.version:
-        return (
-            f"the baseline is for version {key.version} of {key.workload}, this appliance has "
-            f"{item.version}"
-        )
-    return ""
 
 
 def to_document(created: Created) -> dict[str, object]:

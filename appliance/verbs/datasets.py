@@ -54,7 +54,7 @@ def folder(given: Path | None) -> Path | None:
     return named.absolute()
 
 
-def at_hand(place: Path | None, manifest: Datasets | None = None) -> frozenset[str]:
+def available_datasets(place: Path | None, manifest: Datasets | None = None) -> frozenset[str]:
     """Names of the data sets that are whole in `place`, every byte checked, or in a package."""
     known = (manifest or load_datasets()).dataset
     return frozenset(item.name for item in known if not _faults(item, place))

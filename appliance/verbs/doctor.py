@@ -219,7 +219,7 @@ def _size(number: float) -> str:
 def _data(place: Place) -> Iterator[Row]:
     folder = datasets.folder(place.data)
     known = {item.name for item in load_datasets().dataset}
-    absent = sorted(known - datasets.at_hand(folder))
+    absent = sorted(known - datasets.available_datasets(folder))
     found = f"not whole: {', '.join(absent)}" if absent else f"{len(known)} whole in {folder}"
     fix = f"bench data fetch {' '.join(absent)} --to data, and --data data"
     needed_for = "cases that read them"

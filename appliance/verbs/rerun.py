@@ -8,42 +8,40 @@ launch accepts nothing: its plan names what it repeats, and the judge goes by th
 
 from __future__ import annotations
 
-import os
-import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from appliance.errors import EvidenceError, OutputError, UsageError
+from appliance.errors import EvidenceError, UsageError
 from appliance.judging.verdict import judge
 from appliance.linux.sysfs import Tree
 from appliance.planning.criterion_scope import planned_bounds
 from appliance.probe import node, redaction
-from appliance.records.journal import Injected, Line, RunEnded, RunStarted
+from appliance.records.journal import Line, RunEnded
 from appliance.records.json import Parameters, sha256, to_json
 from appliance.records.plan import Case, Launch, Plan
 from appliance.records.request import Answer, CaseRequest, Refused
 from appliance.records.system import Device, System
-from appliance.records.verdict import Verdict
+from appliance.records.verdict import CaseResult, Verdict
 from appliance.runner import execution
 from appliance.storage import bundle as bundles
 from appliance.storage.bundle import Bundle
-from appliance.storage.journal import Journal
 from appliance.storage.toml_file import did_you_mean
 from appliance.vendors.base import Vendor
 from appliance.verbs import datasets
-from appliance.verbs.accept import check_writable, tidy
+from appliance.verbs.accept import check_writable, tidy, work_folder
+from appliance.verbs.preparation import begin, new_run_id
 from appliance.verbs.rerun_diff import (
+    LaunchEvidence,
     Rerun,
-    Told,
     check_pairs,
     disagreements,
     inputs,
     launch_differences,
+    launch_evidence,
     outcome_pair,
     times,
-    told,
 )
 from appliance.verification import launch_checks, run_checks, verify
 from appliance.version import VERSION
@@ -51,7 +49,7 @@ from appliance.version import VERSION
 NUM_THREADS = "num_threads"
 
 
-# ------------------------------------------------------------------ what is asked
+# ------------------------------------------------------------------ the request
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,12 +65,12 @@ class Request:
 
 @dataclass(frozen=True, kw_only=True)
 class _Dispute:
-    """The disputed launch as its bundle tells it."""
+    """The disputed launch as its bundle reports it."""
 
     bundle: Bundle
     case: Case
     launch: Launch
-    told: Mapping[int, Told]
+    evidence: Mapping[int, LaunchEvidence]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,8 +82,19 @@ class _Here:
     system: System
     case: Case
     data: Path | None
+    out: Path
     salt: str = ""
     redactor: redaction.Redactor | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Repeated:
+    """The launches as they were made now: their plan, folder, verdict and journal."""
+
+    plan: Plan
+    folder: Path
+    verdict: Verdict
+    lines: tuple[Line, ...]
 
 
 def rerun(request: Request, observer: execution.Observer) -> Rerun:
@@ -96,11 +105,10 @@ def rerun(request: Request, observer: execution.Observer) -> Rerun:
     """
     check_writable(request.out)
     dispute = _dispute(request)
-    here = _here(dispute, request.data)
+    here = _here(dispute, request)
     plan = _plan(dispute, here)
-    folder = request.out / plan.run_id
-    made = _make(dispute, here, plan, folder, observer)
-    return _compared(dispute, here, plan, folder, made)
+    repeated = _make(dispute, here, plan, observer)
+    return _compared(dispute, here, repeated)
 
 
 # ------------------------------------------------------------------ the bundle
@@ -115,17 +123,15 @@ def _dispute(request: Request) -> _Dispute:
             f"{case.id} has no launch {request.launch}: name one of {min(numbers)} to "
             f"{max(numbers)} with --launch"
         )
-    made = {
-        number: found
-        for number in {0, request.launch}
-        if (found := told(bundle.lines, numbers[number].id)) is not None
-    }
-    if request.launch not in made:
+    evidence = _evidence(
+        bundle.lines, {number: numbers[number].id for number in sorted({0, request.launch})}
+    )
+    if request.launch not in evidence:
         raise UsageError(
             f"launch {request.launch} of {case.id} was planned and not made, so there is nothing "
             "to repeat: name one that was"
         )
-    return _Dispute(bundle=bundle, case=case, launch=numbers[request.launch], told=made)
+    return _Dispute(bundle=bundle, case=case, launch=numbers[request.launch], evidence=evidence)
 
 
 def _sound(path: Path) -> Bundle:
@@ -134,8 +140,10 @@ def _sound(path: Path) -> Bundle:
         raise UsageError(f"{path} is a file: name the folder of its run, out/<run id>")
     files = bundles.files_of(path, complete=False)
     if bundles.REPORT in files:
-        found = verify.verify(path, allow_development=True)
-        faults = [line for line in found.checks if line.status == "fail" and line.name != "signer"]
+        verification = verify.verify(path, allow_development=True)
+        faults = [
+            line for line in verification.checks if line.status == "fail" and line.name != "signer"
+        ]
         if faults:
             raise EvidenceError(f"{path} is not sound: {faults[0].sentence}")
         return bundles.read(path)
@@ -153,20 +161,20 @@ def _sound(path: Path) -> Bundle:
 
 def _case(plan: Plan, name: str) -> Case:
     """The case of that name, with its device or, where one device has it, without."""
-    found = [case for case in plan.cases if name in (case.id, case.id.partition("@")[0])]
-    if not found:
+    cases = [case for case in plan.cases if name in (case.id, case.id.partition("@")[0])]
+    if not cases:
         known = [name for case in plan.cases for name in (case.id, case.id.partition("@")[0])]
         raise UsageError(f'run {plan.run_id} has no case "{name}"{did_you_mean(name, known)}')
-    if len(found) > 1:
-        names = ", ".join(case.id for case in found)
+    if len(cases) > 1:
+        names = ", ".join(case.id for case in cases)
         raise UsageError(f'"{name}" was run on several devices: name one of {names}')
-    return found[0]
+    return cases[0]
 
 
 # ------------------------------------------------------------------ this machine
 
 
-def _here(dispute: _Dispute, data: Path | None) -> _Here:
+def _here(dispute: _Dispute, request: Request) -> _Here:
     """The device to use; UsageError if this machine or this bench cannot repeat the case."""
     devices = {device.id: device for device in dispute.bundle.system.identity.devices}
     then = devices[dispute.case.device]
@@ -174,18 +182,20 @@ def _here(dispute: _Dispute, data: Path | None) -> _Here:
     case = dispute.case
     answer = execution.describe((_request(case),))
     _check_workload(dispute.bundle.plan, case, answer)
-    place = datasets.folder(data)
+    place = datasets.folder(request.data)
     _check_data(case, answer, place)
     system = node.probe((vendor,), software=answer.software)
     device = _device(then, system.identity.devices)
     _check_features(case, answer, vendor, device)
     moved = replace(case, id=f"{case.id.partition('@')[0]}@{device.id}", device=device.id)
-    here = _Here(vendor=vendor, device=device, system=system, case=moved, data=place)
+    here = _Here(
+        vendor=vendor, device=device, system=system, case=moved, data=place, out=request.out
+    )
     return _redacted(here, dispute) if dispute.bundle.plan.redacted else here
 
 
 def _redacted(here: _Here, dispute: _Dispute) -> _Here:
-    """What is redacted stays so when it is repeated; under the same salt where that is at hand."""
+    """What is redacted stays so when it is repeated, under the same salt if that is available."""
     then, folder = dispute.bundle.plan, dispute.bundle.folder
     has_salt = folder is not None and redaction.salt_path(folder).exists()
     salt = redaction.of_run(folder, then.redacted) if folder and has_salt else redaction.draw()
@@ -200,13 +210,13 @@ def _request(case: Case) -> CaseRequest:
 def _check_workload(plan: Plan, case: Case, answer: Answer) -> None:
     """UsageError unless the workload here is the one of then, with all of its parameters."""
     then = f"run {plan.run_id} was made by bench {plan.bench_version}, this is {VERSION}"
-    found = next((item for item in answer.descriptions if item.name == case.workload), None)
-    if found is None:
+    described = next((item for item in answer.descriptions if item.name == case.workload), None)
+    if described is None:
         raise UsageError(f'this bench has no workload "{case.workload}" ({then}): use that one')
-    if found.version != case.version:
+    if described.version != case.version:
         raise UsageError(
-            f"{case.workload} was version {case.version} then and is {found.version} here ({then}):"
-            " use that one"
+            f"{case.workload} was version {case.version} then and is {described.version} here "
+            f"({then}): use that one"
         )
     resolved = answer.resolved[0]
     if isinstance(resolved, Refused):
@@ -217,10 +227,12 @@ def _check_workload(plan: Plan, case: Case, answer: Answer) -> None:
 
 def _check_data(case: Case, answer: Answer, place: Path | None) -> None:
     described = next(item for item in answer.descriptions if item.name == case.workload)
-    missing = sorted(set(described.data) - datasets.at_hand(place)) if described.data else []
+    missing = (
+        sorted(set(described.data) - datasets.available_datasets(place)) if described.data else []
+    )
     if missing:
         raise UsageError(
-            f"{case.id} needs the data set {missing[0]}, which is not at hand: "
+            f"{case.id} needs the data set {missing[0]}, which is not available: "
             f"`bench data fetch {missing[0]} --to FOLDER`, then --data FOLDER"
         )
 
@@ -259,7 +271,7 @@ def _plan(dispute: _Dispute, here: _Here) -> Plan:
     now = datetime.now(UTC)
     return replace(
         then,
-        run_id=f"{now:%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}",
+        run_id=new_run_id(now),
         created_utc=f"{now:%Y-%m-%dT%H:%M:%SZ}",
         bench_version=VERSION,
         digests={**then.digests, "identity": node.identity_digest(here.system.identity)},
@@ -272,47 +284,19 @@ def _plan(dispute: _Dispute, here: _Here) -> Plan:
         longest_seconds=seconds,
         injectors=(case.injector,) if case.injector else (),
         rerun_of=f"{then.run_id}/{dispute.launch.id}",
-        repeat=dispute.told[number].repeat,
+        repeat=dispute.evidence[number].repeat,
         redacted="" if here.redactor is None else here.redactor.commitment,
     )
 
 
-def _make(
-    dispute: _Dispute, here: _Here, plan: Plan, folder: Path, observer: execution.Observer
-) -> tuple[Verdict, tuple[Line, ...]]:
-    """Make the launches and judge them; the verdict and the journal's lines."""
-    kept = (*bundles.PREPARED_FILES, *bundles.OPTIONAL_FILES)
-    files = {
-        **{name: data for name, data in dispute.bundle.files.items() if name in kept},
-        bundles.PLAN: to_json(plan),
-        bundles.SYSTEM: to_json(here.system),
-    }
-    try:
-        folder.mkdir()
-    except OSError as error:
-        raise OutputError(f"{folder} cannot be made ({error.strerror})") from None
-    if here.salt:
-        redaction.keep(here.salt, redaction.salt_path(folder))
-    for name, text in files.items():
-        bundles.write(folder / name, text)
-    journal = Journal.create(
-        folder / bundles.JOURNAL,
-        sha256(files[bundles.PLAN]),
-        rewrite=None if here.redactor is None else here.redactor.record,
+def _make(dispute: _Dispute, here: _Here, plan: Plan, observer: execution.Observer) -> _Repeated:
+    """Make the launches in a folder of their own, and judge them."""
+    folder = here.out / plan.run_id
+    journal = begin(
+        folder, plan, _files(dispute, here, plan), salt=here.salt, redactor=here.redactor
     )
-    journal.append(
-        RunStarted(
-            run_id=plan.run_id,
-            plan=sha256(files[bundles.PLAN]),
-            system=sha256(files[bundles.SYSTEM]),
-            pid=os.getpid(),
-        ),
-        sync=True,
-    )
-    work = folder.parent / ".work" / plan.run_id
+    work = work_folder(folder, plan.run_id)
     try:
-        for injector in plan.injectors:
-            journal.append(Injected(injector=injector, cases=(here.case.id,)), sync=True)
         execution.run(
             plan=plan,
             vendors={here.vendor.name: here.vendor},
@@ -332,7 +316,17 @@ def _make(
     finally:
         journal.close()
     tidy(work)
-    return verdict, tuple(journal.lines)
+    return _Repeated(plan=plan, folder=folder, verdict=verdict, lines=tuple(journal.lines))
+
+
+def _files(dispute: _Dispute, here: _Here, plan: Plan) -> dict[str, bytes]:
+    """The files of then that are fixed before a run, with the plan and the system of now."""
+    fixed = (*bundles.PREPARED_FILES, *bundles.OPTIONAL_FILES)
+    return {
+        **{name: data for name, data in dispute.bundle.files.items() if name in fixed},
+        bundles.PLAN: to_json(plan),
+        bundles.SYSTEM: to_json(here.system),
+    }
 
 
 def _look(case: str, lines: Sequence[Line]) -> tuple[bool, str]:
@@ -354,61 +348,68 @@ def _verdict(bundle: Bundle, plan: Plan, lines: Sequence[Line], system: System) 
 
 
 def _num_threads(dispute: _Dispute) -> int | None:
-    """As many as the launch had then; None where it did not tell."""
-    found = dispute.told[dispute.launch.number].facts.get(NUM_THREADS)
-    value = None if found is None else found.value
+    """As many as the launch had then; None where it did not report it."""
+    fact = dispute.evidence[dispute.launch.number].facts.get(NUM_THREADS)
+    value = None if fact is None else fact.value
     return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
 
 
 # ------------------------------------------------------------------ side by side
 
 
-def _compared(
-    dispute: _Dispute,
-    here: _Here,
-    plan: Plan,
-    folder: Path,
-    made: tuple[Verdict, tuple[Line, ...]],
-) -> Rerun:
-    verdict, lines = made
-    now = {
-        launch.number: found
-        for launch in plan.launches
-        if (found := told(lines, launch.id)) is not None
-    }
-    outcomes = tuple(outcome_pair(number, dispute.told[number], now[number]) for number in now)
+def _compared(dispute: _Dispute, here: _Here, repeated: _Repeated) -> Rerun:
+    plan, then = repeated.plan, dispute.evidence
+    now = _evidence(repeated.lines, {launch.number: launch.id for launch in plan.launches})
+    outcomes = tuple(outcome_pair(number, then[number], now[number]) for number in now)
     checks = tuple(
-        pair for number in now for pair in check_pairs(number, dispute.told[number], now[number])
+        pair for number in now for pair in check_pairs(number, then[number], now[number])
     )
-    bundle = dispute.bundle
-    then = _verdict(bundle, bundle.plan, bundle.lines, bundle.system)
-    results = (
-        next(item for item in then.cases if item.case == dispute.case.id),
-        next(item for item in verdict.cases if item.case == here.case.id),
-    )
-    against = (*disagreements(outcomes, checks), *_not_made(plan, now))
+    results = _results(dispute, here, repeated.verdict)
+    reasons = (*disagreements(outcomes, checks), *_not_made(plan, now))
     return Rerun(
         run_id=plan.run_id,
         rerun_of=plan.rerun_of,
-        folder=str(folder),
+        folder=str(repeated.folder),
         case=here.case.id,
         launch=dispute.launch.number,
-        agrees=not against,
-        disagreements=against,
+        agrees=not reasons,
+        disagreements=reasons,
         differences=tuple(_differences(dispute, here, now)),
         outcomes=outcomes,
         checks=checks,
-        inputs=inputs(dispute.told[0].artifacts, now[0].artifacts if 0 in now else {}),
+        inputs=inputs(then[0].artifacts, now[0].artifacts if 0 in now else {}),
         times=tuple(times(results, dispute.launch.number)),
-        no_times=tuple(
-            f"{word}: {result.withheld}"
-            for word, result in zip(("then", "now"), results, strict=True)
-            if result.withheld
-        ),
+        no_times=_withheld(results),
     )
 
 
-def _differences(dispute: _Dispute, here: _Here, now: Mapping[int, Told]) -> Iterator[str]:
+def _results(dispute: _Dispute, here: _Here, verdict: Verdict) -> tuple[CaseResult, CaseResult]:
+    """The case's result then, judged again, and now."""
+    bundle = dispute.bundle
+    then = _verdict(bundle, bundle.plan, bundle.lines, bundle.system)
+    return (
+        next(item for item in then.cases if item.case == dispute.case.id),
+        next(item for item in verdict.cases if item.case == here.case.id),
+    )
+
+
+def _withheld(results: tuple[CaseResult, CaseResult]) -> tuple[str, ...]:
+    return tuple(
+        f"{word}: {result.withheld}"
+        for word, result in zip(("then", "now"), results, strict=True)
+        if result.withheld
+    )
+
+
+def _evidence(lines: Sequence[Line], launches: Mapping[int, str]) -> dict[int, LaunchEvidence]:
+    """By number, the evidence of those launches that ended."""
+    by_number = {number: launch_evidence(lines, launch) for number, launch in launches.items()}
+    return {number: one for number, one in by_number.items() if one is not None}
+
+
+def _differences(
+    dispute: _Dispute, here: _Here, now: Mapping[int, LaunchEvidence]
+) -> Iterator[str]:
     """What is another now: bench, machine, software, and how the launch was made."""
     bundle, number = dispute.bundle, dispute.launch.number
     if bundle.plan.bench_version != VERSION:
@@ -416,10 +417,10 @@ def _differences(dispute: _Dispute, here: _Here, now: Mapping[int, Told]) -> Ite
     yield from node.differences(bundle.system.identity, here.system.identity)
     if here.device.id != dispute.case.device:
         yield f"the device was {dispute.case.device} then and is {here.device.id} now"
-    yield from launch_differences(dispute.told[number], now.get(number))
+    yield from launch_differences(dispute.evidence[number], now.get(number))
 
 
-def _not_made(plan: Plan, now: Mapping[int, Told]) -> Iterator[str]:
+def _not_made(plan: Plan, now: Mapping[int, LaunchEvidence]) -> Iterator[str]:
     for launch in plan.launches:
         if launch.number not in now:
             yield f"launch {launch.number} was not made now, because the one before it failed"

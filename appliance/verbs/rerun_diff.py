@@ -1,7 +1,7 @@
-"""One launch as two journals tell it, then and now, laid side by side.
+"""One launch by the evidence of two journals, then and now, side by side.
 
 Pure. It agrees where it ended in the same way and every check lies on the same side of its
-bound; times are told beside each other and judged by nobody, for a single launch says little of
+bound; times are shown beside each other and judged by nobody, for a single launch says little of
 them. Files that the untimed launch made of the seed show by their digests whether both had the
 same inputs.
 """
@@ -9,7 +9,7 @@ same inputs.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -106,12 +106,12 @@ class Rerun(Record):
     no_times: tuple[str, ...]
 
 
-# ------------------------------------------------------------------ what a journal tells
+# ------------------------------------------------------------------ evidence of a launch
 
 
 @dataclass(frozen=True, kw_only=True)
-class Told:
-    """What a journal tells of one launch; of one made again, of the last time.
+class LaunchEvidence:
+    """A journal's evidence of one launch; of one made again, that of the last time.
 
     `repeat` is None where it made no warm-up: it is untimed, its number of steps is fixed, or it
     ended before.
@@ -126,8 +126,8 @@ class Told:
     repeat: Repeat | None
 
 
-def told(lines: Sequence[Line], launch: str) -> Told | None:
-    """What the lines tell of a launch; None if it was not made or did not end."""
+def launch_evidence(lines: Sequence[Line], launch: str) -> LaunchEvidence | None:
+    """The evidence of a launch in these lines; None if it was not made or did not end."""
     events = [line.event for line in lines]
     own = [event for event in events if getattr(event, "launch", "") == launch]
     starts = [number for number, event in enumerate(own) if isinstance(event, LaunchStarted)]
@@ -143,7 +143,7 @@ def told(lines: Sequence[Line], launch: str) -> Told | None:
             checks[key] = _worse(checks.get(key), event.check)
         elif isinstance(event, Environment):
             facts |= event.facts
-    return Told(
+    return LaunchEvidence(
         mode=next(event.mode for event in last if isinstance(event, LaunchStarted)),
         ended=ended,
         checks=checks,
@@ -198,7 +198,7 @@ def _badness(check: Check) -> float:
 # ------------------------------------------------------------------ side by side
 
 
-def outcome_pair(number: int, then: Told, now: Told) -> OutcomePair:
+def outcome_pair(number: int, then: LaunchEvidence, now: LaunchEvidence) -> OutcomePair:
     return OutcomePair(
         launch=number,
         then=then.ended.outcome,
@@ -209,7 +209,7 @@ def outcome_pair(number: int, then: Told, now: Told) -> OutcomePair:
     )
 
 
-def check_pairs(number: int, then: Told, now: Told) -> Iterator[CheckPair]:
+def check_pairs(number: int, then: LaunchEvidence, now: LaunchEvidence) -> Iterator[CheckPair]:
     for phase, name in dict.fromkeys([*then.checks, *now.checks]):
         first, second = then.checks.get((phase, name)), now.checks.get((phase, name))
         yield CheckPair(
@@ -265,11 +265,10 @@ def inputs(then: Mapping[str, str], now: Mapping[str, str]) -> tuple[InputPair, 
 
 def times(results: tuple[CaseResult, CaseResult], number: int) -> Iterator[TimePair]:
     """Times of the launch; none for an untimed launch, and none that is withheld."""
-    found = [
+    then, now = (
         next((item for item in result.launches if item.launch == f"{result.case}/{number}"), None)
         for result in results
-    ]
-    then, now = found
+    )
     if then is None or now is None:
         return
     steps = [
@@ -284,7 +283,7 @@ def _time(name: Literal["step", "first step"], then: float | None, now: float | 
     return TimePair(name=name, then_seconds=then, now_seconds=now, ratio=ratio)
 
 
-def launch_differences(then: Told, now: Told | None) -> Iterator[str]:
+def launch_differences(then: LaunchEvidence, now: LaunchEvidence | None) -> Iterator[str]:
     """How the launch itself was made another way."""
     if then.beside:
         others = f"{then.beside} other launch" + ("es" if then.beside > 1 else "")
@@ -294,46 +293,52 @@ def launch_differences(then: Told, now: Told | None) -> Iterator[str]:
     if then.mode != now.mode:
         yield f"the launch was {then.mode} and is {now.mode}"
     for name in sorted({*then.facts, *now.facts}):
-        first, second = (_fact(told.facts.get(name)) for told in (then, now))
+        first, second = (_fact(one.facts.get(name)) for one in (then, now))
         if first != second:
             yield f"in the launch, {name} was {first} and is {second}"
 
 
-def _fact(found: Fact | None) -> str:
-    return "not reported" if found is None or found.value is None else str(found.value)
+def _fact(fact: Fact | None) -> str:
+    return "not reported" if fact is None or fact.value is None else str(fact.value)
 
 
 # ------------------------------------------------------------------ for people
 
 
-def sentences(found: Rerun) -> tuple[str, ...]:
-    """What a person is told: what differs, then and now side by side, and whether it agrees."""
-    rows = [("", "then", "now", "")]
-    for one in found.outcomes:
-        word = "" if one.is_same else "DIFFERS"
+def sentences(rerun: Rerun) -> tuple[str, ...]:
+    """What differs, then and now side by side, and whether it agrees, for a person."""
+    lines = [f"repeats {rerun.rerun_of} in {rerun.folder}"]
+    lines += [f"other here: {sentence}" for sentence in rerun.differences]
+    lines += [*_aligned(_rows(rerun)), *rerun.no_times]
+    lines += [f"does not agree: {sentence}" for sentence in rerun.disagreements]
+    word = "AGREES" if rerun.agrees else "DOES NOT AGREE"
+    return (*lines, f"{word}  outcomes and checks; times of a single launch are shown, not judged")
+
+
+def _rows(rerun: Rerun) -> Iterator[tuple[str, str, str, str]]:
+    """What it is, then, now, and whether or by how much it differs."""
+    yield "", "then", "now", ""
+    for one in rerun.outcomes:
         ends = _ended(one.then, one.then_reason), _ended(one.now, one.now_reason)
-        rows.append((f"launch {one.launch}", *ends, word))
-    for pair in found.checks:
+        yield f"launch {one.launch}", *ends, "" if one.is_same else "DIFFERS"
+    for pair in rerun.checks:
         name = f"launch {pair.launch}, {pair.phase}: {pair.name}"
-        rows.append((name, _error(pair.then), _error(pair.now), "" if pair.is_same else "DIFFERS"))
-    for item in found.inputs:
-        ends = (item.then or "not made")[:12], (item.now or "not made")[:12]
-        rows.append((f"sha256 of {item.name}", *ends, "" if item.is_same else "differs"))
-    for time in found.times:
+        yield name, _error(pair.then), _error(pair.now), "" if pair.is_same else "DIFFERS"
+    for item in rerun.inputs:
+        digests = (item.then or "not made")[:12], (item.now or "not made")[:12]
+        yield f"sha256 of {item.name}", *digests, "" if item.is_same else "differs"
+    for time in rerun.times:
         ratio = "" if time.ratio is None else f"{(time.ratio - 1) * 100:+.2f} %"
-        ends = _seconds(time.then_seconds), _seconds(time.now_seconds)
-        rows.append((time.name, *ends, ratio))
-    widths = [max(len(row[column]) for row in rows) for column in range(3)]
-    lines = [
+        yield time.name, _seconds(time.then_seconds), _seconds(time.now_seconds), ratio
+
+
+def _aligned(rows: Iterable[tuple[str, str, str, str]]) -> list[str]:
+    table = list(rows)
+    widths = [max(len(row[column]) for row in table) for column in range(3)]
+    return [
         "  ".join(f"{cell:{width}}" for cell, width in zip(row, (*widths, 0), strict=True)).rstrip()
-        for row in rows
+        for row in table
     ]
-    told = [f"repeats {found.rerun_of} in {found.folder}"]
-    told += [f"other here: {sentence}" for sentence in found.differences]
-    told += [*lines, *found.no_times]
-    told += [f"does not agree: {sentence}" for sentence in found.disagreements]
-    word = "AGREES" if found.agrees else "DOES NOT AGREE"
-    return (*told, f"{word}  outcomes and checks; times are told, not judged, of a single launch")
 
 
 def _error(check: Check | None) -> str:

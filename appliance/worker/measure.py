@@ -70,7 +70,7 @@ class Machine:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wires:
+class Channel:
     """Where records go, and the wait for the other launches of the group."""
 
     send: Callable[[Record], None]
@@ -110,7 +110,7 @@ class LaunchCourse:
     workload: Workload[Any, Any]
     target: Target
     machine: Machine
-    wires: Wires
+    channel: Channel
     begin_ns: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -141,13 +141,13 @@ class LaunchCourse:
     def _timed(self) -> None:
         start = self._start()
         if self.workload.steps is not None:
-            self.wires.wait()
+            self.channel.wait()
             self._finish(start)
             return
         start.before = start.output = None
         warmed = self._warm_up(start.state)
         length = self._block_length(warmed)
-        self.wires.wait()
+        self.channel.wait()
         self._blocks(start.state, 1 + len(warmed), length)
 
     # -------------------------------------------------------------- their parts
@@ -384,7 +384,7 @@ class LaunchCourse:
         )
 
     def _send(self, kind: Callable[..., Record], **fields: Any) -> None:
-        self.wires.send(kind(launch=self.spec.launch, rank=self.rank, **fields))
+        self.channel.send(kind(launch=self.spec.launch, rank=self.rank, **fields))
 
 
 def _shifted(is_drawn: Callable[[int], bool], by: int) -> Callable[[int], bool]:

@@ -40,7 +40,7 @@ from appliance.records.verdict import Ruling, Verdict
 from appliance.records.vocabulary import COUNTERS, HARMFUL_THROTTLES, THROTTLES
 from appliance.storage import criteria_file
 from appliance.vendors.cpu import Cpu
-from appliance.verbs import accept
+from appliance.verbs.preparation import default_criteria
 
 DEVICE = "card:0"
 PLAN = a_plan(a_case(device=DEVICE))
@@ -110,7 +110,7 @@ def answer(events: Sequence[Event], metric: str, plan: Plan = PLAN, **fields: An
 def test_accelerators_are_judged_by_their_health_unless_others_are_named() -> None:
     card = Vendor()
     card.torch_type = "anything"
-    assert (accept.default_criteria(Cpu()), accept.default_criteria(card)) == (
+    assert (default_criteria(Cpu()), default_criteria(card)) == (
         "functional",
         "accelerator",
     )

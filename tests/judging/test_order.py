@@ -164,7 +164,7 @@ def test_a_line_is_met_or_not_or_not_known(
 ) -> None:
     one = line(field, op, value, **others)
     order_file.check_here(order_of(one), NODE, "order.toml")
-    answer = ruled(one).answer
+    answer = ruled(one).draft
     assert answer.ruling == expected
     assert (answer.reason == "") is (expected == "pass")
     assert bool(answer.action) is (expected != "pass")
@@ -178,8 +178,8 @@ def test_one_device_that_is_another_fails_the_line_and_is_named() -> None:
     other = replace(accelerator(2), memory_bytes=64 * GIB)
     node = with_devices(accelerator(0), accelerator(1), other)
     found = ruled(line("devices.memory_bytes", ">=", 80, unit="GiB"), node)
-    assert found.answer.ruling == "fail"
-    assert found.answer.explanation == (
+    assert found.draft.ruling == "fail"
+    assert found.draft.explanation == (
         "A line: vendor:2 is 64 GiB (1 of 3), where at least 80 GiB was ordered"
     )
     assert (found.ordered, found.found) == ("at least 80 GiB", "2 x 80 GiB, 1 x 64 GiB")
@@ -187,22 +187,22 @@ def test_one_device_that_is_another_fails_the_line_and_is_named() -> None:
 
 def test_one_device_that_does_not_tell_leaves_the_line_open() -> None:
     node = with_devices(accelerator(0), accelerator(1, driver=None))
-    answer = ruled(line("devices.driver", ">=", "1"), node).answer
+    answer = ruled(line("devices.driver", ">=", "1"), node).draft
     assert answer.ruling == "inconclusive"
     assert answer.explanation == "A line: devices.driver of vendor:1 is not known: no"
-    assert ruled(line("devices.driver", ">=", "1", count=1), node).answer.ruling == "pass"
-    assert ruled(line("devices.driver", ">=", "1", count=2), node).answer.ruling == "inconclusive"
+    assert ruled(line("devices.driver", ">=", "1", count=1), node).draft.ruling == "pass"
+    assert ruled(line("devices.driver", ">=", "1", count=2), node).draft.ruling == "inconclusive"
 
 
 def test_parts_that_are_not_there_are_never_met() -> None:
     none = replace(NODE.identity, disks=(), host={**NODE.identity.host, "disks": Fact(value=0)})
     node = replace(NODE, identity=none)
     found = ruled(line("disks.model", "matches", ".*"), node)
-    assert (found.answer.ruling, found.found) == ("fail", "none")
-    assert ruled(line("devices.model", "matches", ".*"), with_devices()).answer.ruling != "pass"
+    assert (found.draft.ruling, found.found) == ("fail", "none")
+    assert ruled(line("devices.model", "matches", ".*"), with_devices()).draft.ruling != "pass"
     listed_short = replace(NODE.identity, disks=(DISK,))
     short = replace(NODE, identity=listed_short)
-    assert ruled(line("disks.model", "==", "A disk"), short).answer.ruling == "inconclusive"
+    assert ruled(line("disks.model", "==", "A disk"), short).draft.ruling == "inconclusive"
 
 
 def test_a_model_that_could_not_be_read_is_not_known() -> None:
@@ -210,7 +210,7 @@ def test_a_model_that_could_not_be_read_is_not_known() -> None:
         accelerator(0), model="unknown processor", facts={"model": Fact(value=None, hint="no")}
     )
     one = line("devices.model", "==", "unknown processor")
-    assert ruled(one, with_devices(unread)).answer.ruling == "inconclusive"
+    assert ruled(one, with_devices(unread)).draft.ruling == "inconclusive"
 
 
 def test_what_cannot_be_compared_is_never_met() -> None:
@@ -224,7 +224,7 @@ def test_what_cannot_be_compared_is_never_met() -> None:
         line("host.nothing", "==", 1),
         line("devices.nothing", "==", 1),
     ):
-        assert ruled(one).answer.ruling == "inconclusive", one
+        assert ruled(one).draft.ruling == "inconclusive", one
 
 
 # ------------------------------------------------------------------ comparing
@@ -535,7 +535,7 @@ def met(system: System) -> str:
     order = order_file.read(text.encode(), "order.toml")
     order_file.check_here(order, system, "order.toml")
     found = order_match.match(order, system)
-    assert {one.answer.ruling for one in found} == {"pass"}
+    assert {one.draft.ruling for one in found} == {"pass"}
     assert len(found) > 5
     return text
 
@@ -598,9 +598,9 @@ def test_a_node_of_accelerators_meets_its_draft_and_worse_ones_do_not() -> None:
     for spoil in worse:
         devices = (*NODE.identity.devices[:3], spoil(NODE.identity.devices[3]))
         found = order_match.match(order, with_devices(*devices))
-        assert [one.answer.ruling for one in found if one.answer.ruling != "pass"], devices[3]
+        assert [one.draft.ruling for one in found if one.draft.ruling != "pass"], devices[3]
     few = order_match.match(order, with_devices(*NODE.identity.devices[:3]))
-    assert few[0].answer.ruling == "fail"
+    assert few[0].draft.ruling == "fail"
 
 
 def test_different_parts_are_drafted_with_how_many_there_are() -> None:
@@ -755,4 +755,4 @@ def test_the_example_of_the_documentation_is_an_order() -> None:
     order = order_file.read(example.encode(), "orders.md")
     assert len(order.line) == 12
     assert {one.op for one in order.line} == {"==", ">=", "in", "matches"}
-    assert [one.answer.ruling for one in order_match.match(order, NODE)].count("pass") == 1
+    assert [one.draft.ruling for one in order_match.match(order, NODE)].count("pass") == 1

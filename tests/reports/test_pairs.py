@@ -21,7 +21,7 @@ from appliance.records.json import sha256, to_json
 from appliance.records.plan import Case, NotPlanned, Plan
 from appliance.records.verdict import Verdict
 from appliance.records.workload import Work
-from appliance.worker.child import _devices
+from appliance.worker.prepare import launch_devices
 from reports import pairs, render
 from reports.view import view
 from workloads.contract.target import Artifacts, Target
@@ -93,7 +93,7 @@ class Accelerator:
 
 def test_launch_sees_both_devices_in_the_order_of_the_copy() -> None:
     spec = type("Spec", (), {"case": pair_case("vendor:3", "vendor:1")})()
-    assert _devices(spec, Accelerator()) == (  # type: ignore[arg-type]
+    assert launch_devices(spec, Accelerator()) == (  # type: ignore[arg-type]
         torch.device("meta", 0),
         torch.device("meta", 1),
     )

@@ -10,12 +10,12 @@ import pytest
 from support.launching import TESTS, Bench, bearers, case, plan
 
 from appliance.evidence.launches import Gathering
-from appliance.judging.functional import Answer, _completion, _determinism, _of_kind, numeric
+from appliance.judging.functional import RulingDraft, _completion, _determinism, _of_kind, numeric
 from appliance.records.journal import Checked, Warmed
 from appliance.records.plan import Case
 from appliance.records.workload import Work
-from appliance.worker import child
-from appliance.worker.child import _failure
+from appliance.worker import torchrun
+from appliance.worker.torchrun import _failure
 
 MARK = f"BENCH_TEST_MARK={uuid.uuid4().hex}"
 LIMIT = 300.0  # seconds; longer than the slowest machine needs
@@ -73,8 +73,8 @@ def test_ranks_of_two_agents_complete_and_each_of_them_checks(bench: Bench, name
     gathering.settle()
     found = gathering.cases[f"{name}@cpu:0"]
     collective = _of_kind("collective", found)
-    for answer in (_completion(found), numeric(found), collective, _determinism(found)):
-        assert answer == Answer(ruling="pass")
+    for draft in (_completion(found), numeric(found), collective, _determinism(found)):
+        assert draft == RulingDraft(ruling="pass")
 
 
 def test_contribution_that_disagrees_is_seen_by_the_ranks_of_both_agents(bench: Bench) -> None:
@@ -135,11 +135,11 @@ def test_agents_that_end_one_after_the_other_are_all_asked(
     monkeypatch: pytest.MonkeyPatch, ends: tuple[tuple[int, float], ...], told: int
 ) -> None:
     agents = iter([Agent(*end) for end in ends])
-    monkeypatch.setattr(child.subprocess, "Popen", lambda _: next(agents))
-    monkeypatch.setattr(child, "AGENT_TICK_SECONDS", 0.0)
-    monkeypatch.setattr(child, "AGENT_SECONDS", 0.3 if math.inf in ends[1] else 600.0)
-    monkeypatch.setenv(child.MEETING, "")
-    assert child._agents(2) == told
+    monkeypatch.setattr(torchrun.subprocess, "Popen", lambda _: next(agents))
+    monkeypatch.setattr(torchrun, "AGENT_TICK_SECONDS", 0.0)
+    monkeypatch.setattr(torchrun, "AGENT_SECONDS", 0.3 if math.inf in ends[1] else 600.0)
+    monkeypatch.setenv(torchrun.PORT_VARIABLE, "")
+    assert torchrun.run_agents(2) == told
 
 
 def test_faulty_workload_is_there() -> None:

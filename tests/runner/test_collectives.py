@@ -13,7 +13,7 @@ import torch
 from support.launching import TESTS, Bench, bearers, case, plan
 
 from appliance.evidence.launches import CaseEvidence, Gathering
-from appliance.judging.functional import Answer, _completion, _determinism, _of_kind, numeric
+from appliance.judging.functional import RulingDraft, _completion, _determinism, _of_kind, numeric
 from appliance.records.journal import (
     Block,
     Checked,
@@ -120,8 +120,8 @@ def test_healthy_ranks_complete_and_each_of_them_checks_everything(
     evidence = evidence_of(bench, name)
     assert not evidence.fault
     collective = _of_kind("collective", evidence)
-    for answer in (_completion(evidence), numeric(evidence), collective, _determinism(evidence)):
-        assert answer == Answer(ruling="pass")
+    for draft in (_completion(evidence), numeric(evidence), collective, _determinism(evidence)):
+        assert draft == RulingDraft(ruling="pass")
 
 
 def test_all_ranks_hold_the_digest_that_the_host_computes(bench: Bench) -> None:
@@ -172,10 +172,10 @@ def without(bench: Bench, kind: type, phase: str = "") -> CaseEvidence:
 def test_rank_that_said_nothing_of_its_steps_or_checks_is_missed(bench: Bench) -> None:
     assert "0 timed steps in 0 blocks" in without(bench, Block).fault
     for phase in ("first", "last"):
-        answer = numeric(without(bench, Checked, phase))
-        assert (answer.ruling, answer.reason) == ("inconclusive", "coverage")
-    answer = _determinism(without(bench, Checked, "repeatability"))
-    assert (answer.ruling, answer.reason) == ("inconclusive", "coverage")
+        draft = numeric(without(bench, Checked, phase))
+        assert (draft.ruling, draft.reason) == ("inconclusive", "coverage")
+    draft = _determinism(without(bench, Checked, "repeatability"))
+    assert (draft.ruling, draft.reason) == ("inconclusive", "coverage")
 
 
 # ------------------------------------------------------------------ one rank goes wrong
@@ -190,8 +190,8 @@ def test_wrong_contribution_of_one_rank_is_seen_by_all(bench: Bench, name: str) 
     seen = {item.check.name.partition(":")[0] for item in outside if item.rank == 0}
     assert {"all_reduce_sum", "all_gather", "all_to_all", "pairs"} <= seen
     evidence = evidence_of(bench, name)
-    for answer in (numeric(evidence), _of_kind("collective", evidence)):
-        assert (answer.ruling, answer.reason) == ("fail", "check")
+    for draft in (numeric(evidence), _of_kind("collective", evidence)):
+        assert (draft.ruling, draft.reason) == ("fail", "check")
 
 
 @pytest.mark.parametrize("name", FAULTS)

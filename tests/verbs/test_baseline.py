@@ -36,7 +36,6 @@ from appliance.storage.device_file import parse_baselines
 from appliance.verbs import baseline
 from appliance.verbs.baseline import (
     Created,
-    check,
     create,
     criteria_of,
     decisive_factor,
@@ -44,6 +43,7 @@ from appliance.verbs.baseline import (
     spread_of,
     table,
 )
+from appliance.verbs.baseline_check import check, load
 
 TIMED = replace(PROTOCOL, looks=(2, 5), block_seconds=0.02)
 DAY_ONE = (10_000_000, 10_050_000, 9_960_000, 10_010_000, 9_980_000)
@@ -656,7 +656,7 @@ def test_an_empty_file_is_no_baseline(tmp_path: Path) -> None:
     path = tmp_path / "empty.json"
     path.write_bytes(to_json(Baselines(baseline=())))
     with pytest.raises(UsageError, match="has no baseline in it"):
-        baseline.load(path)
+        load(path)
 
 
 # ------------------------------------------------------------------ the verb

@@ -151,14 +151,16 @@ def test_mirror_is_checked_too(tmp_path: Path) -> None:
         datasets.fetch(["lines"], to, mirror=mirror, manifest=manifest())
     (mirror / "lines" / "lines.txt").write_bytes(TEXT)
     datasets.fetch(["lines"], to, mirror=mirror, manifest=manifest())
-    assert datasets.at_hand(to, manifest()) == {"lines", "inside"}
+    assert datasets.available_datasets(to, manifest()) == {"lines", "inside"}
 
 
-def test_damaged_data_set_is_not_at_hand_and_fetch_mends_it(server: Server, tmp_path: Path) -> None:
+def test_damaged_data_set_is_not_available_and_fetch_restores_it(
+    server: Server, tmp_path: Path
+) -> None:
     path = tmp_path / "lines" / "lines.txt"
     path.parent.mkdir()
     path.write_bytes(TEXT[:-1] + b"!")
-    assert datasets.at_hand(tmp_path, manifest()) == {"inside"}
+    assert datasets.available_datasets(tmp_path, manifest()) == {"inside"}
     with pytest.raises(UsageError, match=r"lines\.txt differs from its sha256; .*mends it"):
         datasets.verify(tmp_path, manifest=manifest())
     datasets.fetch(["lines"], tmp_path, manifest=pinned_to(server))
@@ -229,4 +231,4 @@ def test_manifest_that_pins_nothing_is_refused(
 @pytest.mark.skipif(not MIRROR.is_dir(), reason="no mirror beside this checkout")
 def test_real_files_are_those_that_the_manifest_pins(tmp_path: Path) -> None:
     datasets.fetch(["tinyshakespeare", "planetoid-cora"], tmp_path, mirror=MIRROR)
-    assert datasets.at_hand(tmp_path) >= {"tinyshakespeare", "planetoid-cora"}
+    assert datasets.available_datasets(tmp_path) >= {"tinyshakespeare", "planetoid-cora"}

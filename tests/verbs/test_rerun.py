@@ -29,9 +29,9 @@ from appliance.verbs.rerun_diff import (
     disagreements,
     inputs,
     launch_differences,
+    launch_evidence,
     outcome_pair,
     sentences,
-    told,
 )
 
 KEY = keys.development_key()
@@ -45,7 +45,7 @@ def lines_of(change: Callable[[list[Event]], Sequence[Event]] = list) -> list[ob
     return list(bare_lines(change(healthy_events(a_plan()))))
 
 
-def test_a_launch_is_told_with_its_worst_check_of_each_name() -> None:
+def test_the_evidence_of_a_launch_has_its_worst_check_of_each_name() -> None:
     def worse(events: list[Event]) -> list[Event]:
         place = next(
             place
@@ -55,7 +55,7 @@ def test_a_launch_is_told_with_its_worst_check_of_each_name() -> None:
         more = [checked(f"{GEMM}/2", "first", error=error) for error in (math.nan, 0.0)]
         return [*events[:place], *more, *events[place:]]
 
-    found = told(lines_of(worse), f"{GEMM}/2")  # type: ignore[arg-type]
+    found = launch_evidence(lines_of(worse), f"{GEMM}/2")  # type: ignore[arg-type]
     assert found is not None
     assert (found.mode, found.ended.outcome, found.beside) == ("fresh", "completed", 0)
     phases = {phase: check for (phase, _), check in found.checks.items()}
@@ -64,7 +64,7 @@ def test_a_launch_is_told_with_its_worst_check_of_each_name() -> None:
     assert phases["last"].is_within
 
 
-def test_of_a_launch_made_again_only_the_last_time_is_told() -> None:
+def test_of_a_launch_made_again_only_the_last_time_counts() -> None:
     def again(events: list[Event]) -> list[Event]:
         own = [event for event in events if getattr(event, "launch", "") == f"{GEMM}/0"]
         first = [
@@ -74,19 +74,19 @@ def test_of_a_launch_made_again_only_the_last_time_is_told() -> None:
         ]
         return [*first, ended(f"{GEMM}/0", "interrupted", ""), *events]
 
-    found = told(lines_of(again), f"{GEMM}/0")  # type: ignore[arg-type]
+    found = launch_evidence(lines_of(again), f"{GEMM}/0")  # type: ignore[arg-type]
     assert found is not None
     assert found.ended.outcome == "completed"
     assert found.artifacts == {"reference.npy": "a" * 64}
 
 
-def test_a_launch_without_a_process_is_not_told() -> None:
+def test_a_launch_without_a_process_has_no_evidence() -> None:
     def left_out(events: list[Event]) -> list[Event]:
         others = [event for event in events if getattr(event, "launch", "") != f"{GEMM}/4"]
         return [*others, ended(f"{GEMM}/4", "not_run", "decided")]
 
-    assert told(lines_of(left_out), f"{GEMM}/4") is None  # type: ignore[arg-type]
-    assert told(lines_of(), "bert@cpu:0/1") is None  # type: ignore[arg-type]
+    assert launch_evidence(lines_of(left_out), f"{GEMM}/4") is None  # type: ignore[arg-type]
+    assert launch_evidence(lines_of(), "bert@cpu:0/1") is None  # type: ignore[arg-type]
 
 
 def test_launches_beside_it_are_counted() -> None:
@@ -101,7 +101,11 @@ def test_launches_beside_it_are_counted() -> None:
         ended("b/1"),
     ]
     lines = bare_lines(events)
-    counts = {name: found.beside for name in "abcd" if (found := told(lines, f"{name}/1"))}
+    counts = {
+        name: evidence.beside
+        for name in "abcd"
+        if (evidence := launch_evidence(lines, f"{name}/1"))
+    }
     assert counts == {"a": 2, "b": 3, "c": 2, "d": 1}
 
 
@@ -116,7 +120,7 @@ def test_checks_agree_on_the_same_side_of_their_bound(
         middle = [] if error is None else [checked("a/1", "first", error=error, bound=1.0)]
         return [LaunchStarted(launch="a/1", mode="fresh"), *middle, ended("a/1")]
 
-    first, second = (told(bare_lines(one(error)), "a/1") for error in (then, now))
+    first, second = (launch_evidence(bare_lines(one(error)), "a/1") for error in (then, now))
     assert first is not None
     assert second is not None
     (pair,) = check_pairs(1, first, second)
@@ -129,10 +133,10 @@ def test_a_check_that_only_now_was_made_must_be_within() -> None:
     def one(*events: Event) -> list[Event]:
         return [LaunchStarted(launch="a/1", mode="fresh"), *events, ended("a/1")]
 
-    first = told(bare_lines(one()), "a/1")
+    first = launch_evidence(bare_lines(one()), "a/1")
     for error, is_same in ((0.5, True), (2.0, False)):
         last = checked("a/1", "last", error=error, bound=1.0)
-        second = told(bare_lines(one(last)), "a/1")
+        second = launch_evidence(bare_lines(one(last)), "a/1")
         assert first is not None
         assert second is not None
         (pair,) = check_pairs(1, first, second)
@@ -148,7 +152,7 @@ def test_inputs_and_ways_of_launching_are_compared() -> None:
     ]
     facts = ({"torch": Fact(value="2.13"), "n": Fact(value=2)}, {"torch": Fact(value="2.14")})
     first, second = (
-        told(
+        launch_evidence(
             bare_lines(
                 [
                     LaunchStarted(launch="a/1", mode=mode),
@@ -207,7 +211,7 @@ def asked(folder: Path, tmp_path: Path, case: str = "gemm", launch: int = 3) -> 
 
 
 @pytest.mark.slow
-def test_the_launch_is_made_again_with_its_seed_and_told_beside_what_it_was(
+def test_the_launch_is_made_again_with_its_seed_and_shown_beside_what_it_was(
     known: Draft, tmp_path: Path
 ) -> None:
     folder = written(tmp_path / "run", known)

@@ -34,7 +34,7 @@ from appliance.storage import suite_file
 from appliance.verification import verify
 from appliance.verification.suite_checks import check_suite
 from appliance.version import VERSION
-from appliance.worker.child import describe
+from appliance.worker.describe import describe
 
 ROOT = Path(__file__).parents[2]
 VARIANTS = (

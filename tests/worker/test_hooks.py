@@ -25,7 +25,7 @@ from appliance.records.request import LaunchSpec
 from appliance.records.suite import Scenario
 from appliance.records.workload import Work
 from appliance.worker import cache_check, timing
-from appliance.worker.measure import LaunchCourse, Machine, Wires
+from appliance.worker.measure import Channel, LaunchCourse, Machine
 from workloads.contract.input_cycle import InputCycle
 from workloads.contract.target import Artifacts, Target
 from workloads.contract.workload import Workload
@@ -257,7 +257,7 @@ def made(
             values=np.asarray,
             libraries=dict,
         ),
-        wires=Wires(send=records.append, wait=lambda: None),
+        channel=Channel(send=records.append, wait=lambda: None),
     ).run()
     return records
 

@@ -64,7 +64,7 @@ def test_what_a_workload_builds_with_is_all_that_building_imports(name: str) -> 
 import sys
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
-from appliance.worker import child
+from appliance.worker.workload_loader import load_workload
 
 class Watch(TorchDispatchMode):
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
@@ -74,9 +74,9 @@ class Watch(TorchDispatchMode):
 def libraries():
     return {{one for one in sys.modules if one.partition(".")[0] in {LATE!r}}}
 
-kind = child._load({name!r}, to_build=False)
+kind = load_workload({name!r}, to_build=False)
 with Watch():
-    child._load({name!r})
+    load_workload({name!r})
 before = libraries()
 workload = kind(**kind.small)
 workload.work(), workload.num_parameters()
@@ -88,8 +88,8 @@ print(len(before) > 0, *libraries() - before)
 def test_listing_workloads_does_not_import_what_they_build_with() -> None:
     code = f"""
 import sys
-from appliance.worker import child
-answer = child.describe((), {BUILDERS!r})
+from appliance.worker.describe import describe
+answer = describe((), {BUILDERS!r})
 print(*(one.name for one in answer.descriptions), *({{*sys.modules}} & {{*{LATE!r}}}))
 """
     assert told(code) == {*BUILDERS}

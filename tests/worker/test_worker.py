@@ -25,8 +25,8 @@ from appliance.records.workload import Resolved
 from appliance.runner import execution
 from appliance.runner.environment import child_environment, usable_cores
 from appliance.verbs import rerun_diff
-from appliance.worker import child, outputs, parameters, timing
-from appliance.worker.measure import LaunchCourse, Machine, Wires
+from appliance.worker import child, outputs, parameters, prepare, timing, torch_device
+from appliance.worker.measure import Channel, LaunchCourse, Machine
 from workloads.contract.target import Artifacts, Target
 
 # ------------------------------------------------------------------ timing
@@ -230,12 +230,12 @@ class Told:
                 stopwatch=watch,
                 agree=lambda number: number,
                 make_work=lambda: watch.action("work", 10**7),
-                seed=child._seed,
-                bits=child._bits,
-                values=child._values,
+                seed=torch_device.seed_generators,
+                bits=torch_device.device_bits,
+                values=torch_device.device_values,
                 libraries=lambda: {"/lib/libm.so.6": "d" * 64},
             ),
-            wires=Wires(send=self.records.append, wait=lambda: self.records.append("go")),
+            channel=Channel(send=self.records.append, wait=lambda: self.records.append("go")),
         ).run()
 
     @property
@@ -291,7 +291,7 @@ def test_a_repeated_launch_makes_the_steps_of_then_at_another_speed(tmp_path: Pa
     events: list[Any] = [record for record in then.records if isinstance(record, Record)]
     name = "quick@cpu:0/1"
     whole: list[Any] = [LaunchStarted(launch=name, mode="fresh"), *events, ended(name)]
-    found = rerun_diff.told(bare_lines(whole), name)
+    found = rerun_diff.launch_evidence(bare_lines(whole), name)
     assert found is not None
     assert found.repeat == Repeat(warmup=10, blocks=(10, 10))
     for step_ns in (4 * 10**6, 10**7, 5 * 10**8):
@@ -343,8 +343,8 @@ def test_step_before_a_block_counts_in_every_clock() -> None:
 def test_clocks_of_this_host_agree() -> None:
     """That the second clock is another one; how well they agree is for the judge."""
     device = torch.device("cpu")
-    stopwatch = child._DeviceStopwatch(device)
-    spans = timing.compare_clocks(child._busy_work(device), stopwatch, 30_000_000)
+    stopwatch = torch_device.DeviceStopwatch(device)
+    spans = timing.compare_clocks(torch_device.busy_work(device), stopwatch, 30_000_000)
     assert all(span.wall_ns >= 10_000_000 and span.raw_ns > 0 for span in spans)
     assert stopwatch.mark() is None
 
@@ -359,7 +359,7 @@ class Output:
 
 
 def frozen(output: Any) -> outputs.Frozen:
-    return outputs.freeze(output, child._bits)
+    return outputs.freeze(output, torch_device.device_bits)
 
 
 def test_same_output_has_no_differing_byte_whatever_it_is_made_of() -> None:
@@ -400,7 +400,7 @@ def test_output_of_another_shape_differs_without_limit(other: Any) -> None:
 
 
 def digest(output: Any) -> str:
-    return outputs.digest(output, child._bits)
+    return outputs.digest(output, torch_device.device_bits)
 
 
 NUMBERS = torch.arange(6, dtype=torch.float32)
@@ -445,7 +445,9 @@ def test_output_that_holds_an_object_is_refused() -> None:
 
 def test_relative_difference_is_of_the_largest_number_and_keeps_nan() -> None:
     def values(*numbers: float) -> outputs.Frozen:
-        return outputs.freeze(torch.tensor(numbers, dtype=torch.float64), child._values)
+        return outputs.freeze(
+            torch.tensor(numbers, dtype=torch.float64), torch_device.device_values
+        )
 
     assert outputs.relative_difference(values(1.0, 8.0), values(2.0, 8.0)) == 0.125
     assert math.isnan(outputs.relative_difference(values(1.0), values(math.nan)))
@@ -533,8 +535,8 @@ def test_exception_is_a_result_with_its_reason(
 @pytest.mark.parametrize("name", ["LD_PRELOAD", "LD_AUDIT"])
 def test_preloaded_library_is_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(name, "")
-    with pytest.raises(child._NotMade) as refusal:
-        child._prepared(None, None, 0)  # type: ignore[arg-type]
+    with pytest.raises(prepare.LaunchRefused) as refusal:
+        prepare.prepared(None, None, 0)  # type: ignore[arg-type]
     assert refusal.value.reason == name.lower()
 
 

@@ -14,7 +14,8 @@ import pytest
 import torch
 
 from appliance.errors import ApplianceError
-from appliance.worker.child import _failed, _median_seconds
+from appliance.worker.child import _failed
+from appliance.worker.torch_device import median_seconds
 from workloads.contract.failures import ParameterError, Unsupported
 from workloads.contract.target import Artifacts, Target
 from workloads.disk_read import DiskRead
@@ -195,7 +196,7 @@ class Clock:
 def test_worker_times_some_work_after_it_has_warmed_up() -> None:
     clock = Clock()
     made: list[int] = []
-    seconds = _median_seconds(clock, lambda: made.append(1))  # type: ignore[arg-type]
+    seconds = median_seconds(clock, lambda: made.append(1))  # type: ignore[arg-type]
     assert len(made) == 7  # two that warm up, five that count: the third to the seventh
     assert math.isclose(seconds, 5e-6)
 

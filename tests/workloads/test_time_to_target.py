@@ -17,8 +17,8 @@ from test_targets import an_archive
 
 from appliance.records.journal import Block, Checked
 from appliance.records.request import LaunchSpec
-from appliance.worker import child, outputs
-from appliance.worker.measure import LaunchCourse, Machine, Wires
+from appliance.worker import outputs, torch_device
+from appliance.worker.measure import Channel, LaunchCourse, Machine
 from workloads.burn_in import EXTENSION, BurnIn
 from workloads.char_lm import CharLm
 from workloads.cifar10_resnet import Cifar10Resnet
@@ -82,9 +82,9 @@ def launched(workload: Workload[Any, Any], folder: Path, data: Path | None = Non
     machine = Machine(
         stopwatch=Ticking(),
         make_work=lambda: lambda: None,
-        seed=child._seed,
-        bits=child._bits,
-        values=child._values,
+        seed=torch_device.seed_generators,
+        bits=torch_device.device_bits,
+        values=torch_device.device_values,
         libraries=dict,
     )
     target = Target(device=HOST, artifacts=Artifacts(folder), data=data)
@@ -94,7 +94,7 @@ def launched(workload: Workload[Any, Any], folder: Path, data: Path | None = Non
         workload=workload,
         target=target,
         machine=machine,
-        wires=Wires(send=records.append, wait=lambda: None),
+        channel=Channel(send=records.append, wait=lambda: None),
     ).run()
     return records
 
@@ -211,7 +211,7 @@ def test_a_held_input_is_taken_again(served: Workload[Any, Any], tmp_path: Path)
     for is_held in (False, True, False):
         if is_held:
             assert served.repeat_input(state)
-        digests.append(outputs.digest(served.step(state), child._bits))
+        digests.append(outputs.digest(served.step(state), torch_device.device_bits))
     assert digests[0] == digests[1] != digests[2]
 
 

@@ -1,0 +1,370 @@
+"""What is fixed before a run: the node as probed, the plan, and the files that hold them.
+
+Everything that a ruling will use is written into the run's folder before the first launch, so
+whatever happens afterwards, the folder says what was planned. A run that goes on is prepared
+again from its files, on the same machine only.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from appliance.errors import EvidenceError, OutputError, UsageError
+from appliance.judging.criteria_check import check_health, check_limits, check_margins
+from appliance.linux.sysfs import Tree
+from appliance.planning import challenge_window
+from appliance.planning import plan as planning
+from appliance.probe import node, redaction
+from appliance.records.baseline import Baselines, Peaks
+from appliance.records.criteria import Criteria
+from appliance.records.journal import Injected, RunStarted
+from appliance.records.json import from_json, sha256, to_json
+from appliance.records.order import Challenge, Order
+from appliance.records.plan import Case, Plan
+from appliance.records.request import Answer
+from appliance.records.suite import Suite
+from appliance.records.system import System
+from appliance.runner import execution
+from appliance.storage import bundle, criteria_file, device_file, input_file, order_file, suite_file
+from appliance.storage.journal import Journal
+from appliance.vendors.base import Vendor
+from appliance.verbs import datasets
+from appliance.verbs.run_options import PlanOptions
+from appliance.version import VERSION
+
+RUN_FOLDER = "name the folder of the run, out/<run id>"
+DIGESTED = {
+    "criteria": bundle.CRITERIA,
+    "baselines": bundle.BASELINES,
+    "peaks": bundle.PEAKS,
+    "challenge": bundle.CHALLENGE,
+    "order": bundle.ORDER,
+}
+"""Files whose digest the plan has, by the name of the digest."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Node:
+    """This machine as probed; `system` is what the run's files show, redacted under `salt`."""
+
+    vendor: Vendor
+    probed: System
+    system: System
+    redactor: redaction.Redactor | None = None
+    salt: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prepared:
+    """All that is fixed before a run, as records and as the files that hold them."""
+
+    plan: Plan
+    system: System
+    criteria: Criteria
+    baselines: Baselines
+    peaks: Peaks
+    order: Order | None
+    files: Mapping[str, bytes]
+    node: Node
+    data: Path | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Inputs:
+    """The files that a run is planned from; `contents` by the names of their digests."""
+
+    suite: Suite
+    criteria: Criteria
+    order: Order | None
+    challenge: Challenge | None
+    data: Path | None
+    contents: Mapping[str, bytes]
+
+    @property
+    def digests(self) -> dict[str, str]:
+        return {name: sha256(content) for name, content in self.contents.items()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Figures:
+    """What a run is compared with: the vendor's figures and baselines of its devices."""
+
+    baselines: Baselines
+    peaks: Peaks
+    files: Mapping[str, bytes] = field(default_factory=dict)
+
+
+# ------------------------------------------------------------------ a new run
+
+
+def prepare(
+    options: PlanOptions, *, challenge: Path | None = None, redact: bool = False
+) -> Prepared:
+    """Probe the node and plan the run; nothing is written and no device is touched.
+
+    `challenge` is the buyer's file; without one the node draws the run's seed. `redact`: no host
+    name and no address of this machine stands in any record.
+    """
+    vendor = node.present(options.vendor)
+    inputs = _read(options, vendor, challenge)
+    now = datetime.now(UTC)
+    # Drawn or derived before the suite's variants are, and when suite and criteria are fixed.
+    seed = _seed(inputs, now)
+    answer = execution.describe(planning.requests(inputs.suite, vendor.probe(), seed))
+    here = _probed(vendor, answer, draw_salt=redact)
+    if inputs.order is not None and options.order is not None:
+        order_file.check_here(inputs.order, here.probed, options.order.name)
+    figures = _figures(here.system, options.baseline)
+    plan = _plan(inputs, here, figures, answer, seed=seed, now=now)
+    check_health(inputs.criteria, here.system)
+    check_limits(inputs.criteria, plan.cases, figures.peaks, here.system)
+    check_margins(inputs.criteria, figures.baselines, plan.cases, plan.protocol, here.system)
+    return Prepared(
+        plan=plan,
+        system=here.system,
+        criteria=inputs.criteria,
+        baselines=figures.baselines,
+        peaks=figures.peaks,
+        order=inputs.order,
+        files=_files(plan, here.system, inputs, figures),
+        node=here,
+        data=inputs.data,
+    )
+
+
+def default_criteria(vendor: Vendor) -> str:
+    """The criteria that a run is judged by where nobody names any."""
+    return "functional" if vendor.torch_type == "cpu" else "accelerator"
+
+
+def _read(options: PlanOptions, vendor: Vendor, challenge: Path | None) -> _Inputs:
+    suite, suite_bytes = suite_file.load_suite(options.suite_name)
+    criteria, criteria_bytes = criteria_file.load_criteria(
+        options.criteria or default_criteria(vendor)
+    )
+    contents = {"suite": suite_bytes, "criteria": criteria_bytes}
+    order = None
+    order_bytes = input_file.read_if(options.order, fix="name the buyer's order")
+    if options.order is not None and order_bytes is not None:
+        order = order_file.read(order_bytes, options.order.name)
+        contents["order"] = order_bytes
+    data = datasets.folder(options.data)
+    parsed = None
+    challenge_bytes = input_file.read_if(challenge, fix="name the buyer's challenge")
+    if challenge is not None and challenge_bytes is not None:
+        parsed = _challenge(challenge_bytes, challenge.name)
+        contents["challenge"] = challenge_bytes
+    return _Inputs(
+        suite=suite,
+        criteria=criteria,
+        order=order,
+        challenge=parsed,
+        data=data,
+        contents=contents,
+    )
+
+
+def _challenge(data: bytes, name: str) -> Challenge:
+    try:
+        return challenge_window.parse(data, name)
+    except EvidenceError as error:
+        raise UsageError(f"{error}: give the file that the buyer sent, as it was sent") from None
+
+
+def _seed(inputs: _Inputs, now: datetime) -> str:
+    """A drawn seed, or the challenge's; UsageError if no run may begin under that."""
+    if inputs.challenge is None:
+        return secrets.token_hex(32)
+    digests = inputs.digests
+    reason = challenge_window.refusal(inputs.challenge, now, digests["criteria"], digests["suite"])
+    if reason:
+        raise UsageError(reason)
+    return challenge_window.run_seed(inputs.challenge)
+
+
+def _probed(vendor: Vendor, answer: Answer, *, draw_salt: bool) -> Node:
+    probed = node.probe((vendor,), software=answer.software)
+    return _redacted(vendor, probed, redaction.draw() if draw_salt else "")
+
+
+def _redacted(vendor: Vendor, probed: System, salt: str) -> Node:
+    """The node without the names and addresses of this machine, if there is a salt."""
+    if not salt:
+        return Node(vendor=vendor, probed=probed, system=probed)
+    redactor = redaction.Redactor(salt, redaction.private(Tree(), probed))
+    system = redactor.record(probed)
+    return Node(vendor=vendor, probed=probed, system=system, redactor=redactor, salt=salt)
+
+
+def _figures(system: System, baseline: Path | None) -> _Figures:
+    models = [device.model for device in system.identity.devices]
+    peaks = device_file.load_peaks(models)
+    baselines = device_file.load_baselines(models, baseline)
+    files = {bundle.BASELINES: to_json(baselines), bundle.PEAKS: to_json(peaks)}
+    return _Figures(baselines=baselines, peaks=peaks, files=files)
+
+
+def _plan(
+    inputs: _Inputs,
+    here: Node,
+    figures: _Figures,
+    answer: Answer,
+    *,
+    seed: str,
+    now: datetime,
+) -> Plan:
+    plan = planning.make_plan(
+        suite=inputs.suite,
+        answer=answer,
+        places=_places(here, inputs.data),
+        criteria=inputs.criteria,
+        digests={
+            **inputs.digests,
+            "baselines": sha256(figures.files[bundle.BASELINES]),
+            "peaks": sha256(figures.files[bundle.PEAKS]),
+            "identity": node.identity_digest(here.system.identity),
+        },
+        seed=seed,
+        run_id=new_run_id(now),
+        created_utc=f"{now:%Y-%m-%dT%H:%M:%SZ}",
+        bench_version=VERSION,
+    )
+    return plan if here.redactor is None else _without_names(plan, here.redactor)
+
+
+def new_run_id(now: datetime) -> str:
+    """A name for a run that no other has: its time and three random bytes."""
+    return f"{now:%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}"
+
+
+def _places(here: Node, data: Path | None) -> tuple[planning.Place, ...]:
+    available = datasets.available_datasets(data)
+    return tuple(
+        planning.Place(device=device, features=here.vendor.features(device), data=available)
+        for device in here.probed.identity.devices
+    )
+
+
+def _without_names(plan: Plan, redactor: redaction.Redactor) -> Plan:
+    """The plan redacted where a library's message stands in it; it names the salt's digest."""
+    cases = (replace(one, unsupported=redactor.text(one.unsupported)) for one in plan.cases)
+    return replace(plan, cases=tuple(cases), redacted=redactor.commitment)
+
+
+def _files(plan: Plan, system: System, inputs: _Inputs, figures: _Figures) -> dict[str, bytes]:
+    contents = {
+        DIGESTED[name]: content for name, content in inputs.contents.items() if name in DIGESTED
+    }
+    return {
+        bundle.PLAN: to_json(plan),
+        bundle.SYSTEM: to_json(system),
+        **figures.files,
+        **contents,
+    }
+
+
+# ------------------------------------------------------------------ a run that goes on
+
+
+def prepare_again(folder: Path, data: Path | None) -> Prepared:
+    """What a run in `folder` was prepared with, on the machine that it began on.
+
+    Raises UsageError on another machine, EvidenceError if one of its files was changed.
+    """
+    plan, system, files = _files_of(folder)
+    here = _same_node(folder, plan, system)
+    order = files.get(bundle.ORDER)
+    return Prepared(
+        plan=plan,
+        system=system,
+        criteria=criteria_file.parse_criteria(files[bundle.CRITERIA], bundle.CRITERIA),
+        baselines=from_json(Baselines, files[bundle.BASELINES], name=bundle.BASELINES),
+        peaks=from_json(Peaks, files[bundle.PEAKS], name=bundle.PEAKS),
+        order=None if order is None else order_file.read(order, bundle.ORDER),
+        files=files,
+        node=here,
+        data=datasets.folder(data),
+    )
+
+
+def _files_of(folder: Path) -> tuple[Plan, System, dict[str, bytes]]:
+    """Plan, system and all files of a run, whose digests are those of the plan."""
+    names = [*bundle.PREPARED_FILES]
+    files = {name: input_file.read(folder / name, fix=RUN_FOLDER) for name in names}
+    plan = from_json(Plan, files[bundle.PLAN], name=bundle.PLAN)
+    system = from_json(System, files[bundle.SYSTEM], name=bundle.SYSTEM)
+    for digest, name in DIGESTED.items():
+        if digest in plan.digests and name not in files:
+            files[name] = input_file.read(folder / name, fix=RUN_FOLDER)
+    digests = {name: sha256(files[file]) for name, file in DIGESTED.items() if file in files}
+    digests["identity"] = node.identity_digest(system.identity)
+    for name, digest in digests.items():
+        if digest != plan.digests[name]:
+            path = folder / DIGESTED.get(name, bundle.SYSTEM)
+            raise EvidenceError(f"{path} is not the file that the run was planned with")
+    return plan, system, files
+
+
+def _same_node(folder: Path, plan: Plan, system: System) -> Node:
+    """This machine, if the run began on it; UsageError with what differs if not."""
+    vendor = node.present(system.identity.devices[0].vendor)
+    probed = node.probe((vendor,), software=execution.describe(()).software)
+    here = _redacted(
+        vendor, probed, redaction.of_run(folder, plan.redacted) if plan.redacted else ""
+    )
+    changed = node.differences(system.identity, here.system.identity)
+    if changed:
+        raise UsageError(
+            f"{folder} cannot go on here, because this is not the machine that it began on: "
+            f"{'; '.join(changed)}"
+        )
+    return here
+
+
+# ------------------------------------------------------------------ its folder
+
+
+def begin(
+    folder: Path,
+    plan: Plan,
+    files: Mapping[str, bytes],
+    *,
+    salt: str,
+    redactor: redaction.Redactor | None,
+) -> Journal:
+    """Make the run's folder with its files, and begin its journal; OutputError if it cannot be."""
+    try:
+        folder.mkdir()
+    except OSError as error:
+        raise OutputError(f"{folder} cannot be made ({error.strerror})") from None
+    if salt:
+        redaction.keep(salt, redaction.salt_path(folder))
+    for name, content in files.items():
+        bundle.write(folder / name, content)
+    digests = {name: sha256(files[name]) for name in (bundle.PLAN, bundle.SYSTEM)}
+    journal = Journal.create(
+        folder / bundle.JOURNAL,
+        digests[bundle.PLAN],
+        rewrite=None if redactor is None else redactor.record,
+    )
+    event = RunStarted(
+        run_id=plan.run_id,
+        plan=digests[bundle.PLAN],
+        system=digests[bundle.SYSTEM],
+        pid=os.getpid(),
+    )
+    journal.append(event, sync=True)
+    for injector in plan.injectors:
+        journal.append(_injected(injector, plan.cases), sync=True)
+    return journal
+
+
+def _injected(injector: str, cases: tuple[Case, ...]) -> Injected:
+    """The journal's record of a fault that the run injects, before the first launch."""
+    injecting = (case.id for case in cases if case.injector == injector)
+    return Injected(injector=injector, cases=tuple(injecting))

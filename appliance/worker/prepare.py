@@ -1,0 +1,181 @@
+"""Everything of a launch before its first build, with the refusals that are no fault of the device.
+
+The child owns what a workload may not have: seeds, threads, warm-up, loops, synchronising, clocks.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+from pathlib import Path
+
+import torch
+
+from appliance.ipc.channel import Link
+from appliance.records.journal import Artifact, Environment, Outcome
+from appliance.records.json import Parameters
+from appliance.records.request import LaunchSpec
+from appliance.vendors.base import Vendor
+from appliance.vendors.registry import make_vendor
+from appliance.worker import libraries, torch_device
+from appliance.worker.measure import Channel, LaunchCourse, Machine
+from appliance.worker.parameters import AnyWorkload, fitted, one_line
+from appliance.worker.workload_loader import WorkloadAbsent, load_workload
+from workloads.contract.target import Artifacts, Target
+from workloads.parts.distributed import ranks
+
+LIBRARY_DIGESTS = "libraries.json"
+"""Beside the artifacts of the cases: digests of libraries, so that a run hashes each file once."""
+STALL_SHARE, LONGEST_STALL = 1 / 3, 300.0
+"""How long a rank waits for another: a share of the case's time limit, and seconds at most."""
+
+
+class LaunchRefused(Exception):
+    """The launch cannot be made, through no fault of the device."""
+
+    def __init__(self, reason: str, detail: str, outcome: Outcome = "not_run") -> None:
+        super().__init__(detail)
+        self.reason = reason
+        self.outcome = outcome
+
+
+def prepared(spec: LaunchSpec, link: Link, rank: int) -> LaunchCourse:
+    """The launch, ready to run.
+
+    Raises LaunchRefused, and ParameterError or Unsupported where the workload refuses.
+    """
+    _refuse_preloads()
+    kind = _loaded(spec)
+    vendor = make_vendor(spec.vendor)
+    vendor.prepare()
+    if spec.num_threads is not None:
+        torch.set_num_threads(spec.num_threads)
+    _refuse_lacking(kind, spec, vendor)
+    workload = _constructed(kind, spec.case.parameters)
+    device = rank_device(spec, vendor, rank)
+    facts = torch_device.process_facts(device)
+    link.send(Environment(launch=spec.launch, rank=rank, facts=facts))
+    stopwatch = torch_device.DeviceStopwatch(device)
+    target = _target(spec, vendor, rank, _artifacts(spec, link, rank), stopwatch)
+    return LaunchCourse(
+        spec=spec,
+        rank=rank,
+        workload=workload,
+        target=target,
+        machine=_machine(spec, target, stopwatch),
+        channel=Channel(send=link.send, wait=link.wait),
+    )
+
+
+def _refuse_preloads() -> None:
+    for name in ("LD_PRELOAD", "LD_AUDIT"):
+        if name in os.environ:
+            raise LaunchRefused(name.lower(), f"{name} is set, so what runs is not what is named")
+
+
+def _loaded(spec: LaunchSpec) -> type[AnyWorkload]:
+    try:
+        return load_workload(spec.case.workload)
+    except (WorkloadAbsent, ImportError) as error:
+        raise LaunchRefused("not_installed", one_line(error)) from None
+
+
+def _refuse_lacking(kind: type[AnyWorkload], spec: LaunchSpec, vendor: Vendor) -> None:
+    """The plan has checked this already; it matters where a device or a folder changed since."""
+    if kind.needs:
+        features = [
+            vendor.features(device) for device in vendor.probe() if device.id == spec.case.device
+        ]
+        lacks = kind.needs - frozenset().union(*features)
+        if lacks:
+            detail = f"{spec.case.device} has no {', '.join(sorted(lacks))}"
+            raise LaunchRefused("missing_feature", detail, "unsupported")
+    for name in kind.data:
+        if spec.data is None or not (Path(spec.data) / name).is_dir():
+            raise LaunchRefused("missing_data", f"data set {name} is not available")
+
+
+def _constructed(kind: type[AnyWorkload], parameters: Parameters) -> AnyWorkload:
+    try:
+        return kind(**fitted(kind, parameters))
+    except (KeyError, TypeError, ValueError) as error:
+        raise LaunchRefused("bad_parameters", one_line(error)) from None
+
+
+# ------------------------------------------------------------------ target and machine
+
+
+def rank_device(spec: LaunchSpec, vendor: Vendor, rank: int) -> torch.device:
+    """The device of this rank. The environment shows those of the case alone, in their order."""
+    if vendor.torch_type == "cpu":
+        return torch.device("cpu")
+    index = rank if spec.case.devices and spec.ranks > 1 else 0
+    device = torch.device(vendor.torch_type, index)
+    torch.get_device_module(device.type).set_device(device)
+    return device
+
+
+def launch_devices(spec: LaunchSpec, vendor: Vendor) -> tuple[torch.device, ...]:
+    """All devices of the launch as this process sees them; processors are one."""
+    if vendor.torch_type == "cpu":
+        return (torch.device("cpu"),) * len(spec.case.all_devices)
+    return tuple(
+        torch.device(vendor.torch_type, index) for index in range(len(spec.case.all_devices))
+    )
+
+
+def _artifacts(spec: LaunchSpec, link: Link, rank: int) -> Artifacts:
+    def report(name: str, path: Path, digest: str, is_made: bool) -> None:  # noqa: FBT001 - contract
+        link.send(
+            Artifact(
+                launch=spec.launch,
+                rank=rank,
+                name=name,
+                sha256=digest,
+                size_bytes=path.stat().st_size,
+                is_made=is_made,
+            )
+        )
+
+    folder = Path(spec.artifacts_folder)
+    # Several processes do not make one file at once.
+    return Artifacts(folder if rank == 0 else folder / f"rank-{rank}", spec.artifacts, report)
+
+
+def _target(
+    spec: LaunchSpec,
+    vendor: Vendor,
+    rank: int,
+    artifacts: Artifacts,
+    stopwatch: torch_device.DeviceStopwatch,
+) -> Target:
+    world_size = int(os.environ.get("WORLD_SIZE", "1"))
+    if world_size != spec.ranks:
+        raise LaunchRefused("ranks", f"{world_size} processes, {spec.ranks} were planned")
+    return Target(
+        device=stopwatch.device,
+        artifacts=artifacts,
+        onnx_providers=vendor.onnx_providers(),
+        data=None if spec.data is None else Path(spec.data),
+        rank=rank,
+        world_size=world_size,
+        collectives=vendor.collectives,
+        stall_seconds=min(LONGEST_STALL, STALL_SHARE * spec.case.time_limit_seconds),
+        devices=launch_devices(spec, vendor),
+        seconds=partial(torch_device.median_seconds, stopwatch),
+    )
+
+
+def _machine(spec: LaunchSpec, target: Target, stopwatch: torch_device.DeviceStopwatch) -> Machine:
+    """The device's clocks and generators; the ranks join here, where there are several."""
+    joined = ranks.join(target) if spec.ranks > 1 else None
+    digests = Path(spec.artifacts_folder).with_name(LIBRARY_DIGESTS)
+    return Machine(
+        stopwatch=stopwatch,
+        make_work=partial(torch_device.busy_work, target.device),
+        seed=torch_device.seed_generators,
+        bits=torch_device.device_bits,
+        values=torch_device.device_values,
+        agree=int if joined is None else partial(joined.largest, device=target.device),
+        libraries=partial(libraries.loaded, digests),
+    )

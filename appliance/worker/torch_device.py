@@ -1,0 +1,122 @@
+"""What the harness does through torch: clocks, generators, copies to the host, and a probe."""
+
+from __future__ import annotations
+
+import platform
+import random
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from appliance.errors import ApplianceError
+from appliance.records.system import Fact, Facts
+from appliance.vendors.base import Vendor
+from appliance.worker import outputs, timing
+from appliance.worker.describe import library_version
+
+PROBE_SIZE = 512
+CHOICE_WARMUP, CHOICE_CALLS = 2, 5
+"""Calls of some work that is timed to choose between ways of doing the same."""
+BUSY_SIZE, BUSY_MATMULS = 256, 8
+"""Matmuls between two synchronises while clocks are compared: well below 10 ms on one core."""
+
+
+class DeviceStopwatch:
+    """The host's clocks and, where the device has one, its events; torch hides the vendor."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self._wait = torch.get_device_module(device.type).synchronize
+        self._has_events = device.type != "cpu"
+
+    def now(self) -> int:
+        return time.perf_counter_ns()
+
+    def raw(self) -> int:
+        return time.clock_gettime_ns(time.CLOCK_MONOTONIC_RAW)
+
+    def synchronise(self) -> None:
+        self._wait()
+
+    def mark(self) -> torch.Event | None:
+        if not self._has_events:
+            return None
+        event = torch.Event(self.device, enable_timing=True)
+        event.record()
+        return event
+
+    def between(self, begin: torch.Event, end: torch.Event) -> int:
+        return round(begin.elapsed_time(end) * 1e6)
+
+
+def busy_work(device: torch.device) -> Callable[[], None]:
+    """A short piece of work for the device, which draws no random number."""
+    matrix = torch.ones(BUSY_SIZE, BUSY_SIZE, device=device)
+
+    def multiply() -> None:
+        for _ in range(BUSY_MATMULS):
+            torch.matmul(matrix, matrix)
+
+    return multiply
+
+
+def seed_generators(seed: int) -> None:
+    """Seed every global generator that a library may draw from."""
+    random.seed(seed)
+    np.random.seed(seed % 2**32)  # noqa: NPY002 - libraries draw from the global generator
+    torch.manual_seed(seed)
+
+
+def device_bits(leaf: Any) -> NDArray[Any]:
+    """Bytes of a tensor or array, on the host."""
+    if isinstance(leaf, torch.Tensor):
+        leaf = leaf.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
+    return outputs.bits(leaf)
+
+
+def device_values(leaf: Any) -> NDArray[Any]:
+    """Numbers of a tensor or array in float64, on the host."""
+    if isinstance(leaf, torch.Tensor):
+        leaf = leaf.detach().cpu()
+        leaf = (leaf.to(torch.complex128) if leaf.is_complex() else leaf.double()).numpy()
+    return outputs.values(leaf)
+
+
+def process_facts(device: torch.device) -> Facts:
+    """What this process has of libraries, threads and device."""
+    name = getattr(torch.get_device_module(device.type), "get_device_name", None)
+    facts = {
+        "python": platform.python_version(),
+        "threads": torch.get_num_threads(),
+        "float32_matmul_precision": torch.get_float32_matmul_precision(),
+        "cpu_capability": torch.backends.cpu.get_cpu_capability(),
+        "device_name": None if name is None else name(),
+    }
+    return {
+        "torch": library_version("torch"),
+        **{name: Fact(value=value, source="worker") for name, value in facts.items()},
+    }
+
+
+def probe(vendor: Vendor) -> None:
+    """A matmul on all threads, right or an error: what a fork of an unhealthy process cannot do."""
+    vendor.prepare()
+    ones = torch.ones(PROBE_SIZE, PROBE_SIZE, device=vendor.torch_type)
+    if not bool((ones @ ones == PROBE_SIZE).all()):
+        raise ApplianceError("the probe fork multiplied wrongly")
+
+
+def median_seconds(stopwatch: timing.Stopwatch, work: Callable[[], object]) -> float:
+    """What one call takes: the median of some calls, after some that warm up."""
+    step = timing.Step(make=work)
+    for _ in range(CHOICE_WARMUP):
+        timing.one(step, stopwatch)
+    spans = [timing.one(step, stopwatch)[1] for _ in range(CHOICE_CALLS)]
+    return statistics.median(
+        1e-9 * (span.wall_ns if span.event_ns is None else span.event_ns) for span in spans
+    )

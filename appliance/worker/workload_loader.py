@@ -1,0 +1,50 @@
+"""Workloads by name: a module of workloads/, or a dotted name as a module's whole path.
+
+A dotted name stands in plan and journal as it is, so nobody takes it for a workload of the suite.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+
+import workloads
+from appliance import extras
+from appliance.storage.toml_file import did_you_mean
+from appliance.worker.parameters import AnyWorkload
+from workloads.contract.workload import Workload
+
+
+class WorkloadAbsent(Exception):
+    """A workload cannot be loaded; one sentence that says why."""
+
+
+def workload_names() -> list[str]:
+    """Modules of workloads/ that may be a workload."""
+    return sorted(
+        module.name
+        for module in pkgutil.iter_modules(workloads.__path__)
+        if not module.ispkg and module.name != "contract" and not module.name.startswith("_")
+    )
+
+
+def load_workload(name: str, *, to_build: bool = True) -> type[AnyWorkload]:
+    """The workload of this name; `to_build` also imports the libraries that it builds with.
+
+    Raises WorkloadAbsent for a name without a workload or a library that is not installed, and
+    ImportError for a library that is there and cannot be imported.
+    """
+    path = name if "." in name else f"workloads.{name}"
+    try:
+        kind = getattr(importlib.import_module(path), "WORKLOAD", None)
+        for module in getattr(kind, "builds_with", ()) if to_build else ():
+            importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is not None and f"{path}.".startswith(f"{error.name}."):
+            hint = did_you_mean(name, workload_names())
+            raise WorkloadAbsent(f'there is no workload "{name}"{hint}') from None
+        line = extras.line_for(error.name)
+        raise WorkloadAbsent(f'workload "{name}" needs {error.name}: {line}') from None
+    if not (isinstance(kind, type) and issubclass(kind, Workload)):
+        raise WorkloadAbsent(f'"{name}" is no workload: its module has no WORKLOAD')
+    return kind
