@@ -1,7 +1,7 @@
 """Writes the table of workloads into README.md, from what the workloads say of themselves.
 
-Run it after adding or changing a workload; a test compares what it would write with what is there.
-The table stands between two markers; nothing else of the file is touched.
+Part of `make generate`; run that after adding or changing a workload; a test compares what it would
+write with what is there. The table stands between two markers; nothing else of the file is touched.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Writes appliance/schemas/*.json, the JSON Schemas of the bundle's files, from the records.
 
-Run it after a change of appliance/records/; a test compares what it would write with what is
-there. JSON files hold every key of their record, so there every key is required; TOML files are
-written by people, who may leave out what has a default.
+Part of `make generate`; run that after a change of appliance/records/; a test compares what it
+would write with what is there. JSON files hold every key of their record, so there every key is
+required; TOML files are written by people, who may leave out what has a default.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Writes appliance/workload_facts.json: what every workload says of itself, parameters and all.
 
-Run it after adding a workload, or after a change of its version, its parameters or its variants;
-a test compares what it would write with what is there. It imports every workload, so it needs
-what a run needs; who verifies reads the file alone.
+Part of `make generate`; run that after adding a workload, or after a change of its version, its
+parameters or its variants; a test compares what it would write with what is there. It imports every
+workload, so it needs what a run needs; who verifies reads the file alone.
 """
 
 from __future__ import annotations

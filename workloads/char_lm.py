@@ -40,7 +40,7 @@ from appliance.records.workload import Work
 from workloads.contract.failures import ParameterError
 from workloads.contract.input_cycle import InputCycle
 from workloads.contract.target import Target
-from workloads.contract.workload import Workload
+from workloads.contract.time_to_target import TimeToTarget
 from workloads.parts.datasets.text import SHAKESPEARE_CHARACTERS, Characters, shakespeare
 from workloads.parts.language.gpt import Gpt
 from workloads.parts.numerics.parameters import require_positive
@@ -79,7 +79,7 @@ class State:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CharLm(Workload[State, Trained]):
+class CharLm(TimeToTarget[State, Trained]):
     summary: ClassVar[str] = "Character GPT trained on tinyshakespeare to a validation loss"
     version: ClassVar[int] = 2
     domain: ClassVar[str] = "time to target"

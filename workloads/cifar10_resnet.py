@@ -44,7 +44,7 @@ from appliance.records.workload import Work
 from workloads.contract.failures import ParameterError
 from workloads.contract.input_cycle import InputCycle
 from workloads.contract.target import Target
-from workloads.contract.workload import Workload
+from workloads.contract.time_to_target import TimeToTarget
 from workloads.parts.datasets import cifar
 from workloads.parts.datasets.cifar import Crops, Images
 from workloads.parts.datasets.pinned import is_pinned, locate, require_pinned
@@ -98,7 +98,7 @@ class State:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cifar10Resnet(Workload[State, Trained]):
+class Cifar10Resnet(TimeToTarget[State, Trained]):
     """`target`: least share of the held-out images read rightly within `num_steps`.
 
     `published`: the archive is CIFAR-10 itself, not another one of its format.

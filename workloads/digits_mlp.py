@@ -31,7 +31,7 @@ from appliance.records.json import Parameters
 from appliance.records.workload import Bound, Work
 from workloads.contract.input_cycle import InputCycle
 from workloads.contract.target import Target
-from workloads.contract.workload import Workload
+from workloads.contract.time_to_target import TimeToTarget
 from workloads.parts.numerics.classifier import Classifier, count_training_flops, in_float64
 from workloads.parts.numerics.parameters import require_positive, require_share
 from workloads.parts.numerics.size import count_parameters
@@ -56,7 +56,7 @@ class State:
 
 
 @dataclass(frozen=True, kw_only=True)
-class DigitsMlp(Workload[State, Trained]):
+class DigitsMlp(TimeToTarget[State, Trained]):
     """`target`: least share of the held-out images read rightly within `num_steps`."""
 
     summary: ClassVar[str] = "Train a perceptron on handwritten digits to a stated accuracy"

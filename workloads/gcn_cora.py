@@ -43,7 +43,7 @@ from appliance.records.workload import Bound, Work
 from workloads.contract.failures import ParameterError
 from workloads.contract.input_cycle import InputCycle
 from workloads.contract.target import Target
-from workloads.contract.workload import Workload
+from workloads.contract.time_to_target import TimeToTarget
 from workloads.parts.datasets import planetoid
 from workloads.parts.datasets.planetoid import Papers, Sparse
 from workloads.parts.numerics.classifier import Result, in_float64
@@ -152,7 +152,7 @@ class State:
 
 
 @dataclass(frozen=True, kw_only=True)
-class GcnCora(Workload[State, Trained]):
+class GcnCora(TimeToTarget[State, Trained]):
     """`at_least` and `at_most`: share of the test papers that it ends with, classified rightly."""
 
     summary: ClassVar[str] = "Graph convolution network trained on Cora to its accuracy"

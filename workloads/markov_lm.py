@@ -34,7 +34,7 @@ from appliance.records.workload import Bound, Work
 from workloads.contract.failures import ParameterError
 from workloads.contract.input_cycle import InputCycle
 from workloads.contract.target import Target
-from workloads.contract.workload import Workload
+from workloads.contract.time_to_target import TimeToTarget
 from workloads.parts.datasets.markov import SYMBOLS, Source
 from workloads.parts.numerics.classifier import Classifier, count_training_flops, in_float64
 from workloads.parts.numerics.parameters import require_positive
@@ -62,7 +62,7 @@ class State:
 
 
 @dataclass(frozen=True, kw_only=True)
-class MarkovLm(Workload[State, Trained]):
+class MarkovLm(TimeToTarget[State, Trained]):
     """`gap`: nat over the source's entropy that the loss may have after `num_steps` at most."""
 
     summary: ClassVar[str] = "Train a language model on a seeded source to its entropy"

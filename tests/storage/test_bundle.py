@@ -221,7 +221,7 @@ def test_place_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
 def test_shipped_schemas_are_those_of_the_records() -> None:
     script = runpy.run_path(str(ROOT / "scripts" / "write_schemas.py"))
     shipped = {path.name: path.read_bytes() for path in SCHEMAS.iterdir()}
-    assert shipped == script["schemas"](), "run python scripts/write_schemas.py"
+    assert shipped == script["schemas"](), "run `make generate`"
 
 
 def validator(name: str) -> Draft202012Validator:

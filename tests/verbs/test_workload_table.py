@@ -36,9 +36,7 @@ def test_the_readme_has_the_table_that_the_workloads_give(
     found: tuple[ListedWorkload, ...],
 ) -> None:
     text = (ROOT / "README.md").read_text()
-    assert workload_table.written(text, workload_table.table(found)) == text, (
-        "run scripts/workload_table.py"
-    )
+    assert workload_table.written(text, workload_table.table(found)) == text, "run `make generate`"
 
 
 def test_every_module_of_a_workload_is_listed(found: tuple[ListedWorkload, ...]) -> None:

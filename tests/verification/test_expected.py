@@ -507,7 +507,7 @@ def test_the_facts_are_those_of_the_workloads() -> None:
     content: Callable[[], bytes] = runpy.run_path(
         str(ROOT / "scripts" / "write_workload_facts.py")
     )["content"]
-    assert workload_manifest.FILE.read_bytes() == content(), "run scripts/write_workload_facts.py"
+    assert workload_manifest.FILE.read_bytes() == content(), "run `make generate`"
 
 
 def test_the_file_is_in_what_is_installed() -> None:
