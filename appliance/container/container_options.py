@@ -1,7 +1,7 @@
 """Which options a container of the appliance gets, as values and as the line that a person types.
 
 Pure: what is known of the engine, of the devices and of the request goes in, and what comes out
-is the same for the Docker SDK (host.py turns it into a request) and for `docker run`. The
+is the same for the Docker SDK (engine_client turns it into a request) and for `docker run`. The
 container is closed off: nothing of it can be written but /out and a small /tmp, it has no
 capability and gains none, it sees no network, and it runs as the owner of the output folder.
 """
@@ -18,7 +18,7 @@ from appliance.version import VERSION
 
 OUT = "/out"
 INPUTS = "/in"
-"""Below it lie, read-only, the files and the data sets that a run is given."""
+"""Below it lie, read-only, the files and the data sets that a run reads."""
 LABEL = "bench.run"
 """Every container of ours carries it, and none without it is ever touched."""
 SHM_BYTES_EACH = 2**30
@@ -162,10 +162,10 @@ def options(container: Container) -> tuple[str, ...]:
 
 
 def environment(container: Container) -> dict[str, str]:
-    """Variables that tell the run what it cannot see: its image, engine and options."""
+    """Variables with what the run cannot see: its image, engine and options."""
     image, engine = container.image, container.engine
     api = f", API {engine.api}" if engine.api else ""
-    told = {
+    facts = {
         "launcher": f"bench start {VERSION}",
         "container_name": container.name,
         "container_engine": f"{engine.product} {engine.version}{api}" if engine.version else "",
@@ -176,10 +176,11 @@ def environment(container: Container) -> dict[str, str]:
         "image_references": " ".join(image.references),
     }
     named = {"BENCH_IMAGE": image.name, "BENCH_IMAGE_DIGEST": image.digest}
-    given = {name: value for name, value in told.items() if value}
     return {
         **{name: value for name, value in named.items() if value},
-        container_facts.VARIABLE: container_facts.encode(given),
+        container_facts.VARIABLE: container_facts.encode(
+            {name: value for name, value in facts.items() if value}
+        ),
     }
 
 

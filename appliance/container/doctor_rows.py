@@ -1,4 +1,4 @@
-"""What `doctor` finds: one row for each thing, and the place where it looks."""
+"""What `doctor` detects: one row for each thing, and the place that it examines."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ IN_CONTAINER = "bench start"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One thing: what was found of it, what it is for, its state, and the fix."""
+    """One thing: what was detected of it, what it is for, its state, and the fix."""
 
     what: str
-    found: str
+    detected: str
     needed_for: str
     state: State
     fix: str = ""
@@ -32,7 +32,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """What is looked at: the machine beneath a root, and what a run would be given."""
+    """What is examined: the machine beneath a root, and what a run would read."""
 
     tree: Tree
     out: Path
@@ -41,11 +41,11 @@ class Place:
     environment: Mapping[str, str]
 
 
-def row_of(what: str, found: str, needed_for: str, fix: str, *, ok: bool, required: bool) -> Row:
-    """A thing that is there or is missing, in which case the fix is told."""
+def row_of(what: str, detected: str, needed_for: str, fix: str, *, ok: bool, required: bool) -> Row:
+    """A thing that is there or is missing, in which case the fix is shown."""
     return Row(
         what=what,
-        found=found,
+        detected=detected,
         needed_for=needed_for,
         state="ok" if ok else "missing",
         fix="" if ok else fix,
@@ -53,6 +53,8 @@ def row_of(what: str, found: str, needed_for: str, fix: str, *, ok: bool, requir
     )
 
 
-def not_needed(what: str, found: str, needed_for: str, fix: str = "") -> Row:
+def not_needed(what: str, detected: str, needed_for: str, fix: str = "") -> Row:
     """A thing that this machine can do without."""
-    return Row(what=what, found=found, needed_for=needed_for, state="not needed here", fix=fix)
+    return Row(
+        what=what, detected=detected, needed_for=needed_for, state="not needed here", fix=fix
+    )

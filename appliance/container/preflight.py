@@ -32,7 +32,7 @@ LONGEST_SPECIFICATION = 2**22
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class VisibleDevices:
     """What a host shows of one vendor: functions on the PCI bus, and device nodes."""
 
     functions: tuple[str, ...]
@@ -48,29 +48,29 @@ def image_of(vendor: str) -> str:
     return CONTAINERS[vendor].image if vendor in CONTAINERS else PROCESSORS_IMAGE
 
 
-def choose(tree: Tree, asked: str | None) -> str:
-    """The vendor that was asked for, else the first with a device, else the processors.
+def choose(tree: Tree, named: str | None) -> str:
+    """The vendor that was named, else the first with a device, else the processors.
 
     Raises UsageError for a vendor that there is not, and for a device without a driver.
     """
-    if asked is not None:
+    if named is not None:
         known = {*CONTAINERS, PROCESSORS}
-        if asked not in known:
-            raise UsageError(f'there is no vendor called "{asked}"{did_you_mean(asked, known)}')
-        return asked
+        if named not in known:
+            raise UsageError(f'there is no vendor called "{named}"{did_you_mean(named, known)}')
+        return named
     for vendor, passing in CONTAINERS.items():
-        found = look(tree, passing)
-        if found.count:
+        visible = visible_devices(tree, passing)
+        if visible.count:
             return vendor
-        if found.functions:
+        if visible.functions:
             raise UsageError(
-                f"{found.functions[0]} on the PCI bus is a device of {passing.title} without a "
+                f"{visible.functions[0]} on the PCI bus is a device of {passing.title} without a "
                 f"node in /dev: {passing.driver}, or leave it out by --vendor {PROCESSORS}"
             )
     return PROCESSORS
 
 
-def look(tree: Tree, passing: Passing) -> Found:
+def visible_devices(tree: Tree, passing: Passing) -> VisibleDevices:
     """The vendor's functions on the bus, and the nodes of his devices."""
     seen = (one.address for one in pci.functions(tree, passing.pci_vendor, *PCI_CLASSES))
     functions = tuple(address for address in seen if address != passing.own_graphics)
@@ -78,7 +78,7 @@ def look(tree: Tree, passing: Passing) -> Found:
     names = or_none(lambda: tree.names(folder, pattern)) or ()
     if passing.is_shared:
         names = tuple(name for name in names if _owner(tree, name) in functions)
-    return Found(functions=functions, nodes=tuple(f"{folder}/{name}" for name in names))
+    return VisibleDevices(functions=functions, nodes=tuple(f"{folder}/{name}" for name in names))
 
 
 def _owner(tree: Tree, node: str) -> str | None:
@@ -95,14 +95,14 @@ def devices(tree: Tree, vendor: str, engine: Engine) -> tuple[Devices, tuple[str
     if vendor not in CONTAINERS:
         return Devices(), ()
     passing = CONTAINERS[vendor]
-    found = look(tree, passing)
-    missing = tuple(_missing_nodes(tree, passing, found))
+    visible = visible_devices(tree, passing)
+    missing = tuple(_missing_nodes(tree, passing, visible))
     if has_cdi(tree, passing, engine):
-        return Devices(count=found.count, cdi=passing.cdi, groups=_groups(tree, passing)), missing
+        return Devices(count=visible.count, cdi=passing.cdi, groups=_groups(tree, passing)), missing
     if passing.requests:
         lacks = missing_toolkit(tree, passing, engine)
-        return Devices(count=found.count, requests=True), (*missing, *lacks)
-    nodes = Devices(count=found.count, nodes=passing.devices, groups=_groups(tree, passing))
+        return Devices(count=visible.count, requests=True), (*missing, *lacks)
+    nodes = Devices(count=visible.count, nodes=passing.devices, groups=_groups(tree, passing))
     return nodes, missing
 
 
@@ -121,10 +121,10 @@ def _kinds(tree: Tree, folder: str) -> Iterator[str]:
         yield from KIND.findall(data.decode("utf-8", "replace"))
 
 
-def _missing_nodes(tree: Tree, passing: Passing, found: Found) -> Iterator[str]:
+def _missing_nodes(tree: Tree, passing: Passing, visible: VisibleDevices) -> Iterator[str]:
     folder, pattern = passing.device_nodes
     absent = [node for node in passing.nodes if not tree.exists(node)]
-    absent += [] if found.count else [f"{folder}/{pattern.partition(chr(92))[0]}*"]
+    absent += [] if visible.count else [f"{folder}/{pattern.partition(chr(92))[0]}*"]
     if absent:
         yield f"this host has no {' and no '.join(absent)} of {passing.title}: {passing.driver}"
 
@@ -148,9 +148,9 @@ def _groups(tree: Tree, passing: Passing) -> tuple[int, ...]:
 
 def _matching(tree: Tree, pattern: str) -> Iterator[Path]:
     folder, _, name = pattern.rpartition("/")
-    for found in or_none(lambda: tree.names(folder)) or ():
-        if fnmatch.fnmatchcase(found, name):
-            yield tree.path(f"{folder}/{found}")
+    for entry in or_none(lambda: tree.names(folder)) or ():
+        if fnmatch.fnmatchcase(entry, name):
+            yield tree.path(f"{folder}/{entry}")
 
 
 # ------------------------------------------------------------------ folders and files
@@ -180,14 +180,14 @@ def missing_out(out: Path) -> Iterator[str]:
     if not out.is_dir():
         yield f"{out} is not a folder: name another with --out"
         return
-    found = out.stat()
-    user = found.st_uid if os.geteuid() == 0 else os.geteuid()
-    if found.st_uid != user:
+    status = out.stat()
+    user = status.st_uid if os.geteuid() == 0 else os.geteuid()
+    if status.st_uid != user:
         yield (
-            f"{out} belongs to user {found.st_uid} and the run to user {user}: "
+            f"{out} belongs to user {status.st_uid} and the run to user {user}: "
             f"`sudo chown {user} {out}`, or name another with --out"
         )
-    elif found.st_mode & stat.S_IRWXU != stat.S_IRWXU:
+    elif status.st_mode & stat.S_IRWXU != stat.S_IRWXU:
         yield f"{out} is closed to its owner: `chmod u+rwx {out}`"
 
 
@@ -199,13 +199,13 @@ def missing_files(paths: Sequence[Path], user: str) -> tuple[str, ...]:
 def _missing_file(path: Path, user: str) -> Iterator[str]:
     uid, _, gid = user.partition(":")
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError as error:
         yield f"{path} cannot be read ({error.strerror})"
         return
     wanted = 0o5 if path.is_dir() else 0o4
-    shift = 6 if found.st_uid == int(uid) else 3 if found.st_gid == int(gid) else 0
+    shift = 6 if status.st_uid == int(uid) else 3 if status.st_gid == int(gid) else 0
     # An engine without root runs as the caller, and as number 0 inside.
-    is_mine = int(uid) == 0 and os.access(path, os.R_OK) and os.geteuid() == found.st_uid
-    if (found.st_mode >> shift) & wanted != wanted and not is_mine:
+    is_mine = int(uid) == 0 and os.access(path, os.R_OK) and os.geteuid() == status.st_uid
+    if (status.st_mode >> shift) & wanted != wanted and not is_mine:
         yield f"{path} is closed to user {uid}, whom the run belongs to: `chmod a+rX {path}`"

@@ -50,7 +50,7 @@ def packages(_place: Place) -> Iterator[Row]:
     if not parts:
         fix = "install it: `make accept`, or pip install ."
         yield Row(
-            what="packages", found="not installed", needed_for=RUNS, state="not known", fix=fix
+            what="packages", detected="not installed", needed_for=RUNS, state="not known", fix=fix
         )
         return
     of_suite = {part for facts in workload_manifest.load().values() for part in facts.parts}
@@ -61,11 +61,11 @@ def packages(_place: Place) -> Iterator[Row]:
 
 def _part(part: str, count: int) -> Row:
     absent = extras.absent(part)
-    found = f"not installed: {', '.join(absent)}" if absent else f"{count} installed"
+    detected = f"not installed: {', '.join(absent)}" if absent else f"{count} installed"
     what = f"packages [{part}]" if part else "packages"
     fix = extras.line([part]) if part else f"pip install {extras.DISTRIBUTION}"
     needed_for = NEEDED_FOR.get(part, f"workloads of {part}")
-    return row_of(what, found, needed_for, fix, ok=not absent, required=part in REQUIRED)
+    return row_of(what, detected, needed_for, fix, ok=not absent, required=part in REQUIRED)
 
 
 def _installed() -> dict[str, str]:
@@ -82,8 +82,8 @@ def locked(_place: Place) -> Iterator[Row]:
     ]
     what, needed_for = "locked versions", "figures that can be compared"
     if not fitting or "torch" not in installed:
-        found = "no lock for this torch beside the program"
-        yield not_needed(what, found, needed_for)
+        detected = "no lock for this torch beside the program"
+        yield not_needed(what, detected, needed_for)
         return
     whole = [(name, pins) for name, pins in fitting if pins.keys() <= installed.keys()]
     name, pins = max(whole or fitting[:1], key=lambda one: len(one[1]))
@@ -92,9 +92,9 @@ def locked(_place: Place) -> Iterator[Row]:
         for one, pin in pins.items()
         if one in installed and installed[one] != pin
     ]
-    found = f"{len(differ)} differ from {name}: {', '.join(differ[:3])}" if differ else name
+    detected = f"{len(differ)} differ from {name}: {', '.join(differ[:3])}" if differ else name
     fix = f"scripts/install.sh PYTHON locks/{name} packages"
-    yield row_of(what, found, needed_for, fix, ok=not differ, required=False)
+    yield row_of(what, detected, needed_for, fix, ok=not differ, required=False)
 
 
 def _pins(path: Path) -> dict[str, str]:
@@ -105,13 +105,13 @@ def _pins(path: Path) -> dict[str, str]:
 def rendering(_place: Place) -> Iterator[Row]:
     """Whether the libraries and the font of the reports are there."""
     absent = tuple(extras.unloadable(extras.RENDERING))
-    found = f"cannot be loaded: {', '.join(absent)}" if absent else "all load"
+    detected = f"cannot be loaded: {', '.join(absent)}" if absent else "all load"
     fix = f"sudo apt-get install {extras.PACKAGES}"
-    yield row_of("WeasyPrint's libraries", found, REPORTS, fix, ok=not absent, required=True)
+    yield row_of("WeasyPrint's libraries", detected, REPORTS, fix, ok=not absent, required=True)
     folders = (Path(one).expanduser() for one in FONT_FOLDERS)
     fonts = [path for folder in folders for path in folder.rglob(FONT)]
-    found = str(fonts[0]) if fonts else f"no {FONT}"
-    yield row_of("fonts", found, REPORTS, fix, ok=bool(fonts), required=False)
+    detected = str(fonts[0]) if fonts else f"no {FONT}"
+    yield row_of("fonts", detected, REPORTS, fix, ok=bool(fonts), required=False)
 
 
 # ------------------------------------------------------------------ torch
@@ -133,27 +133,31 @@ def ask_torch() -> subprocess.Popen[str]:
 def torch(child: subprocess.Popen[str], seconds: float, place: Place) -> Iterator[Row]:
     """What torch says of itself; its import is given up when the time is over."""
     try:
-        said, complaint = child.communicate(timeout=seconds)
+        output, complaint = child.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
         child.kill()
         child.communicate()
         version = _installed().get("torch")
-        found = f"{version or 'not installed'}; its import took longer than {TORCH_SECONDS:.0f} s"
-        yield Row(what="torch", found=found, needed_for=RUNS, state="not known")
+        detected = (
+            f"{version or 'not installed'}; its import took longer than {TORCH_SECONDS:.0f} s"
+        )
+        yield Row(what="torch", detected=detected, needed_for=RUNS, state="not known")
         return
     if child.returncode != 0:
         last = (complaint.strip().splitlines() or [f"exit code {child.returncode}"])[-1]
         fix = f"{extras.line([extras.TORCH])}, with torch for this machine's devices"
         yield row_of("torch", last[:100], RUNS, fix, ok=False, required=True)
         return
-    version, accelerator = said.split()[:2]
+    version, accelerator = output.split()[:2]
     yield row_of("torch", version, RUNS, "", ok=True, required=True)
     yield from _accelerator(accelerator, place)
 
 
 def _accelerator(seen: str, place: Place) -> Iterator[Row]:
     """Whether torch sees a device, where there is one."""
-    vendors = [one for one in CONTAINERS.values() if preflight.look(place.tree, one).functions]
+    vendors = [
+        one for one in CONTAINERS.values() if preflight.visible_devices(place.tree, one).functions
+    ]
     what, needed_for = "accelerator in torch", "runs on the accelerators"
     if not vendors:
         yield not_needed(what, seen, needed_for)

@@ -3,9 +3,9 @@
 One row for each thing, with its state: ok, missing, not needed here, or not known. Some rows are
 required: without them `bench accept` cannot run here, or would not see a device that is on the
 bus. The others make a run better (steadier figures, more facts, a container). Nothing is
-changed and no device is used; what takes long (importing torch, which `software.py` asks) happens
-in a child that is given up after some seconds. A look that goes wrong is a row of its own and never
-an error.
+changed and no device is used; what takes long (importing torch, which `software.py` does) happens
+in a child that is stopped after some seconds. An examination that fails is a row of its own and
+never an error.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from appliance.vendors.containers import CONTAINERS
 from appliance.verbs import datasets
 
 if TYPE_CHECKING:
-    from appliance.container.engine import Host
+    from appliance.container.engine_client import EngineClient
 
 ENGINE_SECONDS = 2.0
 SHM = "/dev/shm"  # noqa: S108 - the very thing
@@ -55,6 +55,8 @@ SMALLEST_DISK = 2**30
 """A run of the smoke suite leaves 1.5 MB (measured); caches and logs of long suites may grow."""
 GOOD_CLOCKS = ("tsc", "kvm-clock", "arch_sys_counter", "hyperv_clocksource_tsc_page")
 """Read without a system call; hpet and acpi_pm cost a microsecond and more for each time."""
+
+Examination = Callable[[Place], Iterable[Row]]
 
 
 def examine(
@@ -70,7 +72,7 @@ def examine(
     place = Place(tree=Tree(root), out=out, data=data, engine=engine, environment=variables)
     begin = time.monotonic()
     with software.ask_torch() as child:
-        rows = [row for look in LOOKS for row in _guarded(look, place)]
+        rows = [row for one in EXAMINATIONS for row in _guarded(one, place)]
         left = max(0.1, software.TORCH_SECONDS - (time.monotonic() - begin))
         torch = _guarded(lambda _: software.torch(child, left, place), place)
     return (*rows[:1], *torch, *rows[1:])
@@ -83,30 +85,36 @@ def can_accept(rows: Iterable[Row]) -> bool:
 
 def to_document(rows: Iterable[Row]) -> dict[str, object]:
     """The one JSON document of the verb."""
-    kept = tuple(rows)
-    return {"can_accept": can_accept(kept), "rows": [asdict(row) for row in kept]}
+    listed = tuple(rows)
+    return {"can_accept": can_accept(listed), "rows": [asdict(row) for row in listed]}
 
 
 def table(rows: Iterable[Row]) -> Table:
     """The rows for a person; what is missing stands out, and what is required of it more."""
     styles = {"missing": "bold yellow", "ok": "", "not needed here": "dim", "not known": "dim"}
-    made = Table(box=None, pad_edge=False)
-    for name in ("what", "found", "needed for", "state", "fix"):
-        made.add_column(name, overflow="fold")
+    grid = Table(box=None, pad_edge=False)
+    for name in ("what", "detected", "needed for", "state", "fix"):
+        grid.add_column(name, overflow="fold")
     for row in rows:
         is_fatal = row.is_required and row.state == "missing"
-        cells = (row.what, row.found, row.needed_for, row.state + " (required)" * is_fatal, row.fix)
-        made.add_row(*map(Text, cells), style="bold red" if is_fatal else styles[row.state])
-    return made
+        cells = (
+            row.what,
+            row.detected,
+            row.needed_for,
+            row.state + " (required)" * is_fatal,
+            row.fix,
+        )
+        grid.add_row(*map(Text, cells), style="bold red" if is_fatal else styles[row.state])
+    return grid
 
 
-def _guarded(look: Callable[[Place], Iterable[Row]], place: Place) -> list[Row]:
+def _guarded(examination: Examination, place: Place) -> list[Row]:
     try:
-        return list(look(place))
-    except Exception as error:  # noqa: BLE001 - a look that fails is a finding, too
-        name = getattr(look, "__name__", "look").strip("_<>").replace("_", " ")
-        found = f"could not be looked at ({type(error).__name__}: {error})"[:120]
-        return [Row(what=name, found=found, needed_for="bench doctor", state="not known")]
+        return list(examination(place))
+    except Exception as error:  # noqa: BLE001 - an examination that fails is a finding, too
+        name = getattr(examination, "__name__", "examination").strip("_<>").replace("_", " ")
+        detected = f"could not be examined ({type(error).__name__}: {error})"[:120]
+        return [Row(what=name, detected=detected, needed_for="bench doctor", state="not known")]
 
 
 # ------------------------------------------------------------------ containers and devices
@@ -114,17 +122,17 @@ def _guarded(look: Callable[[Place], Iterable[Row]], place: Place) -> list[Row]:
 
 def _containers(place: Place) -> Iterator[Row]:
     try:
-        from appliance.container import engine as host  # noqa: PLC0415 - the SDK may be absent
+        from appliance.container import engine_client  # noqa: PLC0415 - the SDK may be absent
     except BenchError as error:
         yield row_of("container engine", str(error), IN_CONTAINER, "", ok=False, required=False)
         yield from _devices(place, Engine(url=""))
         return
     try:
-        url = host.address(place.engine, place.environment)
-        with host.opened(url, ENGINE_SECONDS) as engine:
+        url = engine_client.address(place.engine, place.environment)
+        with engine_client.opened(url, ENGINE_SECONDS) as engine:
             facts = engine.engine
-            found = f"{facts.product} {facts.version}, API {facts.api}, {facts.storage}, {url}"
-            yield row_of("container engine", found, IN_CONTAINER, "", ok=True, required=False)
+            detected = f"{facts.product} {facts.version}, API {facts.api}, {facts.storage}, {url}"
+            yield row_of("container engine", detected, IN_CONTAINER, "", ok=True, required=False)
             yield from _images(engine, place)
     except BenchError as error:
         sentence, _, fix = str(error).partition(": ")
@@ -133,32 +141,36 @@ def _containers(place: Place) -> Iterator[Row]:
     yield from _devices(place, facts)
 
 
-def _images(engine: Host, place: Place) -> Iterator[Row]:
-    here = {name for name, one in CONTAINERS.items() if preflight.look(place.tree, one).functions}
+def _images(engine: EngineClient, place: Place) -> Iterator[Row]:
+    here = {
+        name
+        for name, one in CONTAINERS.items()
+        if preflight.visible_devices(place.tree, one).functions
+    }
     for vendor in (*CONTAINERS, preflight.PROCESSORS):
         name = preflight.image_of(vendor)
         is_needed = vendor in here or (vendor == preflight.PROCESSORS and not here)
         try:
-            found = engine.image(name, vendor).id[:19]
-            yield row_of(f"image {name}", found, IN_CONTAINER, "", ok=True, required=False)
+            detected = engine.image(name, vendor).id[:19]
+            yield row_of(f"image {name}", detected, IN_CONTAINER, "", ok=True, required=False)
         except BenchError as error:
             state: State = "missing" if is_needed else "not needed here"
             fix = str(error).partition(": ")[2] if is_needed else ""
             yield Row(
-                what=f"image {name}", found="none", needed_for=IN_CONTAINER, state=state, fix=fix
+                what=f"image {name}", detected="none", needed_for=IN_CONTAINER, state=state, fix=fix
             )
 
 
 def _devices(place: Place, engine: Engine) -> Iterator[Row]:
     """For each vendor: functions on the bus, nodes, and what passes them into a container."""
     for vendor, passing in CONTAINERS.items():
-        found = preflight.look(place.tree, passing)
-        what, counted = f"devices of {passing.title}", f"{len(found.functions)} on the PCI bus"
+        visible = preflight.visible_devices(place.tree, passing)
+        what, counted = f"devices of {passing.title}", f"{len(visible.functions)} on the PCI bus"
         needed_for = f"runs on {passing.title}"
-        if not found.functions and not found.nodes:
+        if not visible.functions and not visible.nodes:
             yield not_needed(what, counted, needed_for)
             continue
-        counted += f", {found.count} nodes in /dev"
+        counted += f", {visible.count} nodes in /dev"
         _, missing = preflight.devices(place.tree, vendor, engine)
         is_whole = not any("this host has no" in one for one in missing)
         yield row_of(what, counted, needed_for, passing.driver, ok=is_whole, required=True)
@@ -192,7 +204,7 @@ def _room(place: Place) -> Iterator[Row]:
 
 
 def _memory(place: Place) -> Iterator[Row]:
-    count = sum(preflight.look(place.tree, one).count for one in CONTAINERS.values())
+    count = sum(preflight.visible_devices(place.tree, one).count for one in CONTAINERS.values())
     wanted = SHM_BYTES_EACH * count or SMALLEST_SHM
     shared = os.statvfs(SHM)
     size = shared.f_frsize * shared.f_blocks
@@ -220,16 +232,16 @@ def _data(place: Place) -> Iterator[Row]:
     folder = datasets.folder(place.data)
     known = {item.name for item in load_datasets().dataset}
     absent = sorted(known - datasets.available_datasets(folder))
-    found = f"not whole: {', '.join(absent)}" if absent else f"{len(known)} whole in {folder}"
+    detected = f"not whole: {', '.join(absent)}" if absent else f"{len(known)} whole in {folder}"
     fix = f"bench data fetch {' '.join(absent)} --to data, and --data data"
     needed_for = "cases that read them"
-    yield row_of("data sets", found, needed_for, fix, ok=not absent, required=False)
+    yield row_of("data sets", detected, needed_for, fix, ok=not absent, required=False)
 
 
-# ------------------------------------------------------------------ what the machine tells
+# ------------------------------------------------------------------ what the machine reports
 
 
-def _telling(place: Place) -> Iterator[Row]:
+def _reporting(place: Place) -> Iterator[Row]:
     try:
         KernelLog(from_start=False, path=place.tree.path("/dev/kmsg")).close()
         yield row_of("kernel log", "readable", "faults of devices", "", ok=True, required=False)
@@ -241,8 +253,8 @@ def _telling(place: Place) -> Iterator[Row]:
         if is_virtual and not is_there:
             yield not_needed(what, "a virtual machine shows none", "counting errors")
         else:
-            found = "readable" if is_there else "none"
-            yield row_of(what, found, "counting errors", fix, ok=is_there, required=False)
+            detected = "readable" if is_there else "none"
+            yield row_of(what, detected, "counting errors", fix, ok=is_there, required=False)
 
 
 def _sensors(tree: Tree) -> Iterator[tuple[str, bool, str]]:
@@ -256,7 +268,9 @@ def _steadiness(place: Place) -> Iterator[Row]:
     clock = or_none(lambda: place.tree.line(CLOCK))
     fix = "boot without clocksource=, and update the firmware if the kernel distrusts its tsc"
     if clock is None:
-        yield Row(what="clock source", found="not told", needed_for=FIGURES, state="not known")
+        yield Row(
+            what="clock source", detected="not reported", needed_for=FIGURES, state="not known"
+        )
     else:
         is_good = clock in GOOD_CLOCKS
         yield row_of("clock source", clock, FIGURES, fix, ok=is_good, required=False)
@@ -264,8 +278,8 @@ def _steadiness(place: Place) -> Iterator[Row]:
     fix = "sudo cpupower frequency-set -g performance"
     if governors:
         is_fast = governors == {"performance"}
-        found = ", ".join(sorted(governors))
-        yield row_of("CPU governor", found, FIGURES, fix, ok=is_fast, required=False)
+        detected = ", ".join(sorted(governors))
+        yield row_of("CPU governor", detected, FIGURES, fix, ok=is_fast, required=False)
     else:
         yield not_needed("CPU governor", "no frequency driver here", FIGURES)
 
@@ -283,8 +297,8 @@ def _key(place: Place) -> Iterator[Row]:
     key, certificate = (place.environment.get(name) for name in names)
     needed_for = "a signature that is trusted"
     if not key and not certificate:
-        found = f"{names[0]} is not set: runs are signed with a development key"
-        yield not_needed("signing key", found, needed_for, "bench keys create NAME")
+        detected = f"{names[0]} is not set: runs are signed with a development key"
+        yield not_needed("signing key", detected, needed_for, "bench keys create NAME")
         return
     if not key or not certificate:
         fix = f"set both {' and '.join(names)}"
@@ -298,7 +312,7 @@ def _key(place: Place) -> Iterator[Row]:
         yield row_of("signing key", sentence, needed_for, fix, ok=False, required=True)
 
 
-LOOKS: tuple[Callable[[Place], Iterable[Row]], ...] = (
+EXAMINATIONS: tuple[Examination, ...] = (
     software.python,
     software.packages,
     software.locked,
@@ -307,7 +321,7 @@ LOOKS: tuple[Callable[[Place], Iterable[Row]], ...] = (
     _memory,
     _data,
     _containers,
-    _telling,
+    _reporting,
     _steadiness,
     _key,
 )

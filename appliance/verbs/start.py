@@ -1,4 +1,4 @@
-"""The verb `start`: a run in a container from the host, signed outside, verified and told.
+"""The verb `start`: a run in a container from the host, signed outside, verified and reported.
 
 What is missing is said before anything is started. The run is made unsigned inside, where there
 is no key; the pages are rendered and signed out here, and the bundle is verified as anyone
@@ -18,7 +18,6 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives.serialization import Encoding
 
-from appliance.container import engine as host
 from appliance.container import preflight
 from appliance.container.container_options import (
     INPUTS,
@@ -31,6 +30,7 @@ from appliance.container.container_options import (
     line,
     options,
 )
+from appliance.container.engine_client import SCHEME, ContainerExit, EngineClient, address, opened
 from appliance.errors import ApplianceError, BenchError, OutputError, RunInterrupted, UsageError
 from appliance.linux.sysfs import Tree
 from appliance.records.json import from_json
@@ -46,7 +46,7 @@ from appliance.verification.verify import Verification
 
 JUDGED = tuple(EXIT_CODES.values())
 """Exit codes of a run that came to a verdict."""
-NOT_ASKED = Engine(url=f"{host.SCHEME}/var/run/docker.sock")
+UNKNOWN_ENGINE = Engine(url=f"{SCHEME}/var/run/docker.sock")
 """What is taken for the engine where none answers and only the line is wanted."""
 
 
@@ -69,12 +69,12 @@ class Started:
 
 
 def dry_line(options: StartOptions, tree: Tree | None = None) -> tuple[str, tuple[str, ...]]:
-    """The `docker run` line of the run, and what is missing; only the engine is asked.
+    """The `docker run` line of the run, and what is missing; only the engine is queried.
 
     The run is left unsigned by it.
     """
     with ExitStack() as stack:
-        _, prepared = _prepare(_again(options), tree or Tree(), stack)
+        _, prepared = _prepare(_resumed(options), tree or Tree(), stack)
         return line(prepared.container), prepared.missing
 
 
@@ -93,7 +93,7 @@ def start(
     became of the run inside as the errors of its exit code.
     """
     publish.require_renderer()
-    options = _again(options)
+    options = _resumed(options)
     with ExitStack() as stack:
         engine, prepared = _prepare(options, tree or Tree(), stack)
         if prepared.missing or engine is None:
@@ -139,7 +139,7 @@ def to_document(started: Started) -> dict[str, object]:
 # ------------------------------------------------------------------ before
 
 
-def _again(options: StartOptions) -> StartOptions:
+def _resumed(options: StartOptions) -> StartOptions:
     """The options; for a run that goes on, with the vendor, image and limits that it had."""
     folder = options.resume
     if folder is None:
@@ -154,8 +154,8 @@ def _again(options: StartOptions) -> StartOptions:
     if (folder / bundle.REPORT).exists():
         raise UsageError(f"{folder} is finished and signed; start a new run instead")
     system = from_json(System, data, name=bundle.SYSTEM)
-    told = system.conditions.facts.get("container_options")
-    before = str(told.value) if told is not None and told.value else ""
+    fact = system.conditions.facts.get("container_options")
+    before = str(fact.value) if fact is not None and fact.value else ""
     memory = re.search(r"--memory (\d+)", before)
     image = system.identity.host.get("image")
     devices = system.identity.devices
@@ -172,13 +172,13 @@ def _again(options: StartOptions) -> StartOptions:
 
 def _prepare(
     options: StartOptions, tree: Tree, stack: ExitStack
-) -> tuple[host.Host | None, Prepared]:
+) -> tuple[EngineClient | None, Prepared]:
     vendor = preflight.choose(tree, options.vendor)
     missing: list[str] = []
-    engine, facts = None, NOT_ASKED
+    engine, facts = None, UNKNOWN_ENGINE
     try:
-        url = host.address(options.engine, os.environ)
-        engine = stack.enter_context(host.opened(url))
+        url = address(options.engine, os.environ)
+        engine = stack.enter_context(opened(url))
         facts = engine.engine
     except UsageError as error:
         missing.append(str(error))
@@ -207,7 +207,7 @@ def _prepare(
     return engine, Prepared(container=container, missing=tuple(missing))
 
 
-def _image(engine: host.Host | None, name: str, vendor: str) -> tuple[Image, tuple[str, ...]]:
+def _image(engine: EngineClient | None, name: str, vendor: str) -> tuple[Image, tuple[str, ...]]:
     if engine is None:
         return Image(name=name), ()
     try:
@@ -216,7 +216,7 @@ def _image(engine: host.Host | None, name: str, vendor: str) -> tuple[Image, tup
         return Image(name=name), (str(error),)
 
 
-def _busy(options: StartOptions, engine: host.Host | None, out: Path) -> Iterator[str]:
+def _busy(options: StartOptions, engine: EngineClient | None, out: Path) -> Iterator[str]:
     """A run that goes on must not be going on already."""
     name = engine.running_in(out) if engine is not None and options.resume is not None else None
     if name is not None:
@@ -287,17 +287,17 @@ def _folders(out: Path) -> Iterator[Path]:
 def _container_of(folder: Path) -> str | None:
     try:
         data = (folder / bundle.SYSTEM).read_bytes()
-        told = from_json(System, data, name=bundle.SYSTEM).conditions.facts.get("container_name")
+        fact = from_json(System, data, name=bundle.SYSTEM).conditions.facts.get("container_name")
     except (OSError, BenchError):  # another's, or not whole
         return None
-    return None if told is None else str(told.value)
+    return None if fact is None else str(fact.value)
 
 
-def fault(ended: host.Ended, folder: Path | None) -> BenchError:
+def fault(ended: ContainerExit, folder: Path | None) -> BenchError:
     """The error that says why a run came to no verdict, and how it goes on."""
     has_journal = folder is not None and (folder / bundle.JOURNAL).is_file()
-    kept = (
-        f"everything recorded is kept: go on by `bench start --resume {folder}`"
+    next_step = (
+        f"everything recorded stays: go on by `bench start --resume {folder}`"
         if has_journal
         else "it had not begun, so there is nothing to go on with"
     )
@@ -305,23 +305,23 @@ def fault(ended: host.Ended, folder: Path | None) -> BenchError:
     if ended.reason == "engine_lost":
         return ApplianceError(
             f"the engine at {ended.container.engine.url} went away during the run "
-            f"({ended.detail}); {kept}, once it answers again and {ended.container.name} no "
+            f"({ended.detail}); {next_step}, once it answers again and {ended.container.name} no "
             "longer runs"
         )
     if ended.reason in ends:
-        return RunInterrupted(f"{ends[ended.reason]}; {kept}")
+        return RunInterrupted(f"{ends[ended.reason]}; {next_step}")
     if ended.ran_out_of_memory:
-        return ApplianceError(f"the container {_starved(ended.container)}; {kept}")
-    return _by_code(ended.exit_code, kept if has_journal else "")
+        return ApplianceError(f"the container {_starved(ended.container)}; {next_step}")
+    return _by_code(ended.exit_code, next_step if has_journal else "")
 
 
-def _by_code(code: int | None, kept: str) -> BenchError:
+def _by_code(code: int | None, next_step: str) -> BenchError:
     """The error for a container that ended by itself; why was said by the run, above."""
-    hint = f"; {kept}" if kept else ""
+    hint = f"; {next_step}" if next_step else ""
     if code == RunInterrupted.exit_code:
         return RunInterrupted(f"the run was stopped inside its container{hint}")
     if code == UsageError.exit_code:
-        return UsageError(kept)  # the run itself has said what is to be put right
+        return UsageError(next_step)  # the run itself has said what is to be put right
     if code in JUDGED:
         return ApplianceError("the run left no folder of its own: its image is of another version")
     return ApplianceError(f"the container ended with exit code {code}{hint}")

@@ -45,7 +45,7 @@ def test_this_machine_is_told_in_one_document() -> None:
 
 
 def test_required_row_that_is_missing_forbids_acceptance() -> None:
-    row = Row(what="a", found="", needed_for="", state="missing", fix="b", is_required=True)
+    row = Row(what="a", detected="", needed_for="", state="missing", fix="b", is_required=True)
     assert not doctor.can_accept([row])
     assert doctor.can_accept([replace(row, is_required=False)])
 
@@ -54,11 +54,11 @@ def test_look_that_fails_is_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     def broken(_: object) -> list[Row]:
         raise ZeroDivisionError("by zero")
 
-    monkeypatch.setattr(doctor, "LOOKS", (broken,))
+    monkeypatch.setattr(doctor, "EXAMINATIONS", (broken,))
     monkeypatch.setattr(software, "TORCH_SECONDS", 0.2)
     (row, *_) = doctor.examine(out=tmp_path, root=tmp_path, environment={})
     assert (row.what, row.state) == ("broken", "not known")
-    assert "by zero" in row.found
+    assert "by zero" in row.detected
 
 
 @pytest.mark.parametrize("vendor", ["cuda", "rocm", "xpu"])
@@ -69,11 +69,11 @@ def test_device_on_the_bus_without_a_node_is_missing_and_required(
     passing = doctor.CONTAINERS[vendor]
     rows = look("_containers", tmp_path, tree=tree)
     assert row_of(rows, f"devices of {passing.title}").state == "ok"
-    for node in (*passing.nodes, *doctor.preflight.look(tree, passing).nodes):
+    for node in (*passing.nodes, *doctor.preflight.visible_devices(tree, passing).nodes):
         (tmp_path / node.lstrip("/")).unlink()
     row = row_of(look("_containers", tmp_path, tree=tree), f"devices of {passing.title}")
     assert (row.state, row.is_required, row.fix) == ("missing", True, passing.driver)
-    assert "1 on the PCI bus, 0 nodes" in row.found
+    assert "1 on the PCI bus, 0 nodes" in row.detected
 
 
 def test_torch_without_the_device_is_missing_where_there_is_one(tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ def test_torch_is_asked_in_a_child(
 ) -> None:
     monkeypatch.setattr(software, "TORCH", program)
     monkeypatch.setattr(software, "TORCH_SECONDS", seconds)
-    monkeypatch.setattr(doctor, "LOOKS", ())
+    monkeypatch.setattr(doctor, "EXAMINATIONS", ())
     rows = doctor.examine(out=tmp_path, root=tmp_path, environment={})
     assert row_of(rows, "torch").state == state
 
@@ -109,7 +109,7 @@ def test_locked_versions_that_differ_are_named(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(software, "_installed", lambda: {**pins, "numpy": "0.1"})
     (row,) = look("locked", ROOT)
     assert row.state == "missing"
-    assert f"numpy 0.1 (lock {pins['numpy']})" in row.found
+    assert f"numpy 0.1 (lock {pins['numpy']})" in row.detected
     monkeypatch.setattr(software, "_installed", lambda: pins)
     (row,) = look("locked", ROOT)
     assert row.state == "ok"
@@ -119,8 +119,8 @@ def test_library_that_does_not_load_is_named(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(extras, "RENDERING", ("libc.so.6", "libnothing.so.7"))
     row = row_of(look("rendering", ROOT), "WeasyPrint's libraries")
     assert (row.state, row.is_required) == ("missing", True)
-    assert "libnothing.so.7" in row.found
-    assert "libc.so.6" not in row.found
+    assert "libnothing.so.7" in row.detected
+    assert "libc.so.6" not in row.detected
 
 
 def test_folder_that_takes_nothing_is_missing(tmp_path: Path) -> None:
@@ -142,7 +142,7 @@ def test_data_sets_that_are_not_there_have_their_command(
     (row,) = look("_data", tmp_path, data=tmp_path)
     assert row.state == "missing"
     assert "bench data fetch" in row.fix
-    assert "tinyshakespeare" in row.found
+    assert "tinyshakespeare" in row.detected
 
 
 @pytest.mark.parametrize(("clock", "state"), [("tsc", "ok"), ("hpet", "missing")])
@@ -161,12 +161,12 @@ def test_governor_is_told(tmp_path: Path, governor: str, state: str) -> None:
     assert row_of(look("_steadiness", tmp_path), "CPU governor").state == state
 
 
-def test_machine_that_tells_nothing_is_told_from_a_virtual_one(tmp_path: Path) -> None:
-    rows = look("_telling", tmp_path)
+def test_machine_that_reports_nothing_differs_from_a_virtual_one(tmp_path: Path) -> None:
+    rows = look("_reporting", tmp_path)
     assert [row.state for row in rows] == ["missing", "missing", "missing"]
     (tmp_path / "proc").mkdir()
     (tmp_path / "proc/cpuinfo").write_text("flags : fpu hypervisor\n")
-    rows = look("_telling", tmp_path)
+    rows = look("_reporting", tmp_path)
     assert [row.state for row in rows[1:]] == ["not needed here", "not needed here"]
 
 
@@ -198,7 +198,7 @@ def test_each_part_of_the_package_has_its_row(monkeypatch: pytest.MonkeyPatch) -
     assert (base.what, base.state, base.is_required) == ("packages", "ok", True)
     assert (torch.what, torch.state, torch.is_required) == ("packages [torch]", "ok", True)
     assert (jax.state, jax.is_required) == ("missing", False)
-    assert jax.found == "not installed: no-such"
+    assert jax.detected == "not installed: no-such"
     assert jax.fix == 'pip install "bench-appliance[jax]"'
 
 

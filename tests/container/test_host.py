@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from appliance.container import engine as host
-from appliance.container import preflight
+from appliance.container import engine_client, preflight
 from appliance.container.container_options import (
     Bind,
     Container,
@@ -138,7 +137,7 @@ def test_cdi_is_preferred_where_the_engine_has_the_kind(
     assert (devices.cdi, devices.requests, devices.nodes) == (CONTAINERS[vendor].cdi, False, ())
     assert missing == ()
     assert not preflight.has_cdi(tree, CONTAINERS[vendor], DOCKER)  # an engine without CDI
-    given = host.arguments(container(devices=devices, engine=engine))
+    given = engine_client.arguments(container(devices=devices, engine=engine))
     assert given["device_requests"][0]["Driver"] == "cdi"
     assert given["device_requests"][0]["DeviceIDs"] == [CONTAINERS[vendor].cdi]
     assert ["--device", devices.cdi] == list(options(container(devices=devices)))[
@@ -156,7 +155,7 @@ def test_without_cdi_devices_are_asked_for_if_the_hook_is_there(tmp_path: Path) 
     _, missing = preflight.devices(tree, "cuda", PODMAN)  # it serves no such request
     assert "nvidia.com/gpu" in missing[0]
     assert list(options(container(devices=devices)))[-2:] == ["--gpus", "all"]
-    (request,) = host.arguments(container(devices=devices))["device_requests"]
+    (request,) = engine_client.arguments(container(devices=devices))["device_requests"]
     assert (request["Count"], request["Capabilities"]) == (-1, [["gpu"]])
 
 
@@ -166,7 +165,7 @@ def test_nodes_come_with_the_numbers_of_their_groups(tmp_path: Path) -> None:
     devices, missing = preflight.devices(tree, "rocm", DOCKER)
     assert devices == Devices(count=1, nodes=("/dev/kfd", "/dev/dri"), groups=(group,))
     assert missing == ()
-    given = host.arguments(container(devices=devices))
+    given = engine_client.arguments(container(devices=devices))
     assert given["devices"] == ["/dev/kfd", "/dev/dri"]
     assert given["group_add"] == [str(group)]
 
@@ -174,7 +173,7 @@ def test_nodes_come_with_the_numbers_of_their_groups(tmp_path: Path) -> None:
 def test_rootless_podman_keeps_the_callers_groups_and_takes_cdi_as_a_device() -> None:
     devices = Devices(count=1, cdi="amd.com/gpu=all", groups=(44,))
     own = container(devices=devices, engine=replace(PODMAN, is_rootless=True))
-    given = host.arguments(own)
+    given = engine_client.arguments(own)
     assert given["group_add"] == ["keep-groups"]
     assert given["devices"][0]["PathOnHost"] == "amd.com/gpu=all"
     assert given["device_requests"] == []
@@ -194,7 +193,7 @@ def test_missing_nodes_are_named_with_the_driver(tmp_path: Path, vendor: str) ->
 
 
 def test_container_is_closed_off() -> None:
-    given = host.arguments(container())
+    given = engine_client.arguments(container())
     assert given["read_only"] is True
     assert given["cap_drop"] == ["ALL"]
     assert given["network_mode"] == "none"
@@ -300,23 +299,23 @@ def test_digest_is_the_registries_if_they_agree(references: tuple[str, ...], dig
 
 def test_sockets_are_tried_in_order() -> None:
     own = {"XDG_RUNTIME_DIR": "/run/user/7"}
-    assert host.addresses(None, own) == (
+    assert engine_client.addresses(None, own) == (
         "unix:///var/run/docker.sock",
         "unix:///run/user/7/docker.sock",
         "unix:///run/user/7/podman/podman.sock",
         "unix:///run/podman/podman.sock",
     )
     named = {**own, "DOCKER_HOST": "unix:///x"}
-    assert host.addresses(None, named) == ("unix:///x",)
-    assert host.addresses("/y/socket", named) == ("unix:///y/socket",)
+    assert engine_client.addresses(None, named) == ("unix:///x",)
+    assert engine_client.addresses("/y/socket", named) == ("unix:///y/socket",)
 
 
 def test_first_socket_that_answers_is_taken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = host._trial
+    real = engine_client._trial
     monkeypatch.setattr(  # an engine of this machine is not looked at
-        host, "_trial", lambda path: errno.ENOENT if path.startswith("/") else real(path)
+        engine_client, "_trial", lambda path: errno.ENOENT if path.startswith("/") else real(path)
     )
     monkeypatch.chdir(tmp_path)  # the path of a socket must be short
     (tmp_path / "podman").mkdir()
@@ -324,9 +323,9 @@ def test_first_socket_that_answers_is_taken(
         listening.bind("podman/podman.sock")
         listening.listen()
         variables = {"XDG_RUNTIME_DIR": "."}
-        assert host.address(None, variables) == "unix://./podman/podman.sock"
+        assert engine_client.address(None, variables) == "unix://./podman/podman.sock"
     with pytest.raises(UsageError, match="listens"):
-        host.address("unix://podman/podman.sock", {})
+        engine_client.address("unix://podman/podman.sock", {})
 
 
 @pytest.mark.parametrize(
@@ -340,14 +339,14 @@ def test_first_socket_that_answers_is_taken(
 def test_engine_that_cannot_be_reached_has_its_own_fix(
     monkeypatch: pytest.MonkeyPatch, fault: int, words: str
 ) -> None:
-    monkeypatch.setattr(host, "_trial", lambda _: fault)
+    monkeypatch.setattr(engine_client, "_trial", lambda _: fault)
     with pytest.raises(UsageError, match=re.escape(words)):
-        host.address(None, {})
+        engine_client.address(None, {})
 
 
 def test_engine_on_another_machine_is_refused() -> None:
     with pytest.raises(UsageError, match="on this machine"):
-        host.address(None, {"DOCKER_HOST": "tcp://10.0.0.1:2375"})
+        engine_client.address(None, {"DOCKER_HOST": "tcp://10.0.0.1:2375"})
 
 
 def test_engine_says_what_it_is() -> None:
@@ -356,13 +355,13 @@ def test_engine_says_what_it_is() -> None:
         "Driver": "overlay",
     }
     podman = {"Version": "5.8.0", "Components": [{"Name": "Podman Engine"}]}
-    found = host._engine("unix:///x", info, podman)
+    found = engine_client._engine("unix:///x", info, podman)
     assert (found.product, found.is_rootless, found.remaps_users) == ("Podman", True, False)
     assert found.device_folders == ("/etc/cdi", "/var/run/cdi")
     docker = {"Version": "28.2.2", "ApiVersion": "1.50"}
-    found = host._engine("unix:///x", {"CDISpecDirs": ["/etc/cdi"]}, docker)
+    found = engine_client._engine("unix:///x", {"CDISpecDirs": ["/etc/cdi"]}, docker)
     assert (found.product, found.device_folders) == ("Docker", ("/etc/cdi",))
-    assert host._engine("unix:///x", {}, docker).device_folders == ()
+    assert engine_client._engine("unix:///x", {}, docker).device_folders == ()
 
 
 # ------------------------------------------------------------------ folders and ends
@@ -401,7 +400,7 @@ def test_file_that_the_runs_user_cannot_read_is_named(tmp_path: Path) -> None:
     assert "cannot be read" in preflight.missing_files([tmp_path / "none"], "1:1")[0]
 
 
-def ended(**given: Any) -> host.Ended:
+def ended(**given: Any) -> engine_client.ContainerExit:
     usual: dict[str, Any] = {
         "reason": "ended",
         "exit_code": 5,
@@ -409,7 +408,7 @@ def ended(**given: Any) -> host.Ended:
         "detail": "",
         "container": container(memory_bytes=2**26),
     }
-    return host.Ended(**{**usual, **given})
+    return engine_client.ContainerExit(**{**usual, **given})
 
 
 @pytest.mark.parametrize(
@@ -421,7 +420,7 @@ def ended(**given: Any) -> host.Ended:
         ({"exit_code": 137, "ran_out_of_memory": True}, ApplianceError, "64 MiB: raise --memory"),
         ({"exit_code": 137}, ApplianceError, "exit code 137"),
         ({"exit_code": 130}, RunInterrupted, "inside its container"),
-        ({"exit_code": 2}, UsageError, "everything recorded is kept"),
+        ({"exit_code": 2}, UsageError, "everything recorded stays"),
         ({"exit_code": 5}, ApplianceError, "exit code 5"),
     ],
 )
@@ -446,7 +445,7 @@ def test_what_the_run_itself_has_said_is_not_said_again() -> None:
 def test_dry_run_needs_no_engine_and_touches_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(host, "_trial", lambda _: errno.ENOENT)
+    monkeypatch.setattr(engine_client, "_trial", lambda _: errno.ENOENT)
     suite = tmp_path / "my suite.toml"
     suite.write_text("")
     request = StartOptions(
@@ -473,7 +472,7 @@ def test_dry_run_needs_no_engine_and_touches_nothing(
 def test_what_is_missing_is_one_sentence_with_every_fix(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(host, "_trial", lambda _: errno.ENOENT)
+    monkeypatch.setattr(engine_client, "_trial", lambda _: errno.ENOENT)
     request = StartOptions(vendor="cuda", out=tmp_path / "out")
     _, missing = start.dry_line(request, Tree(tmp_path))
     assert [word in " ".join(missing) for word in ("/dev/nvidiactl", "--engine")] == [True, True]

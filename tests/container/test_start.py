@@ -20,7 +20,7 @@ import docker
 import pytest
 from engines import connect
 
-from appliance.container import engine as host
+from appliance.container import engine_client
 from appliance.container.container_options import (
     LABEL,
     Bind,
@@ -101,9 +101,11 @@ def plain(image: str, url: str, *words: str, **given: Any) -> Container:
     )
 
 
-def run_plain(url: str, container: Container, **given: Any) -> tuple[host.Ended, str]:
+def run_plain(
+    url: str, container: Container, **given: Any
+) -> tuple[engine_client.ContainerExit, str]:
     said = bytearray()
-    with host.opened(url) as engine:
+    with engine_client.opened(url) as engine:
         ended = engine.run(container, write=said.extend, say=lambda _: None, **given)
     return ended, said.decode()
 
@@ -207,7 +209,7 @@ def test_line_of_the_dry_run_makes_the_container_that_is_started(
         wanted = _from_line(engine, printed, request)
     finally:
         typed.remove(force=True)
-    made = engine.containers.create(**host.arguments(wanted))
+    made = engine.containers.create(**engine_client.arguments(wanted))
     try:
         assert _configured(typed.attrs) == _configured(made.attrs)
         assert made.attrs["HostConfig"]["ReadonlyRootfs"]
@@ -301,13 +303,15 @@ def test_full_disk_is_one_sentence(image: str, url: str, tmp_path: Path) -> None
 def test_engine_that_goes_away_is_told_from_a_run_that_ends(tmp_path: Path) -> None:
     """An engine of its own, with an image of one program; killed while that sleeps."""
     with mortal_engine(tmp_path) as (url, name, kill), pytest.MonkeyPatch.context() as patch:
-        watch = host.Host._until_end
+        watch = engine_client.EngineClient._until_end
 
-        def lost(*arguments: Any) -> host.Reason:
+        def lost(*arguments: Any) -> engine_client.Reason:
             kill()
             return watch(*arguments)
 
-        patch.setattr(host.Host, "_until_end", lost)  # which waits from the start on
+        patch.setattr(
+            engine_client.EngineClient, "_until_end", lost
+        )  # which waits from the start on
         ended, _ = run_plain(url, plain(name, url, "/bin/sleep", "600"))
     assert (ended.reason, ended.exit_code) == ("engine_lost", None)
     said = start.fault(ended, None)

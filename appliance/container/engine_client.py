@@ -3,8 +3,8 @@
 The only importer of the SDK. The engine is reached by an address that is given to the SDK, never
 by the context of somebody's command line. A container is attached to before it is started, so
 that no line of it is lost; it carries a label, and only what was created here is stopped and
-removed here. Whatever ends it (itself, a person, a time limit, the kernel for want of memory, an
-engine that goes away) is told apart by `Ended`, and the evidence on disk is never touched.
+removed here. `ContainerExit` says what ended it (itself, a person, a time limit, the kernel for
+want of memory, an engine that goes away), and the evidence on disk is never touched.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ Reason = Literal["ended", "stopped", "timed_out", "engine_lost"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
-    """How a container ended: `exit_code` is None if the engine could not tell.
+class ContainerExit:
+    """How a container ended: `exit_code` is None if the engine could not report it.
 
     `container` is what was started in the end: locked memory may have been refused.
     """
@@ -78,9 +78,9 @@ class Ended:
 # ------------------------------------------------------------------ where the engine is
 
 
-def addresses(given: str | None, variables: Mapping[str, str]) -> tuple[str, ...]:
+def addresses(configured: str | None, variables: Mapping[str, str]) -> tuple[str, ...]:
     """Where an engine may be: the address that was named, else the usual sockets in order."""
-    named = given or variables.get("DOCKER_HOST")
+    named = configured or variables.get("DOCKER_HOST")
     if named:
         return (named if "://" in named else f"{SCHEME}{Path(named).absolute()}",)
     runtime = variables.get("XDG_RUNTIME_DIR")
@@ -89,9 +89,9 @@ def addresses(given: str | None, variables: Mapping[str, str]) -> tuple[str, ...
     return tuple(f"{SCHEME}{path}" for path in paths)
 
 
-def address(given: str | None, variables: Mapping[str, str]) -> str:
+def address(configured: str | None, variables: Mapping[str, str]) -> str:
     """The first address at which something listens. Raises UsageError with the fix if none."""
-    candidates = addresses(given, variables)
+    candidates = addresses(configured, variables)
     for candidate in candidates:
         if not candidate.startswith(SCHEME):
             raise UsageError(
@@ -136,7 +136,7 @@ def _unreachable(faults: Mapping[str, int]) -> str:
 # ------------------------------------------------------------------ what it is and has
 
 
-class Host:
+class EngineClient:
     """One engine; close it after use."""
 
     def __init__(self, url: str, seconds: float = SECONDS) -> None:
@@ -154,17 +154,17 @@ class Host:
     def image(self, name: str, vendor: str) -> Image:
         """What the engine knows of an image. Raises UsageError if it has none of that name."""
         try:
-            found = self._client.images.get(name).attrs
+            attributes = self._client.images.get(name).attrs
         except (ImageNotFound, APIError):
             raise UsageError(
                 f"the engine has no image {name}: `docker build -f Dockerfile.{vendor} -t {name} "
                 ".`, `docker load` it from a file, or name another with --image"
             ) from None
-        layers = (found.get("RootFS") or {}).get("Layers") or []
+        layers = (attributes.get("RootFS") or {}).get("Layers") or []
         return Image(
             name=name,
-            id=found["Id"],
-            references=tuple(sorted(found.get("RepoDigests") or [])),
+            id=attributes["Id"],
+            references=tuple(sorted(attributes.get("RepoDigests") or [])),
             layers=f"sha256:{sha256(chr(10).join(layers).encode())}" if layers else "",
         )
 
@@ -183,7 +183,7 @@ class Host:
 
     def run(
         self, container: Container, *, write: Write, say: Say, timeout: float | None = None
-    ) -> Ended:
+    ) -> ContainerExit:
         """Start a container and stay with it to its end; it is removed whatever happens.
 
         What it says goes to `write` as it comes. Raises UsageError if the engine cannot start it
@@ -231,19 +231,21 @@ class Host:
             raise
         return str(made.id), attached, container
 
-    def _ended(self, number: str, reason: Reason, waiter: _Waiter, container: Container) -> Ended:
+    def _ended(
+        self, number: str, reason: Reason, waiter: _Waiter, container: Container
+    ) -> ContainerExit:
         """What the engine says of the end; lost if it says nothing."""
         is_there = reason != "engine_lost" and waiter.fault is None
         state = self._state(number) if is_there else None
         if state is None:
-            return Ended(
+            return ContainerExit(
                 reason="engine_lost",
                 exit_code=None,
                 ran_out_of_memory=False,
                 detail=_words(waiter.fault) if waiter.fault else "it does not answer",
                 container=container,
             )
-        return Ended(
+        return ContainerExit(
             reason=reason,
             exit_code=state.get("ExitCode"),
             ran_out_of_memory=bool(state.get("OOMKilled")),
@@ -261,7 +263,7 @@ class Host:
                 reason = limits.reason(now) or reason
                 say(
                     f"{'stopping' if reason == 'stopped' else 'the time limit is reached'}: the "
-                    "launch in progress is ended, and what was recorded is kept"
+                    "launch in progress is ended, and what was recorded stays"
                 )
                 end_by_force = now + GRACE_SECONDS
                 if not self._signal(number, "SIGINT"):
@@ -297,15 +299,24 @@ class Host:
 
 
 def arguments(container: Container) -> dict[str, Any]:
-    """What `containers.create` of the SDK is given; the options of launcher_options.line."""
-    devices = container.devices
-    given: dict[str, Any] = {
+    """Arguments for `containers.create` of the SDK; the options of container_options.line."""
+    return {
         "image": container.image.id or container.image.name,
         "command": list(container.words),
         "name": container.name,
         "labels": {LABEL: container.id},
         "user": container.user,
         "environment": environment(container),
+        **_isolation(container),
+        **_limits(container),
+        **_passed_devices(container),
+    }
+
+
+def _isolation(container: Container) -> dict[str, Any]:
+    """Nothing but /out and a small /tmp can be written, and no network is seen."""
+    namespace = container.user_namespace
+    return {
         "mounts": [
             Mount(bind.target, bind.source, type="bind", read_only=not bind.is_writable)
             for bind in container.binds
@@ -315,28 +326,36 @@ def arguments(container: Container) -> dict[str, Any]:
         "network_mode": "none",
         "security_opt": list(container.security),
         "tmpfs": {"/tmp": f"size={TMP_BYTES},mode=1777"},  # noqa: S108 - the container's own
+        **({"userns_mode": namespace} if namespace else {}),
+    }
+
+
+def _limits(container: Container) -> dict[str, Any]:
+    limits: dict[str, Any] = {
         "shm_size": container.shm_bytes,
         "pids_limit": MOST_PROCESSES,
         "log_config": LogConfig(type=container.log_driver),
-        "devices": list(devices.nodes),
-        "device_requests": [],
-        "group_add": list(container.groups),
     }
     if container.locks_memory:
-        given["ulimits"] = [Ulimit(name="memlock", soft=-1, hard=-1)]
+        limits["ulimits"] = [Ulimit(name="memlock", soft=-1, hard=-1)]
     if container.memory_bytes is not None:
-        given |= {"mem_limit": container.memory_bytes, "memswap_limit": container.memory_bytes}
-    if container.user_namespace:
-        given["userns_mode"] = container.user_namespace
-    if devices.requests:
-        given["device_requests"] = [DeviceRequest(count=-1, capabilities=[["gpu"]])]
+        limits |= {"mem_limit": container.memory_bytes, "memswap_limit": container.memory_bytes}
+    return limits
+
+
+def _passed_devices(container: Container) -> dict[str, Any]:
+    devices = container.devices
+    nodes: list[Any] = list(devices.nodes)
+    requests = [DeviceRequest(count=-1, capabilities=[["gpu"]])] if devices.requests else []
     if devices.cdi and container.is_podman:  # its compatible interface takes it for a device
-        given["devices"] = [
-            {"PathOnHost": devices.cdi, "PathInContainer": "", "CgroupPermissions": ""}
-        ]
+        nodes = [{"PathOnHost": devices.cdi, "PathInContainer": "", "CgroupPermissions": ""}]
     elif devices.cdi:
-        given["device_requests"] = [DeviceRequest(driver="cdi", device_ids=[devices.cdi])]
-    return given
+        requests = [DeviceRequest(driver="cdi", device_ids=[devices.cdi])]
+    return {
+        "devices": nodes,
+        "device_requests": requests,
+        "group_add": list(container.groups),
+    }
 
 
 def _engine(url: str, info: Mapping[str, Any], version: Mapping[str, Any]) -> Engine:
@@ -360,23 +379,23 @@ def _engine(url: str, info: Mapping[str, Any], version: Mapping[str, Any]) -> En
 
 def _refusal(error: APIError, container: Container) -> UsageError | ApplianceError:
     """Why the engine did not start a container, with the fix."""
-    said = _words(error)
-    if WITHOUT_DEVICES.search(said):
+    message = _words(error)
+    if WITHOUT_DEVICES.search(message):
         return UsageError(
-            f"the engine cannot pass the devices ({said}): install the vendor's container toolkit "
-            "and restart the engine; `bench doctor` names it"
+            f"the engine cannot pass the devices ({message}): install the vendor's container "
+            "toolkit and restart the engine; `bench doctor` names it"
         )
-    found = WITHOUT_NODE.search(said)
-    if found is not None:
-        node = found["node"] or found["path"]
+    match = WITHOUT_NODE.search(message)
+    if match is not None:
+        node = match["node"] or match["path"]
         return UsageError(f"{node} is not on this host: load the driver of the device first")
-    return ApplianceError(f"the engine refused to start {container.image.name} ({said})")
+    return ApplianceError(f"the engine refused to start {container.image.name} ({message})")
 
 
 def _words(error: BaseException) -> str:
     """What an error says, on one line."""
-    said = getattr(error, "explanation", None) or str(error)
-    return " ".join(str(said).split())[:500] or type(error).__name__
+    message = getattr(error, "explanation", None) or str(error)
+    return " ".join(str(message).split())[:500] or type(error).__name__
 
 
 def _copy(attached: Any, write: Write) -> None:
@@ -398,7 +417,7 @@ def _close(attached: Any) -> None:
 
 
 class _Waiter:
-    """The answer of the engine to when a container ends, asked for in a thread of its own."""
+    """The answer of the engine to when a container ends, requested in a thread of its own."""
 
     def __init__(self, ask: Callable[[], object]) -> None:
         self.done = threading.Event()
@@ -409,7 +428,7 @@ class _Waiter:
     def _run(self) -> None:
         try:
             self._ask()
-        except NotFound:  # it was removed by somebody: the state will tell
+        except NotFound:  # it was removed by somebody: the state shows how it ended
             pass
         except GONE as error:
             self.fault = error
@@ -464,9 +483,9 @@ class _Limits:
 
 
 @contextmanager
-def opened(url: str, seconds: float = SECONDS) -> Iterator[Host]:
+def opened(url: str, seconds: float = SECONDS) -> Iterator[EngineClient]:
     """An engine for the length of a block; `seconds` is how long it may take for an answer."""
-    host = Host(url, seconds)
+    host = EngineClient(url, seconds)
     try:
         yield host
     finally:
