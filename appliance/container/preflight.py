@@ -21,7 +21,12 @@ from appliance.errors import UsageError
 from appliance.linux import pci
 from appliance.linux.sysfs import Tree, Unreadable, or_none
 from appliance.storage.toml_file import did_you_mean
-from appliance.vendors.containers import CONTAINERS, PCI_CLASSES, PROCESSORS_IMAGE, Passing
+from appliance.vendors.containers import (
+    CONTAINERS,
+    PCI_CLASSES,
+    PROCESSORS_IMAGE,
+    DevicePassthrough,
+)
 
 PROCESSORS = "cpu"
 DRM = "/sys/class/drm"
@@ -70,7 +75,7 @@ def choose(tree: Tree, named: str | None) -> str:
     return PROCESSORS
 
 
-def visible_devices(tree: Tree, passing: Passing) -> VisibleDevices:
+def visible_devices(tree: Tree, passing: DevicePassthrough) -> VisibleDevices:
     """The vendor's functions on the bus, and the nodes of his devices."""
     seen = (one.address for one in pci.functions(tree, passing.pci_vendor, *PCI_CLASSES))
     functions = tuple(address for address in seen if address != passing.own_graphics)
@@ -106,7 +111,7 @@ def devices(tree: Tree, vendor: str, engine: Engine) -> tuple[Devices, tuple[str
     return nodes, missing
 
 
-def has_cdi(tree: Tree, passing: Passing, engine: Engine) -> bool:
+def has_cdi(tree: Tree, passing: DevicePassthrough, engine: Engine) -> bool:
     """Whether the engine knows a CDI device that means all of the vendor's."""
     wanted = passing.cdi.partition("=")[0]
     return any(wanted in _kinds(tree, folder) for folder in engine.device_folders)
@@ -121,7 +126,9 @@ def _kinds(tree: Tree, folder: str) -> Iterator[str]:
         yield from KIND.findall(data.decode("utf-8", "replace"))
 
 
-def _missing_nodes(tree: Tree, passing: Passing, visible: VisibleDevices) -> Iterator[str]:
+def _missing_nodes(
+    tree: Tree, passing: DevicePassthrough, visible: VisibleDevices
+) -> Iterator[str]:
     folder, pattern = passing.device_nodes
     absent = [node for node in passing.nodes if not tree.exists(node)]
     absent += [] if visible.count else [f"{folder}/{pattern.partition(chr(92))[0]}*"]
@@ -129,7 +136,7 @@ def _missing_nodes(tree: Tree, passing: Passing, visible: VisibleDevices) -> Ite
         yield f"this host has no {' and no '.join(absent)} of {passing.title}: {passing.driver}"
 
 
-def missing_toolkit(tree: Tree, passing: Passing, engine: Engine) -> Iterator[str]:
+def missing_toolkit(tree: Tree, passing: DevicePassthrough, engine: Engine) -> Iterator[str]:
     """What the engine lacks to serve a request for the vendor's devices."""
     has_hook = any(tree.exists(f"{folder}/{passing.hook}") for folder in PROGRAMS)
     if not has_hook or engine.product != "Docker":
@@ -140,7 +147,7 @@ def missing_toolkit(tree: Tree, passing: Passing, engine: Engine) -> Iterator[st
         )
 
 
-def _groups(tree: Tree, passing: Passing) -> tuple[int, ...]:
+def _groups(tree: Tree, passing: DevicePassthrough) -> tuple[int, ...]:
     """Numbers of the groups that own the nodes, in ascending order."""
     paths = (path for pattern in passing.group_nodes for path in _matching(tree, pattern))
     return tuple(sorted({path.stat().st_gid for path in paths}))

@@ -17,7 +17,7 @@ from appliance.records.system import Device
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelFault:
-    """What a line of the kernel's log says of a device.
+    """A fault of a device that a line of the kernel's log reports.
 
     `code` is the vendor's number or word for it ("Xid 79"), `device` the id of the device if the
     line names one that is known, else empty. `is_fatal`: the device must not be accepted.
@@ -31,7 +31,7 @@ class KernelFault:
 
 
 class Vendor(Protocol):
-    """One vendor: how its devices are found, read and made visible."""
+    """One vendor: how its devices are enumerated, read and made visible."""
 
     name: str
     torch_type: str
@@ -53,7 +53,7 @@ class Vendor(Protocol):
     def counters(self, device: Device) -> Mapping[str, int | None]:
         """Error counters since boot (`ecc_uncorrected`), by the names of `vocabulary.COUNTERS`.
 
-        It never raises; `lost` is 1 for a device that was found by `probe` and is gone.
+        It never raises; `lost` is 1 for a device that `probe` returned and that is gone.
         """
 
     def hints(self, device: Device) -> Mapping[str, str]:
@@ -72,7 +72,7 @@ class Vendor(Protocol):
         """
 
     def kernel_fault(self, line: str, devices: Sequence[Device]) -> KernelFault | None:
-        """What a line of the kernel's log says of one of `devices`; None if it is no fault."""
+        """The fault of one of `devices` that a line of the kernel's log reports, else None."""
 
     def environment(self, *devices: Device) -> Mapping[str, str]:
         """Variables that a child must have to see these devices alone, in this order."""

@@ -5,7 +5,7 @@ a vendor's library, and for the vendor's own module, which works inside the cont
 
 - https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/cdi-support.html
   (kind nvidia.com/gpu, `nvidia-ctk cdi generate`); moby, daemon/nvidia_linux.go: the engine
-  serves `--gpus` if nvidia-container-runtime-hook is found;
+  serves `--gpus` if nvidia-container-runtime-hook is installed;
   https://docs.kernel.org/admin-guide/devices.html and the driver's README, chapter "Device Nodes".
 - https://rocm.docs.amd.com, "Run ROCm Docker containers" (/dev/kfd, /dev/dri, groups video and
   render); https://instinct.docs.amd.com/projects/container-toolkit (kind amd.com/gpu, `amd-ctk`).
@@ -21,13 +21,13 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Passing:
-    """How one vendor's devices are found on a host and passed into a container.
+class DevicePassthrough:
+    """How one vendor's devices are detected on a host and passed into a container.
 
     `nodes` must all be there; `device_nodes` is the folder and the pattern of those of which
     there is one per device, and which belong to the vendor if `is_shared` is not set, else if
     their PCI function is his. `cdi` is the device of the Container Device Interface that means
-    all of them; where the engine has no such device, `requests` says that it is asked for
+    all of them; where the engine has no such device, `requests` says that it is requested
     (`--gpus all`), which needs the program `hook`, else `devices` are passed, and the groups of
     `group_nodes` with them. The rest are words for people: how to put right what is missing.
     """
@@ -61,8 +61,8 @@ class Passing:
 
 PCI_CLASSES = ("0x03", "0x12")
 """Display controllers and processing accelerators."""
-CONTAINERS: Mapping[str, Passing] = {
-    "cuda": Passing(
+CONTAINERS: Mapping[str, DevicePassthrough] = {
+    "cuda": DevicePassthrough(
         title="NVIDIA",
         image="bench-cuda",
         pci_vendor="0x10de",
@@ -77,7 +77,7 @@ CONTAINERS: Mapping[str, Passing] = {
         "--output=/etc/cdi/nvidia.yaml`, or `sudo nvidia-ctk runtime configure` and restart "
         "the engine",
     ),
-    "rocm": Passing(
+    "rocm": DevicePassthrough(
         title="AMD",
         image="bench-rocm",
         pci_vendor="0x1002",
@@ -91,7 +91,7 @@ CONTAINERS: Mapping[str, Passing] = {
         toolkit="install the AMD Container Toolkit and run `sudo amd-ctk cdi generate "
         "--output=/etc/cdi/amd.json`",
     ),
-    "xpu": Passing(
+    "xpu": DevicePassthrough(
         title="Intel",
         image="bench-xpu",
         pci_vendor="0x8086",

@@ -1,8 +1,8 @@
 """The node's own processors as a device: what they are, how they do, and their error counts.
 
 All of it comes from /proc and /sys beneath a root, so that recorded machines are read by the
-same code; no tool is started and no library is asked. The processors of a node are one device,
-because a process runs on all that it is allowed to. What a machine does not tell (a virtual
+same code; no tool is started and no library is called. The processors of a node are one device,
+because a process runs on all that it is allowed to. What a machine does not report (a virtual
 machine has no frequency driver, an Arm server no microcode) is not reported, with the reason.
 """
 
@@ -35,7 +35,7 @@ from appliance.vendors.base import KernelFault
 NO_SYSTEM = "mount /sys and /proc read-only into the container"
 NO_FREQUENCY = "no frequency driver is loaded; a virtual machine's host keeps it: run on the host"
 NO_NUMA = "the kernel has no NUMA support, or /sys is not mounted"
-NO_CACHE = "the kernel or the hypervisor does not tell it: run on the host"
+NO_CACHE = "the kernel or the hypervisor does not report it: run on the host"
 NOT_STATED = "the kernel does not state it on this architecture"
 NO_SENSOR = "neither driver nor hypervisor gives it: run on the host, with its EDAC driver loaded"
 OF_CARDS = ("pcie_", "link", "row_", "rows_", "pages_", "ras_")
@@ -47,7 +47,7 @@ MACHINE_CHECK = re.compile(
 class Cpu:
     """Vendor of the node's processors; it has exactly one device.
 
-    Readings tell what others use of it: all but `own` (this process unless told) and its children.
+    Readings show what others use of it: all but `own` (default: this process) and its children.
     """
 
     name = "cpu"
@@ -112,8 +112,8 @@ class Cpu:
 
     def hints(self, device: Device) -> Mapping[str, str]:
         """Why a sensor or a count is not there: a virtual machine shows neither."""
-        found = {**self.read(device), **self.counters(device)}
-        return {name: NO_SENSOR for name, value in found.items() if value is None}
+        values = {**self.read(device), **self.counters(device)}
+        return {name: NO_SENSOR for name, value in values.items() if value is None}
 
     def absent(self, device: Device) -> frozenset[str]:  # noqa: ARG002 - there is one
         """What only a card has: a slot, links, and memory of its own that replaces its rows."""
@@ -127,8 +127,8 @@ class Cpu:
         devices: Sequence[Device],
     ) -> KernelFault | None:
         """A machine check that the kernel could not correct; the kernel's own words."""
-        found = MACHINE_CHECK.search(line)
-        if found is None:
+        matched = MACHINE_CHECK.search(line)
+        if matched is None:
             return None
         return KernelFault(
             code="machine check",
@@ -152,7 +152,7 @@ class Cpu:
         return ("CPUExecutionProvider",)
 
     def features(self, device: Device) -> frozenset[str]:  # noqa: ARG002 - there is one
-        """Number formats, and JAX if it is installed; it is asked without importing it.
+        """Number formats, and JAX if it is installed; it is looked up without importing it.
 
         Formats without an instruction are computed all the same. TF32 is none of them: nothing
         shortens float32 here, so a case that wants it would measure something else.
@@ -220,11 +220,11 @@ class Cpu:
         return "on" if bool(flag) != is_inverted else "off"
 
 
-def _worded(found: Fact, unit: str) -> Fact:
+def _worded(measured: Fact, unit: str) -> Fact:
     """The fact with its unit where it is a number; the word "none" has no unit."""
-    if isinstance(found.value, str):
-        return found
-    return Fact(value=found.value, unit=unit, source=found.source, hint=found.hint)
+    if isinstance(measured.value, str):
+        return measured
+    return Fact(value=measured.value, unit=unit, source=measured.source, hint=measured.hint)
 
 
 def _identification(processors: Processors) -> Facts:
@@ -261,11 +261,11 @@ def _caches(processors: Processors) -> Facts:
     """Size of one cache and the number of caches, for each level and type."""
     source = f"{CPU}/cpu*/cache"
     try:
-        found = processors.caches
+        caches = processors.caches
     except Unreadable as gap:
         return {"caches": Fact(value=None, source=source, hint=gap.hint or NO_CACHE)}
     facts: dict[str, Fact] = {}
-    for name, members in found.items():
+    for name, members in caches.items():
         sizes = sorted({size for size, _ in members})
         differ = f"the sizes differ: {', '.join(map(str, sizes))} bytes"
         facts[f"{name}_cache_size"] = (

@@ -12,4 +12,4 @@ NOT_VISIBLE: Mapping[str, str] = {
     "rocm": "were --device /dev/kfd and --device /dev/dri given?",
     "xpu": "was --device /dev/dri given?",
 }
-"""What to look at when a vendor that was asked for by name has no device."""
+"""What to check when a vendor that was selected by name has no device."""

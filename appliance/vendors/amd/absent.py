@@ -1,4 +1,4 @@
-"""What an AMD device cannot have, whatever the permission: by its design, or by what it says.
+"""What an AMD device cannot have, whatever the permission: by its design, or by what it reports.
 
 AMD gives up pages, for errors that were not corrected alone (amdsmi.h, amdsmi_retired_page_
 record_t; Linux, amdgpu_ras.c), counts a violation in cycles of the firmware (amdsmi.h,
@@ -42,7 +42,7 @@ COUNTING = ("gfx94", "gfx95")
 
 
 def absent(device: Device) -> frozenset[str]:
-    """Counters and readings that the device cannot have, of what was told of it when found."""
+    """Counters and readings that the device cannot have, by the facts of its probe."""
     target = str(value_of(device.facts, "architecture") or "")
     causes = UNCOUNTED if target.startswith(COUNTING) else frozenset[str]()
     links = OF_LINKS if value_of(device.facts, "num_links") == 0 else frozenset[str]()

@@ -14,7 +14,7 @@ from typing import Any
 
 from appliance.linux import pci
 from appliance.linux.sysfs import Unreadable
-from appliance.vendors.amd.values import NOT_SUPPORTED, Row, needed, text
+from appliance.vendors.amd.values import NOT_SUPPORTED, Query, needed, text
 
 NO_LIBRARY = "the Python library amdsmi, or the libamd_smi.so that it loads, is not installed"
 NO_PERMISSION = (
@@ -60,17 +60,17 @@ def load() -> Any:
 
 
 class Calls:
-    """`module` is amdsmi, initialised, or recorded answers; devices are found by PCI address."""
+    """`module` is amdsmi, initialised, or recorded answers; devices are keyed by PCI address."""
 
     def __init__(self, module: Any) -> None:
         self._module = module
         self._handles: dict[str, Any] = {}
 
     def handles(self) -> dict[str, Any]:
-        """The library's handles of its devices by address, asked anew. Raises Unreadable."""
-        found = self.ask("amdsmi_get_processor_handles")
-        bdfs = [self.ask("amdsmi_get_gpu_device_bdf", handle) for handle in found]
-        self._handles = dict(zip(map(pci.address, bdfs), found, strict=True))
+        """The library's handles of its devices by address, queried anew. Raises Unreadable."""
+        processors = self.ask("amdsmi_get_processor_handles")
+        bdfs = [self.ask("amdsmi_get_gpu_device_bdf", handle) for handle in processors]
+        self._handles = dict(zip(map(pci.address, bdfs), processors, strict=True))
         return self._handles
 
     def handle(self, address: str) -> Any:
@@ -104,17 +104,17 @@ class Calls:
         except FAULTS:
             raise Unreadable(f"this amdsmi has no {enumeration} {name}") from None
 
-    def row(
+    def query(
         self,
         function: str,
         key: str,
         *arguments: object,
         make: Callable[[object], Any] = text,
         unit: str = "",
-    ) -> Row:
+    ) -> Query:
         """One field of what a function answers, as `make` reads it."""
 
         def read() -> Any:
             return needed(make(self.picked(self.ask(function, *arguments), key)))
 
-        return Row(read, f"{function}: {key}", unit)
+        return Query(read, f"{function}: {key}", unit)

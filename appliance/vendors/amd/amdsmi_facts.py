@@ -1,4 +1,4 @@
-"""The facts of a device as AMD's Python library tells them.
+"""The facts of a device from AMD's Python library.
 
 Every function, key and unit is one of amdsmi 7.0.2 (amdsmi_interface.py; units in amdsmi.h,
 https://rocm.docs.amd.com/projects/amdsmi).
@@ -11,7 +11,7 @@ from typing import Any
 from appliance.linux.sysfs import Unreadable, or_none
 from appliance.vendors.amd import values
 from appliance.vendors.amd.amdsmi_calls import XGMI, Calls
-from appliance.vendors.amd.values import Row, Rows, Unit, count, needed, number, text
+from appliance.vendors.amd.values import Queries, Query, Unit, count, needed, number, text
 
 ASIC, BOARD = "amdsmi_get_gpu_asic_info", "amdsmi_get_gpu_board_info"
 VRAM, CAPS = "amdsmi_get_gpu_vram_info", "amdsmi_get_power_cap_info"
@@ -29,17 +29,17 @@ LIMITS = {
 
 
 def unit(calls: Calls, address: str, handle: Any) -> Unit:
-    """One device of the library; each fact is asked when it is read."""
-    name = calls.row(ASIC, "market_name", handle)
-    board = calls.row(BOARD, "product_name", handle)
-    serial = calls.row(BOARD, "product_serial", handle)
-    order = calls.row("amdsmi_get_gpu_enumeration_info", "hip_id", handle, make=count)
+    """One device of the library; each fact is queried when it is read."""
+    name = calls.query(ASIC, "market_name", handle)
+    board = calls.query(BOARD, "product_name", handle)
+    serial = calls.query(BOARD, "product_serial", handle)
+    order = calls.query("amdsmi_get_gpu_enumeration_info", "hip_id", handle, make=count)
     return Unit(
         address=address,
         order=count(or_none(order.read)),
         model=values.either(name, board),
-        serial=values.either(serial, calls.row(ASIC, "asic_serial", handle)),
-        rows={
+        serial=values.either(serial, calls.query(ASIC, "asic_serial", handle)),
+        queries={
             "product": values.either(board, name),
             **_identity(calls, handle),
             **_memory(calls, handle),
@@ -50,25 +50,25 @@ def unit(calls: Calls, address: str, handle: Any) -> Unit:
     )
 
 
-def _identity(calls: Calls, handle: Any) -> Rows:
-    own = calls.row("amdsmi_get_gpu_enumeration_info", "hip_uuid", handle)
+def _identity(calls: Calls, handle: Any) -> Queries:
+    own = calls.query("amdsmi_get_gpu_enumeration_info", "hip_uuid", handle)
     other = "amdsmi_get_gpu_device_uuid"
     vbios = "amdsmi_get_gpu_vbios_info"
     return {
-        "uuid": values.either(own, Row(lambda: text(calls.ask(other, handle)), other)),
-        "board_part_number": calls.row(BOARD, "model_number", handle),
+        "uuid": values.either(own, Query(lambda: text(calls.ask(other, handle)), other)),
+        "board_part_number": calls.query(BOARD, "model_number", handle),
         "vbios": values.both(
-            calls.row(vbios, "part_number", handle), calls.row(vbios, "version", handle)
+            calls.query(vbios, "part_number", handle), calls.query(vbios, "version", handle)
         ),
-        "firmware": Row(lambda: _firmware(calls, handle), "amdsmi_get_fw_info: fw_list"),
-        "driver": calls.row("amdsmi_get_gpu_driver_info", "driver_version", handle),
-        "driver_api": Row(lambda: _release(calls), "amdsmi_get_rocm_version"),
-        "architecture": calls.row(ASIC, "target_graphics_version", handle),
-        "compute_units": calls.row(ASIC, "num_compute_units", handle, make=count),
+        "firmware": Query(lambda: _firmware(calls, handle), "amdsmi_get_fw_info: fw_list"),
+        "driver": calls.query("amdsmi_get_gpu_driver_info", "driver_version", handle),
+        "driver_api": Query(lambda: _release(calls), "amdsmi_get_rocm_version"),
+        "architecture": calls.query(ASIC, "target_graphics_version", handle),
+        "compute_units": calls.query(ASIC, "num_compute_units", handle, make=count),
     }
 
 
-def _memory(calls: Calls, handle: Any) -> Rows:
+def _memory(calls: Calls, handle: Any) -> Queries:
     def exact() -> int:
         kind = calls.member("AmdSmiMemoryType", "VRAM")
         return needed(count(calls.ask("amdsmi_get_gpu_memory_total", handle, kind)) or None)
@@ -77,18 +77,18 @@ def _memory(calls: Calls, handle: Any) -> Rows:
         number_of = needed(count(answer))
         return text(calls.member("AmdSmiVramType", number_of).name)
 
-    rounded = calls.row(VRAM, "vram_size", handle, make=values.mebibytes, unit="bytes")
+    rounded = calls.query(VRAM, "vram_size", handle, make=values.mebibytes, unit="bytes")
     return {
-        "memory": values.either(Row(exact, "amdsmi_get_gpu_memory_total", "bytes"), rounded),
-        "memory_type": calls.row(VRAM, "vram_type", handle, make=kind),
-        "ecc_mode": Row(lambda: _ecc_mode(calls, handle), "amdsmi_get_gpu_ecc_enabled"),
+        "memory": values.either(Query(exact, "amdsmi_get_gpu_memory_total", "bytes"), rounded),
+        "memory_type": calls.query(VRAM, "vram_type", handle, make=kind),
+        "ecc_mode": Query(lambda: _ecc_mode(calls, handle), "amdsmi_get_gpu_ecc_enabled"),
     }
 
 
-def _limits(calls: Calls, handle: Any) -> Rows:
+def _limits(calls: Calls, handle: Any) -> Queries:
     return {
         **{
-            name: calls.row(
+            name: calls.query(
                 CAPS,
                 key,
                 handle,
@@ -99,39 +99,41 @@ def _limits(calls: Calls, handle: Any) -> Rows:
         },
         "highest_graphics_clock": _clock(calls, handle, "GFX"),
         "highest_memory_clock": _clock(calls, handle, "MEM"),
-        "slowdown_temperature": Row(
+        "slowdown_temperature": Query(
             lambda: _slowdown(calls, handle), "amdsmi_get_temp_metric: HOTSPOT, CRITICAL", "celsius"
         ),
     }
 
 
-def _clock(calls: Calls, handle: Any, name: str) -> Row:
+def _clock(calls: Calls, handle: Any, name: str) -> Query:
     function = "amdsmi_get_clock_info"
 
     def read() -> float:
         answer = calls.ask(function, handle, calls.member("AmdSmiClkType", name))
         return needed(values.megahertz(calls.picked(answer, "max_clk")))
 
-    return Row(read, f"{function}: {name}, max_clk", "hertz")
+    return Query(read, f"{function}: {name}, max_clk", "hertz")
 
 
-def _parts(calls: Calls, handle: Any) -> Rows:
+def _parts(calls: Calls, handle: Any) -> Queries:
     return {
-        "partition_mode": Row(lambda: values.division(text(calls.ask(COMPUTE, handle))), COMPUTE),
-        "memory_partition_mode": Row(lambda: values.division(text(calls.ask(NUMA, handle))), NUMA),
+        "partition_mode": Query(lambda: values.division(text(calls.ask(COMPUTE, handle))), COMPUTE),
+        "memory_partition_mode": Query(
+            lambda: values.division(text(calls.ask(NUMA, handle))), NUMA
+        ),
     }
 
 
-def _links(calls: Calls, handle: Any) -> Rows:
+def _links(calls: Calls, handle: Any) -> Queries:
     def read(letters: str) -> int:
         states = link_states(calls, handle)
         return sum(states[letter] for letter in letters)
 
     return {
-        "link_kind": Row(lambda: "XGMI" if read("UDX") else "none", STATUS),
-        "num_links": Row(lambda: read("UD"), STATUS),
-        "num_links_up": Row(lambda: read("U"), STATUS),
-        "link_bytes_per_second": Row(
+        "link_kind": Query(lambda: "XGMI" if read("UDX") else "none", STATUS),
+        "num_links": Query(lambda: read("UD"), STATUS),
+        "num_links_up": Query(lambda: read("U"), STATUS),
+        "link_bytes_per_second": Query(
             lambda: _link_rate(calls, handle),
             "amdsmi_get_link_metrics: max_bandwidth",
             "bytes per second",
@@ -164,9 +166,9 @@ def _release(calls: Calls) -> str:
 
 
 def _firmware(calls: Calls, handle: Any) -> str:
-    found = calls.picked(calls.ask("amdsmi_get_fw_info", handle), "fw_list")
+    entries = calls.picked(calls.ask("amdsmi_get_fw_info", handle), "fw_list")
     return values.joined_firmware(
-        (calls.picked(one, "fw_name").name, calls.picked(one, "fw_version")) for one in found
+        (calls.picked(one, "fw_name").name, calls.picked(one, "fw_version")) for one in entries
     )
 
 

@@ -1,4 +1,4 @@
-"""AMD's devices as its Python library tells of them: the source that is asked first.
+"""AMD's devices through its Python library, which is the preferred source.
 
 One call of amdsmi_get_gpu_metrics_info has most readings (amdsmi.h, amdsmi_gpu_metrics_t: clocks
 in MHz, power in W, temperatures in Celsius, rates of PCIe in 0.1 GT/s), so that a device is asked
@@ -15,11 +15,11 @@ from appliance.vendors.amd import values
 from appliance.vendors.amd.amdsmi_calls import NO_ANSWER, Calls, Refused
 from appliance.vendors.amd.amdsmi_facts import connection, link_states, unit
 from appliance.vendors.amd.throttles import CYCLES, Residency, by_cause, by_mask
-from appliance.vendors.amd.values import Once, Told, Unit, count, number
+from appliance.vendors.amd.values import Once, Readers, Unit, count, number
 
 Answer = Callable[[], Mapping[str, Any]]
 RESERVED = 0
-"""AMDSMI_MEM_PAGE_STATUS_RESERVED, the state of a page that is given up."""
+"""AMDSMI_MEM_PAGE_STATUS_RESERVED, the state of a page that is retired."""
 FIRST_READING = "it is counted from one reading to the next: read again"
 
 
@@ -34,19 +34,19 @@ class Library:
 
     def units(self) -> tuple[Unit, ...]:
         """Devices that the library lists."""
-        found = self._calls.handles()
-        return tuple(unit(self._calls, address, handle) for address, handle in found.items())
+        handles = self._calls.handles()
+        return tuple(unit(self._calls, address, handle) for address, handle in handles.items())
 
     def connection(self, address: str, other: str) -> str:
         """XGMI between two devices."""
         ends = (self._calls.handle(address), self._calls.handle(other))
         return connection(self._calls, *ends)
 
-    def readings(self, address: str) -> Told:
+    def readings(self, address: str) -> Readers:
         """Readings of one moment."""
         metrics = self._metrics(address)
         handle = Once(lambda: self._calls.handle(address))
-        told: Told = {
+        basic: Readers = {
             "graphics_clock_hertz": lambda: _slowest(metrics()),
             "memory_clock_hertz": lambda: values.megahertz(metrics().get("current_uclk")),
             "power_watts": lambda: values.first(
@@ -71,9 +71,9 @@ class Library:
             ),
             "pcie_width": lambda: values.lanes(metrics().get("pcie_link_width")),
         }
-        return {**told, **self._throttles(address, metrics)}
+        return {**basic, **self._throttles(address, metrics)}
 
-    def counters(self, address: str) -> Told:
+    def counters(self, address: str) -> Readers:
         """Counts of errors. Blocks other than the memory's are what the total has beyond it."""
         handle = Once(lambda: self._calls.handle(address))
         total = Once(lambda: self._calls.ask("amdsmi_get_gpu_total_ecc_count", handle()))
@@ -117,11 +117,11 @@ class Library:
             lambda: self._calls.ask("amdsmi_get_gpu_metrics_info", self._calls.handle(address))
         )
 
-    def _throttles(self, address: str, metrics: Answer) -> Told:
-        told = Once(lambda: self._throttling(address, metrics()))
+    def _throttles(self, address: str, metrics: Answer) -> Readers:
+        throttling = Once(lambda: self._throttling(address, metrics()))
 
         def read(name: str) -> Callable[[], float | None]:
-            return lambda: told()[name]
+            return lambda: throttling()[name]
 
         return {name: read(name) for name in by_cause({})}
 
@@ -157,33 +157,41 @@ class Library:
         return answer
 
     def _of_memory(self, memory: Answer, total: Answer, key: str) -> int | None:
-        """Errors of the memory; of all blocks where those of the memory are not told apart."""
-        apart = or_none(lambda: count(self._calls.picked(memory(), key)))
-        return apart if apart is not None else count(self._calls.picked(total(), key))
+        """Errors of the memory; of all blocks where the memory is not counted separately."""
+        memory_errors = or_none(lambda: count(self._calls.picked(memory(), key)))
+        return (
+            memory_errors if memory_errors is not None else count(self._calls.picked(total(), key))
+        )
 
     def _beyond(self, memory: Mapping[str, Any], total: Mapping[str, Any], key: str) -> int | None:
-        every, apart = (count(self._calls.picked(answer, key)) for answer in (total, memory))
-        return None if every is None or apart is None else max(0, every - apart)
+        all_blocks, memory_errors = (
+            count(self._calls.picked(answer, key)) for answer in (total, memory)
+        )
+        return (
+            None
+            if all_blocks is None or memory_errors is None
+            else max(0, all_blocks - memory_errors)
+        )
 
     def _pages(self, handle: Any) -> tuple[int, int]:
-        """Pages that are given up, and those that are not yet, or cannot be."""
-        found = self._calls.ask("amdsmi_get_gpu_bad_page_info", handle)
-        states = [self._calls.picked(page, "status") for page in found]
-        given_up = sum(state == RESERVED for state in states)
-        return given_up, len(states) - given_up
+        """Pages that are retired, and those that are not yet, or cannot be."""
+        pages = self._calls.ask("amdsmi_get_gpu_bad_page_info", handle)
+        states = [self._calls.picked(page, "status") for page in pages]
+        num_retired = sum(state == RESERVED for state in states)
+        return num_retired, len(states) - num_retired
 
 
 def _slowest(metrics: Mapping[str, Any]) -> float | None:
     """Clock of the slowest die: a product waits for the last of them."""
     clocks = metrics.get("current_gfxclks")
-    found = [values.megahertz(clock) for clock in clocks] if isinstance(clocks, list) else []
-    told = [clock for clock in found if clock is not None]
-    return min(told) if told else values.megahertz(metrics.get("current_gfxclk"))
+    frequencies = [values.megahertz(clock) for clock in clocks] if isinstance(clocks, list) else []
+    reported = [clock for clock in frequencies if clock is not None]
+    return min(reported) if reported else values.megahertz(metrics.get("current_gfxclk"))
 
 
 def _hottest_memory(metrics: Mapping[str, Any]) -> float | None:
-    """The memory's temperature; MI200 and earlier may tell that of each stack instead."""
+    """The memory's temperature; MI200 and earlier may report one of each stack instead."""
     stacks = metrics.get("temperature_hbm")
-    found = [values.celsius(stack) for stack in stacks] if isinstance(stacks, list) else []
-    told = [stack for stack in found if stack is not None]
-    return values.celsius(metrics.get("temperature_mem")) or max(told, default=None)
+    temperatures = [values.celsius(stack) for stack in stacks] if isinstance(stacks, list) else []
+    reported = [stack for stack in temperatures if stack is not None]
+    return values.celsius(metrics.get("temperature_mem")) or max(reported, default=None)

@@ -15,7 +15,7 @@ from typing import TypeVar
 from appliance.linux import pci
 from appliance.linux.pci import DEVICES, Function, errors_of, functions
 from appliance.linux.sysfs import Tree, Unreadable, or_none
-from appliance.vendors.amd.values import Row, Rows, Told
+from appliance.vendors.amd.values import Queries, Query, Readers
 
 Value = TypeVar("Value")
 ATI = "0x1002"
@@ -29,8 +29,8 @@ NO_SLOT = "the kernel does not show the port that it is attached to"
 
 def accelerators(tree: Tree) -> tuple[str, ...]:
     """Addresses of AMD's accelerators: all processing ones, and displays that the driver has."""
-    found = functions(tree, ATI, PROCESSING, DISPLAY)
-    return tuple(one.address for one in found if _is_accelerator(one))
+    candidates = functions(tree, ATI, PROCESSING, DISPLAY)
+    return tuple(one.address for one in candidates if _is_accelerator(one))
 
 
 def _is_accelerator(function: Function) -> bool:
@@ -90,35 +90,35 @@ class Place:
         head = or_none(lambda: self.tree.data(f"{self.function.folder}/config", 4))
         return head == b"\xff\xff\xff\xff"
 
-    def rows(self) -> Rows:
+    def queries(self) -> Queries:
         """Facts of the bus by name."""
         own, end = self.function, self.end
         where = f"{DEVICES}/*"
         return {
-            "pci_address": Row(lambda: self._shown(own), where),
-            "pci_device": Row(own.ids, f"{where}/vendor, device"),
-            "pci_subsystem": Row(own.subsystem, f"{where}/subsystem_vendor, subsystem_device"),
-            "pcie_generation_highest": Row(end.highest_generation, f"{where}/max_link_speed"),
-            "pcie_width_highest": Row(end.highest_width, f"{where}/max_link_width"),
-            "pcie_generation_slot": Row(
+            "pci_address": Query(lambda: self._shown(own), where),
+            "pci_device": Query(own.ids, f"{where}/vendor, device"),
+            "pci_subsystem": Query(own.subsystem, f"{where}/subsystem_vendor, subsystem_device"),
+            "pcie_generation_highest": Query(end.highest_generation, f"{where}/max_link_speed"),
+            "pcie_width_highest": Query(end.highest_width, f"{where}/max_link_width"),
+            "pcie_generation_slot": Query(
                 lambda: min(end.highest_generation(), self.partner.highest_generation()),
                 f"{where}/max_link_speed of both ends",
             ),
-            "pcie_width_slot": Row(
+            "pcie_width_slot": Query(
                 lambda: min(end.highest_width(), self.partner.highest_width()),
                 f"{where}/max_link_width of both ends",
             ),
-            "numa_node": Row(own.numa_node, f"{where}/numa_node"),
-            "cpu_affinity": Row(own.processors, f"{where}/local_cpulist"),
+            "numa_node": Query(own.numa_node, f"{where}/numa_node"),
+            "cpu_affinity": Query(own.processors, f"{where}/local_cpulist"),
         }
 
-    def readings(self) -> Told:
+    def readings(self) -> Readers:
         return {
             "pcie_generation": lambda: float(self.end.generation()),
             "pcie_width": lambda: float(self.end.width()),
         }
 
-    def counters(self) -> Told:
+    def counters(self) -> Readers:
         """Errors of all functions of the device, and packets that its driver saw sent again."""
         replays = f"{self.function.folder}/pcie_replay_count"
         return {

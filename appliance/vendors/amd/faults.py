@@ -24,7 +24,7 @@ ADDRESS = re.compile(r"\b(?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]\b", r
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """A line of the driver: our code for it, whether it is fatal, what it says, and its file."""
+    """A line of the driver: our code for it, whether it is fatal, what it means, and its file."""
 
     expression: re.Pattern[str]
     code: str
@@ -68,7 +68,7 @@ PATTERNS = (
     _pattern(
         r"RAS records:\d+ exceed threshold|saved bad pages \d+ reaches threshold",
         "RAS threshold",
-        "so many pages of its memory are given up that the device is to be replaced",
+        "so many pages of its memory are retired that the device is to be replaced",
         EEPROM,
     ),
     _pattern(r"device lost from bus", "lost", "the device does not answer any more", DEVICE),
@@ -129,7 +129,7 @@ PATTERNS = (
 
 
 def fault(line: str, devices: Sequence[Device]) -> KernelFault | None:
-    """What a line says of one of the devices; None if it is none of AMD's faults."""
+    """The fault of one of the devices that a line reports; None if it is none of AMD's."""
     if not FAMILY.search(line):
         return None
     for pattern in PATTERNS:
@@ -144,7 +144,7 @@ def fault(line: str, devices: Sequence[Device]) -> KernelFault | None:
 
 
 def _device(line: str, devices: Sequence[Device]) -> str:
-    """The device that the line names; of partitions, which the kernel does not tell, the first."""
+    """The device that the line names; of partitions, which the kernel does not name, the first."""
     named = [or_none(partial(pci.address, text)) for text in ADDRESS.findall(line)]
     known = {one.id: str(value_of(one.facts, "pci_address") or "") for one in devices}
     for address in filter(None, named):

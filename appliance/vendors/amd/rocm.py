@@ -28,7 +28,7 @@ from appliance.vendors.amd import amdsmi_calls, faults, smi_tool
 from appliance.vendors.amd.amdsmi_library import Library
 from appliance.vendors.amd.bus import Place, accelerators
 from appliance.vendors.amd.smi_tool import CommandLine, Tool
-from appliance.vendors.amd.values import NOT_TOLD, Row, Source, Told, Unit
+from appliance.vendors.amd.values import NOT_REPORTED, Query, Readers, Source, Unit
 from appliance.vendors.base import KernelFault
 from appliance.vendors.containers import CONTAINERS
 from appliance.vendors.torch_settings import switch_tf32_off
@@ -36,7 +36,7 @@ from appliance.vendors.torch_settings import switch_tf32_off
 UNKNOWN_MODEL = "unknown AMD device"
 GONE = "the device does not answer any more: look at the kernel's log, and reset or replace it"
 NO_SUCH = "AMD's devices have no such thing"
-NO_WORD = "AMD's library and tool do not tell it"
+NO_WORD = "AMD's library and tool do not report it"
 FAULTS = (AttributeError, KeyError, IndexError, TypeError, ValueError, ArithmeticError)
 """What an answer of another form than documented ends in; it is a gap like any other."""
 MODES = ("persistence_mode", "compute_mode", "confidential_mode", "ecc_mode_pending")
@@ -64,7 +64,7 @@ class Rocm:
     torch_type = "cuda"
     collectives = "nccl"
     fork_safe = False
-    """Nobody says that a process forked after the runtime's libraries were loaded is sound."""
+    """No document says that a process forked after the runtime's libraries are loaded works."""
 
     def __init__(
         self,
@@ -90,30 +90,30 @@ class Rocm:
         if not seen and self._library is None and self._tool is None:
             return ()
         try:
-            found = self._ready().units()
+            units = self._ready().units()
         except Unreadable as gap:
             return self._refused(seen, gap.hint)
-        if not found:
+        if not units:
             return self._refused(seen, "its driver shows it to nobody: is amdgpu loaded?")
-        units = sorted(found, key=_order(found))
-        return tuple(self._device(index, unit, units) for index, unit in enumerate(units))
+        ordered = sorted(units, key=_order(units))
+        return tuple(self._device(index, unit, ordered) for index, unit in enumerate(ordered))
 
     def _refused(self, seen: Sequence[str], why: str) -> tuple[Device, ...]:
         if not seen:
             return ()
         raise UsageError(
             f"an AMD accelerator is here ({seen[0]}) and cannot be read: {why}; in a container "
-            "give --device /dev/kfd and --device /dev/dri; to test the processors alone, ask "
-            "for the vendor cpu"
+            "give --device /dev/kfd and --device /dev/dri; to test the processors "
+            "alone, select the vendor cpu"
         )
 
     def _ready(self) -> Source:
         """The library, else the tool. Raises Unreadable, saying what would be needed."""
         if self._source is None:
-            self._source = self._found()
+            self._source = self._open_source()
         return self._source
 
-    def _found(self) -> Source:
+    def _open_source(self) -> Source:
         if self._library is not None:
             return Library(self._library)
         if self._tool is not None:
@@ -132,17 +132,17 @@ class Rocm:
 
     def _device(self, index: int, unit: Unit, units: Sequence[Unit]) -> Device:
         place = Place(self._tree, unit.address)
-        rows = {
-            **unit.rows,
-            "pci_address": Row(lambda: unit.address, self._ready().name),
-            "partitions": Row(lambda: _divided(_parts(unit, units)), "devices by address"),
+        queries = {
+            **unit.queries,
+            "pci_address": Query(lambda: unit.address, self._ready().name),
+            "partitions": Query(lambda: _divided(_parts(unit, units)), "devices by address"),
         }
         facts: Facts = {
-            **{name: self._fact(name, rows, place.rows()) for name in FACTS},
+            **{name: self._fact(name, queries, place.queries()) for name in FACTS},
             **self._connections(index, units),
         }
         memory = facts["memory"].value
-        serial = _told(unit.serial).value
+        serial = _as_fact(unit.serial).value
         return Device(
             id=f"{self.name}:{index}",
             vendor=self.name,
@@ -153,14 +153,16 @@ class Rocm:
             facts=facts,
         )
 
-    def _fact(self, name: str, rows: Mapping[str, Row], bus: Mapping[str, Row]) -> Fact:
-        """A fact of the source, else of the bus; with the reason where neither tells it."""
-        found = [_told(row) for row in (rows.get(name), bus.get(name)) if row is not None]
-        told = next((one for one in found if one.value is not None), None)
-        if told is not None:
-            return told
-        if found:
-            return found[0]
+    def _fact(self, name: str, queries: Mapping[str, Query], bus: Mapping[str, Query]) -> Fact:
+        """A fact of the source, else of the bus; with the reason where neither reports it."""
+        candidates = [
+            _as_fact(query) for query in (queries.get(name), bus.get(name)) if query is not None
+        ]
+        reported = next((one for one in candidates if one.value is not None), None)
+        if reported is not None:
+            return reported
+        if candidates:
+            return candidates[0]
         hint = NO_SUCH if name in MODES else NO_WORD
         return Fact(value=None, source=self._ready().name, hint=hint)
 
@@ -170,11 +172,11 @@ class Rocm:
         for number, other in enumerate(units):
             if number == index:
                 continue
-            ways = Row(
+            ways = Query(
                 lambda other=other: self._way(own, other),  # type: ignore[misc]
                 f"{self._ready().name}, /sys",
             )
-            facts[f"{CONNECTION}{number}"] = _told(ways)
+            facts[f"{CONNECTION}{number}"] = _as_fact(ways)
         return facts
 
     def _way(self, own: Unit, other: Unit) -> str:
@@ -192,15 +194,15 @@ class Rocm:
         return {name: _value(read) for name, read in self._readings(device).items()}
 
     def counters(self, device: Device) -> Mapping[str, int | None]:
-        """Errors since the driver was loaded, pages that are given up for good, and PCIe's."""
-        found = {name: _value(read) for name, read in self._counters(device).items()}
-        return {name: None if value is None else int(value) for name, value in found.items()}
+        """Errors since the driver was loaded, retired pages, and PCIe's errors."""
+        counts = {name: _value(read) for name, read in self._counters(device).items()}
+        return {name: None if value is None else int(value) for name, value in counts.items()}
 
     def hints(self, device: Device) -> Mapping[str, str]:
         """Why a reading or a counter is None now."""
         is_lost = _value(self._counters(device)["lost"]) == 1
-        told = {**self._readings(device), **self._counters(device)}
-        gaps = {name: _gap(read) for name, read in told.items()}
+        readers = {**self._readings(device), **self._counters(device)}
+        gaps = {name: _gap(read) for name, read in readers.items()}
         return {name: GONE if is_lost else gap for name, gap in gaps.items() if gap is not None}
 
     def absent(self, device: Device) -> frozenset[str]:
@@ -211,21 +213,21 @@ class Rocm:
         """A fault that the driver amdgpu wrote into the kernel's log."""
         return faults.fault(line, devices)
 
-    def _readings(self, device: Device) -> Told:
+    def _readings(self, device: Device) -> Readers:
         address = _address(device)
-        told = self._from_source(lambda source: source.readings(address))
-        return _merged(READINGS, told, Place(self._tree, address).readings())
+        readers = self._from_source(lambda source: source.readings(address))
+        return _merged(READINGS, readers, Place(self._tree, address).readings())
 
-    def _counters(self, device: Device) -> Told:
+    def _counters(self, device: Device) -> Readers:
         address = _address(device)
         place = Place(self._tree, address)
-        told = self._from_source(lambda source: source.counters(address))
+        readers = self._from_source(lambda source: source.counters(address))
         return {
-            **_merged(COUNTERS, told, place.counters()),
+            **_merged(COUNTERS, readers, place.counters()),
             "lost": lambda: self._lost(place, address),
         }
 
-    def _from_source(self, ask: Callable[[Source], Told]) -> Told:
+    def _from_source(self, ask: Callable[[Source], Readers]) -> Readers:
         source = or_none(self._ready)
         return {} if source is None else ask(source)
 
@@ -239,11 +241,11 @@ class Rocm:
     # ---------------------------------------------------------------- how it is used
 
     def environment(self, *devices: Device) -> Mapping[str, str]:
-        """Only these devices, in this order, and what makes a child do as it is told.
+        """Only these devices, in this order, and settings of the libraries in a child.
 
         ROCR_VISIBLE_DEVICES works below HIP, so that ONNX Runtime and JAX see the same, and takes
         UUIDs, which hold whatever the order ("GPU isolation techniques", ROCm documentation);
-        numbers stand in where a UUID is not told, or is shared, as partitions did before ROCm
+        numbers stand in where a UUID is not reported, or is shared, as partitions did before ROCm
         7.0. The other variables count within what is left: they name all of it, in order, so that
         none which the parent has takes a device away.
         """
@@ -300,11 +302,11 @@ def _register_plugin() -> None:
         onnxruntime.register_execution_provider_library(name, str(path))
 
 
-def _merged(names: Mapping[str, object], told: Told, bus: Told) -> Told:
+def _merged(names: Mapping[str, object], readers: Readers, bus: Readers) -> Readers:
     """For every name the way to its value: of the source, else of the bus."""
 
     def read(name: str) -> float | None:
-        ways = [way for way in (told.get(name), bus.get(name)) if way is not None]
+        ways = [way for way in (readers.get(name), bus.get(name)) if way is not None]
         gaps: list[Unreadable] = []
         for way in ways:
             try:
@@ -314,7 +316,7 @@ def _merged(names: Mapping[str, object], told: Told, bus: Told) -> Told:
             else:
                 if value is not None:
                     return value
-        hint = next((gap.hint for gap in gaps if gap.hint), NOT_TOLD if ways else NO_WORD)
+        hint = next((gap.hint for gap in gaps if gap.hint), NOT_REPORTED if ways else NO_WORD)
         raise Unreadable(NO_SUCH if name in amd_absent.NO_QUESTION else hint)
 
     def way(name: str) -> Callable[[], float | None]:
@@ -333,18 +335,18 @@ def _value(read: Callable[[], float | None]) -> float | None:
 def _gap(read: Callable[[], float | None]) -> str | None:
     """Why there is no value; None if there is one."""
     try:
-        return None if read() is not None else NOT_TOLD
+        return None if read() is not None else NOT_REPORTED
     except Unreadable as gap:
-        return gap.hint or NOT_TOLD
+        return gap.hint or NOT_REPORTED
     except FAULTS:
-        return NOT_TOLD
+        return NOT_REPORTED
 
 
-def _told(row: Row) -> Fact:
+def _as_fact(query: Query) -> Fact:
     try:
-        return fact(row.read, source=row.source, unit=row.unit, absent=NOT_TOLD)
+        return fact(query.read, source=query.source, unit=query.unit, absent=NOT_REPORTED)
     except FAULTS:
-        return Fact(value=None, unit=row.unit, source=row.source, hint=NOT_TOLD)
+        return Fact(value=None, unit=query.unit, source=query.source, hint=NOT_REPORTED)
 
 
 def _order(units: Sequence[Unit]) -> Callable[[Unit], int]:
@@ -371,7 +373,7 @@ def _divided(parts: int) -> str:
 
 def _model(unit: Unit, units: Sequence[Unit], facts: Facts) -> str:
     """The name of the whole; of a part also of what kind, so that it is compared with its like."""
-    name = _told(unit.model).value
+    name = _as_fact(unit.model).value
     model = UNKNOWN_MODEL if name is None else str(name)
     parts, mode = _parts(unit, units), facts["partition_mode"].value
     if mode in (None, "none") and parts == 1:

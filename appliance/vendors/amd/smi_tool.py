@@ -1,11 +1,11 @@
-"""AMD's devices as its command line tool tells of them: `amd-smi COMMAND --json`.
+"""AMD's devices through its command line tool: `amd-smi COMMAND --json`.
 
 It stands in where the tool is there and its Python library is not. The keys are those of the
 tool's own source (https://github.com/ROCm/rocm-systems, projects/amdsmi/amdsmi_cli/subcommands;
 of 6.4 and 7.0 https://github.com/ROCm/amdsmi, amdsmi_cli/amdsmi_commands.py), which marks it as
 example code: keys have moved between releases, so each is looked for where it has been. Numbers
 are pairs of "value" and "unit". A call starts a program of about a second, so readings are
-taken at most every `PAUSE_SECONDS`; between, the last answer stands. Counters are asked anew.
+taken at most every `PAUSE_SECONDS`; between, the last answer stands. Counters are queried anew.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from appliance.vendors.amd import values
 from appliance.vendors.amd.smi_facts import section as at
 from appliance.vendors.amd.smi_facts import unit
 from appliance.vendors.amd.throttles import by_cause, by_mask
-from appliance.vendors.amd.values import Once, Told, Unit, count
+from appliance.vendors.amd.values import Once, Readers, Unit, count
 
 Tool = Callable[[Sequence[str]], str]
 """Runs amd-smi with arguments and answers with its standard output; raises Unreadable."""
@@ -70,23 +70,23 @@ def document(output: str) -> Any:
 
 def entries(answer: Any, *sections: str) -> tuple[Entry, ...]:
     """Entries of one device each: of the first section that is there, or of the whole list."""
-    found = answer
+    content = answer
     if isinstance(answer, Mapping):
         present = [answer[name] for name in (*sections, "gpu_data") if name in answer]
-        found = present[0] if present else [answer]
-    return tuple(_flat(found))
+        content = present[0] if present else [answer]
+    return tuple(_flat(content))
 
 
-def _flat(found: Any) -> Iterator[Entry]:
-    if isinstance(found, Mapping):
-        yield found
-    elif isinstance(found, list):
-        for one in found:
+def _flat(content: Any) -> Iterator[Entry]:
+    if isinstance(content, Mapping):
+        yield content
+    elif isinstance(content, list):
+        for one in content:
             yield from _flat(one)
 
 
 class Commands:
-    """Answers of the tool by device; a device is found by the number that `list` gives it."""
+    """Answers of the tool by device; a device is identified by its number in `list`."""
 
     def __init__(self, tool: Tool, clock: Callable[[], float] = time.monotonic) -> None:
         self._tool = tool
@@ -98,17 +98,17 @@ class Commands:
         return entries(document(self._tool([*arguments, "--json"])), *sections)
 
     def listed(self) -> tuple[Entry, ...]:
-        """What `list` says, with the numbers of programs where this release tells them."""
+        """What `list` reports, with the numbers of programs where this release has them."""
         try:
-            found = self.ask("list", "-e")
+            listing = self.ask("list", "-e")
         except Unreadable:
-            found = self.ask("list")
+            listing = self.ask("list")
         self._numbers = {
             pci.address(str(one["bdf"])): number
-            for one in found
+            for one in listing
             if "bdf" in one and (number := count(one.get("gpu"))) is not None
         }
-        return found
+        return listing
 
     def metric(self, *, anew: bool) -> tuple[Entry, ...]:
         now = self._clock()
@@ -116,10 +116,10 @@ class Commands:
             self._metric = (now, self.ask("metric"))
         return self._metric[1]
 
-    def of(self, address: str, found: Sequence[Entry]) -> Entry:
+    def of(self, address: str, listing: Sequence[Entry]) -> Entry:
         """The entry of one device, by its address or number. Raises Unreadable."""
         number = self.number(address)
-        for one in found:
+        for one in listing:
             bdf = or_none(_address(one))
             if bdf == address or (
                 bdf is None and count(one.get("gpu", one.get("gpu_id"))) == number
@@ -151,7 +151,7 @@ class CommandLine:
     def units(self) -> tuple[Unit, ...]:
         """Devices that the tool lists; each command is run once for all of them."""
         commands = self._commands
-        found = commands.listed()
+        listing = commands.listed()
         static = Once(lambda: commands.ask("static"))
         metric = Once(lambda: commands.metric(anew=True))
         firmware = Once(lambda: commands.ask("firmware"))
@@ -175,7 +175,7 @@ class CommandLine:
                 states=lambda: commands.of(address, states()),
             )
 
-        return tuple(one(entry) for entry in found if or_none(_address(entry)) is not None)
+        return tuple(one(entry) for entry in listing if or_none(_address(entry)) is not None)
 
     def connection(self, address: str, other: str) -> str:
         """XGMI between two devices: "bandwidth" is the lowest and the highest rate."""
@@ -188,11 +188,11 @@ class CommandLine:
             values.number(link.get("num_hops")), values.number(slowest), values.number(fastest)
         )
 
-    def readings(self, address: str) -> Told:
+    def readings(self, address: str) -> Readers:
         """Readings of one moment, at most `PAUSE_SECONDS` old."""
         entry = Once(lambda: self._commands.of(address, self._commands.metric(anew=False)))
 
-        def told(*keys: str) -> Callable[[], Any]:
+        def value(*keys: str) -> Callable[[], Any]:
             return lambda: at(entry(), *keys)
 
         def inside(*keys: str) -> Callable[[], float | None]:
@@ -201,7 +201,7 @@ class CommandLine:
         def warm(key: str) -> Callable[[], float | None]:
             return lambda: values.celsius(values.quantity(at(entry(), "temperature", key)))
 
-        readings: Told = {
+        readings: Readers = {
             "graphics_clock_hertz": lambda: _slowest(entry()),
             "memory_clock_hertz": inside("clock", "mem_0", "clk"),
             "power_watts": inside("power", "socket_power"),
@@ -214,7 +214,7 @@ class CommandLine:
             "memory_used_bytes": inside("mem_usage", "used_vram"),
             "fan_fraction": inside("fan", "usage"),
             "pcie_generation": lambda: values.generation(inside("pcie", "speed")()),
-            "pcie_width": lambda: values.lanes(told("pcie", "width")()),
+            "pcie_width": lambda: values.lanes(value("pcie", "width")()),
         }
         throttles = Once(lambda: _throttling(entry()))
 
@@ -223,7 +223,7 @@ class CommandLine:
 
         return {**readings, **{name: read(name) for name in by_cause({})}}
 
-    def counters(self, address: str) -> Told:
+    def counters(self, address: str) -> Readers:
         """Counts of errors; "cache_" is what other blocks than the memory's have."""
         entry = Once(lambda: self._commands.of(address, self._commands.metric(anew=True)))
         pages = Once(lambda: self._commands.of(address, self._commands.ask("bad-pages")))
@@ -254,15 +254,15 @@ class CommandLine:
         }
 
     def answers(self, address: str) -> bool | None:
-        """False if the tool has forgotten the device; a device without any value is not told."""
+        """False if the tool does not list the device any more; None if it has no value of it."""
         try:
             self._commands.listed()
         except Unreadable:
             return None
         if or_none(lambda: self._commands.number(address)) is None:
             return False
-        told = (read for read in self.readings(address).values())
-        return True if any(or_none(read) is not None for read in told) else None
+        readers = (read for read in self.readings(address).values())
+        return True if any(or_none(read) is not None for read in readers) else None
 
     def _link_states(self) -> tuple[Entry, ...]:
         return self._commands.ask("xgmi", sections=("link_port_status", "link_status"))
@@ -272,8 +272,8 @@ def _slowest(entry: Entry) -> float | None:
     """Clock of the slowest die: a product waits for the last of them."""
     clocks = at(entry, "clock")
     names = [name for name in clocks if name.startswith("gfx_")]
-    found = [values.quantity(or_none(_clock(clocks, name))) for name in names]
-    return min((clock for clock in found if clock is not None), default=None)
+    frequencies = [values.quantity(or_none(_clock(clocks, name))) for name in names]
+    return min((clock for clock in frequencies if clock is not None), default=None)
 
 
 def _clock(clocks: Entry, name: str) -> Callable[[], Any]:
@@ -283,8 +283,8 @@ def _clock(clocks: Entry, name: str) -> Callable[[], Any]:
 def _throttling(entry: Entry) -> dict[str, float | None]:
     """By causes (MI300 and later), else whether anything at all held the device back."""
     section = or_none(lambda: at(entry, "throttle"))
-    told = {cause: _is_active(or_none(_key(section, key))) for cause, key in CAUSES.items()}
-    active = {cause: value for cause, value in told.items() if value is not None}
+    states = {cause: _is_active(or_none(_key(section, key))) for cause, key in CAUSES.items()}
+    active = {cause: value for cause, value in states.items() if value is not None}
     if active:
         return by_cause(active)
     status = or_none(lambda: at(entry, "power", "throttle_status"))
@@ -301,14 +301,14 @@ def _is_active(answer: Any) -> bool | None:
         parts = [answer["value"]] if "value" in answer else list(answer.values())
         return _is_active(parts)
     if isinstance(answer, list):
-        told = [one for one in map(_is_active, answer) if one is not None]
-        return any(told) if told else None
+        known = [one for one in map(_is_active, answer) if one is not None]
+        return any(known) if known else None
     words = {"ACTIVE": True, "NOT ACTIVE": False, "True": True, "False": False}
     return words.get(str(answer))
 
 
 def _of_memory(section: Any, kind: str) -> int | None:
-    """Errors of the memory; of all blocks where those of the others are not told apart."""
+    """Errors of the memory; of all blocks where the others are not counted separately."""
     total = count(at(section, f"total_{kind}_count"))
     others = or_none(lambda: count(at(section, f"cache_{kind}_count")))
     return total if total is None or others is None else max(0, total - others)
@@ -316,10 +316,10 @@ def _of_memory(section: Any, kind: str) -> int | None:
 
 def _pages(entry: Entry, *kinds: str) -> int | None:
     """Pages of some kinds: a list, a single one without its list, or the sentence for none."""
-    found = [at(entry, kind) for kind in kinds]
-    told = [_number_of_pages(one) for one in found]
-    known = [number for number in told if number is not None]
-    return sum(known) if len(known) == len(told) else None
+    answers = [at(entry, kind) for kind in kinds]
+    numbers = [_number_of_pages(one) for one in answers]
+    known = [number for number in numbers if number is not None]
+    return sum(known) if len(known) == len(numbers) else None
 
 
 def _number_of_pages(answer: Any) -> int | None:

@@ -4,7 +4,7 @@ MI300 and later count, per cause, the firmware's cycles in which it held the dev
 is active if its count grew since the reading before, so that none is missed between two readings.
 The library's own amdsmi_get_violation_status does the same with two readings 100 ms apart, and
 waits for them, which would hold up whoever watches several devices. MI200 and earlier give a
-mask; the Python library makes a truth value of it, so that only "some cause" is left.
+mask; the Python library makes a boolean of it, so that only "some cause" is left.
 
 Sources (2026-11): ROCm documentation, "GPU violations" (amdsmi, docs/conceptual/gpu-violations.md);
 amdsmi.h, amdsmi_gpu_metrics_t; Linux, drivers/gpu/drm/amd/pm/swsmu: inc/amdgpu_smu.h
@@ -51,8 +51,8 @@ class Residency:
         Empty at the first reading, where the device counts none, and if no cycle has passed.
         """
         fields = {cause: f"{cause}_residency_acc" for cause in CAUSES} | {CYCLES: CYCLES}
-        found = {cause: count(metrics.get(field)) for cause, field in fields.items()}
-        now = {cause: value for cause, value in found.items() if value is not None}
+        counts = {cause: count(metrics.get(field)) for cause, field in fields.items()}
+        now = {cause: value for cause, value in counts.items() if value is not None}
         before = self._before.get(address, {})
         if CYCLES in now and now[CYCLES] != before.get(CYCLES):
             self._before[address] = now
@@ -66,7 +66,7 @@ class Residency:
 
 
 def by_cause(active: Mapping[str, bool]) -> dict[str, float | None]:
-    """Readings of every reason and of the mask; None for what the vendor does not tell."""
+    """Readings of every reason and of the mask; None for what the vendor does not report."""
     readings: dict[str, float | None] = dict.fromkeys(_names())
     for cause, is_active in active.items():
         name = f"throttled_{CAUSES[cause][1]}"

@@ -19,7 +19,7 @@ from appliance.linux.sysfs import Unreadable, or_none
 from appliance.records.json import Scalar
 
 Value = TypeVar("Value")
-NOT_TOLD = "neither the device nor its driver tells it"
+NOT_REPORTED = "neither the device nor its driver reports it"
 NOT_SUPPORTED = "neither the device nor its driver has it"
 NO_VALUE = "N/A"
 UNSET = frozenset((1 << bits) - 1 for bits in (16, 32, 64))
@@ -48,16 +48,16 @@ UNDIVIDED = frozenset(("SPX", "NPS1"))
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """One value that may be asked for: how, where it comes from, and its unit."""
+class Query:
+    """How to read one value, where it comes from, and its unit."""
 
     read: Callable[[], Scalar]
     source: str
     unit: str = ""
 
 
-Rows = Mapping[str, Row]
-Told = Mapping[str, Callable[[], float | None]]
+Queries = Mapping[str, Query]
+Readers = Mapping[str, Callable[[], float | None]]
 """Readings and counters by name; each raises Unreadable, or gives None, where there is none."""
 
 
@@ -66,14 +66,14 @@ class Unit:
     """One logical device as a source lists it.
 
     `address` is in the kernel's form, a partition in the place of the function; `order` is the
-    number that programs know it by, None where it is not told.
+    number that programs know it by, None where it is not reported.
     """
 
     address: str
     order: int | None
-    model: Row
-    serial: Row
-    rows: Rows
+    model: Query
+    serial: Query
+    queries: Queries
 
 
 class Source(Protocol):
@@ -84,21 +84,21 @@ class Source(Protocol):
     def units(self) -> tuple[Unit, ...]:
         """Devices in the order of the source. Raises Unreadable if it does not answer."""
 
-    def readings(self, address: str) -> Told:
+    def readings(self, address: str) -> Readers:
         """Ways to the readings of one moment."""
 
-    def counters(self, address: str) -> Told:
+    def counters(self, address: str) -> Readers:
         """Ways to the error counters."""
 
     def answers(self, address: str) -> bool | None:
-        """Whether the device answers now; None if that cannot be told from the source."""
+        """Whether the device answers now; None if the source does not show it."""
 
     def connection(self, address: str, other: str) -> str:
         """The vendor's links between two devices. Raises Unreadable if there are none."""
 
 
 class Once(Generic[Value]):
-    """A question that is asked when its answer is first wanted; a refusal is kept as well."""
+    """A query that runs when its answer is first needed; a refusal is cached as well."""
 
     def __init__(self, ask: Callable[[], Value]) -> None:
         self._ask = ask
@@ -128,28 +128,28 @@ def number(answer: object) -> float | None:
 
 
 def count(answer: object) -> int | None:
-    """A whole number that is not negative; None for everything else."""
-    found = number(answer)
-    return int(found) if found is not None and found >= 0 and found == int(found) else None
+    """A non-negative integer; None for everything else."""
+    value = number(answer)
+    return int(value) if value is not None and value >= 0 and value == int(value) else None
 
 
 def quantity(answer: object) -> float | None:
     """A number of the tool in SI units; None without a unit that is known."""
-    found = number(answer)
+    value = number(answer)
     unit = answer.get("unit") if isinstance(answer, Mapping) else None
-    if found is None or not isinstance(unit, str) or unit not in UNITS:
+    if value is None or not isinstance(unit, str) or unit not in UNITS:
         return None
-    return found * UNITS[unit]
+    return value * UNITS[unit]
 
 
 def text(answer: object) -> str:
     """A text; raises Unreadable for what stands for none."""
     if not isinstance(answer, str) or re.fullmatch(rf"0x0*|{NO_VALUE}", answer.strip()):
-        raise Unreadable(NOT_TOLD)
+        raise Unreadable(NOT_REPORTED)
     return firmware(answer)
 
 
-def needed(value: Value | None, hint: str = NOT_TOLD) -> Value:
+def needed(value: Value | None, hint: str = NOT_REPORTED) -> Value:
     """The value; raises Unreadable if it is None."""
     if value is None:
         raise Unreadable(hint)
@@ -157,20 +157,20 @@ def needed(value: Value | None, hint: str = NOT_TOLD) -> Value:
 
 
 def scaled(answer: object, factor: float) -> float | None:
-    found = number(answer)
-    return None if found is None else found * factor
+    value = number(answer)
+    return None if value is None else value * factor
 
 
 def celsius(answer: object) -> float | None:
     """A temperature. A sensor that is not there reads as 0, as the vendor's own tool takes it."""
-    found = number(answer)
-    return found if found and COLDEST < found < HOTTEST else None
+    value = number(answer)
+    return value if value and COLDEST < value < HOTTEST else None
 
 
 def watts(answer: object) -> float | None:
     """A power cap of the library, which is in microwatts or watts."""
-    found = number(answer)
-    return found if found is None or found < MICROWATTS_FROM else found / 1e6
+    value = number(answer)
+    return value if value is None or value < MICROWATTS_FROM else value / 1e6
 
 
 def cap(answer: object) -> float | None:
@@ -185,14 +185,14 @@ def megahertz(answer: object) -> float | None:
 
 def mebibytes(answer: object) -> int | None:
     """A size in bytes; 0 stands for none."""
-    found = count(answer)
-    return found * 2**20 if found else None
+    value = count(answer)
+    return value * 2**20 if value else None
 
 
 def share(answer: object) -> float | None:
     """A percentage as a fraction; above 100 it is none (amdsmi_interface.py, isActivity)."""
-    found = number(answer)
-    return found / 100 if found is not None and 0 <= found <= 100 else None  # noqa: PLR2004
+    value = number(answer)
+    return value / 100 if value is not None and 0 <= value <= 100 else None  # noqa: PLR2004
 
 
 def generation(rate: float | None) -> int | None:
@@ -204,8 +204,8 @@ def generation(rate: float | None) -> int | None:
 
 def lanes(answer: object) -> int | None:
     """Lanes of a link; 0 and more than 32 are none."""
-    found = count(answer)
-    return found if found and found <= 32 else None  # noqa: PLR2004
+    value = count(answer)
+    return value if value and value <= 32 else None  # noqa: PLR2004
 
 
 def division(mode: str) -> str:
@@ -215,18 +215,18 @@ def division(mode: str) -> str:
 
 def links(states: Iterable[object]) -> dict[str, int]:
     """Links by state: "U" up, "D" down, "X" disabled; several towards one device are "U/D"."""
-    found = [part for state in states if isinstance(state, str) for part in state.split("/")]
-    return {letter: found.count(letter) for letter in "UDX"}
+    letters = [part for state in states if isinstance(state, str) for part in state.split("/")]
+    return {letter: letters.count(letter) for letter in "UDX"}
 
 
 def joined_firmware(pairs: Iterable[tuple[str, str]]) -> str:
     """Versions of firmware with their names, in the order of the names."""
-    kept = sorted(
+    named = sorted(
         (name.removeprefix("AMDSMI_FW_ID_"), version)
         for name, version in pairs
         if version not in ("", "N/A")
     )
-    return needed(", ".join(f"{name} {version}" for name, version in kept) or None)
+    return needed(", ".join(f"{name} {version}" for name, version in named) or None)
 
 
 def connected(hops: float | None, slowest: float | None, fastest: float | None) -> str:
@@ -243,20 +243,20 @@ def connected(hops: float | None, slowest: float | None, fastest: float | None) 
 def first(
     read: Callable[[object], float | None], answer: Mapping[str, object], *keys: str
 ) -> float | None:
-    """The first of several fields that tells a value."""
-    found = (read(answer.get(key)) for key in keys)
-    return next((value for value in found if value is not None), None)
+    """The first of several fields that has a value."""
+    candidates = (read(answer.get(key)) for key in keys)
+    return next((value for value in candidates if value is not None), None)
 
 
 def total(answer: Mapping[str, object], *keys: str) -> int | None:
-    """The sum of several counts; None if one of them is not told."""
-    found = [count(answer.get(key)) for key in keys]
-    told = [value for value in found if value is not None]
-    return sum(told) if len(told) == len(found) else None
+    """The sum of several counts; None if one of them is not reported."""
+    counts = [count(answer.get(key)) for key in keys]
+    known = [value for value in counts if value is not None]
+    return sum(known) if len(known) == len(counts) else None
 
 
-def either(first: Row, second: Row) -> Row:
-    """The first of two rows that tells a value, with the source of both, else why it does not."""
+def either(first: Query, second: Query) -> Query:
+    """The first of two queries that has a value, with the source of both, else its reason."""
 
     def read() -> Scalar:
         try:
@@ -267,14 +267,14 @@ def either(first: Row, second: Row) -> Row:
                 raise gap from None
             return other
 
-    return Row(read, f"{first.source}, else {second.source}", first.unit)
+    return Query(read, f"{first.source}, else {second.source}", first.unit)
 
 
-def both(first: Row, second: Row) -> Row:
-    """What two rows tell, joined; what one of them tells if the other does not."""
+def both(first: Query, second: Query) -> Query:
+    """The values of two queries, joined; that of one of them if the other has none."""
 
     def read() -> Scalar:
-        found = [or_none(row.read) for row in (first, second)]
-        return " ".join(str(one) for one in found if one is not None) or first.read()
+        values = [or_none(query.read) for query in (first, second)]
+        return " ".join(str(one) for one in values if one is not None) or first.read()
 
-    return Row(read, f"{first.source}; {second.source}")
+    return Query(read, f"{first.source}; {second.source}")

@@ -5,7 +5,7 @@ and xpu-smi print (intel/compute-runtime, shared/source/dll/devices/devices_base
 without a name there is printed as "Intel(R) Graphics [0xe211]" (intel/xpumanager,
 doc/smi_user_guide.md). Which ids are which design: include/drm/intel/pciids.h of Linux.
 
-Graphics inside a processor do not count. They are told apart by their id, or, for an id that is
+Graphics inside a processor do not count. They are distinguished by their id, or, for an id that is
 not listed here yet, by memory of their own, which the drivers show for cards alone. The only
 earlier card, DG1, has no matrix engines and torch does not drive it, so it is left out.
 """
@@ -27,7 +27,7 @@ NO_PORT = (
     "the port of the card towards its slot cannot be seen here, and what lies behind it states a "
     "fixed 2.5 GT/s x1: read it on the host"
 )
-NO_MEMORY = "neither the kernel driver nor xpu-smi tells it: load Intel's driver package"
+NO_MEMORY = "neither the kernel driver nor xpu-smi reports it: load Intel's driver package"
 LOST = 2  # bytes of the configuration space that are all ones once nothing answers
 
 
@@ -38,7 +38,7 @@ class Design:
     Formats: Intel, "Data Center GPU Max Series Technical Overview" (matrix engines with TF32,
     vector engines with float64) and "Xe HPG" (bfloat16, float16 and int8 matrix engines, no
     float64); float64 of Xe2 is Intel's word in https://github.com/pytorch/pytorch/issues/147731.
-    None has float8 units. Whether Xe2 takes TF32 was found in no document, so it is not claimed.
+    None has float8 units. No document says whether Xe2 takes TF32, so it is not claimed.
     """
 
     name: str
@@ -185,7 +185,7 @@ class Card:
         return tuple(f"{folder}/{name}" for name in self._tree.names(folder, r"tile\d+"))
 
     def memory(self) -> int:
-        """Bytes of its own memory. Raises Unreadable: i915 of Linux itself does not tell.
+        """Bytes of its own memory. Raises Unreadable: i915 of Linux itself does not report it.
 
         xe: tile*/physical_vram_size_bytes (igt-gpu-tools, tests/intel/xe_sysfs_tile.c); i915 of
         Intel's package (intel-gpu/intel-gpu-i915-backports): lmem_total_bytes of the DRM card.
@@ -240,8 +240,8 @@ def graphics(tree: Tree) -> tuple[Card, ...]:
 
     Virtual functions of a card that this host divided are part of it and not listed.
     """
-    found = (_card(one) for one in sorted(functions(tree, PCI_VENDOR, DISPLAY), key=_bus_order))
-    return tuple(card for card in found if card is not None)
+    cards = (_card(one) for one in sorted(functions(tree, PCI_VENDOR, DISPLAY), key=_bus_order))
+    return tuple(card for card in cards if card is not None)
 
 
 def _card(function: Function) -> Card | None:

@@ -22,7 +22,7 @@ from appliance.vendors.intel.tool import MEBI, Answers, listed_ports, ports, rat
 
 COMPOSITE = "COMPOSITE"
 """Level Zero's word for a card of several tiles that is shown as one device; see xpu.py."""
-NOT_TOLD = "no interface of this vendor tells it"
+NOT_REPORTED = "no interface of this vendor reports it"
 LIBRARIES = ("/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/local/lib")
 LIBRARY = r"libze_intel_gpu\.so\.(\d+\.\d+\.\d+)"
 FIRMWARE = ("gfx_data", "amc", "gfx_pscbin")
@@ -57,12 +57,12 @@ def memory_bytes(card: Card, answers: Answers) -> int:
 
 def uuid(answers: Answers, name: str) -> str:
     """The identifier of this very unit."""
-    told = text(answers.properties(name), "uuid")
-    if told.replace("-", "").endswith(MADE_UP_UUID):
+    identifier = text(answers.properties(name), "uuid")
+    if identifier.replace("-", "").endswith(MADE_UP_UUID):
         raise Unreadable(
             "the driver makes this identifier of the slot and the model, so it names no unit"
         )
-    return told
+    return identifier
 
 
 def serial(answers: Answers, name: str) -> str:
@@ -71,13 +71,13 @@ def serial(answers: Answers, name: str) -> str:
 
 def _identification(card: Card, answers: Answers, name: str) -> Facts:
     properties = "xpu-smi discovery -d"
-    told = partial(fact, source=properties)
+    discovered = partial(fact, source=properties)
     return {
-        "uuid": told(lambda: uuid(answers, name)),
-        "product": told(lambda: text(answers.properties(name), "device_name")),
-        "board_part_number": Fact(value=None, source=properties, hint=NOT_TOLD),
+        "uuid": discovered(lambda: uuid(answers, name)),
+        "product": discovered(lambda: text(answers.properties(name), "device_name")),
+        "board_part_number": Fact(value=None, source=properties, hint=NOT_REPORTED),
         "architecture": fact(lambda: _known(card.design.name), source="PCI device id"),
-        "compute_units": told(lambda: _units(answers, name)),
+        "compute_units": discovered(lambda: _units(answers, name)),
         "pci_address": fact(lambda: name, source="/sys/bus/pci/devices"),
         "pci_device": fact(card.function.ids, source=card.function.folder),
         "pci_subsystem": fact(card.function.subsystem, source=card.function.folder),
@@ -92,8 +92,10 @@ def _known(word: str) -> str:
 
 def _units(answers: Answers, name: str) -> int:
     """Xe cores: the tool's slices, and sub-slices of each."""
-    told = answers.properties(name)
-    return whole(told, "number_of_slices") * whole(told, "number_of_sub_slices_per_slice")
+    properties = answers.properties(name)
+    return whole(properties, "number_of_slices") * whole(
+        properties, "number_of_sub_slices_per_slice"
+    )
 
 
 def _software(kernel: Kernel, tree: Tree, answers: Answers, name: str) -> Facts:
@@ -101,13 +103,13 @@ def _software(kernel: Kernel, tree: Tree, answers: Answers, name: str) -> Facts:
         parts = [_firmware(answers, name, part) for part in FIRMWARE]
         known = [part for part in parts if part]
         if not known:
-            raise Unreadable("xpu-smi tells no version: run it as root")
+            raise Unreadable("xpu-smi reports no version: run it as root")
         return ", ".join(known)
 
-    told = partial(fact, source="xpu-smi discovery -d")
+    discovered = partial(fact, source="xpu-smi discovery -d")
     return {
-        "vbios": told(lambda: text(answers.properties(name), "gfx_firmware_version")),
-        "firmware": told(loaded),
+        "vbios": discovered(lambda: text(answers.properties(name), "gfx_firmware_version")),
+        "firmware": discovered(loaded),
         "driver": fact(kernel.version, source="/sys/module", absent="no Intel driver is loaded"),
         "driver_api": fact(lambda: _level_zero(tree), source="libze_intel_gpu.so"),
     }
@@ -122,16 +124,16 @@ def _level_zero(tree: Tree) -> str:
     """Version of the driver of Level Zero, which its file name ends in (1.6.33578)."""
     for folder in LIBRARIES:
         for name in or_none(partial(tree.names, folder, LIBRARY)) or ():
-            found = re.fullmatch(LIBRARY, name)
-            if found is not None:
-                return found[1]
+            matched = re.fullmatch(LIBRARY, name)
+            if matched is not None:
+                return matched[1]
     raise Unreadable("the driver of Level Zero (libze_intel_gpu.so) is not installed here")
 
 
 def _memory(card: Card, kernel: Kernel, answers: Answers, name: str) -> Facts:
     def state(when: str) -> str:
-        told = text(answers.settings(name), f"memory_ecc_{when}_state")
-        return STATES.get(told, told)
+        reported = text(answers.settings(name), f"memory_ecc_{when}_state")
+        return STATES.get(reported, reported)
 
     source = card.function.folder if or_none(card.memory) else "xpu-smi discovery -d"
     return {
@@ -150,19 +152,19 @@ def _limits(kernel: Kernel, answers: Answers, name: str) -> Facts:
         """The tool writes the range of the limit as "1 to 600" (its key is misspelt)."""
         words = text(answers.settings(name), "power_vaild_range").split(" to ")
         if len(words) != len(("lowest", "highest")) or not all(map(str.isdecimal, words)):
-            raise Unreadable("xpu-smi does not tell the range of the power limit")
+            raise Unreadable("xpu-smi does not report the range of the power limit")
         return int(words[place])
 
     watts = partial(fact, unit="watts", source="hwmon power1_max")
-    told = partial(fact, unit="watts", source="xpu-smi config -d")
+    configured = partial(fact, unit="watts", source="xpu-smi config -d")
     hertz = partial(fact, unit="hertz", source=kernel.card.function.folder)
     return {
         "power_limit": watts(kernel.power_limit),
         "power_limit_default": fact(
             kernel.rated_power, unit="watts", source="hwmon power1_rated_max"
         ),
-        "power_limit_lowest": told(lambda: bound(0)),
-        "power_limit_highest": told(lambda: bound(1)),
+        "power_limit_lowest": configured(lambda: bound(0)),
+        "power_limit_highest": configured(lambda: bound(1)),
         "highest_graphics_clock": hertz(kernel.highest_clock),
         "graphics_clock_limit": hertz(kernel.clock_limit),
         "slowdown_temperature": fact(
@@ -221,13 +223,13 @@ def _links(card: Card, answers: Answers, name: str) -> Facts:
         used = or_none(lambda: answers.ports_in_use(name))
         return used or listed_ports(answers.settings(name), "port_up")
 
-    told = partial(fact, source="xpu-smi discovery -d")
+    discovered = partial(fact, source="xpu-smi discovery -d")
     return {
         "link_kind": Fact(value="Xe Link", source="PCI device id"),
-        "num_links": told(lambda: whole(answers.properties(name), "number_of_fabric_ports")),
+        "num_links": discovered(lambda: whole(answers.properties(name), "number_of_fabric_ports")),
         "num_links_up": fact(working, source="xpu-smi topology -m"),
         # The tool divides bytes per second by 2^20 before it prints them.
-        "link_bytes_per_second": told(
+        "link_bytes_per_second": discovered(
             lambda: round(rate(answers.properties(name), "max_fabric_port_speed") * MEBI),
             unit="bytes per second",
         ),

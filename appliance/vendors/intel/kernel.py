@@ -1,4 +1,4 @@
-"""What the kernel drivers i915 and xe tell of a card in /sys: clocks, power, heat, why it is slow.
+"""What i915 and xe report of a card in /sys: clocks, power, heat, reasons of throttling.
 
 The files and their units, each by its source in Linux:
 
@@ -36,7 +36,7 @@ NO_HWMON = "the driver shows no such sensor of this card: a newer kernel may (xe
 ASLEEP = "the card is asleep (RC6) and no clock runs in it; it wakes with the next work"
 NO_LIMIT = "the limit is switched off"
 NO_TELEMETRY = "the driver shows no such sensor, and /sys/class/intel_pmt has none of this card"
-NO_COUNTS = "this kernel driver counts no errors: Intel's i915 package does, or xpu-smi tells them"
+NO_COUNTS = "this kernel driver counts no errors: Intel's i915 package or xpu-smi does"
 TELEMETRY = "/sys/class/intel_pmt"
 TELEMETRY_OF_MAX = "0xb15a0edc"
 """Layout of the telemetry of a Max card's tile, by its guid file."""
@@ -109,7 +109,7 @@ class Kernel:
         return min(self._clocks("max"))
 
     def highest_memory_clock(self) -> int:
-        """Hertz; xe tells it of a Max card alone."""
+        """Hertz; xe reports it of a Max card alone."""
         paths = [f"{tile}/memory/freq0/max_freq" for tile in self.card.tiles()]
         if not paths:
             raise Unreadable("the driver does not tell the clock of the memory")
@@ -128,10 +128,10 @@ class Kernel:
     def throttles(self) -> Mapping[str, float]:
         """1 for each reason that holds on any compute part, else 0."""
         active = self._reasons()
-        told = {REASONS.get(name, "other") for name in active - {STATUS}}
+        names = {REASONS.get(name, "other") for name in active - {STATUS}}
         if active == {STATUS}:
-            told = {"other"}
-        return {name: float(name in told) for name in THROTTLES}
+            names = {"other"}
+        return {name: float(name in names) for name in THROTTLES}
 
     def throttle_mask(self) -> float:
         """The register that the named reasons come from."""
@@ -139,10 +139,10 @@ class Kernel:
 
     def _reasons(self) -> frozenset[str]:
         """The driver's names of what holds now, with "status" if anything does."""
-        found = [(name, self.tree.number(path)) for name, path in self._throttle_files()]
-        if not found:
-            raise Unreadable("the driver does not tell why this card is slow")
-        return frozenset(name for name, value in found if value)
+        flags = [(name, self.tree.number(path)) for name, path in self._throttle_files()]
+        if not flags:
+            raise Unreadable("the driver does not report why this card is slow")
+        return frozenset(name for name, value in flags if value)
 
     def _throttle_files(self) -> Iterator[tuple[str, str]]:
         prefix = "reason_" if self.is_xe else "throttle_reason_"
@@ -200,14 +200,14 @@ class Kernel:
 
     def _telemetry(self, places: Sequence[int]) -> list[int]:
         """Words of the telemetry of all tiles; the file is for root unless opened to others."""
-        found = [
+        words = [
             WORD.unpack_from(self._raw(folder), place)[0]
             for folder in self._telemetry_folders()
             for place in places
         ]
-        if not found:
+        if not words:
             raise Unreadable(NO_TELEMETRY)
-        return found
+        return words
 
     def _telemetry_folders(self) -> Iterator[str]:
         """Those beneath the switch of this card: the monitor is a PCI function beside it."""
@@ -267,10 +267,10 @@ class Kernel:
             raise Unreadable(NO_DRIVER)
         homes = self.card.tiles() if self.is_xe else [f"{one}/gt" for one in self.card.drm()]
         parts = [f"{home}/{name}" for home in homes for name in self.tree.names(home, r"gt\d+")]
-        found = tuple(part for part in parts if not self._is_for_media(part))
-        if not found:
+        computing = tuple(part for part in parts if not self._is_for_media(part))
+        if not computing:
             raise Unreadable("the driver shows no part of this card that computes")
-        return found
+        return computing
 
     def _is_for_media(self, part: str) -> bool:
         name = or_none(lambda: self.tree.line(f"{part}/gtidle/name")) or ""

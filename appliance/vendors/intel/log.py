@@ -4,7 +4,7 @@ Words by drivers/gpu/drm/xe and drivers/gpu/drm/i915 of Linux, each with its fil
 may still be accepted: not with an error of the hardware that was not corrected, not with a card
 that the driver gave up, and not with a hang, which Intel's own check of a machine also calls
 critical (intel/xpumanager, cli/src/local_functions.h). A page that software asked for in vain, or
-an engine that serves video alone, is told and judged by what else the run shows.
+an engine that serves video alone, is reported and judged by what else the run shows.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ FAULTS: Sequence[tuple[str, str, bool, str]] = (
 
 
 def fault(line: str, devices: Sequence[Device]) -> KernelFault | None:
-    """What a line says of one of the devices; None if of none, or of graphics that are not ours."""
+    """The fault of one of the devices in a line; None if of none, or of other graphics."""
     named = DRIVER.search(line)
     if named is None and not OLD_DRIVER.search(line):
         return None
@@ -110,5 +110,5 @@ def fault(line: str, devices: Sequence[Device]) -> KernelFault | None:
 def _device(named: str, devices: Iterable[Device]) -> str | None:
     """Id of the device at this PCI address; None if none is."""
     wanted = or_none(lambda: address(named))
-    found = (one.id for one in devices if value_of(one.facts, "pci_address") == wanted)
-    return next(found, None)
+    matching = (one.id for one in devices if value_of(one.facts, "pci_address") == wanted)
+    return next(matching, None)

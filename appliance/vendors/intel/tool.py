@@ -1,11 +1,11 @@
-"""What Intel's tool xpu-smi tells of cards, in JSON: what the kernel driver keeps to itself.
+"""What Intel's tool xpu-smi reports of cards, in JSON, and the kernel driver does not show.
 
 Keys and units by intel/xpumanager: cli/src/core_stub/devices_stub.cpp (discovery; the names of the
 properties in lower case), lib_core_stub.cpp (config, health, topology), statistics_stub.cpp (stats)
 and doc/smi_user_guide.md. A card is named by its PCI address, which every command takes, so that
 nothing hangs on the tool's own numbering; the matrix of the topology alone goes by numbers.
 
-Starting it takes about as long as a step that is timed, so it is asked when the node is probed and
+Starting it takes about as long as a step that is timed, so it is called when the node is probed and
 when errors are counted, never for a reading. A child that is being timed never starts it at all.
 """
 
@@ -40,44 +40,44 @@ def run(arguments: Sequence[str]) -> str:
     """Start the tool that is installed here."""
     program = shutil.which(PROGRAM)
     if os.environ.get(SILENT):
-        raise Unreadable("xpu-smi is not asked while a case runs")
+        raise Unreadable("xpu-smi is not called while a case runs")
     if program is None:
         raise Unreadable(NOT_INSTALLED)
-    kept = {name: value for name, value in os.environ.items() if name not in FILTERS}
+    variables = {name: value for name, value in os.environ.items() if name not in FILTERS}
     try:
-        done = subprocess.run(  # noqa: S603 - a fixed program with our own arguments
+        completed = subprocess.run(  # noqa: S603 - a fixed program with our own arguments
             [program, *arguments],
             capture_output=True,
             check=False,
-            env=kept,
+            env=variables,
             text=True,
             errors="replace",
             timeout=LIMIT_SECONDS,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise Unreadable(f"xpu-smi did not answer ({type(error).__name__})") from None
-    return done.stdout
+    return completed.stdout
 
 
 @dataclass(slots=True)
 class Answers:
-    """The tool's answers, each asked for once. Every method raises Unreadable.
+    """The tool's answers, each queried once. Every method raises Unreadable.
 
-    A tool that is missing or hangs is not asked a second time.
+    A tool that is missing or hangs is not called a second time.
     """
 
     tool: Tool
     silence: str = ""
-    """Why the tool is not asked; set by the first question that it did not answer."""
-    _told: dict[tuple[str, ...], Mapping[str, Any]] = field(default_factory=dict)
+    """Why the tool is not called; set by the first call that it did not answer."""
+    _responses: dict[tuple[str, ...], Mapping[str, Any]] = field(default_factory=dict)
 
     def ask(self, *arguments: str) -> Mapping[str, Any]:
         """The JSON object that these arguments give."""
-        if arguments not in self._told:
-            self._told[arguments] = self._asked(arguments)
-        return self._told[arguments]
+        if arguments not in self._responses:
+            self._responses[arguments] = self._response(arguments)
+        return self._responses[arguments]
 
-    def _asked(self, arguments: tuple[str, ...]) -> Mapping[str, Any]:
+    def _response(self, arguments: tuple[str, ...]) -> Mapping[str, Any]:
         if self.silence:
             raise Unreadable(self.silence)
         try:
@@ -147,7 +147,7 @@ def listed_ports(settings: Mapping[str, Any], key: str) -> int:
 
 
 def text(answer: Mapping[str, Any], key: str) -> str:
-    """A text of an answer; raises Unreadable where it is missing or says "unknown"."""
+    """A text of an answer; raises Unreadable where it is missing or is "unknown"."""
     value = answer.get(key)
     if not isinstance(value, str):
         raise Unreadable(f"xpu-smi does not tell {key}")
@@ -155,7 +155,7 @@ def text(answer: Mapping[str, Any], key: str) -> str:
 
 
 def whole(answer: Mapping[str, Any], key: str) -> int:
-    """A whole number of an answer; the tool writes some of them as text, and some with a point."""
+    """An integer of an answer; the tool writes some of them as text, and some with a point."""
     value = answer.get(key)
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise Unreadable(f"xpu-smi does not tell {key}")
@@ -175,15 +175,15 @@ def rate(answer: Mapping[str, Any], key: str) -> float:
 
 
 def _parsed(printed: str, arguments: Sequence[str]) -> Mapping[str, Any]:
-    asked = " ".join((PROGRAM, *arguments))
+    command = " ".join((PROGRAM, *arguments))
     try:
         answer = json.loads(printed)
     except ValueError:
-        raise Unreadable(f"{asked} did not answer in JSON") from None
+        raise Unreadable(f"{command} did not answer in JSON") from None
     if not isinstance(answer, dict):
-        raise Unreadable(f"{asked} did not answer with an object")
+        raise Unreadable(f"{command} did not answer with an object")
     if "error" in answer:
-        raise Unreadable(f"{asked} says: {str(answer['error'])[:120]}")
+        raise Unreadable(f"{command} says: {str(answer['error'])[:120]}")
     return answer
 
 

@@ -1,8 +1,8 @@
 """Intel's graphics cards: Data Center GPU Max and Flex, and Arc.
 
-Facts and telemetry come from the kernel drivers i915 and xe in /sys (xpu_kernel.py), and what those
-do not tell from Intel's tool xpu-smi where it is installed (xpu_tool.py). Graphics inside a
-processor are no accelerator and never appear; xpu_cards.py says how they are told apart. torch is
+Facts and telemetry come from the kernel drivers i915 and xe in /sys (kernel.py), and what those
+do not report from Intel's tool xpu-smi where it is installed (tool.py). Graphics inside a
+processor are no accelerator and never appear; cards.py says how they are distinguished. torch is
 imported by `prepare` alone, which the worker calls.
 
 One device is one card. A Max card has two tiles, which Level Zero can show as one device or as two
@@ -32,7 +32,7 @@ from appliance.vendors.containers import CONTAINERS
 from appliance.vendors.intel import log, software
 from appliance.vendors.intel import tool as xpu_tool
 from appliance.vendors.intel.cards import XE_HPC, Card, graphics
-from appliance.vendors.intel.facts import NOT_TOLD, facts, memory_bytes, serial, uuid
+from appliance.vendors.intel.facts import NOT_REPORTED, facts, memory_bytes, serial, uuid
 from appliance.vendors.intel.kernel import Kernel
 from appliance.vendors.intel.tool import Answers, Tool
 
@@ -43,12 +43,12 @@ RAS = "XPUM_STATS_RAS_ERROR_CAT"
 """Beginning of the tool's names of error counts (core/include/xpum_structs.h)."""
 GONE = "the card does not answer any more: look at the kernel's log and reset or replace it"
 FIRST = "power is the growth of the energy counter: it has a value from the second reading on"
-ONLY_TOOL = "only xpu-smi tells it, and starting that would disturb the case that is timed"
+ONLY_TOOL = "only xpu-smi reports it, and starting that would disturb the case that is timed"
 ALL_INSIDE = "graphics inside a processor is no accelerator, and there is no other of Intel's"
 NO_CARD = "no graphics card of Intel's is on the bus"
-NO_SPEED = "the driver tells revolutions, and nothing tells the highest: no share can be given"
+NO_SPEED = "the driver reports revolutions, and nothing reports the highest: no share can be stated"
 KEPT_SECONDS = 20.0
-"""How long what the tool said of errors and health is taken for what it would say now.
+"""How long an answer of the tool on errors and health is taken as current.
 
 Counts are wanted before and after every launch, and the tool takes seconds for each card. What the
 kernel driver counts is read anew each time.
@@ -83,7 +83,7 @@ class Xpu:
         self._energy: dict[str, tuple[float, float]] = {}
         self._answers, self._answered = Answers(tool), clock()
         self.absence = ""
-        """Why the last probe found no device; for whoever asked for this vendor by name."""
+        """Why the last probe returned no device; for the message where this vendor was named."""
 
     def probe(self) -> tuple[Device, ...]:
         """The cards that can be used, in the order of their PCI addresses.
@@ -111,8 +111,8 @@ class Xpu:
         readings = {name: or_none(read) for name, read in self._readings(card).items()}
         readings["power_watts"] = or_none(lambda: self._power(card))
         reasons = or_none(Kernel(self._tree, card).throttles) or {}
-        told = {f"throttled_{name}": reasons.get(name) for name in THROTTLES}
-        return {name: {**readings, **told}.get(name) for name in READINGS}
+        throttled = {f"throttled_{name}": reasons.get(name) for name in THROTTLES}
+        return {name: {**readings, **throttled}.get(name) for name in READINGS}
 
     def counters(self, device: Device) -> Mapping[str, int | None]:
         """Error counts of the kernel driver, of PCIe and of xpu-smi, which may take seconds."""
@@ -129,20 +129,20 @@ class Xpu:
             gone = [*READINGS, *(name for name in COUNTERS if name != "lost")]
             return dict.fromkeys(gone, GONE)
         kernel = Kernel(self._tree, card)
-        asked: dict[str, Callable[[], object]] = {
-            **{name: partial(_nothing, NOT_TOLD) for name in (*READINGS, *COUNTERS)},
+        readers: dict[str, Callable[[], object]] = {
+            **{name: partial(_nothing, NOT_REPORTED) for name in (*READINGS, *COUNTERS)},
             **self._readings(card),
             **self._counts(card),
             **{f"throttled_{name}": kernel.throttles for name in THROTTLES},
             "power_watts": kernel.energy,
         }
-        told = {name: reason for name, ask in asked.items() if (reason := _reason(ask))}
-        if "power_watts" not in told and card.function.address not in self._energy:
-            told["power_watts"] = FIRST
-        return told
+        reasons = {name: reason for name, ask in readers.items() if (reason := _reason(ask))}
+        if "power_watts" not in reasons and card.function.address not in self._energy:
+            reasons["power_watts"] = FIRST
+        return reasons
 
     def absent(self, device: Device) -> frozenset[str]:
-        """What nothing here tells, links where the design has none, fans of modules without.
+        """What nothing here reports, links where the design has none, fans of modules without.
 
         Arc and Flex have no Xe Link; Max modules and cards have no fan of their own (Intel,
         "Data Center GPU Max Series Technical Overview").
@@ -150,9 +150,9 @@ class Xpu:
         card = self._card(device)
         if card is None:
             return frozenset()
-        asked = {*self._readings(card), *self._counts(card), "power_watts"}
-        asked |= {f"throttled_{name}" for name in THROTTLES}
-        never = frozenset({*READINGS, *COUNTERS} - asked)
+        readable = {*self._readings(card), *self._counts(card), "power_watts"}
+        readable |= {f"throttled_{name}" for name in THROTTLES}
+        never = frozenset({*READINGS, *COUNTERS} - readable)
         links = frozenset(name for name in COUNTERS if name.startswith("link"))
         fans = frozenset({"fan_fraction"}) if card.design == XE_HPC else frozenset()
         return never | fans | (frozenset() if card.design.has_links else links)
@@ -221,12 +221,12 @@ class Xpu:
 
     def _cards(self) -> list[Card]:
         """Cards that can be used. Raises UsageError if there are some and none can be."""
-        found = [card for card in graphics(self._tree) if card.is_discrete]
-        gaps = {card: self._gap(card) for card in found}
-        usable = [card for card in found if not gaps[card]]
-        told = [gap for gap in gaps.values() if gap]
-        if told and not usable and not all(map(self._is_given_away, found)):
-            raise UsageError(f"{told[0]}; --vendor cpu runs without it")
+        discrete = [card for card in graphics(self._tree) if card.is_discrete]
+        gaps = {card: self._gap(card) for card in discrete}
+        usable = [card for card in discrete if not gaps[card]]
+        reasons = [gap for gap in gaps.values() if gap]
+        if reasons and not usable and not all(map(self._is_given_away, discrete)):
+            raise UsageError(f"{reasons[0]}; --vendor cpu runs without it")
         return usable
 
     def _is_given_away(self, card: Card) -> bool:
@@ -252,7 +252,7 @@ class Xpu:
         self, number: int, card: Card, others: Sequence[tuple[int, Card]], answers: Answers
     ) -> Device:
         name = card.function.address
-        told: Mapping[str, Fact] = facts(card, others, self._tree, answers)
+        own: Mapping[str, Fact] = facts(card, others, self._tree, answers)
         return Device(
             id=f"{self.name}:{number}",
             vendor=self.name,
@@ -260,11 +260,11 @@ class Xpu:
             model=card.model,
             serial=or_none(lambda: serial(answers, name)) or or_none(lambda: uuid(answers, name)),
             memory_bytes=or_none(lambda: memory_bytes(card, answers)),
-            facts=told,
+            facts=own,
         )
 
     def _card(self, device: Device) -> Card | None:
-        """The card of a device that was found before; None if it is gone from the bus."""
+        """The card of a device of an earlier probe; None if it is gone from the bus."""
         wanted = value_of(device.facts, "pci_address")
         return next(
             (card for card in graphics(self._tree) if card.function.address == wanted), None
@@ -291,7 +291,7 @@ class Xpu:
     # ------------------------------------------------------------------ readings and counts
 
     def _readings(self, card: Card) -> Mapping[str, Read]:
-        """Readings by name; those that nothing here could tell are left out."""
+        """Readings by name; those that nothing here could report are left out."""
         kernel = Kernel(self._tree, card)
         return {
             "graphics_clock_hertz": kernel.clock,
@@ -319,7 +319,7 @@ class Xpu:
         return (energy - before) / (now - then)
 
     def _counts(self, card: Card) -> Mapping[str, Count]:
-        """Counts and states by name; those that nothing here could tell are left out."""
+        """Counts and states by name; those that nothing here could report are left out."""
         answers = self._fresh(KEPT_SECONDS)
         name = card.function.address
         return {
@@ -340,7 +340,7 @@ def _errors(kernel: Kernel, answers: Answers, name: str) -> Mapping[str, Count]:
     What the tool calls non-compute is the memory and what lies before it (xpu-smi dump -h).
     """
 
-    def told(kind: str) -> Count:
+    def reported(kind: str) -> Count:
         return lambda: answers.statistic(name, f"{RAS}_{kind}")
 
     def driver(*starts: str, of_memory: bool = False) -> Count:
@@ -352,13 +352,13 @@ def _errors(kernel: Kernel, answers: Answers, name: str) -> Mapping[str, Count]:
     corrected = driver("correctable_", "gsc_correctable_")
     uncorrected = driver("fatal_", "soc_fatal_", "gsc_nonfatal_")
     return {
-        "ecc_corrected": told("NON_COMPUTE_ERRORS_CORRECTABLE"),
-        "ecc_uncorrected": _higher(memory, told("NON_COMPUTE_ERRORS_UNCORRECTABLE")),
-        "ras_corrected": _higher(corrected, told("CACHE_ERRORS_CORRECTABLE")),
-        "ras_uncorrected": _higher(uncorrected, told("CACHE_ERRORS_UNCORRECTABLE")),
-        "driver_errors": _higher(driver("driver_"), told("DRIVER_ERRORS")),
-        "programming_errors": told("PROGRAMMING_ERRORS"),
-        "resets": _higher(driver("engine_reset"), told("RESET")),
+        "ecc_corrected": reported("NON_COMPUTE_ERRORS_CORRECTABLE"),
+        "ecc_uncorrected": _higher(memory, reported("NON_COMPUTE_ERRORS_UNCORRECTABLE")),
+        "ras_corrected": _higher(corrected, reported("CACHE_ERRORS_CORRECTABLE")),
+        "ras_uncorrected": _higher(uncorrected, reported("CACHE_ERRORS_UNCORRECTABLE")),
+        "driver_errors": _higher(driver("driver_"), reported("DRIVER_ERRORS")),
+        "programming_errors": reported("PROGRAMMING_ERRORS"),
+        "resets": _higher(driver("engine_reset"), reported("RESET")),
     }
 
 
@@ -371,7 +371,7 @@ def _reason(ask: Callable[[], object]) -> str:
     try:
         ask()
     except Unreadable as gap:
-        return gap.hint or NOT_TOLD
+        return gap.hint or NOT_REPORTED
     return ""
 
 
@@ -379,8 +379,8 @@ def _higher(*counts: Count) -> Count:
     """The highest of those that can be read; where none can, the reason of the last."""
 
     def highest() -> int:
-        found = [value for value in map(or_none, counts) if value is not None]
-        return max(found) if found else counts[-1]()
+        values = [value for value in map(or_none, counts) if value is not None]
+        return max(values) if values else counts[-1]()
 
     return highest
 
@@ -389,14 +389,14 @@ def _health(answers: Answers, name: str, part: str) -> str:
     """ok, warning or critical: the tool's judgement of one part."""
     status = str(answers.health(name, part).get("status", "")).lower()
     if status not in {"ok", "warning", "critical"}:
-        raise Unreadable(f"xpu-smi cannot tell the health of {part}")
+        raise Unreadable(f"xpu-smi does not report the health of {part}")
     return status
 
 
 def _links_down(card: Card, answers: Answers) -> int:
     """Ports that do not work, as far as the tool's health of the links calls for it.
 
-    A board does not wire every port, so a port that is down is a fault only where the tool says
+    A board does not wire every port, so a port that is down is a fault only where the tool reports
     that the links are not well; it names one port, so there is at least one.
     """
     name = card.function.address

@@ -6,7 +6,7 @@ power and errors are those of the whole part, which the slices share. A divided 
 no slice can be seen is listed as a whole with its partition mode.
 
 A machine without these devices is passed by in silence. One that has them, by its PCI functions
-or its device files, and whose driver does not work is refused whatever vendor was asked for: its
+or its device files, and whose driver does not work is refused whatever vendor was selected: its
 buyer must not be given an acceptance of its processors instead.
 """
 
@@ -37,7 +37,14 @@ from appliance.vendors.nvidia.nvml import (
 )
 from appliance.vendors.nvidia.nvml_absent import absent, capability, has_no_fans
 from appliance.vendors.nvidia.nvml_facts import Questions, is_divided, slices
-from appliance.vendors.nvidia.nvml_telemetry import COUNTED, READ, Counts, Told, counters, readings
+from appliance.vendors.nvidia.nvml_telemetry import (
+    COUNTED,
+    READ,
+    Counts,
+    Readings,
+    counters,
+    readings,
+)
 from appliance.vendors.torch_settings import switch_tf32_off
 
 Value = TypeVar("Value")
@@ -45,7 +52,7 @@ Value = TypeVar("Value")
 UNNAMED = "NVIDIA device that does not answer"
 NO_DEVICE = "the driver works, and shows no device: was --gpus all given?"
 NOT_OURS = 4
-"""NO_PERMISSION for a handle: the device was not given to this container or user."""
+"""NO_PERMISSION for a handle: the device is not available to this container or user."""
 PCI_VENDOR, DISPLAY = "0x10de", ("0x0300", "0x0302")
 """PCI vendor, and the classes of VGA and 3D controllers (PCI Code and ID Assignment)."""
 FLOAT8, BFLOAT16 = (8, 9), (8, 0)
@@ -73,14 +80,14 @@ class Cuda:
         self._tree = Tree(root)
         self._places: dict[str, Place | Unreadable] = {}
         self.absence = ""
-        """Why the last probe found no device; for whoever asked for this vendor by name."""
+        """Why the last probe returned no device; for the message where this vendor was named."""
 
     def probe(self) -> tuple[Device, ...]:
         """Devices in the driver's order, which is that of their PCI addresses.
 
         Raises UsageError where a device is there and the driver does not work.
         """
-        places = attempt(self._found)
+        places = attempt(self._find_places)
         if isinstance(places, Unreadable) or not places:
             gap = places if isinstance(places, Unreadable) else Unreadable(NO_DEVICE)
             self._refuse_if_there(gap)
@@ -95,13 +102,13 @@ class Cuda:
         return {name: _or_none(value) for name, value in self._readings(device).items()}
 
     def counters(self, device: Device) -> Mapping[str, int | None]:
-        """Errors since the driver was loaded, and states that tell of a fault."""
+        """Errors since the driver was loaded, and states that show a fault."""
         return {name: _or_none(value) for name, value in self._counters(device).items()}
 
     def hints(self, device: Device) -> Mapping[str, str]:
         """For each reading and counter without a value, why."""
-        told = {**self._readings(device), **self._counters(device)}
-        return {name: gap.hint for name, gap in told.items() if isinstance(gap, Unreadable)}
+        values = {**self._readings(device), **self._counters(device)}
+        return {name: gap.hint for name, gap in values.items() if isinstance(gap, Unreadable)}
 
     def absent(self, device: Device) -> frozenset[str]:
         """What this part cannot have: links of a card without, pages of one that replaces rows."""
@@ -114,7 +121,7 @@ class Cuda:
         return xid.fault(line, devices)
 
     def environment(self, *devices: Device) -> Mapping[str, str]:
-        """Only these devices, by UUID, in this order; and what makes a child do as it is told.
+        """Only these devices, by UUID, in this order, and settings of the libraries in a child.
 
         A device without UUID does not answer: -1 hides all, so that its case fails and none
         runs elsewhere.
@@ -137,15 +144,15 @@ class Cuda:
 
     def features(self, device: Device) -> frozenset[str]:
         """Number formats by compute capability, and JAX if its plugin for CUDA is installed."""
-        found_in = capability(device)
-        found = {"float64", "float32", "float16", "int8"}
-        if found_in >= BFLOAT16:
-            found |= {"bfloat16", "tf32"}
-        if found_in >= FLOAT8:
-            found |= {"float8"}
+        compute_capability = capability(device)
+        names = {"float64", "float32", "float16", "int8"}
+        if compute_capability >= BFLOAT16:
+            names |= {"bfloat16", "tf32"}
+        if compute_capability >= FLOAT8:
+            names |= {"float8"}
         if find_spec("jax") and any(map(find_spec, JAX_PLUGINS)):
-            found |= {"jax"}
-        return frozenset(found)
+            names |= {"jax"}
+        return frozenset(names)
 
     def prepare(self) -> None:
         """Switch TF32 off, which cuDNN has on by default."""
@@ -155,9 +162,9 @@ class Cuda:
         """The devices by their CDI name, or as the older runtime wants them."""
         return CONTAINERS[self.name].options()
 
-    def _found(self) -> tuple[Place | Unreadable, ...]:
-        """Every device or slice that is ours; for one that gives no handle, why. Unreadable."""
-        found: list[Place | Unreadable] = []
+    def _find_places(self) -> tuple[Place | Unreadable, ...]:
+        """Every device or slice that is ours; for one without a handle, why. Raises Unreadable."""
+        places: list[Place | Unreadable] = []
         refused: Refusal | None = None
         for index in range(self._nvml.whole("nvmlDeviceGetCount")):
             try:
@@ -167,12 +174,12 @@ class Cuda:
                 if gap.code == NOT_OURS:
                     refused = gap
                 else:
-                    found.append(gap)
+                    places.append(gap)
             else:
-                found.extend(self._divided(whole))
-        if refused is not None and not found:
+                places.extend(self._divided(whole))
+        if refused is not None and not places:
             raise refused
-        return tuple(found)
+        return tuple(places)
 
     def _divided(self, whole: Handle) -> Iterator[Place]:
         parts: tuple[Handle, ...] = ()
@@ -187,7 +194,7 @@ class Cuda:
         if traces:
             raise UsageError(
                 f"an NVIDIA device is here ({traces[0]}) and cannot be used: {gap.hint}; to test "
-                "the processors alone, ask for the vendor cpu"
+                "the processors alone, select the vendor cpu"
             )
 
     def _device_files(self) -> tuple[str, ...]:
@@ -235,7 +242,7 @@ class Cuda:
         return Questions(self._nvml, self._tree, place)
 
     def _place(self, device: Device) -> Place:
-        """Where a device is asked, also one that another process has found. Unreadable."""
+        """Where a device is queried, also one that another process probed. Raises Unreadable."""
         key = _key(device)
         if key not in self._places:
             if key == device.id:
@@ -252,22 +259,22 @@ class Cuda:
             return Place(own)
         return Place(self._nvml.ask("nvmlDeviceGetDeviceHandleFromMigDeviceHandle", own), own)
 
-    def _readings(self, device: Device) -> Told:
+    def _readings(self, device: Device) -> Readings:
         try:
-            told = readings(self._nvml, self._place(device))
+            values = readings(self._nvml, self._place(device))
         except Unreadable as gap:
             return dict.fromkeys(READ, gap)
-        lost = _lost(told)
-        return dict.fromkeys(READ, lost) if lost else told
+        lost = _lost(values)
+        return dict.fromkeys(READ, lost) if lost else values
 
     def _counters(self, device: Device) -> Counts:
         try:
-            told = counters(self._nvml, self._tree, self._place(device), device)
+            values = counters(self._nvml, self._tree, self._place(device), device)
         except Unreadable as gap:
             is_gone = isinstance(gap, Refusal) and gap.code in LOST | UNKNOWN_DEVICE
             return {**dict.fromkeys(COUNTED, gap), "lost": 1 if is_gone else gap}
-        lost = _lost(told)
-        return {**dict.fromkeys(COUNTED, lost), "lost": 1} if lost else told
+        lost = _lost(values)
+        return {**dict.fromkeys(COUNTED, lost), "lost": 1} if lost else values
 
 
 def _key(device: Device) -> str:
@@ -276,9 +283,9 @@ def _key(device: Device) -> str:
     return device.id if uuid is None else str(uuid)
 
 
-def _lost(told: Mapping[str, object]) -> Refusal | None:
+def _lost(values: Mapping[str, object]) -> Refusal | None:
     """The refusal of a device that does not answer any more."""
-    gaps = (gap for gap in told.values() if isinstance(gap, Refusal))
+    gaps = (gap for gap in values.values() if isinstance(gap, Refusal))
     return next((gap for gap in gaps if gap.is_lost), None)
 
 

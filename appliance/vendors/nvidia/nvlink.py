@@ -1,8 +1,8 @@
 """NVLinks of a device: how many work, what they counted, and which devices they join.
 
 Of a module that is soldered or plugged to a baseboard every link must work. The links of a card
-go over bridges between neighbours, which may be left out: of a card those that worked when it was
-found are the ones that must go on working. The counters of links up to the fourth generation are
+go over bridges between neighbours, which may be left out: of a card those that worked at the
+probe must go on working. The counters of links up to the fourth generation are
 gone with the fifth (NVML change log, "Changes between v560 and v565"), which has others instead.
 """
 
@@ -91,10 +91,10 @@ class Links:
     def down(self, device: Device) -> int:
         """Links that should work and do not."""
         if CARD.search(device.model):
-            found = device.facts.get("num_links_up")
-            if found is None or not isinstance(found.value, int):
-                raise Unreadable(found.hint if found else NO_LINKS)
-            return max(0, found.value - len(self.up()))
+            at_probe = device.facts.get("num_links_up")
+            if at_probe is None or not isinstance(at_probe.value, int):
+                raise Unreadable(at_probe.hint if at_probe else NO_LINKS)
+            return max(0, at_probe.value - len(self.up()))
         return self.count() - len(self.up())
 
     def counted(self, name: str) -> int:

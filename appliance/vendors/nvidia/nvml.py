@@ -1,6 +1,6 @@
 """Questions to NVIDIA's management library, each with an answer or the reason why there is none.
 
-The library (nvidia-ml-py, module pynvml) is imported when the first question is asked, and only
+The library (nvidia-ml-py, module pynvml) is imported at the first query, and only
 where the driver's own library is there, so that a machine without one is passed by quickly. Error
 codes and their meaning: nvml.h, enum nvmlReturn_t; field values: nvml.h, "Field Identifiers".
 """
@@ -34,7 +34,7 @@ HINTS = {
     8: "the device lacks its external power: check the power cables",
     9: "the kernel driver is not loaded: load it on the host (modprobe nvidia)",
     10: "the driver did not answer in time",
-    11: "the kernel found an interrupt problem with a device",
+    11: "the kernel reports an interrupt problem of a device",
     12: f"the driver's library {DRIVER_LIBRARY} is not here: in a container it comes with "
     "--gpus all and the driver capability utility",
     13: "the driver is older than this question",
@@ -48,7 +48,7 @@ HINTS = {
     25: "the driver and nvidia-ml-py differ in version",
     26: "this driver no longer reports it",
     27: "the device is not ready yet",
-    28: "the driver found no device that it supports",
+    28: "the driver has no device that it supports",
     999: "the driver failed and gives no reason",
 }
 """What an error code means for whoever wants the value."""
@@ -90,18 +90,18 @@ class Place:
 class Nvml:
     """The library of this machine, or one that answers from a record.
 
-    Every method raises Unreadable, a Refusal where the driver said why.
+    Every method raises Unreadable, a Refusal where the driver reported why.
     """
 
     def __init__(self, library: Library | None = None) -> None:
-        self._given = library
+        self._replacement = library
         self._started: Library | None = None
 
     @property
     def library(self) -> Library:
         """The library, started; it is started once, and stays so until the process ends."""
         if self._started is None:
-            library = self._given if self._given is not None else _imported()
+            library = self._replacement if self._replacement is not None else _imported()
             _called(library, library.nvmlInit)
             self._started = library
         return self._started
@@ -109,13 +109,13 @@ class Nvml:
     def ask(self, function: str, *arguments: object) -> Any:
         """What a function of the library answers."""
         library = self.library
-        asked = getattr(library, function, None)
-        if asked is None:
+        function_of_library = getattr(library, function, None)
+        if function_of_library is None:
             raise Refusal(13)  # an older nvidia-ml-py
-        return _called(library, asked, *arguments)
+        return _called(library, function_of_library, *arguments)
 
     def whole(self, function: str, *arguments: object) -> int:
-        """A whole number."""
+        """An integer."""
         answer = self.ask(function, *arguments)
         if not isinstance(answer, int):
             raise Unreadable(UNKNOWN_FORM)
@@ -152,7 +152,7 @@ class Nvml:
 
 
 def attempt(read: Callable[[], Value]) -> Value | Unreadable:
-    """What `read` returns, or its Unreadable, for the one who tells of gaps later."""
+    """What `read` returns, or its Unreadable, for whoever reports gaps later."""
     try:
         return read()
     except Unreadable as gap:
@@ -162,7 +162,7 @@ def attempt(read: Callable[[], Value]) -> Value | Unreadable:
 def first(*ways: Callable[[], Value]) -> Value:
     """The answer of the first way that has one; raises the first way's Unreadable if none has.
 
-    A device that is lost is not asked in another way.
+    A device that is lost is not queried in another way.
     """
     reason: Unreadable | None = None
     for way in ways:
@@ -182,7 +182,7 @@ def as_text(answer: object) -> str:
 
 
 def _imported() -> Library:
-    # A library that is not there is found out in a millisecond; the import takes many.
+    # Loading a library that is not there fails in a millisecond; the import takes many.
     try:
         ctypes.CDLL(DRIVER_LIBRARY)
     except OSError:

@@ -1,6 +1,6 @@
-"""What an NVIDIA device cannot have, by its generation, its model, or what it says of itself.
+"""What an NVIDIA device cannot have, by its generation, its model, or what it reports.
 
-Rows are replaced from Ampere on, and pages were given up before (NVIDIA GPU Memory Error
+Rows are replaced from Ampere on, and pages were retired before (NVIDIA GPU Memory Error
 Management, "Row-remapping"; Dynamic Page Retirement). Blackwell's links have no count of replays
 (NVML change log, "Changes between v560 and v565").
 """
@@ -28,25 +28,25 @@ NO_QUESTION = frozenset({*COUNTERS, *READINGS} - {*COUNTED, *READ})
 
 def capability(device: Device) -> tuple[int, int]:
     """Compute capability of the device's architecture (sm_90); (0, 0) if it is not known."""
-    found = re.fullmatch(r"sm_([0-9]+)([0-9])", str(value_of(device.facts, "architecture")))
-    return (int(found[1]), int(found[2])) if found else (0, 0)
+    matched = re.fullmatch(r"sm_([0-9]+)([0-9])", str(value_of(device.facts, "architecture")))
+    return (int(matched[1]), int(matched[2])) if matched else (0, 0)
 
 
 def absent(device: Device) -> frozenset[str]:
-    """Counters and readings that the device cannot have, of what was told of it when found."""
+    """Counters and readings that the device cannot have, by the facts of its probe."""
     return NO_QUESTION | _of_memory(device) | _of_links(device)
 
 
 def has_no_fans(nvml: Nvml, handle: Handle) -> bool:
-    """True if the device says so; False also where it says nothing."""
+    """True if the device reports so; False also where it reports nothing."""
     return or_none(lambda: nvml.whole("nvmlDeviceGetNumFans", handle)) == 0
 
 
 def _of_memory(device: Device) -> frozenset[str]:
-    found = capability(device)
-    if found == (0, 0):
+    compute_capability = capability(device)
+    if compute_capability == (0, 0):
         return frozenset()
-    return frozenset(PAGES if found >= AMPERE else REMAPPED)
+    return frozenset(PAGES if compute_capability >= AMPERE else REMAPPED)
 
 
 def _of_links(device: Device) -> frozenset[str]:

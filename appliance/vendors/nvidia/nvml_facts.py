@@ -1,7 +1,7 @@
 """What an NVIDIA device is and how it is set, by the vocabulary's names, each with its source.
 
 Nothing in here changes by itself: what a resumed run finds must be the same. So the slowdown
-temperature of parts that tell only their distance from it (Hopper and later) is not reported.
+temperature of parts that report only their distance from it (Hopper and later) is not reported.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ COMPUTE_MODES = {0: "default", 2: "prohibited", 3: "exclusive process"}
 """nvmlComputeMode_t."""
 SLOWDOWN = 1
 """NVML_TEMPERATURE_THRESHOLD_SLOWDOWN."""
-ONLY_DISTANCE = "not reported: newer parts tell only how far they are from it"
+ONLY_DISTANCE = "not reported: newer parts report only how far they are from it"
 MASK_WORDS = 16
 """Words of 64 processors each: more processors than any node has."""
 FABRIC_STATES = {0: "none", 1: "not started", 2: "in progress", 3: "completed"}
@@ -84,7 +84,7 @@ class Questions:
         """Bytes of memory in the device or the slice."""
         return int(memory_info(self.nvml, self.place.own).total)
 
-    def _asked(self, function: str, *arguments: object) -> Callable[[], int]:
+    def _integer(self, function: str, *arguments: object) -> Callable[[], int]:
         return partial(self.nvml.whole, function, self.place.whole, *arguments)
 
     def _written(self, function: str, *arguments: object) -> Callable[[], str]:
@@ -99,7 +99,7 @@ class Questions:
             if self.place.slice is not None:
                 attributes = self.nvml.ask("nvmlDeviceGetAttributes", self.place.slice)
                 return int(attributes.multiprocessorCount)
-            cores = self._asked("nvmlDeviceGetNumGpuCores")()
+            cores = self._integer("nvmlDeviceGetNumGpuCores")()
             if self.capability() not in CORES:
                 raise Unreadable(NO_VALUE)
             return cores // CORES[self.capability()]
@@ -142,15 +142,15 @@ class Questions:
             "inforom": self._written("nvmlDeviceGetInforomImageVersion"),
             "GSP": self._written("nvmlDeviceGetGspFirmwareVersion"),
         }
-        found, gaps = [], []
+        versions, gaps = [], []
         for name, read in ways.items():
             try:
-                found.append(f"{name} {read()}")
+                versions.append(f"{name} {read()}")
             except Unreadable as gap:
                 gaps.append(gap)
-        if not found:
+        if not versions:
             raise gaps[0]
-        return ", ".join(found)
+        return ", ".join(versions)
 
     def _memory(self) -> Facts:
         def mode(position: int) -> str:
@@ -164,13 +164,13 @@ class Questions:
 
     def _modes(self) -> Facts:
         def compute() -> str:
-            mode = self._asked("nvmlDeviceGetComputeMode")()
+            mode = self._integer("nvmlDeviceGetComputeMode")()
             return COMPUTE_MODES.get(mode, f"mode {mode}")
 
         def confidential() -> str:
             return _on_off(self.nvml.ask("nvmlSystemGetConfComputeState").ccFeature)
 
-        persistence = self._asked("nvmlDeviceGetPersistenceMode")
+        persistence = self._integer("nvmlDeviceGetPersistenceMode")
         return {
             "persistence_mode": _fact(
                 lambda: _on_off(persistence()), "nvmlDeviceGetPersistenceMode"
@@ -212,11 +212,11 @@ class Questions:
 
         ways: Mapping[str, tuple[Callable[[], float], str]] = {
             "power_limit": (
-                lambda: self._asked("nvmlDeviceGetEnforcedPowerLimit")() / 1e3,
+                lambda: self._integer("nvmlDeviceGetEnforcedPowerLimit")() / 1e3,
                 "nvmlDeviceGetEnforcedPowerLimit",
             ),
             "power_limit_default": (
-                lambda: self._asked("nvmlDeviceGetPowerManagementDefaultLimit")() / 1e3,
+                lambda: self._integer("nvmlDeviceGetPowerManagementDefaultLimit")() / 1e3,
                 "nvmlDeviceGetPowerManagementDefaultLimit",
             ),
             "power_limit_lowest": (
@@ -232,10 +232,10 @@ class Questions:
 
     def _clocks(self) -> Facts:
         def highest(clock: int) -> int:
-            return self._asked("nvmlDeviceGetMaxClockInfo", clock)() * MEGAHERTZ
+            return self._integer("nvmlDeviceGetMaxClockInfo", clock)() * MEGAHERTZ
 
         limit = _fact(self._clock_limit, "nvmlDeviceGetApplicationsClock", "hertz")
-        slowdown = self._asked("nvmlDeviceGetTemperatureThreshold", SLOWDOWN)
+        slowdown = self._integer("nvmlDeviceGetTemperatureThreshold", SLOWDOWN)
         return {
             "highest_graphics_clock": _fact(
                 lambda: highest(GRAPHICS), "nvmlDeviceGetMaxClockInfo", "hertz"
@@ -252,10 +252,10 @@ class Questions:
     def _clock_limit(self) -> int | str:
         """An applications clock other than the default, which only somebody can have set.
 
-        The driver does not tell a locked clock: it shows as throttling by a setting.
+        The driver does not report a locked clock: it shows as throttling by a setting.
         """
-        now = self._asked("nvmlDeviceGetApplicationsClock", GRAPHICS)()
-        default = self._asked("nvmlDeviceGetDefaultApplicationsClock", GRAPHICS)()
+        now = self._integer("nvmlDeviceGetApplicationsClock", GRAPHICS)()
+        default = self._integer("nvmlDeviceGetDefaultApplicationsClock", GRAPHICS)()
         return "none" if now == default else now * MEGAHERTZ
 
     def _bus(self) -> Facts:
@@ -267,8 +267,8 @@ class Questions:
         def function() -> pci.Function:
             return pci.Function(self.tree, self.address())
 
-        info, asked = "nvmlDeviceGetPciInfo_v3", self._asked
-        part = asked("nvmlDeviceGetGpuMaxPcieLinkGeneration")
+        info, integer = "nvmlDeviceGetPciInfo_v3", self._integer
+        part = integer("nvmlDeviceGetGpuMaxPcieLinkGeneration")
         return {
             "pci_address": _fact(self.address, info),
             "pci_device": _fact(lambda: ids("pciDeviceId"), info),
@@ -281,10 +281,10 @@ class Questions:
                 lambda: function().highest_width(), source=f"{pci.DEVICES}/*/max_link_width"
             ),
             "pcie_generation_slot": _fact(
-                asked("nvmlDeviceGetMaxPcieLinkGeneration"), "nvmlDeviceGetMaxPcieLinkGeneration"
+                integer("nvmlDeviceGetMaxPcieLinkGeneration"), "nvmlDeviceGetMaxPcieLinkGeneration"
             ),
             "pcie_width_slot": _fact(
-                asked("nvmlDeviceGetMaxPcieLinkWidth"), "nvmlDeviceGetMaxPcieLinkWidth"
+                integer("nvmlDeviceGetMaxPcieLinkWidth"), "nvmlDeviceGetMaxPcieLinkWidth"
             ),
             "numa_node": fact(lambda: function().numa_node(), source=f"{pci.DEVICES}/*/numa_node"),
             "cpu_affinity": fact(
@@ -329,11 +329,11 @@ def _fact(read: Callable[[], Scalar], function: str, unit: str = "") -> Fact:
     return fact(read, source=f"NVML {function}", unit=unit)
 
 
-def _worded(found: Fact) -> Fact:
+def _worded(source_fact: Fact) -> Fact:
     """The fact without unit where it is a word."""
-    if not isinstance(found.value, str):
-        return found
-    return Fact(value=found.value, source=found.source, hint=found.hint)
+    if not isinstance(source_fact.value, str):
+        return source_fact
+    return Fact(value=source_fact.value, source=source_fact.source, hint=source_fact.hint)
 
 
 def _on_off(value: object) -> str:

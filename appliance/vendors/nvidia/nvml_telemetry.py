@@ -1,7 +1,7 @@
 """Readings and error counts of an NVIDIA device, by the vocabulary's names and in SI units.
 
-Each is a number, or the Unreadable that says why there is none: what is read and what is told of
-its gaps come from the same question. The library gives milliwatts, millijoules, megahertz and
+Each is a number, or the Unreadable with the reason that there is none, so that values and the
+reasons of gaps come from the same query. The library gives milliwatts, millijoules, megahertz and
 percent (nvml.h). Throttling is a mask of bits of which several may be set at once; idleness is
 one of them and no throttling.
 """
@@ -21,7 +21,7 @@ from appliance.vendors.nvidia.nvlink import COUNTERS as LINK_COUNTERS
 from appliance.vendors.nvidia.nvlink import Links
 from appliance.vendors.nvidia.nvml import Handle, Nvml, Place, Refusal, attempt, first
 
-Told = Mapping[str, float | Unreadable]
+Readings = Mapping[str, float | Unreadable]
 Counts = Mapping[str, int | Unreadable]
 READ = (
     "graphics_clock_hertz",
@@ -107,7 +107,7 @@ def throttled(mask: int) -> dict[str, float]:
     return {f"throttled_{name}": float(name in active) for name in THROTTLES}
 
 
-def readings(nvml: Nvml, place: Place) -> Told:
+def readings(nvml: Nvml, place: Place) -> Readings:
     """Everything of this moment."""
     whole = place.whole
     ask = nvml.whole
@@ -134,7 +134,7 @@ def readings(nvml: Nvml, place: Place) -> Told:
 
 
 def counters(nvml: Nvml, tree: Tree, place: Place, device: Device) -> Counts:
-    """Every count since the driver was loaded, and every state that tells of a fault."""
+    """Every count since the driver was loaded, and every state that shows a fault."""
     whole = place.whole
     links = Links(nvml, whole)
     errors = partial(nvml.whole, "nvmlDeviceGetTotalEccErrors", whole)
@@ -154,8 +154,8 @@ def counters(nvml: Nvml, tree: Tree, place: Place, device: Device) -> Counts:
         "links_down": partial(links.down, device),
         **_violations(nvml, whole),
     }
-    found = {**{name: attempt(way) for name, way in ways.items()}, **_remapped(nvml, whole)}
-    return {**found, "lost": attempt(partial(_lost, nvml, tree, whole, device))}
+    counts = {**{name: attempt(way) for name, way in ways.items()}, **_remapped(nvml, whole)}
+    return {**counts, "lost": attempt(partial(_lost, nvml, tree, whole, device))}
 
 
 def temperature(nvml: Nvml, handle: Handle) -> int:
@@ -182,7 +182,7 @@ def _fans(nvml: Nvml, handle: Handle) -> float:
     return max(nvml.whole("nvmlDeviceGetFanSpeed_v2", handle, fan) for fan in range(count)) / 100
 
 
-def _throttling(nvml: Nvml, handle: Handle) -> Told:
+def _throttling(nvml: Nvml, handle: Handle) -> Readings:
     mask = attempt(
         lambda: first(
             lambda: nvml.whole("nvmlDeviceGetCurrentClocksEventReasons", handle),
@@ -202,7 +202,7 @@ def _remapped(nvml: Nvml, handle: Handle) -> Counts:
 
 
 def _pages(nvml: Nvml, handle: Handle, cause: int) -> int:
-    """Pages that were given up for a cause (nvmlPageRetirementCause_t)."""
+    """Pages that were retired for a cause (nvmlPageRetirementCause_t)."""
     return len(nvml.ask("nvmlDeviceGetRetiredPages", handle, cause))
 
 
@@ -253,7 +253,7 @@ def _lost(nvml: Nvml, tree: Tree, handle: Handle, device: Device) -> int:
 
 
 def _is_gone(tree: Tree, device: Device) -> bool:
-    """True if the kernel showed the device's function when it was found, and does no more."""
+    """True if the kernel showed the device's function at the probe, and does no more."""
     address, width = (value_of(device.facts, one) for one in ("pci_address", "pcie_width_highest"))
     if address is None or width is None:
         return False

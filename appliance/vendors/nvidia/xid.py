@@ -1,4 +1,4 @@
-"""Lines of the kernel's log in which NVIDIA's driver tells of a fault, and what they mean.
+"""Lines of the kernel's log in which NVIDIA's driver reports a fault, and what they mean.
 
 "NVRM: Xid (PCI:0000:1b:00): 79, ..." is a fault of a device, "nvidia-nvswitch3: SXid
 (PCI:0000:04:00.0): 22013, Non-fatal, ..." one of a switch between devices. Numbers and meanings:
@@ -48,8 +48,8 @@ MEANINGS = {
     60: "an exception of a video processor",
     61: "a breakpoint of the internal micro-controller",
     62: "the internal micro-controller halted",
-    63: "a part of the memory was given up or is to be replaced",
-    64: "a part of the memory could not be given up or replaced",
+    63: "a part of the memory was retired or is to be replaced",
+    64: "a part of the memory could not be retired or replaced",
     65: "an exception of a video encoder",
     66: "the driver made an illegal access",
     67: "the driver made an illegal access",
@@ -85,11 +85,11 @@ MEANINGS = {
     151: "the change of an encryption key failed",
     154: "what the device needs to recover has changed",
     155: "an error of an NVLink that software defines",
-    156: "a part of the device was given up",
-    157: "a part of the device could not be given up",
+    156: "a part of the device was retired",
+    157: "a part of the device could not be retired",
     158: "a fatal timeout of the device",
-    160: "a channel of the memory was given up",
-    161: "a channel of the memory could not be given up",
+    160: "a channel of the memory was retired",
+    161: "a channel of the memory could not be retired",
     167: "a fatal timeout of PCIe",
     168: "the memory has become smaller, for errors in a protected region",
     169: "an internal micro-controller halted",
@@ -116,16 +116,16 @@ UNEXPLAINED = "the vendor's catalog does not explain this number"
 
 
 def fault(line: str, devices: Sequence[Device]) -> KernelFault | None:
-    """What a line says of one of `devices`, or of a switch; None if it is no fault.
+    """The fault of one of `devices`, or of a switch, that a line reports; None if it is none.
 
     The lines with data and severity that follow an SXid only repeat its number: they are none.
     """
-    if found := XID.search(line):
-        return _xid(int(found["code"]), found["rest"], known(found["address"], devices))
-    if found := SXID.search(line):
-        return _sxid(int(found["code"]), is_fatal=found["word"] == "Fatal")
-    if found := FALLEN.search(line):
-        device = known(found["address"], devices)
+    if matched := XID.search(line):
+        return _xid(int(matched["code"]), matched["rest"], known(matched["address"], devices))
+    if matched := SXID.search(line):
+        return _sxid(int(matched["code"]), is_fatal=matched["word"] == "Fatal")
+    if matched := FALLEN.search(line):
+        device = known(matched["address"], devices)
         text = f"{MEANINGS[79]} ({CATALOG}, 79)"
         return KernelFault(code="fallen off the bus", device=device, is_fatal=True, meaning=text)
     return None
@@ -137,8 +137,8 @@ def known(address: str, devices: Sequence[Device]) -> str:
         wanted = pci.address(address if "." in address else f"{address}.0")
     except Unreadable:
         return ""
-    found = (one.id for one in devices if value_of(one.facts, "pci_address") == wanted)
-    return next(found, "")
+    matching = (one.id for one in devices if value_of(one.facts, "pci_address") == wanted)
+    return next(matching, "")
 
 
 def _xid(code: int, rest: str, device: str) -> KernelFault:
