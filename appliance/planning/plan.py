@@ -1,9 +1,9 @@
 """The plan: every case, launch, order and digest, fixed before anything runs.
 
-Pure: it is given what the suite, the worker, the probe and the criteria say, and answers with
-one record. All randomness (order, inputs, variants, which launch checks its last output) derives
-from one seed. A case of the suite that this node is too small for stands in the plan with its
-reason, and one that needs what a device lacks is planned as unsupported.
+Pure: from the suite, the worker's answer, the probe and the criteria it makes one record. All
+randomness (order, inputs, variants, which launch checks its last output) derives from one seed.
+A case of the suite that this node is too small for stands in the plan with its reason, and one
+that needs what a device lacks is planned as unsupported.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from appliance.planning.criterion_scope import RATIO, is_judged, matches, other_
 from appliance.planning.placement import Placed
 from appliance.planning.seeds import derive_seed
 from appliance.records.criteria import Criteria
-from appliance.records.plan import Case, Launch, Plan
+from appliance.records.plan import Case, Launch, NotPlanned, Plan
 from appliance.records.request import Answer, CaseRequest, Refused
 from appliance.records.suite import Protocol, Suite, SuiteCase
 from appliance.records.system import Device
@@ -32,11 +32,11 @@ GIB = 2**30
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """A device with what workloads may need and it has, and the data sets that are at hand."""
+    """A device with what workloads may need and it has, and the data sets that are available."""
 
     device: Device
     features: frozenset[str]
-    data: frozenset[str]
+    available_datasets: frozenset[str]
 
 
 def case_seed(seed: str, case: Case) -> int:
@@ -65,74 +65,99 @@ def num_launches(suite: Suite, item: SuiteCase, *, is_judged: bool) -> int:
     return largest if is_judged else min(largest, suite.protocol.looks[0])
 
 
-def make_plan(
-    *,
-    suite: Suite,
-    answer: Answer,
-    places: Sequence[Place],
-    criteria: Criteria,
-    digests: Mapping[str, str],
-    seed: str,
-    run_id: str,
-    created_utc: str,
-    bench_version: str,
-) -> Plan:
+@dataclass(frozen=True, kw_only=True)
+class PlanInputs:
+    """All that a plan is made of.
+
+    `answer` is the worker's answer to `requests`, in the same order; `places` are the node's
+    devices; `digests` are the sha256 of the files that the run uses, by name.
+    """
+
+    suite: Suite
+    answer: Answer
+    places: Sequence[Place]
+    criteria: Criteria
+    digests: Mapping[str, str]
+    seed: str
+    run_id: str
+    created_utc: str
+    bench_version: str
+
+    def places_of(self, placed: Placed) -> list[Place]:
+        """Where a case goes, in the order of its devices."""
+        by_device = {place.device.id: place for place in self.places}
+        return [by_device[device.id] for device in placed.devices]
+
+    def description(self, item: SuiteCase) -> Description:
+        """What the worker says of the case's workload; UsageError if there is none."""
+        for description in self.answer.descriptions:
+            if description.name == item.workload:
+                return description
+        hint = did_you_mean(item.workload, [one.name for one in self.answer.descriptions])
+        raise UsageError(
+            f'suite {self.suite.name}, case "{item.id}": there is no workload '
+            f'"{item.workload}"{hint}'
+        )
+
+
+def make_plan(inputs: PlanInputs) -> Plan:
     """The plan of one run; UsageError if it plans nothing or more than the suite's time limit.
 
     The limit is held by the time of a node whose cases are decided at their first look, as those
     of a healthy one mostly are.
     """
-    descriptions = {description.name: description for description in answer.descriptions}
-    if not places:
+    suite = inputs.suite
+    if not inputs.places:
         raise UsageError(f"suite {suite.name} plans nothing: there is no device to run on")
-    by_device = {place.device.id: place for place in places}
-    placed, not_planned = placement.place(suite, [place.device for place in places], seed)
-    resolved = dict(zip(placement.distinct(placed), answer.resolved, strict=True))
-    cases = tuple(
-        _case(
-            suite,
-            one,
-            resolved[placement.key(one)],
-            criteria=criteria,
-            descriptions=descriptions,
-            places=[by_device[device.id] for device in one.devices],
-            seed=seed,
-        )
-        for one in placed
-        if not _has_no_variant(one, resolved[placement.key(one)])
-    )
+    devices = [place.device for place in inputs.places]
+    placed, not_planned = placement.place(suite, devices, inputs.seed)
+    cases = _cases(inputs, placed)
     if not cases:
         first = not_planned[0]
         raise UsageError(f"suite {suite.name} plans nothing: of {first.case}, {first.reason}")
-    _check_ratios(criteria, cases)
-    launches = tuple(launch for case in cases for launch in case_launches(case))
-    groups = launch_groups(cases, launches, seed)
-    expected = _expected_seconds(cases, launches, groups, suite.protocol.looks[0])
-    longest = _expected_seconds(cases, launches, groups, suite.protocol.looks[-1])
-    limits, bounds = planned_bounds(criteria, cases, suite.protocol.looks)
-    if expected > suite.time_limit_seconds:
+    _check_ratios(inputs.criteria, cases)
+    plan = _scheduled(inputs, cases, not_planned)
+    if plan.expected_seconds > suite.time_limit_seconds:
         raise UsageError(
-            f"suite {suite.name} plans {expected:.1f} s, more than its limit of "
+            f"suite {suite.name} plans {plan.expected_seconds:.1f} s, more than its limit of "
             f"{suite.time_limit_seconds:.1f} s: remove cases or raise time_limit_seconds"
         )
+    return plan
+
+
+def _cases(inputs: PlanInputs, placed: Sequence[Placed]) -> tuple[Case, ...]:
+    """The cases with what the worker resolved; without variants of workloads that have none."""
+    resolved = dict(zip(placement.distinct(placed), inputs.answer.resolved, strict=True))
+    pairs = [(one, resolved[placement.key(one)]) for one in placed]
+    return tuple(_case(inputs, *pair) for pair in pairs if not _has_no_variant(*pair))
+
+
+def _scheduled(
+    inputs: PlanInputs, cases: tuple[Case, ...], not_planned: tuple[NotPlanned, ...]
+) -> Plan:
+    """The plan with launches, their order and the time that they take."""
+    suite, looks = inputs.suite, inputs.suite.protocol.looks
+    launches = tuple(launch for case in cases for launch in case_launches(case))
+    groups = launch_groups(cases, launches, inputs.seed)
+    limits, bounds = planned_bounds(inputs.criteria, cases, looks)
     return Plan(
-        run_id=run_id,
-        created_utc=created_utc,
-        bench_version=bench_version,
-        seed=seed,
+        run_id=inputs.run_id,
+        created_utc=inputs.created_utc,
+        bench_version=inputs.bench_version,
+        seed=inputs.seed,
         suite=suite.name,
         suite_version=suite.version,
         suite_summary=suite.summary,
-        criteria=criteria.name,
-        digests=digests,
+        criteria=inputs.criteria.name,
+        digests=inputs.digests,
         protocol=suite.protocol,
         cases=cases,
         launches=launches,
         groups=groups,
         num_limits=limits,
         bounds=bounds,
-        expected_seconds=expected,
-        longest_seconds=longest,
+        expected_seconds=_expected_seconds(cases, launches, groups, looks[0]),
+        longest_seconds=_expected_seconds(cases, launches, groups, looks[-1]),
         time_limit_seconds=suite.time_limit_seconds,
         injectors=tuple(dict.fromkeys(case.injector for case in cases if case.injector)),
         rerun_of="",
@@ -156,36 +181,19 @@ def _has_no_variant(placed: Placed, resolved: Resolved | Refused) -> bool:
     return placed.draw is not None and isinstance(resolved, Resolved) and not resolved.variant
 
 
-def _case(
-    suite: Suite,
-    placed: Placed,
-    resolved: Resolved | Refused,
-    *,
-    criteria: Criteria,
-    descriptions: Mapping[str, Description],
-    places: Sequence[Place],
-    seed: str,
-) -> Case:
-    item = placed.item
-    description = descriptions.get(item.workload)
+def _case(inputs: PlanInputs, placed: Placed, resolved: Resolved | Refused) -> Case:
+    """One case as it runs; UsageError where the worker refused it or a data set is missing."""
+    suite, item = inputs.suite, placed.item
     if isinstance(resolved, Refused):
         raise UsageError(f'suite {suite.name}, case "{item.id}": {resolved.error}')
-    if description is None:
-        hint = did_you_mean(item.workload, descriptions)
-        raise UsageError(
-            f'suite {suite.name}, case "{item.id}": there is no workload "{item.workload}"{hint}'
-        )
-    missing = sorted(set(description.data) - places[0].data)
-    if missing:
-        raise UsageError(
-            f'suite {suite.name}, case "{item.id}" needs the data set {missing[0]}, which is not '
-            f"at hand: `bench data fetch {missing[0]} --to FOLDER`, then --data FOLDER"
-        )
+    description = inputs.description(item)
+    places = inputs.places_of(placed)
+    _check_data(suite, item, description, places[0])
     needs = {*description.needs, *item.needs}
     name = placed.case_id(resolved.variant)
     launches = 0
     if description.is_timed:
-        launches = num_launches(suite, item, is_judged=is_judged(criteria, name))
+        launches = num_launches(suite, item, is_judged=is_judged(inputs.criteria, name))
     return Case(
         id=name,
         workload=item.workload,
@@ -208,7 +216,7 @@ def _case(
         ranks=_ranks(suite, placed, resolved),
         device=placed.devices[0].id,
         launches=launches,
-        checked_launch=checked_launch(suite.protocol, item.id, launches, seed),
+        checked_launch=checked_launch(suite.protocol, item.id, launches, inputs.seed),
         expected_seconds=item.expected_seconds,
         reference_seconds=item.reference_seconds,
         time_limit_seconds=item.time_limit_seconds,
@@ -222,6 +230,16 @@ def _case(
         variant=resolved.variant,
         variant_of=f"{item.id}@{placed.place}" if resolved.variant else "",
     )
+
+
+def _check_data(suite: Suite, item: SuiteCase, description: Description, place: Place) -> None:
+    """UsageError where a data set that the workload reads is not available."""
+    missing = sorted(set(description.data) - place.available_datasets)
+    if missing:
+        raise UsageError(
+            f'suite {suite.name}, case "{item.id}" needs the data set {missing[0]}, which is not '
+            f"available: `bench data fetch {missing[0]} --to FOLDER`, then --data FOLDER"
+        )
 
 
 def _all_of_job(placed: Placed) -> tuple[str, ...]:

@@ -290,25 +290,29 @@ def _planned(vendor: Vendor, trials: Sequence[Trial]) -> tuple[Plan, System]:
     answer = execution.describe(planning.requests(suite, vendor.probe(), seed))
     system = node.probe((vendor,), software=answer.software)
     places = [
-        planning.Place(device=device, features=vendor.features(device), data=frozenset())
+        planning.Place(
+            device=device, features=vendor.features(device), available_datasets=frozenset()
+        )
         for device in system.identity.devices
     ]
     plan = planning.make_plan(
-        suite=suite,
-        answer=answer,
-        places=places,
-        criteria=CRITERIA,
-        digests={
-            "suite": sha256(to_json(suite)),
-            "criteria": sha256(to_json(CRITERIA)),
-            "baselines": sha256(to_json(NO_BASELINES)),
-            "peaks": sha256(to_json(NO_PEAKS)),
-            "identity": sha256(to_json(system.identity)),
-        },
-        seed=seed,
-        run_id="selftest",
-        created_utc=system.conditions.utc,
-        bench_version=VERSION,
+        planning.PlanInputs(
+            suite=suite,
+            answer=answer,
+            places=places,
+            criteria=CRITERIA,
+            digests={
+                "suite": sha256(to_json(suite)),
+                "criteria": sha256(to_json(CRITERIA)),
+                "baselines": sha256(to_json(NO_BASELINES)),
+                "peaks": sha256(to_json(NO_PEAKS)),
+                "identity": sha256(to_json(system.identity)),
+            },
+            seed=seed,
+            run_id="selftest",
+            created_utc=system.conditions.utc,
+            bench_version=VERSION,
+        )
     )
     return plan, system
 

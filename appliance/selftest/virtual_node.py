@@ -89,18 +89,20 @@ def make_node(
     system = _system(num_devices)
     suite = _suite(timings, protocol, gap_seconds)
     plan = planning.make_plan(
-        suite=suite,
-        answer=_answer(timings, work),
-        places=[
-            planning.Place(device=device, features=frozenset(), data=frozenset())
-            for device in system.identity.devices
-        ],
-        criteria=criteria,
-        digests={},
-        seed=SEED,
-        run_id="virtual",
-        created_utc=utc(0),
-        bench_version="virtual",
+        planning.PlanInputs(
+            suite=suite,
+            answer=_answer(timings, work),
+            places=[
+                planning.Place(device=device, features=frozenset(), available_datasets=frozenset())
+                for device in system.identity.devices
+            ],
+            criteria=criteria,
+            digests={},
+            seed=SEED,
+            run_id="virtual",
+            created_utc=utc(0),
+            bench_version="virtual",
+        )
     )
     by_case = {case.id: timings[case.id.partition("@")[0]] for case in plan.cases}
     first = {case.id.partition("@")[0]: case for case in reversed(plan.cases)}

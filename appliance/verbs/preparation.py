@@ -219,20 +219,22 @@ def _plan(
     now: datetime,
 ) -> Plan:
     plan = planning.make_plan(
-        suite=inputs.suite,
-        answer=answer,
-        places=_places(here, inputs.data),
-        criteria=inputs.criteria,
-        digests={
-            **inputs.digests,
-            "baselines": sha256(figures.files[bundle.BASELINES]),
-            "peaks": sha256(figures.files[bundle.PEAKS]),
-            "identity": node.identity_digest(here.system.identity),
-        },
-        seed=seed,
-        run_id=new_run_id(now),
-        created_utc=f"{now:%Y-%m-%dT%H:%M:%SZ}",
-        bench_version=VERSION,
+        planning.PlanInputs(
+            suite=inputs.suite,
+            answer=answer,
+            places=_places(here, inputs.data),
+            criteria=inputs.criteria,
+            digests={
+                **inputs.digests,
+                "baselines": sha256(figures.files[bundle.BASELINES]),
+                "peaks": sha256(figures.files[bundle.PEAKS]),
+                "identity": node.identity_digest(here.system.identity),
+            },
+            seed=seed,
+            run_id=new_run_id(now),
+            created_utc=f"{now:%Y-%m-%dT%H:%M:%SZ}",
+            bench_version=VERSION,
+        )
     )
     return plan if here.redactor is None else _without_names(plan, here.redactor)
 
@@ -245,7 +247,9 @@ def new_run_id(now: datetime) -> str:
 def _places(here: Node, data: Path | None) -> tuple[planning.Place, ...]:
     available = datasets.available_datasets(data)
     return tuple(
-        planning.Place(device=device, features=here.vendor.features(device), data=available)
+        planning.Place(
+            device=device, features=here.vendor.features(device), available_datasets=available
+        )
         for device in here.probed.identity.devices
     )
 

@@ -14,7 +14,7 @@ from support.builders import FUNCTIONAL, PROTOCOL, SEED, a_case, a_plan, limited
 
 from appliance.errors import UsageError
 from appliance.planning.coverage import sentences
-from appliance.planning.plan import Place, case_looks, case_seed, make_plan, requests
+from appliance.planning.plan import Place, PlanInputs, case_looks, case_seed, make_plan, requests
 from appliance.planning.seeds import derive_seed
 from appliance.records.criteria import Criteria
 from appliance.records.json import from_json, to_json
@@ -58,7 +58,7 @@ def place(index: int, *, features: Sequence[str] = ("float8",)) -> Place:
         memory_bytes=None,
         facts={},
     )
-    return Place(device=device, features=frozenset(features), data=frozenset())
+    return Place(device=device, features=frozenset(features), available_datasets=frozenset())
 
 
 def suite_case(name: str, *, launches: int | None = None) -> SuiteCase:
@@ -104,20 +104,22 @@ def planned(
         ranks=1,
     )
     return make_plan(
-        suite=given_suite,
-        answer=answer
-        or Answer(
-            descriptions=tuple(map(description, (*NAMES, "char_lm", "faulty"))),
-            resolved=(resolved,) * len(given_suite.case),
-            software={},
-        ),
-        places=places,
-        criteria=criteria,
-        digests={"suite": "0" * 64},
-        seed=seed,
-        run_id="run",
-        created_utc="2026-11-21T12:00:00Z",
-        bench_version="0.1.0",
+        PlanInputs(
+            suite=given_suite,
+            answer=answer
+            or Answer(
+                descriptions=tuple(map(description, (*NAMES, "char_lm", "faulty"))),
+                resolved=(resolved,) * len(given_suite.case),
+                software={},
+            ),
+            places=places,
+            criteria=criteria,
+            digests={"suite": "0" * 64},
+            seed=seed,
+            run_id="run",
+            created_utc="2026-11-21T12:00:00Z",
+            bench_version="0.1.0",
+        )
     )
 
 

@@ -45,7 +45,7 @@ def values(device: Device) -> dict[str, Scalar | None]:
 
 
 def library(one: Cuda) -> Replayed:
-    replayed = one._nvml._given
+    replayed = one._nvml._replacement
     assert isinstance(replayed, Replayed)
     return replayed
 

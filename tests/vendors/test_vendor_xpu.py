@@ -703,7 +703,7 @@ def test_a_tool_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.Monke
 def test_a_child_never_starts_the_tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program(tmp_path, monkeypatch, "echo {}")
     monkeypatch.setenv(xpu_tool.SILENT, "silent")
-    with pytest.raises(Unreadable, match="not asked while a case runs"):
+    with pytest.raises(Unreadable, match="not called while a case runs"):
         xpu_tool.run(("discovery",))
     monkeypatch.delenv(xpu_tool.SILENT)
     monkeypatch.setenv("PATH", "/nowhere")

@@ -22,7 +22,7 @@ from support.bundles import Draft, healthy, looked, sealed
 
 from appliance.errors import EvidenceError
 from appliance.planning import placement, workload_manifest
-from appliance.planning.plan import Place, launch_groups, make_plan, requests
+from appliance.planning.plan import Place, PlanInputs, launch_groups, make_plan, requests
 from appliance.planning.workload_manifest import Variant, WorkloadFacts
 from appliance.records.json import Parameters, sha256
 from appliance.records.plan import Case, Plan
@@ -425,15 +425,20 @@ def made(suite: Suite, devices: tuple[Device, ...], features: frozenset[str]) ->
     answer: Answer = describe(requests(suite, devices, SEED))
     data = frozenset(name for one in answer.descriptions for name in one.data)
     return make_plan(
-        suite=suite,
-        answer=answer,
-        places=[Place(device=device, features=features, data=data) for device in devices],
-        criteria=FUNCTIONAL,
-        digests={},
-        seed=SEED,
-        run_id="run",
-        created_utc="2026-11-21T12:00:00Z",
-        bench_version=VERSION,
+        PlanInputs(
+            suite=suite,
+            answer=answer,
+            places=[
+                Place(device=device, features=features, available_datasets=data)
+                for device in devices
+            ],
+            criteria=FUNCTIONAL,
+            digests={},
+            seed=SEED,
+            run_id="run",
+            created_utc="2026-11-21T12:00:00Z",
+            bench_version=VERSION,
+        )
     )
 
 
