@@ -11,7 +11,7 @@ from appliance.records.order import Order, OrderLine
 from appliance.records.system import Fact, System
 from appliance.storage import order_values
 from appliance.storage.criteria_file import ORDER_LINE
-from appliance.storage.order_file import Field, Member, found
+from appliance.storage.order_file import Field, Member, read_field
 
 MOST_TOLD = 3  # kinds of values told of one line
 
@@ -71,7 +71,7 @@ def counts(matched: Sequence[Matched]) -> str:
 
 
 def _matched(name: str, line: OrderLine, system: System) -> Matched:
-    field = found(line.field, system)
+    field = read_field(line.field, system)
     return Matched(
         id=name,
         line=line,
@@ -140,7 +140,7 @@ def _untold(line: OrderLine, unknown: Sequence[Member], field: Field) -> RulingD
 
 
 def _ordered_words(line: OrderLine) -> str:
-    words = order_values.asked_words(line.op, line.value, line.unit)
+    words = order_values.requirement(line.op, line.value, line.unit)
     return words if line.count is None else f"{words}, {line.count} or more of them"
 
 

@@ -51,12 +51,12 @@ def refusal(challenge: Challenge, moment: datetime, criteria: str, suite: str) -
         return f"the challenge was issued at {challenge.issued_utc}, later than this node's clock"
     if moment > _time(challenge.not_after_utc, "the challenge"):
         return f"the challenge ended at {challenge.not_after_utc}: ask the buyer for a new one"
-    for kind, wanted, found in (
+    for kind, wanted, actual in (
         ("criteria", challenge.criteria, criteria),
         ("suite", challenge.suite, suite),
     ):
-        if wanted and wanted != found:
-            return f"the challenge asks for the {kind} file with sha256 {wanted}, this is {found}"
+        if wanted and wanted != actual:
+            return f"the challenge asks for the {kind} file with sha256 {wanted}, this is {actual}"
     return ""
 
 

@@ -46,13 +46,13 @@ def unmatched(plan: Plan, criteria: Criteria) -> Iterator[str]:
             )
 
 
-def foretold(plan: Plan, criteria: Criteria) -> tuple[str, ...]:
+def preflight_warnings(plan: Plan, criteria: Criteria) -> tuple[str, ...]:
     """Why a run of the plan cannot end accepted, whatever its launches give; empty if it can."""
     missing = gaps(plan, criteria)
-    said = tuple(unmatched(plan, criteria))
+    warnings = tuple(unmatched(plan, criteria))
     if missing:
-        said += (f"the run cannot be accepted: {explained(missing)}",)
-    return said
+        warnings += (f"the run cannot be accepted: {explained(missing)}",)
+    return warnings
 
 
 def named(item: NotPlanned) -> str:
@@ -60,8 +60,8 @@ def named(item: NotPlanned) -> str:
     return f"{item.case}@{item.device}" if item.device else item.case
 
 
-def explained(found: tuple[NotPlanned, ...]) -> str:
+def explained(gaps: tuple[NotPlanned, ...]) -> str:
     """One sentence of all gaps."""
-    told = "; ".join(f"{named(item)}: {item.reason}" for item in found)
-    count = f"{len(found)} case{'s' if len(found) > 1 else ''}"
-    return f"{count} of the suite {'are' if len(found) > 1 else 'is'} not planned ({told})"
+    reasons = "; ".join(f"{named(item)}: {item.reason}" for item in gaps)
+    count = f"{len(gaps)} case{'s' if len(gaps) > 1 else ''}"
+    return f"{count} of the suite {'are' if len(gaps) > 1 else 'is'} not planned ({reasons})"

@@ -98,12 +98,12 @@ def is_judged(criteria: Criteria, case: str) -> bool:
 
 def num_limits(criteria: Criteria, cases: Sequence[Case]) -> int:
     """Limits that may each reject this run by chance."""
-    found = 0
+    count = 0
     for criterion in criteria.criterion:
         if criterion.required and criterion.kind in CHANCE_KINDS:
             matching = sum(case.is_timed and matches(criterion, case.id) for case in cases)
-            found += min(matching, 1) if is_pooled(criterion) else matching
-    return found
+            count += min(matching, 1) if is_pooled(criterion) else matching
+    return count
 
 
 def alphas(criteria: Criteria, number: int) -> tuple[float, float]:

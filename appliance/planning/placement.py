@@ -92,11 +92,11 @@ def place(
             if reason:
                 lacking.append(NotPlanned(case=item.id, device="", reason=reason))
                 break
-            found = _by_memory(item, together)
-            if isinstance(found, NotPlanned):
-                lacking.append(found)
+            memory_class = _by_memory(item, together)
+            if isinstance(memory_class, NotPlanned):
+                lacking.append(memory_class)
             else:
-                placed.append(Placed(item=item, devices=together, memory=found))
+                placed.append(Placed(item=item, devices=together, memory=memory_class))
     return (*placed, *_varied(suite, placed, seed)), tuple(lacking)
 
 
@@ -107,10 +107,10 @@ def requests(placed: Sequence[Placed]) -> tuple[CaseRequest, ...]:
 
 def distinct(placed: Sequence[Placed]) -> dict[tuple[object, ...], Placed]:
     """The first of those that ask the same of the worker, in their order, by `key`."""
-    found: dict[tuple[object, ...], Placed] = {}
+    by_key: dict[tuple[object, ...], Placed] = {}
     for item in placed:
-        found.setdefault(key(item), item)
-    return found
+        by_key.setdefault(key(item), item)
+    return by_key
 
 
 def key(placed: Placed) -> tuple[object, ...]:
@@ -173,10 +173,10 @@ def _varied(suite: Suite, placed: Sequence[Placed], seed: str) -> list[Placed]:
         names = candidates.setdefault(one.item.workload, [])
         if is_wanted and one.item.id not in names:
             names.append(one.item.id)
-    found: list[Placed] = []
+    varied: list[Placed] = []
     for workload, names in candidates.items():
         if names:
             chosen = names[derive_seed(seed, f"varied case:{workload}") % len(names)]
             draw = derive_seed(seed, f"variant:{workload}")
-            found += [replace(one, draw=draw) for one in placed if one.item.id == chosen]
-    return found
+            varied += [replace(one, draw=draw) for one in placed if one.item.id == chosen]
+    return varied

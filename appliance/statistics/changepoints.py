@@ -45,22 +45,22 @@ def pelt(
     previous = np.zeros(count + 1, dtype=np.intp)
     starts = np.zeros(1, dtype=np.intp)
     for first in range(min_size, count + 1, min_size):
-        ends = np.arange(first, min(first + min_size, count + 1))
+        segment_ends = np.arange(first, min(first + min_size, count + 1))
         before = starts[:, np.newaxis]
-        lengths = ends - before
-        means = (sums[ends] - sums[before]) / lengths
-        variances = (squares[ends] - squares[before]) / lengths - means**2
+        lengths = segment_ends - before
+        means = (sums[segment_ends] - sums[before]) / lengths
+        variances = (squares[segment_ends] - squares[before]) / lengths - means**2
         costs = least[before] + lengths * np.log(np.maximum(variances, 0.0) + ADDED_VARIANCE)
         costs[lengths < min_size] = math.inf
         best = costs.argmin(axis=0)
-        least[ends] = costs[best, np.arange(len(ends))] + penalty
-        previous[ends] = starts[best]
+        least[segment_ends] = costs[best, np.arange(len(segment_ends))] + penalty
+        previous[segment_ends] = starts[best]
         # A segment never costs less than its two parts, so a start from which it is dearer to come
         # here than to end a segment here stays the dearer one wherever a segment that begins here
         # may end: from `first + min_size` on, which is where the next round begins.
         is_kept = (costs[:, 0] <= least[first]) | (lengths[:, 0] < min_size)
-        starts = np.concatenate((starts[is_kept], ends))
-    found = [count]
-    while (end := int(previous[found[-1]])) > 0:
-        found.append(end)
-    return tuple(reversed(found))
+        starts = np.concatenate((starts[is_kept], segment_ends))
+    ends = [count]
+    while (end := int(previous[ends[-1]])) > 0:
+        ends.append(end)
+    return tuple(reversed(ends))

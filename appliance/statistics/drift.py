@@ -30,19 +30,19 @@ def theil_sen(
     are infinite where so few points cannot give the confidence that is asked for. Above 2,000
     points the medians of equal runs of neighbours stand for them.
     """
-    if len(times_s) < LEAST_POINTS or not _can_be_told(times_s, values):
+    if len(times_s) < LEAST_POINTS or not _is_testable(times_s, values):
         return None, -math.inf, math.inf
     if len(times_s) > MOST_POINTS:
         times_s, values = _joined(times_s, values)
     one, other = np.triu_indices(len(times_s), k=1)
-    apart = times_s[other] - times_s[one]
-    is_apart = apart != 0.0
-    slopes = np.sort((values[other] - values[one])[is_apart] / apart[is_apart])
+    gaps = times_s[other] - times_s[one]
+    is_distinct = gaps != 0.0
+    slopes = np.sort((values[other] - values[one])[is_distinct] / gaps[is_distinct])
     low, high = _ends(times_s, values, slopes, confidence)
     return float(np.median(slopes)), low, high
 
 
-def _can_be_told(times_s: Values, values: Values) -> bool:
+def _is_testable(times_s: Values, values: Values) -> bool:
     is_finite = np.isfinite(times_s) & np.isfinite(values)
     return bool(is_finite.all() and np.ptp(times_s) > 0.0 and np.ptp(values) > 0.0)
 

@@ -26,13 +26,13 @@ LEAST_LAUNCHES = 5
 STALL = 1.25  # of the block's median: a step that took longer has stalled
 CLOCK_SLACK = 1.005  # steps may exceed the block that holds them by the error of the clocks only
 CLOCK_LIE = 0.02  # two clocks over one span; less may be a moment without a processor
-UNTOLD_PART, UNTOLD_SECONDS = 0.5, 0.1
+UNACCOUNTED_PART, UNACCOUNTED_SECONDS = 0.5, 0.1
 """A block may hold so much of its time, and so many seconds, in none of its steps: an output of
 gigabytes is freed there."""
 LOST_PART, LOST_SECONDS = 0.05, 0.001
 """The device may say so much less of a step than the host, or so many seconds: what it takes to
 begin a step on it and to hear of its end."""
-UNTOLD = "has more of its time in none of its steps than in them"
+UNACCOUNTED = "has more of its time in none of its steps than in them"
 LOST = "has steps that the device's clock makes shorter than its host's does"
 UNSCHEDULED_SECONDS = 0.05  # a process may stand so long between two readings of its clocks
 METHOD = "geometric mean over launches, Student's t on ln(step time)"
@@ -72,11 +72,11 @@ def block_figures(blocks: Sequence[Block]) -> list[BlockFigures]:
     for index, block in enumerate(blocks):
         has_events = block.event_ns is not None and len(block.event_ns) == len(block.wall_ns)
         groups.setdefault((len(block.wall_ns), has_events), []).append(index)
-    found: dict[int, BlockFigures] = {}
+    figures: dict[int, BlockFigures] = {}
     for (length, has_events), indices in groups.items():
         members = [blocks[index] for index in indices]
-        found |= zip(indices, _figures(members, length, has_events=has_events), strict=True)
-    return [found[index] for index in range(len(blocks))]
+        figures |= zip(indices, _figures(members, length, has_events=has_events), strict=True)
+    return [figures[index] for index in range(len(blocks))]
 
 
 def _figures(blocks: Sequence[Block], length: int, *, has_events: bool) -> Iterator[BlockFigures]:
@@ -128,14 +128,14 @@ def _doubts(
 
     `held` (blocks,), `walls` and `events` (blocks, steps), all in seconds.
     """
-    untold = held - walls.sum(axis=1)
-    is_odd = untold > UNTOLD_PART * held + UNTOLD_SECONDS
-    said = [UNTOLD if odd else "" for odd in is_odd]
+    unaccounted = held - walls.sum(axis=1)
+    is_odd = unaccounted > UNACCOUNTED_PART * held + UNACCOUNTED_SECONDS
+    doubts = [UNACCOUNTED if odd else "" for odd in is_odd]
     if events is None or not walls.shape[1]:
-        return said
+        return doubts
     lost = np.median(walls - events, axis=1)
     is_lost = lost > np.maximum(LOST_SECONDS, LOST_PART * np.median(walls, axis=1))
-    return [one or (LOST if odd else "") for one, odd in zip(said, is_lost, strict=True)]
+    return [one or (LOST if odd else "") for one, odd in zip(doubts, is_lost, strict=True)]
 
 
 def has_plausible_loads(block: Block) -> bool:
@@ -179,11 +179,13 @@ def timing_estimates(
 
     `launches` are launch statistics (ln seconds), `first_steps` seconds.
     """
-    found = []
+    estimates = []
     if launches and all(math.isfinite(value) for value in launches):
         mean, bounds = float(np.mean(launches)), interval(launches)
         ends = [None, None] if bounds is None else [math.exp(end) for end in bounds]
-        found.append(_estimate("step_seconds", math.exp(mean), "s", (ends[0], ends[1]), launches))
+        estimates.append(
+            _estimate("step_seconds", math.exp(mean), "s", (ends[0], ends[1]), launches)
+        )
         for name, amount, unit in (
             ("units_per_second", work.units, f"{work.unit}/s"),
             ("flops_per_second", work.flops, "FLOP/s"),
@@ -192,9 +194,9 @@ def timing_estimates(
             if amount is not None and math.isfinite(amount) and amount > 0:
                 low, high = (None if end is None else amount / end for end in reversed(ends))
                 rate = amount / math.exp(mean)
-                found.append(_estimate(name, rate, unit, (low, high), launches))
+                estimates.append(_estimate(name, rate, unit, (low, high), launches))
     if first_steps:
-        found.append(
+        estimates.append(
             Estimate(
                 name="first_step_seconds",
                 value=float(np.median(first_steps)),
@@ -206,7 +208,7 @@ def timing_estimates(
                 count=len(first_steps),
             )
         )
-    return tuple(found)
+    return tuple(estimates)
 
 
 def _estimate(

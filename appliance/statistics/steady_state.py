@@ -63,16 +63,16 @@ def classify(log_times: Values, *, equivalence: float = EQUIVALENCE) -> Series:
         return _unclassified("short")
     batch = math.ceil(len(log_times) / LONGEST)
     values = _medians(log_times, batch)
-    kept = np.flatnonzero(~_is_outlier(values))
-    clean = values[kept]
+    retained = np.flatnonzero(~_is_outlier(values))
+    clean = values[retained]
     ends, levels = _levels(clean, math.log1p(equivalence))
-    begins = kept[[0, *ends[:-1]]]  # a step put aside belongs to the level before it
+    begins = retained[[0, *ends[:-1]]]  # a step put aside belongs to the level before it
     begins[0] = 0
     shares = np.diff(begins, append=len(values)) / len(values)
     differences = levels[:-1] - levels[-1]
     word = _word(differences, shares[-1], math.log1p(equivalence))
     wide = np.abs(np.expm1(differences[shares[:-1] >= SPREAD_SHARE]))
-    cut = max(int(begins[-1]), int(kept[mser5(clean)])) * batch if word == "warm_up" else 0
+    cut = max(int(begins[-1]), int(retained[mser5(clean)])) * batch if word == "warm_up" else 0
     correlations = _autocorrelation(log_times)
     return Series(
         word=word,

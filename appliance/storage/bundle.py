@@ -115,13 +115,13 @@ def read_files(
 
 def check_names(names: Iterable[str], *, needed: Iterable[str], optional: Iterable[str]) -> None:
     """Raise EvidenceError naming what is missing or too many; logs are always optional."""
-    found, wanted = set(names), set(needed)
-    missing = sorted(wanted - found)
+    present, wanted = set(names), set(needed)
+    missing = sorted(wanted - present)
     if missing:
         raise EvidenceError(
             f"the bundle is not whole: {', '.join(missing)} missing; ask for all of it"
         )
-    unknown = found - wanted - set(optional)
+    unknown = present - wanted - set(optional)
     extra = sorted(name for name in unknown if not LOG_NAME.fullmatch(name))
     if extra:
         raise EvidenceError(

@@ -109,9 +109,9 @@ def _fault(criterion: Criterion) -> str:
     if not criterion.metric:
         return 'needs a "metric"'
     for fault in (_metric_fault, _number_fault, _choice_fault, _quantile_fault, _against_fault):
-        found = fault(criterion, limits)
-        if found:
-            return found
+        reason = fault(criterion, limits)
+        if reason:
+            return reason
     return ""
 
 

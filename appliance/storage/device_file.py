@@ -46,10 +46,10 @@ def load_baselines(models: Sequence[str], path: Path | None = None) -> Baselines
     """
     if path is not None:
         return parse_baselines(input_file.read(path, what="baseline file"), path.name)
-    found: list[Baseline] = []
+    baselines: list[Baseline] = []
     for shipped in sorted(BASELINES.glob("*.json")):
-        found += parse_baselines(shipped.read_bytes(), shipped.name).baseline
-    return Baselines(baseline=tuple(item for item in found if item.key.model in models))
+        baselines += parse_baselines(shipped.read_bytes(), shipped.name).baseline
+    return Baselines(baseline=tuple(item for item in baselines if item.key.model in models))
 
 
 def parse_baselines(data: bytes, name: str) -> Baselines:

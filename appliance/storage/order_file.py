@@ -190,7 +190,7 @@ def _no_field(field: str, name: str, known: set[str]) -> str:
 
 def _unanswerable(line: OrderLine, system: System) -> str:
     """Why what this node tells cannot be compared with the line, as a clause, or nothing."""
-    for member in found(line.field, system).members:
+    for member in read_field(line.field, system).members:
         value, unit = member.fact.value, member.fact.unit
         if value is None:
             fault = order_values.unit_fault(unit, line.unit) if unit else ""
@@ -219,7 +219,7 @@ def _unordered(line: OrderLine, member: Member) -> str:
 # ------------------------------------------------------------------ what the node says
 
 
-def found(field: str, system: System) -> Field:
+def read_field(field: str, system: System) -> Field:
     """What every part of the node says of a field."""
     place, _, name = field.partition(".")
     if place == "devices":
@@ -246,15 +246,17 @@ def _of_devices(name: str, devices: Sequence[Device]) -> Field:
     if name == "count":
         fact = Fact(value=len(devices))
         return Field(members=(Member(name="devices.count", fact=fact),))
-    told = tuple(Member(name=device.id, fact=_of_device(name, device)) for device in devices)
-    return Field(members=told, unknown="" if told else "no device is listed")
+    members = tuple(Member(name=device.id, fact=_of_device(name, device)) for device in devices)
+    return Field(members=members, unknown="" if members else "no device is listed")
 
 
 def _of_device(name: str, device: Device) -> Fact:
     if name in OWN:
-        told = device.facts.get(name)
-        if told is not None and told.value is None:  # `model` then is words of the appliance
-            return told
+        reported = device.facts.get(name)
+        if (
+            reported is not None and reported.value is None
+        ):  # `model` then is words of the appliance
+            return reported
         value = getattr(device, name)
         return Fact(value=value, unit=OWN[name], hint="" if value else "its tool does not give it")
     return device.facts.get(name) or Fact(value=None, hint="its tool does not give it")

@@ -124,70 +124,72 @@ def _tokens(pattern: str) -> Iterator[str]:
     """The parts of a pattern; an empty one last where it goes on with what is not taken."""
     place = 0
     while place < len(pattern):
-        found = _TOKEN.match(pattern, place)
-        yield "" if found is None else found[0]
-        if found is None:
+        matched = _TOKEN.match(pattern, place)
+        yield "" if matched is None else matched[0]
+        if matched is None:
             return
-        place = found.end()
+        place = matched.end()
 
 
 # ------------------------------------------------------------------ what is compared
 
 
-def mismatch(found: Scalar, found_unit: str, value: Value, unit: str) -> str:
+def mismatch(actual: Scalar, actual_unit: str, value: Value, unit: str) -> str:
     """Why a value that was found cannot be compared with what is asked, as a clause, or nothing."""
-    asked = value[0] if isinstance(value, tuple) else value
-    if kind(found) != kind(asked):
-        told = f"is {kind(found)} ({shown(found, found_unit)}), and the order has {kind(asked)}"
-        return f"{told}: write it in quotation marks" if isinstance(found, str) else told
-    return unit_fault(found_unit, unit)
+    wanted = value[0] if isinstance(value, tuple) else value
+    if kind(actual) != kind(wanted):
+        clause = (
+            f"is {kind(actual)} ({shown(actual, actual_unit)}), and the order has {kind(wanted)}"
+        )
+        return f"{clause}: write it in quotation marks" if isinstance(actual, str) else clause
+    return unit_fault(actual_unit, unit)
 
 
-def unit_fault(found_unit: str, unit: str) -> str:
+def unit_fault(actual_unit: str, unit: str) -> str:
     """Why a unit does not suit a field, as a clause, or nothing."""
-    own = FACT_UNITS.get(found_unit, found_unit)
+    own = FACT_UNITS.get(actual_unit, actual_unit)
     if own == (UNITS[unit][0] if unit in UNITS else unit):
         return ""
     if not own:
         return f'has no unit, and the order writes it in "{unit}": leave the unit out'
     units = [name for name, (standard, _) in UNITS.items() if standard == own] or [own]
-    said = f'the order writes it in "{unit}"' if unit else "the order names no unit"
-    return f"is in {own}, and {said}: use {', '.join(units)}"
+    usage = f'the order writes it in "{unit}"' if unit else "the order names no unit"
+    return f"is in {own}, and {usage}: use {', '.join(units)}"
 
 
 def holds(
-    operator: OrderOperator, found: Scalar, found_unit: str, value: Value, unit: str
+    operator: OrderOperator, actual: Scalar, actual_unit: str, value: Value, unit: str
 ) -> bool | None:
     """Whether what was found is as asked; None where the two have no order or are of two kinds."""
-    if mismatch(found, found_unit, value, unit):
+    if mismatch(actual, actual_unit, value, unit):
         return None
     if isinstance(value, tuple):
-        return any(_equal(found, one, unit) for one in value)
+        return any(_equal(actual, one, unit) for one in value)
     if operator == "==":
-        return _equal(found, value, unit)
+        return _equal(actual, value, unit)
     if operator == "matches":
-        is_short = isinstance(found, str) and len(found) <= LONGEST_TEXT
-        return bool(re.fullmatch(str(value), str(found))) if is_short else None
-    if isinstance(found, str):
-        return _ordered(operator, version(found), version(str(value)))
-    return _ordered(operator, (exact(found),), (amount(value, unit),))
+        is_short = isinstance(actual, str) and len(actual) <= LONGEST_TEXT
+        return bool(re.fullmatch(str(value), str(actual))) if is_short else None
+    if isinstance(actual, str):
+        return _ordered(operator, version(actual), version(str(value)))
+    return _ordered(operator, (exact(actual),), (amount(value, unit),))
 
 
-def _equal(found: Scalar, asked: Scalar, unit: str) -> bool:
-    if isinstance(found, int | float) and not isinstance(found, bool):
-        return exact(found) == amount(asked, unit)
-    return found == asked
+def _equal(actual: Scalar, wanted: Scalar, unit: str) -> bool:
+    if isinstance(actual, int | float) and not isinstance(actual, bool):
+        return exact(actual) == amount(wanted, unit)
+    return actual == wanted
 
 
 def _ordered(
     operator: OrderOperator,
-    found: tuple[Fraction, ...] | None,
-    asked: tuple[Fraction, ...] | None,
+    actual: tuple[Fraction, ...] | None,
+    wanted: tuple[Fraction, ...] | None,
 ) -> bool | None:
-    if found is None or asked is None:
+    if actual is None or wanted is None:
         return None
-    length = max(len(found), len(asked))
-    left, right = (side + (Fraction(),) * (length - len(side)) for side in (found, asked))
+    length = max(len(actual), len(wanted))
+    left, right = (side + (Fraction(),) * (length - len(side)) for side in (actual, wanted))
     return left >= right if operator == ">=" else left <= right
 
 
@@ -218,11 +220,11 @@ def kind(value: Scalar) -> str:
     return "a text" if isinstance(value, str) else "a number"
 
 
-def asked_words(operator: OrderOperator, value: Value, unit: str) -> str:
+def requirement(operator: OrderOperator, value: Value, unit: str) -> str:
     """What is asked for: "at least 64 GiB", "one of A, B"."""
     several = value if isinstance(value, tuple) else (value,)
-    said = ", ".join(plain(one) for one in several)
-    return " ".join(filter(None, (_WORDS[operator], said, unit)))
+    text = ", ".join(plain(one) for one in several)
+    return " ".join(filter(None, (_WORDS[operator], text, unit)))
 
 
 def shown(value: Scalar, own_unit: str, unit: str = "") -> str:

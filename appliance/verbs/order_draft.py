@@ -163,7 +163,7 @@ def _headed(title: str, drafts: Sequence[Draft], system: System) -> str:
 
 def _lines(one: Draft, system: System) -> Iterator[str]:
     """The [[line]] of a field, several where parts differ; or a comment that says why none."""
-    field = order_file.found(one.field, system)
+    field = order_file.read_field(one.field, system)
     known = [member for member in field.members if member.fact.value is not None]
     if field.unknown or not known:
         yield _comment(f"{one.title} ({one.field}): {_gap(field.unknown, field.members)}")

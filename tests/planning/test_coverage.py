@@ -81,10 +81,12 @@ def test_a_variant_of_a_healthy_run_changes_no_verdict_and_has_no_score() -> Non
 
 
 def test_a_run_that_cannot_be_accepted_says_so_before_its_first_launch() -> None:
-    assert coverage.foretold(a_plan(), FUNCTIONAL) == ()
-    (gap,) = coverage.foretold(lacking(MANY), FUNCTIONAL)
+    assert coverage.preflight_warnings(a_plan(), FUNCTIONAL) == ()
+    (gap,) = coverage.preflight_warnings(lacking(MANY), FUNCTIONAL)
     assert gap.startswith("the run cannot be accepted: 1 case of the suite is not planned (many-")
-    assert coverage.foretold(lacking(MANY), replace(FUNCTIONAL, may_lack=("many*",))) == ()
+    assert (
+        coverage.preflight_warnings(lacking(MANY), replace(FUNCTIONAL, may_lack=("many*",))) == ()
+    )
     nowhere = replace(FUNCTIONAL.criterion[0], cases="gmm*")
-    (said,) = coverage.foretold(a_plan(), replace(FUNCTIONAL, criterion=(nowhere,)))
+    (said,) = coverage.preflight_warnings(a_plan(), replace(FUNCTIONAL, criterion=(nowhere,)))
     assert "matches no planned case" in said
