@@ -58,14 +58,14 @@ def test_sentences_name_what_is_not_planned_and_what_cannot_run() -> None:
 # ------------------------------------------------------------------ variants
 
 
-def test_a_variant_is_apart_where_its_ratio_is_known_to_be_another() -> None:
+def test_a_variant_disagrees_where_its_ratio_is_known_to_be_another() -> None:
     def contrast(ratio: float, reference: float | None) -> Contrast:
         return Contrast(variant="a~b@cpu:0", case="a@cpu:0", ratio=ratio, reference=reference)
 
     together = [contrast(0.0, None), contrast(0.0, 0.09)]
-    apart = [contrast(0.0, -0.11), contrast(math.nan, 0.0)]
-    assert [one.is_apart for one in (*together, *apart)] == [False, False, True, True]
-    assert all("a~b@cpu:0 runs at " in one.sentence for one in (*together, *apart))
+    disagreeing = [contrast(0.0, -0.11), contrast(math.nan, 0.0)]
+    assert [one.is_disagreeing for one in (*together, *disagreeing)] == [False, False, True, True]
+    assert all("a~b@cpu:0 runs at " in one.sentence for one in (*together, *disagreeing))
 
 
 def test_a_variant_of_a_healthy_run_changes_no_verdict_and_has_no_score() -> None:
