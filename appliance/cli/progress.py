@@ -28,7 +28,7 @@ MINUTE = 60
 class Silent:
     """An observer that says nothing."""
 
-    def foretold(self, sentences: Sequence[str]) -> None: ...
+    def preflight_warnings(self, sentences: Sequence[str]) -> None: ...
     def run_begins(self, plan: Plan, num_done: int) -> None: ...
     def launch_started(self, launch: Launch, mode: LaunchMode) -> None: ...
     def launch_ended(self, launch: Launch, event: LaunchEnded) -> None: ...
@@ -45,7 +45,7 @@ class Lines(Silent):
         self._num = 0
         self._expected = 0.0
 
-    def foretold(self, sentences: Sequence[str]) -> None:
+    def preflight_warnings(self, sentences: Sequence[str]) -> None:
         for sentence in sentences:
             self._out.print(sentence, markup=False)
 
@@ -77,7 +77,7 @@ class Moving(Silent):
         self._progress = progress
         self._task: TaskID | None = None
 
-    def foretold(self, sentences: Sequence[str]) -> None:
+    def preflight_warnings(self, sentences: Sequence[str]) -> None:
         for sentence in sentences:
             self._progress.console.print(sentence, markup=False)
 

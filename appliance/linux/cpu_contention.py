@@ -1,6 +1,6 @@
 """How much of the processors' time others take while the appliance works.
 
-A hog beside the run makes a sound machine look slow, so the two must be told apart. The kernel
+A hog beside the run makes a sound machine look slow, so the two must be distinguished. The kernel
 counts the busy time of the whole node, also where a container hides whose it is; what our own
 processes used is taken away. Ours are one process and all that descend from it. A process that
 ends hands its time to the parent that waits for it, so launches that begin and end between two
@@ -32,7 +32,7 @@ _PARENT, _TIMES, _START = 1, slice(11, 15), 19
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Used:
-    """Processors that others used since the reading before; None where it cannot be told."""
+    """Processors that others used since the reading before; None where it is not known."""
 
     foreign: float | None
     stolen: float | None
@@ -121,10 +121,10 @@ class Neighbours:
         new = sorted(present - known.keys() - self._others, reverse=True)
         old = sorted(present & known.keys(), key=lambda pid: -known[pid].start)
         read = {pid: self._entry(pid) for pid in (*new, *old)}
-        found = {pid: entry for pid, entry in read.items() if entry is not None}
+        alive = {pid: entry for pid, entry in read.items() if entry is not None}
         ours = {
             pid: entry
-            for pid, entry in found.items()
+            for pid, entry in alive.items()
             if pid == self._own or (pid in known and known[pid].start == entry.start)
         }
         if self._own not in ours:
@@ -132,7 +132,7 @@ class Neighbours:
         size = 0
         while size < len(ours):
             size = len(ours)
-            ours |= {pid: entry for pid, entry in found.items() if entry.parent in ours}
+            ours |= {pid: entry for pid, entry in alive.items() if entry.parent in ours}
         self._others = frozenset(present - ours.keys())
         return ours
 

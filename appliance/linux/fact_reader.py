@@ -54,8 +54,8 @@ def fact(
 
 def value_of(facts: Facts, name: str) -> Scalar | None:
     """The value of a fact; None where there is none, or it is not reported."""
-    found = facts.get(name)
-    return None if found is None else found.value
+    fact = facts.get(name)
+    return None if fact is None else fact.value
 
 
 def _plausible(value: Scalar, source: str) -> Scalar:
@@ -71,7 +71,7 @@ def line(tree: Tree, path: str, absent: str = "not present", *, source: str = ""
 
 def firmware(text: str) -> str:
     """A text from a machine's firmware; raises Unreadable for what its vendor never filled in."""
-    kept = " ".join(text.split())
-    if not kept or kept.lower() in PLACEHOLDERS:
-        raise Unreadable(f'the firmware holds only the placeholder "{kept}"')
-    return kept
+    plain = " ".join(text.split())
+    if not plain or plain.lower() in PLACEHOLDERS:
+        raise Unreadable(f'the firmware holds only the placeholder "{plain}"')
+    return plain

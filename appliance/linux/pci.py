@@ -26,10 +26,10 @@ def address(text: str) -> str:
 
     Vendors' tools write eight digits of domain, or none, and capitals.
     """
-    found = _ADDRESS.fullmatch(text.strip())
-    if found is None:
+    match = _ADDRESS.fullmatch(text.strip())
+    if match is None:
         raise Unreadable(f'"{text[:20]}" is no PCI address')
-    domain, bus, device, function = found.groups()
+    domain, bus, device, function = match.groups()
     return f"{int(domain or '0', 16):04x}:{bus.lower()}:{device.lower()}.{function}"
 
 
@@ -37,7 +37,7 @@ def address(text: str) -> str:
 class Function:
     """One PCI function of a machine, by its address in the kernel's form.
 
-    Every method raises Unreadable where the kernel does not tell.
+    Every method raises Unreadable where the kernel does not report it.
     """
 
     tree: Tree
@@ -150,8 +150,8 @@ def functions(tree: Tree, vendor: str, *kinds: str) -> Iterator[Function]:
 
 def errors_of(functions: Iterable[Function], kind: str) -> int:
     """Errors since boot of a kind, of all functions that count them. Raises Unreadable if none."""
-    found = [or_none(partial(one.errors, kind)) for one in functions]
-    counted = [value for value in found if value is not None]
+    counts = [or_none(partial(one.errors, kind)) for one in functions]
+    counted = [value for value in counts if value is not None]
     if not counted:
         raise Unreadable(NO_AER)
     return sum(counted)

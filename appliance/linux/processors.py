@@ -2,7 +2,7 @@
 
 Every function reads one thing and raises Unreadable with the reason where it cannot; turning
 that into facts is the vendor's business. Processors of one node may differ (Arm servers mix
-cores, a hypervisor may mix models), so nothing is read of the first one and told of all.
+cores, a hypervisor may mix models), so nothing that is read of the first one is reported of all.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class Processors:
     def sockets(self) -> int:
         packages = {self._tree.number(path) for path in self._topology("physical_package_id")}
         if min(packages) < 0:
-            raise Unreadable("the firmware does not tell which socket a processor is in")
+            raise Unreadable("the firmware does not report which socket a processor is in")
         return len(packages)
 
     @cached_property
@@ -136,7 +136,7 @@ class Processors:
     @cached_property
     def caches(self) -> Mapping[str, tuple[tuple[int, str], ...]]:
         """Every cache as (bytes, processors that share it), by its level and type: l1d, l2."""
-        found: dict[str, dict[str, int]] = {}
+        caches: dict[str, dict[str, int]] = {}
         for number in self.online:
             folder = f"{CPU}/cpu{number}/cache"
             for index in self._tree.names(folder, r"index\d+"):
@@ -144,10 +144,10 @@ class Processors:
                 kind = _CACHE_TYPES.get(self._tree.text(f"{path}/type"), "")
                 name = f"l{self._tree.number(f'{path}/level')}{kind}"
                 sharers = self._tree.text(f"{path}/shared_cpu_list")
-                found.setdefault(name, {})[sharers] = self._cache_size(f"{path}/size")
-        if not found:
+                caches.setdefault(name, {})[sharers] = self._cache_size(f"{path}/size")
+        if not caches:
             raise Unreadable
-        ordered = sorted(found.items())
+        ordered = sorted(caches.items())
         return {name: tuple((size, who) for who, size in one.items()) for name, one in ordered}
 
     def _cache_size(self, path: str) -> int:

@@ -1,6 +1,6 @@
 """What the processors' sensors and error counters say at this moment.
 
-Read at 2 Hz while a launch is timed, so cheap above all: files are found once, a few
+Read at 2 Hz while a launch is timed, so cheap above all: files are located once, a few
 processors are asked for their frequency, and nothing is started. Raises Unreadable where the
 machine has no such sensor; a count of which one part cannot be read is not known at all.
 """
@@ -36,10 +36,10 @@ class Sensors:
     @cached_property
     def policies(self) -> tuple[str, ...]:
         """Folders of the processors that change frequency together."""
-        found = self._tree.names(f"{CPU}/cpufreq", r"policy\d+")
-        if not found:
+        names = self._tree.names(f"{CPU}/cpufreq", r"policy\d+")
+        if not names:
             raise Unreadable
-        return tuple(f"{CPU}/cpufreq/{name}" for name in found)
+        return tuple(f"{CPU}/cpufreq/{name}" for name in names)
 
     def frequency(self) -> float:
         """Mean over some processors, in hertz; of /proc/cpuinfo where no driver is loaded."""
@@ -70,14 +70,14 @@ class Sensors:
         return tuple(self._chips()) or tuple(self._zones())
 
     def _chips(self) -> Iterable[str]:
-        found: dict[str, str] = {}
+        labels: dict[str, str] = {}
         for name in or_none(lambda: self._tree.names(_HWMON, r"hwmon\d+")) or ():
             chip = f"{_HWMON}/{name}"
             if self._says(f"{chip}/name") in _CHIPS:
                 for file in self._tree.names(chip, r"temp\d+_input"):
                     label = file.replace("_input", "_label")
-                    found[f"{chip}/{file}"] = self._says(f"{chip}/{label}")
-        return [path for path, label in found.items() if _PACKAGE.fullmatch(label)] or found
+                    labels[f"{chip}/{file}"] = self._says(f"{chip}/{label}")
+        return [path for path, label in labels.items() if _PACKAGE.fullmatch(label)] or labels
 
     def _zones(self) -> Iterator[str]:
         for name in or_none(lambda: self._tree.names(_THERMAL, r"thermal_zone\d+")) or ():
@@ -89,10 +89,10 @@ class Sensors:
 
     def load(self) -> float:
         """Processes that ran or waited to run, averaged over the last minute."""
-        found = re.match(r"[0-9]{1,9}\.[0-9]+ ", self._tree.text("/proc/loadavg"))
-        if found is None:
+        match = re.match(r"[0-9]{1,9}\.[0-9]+ ", self._tree.text("/proc/loadavg"))
+        if match is None:
             raise Unreadable("/proc/loadavg is damaged: it holds no load")
-        return float(found[0])
+        return float(match[0])
 
     def memory_errors(self, name: str) -> int:
         """Total of `ce_count` (corrected) or `ue_count` (not) of all memory controllers."""

@@ -43,7 +43,7 @@ class DamagedTableError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryModule:
-    """One slot. None is what the firmware does not tell; `size_bytes` 0 is an empty slot.
+    """One slot. None is what the firmware does not report; `size_bytes` 0 is an empty slot.
 
     Speeds are in transfers per second. Widths are in bits; a total width above the data width
     is error correction.
@@ -85,8 +85,7 @@ class _Structure:
 
 def memory_modules(table: bytes) -> tuple[MemoryModule, ...]:
     """All memory slots of a table, in its order. Raises DamagedTableError."""
-    found = [_module(one) for one in _structures(table) if one.kind == _MEMORY_DEVICE]
-    return tuple(found)
+    return tuple(_module(one) for one in _structures(table) if one.kind == _MEMORY_DEVICE)
 
 
 def _structures(table: bytes) -> Iterator[_Structure]:

@@ -78,25 +78,25 @@ class Tree:
 
     def numbers(self, name: str) -> tuple[int, ...]:
         """A kernel list such as 0-3,8, ascending. Raises Unreadable."""
-        found: set[int] = set()
+        members: set[int] = set()
         for part in self.text(name).split(","):
             first, _, last = part.partition("-")
             low, high = number(first, name), number(last or first, name)
             if not 0 <= low <= high < 1 << 16:
                 raise Unreadable(f'{name} is damaged: it holds "{part[:20]}"')
-            found.update(range(low, high + 1))
-        return tuple(sorted(found))
+            members.update(range(low, high + 1))
+        return tuple(sorted(members))
 
     def names(self, folder: str, pattern: str = "") -> tuple[str, ...]:
         """Names in a folder that match a whole pattern, in human order. Raises Unreadable."""
         try:
-            found = os.listdir(self.path(folder))  # noqa: PTH208 - names alone are wanted
+            entries = os.listdir(self.path(folder))  # noqa: PTH208 - names alone are wanted
         except PermissionError:
             raise Unreadable(f"run as root to read {folder}") from None
         except OSError:
             raise Unreadable from None
-        kept = [name for name in found if re.fullmatch(pattern or ".*", name)]
-        return tuple(sorted(kept, key=_human_order))
+        matching = [name for name in entries if re.fullmatch(pattern or ".*", name)]
+        return tuple(sorted(matching, key=_human_order))
 
     def target(self, name: str) -> str:
         """Where a name leads to after all links, as a path of this machine. Raises Unreadable."""

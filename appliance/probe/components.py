@@ -1,7 +1,7 @@
 """The parts of the node that can be bought and swapped: memory modules, disks, network cards.
 
 They are identity, so they are listed by what they are, in an order that the next boot repeats:
-kernel names (sda, eth0) and link states are not here. Network cards are found on the bus,
+kernel names (sda, eth0) and link states are not here. Network cards are located on the bus,
 because a container sees only the interfaces of its own network namespace. Each list comes with
 a fact that counts it, or says why there is none: an empty list alone would read as "no disks".
 """
@@ -27,8 +27,8 @@ BLOCK = "/sys/block"
 NET = "/sys/class/net"
 NO_SYSTEM = "mount /sys read-only into the container"
 NO_NETWORK = "its interface is in another network namespace: start with --network host"
-NOT_TOLD = "the driver does not tell it"
-NOT_WRITTEN = "the firmware does not tell it"
+NOT_REPORTED = "the driver does not report it"
+NOT_WRITTEN = "the firmware does not report it"
 NOT_ON_BUS = "it is not on the PCI bus"
 _PCI_ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
 _NETWORK_CLASS = "0x02"
@@ -123,14 +123,14 @@ def _disk(tree: Tree, folder: str) -> Facts:
     def rotational() -> bool:
         return bool(tree.number(f"{folder}/queue/rotational"))
 
-    read = partial(fact, absent=NOT_TOLD)
+    read = partial(fact, absent=NOT_REPORTED)
     revisions = (f"{device}/firmware_rev", f"{device}/rev")
     revision = next((path for path in revisions if tree.exists(path)), revisions[0])
     return {
         "address": _address(tree, folder, every),
-        "model": line(tree, f"{device}/model", NOT_TOLD, source=f"{every}/device/model"),
+        "model": line(tree, f"{device}/model", NOT_REPORTED, source=f"{every}/device/model"),
         "serial": read(lambda: _disk_serial(tree, folder), source=f"{every}/device/serial"),
-        "firmware": line(tree, revision, NOT_TOLD, source=f"{every}/device/firmware_rev"),
+        "firmware": line(tree, revision, NOT_REPORTED, source=f"{every}/device/firmware_rev"),
         "size": read(size, source=f"{every}/size", unit="bytes"),
         "rotational": read(rotational, source=f"{every}/queue/rotational"),
     }
@@ -149,10 +149,10 @@ def _address(tree: Tree, folder: str, source: str) -> Fact:
     """The nearest address on the PCI bus above a device."""
 
     def read() -> str:
-        found = _PCI_ADDRESS.findall(tree.target(folder))
-        if not found:
+        addresses = _PCI_ADDRESS.findall(tree.target(folder))
+        if not addresses:
             raise Unreadable
-        return str(found[-1])
+        return str(addresses[-1])
 
     return fact(read, source=source, absent=NOT_ON_BUS)
 
@@ -208,7 +208,7 @@ def _interface(tree: Tree, folder: str) -> Facts:
         "device_id": line(tree, f"{folder}/device", NOT_ON_BUS, source=f"{every}/device"),
         "driver": fact(driver, source=f"{every}/driver", absent="no driver is bound to it"),
         "mac": fact(lambda: _hardware_address(tree, folder), source=NET, absent=NO_NETWORK),
-        "numa_node": fact(numa_node, source=f"{every}/numa_node", absent=NOT_TOLD),
+        "numa_node": fact(numa_node, source=f"{every}/numa_node", absent=NOT_REPORTED),
         **_fabric(tree, folder),
     }
 
@@ -232,7 +232,7 @@ def _port_address(tree: Tree, folder: str) -> str:
     bonded = f"{folder}/bonding_slave/perm_hwaddr"
     if tree.exists(bonded):
         return tree.line(bonded)
-    raise Unreadable("software has set the address; the hardware's own is not told")
+    raise Unreadable("software has set the address; the hardware's own is not reported")
 
 
 def _fabric(tree: Tree, folder: str) -> Facts:
@@ -246,7 +246,7 @@ def _fabric(tree: Tree, folder: str) -> Facts:
         key: line(
             tree,
             f"{folder}/infiniband/{name}/{file}",
-            NOT_TOLD,
+            NOT_REPORTED,
             source=f"{PCI}/*/infiniband/*/{file}",
         )
         for name in names[:1]

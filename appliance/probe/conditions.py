@@ -22,7 +22,7 @@ from appliance.linux.fact_reader import fact, line
 from appliance.linux.processors import meminfo
 from appliance.linux.sysfs import Tree, Unreadable, or_none
 from appliance.probe import container_facts
-from appliance.probe.components import NET, NOT_TOLD, physical_interfaces
+from appliance.probe.components import NET, NOT_REPORTED, physical_interfaces
 from appliance.records.system import Fact, Facts, Process
 
 SMALLEST_SHARE = 0.05
@@ -105,10 +105,10 @@ def _memory(tree: Tree) -> Facts:
 
 def _chosen(tree: Tree, path: str) -> str:
     """The choice that stands in brackets."""
-    found = re.search(r"\[(\w+)\]", tree.text(path))
-    if found is None:
+    match = re.search(r"\[(\w+)\]", tree.text(path))
+    if match is None:
         raise Unreadable(f"{path} is damaged: no choice is marked")
-    return found[1]
+    return match[1]
 
 
 def _links(tree: Tree) -> Facts:
@@ -120,12 +120,12 @@ def _links(tree: Tree) -> Facts:
     facts: dict[str, Fact] = {}
     for name in names:
         folder = f"{NET}/{name}"
-        facts[f"link_{name}"] = line(tree, f"{folder}/operstate", NOT_TOLD)
+        facts[f"link_{name}"] = line(tree, f"{folder}/operstate", NOT_REPORTED)
         facts[f"link_{name}_speed"] = fact(
             partial(_speed, tree, f"{folder}/speed"),
             source=f"{folder}/speed",
             unit="bit/s",
-            absent="the link is down, or its driver does not tell it",
+            absent="the link is down, or its driver does not report it",
         )
     return facts
 
@@ -149,28 +149,30 @@ def _fabric_ports(tree: Tree) -> Facts:
             folder, name = f"{FABRIC}/{adapter}/ports/{port}", f"port_{adapter}_{port}"
             for key, file in ((name, "state"), (f"{name}_physical", "phys_state")):
                 path = f"{folder}/{file}"
-                facts[key] = fact(partial(_named_state, tree, path), source=path, absent=NOT_TOLD)
+                facts[key] = fact(
+                    partial(_named_state, tree, path), source=path, absent=NOT_REPORTED
+                )
             path = f"{folder}/rate"
             facts[f"{name}_speed"] = fact(
-                partial(_rate, tree, path), source=path, unit="bit/s", absent=NOT_TOLD
+                partial(_rate, tree, path), source=path, unit="bit/s", absent=NOT_REPORTED
             )
     return facts
 
 
 def _named_state(tree: Tree, path: str) -> str:
     """The word of a state that is written as a number and a word."""
-    found = re.fullmatch(r"[0-9]+: *([\w /-]{1,40})", tree.text(path), re.ASCII)
-    if found is None:
+    match = re.fullmatch(r"[0-9]+: *([\w /-]{1,40})", tree.text(path), re.ASCII)
+    if match is None:
         raise Unreadable(f"{path} is damaged: it holds no state")
-    return found[1]
+    return match[1]
 
 
 def _rate(tree: Tree, path: str) -> int:
     """Bits per second; of a port that is down, what the kernel still tells."""
-    found = re.match(r"([0-9]{1,6}(?:\.[0-9]{1,3})?) Gb/sec", tree.text(path), re.ASCII)
-    if found is None:
+    match = re.match(r"([0-9]{1,6}(?:\.[0-9]{1,3})?) Gb/sec", tree.text(path), re.ASCII)
+    if match is None:
         raise Unreadable(f"{path} is damaged: it holds no rate")
-    return round(float(found[1]) * 1e9)
+    return round(float(match[1]) * 1e9)
 
 
 # ------------------------------------------------------------------ who else is there
@@ -197,7 +199,7 @@ class Moment:
 
 
 def observe(tree: Tree, own: int | None = None) -> Moment:
-    """Read all processes now. `own` (this process unless told) and its children are ours."""
+    """Read all processes now. `own` (this process by default) and its children are ours."""
     processes = {(number, start): usage for number, start, usage in _usages()}
     busy, steal = _node_seconds(tree)
     return Moment(
@@ -247,14 +249,14 @@ def foreign_processes(before: Moment, after: Moment) -> tuple[Process, ...]:
     `cpu_share` is in processors: 1.0 is one processor, all of the time. The busiest are first.
     """
     seconds = after.at - before.at
-    found = [
+    processes = [
         Process(name=usage.name, cpu_share=share, memory_bytes=usage.memory_bytes)
         for key, usage in after.processes.items()
         if key[0] not in before.own | after.own
         and (share := _used(before.processes.get(key), usage) / seconds) >= SMALLEST_SHARE
     ]
-    found.sort(key=lambda one: (-one.cpu_share, one.name))
-    return tuple(found[:MOST_PROCESSES])
+    processes.sort(key=lambda one: (-one.cpu_share, one.name))
+    return tuple(processes[:MOST_PROCESSES])
 
 
 def _used(before: Usage | None, after: Usage) -> float:

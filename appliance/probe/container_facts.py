@@ -1,7 +1,7 @@
-"""What whoever started the container tells of it: what cannot be seen from the inside.
+"""What the launcher reports of the container: what cannot be seen from the inside.
 
 `bench start` puts one variable with a JSON object into the container, and the probe makes facts
-of it, each marked as told: image, engine and options are the word of the host and are not
+of it, each marked as reported: image, engine and options are stated by the host and are not
 measured. Both sides use the names below; another name is left out. What an image is belongs to
 the node's identity, since a run is only resumed in the same image; the engine and the options
 are conditions.
@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from appliance.records.system import Fact, Facts
 
 VARIABLE = "BENCH_LAUNCHER"
-SOURCE = f"told by the launcher ({VARIABLE})"
+SOURCE = f"reported by the launcher ({VARIABLE})"
 IDENTITY = ("image_layers", "image_references")
 CONDITIONS = (
     "container_name",
@@ -28,12 +28,12 @@ CONDITIONS = (
 NOT_STARTED_BY_US = "only `bench start` tells how a container was started"
 
 
-def encode(told: Mapping[str, str]) -> str:
+def encode(statements: Mapping[str, str]) -> str:
     """The variable's value; KeyError for a name that the probe would leave out."""
-    unknown = told.keys() - {*IDENTITY, *CONDITIONS}
+    unknown = statements.keys() - {*IDENTITY, *CONDITIONS}
     if unknown:
         raise KeyError(*sorted(unknown))
-    return json.dumps(told, sort_keys=True, separators=(",", ":"))
+    return json.dumps(statements, sort_keys=True, separators=(",", ":"))
 
 
 def identity_facts(environment: Mapping[str, str]) -> Facts:
@@ -42,24 +42,24 @@ def identity_facts(environment: Mapping[str, str]) -> Facts:
 
 
 def condition_facts(environment: Mapping[str, str]) -> Facts:
-    """Of engine and options; one fact without a value where no launcher told anything."""
+    """Of engine and options; one fact without a value where no launcher reported anything."""
     facts = _facts(CONDITIONS, environment)
     return facts or {"launcher": Fact(value=None, source=SOURCE, hint=NOT_STARTED_BY_US)}
 
 
 def _facts(names: tuple[str, ...], environment: Mapping[str, str]) -> Facts:
-    told = _told(environment)
+    statements = _statements(environment)
     return {
-        name: Fact(value=told[name], source=SOURCE)
+        name: Fact(value=statements[name], source=SOURCE)
         for name in names
-        if isinstance(told.get(name), str) and told[name]
+        if isinstance(statements.get(name), str) and statements[name]
     }
 
 
-def _told(environment: Mapping[str, str]) -> Mapping[str, str]:
+def _statements(environment: Mapping[str, str]) -> Mapping[str, str]:
     """What the variable holds; nothing if it is missing or no JSON object."""
     try:
-        told = json.loads(environment.get(VARIABLE, "{}"))
+        statements = json.loads(environment.get(VARIABLE, "{}"))
     except ValueError:
         return {}
-    return told if isinstance(told, dict) else {}
+    return statements if isinstance(statements, dict) else {}

@@ -163,7 +163,7 @@ def _parameters(tree: Tree) -> str:
 
 
 def _architecture(tree: Tree) -> Fact:
-    path = "/proc/sys/kernel/arch"  # since Linux 6.1; before, only a system call told it
+    path = "/proc/sys/kernel/arch"  # since Linux 6.1; before, only a system call gave it
     if tree.is_live and not tree.exists(path):
         return Fact(value=platform.machine(), source="uname")
     return line(tree, path, "needs Linux 6.1")

@@ -48,9 +48,9 @@ def present(name: str | None = None) -> Vendor:
         vendor = VENDORS[one]()
         if vendor.probe():
             return vendor
-    look = NOT_VISIBLE.get(name or "", "no device was found")
+    reason = NOT_VISIBLE.get(name or "", "no device was found")
     absence = getattr(vendor, "absence", "")  # what its driver says
-    raise UsageError(f"no accelerator visible: {look}{f' ({absence})' if absence else ''}")
+    raise UsageError(f"no accelerator visible: {reason}{f' ({absence})' if absence else ''}")
 
 
 def visible(name: str | None = None) -> tuple[Vendor, str]:
@@ -80,7 +80,7 @@ def probe(
 ) -> System:
     """Read the node: devices of `vendors`, host, parts and conditions. Never fails for a gap.
 
-    `software` is what the worker found of its libraries. The host is read beneath `root`.
+    `software` is what the worker reports of its libraries. The host is read beneath `root`.
     """
     tree = Tree(root)
     environment = os.environ if environment is None else environment
@@ -192,12 +192,12 @@ def _flat(identity: Identity) -> Iterator[tuple[str, Fact]]:
     for device in identity.devices:
         own = {"model": device.model, "serial": device.serial, "memory": device.memory_bytes}
         yield from ((f"{device.id}: {name}", Fact(value=value)) for name, value in own.items())
-        for name, found in device.facts.items():
-            if name not in own or found.value != own[name]:
-                yield f"{device.id}: {name}{' as read' if name in own else ''}", found
+        for name, fact in device.facts.items():
+            if name not in own or fact.value != own[name]:
+                yield f"{device.id}: {name}{' as read' if name in own else ''}", fact
     yield "num_devices", Fact(value=len(identity.devices))
     for title, facts in (("host", identity.host), ("software", identity.software)):
-        yield from ((f"{title}: {name}", found) for name, found in facts.items())
+        yield from ((f"{title}: {name}", fact) for name, fact in facts.items())
     parts = (
         ("memory module", identity.memory_modules),
         ("disk", identity.disks),
@@ -205,7 +205,7 @@ def _flat(identity: Identity) -> Iterator[tuple[str, Fact]]:
     )
     for title, members in parts:
         for number, facts in enumerate(members, 1):
-            yield from ((f"{title} {number}: {name}", found) for name, found in facts.items())
+            yield from ((f"{title} {number}: {name}", fact) for name, fact in facts.items())
 
 
 def _sentence(label: str, before: Fact | None, after: Fact | None) -> str:
@@ -216,9 +216,10 @@ def _sentence(label: str, before: Fact | None, after: Fact | None) -> str:
     return f"{label} was {_value(before)} and is {_value(after)}"
 
 
-def _way(found: Fact) -> str:
-    return " ".join(part for part in (found.source, found.unit, found.hint) if part) or "untold"
+def _way(fact: Fact) -> str:
+    parts = (fact.source, fact.unit, fact.hint)
+    return " ".join(part for part in parts if part) or "source unknown"
 
 
-def _value(found: Fact) -> str:
-    return "not reported" if found.value is None else f"{found.value} {found.unit}".rstrip()
+def _value(fact: Fact) -> str:
+    return "not reported" if fact.value is None else f"{fact.value} {fact.unit}".rstrip()

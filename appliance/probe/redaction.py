@@ -45,7 +45,7 @@ SALT = re.compile(r"[0-9a-f]{64}", re.ASCII)
 ADDRESS_FILES = ("address", "bonding_slave/perm_hwaddr")
 ADDRESS_FACTS = ("mac", "node_guid")
 GUID_DIGITS = 16
-KEPT = frozenset(
+UNREDACTED = frozenset(
     [
         "boot",
         "case",
@@ -75,7 +75,7 @@ KEPT = frozenset(
     ]
 )
 """Fields that the appliance compares, and that it made itself."""
-KEPT_REASONS = (LaunchEnded, Looked)
+UNREDACTED_REASONS = (LaunchEnded, Looked)
 """Whose reason is the appliance's own word."""
 
 Rule = tuple[str, re.Pattern[str]]
@@ -84,7 +84,7 @@ R = TypeVar("R")
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Private:
-    """What must not be told: names of the host, hexadecimal digits of addresses, IP addresses."""
+    """What must not be published: names of the host, digits of hardware addresses, IP addresses."""
 
     names: frozenset[str] = frozenset()
     hardware: frozenset[str] = frozenset()
@@ -114,8 +114,8 @@ class Redactor:
 
     def _replaced(self, text: str, rules: Iterable[Rule]) -> str:
         for kind, pattern in rules:
-            told = partial(self._digest, kind)
-            text = pattern.sub(told, text)
+            replacement = partial(self._digest, kind)
+            text = pattern.sub(replacement, text)
         return text
 
     def data(self, data: bytes) -> bytes:
@@ -123,9 +123,9 @@ class Redactor:
         return self.text(data.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
 
     def record(self, record: R) -> R:
-        """The same record with every text of it redacted, but for the fields in KEPT."""
-        found: R = self._redacted(record)
-        return found
+        """The same record with every text of it redacted, but for the fields in UNREDACTED."""
+        redacted: R = self._redacted(record)
+        return redacted
 
     def _redacted(self, value: Any) -> Any:
         if isinstance(value, str):
@@ -140,24 +140,24 @@ class Redactor:
         return value
 
     def _fields(self, record: Any) -> dict[str, Any]:
-        kept = KEPT | ({"reason"} if isinstance(record, KEPT_REASONS) else set())
+        unredacted = UNREDACTED | ({"reason"} if isinstance(record, UNREDACTED_REASONS) else set())
         if isinstance(record, Libraries):  # paths
-            return {"files": {self.text(path): told for path, told in record.files.items()}}
-        names = (item.name for item in dataclasses.fields(record) if item.name not in kept)
+            return {"files": {self.text(path): digest for path, digest in record.files.items()}}
+        names = (item.name for item in dataclasses.fields(record) if item.name not in unredacted)
         return {name: self._redacted(getattr(record, name)) for name in names}
 
-    def _digest(self, kind: str, found: re.Match[str]) -> str:
-        return f"{kind}-{digest(self._salt, kind, found[0])}"
+    def _digest(self, kind: str, match: re.Match[str]) -> str:
+        return f"{kind}-{digest(self._salt, kind, match[0])}"
 
 
-def digest(salt: str, kind: str, found: str) -> str:
+def digest(salt: str, kind: str, name: str) -> str:
     """The digest that stands for a name: of "host:NAME", "mac:HEXADECIMAL" or "ip:ADDRESS".
 
     Names are in small letters, hardware addresses without the signs between their digits.
     """
-    plain = re.sub("[^0-9a-f]", "", found.lower()) if kind == "mac" else found.lower()
-    told = hmac.new(salt.encode(), f"{kind}:{plain}".encode(), hashlib.sha256)
-    return told.hexdigest()[:DIGITS]
+    plain = re.sub("[^0-9a-f]", "", name.lower()) if kind == "mac" else name.lower()
+    code = hmac.new(salt.encode(), f"{kind}:{plain}".encode(), hashlib.sha256)
+    return code.hexdigest()[:DIGITS]
 
 
 def _address_rules(private: Private) -> Iterator[Rule]:
@@ -173,7 +173,7 @@ def _address_rules(private: Private) -> Iterator[Rule]:
 
 
 def _name_rules(private: Private) -> Iterator[Rule]:
-    """Names, longest first; a short one is looked for as a whole word."""
+    """Names, longest first; a short one matches whole words only."""
     for name in _longest_first(private.names):
         is_long = len(name) >= LONG_NAME
         pattern = re.escape(name) if is_long else f"(?<![a-z0-9]){re.escape(name)}(?![a-z0-9])"
@@ -188,9 +188,9 @@ def _longest_first(texts: Iterable[str]) -> list[str]:
 
 
 def private(tree: Tree, system: System | None = None) -> Private:
-    """What names this machine, as its kernel and its files tell it, and what system.json has."""
-    told = (or_none(partial(tree.line, path)) for path in HOSTNAMES)
-    names = {*filter(None, told), *((os.uname().nodename,) if tree.is_live else ())}
+    """What names this machine, as its kernel and its files name it, and what system.json has."""
+    hostnames = (or_none(partial(tree.line, path)) for path in HOSTNAMES)
+    names = {*filter(None, hostnames), *((os.uname().nodename,) if tree.is_live else ())}
     names |= set(_aliases(tree, names))
     names |= {name.partition(".")[0] for name in names}
     return Private(
@@ -203,13 +203,13 @@ def private(tree: Tree, system: System | None = None) -> Private:
 def _aliases(tree: Tree, names: set[str]) -> Iterator[str]:
     """Other names that stand beside one of these in /etc/hosts."""
     for row in (or_none(lambda: tree.text(HOSTS)) or "").splitlines():
-        _, *told = row.partition("#")[0].split() or [""]
-        if names & set(told):
-            yield from told
+        _, *aliases = row.partition("#")[0].split() or [""]
+        if names & set(aliases):
+            yield from aliases
 
 
 def _hardware(tree: Tree, system: System | None) -> Iterator[str]:
-    told = [
+    texts = [
         text
         for name in or_none(lambda: tree.names(NET)) or ()
         for file in ADDRESS_FILES
@@ -217,7 +217,7 @@ def _hardware(tree: Tree, system: System | None) -> Iterator[str]:
     ]
     interfaces = system.identity.interfaces if system else ()
     facts = (part[name].value for part in interfaces for name in ADDRESS_FACTS if name in part)
-    for text in (*told, *(one for value in facts if value for one in str(value).split(", "))):
+    for text in (*texts, *(one for value in facts if value for one in str(value).split(", "))):
         digits = re.sub("[^0-9a-f]", "", text.lower())
         for one in {digits, digits[-GUID_DIGITS:]}:  # an address of InfiniBand ends in its GUID
             if set(one) - {"0"} and set(one) - {"f"}:
@@ -227,8 +227,8 @@ def _hardware(tree: Tree, system: System | None) -> Iterator[str]:
 def _network() -> Iterator[str]:
     """IP addresses of this machine's interfaces, but for those that every machine has."""
     for addresses in psutil.net_if_addrs().values():
-        for found in addresses:
-            text = found.address.partition("%")[0]
+        for entry in addresses:
+            text = entry.address.partition("%")[0]
             with suppress(ValueError):
                 address = ipaddress.ip_address(text)
                 if not address.is_loopback and not address.is_unspecified:

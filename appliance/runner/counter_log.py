@@ -5,7 +5,7 @@ started, after the last has ended, and when the run ends. So nothing is read whi
 timed, and whatever grows falls between two readings that name the launch.
 
 The journal stays small: counters that equal the reading before them are said to be the same. Of
-the kernel's log only those lines are kept that a vendor calls a fault of a device of the run. A
+the kernel's log only those lines are stored that a vendor calls a fault of a device of the run. A
 log that may not be read is said once, with what would allow it; a run that goes on reads what was
 logged meanwhile, if the node was not started again.
 """
@@ -28,8 +28,8 @@ LOGGED = (KernelLogRead, KernelLogged)
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 LONGEST_TEXT = 300
 MOST_FAULTS = 500
-"""Lines kept of one run: a device that fails may fill the log with the same line."""
-TOO_MANY = f"more than {MOST_FAULTS} faults were logged, and the rest is not kept: see dmesg"
+"""Lines stored of one run: a device that fails may fill the log with the same line."""
+TOO_MANY = f"more than {MOST_FAULTS} faults were logged, and the rest is not stored: see dmesg"
 STARTED_AGAIN = (
     "the node was started again during the run, and the end of the log before that is lost: "
     "start a new run"
@@ -41,7 +41,7 @@ OVERWRITTEN = (
 
 
 @dataclass(kw_only=True)
-class Observing:
+class CounterLog:
     """Counters and log of one run; `record` keeps an event.
 
     `vendors` are by name, `devices` those that the plan uses, by id. `open_log` opens the kernel's

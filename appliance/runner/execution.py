@@ -1,8 +1,8 @@
-"""The parent: makes the launches of a plan, one child process each, and keeps what they say.
+"""The parent: makes the launches of a plan, one child process each, and records their messages.
 
 It never imports torch, so no device is touched before the first launch. A launch that crashes,
-hangs or exhausts memory is a result and is written down as one. Whatever was written down is
-kept: a run that ends early, however it ends, goes on from its journal.
+hangs or exhausts memory is a result and is recorded as one. A run that ends early, however it
+ends, goes on from its journal.
 
 What only an import can tell of workloads is asked of a child too, by `describe`.
 """
@@ -30,8 +30,8 @@ from appliance.evidence import run_state
 from appliance.ipc import processes
 from appliance.ipc.channel import Listener
 from appliance.ipc.worker_command import worker_command
-from appliance.planning import plan as planning
 from appliance.planning import workload_manifest
+from appliance.planning.plan import case_looks, case_seed
 from appliance.records.journal import (
     Event,
     LaunchEnded,
@@ -48,7 +48,7 @@ from appliance.records.request import Answer, CaseRequest, LaunchSpec
 from appliance.records.suite import LaunchMode
 from appliance.records.system import Device
 from appliance.runner.children import Child, ForkServer, FreshChild, Guard, ServerLost
-from appliance.runner.counter_log import Observing
+from appliance.runner.counter_log import CounterLog
 from appliance.runner.environment import child_environment, usable_cores
 from appliance.runner.supervisor import RunningLaunch, Supervisor, running_launch
 from appliance.storage.journal import Journal
@@ -63,12 +63,12 @@ Look = Callable[[str, Sequence[Line]], tuple[bool, str]]
 
 
 class Observer(Protocol):
-    """Whoever watches a run: told of every launch that is settled, made or not.
+    """Whoever watches a run: receives every launch that is settled, made or not.
 
-    `foretold` comes first: sentences that say why the run cannot end accepted, if it cannot.
+    `preflight_warnings` comes first: why the run cannot end accepted, if it cannot.
     """
 
-    def foretold(self, sentences: Sequence[str]) -> None: ...
+    def preflight_warnings(self, sentences: Sequence[str]) -> None: ...
     def run_begins(self, plan: Plan, num_done: int) -> None: ...
     def launch_started(self, launch: Launch, mode: LaunchMode) -> None: ...
     def launch_ended(self, launch: Launch, event: LaunchEnded) -> None: ...
@@ -150,12 +150,11 @@ def run(
 
     `folder` is the bundle, which gets logs/; `work` holds caches and artifacts and must stay
     the same when a run goes on. `num_threads` None means the physical cores, shared among the
-    launches of the largest group. `redact` goes over what a launch printed before it is kept. Error
-    counters and the kernel's log are read when no launch runs.
+    launches of the largest group. `redact` goes over what a launch printed, before it is stored.
+    Error counters and the kernel's log are read when no launch runs.
     Returns when all is settled; no process of the run is left.
     Raises RunInterrupted after SIGINT, SIGTERM or SIGHUP, OutputError if the disk takes no more.
     """
-    token = secrets.token_hex(16)
     with ExitStack() as stack:
         interrupted = stack.enter_context(_interruption())
         stack.enter_context(_full_disk(folder))
@@ -165,22 +164,16 @@ def run(
             devices=devices,
             work=work.absolute(),
             num_threads=num_threads or max(1, usable_cores() // max(map(len, plan.groups))),
-            token=token,
+            token=secrets.token_hex(16),
         )
-        guard = Guard(token, launcher.environment(plan.cases[0]))
-        stack.callback(guard.close)
+        stack.callback(Guard(launcher.token, launcher.environment(plan.cases[0])).close)
         stack.callback(launcher.close)
         listener = Listener()
         stack.callback(listener.close)
-        used = dict.fromkeys(name for case in plan.cases for name in case.all_devices)
-        observing = Observing(
-            vendors=vendors,
-            devices={name: devices[name] for name in used},
-            record=journal.append,
-        )
-        stack.callback(observing.close)
-        observing.begin(journal.lines)
-        running = _Run(
+        counters = _counter_log(plan, vendors, devices, journal)
+        stack.callback(counters.close)
+        counters.begin(journal.lines)
+        _Run(
             plan=plan,
             journal=journal,
             folder=folder,
@@ -191,11 +184,22 @@ def run(
             listener=listener,
             interrupted=interrupted,
             history=run_state.History(plan, journal.lines),
-            observing=observing,
+            counters=counters,
             redact=redact,
-        )
-        running.all()
-        observing.end()
+        ).settle_all()
+        counters.end()
+
+
+def _counter_log(
+    plan: Plan, vendors: Mapping[str, Vendor], devices: Mapping[str, Device], journal: Journal
+) -> CounterLog:
+    """Error counters of the devices that the plan uses, and the kernel's log."""
+    used = dict.fromkeys(name for case in plan.cases for name in case.all_devices)
+    return CounterLog(
+        vendors=vendors,
+        devices={name: devices[name] for name in used},
+        record=journal.append,
+    )
 
 
 @contextmanager
@@ -218,7 +222,7 @@ def _interruption() -> Iterator[Callable[[], str]]:
 
 @contextmanager
 def _full_disk(folder: Path) -> Iterator[None]:
-    """A disk that takes no more is the user's to mend, and nothing recorded is lost."""
+    """A disk that takes no more is the user's to fix, and nothing recorded is lost."""
     try:
         yield
     except OSError as error:
@@ -244,13 +248,13 @@ class _Launcher:
     num_threads: int
     token: str
     servers: dict[str, ForkServer] = field(default_factory=dict)
-    spoilt: set[str] = field(default_factory=set)
+    unhealthy: set[str] = field(default_factory=set)
 
     def vendor(self, case: Case) -> Vendor:
         return self.vendors[self.devices[case.device].vendor]
 
     def environment(self, case: Case, tokens: Mapping[str, str] | None = None) -> dict[str, str]:
-        """What a child that works on the case's device is given."""
+        """Environment of a child that works on the case's device."""
         return child_environment(
             inherited=os.environ,
             work=self.work,
@@ -264,10 +268,10 @@ class _Launcher:
         return max(1, self.num_threads // case.ranks)
 
     def ready(self, case: Case, interrupted: Callable[[], str]) -> ServerProbed | None:
-        """Start the device's fork server if it is wanted and not there yet; what its probe said."""
+        """Start the device's fork server if it is wanted and missing; the result of its probe."""
         is_forked = self.plan.protocol.mode == "forked" and self.vendor(case).fork_safe
         is_forked &= _may_be_forked(case)
-        if not is_forked or case.device in self.servers or case.device in self.spoilt:
+        if not is_forked or case.device in self.servers or case.device in self.unhealthy:
             return None
         begin = time.monotonic()
         server = ForkServer(
@@ -302,7 +306,7 @@ class _Launcher:
 
     def drop(self, case: Case) -> None:
         """Make no more forks for the case's device."""
-        self.spoilt.add(case.device)
+        self.unhealthy.add(case.device)
         server = self.servers.pop(case.device, None)
         if server is not None:
             server.close()
@@ -342,7 +346,7 @@ class _Run:
     listener: Listener
     interrupted: Callable[[], str]
     history: run_state.History
-    observing: Observing
+    counters: CounterLog
     redact: Callable[[bytes], bytes] | None
     cases: Mapping[str, Case] = field(init=False)
     logs: Path = field(init=False)
@@ -353,10 +357,10 @@ class _Run:
         self.logs = self.launcher.work / "launches"
         self.logs.mkdir(parents=True, exist_ok=True)
 
-    def all(self) -> None:
+    def settle_all(self) -> None:
         """Settle every group in its order."""
-        for name in self.history.incomplete():  # whose parent may not have kept them
-            self._keep_logs(name)
+        for name in self.history.incomplete():  # whose parent may not have stored them
+            self._store_logs(name)
         self.observer.run_begins(self.plan, self.history.num_settled)
         launches = {launch.id: launch for launch in self.plan.launches}
         supervisor = Supervisor(
@@ -383,10 +387,10 @@ class _Run:
             for launch in to_make:
                 self._prepare(self.cases[launch.case])
             counted = [(launch, self.cases[launch.case]) for launch in to_make]
-            self.observing.before(counted)
+            self.counters.before(counted)
             started = [self._start(launch) for launch in to_make]
             supervisor.until_ended([item for item in started if item is not None])
-            self.observing.after(counted)
+            self.counters.after(counted)
             self._stop_if_full()
             self._stop_if_interrupted()
 
@@ -439,7 +443,7 @@ class _Run:
         name = self.interrupted()
         if name:
             raise RunInterrupted(
-                f"stopped by {name}; everything so far is kept, and "
+                f"stopped by {name}; everything so far is stored, and "
                 f"`bench accept --resume {self.folder}` goes on with it"
             )
 
@@ -478,7 +482,7 @@ class _Run:
             protocol=self.plan.protocol,
             is_timed=launch.is_timed,
             check_last=self.history.checks_last(case, launch.number),
-            seed=planning.case_seed(self.plan.seed, case),
+            seed=case_seed(self.plan.seed, case),
             data=None if self.data is None else str(self.data),
             artifacts_folder=str(artifacts),
             artifacts=self.history.artifacts(case) if launch.is_timed else {},
@@ -491,7 +495,7 @@ class _Run:
     def _looks(self, case: Case) -> None:
         if not case.is_timed:
             return
-        looks = planning.case_looks(self.plan, case)
+        looks = case_looks(self.plan, case)
         while (count := self.history.due_look(case, looks)) is not None:
             is_decided, reason = self.look(case.id, self.journal.lines)
             event = Looked(case=case.id, launches=count, is_decided=is_decided, reason=reason)
@@ -516,24 +520,24 @@ class _Run:
             self.launcher.drop(item.case)
         self.full |= ended.reason == "disk_full"
         if ended.outcome != "completed":
-            self._keep_logs(item.launch.id)
+            self._store_logs(item.launch.id)
 
     # -------------------------------------------------------------- logs
 
     def _log(self, launch: str, stream: str) -> Path:
         return self.logs / f"{file_name(launch)}.{stream}"
 
-    def _keep_logs(self, launch: str) -> None:
+    def _store_logs(self, launch: str) -> None:
         """Copy what a launch printed into the bundle, for whoever asks why it did not complete."""
         for stream in ("stdout", "stderr"):
             source = self._log(launch, stream)
-            kept = self.folder / "logs" / source.name
-            if source.exists() and not kept.exists():
-                kept.parent.mkdir(exist_ok=True)
-                unfinished = source.with_suffix(".kept")
-                told = _bounded(source)
-                unfinished.write_bytes(told if self.redact is None else self.redact(told))
-                unfinished.replace(kept)  # a full disk leaves no half of it in the bundle
+            stored = self.folder / "logs" / source.name
+            if source.exists() and not stored.exists():
+                stored.parent.mkdir(exist_ok=True)
+                unfinished = source.with_suffix(".partial")
+                content = _bounded(source)
+                unfinished.write_bytes(content if self.redact is None else self.redact(content))
+                unfinished.replace(stored)  # a full disk leaves no half of it in the bundle
 
 
 def _bounded(path: Path) -> bytes:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -20,8 +20,8 @@ import numpy as np
 from appliance.errors import ApplianceError, EvidenceError, RunInterrupted
 from appliance.evidence.baseline_key import device_name, key_of
 from appliance.judging.verdict import Judge, judge
-from appliance.planning import plan as planning
 from appliance.planning.criterion_scope import matches
+from appliance.planning.plan import Place, PlanInputs, make_plan, requests
 from appliance.probe import node
 from appliance.records.baseline import Baseline, Baselines, Peaks
 from appliance.records.criteria import Criteria, Criterion
@@ -106,12 +106,14 @@ class Trial:
         return bool(self.poses_as)
 
 
-def _product(name: str, workload: str, expected: Expected = CORRECTNESS, **more: object) -> Trial:
-    """A trial of a spoilt product."""
-    return _spoilt(name, workload, "gemm", expected, **more)
+def _faulty_matmul(
+    name: str, workload: str, expected: Expected = CORRECTNESS, **more: object
+) -> Trial:
+    """A trial of a faulty matmul."""
+    return _faulty(name, workload, "gemm", expected, **more)
 
 
-def _spoilt(
+def _faulty(
     name: str, workload: str, poses_as: str, expected: Expected | None, **more: object
 ) -> Trial:
     trial = Trial(
@@ -132,14 +134,14 @@ TRIALS = (
     Trial(id=REFERENCE, name="", workload="gemm", parameters=TIMED, launches=6),
     Trial(
         id="timed-control",
-        name="nothing; a product, timed",
+        name="nothing; a matmul, timed",
         workload="gemm",
         parameters=TIMED,
         launches=6,
     ),
     Trial(
         id="exact-control",
-        name="nothing; a product of whole numbers",
+        name="nothing; a matmul of integers",
         workload="gemm_exact",
         parameters=EXACT,
     ),
@@ -149,7 +151,7 @@ TRIALS = (
         workload="digits_mlp",
         parameters=TRAINING,
     ),
-    _spoilt(
+    _faulty(
         "slow device, x1.3",
         "slow_device",
         "gemm",
@@ -158,12 +160,14 @@ TRIALS = (
         parameters=TIMED,
         launches=6,
     ),
-    _product("bit flip, highest of the exponent", "bit_flip", parameters={"bit": 30, "after": 1}),
-    _product("bit flip, in the middle", "bit_flip", parameters={"bit": 20, "after": 1}),
-    _product("bit flip, lowest that shows", "bit_flip", parameters={"bit": 12, "after": 1}),
+    _faulty_matmul(
+        "bit flip, highest of the exponent", "bit_flip", parameters={"bit": 30, "after": 1}
+    ),
+    _faulty_matmul("bit flip, in the middle", "bit_flip", parameters={"bit": 20, "after": 1}),
+    _faulty_matmul("bit flip, lowest that shows", "bit_flip", parameters={"bit": 12, "after": 1}),
     *(
-        _spoilt(
-            f"bit flip in an exact product, bit {bit} of 15",
+        _faulty(
+            f"bit flip in an exact matmul, bit {bit} of 15",
             "exact_bit_flip",
             "gemm_exact",
             CORRECTNESS,
@@ -171,40 +175,40 @@ TRIALS = (
         )
         for bit in (15, 7, 0)
     ),
-    _product("stale output", "stale_output"),
-    _product("unwritten output", "unwritten_output", parameters={"after": 1}),
-    _product("precision downgrade, bfloat16 for float32", "lower_precision"),
-    _product("cached output", "cached_output"),
-    _product("zeros", "zeros", parameters={"after": 1}),
-    _product("NaN in one element", "not_a_number", parameters={"after": 1}),
-    _product("rescaled by 1.001", "rescaled", parameters={"after": 1}),
-    _spoilt(
+    _faulty_matmul("stale output", "stale_output"),
+    _faulty_matmul("unwritten output", "unwritten_output", parameters={"after": 1}),
+    _faulty_matmul("precision downgrade, bfloat16 for float32", "lower_precision"),
+    _faulty_matmul("cached output", "cached_output"),
+    _faulty_matmul("zeros", "zeros", parameters={"after": 1}),
+    _faulty_matmul("NaN in one element", "not_a_number", parameters={"after": 1}),
+    _faulty_matmul("rescaled by 1.001", "rescaled", parameters={"after": 1}),
+    _faulty(
         "skipped optimiser step",
         "skipped_update",
         "digits_mlp",
         CORRECTNESS,
         parameters=TRAINING,
     ),
-    _product(
+    _faulty_matmul(
         "crash",
         "crash",
         Expected(words=FAIL, criteria=("completion",), reasons=("crashed",)),
         parameters={"after": 1},
     ),
-    _product(
+    _faulty_matmul(
         "hang",
         "hang",
         Expected(words=FAIL, criteria=("completion",), reasons=("timed_out",)),
         parameters={"after": 1},
         time_limit_seconds=4.0,
     ),
-    _product(
+    _faulty_matmul(
         "zero work",
         "zero_work",
         Expected(words=NEVER_PASS, criteria=("correctness",)),
         parameters={"m": 128, "n": 128, "k": 1024},
     ),
-    _spoilt("a fault that nothing shows", "nothing", "gemm", None),
+    _faulty("a fault that nothing shows", "nothing", "gemm", None),
 )
 
 
@@ -212,7 +216,7 @@ TRIALS = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Made:
+class RecordedRun:
     """The run as it was made: what it was judged by, and its lines."""
 
     plan: Plan
@@ -228,31 +232,22 @@ def rows(
     Raises ApplianceError where the run itself was not conducted as planned, RunInterrupted if a
     person stops it.
     """
-    made = make(folder, observe, trials)
+    run = make(folder, observe, trials)
     for trial in trials:
         if trial.id != REFERENCE:
-            yield _row(trial, made, trials)
+            yield _row(trial, run, trials)
 
 
-def make(folder: Path, observe: Callable[[str], None], trials: Sequence[Trial] = TRIALS) -> Made:
-    """Plan the trials, and make every launch and look."""
+def make(
+    folder: Path, observe: Callable[[str], None], trials: Sequence[Trial] = TRIALS
+) -> RecordedRun:
+    """Plan the trials, and make every launch and interim analysis."""
     vendor = node.present("cpu")
     plan, system = _planned(vendor, trials)
     files = {"plan.json": sha256(to_json(plan)), "system.json": sha256(to_json(system))}
     journal = Journal.create(folder / "journal.jsonl", files["plan.json"])
-    asked = _Asked(_judge(plan, system))
     try:
-        journal.append(
-            RunStarted(
-                run_id=plan.run_id,
-                plan=files["plan.json"],
-                system=files["system.json"],
-                pid=os.getpid(),
-            )
-        )
-        for injector in plan.injectors:
-            cases = tuple(case.id for case in plan.cases if case.injector == injector)
-            journal.append(Injected(injector=injector, cases=cases))
+        _record_start(journal, plan, files)
         execution.run(
             plan=plan,
             vendors={vendor.name: vendor},
@@ -261,42 +256,60 @@ def make(folder: Path, observe: Callable[[str], None], trials: Sequence[Trial] =
             folder=folder,
             work=folder / "work",
             data=None,
-            look=asked.look,
+            look=_InterimJudge(_judge(plan, system)).look,
             observer=_Observer(observe),
             num_threads=1,  # threads wait for each other, and so for whatever else runs here
         )
         journal.append(RunEnded(launches=len(plan.launches)))
-        run_checks.check_conduct(plan, journal.lines, files)
-        run_checks.check_looks(
-            plan=plan,
-            criteria=CRITERIA,
-            lines=journal.lines,
-            baselines=NO_BASELINES,
-            peaks=NO_PEAKS,
-            system=system,
-        )
+        run = RecordedRun(plan=plan, system=system, lines=journal.lines)
+        _check_execution(run, files)
     except EvidenceError as error:
         raise ApplianceError(f"the self-test was not run as it was planned: {error}") from None
     except RunInterrupted:
         raise RunInterrupted("the self-test was stopped; start it anew") from None
     finally:
         journal.close()
-    return Made(plan=plan, system=system, lines=journal.lines)
+    return run
+
+
+def _record_start(journal: Journal, plan: Plan, files: Mapping[str, str]) -> None:
+    journal.append(
+        RunStarted(
+            run_id=plan.run_id,
+            plan=files["plan.json"],
+            system=files["system.json"],
+            pid=os.getpid(),
+        )
+    )
+    for injector in plan.injectors:
+        cases = tuple(case.id for case in plan.cases if case.injector == injector)
+        journal.append(Injected(injector=injector, cases=cases))
+
+
+def _check_execution(run: RecordedRun, files: Mapping[str, str]) -> None:
+    """Raises EvidenceError where launches or interim analyses are not those of the plan."""
+    run_checks.check_conduct(run.plan, run.lines, files)
+    run_checks.check_looks(
+        plan=run.plan,
+        criteria=CRITERIA,
+        lines=run.lines,
+        baselines=NO_BASELINES,
+        peaks=NO_PEAKS,
+        system=run.system,
+    )
 
 
 def _planned(vendor: Vendor, trials: Sequence[Trial]) -> tuple[Plan, System]:
     suite = _suite(trials)
     seed = sha256(b"selftest")
-    answer = execution.describe(planning.requests(suite, vendor.probe(), seed))
+    answer = execution.describe(requests(suite, vendor.probe(), seed))
     system = node.probe((vendor,), software=answer.software)
     places = [
-        planning.Place(
-            device=device, features=vendor.features(device), available_datasets=frozenset()
-        )
+        Place(device=device, features=vendor.features(device), available_datasets=frozenset())
         for device in system.identity.devices
     ]
-    plan = planning.make_plan(
-        planning.PlanInputs(
+    plan = make_plan(
+        PlanInputs(
             suite=suite,
             answer=answer,
             places=places,
@@ -349,7 +362,7 @@ def _judge(plan: Plan, system: System) -> Judge:
 
 
 @dataclass
-class _Asked:
+class _InterimJudge:
     """The judge, who reads at each look what came since the one before."""
 
     judge: Judge
@@ -363,12 +376,12 @@ class _Asked:
 
 
 class _Observer:
-    """Tells of every launch that is made."""
+    """Reports every launch that is made."""
 
     def __init__(self, observe: Callable[[str], None]) -> None:
         self._observe = observe
 
-    def foretold(self, sentences: Sequence[str]) -> None: ...
+    def preflight_warnings(self, sentences: Sequence[str]) -> None: ...
     def run_begins(self, plan: Plan, num_done: int) -> None: ...
     def launch_ended(self, launch: Launch, event: LaunchEnded) -> None: ...
     def looked(self, event: Looked) -> None: ...
@@ -381,14 +394,14 @@ class _Observer:
 # ------------------------------------------------------------------ each case alone
 
 
-def _row(trial: Trial, made: Made, trials: Sequence[Trial]) -> Row:
+def _row(trial: Trial, run: RecordedRun, trials: Sequence[Trial]) -> Row:
     """What became of one trial."""
-    baselines = _baselines(made, trials)
-    named = _verdict(made, alone(made.plan, trial), baselines)
+    baselines = _baselines(run, trials)
+    named = _verdict(run, alone(run.plan, trial), baselines)
     if not trial.is_injected:
         fault = against(named) if named.verdict == "REJECTED" else ""
         return control_row("real", trial.name, NOT_REJECTED, named, fault)
-    concealed = _verdict(made, concealing(alone(made.plan, trial), trial), baselines)
+    concealed = _verdict(run, concealing(alone(run.plan, trial), trial), baselines)
     if trial.expected is None:
         return unseen_row(
             "real",
@@ -412,8 +425,8 @@ def alone(plan: Plan, trial: Trial) -> Plan:
     """The plan as it would be for this trial only; limits and bounds stay those of the run."""
     cases = tuple(case for case in plan.cases if _is_of(case.id, trial))
     launches = tuple(launch for launch in plan.launches if _is_of(launch.case, trial))
-    kept = {launch.id for launch in launches}
-    groups = tuple(tuple(name for name in group if name in kept) for group in plan.groups)
+    own = {launch.id for launch in launches}
+    groups = tuple(tuple(name for name in group if name in own) for group in plan.groups)
     return replace(
         plan,
         cases=cases,
@@ -433,7 +446,7 @@ def _is_of(case: str, trial: Trial) -> bool:
     return case.partition("@")[0] == trial.id
 
 
-def _verdict(made: Made, plan: Plan, baselines: Baselines) -> Verdict:
+def _verdict(run: RecordedRun, plan: Plan, baselines: Baselines) -> Verdict:
     """The verdict on the lines that are of this plan, by the criteria that are for its cases."""
     launches = {launch.id for launch in plan.launches}
     cases = {case.id for case in plan.cases}
@@ -445,10 +458,10 @@ def _verdict(made: Made, plan: Plan, baselines: Baselines) -> Verdict:
     return judge(
         plan=plan,
         criteria=replace(CRITERIA, criterion=tuple(relevant)),
-        lines=list(_lines(made.lines, plan, launches, cases)),
+        lines=list(_lines(run.lines, plan, launches, cases)),
         baselines=baselines,
         peaks=NO_PEAKS,
-        system=made.system,
+        system=run.system,
     )
 
 
@@ -468,7 +481,7 @@ def _lines(
             yield line
 
 
-def _baselines(made: Made, trials: Sequence[Trial]) -> Baselines:
+def _baselines(run: RecordedRun, trials: Sequence[Trial]) -> Baselines:
     """What the reference case of the same run measured, for every case that is compared with it.
 
     None where it varied more than the margin can resolve: `bench baseline` would refuse it too.
@@ -476,7 +489,7 @@ def _baselines(made: Made, trials: Sequence[Trial]) -> Baselines:
     reference = next((trial for trial in trials if trial.id == REFERENCE), None)
     if reference is None:
         return NO_BASELINES
-    verdict = _verdict(made, alone(made.plan, reference), NO_BASELINES)
+    verdict = _verdict(run, alone(run.plan, reference), NO_BASELINES)
     values = [
         launch.log_seconds
         for case in verdict.cases
@@ -489,22 +502,22 @@ def _baselines(made: Made, trials: Sequence[Trial]) -> Baselines:
     plans = [
         plan
         for trial in trials
-        for own in [alone(made.plan, trial)]
+        for own in [alone(run.plan, trial)]
         for plan in (own, concealing(own, trial))
         if matches(SPEED, trial.id)
     ]
     return Baselines(
         baseline=tuple(
-            _baseline(case, values, spread, made) for plan in plans for case in plan.cases
+            _baseline(case, values, spread, run) for plan in plans for case in plan.cases
         )
     )
 
 
-def _baseline(case: Case, values: Sequence[float], spread: float, made: Made) -> Baseline:
+def _baseline(case: Case, values: Sequence[float], spread: float, run: RecordedRun) -> Baseline:
     return Baseline(
-        key=key_of(case, made.plan.protocol, made.system),
+        key=key_of(case, run.plan.protocol, run.system),
         kind="same_device",
-        devices=(device_name(made.system, case.device),),
+        devices=(device_name(run.system, case.device),),
         log_seconds=float(np.mean(values)),
         launch_sd=spread,
         device_sd=None,

@@ -3,7 +3,7 @@
 What the judge does to a slow device, to noise or to a forged record can only be shown where the
 truth is known. So the step times of a run are drawn from a model, and everything else is what
 production uses: launches and looks are settled by the same history, each look asks the same
-judge, and the lines may be kept by the journal itself.
+judge, and the lines may be stored by the journal itself.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy as np
 
 from appliance.evidence.run_state import History
 from appliance.judging.verdict import Judge
-from appliance.planning import plan as planning
+from appliance.planning.plan import case_looks
 from appliance.records.journal import (
     Block,
     Calibrated,
@@ -59,7 +59,7 @@ Alter = Callable[[Launch, Event], Event | None]
 
 @dataclass
 class VirtualClock:
-    """Time that passes when it is told to."""
+    """Time that passes on command."""
 
     nanoseconds: int = 0
 
@@ -277,7 +277,7 @@ class _Run:
             self._record(_ended(launch, "interrupted", STOPPED))
 
     def _looks(self, case: Case) -> None:
-        looks = planning.case_looks(self.node.plan, case)
+        looks = case_looks(self.node.plan, case)
         while (count := self.history.due_look(case, looks)) is not None:
             is_decided, reason = self.judge.look(case.id)
             self._record(Looked(case=case.id, launches=count, is_decided=is_decided, reason=reason))

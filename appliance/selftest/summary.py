@@ -67,19 +67,19 @@ class Result(Record):
 
 
 def run(observe: Callable[[str], None]) -> Result:
-    """Make both families and the table of slowdowns; `observe` is told what is done next.
+    """Make both families and the table of slowdowns; `observe` receives what is done next.
 
     Raises UsageError where there is no torch, ApplianceError where the appliance itself failed.
     """
     rows = virtual_rows(observe)
     observe("how slow is slow: nodes on a virtual clock")
-    found = behaviour()
-    observe("real processes: their software is asked")
+    behaviours = behaviour()
+    observe("real processes: their software is read")
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
         rows += tuple(
             process_faults.rows(Path(folder), lambda what: observe(f"real processes: {what}"))
         )
-    return Result(rows=rows, behaviour=found)
+    return Result(rows=rows, behaviour=behaviours)
 
 
 def virtual_rows(observe: Callable[[str], None]) -> tuple[Row, ...]:
@@ -105,7 +105,7 @@ def behaviour(
     """
     protocol = replace(virtual_node.PROTOCOL, blocks=2, block_steps=15, warmup_steps=1)
     node = virtual_faults.healthy_node(virtual_faults.SPEED, num_cases=1, protocol=protocol)
-    found = []
+    rows = []
     for slowdown in slowdowns:
         slowed = virtual_faults.behaving(node, Timing(effect=float(np.log1p(slowdown))))
         words: list[RulingWord] = []
@@ -118,8 +118,8 @@ def behaviour(
                 if ruling.criterion == virtual_faults.SPEED.id
             ]
             launches.append(simulated.num_made)
-        found.append(_behaviour(slowdown, words, float(np.mean(launches)), node))
-    return tuple(found)
+        rows.append(_behaviour(slowdown, words, float(np.mean(launches)), node))
+    return tuple(rows)
 
 
 def _behaviour(
@@ -159,12 +159,12 @@ def print_result(result: Result, out: Console) -> None:
     for row in wrong:
         out.print("not ok", style=NOT_OK, end=" ")
         out.print(f"{row.family}, {row.injected}: {row.explanation}")
-    for found in result.behaviour:
-        if not found.is_ok:
+    for nodes in result.behaviour:
+        if not nodes.is_ok:
             out.print("not ok", style=NOT_OK, end=" ")
             out.print(
-                f"slower by {found.slowdown:.0%}: {found.num_wrong} of "
-                f"{found.num_nodes} nodes were ruled wrongly, more than chance allows"
+                f"slower by {nodes.slowdown:.0%}: {nodes.num_wrong} of "
+                f"{nodes.num_nodes} nodes were ruled wrongly, more than chance allows"
             )
     controls = sum(row.injected.startswith(CONTROL) for row in result.rows)
     num_faults = len(result.rows) - controls
@@ -196,14 +196,14 @@ def _injections(rows: Sequence[Row]) -> Table:
     return table
 
 
-def _slowdowns(found: Sequence[Behaviour]) -> Table:
+def _slowdowns(behaviours: Sequence[Behaviour]) -> Table:
     table = Table(
         title=f"One limit at {virtual_faults.MARGIN:.0%}, launches of 1 % spread, "
         "looks at 5, 10, 20, 40"
     )
     for name in ("slower by", "nodes", "pass", "fail", "inconclusive", "mean launches", "ok"):
         table.add_column(name, justify="right")
-    for row in found:
+    for row in behaviours:
         table.add_row(
             f"{row.slowdown:.0%}",
             str(row.num_nodes),

@@ -535,7 +535,7 @@ def chain_rows() -> Iterator[Row]:
 
 
 def journal_of(node: Node, *, seed: int = 1) -> bytes:
-    """What a journal on disk has kept of a simulated run."""
+    """What a journal on disk has stored of a simulated run."""
     clock = simulation.VirtualClock()
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
         path = Path(folder) / "journal.jsonl"

@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 
 from appliance.evidence.baseline_key import key_of
 from appliance.judging.verdict import Judge
-from appliance.planning import plan as planning
+from appliance.planning.plan import Place, PlanInputs, make_plan
 from appliance.records.baseline import Baseline, Baselines, Peaks
 from appliance.records.criteria import Criteria
 from appliance.records.journal import Line
@@ -84,16 +84,16 @@ def make_node(
     """A node whose suite has one case for each of the timings, on each of its devices.
 
     Its baselines are of a population whose step time is the timing's own without effects.
-    `gap_seconds` only lengthens what is planned; `simulate` is told of it too.
+    `gap_seconds` only lengthens what is planned; pass it to `simulate` too.
     """
     system = _system(num_devices)
     suite = _suite(timings, protocol, gap_seconds)
-    plan = planning.make_plan(
-        planning.PlanInputs(
+    plan = make_plan(
+        PlanInputs(
             suite=suite,
             answer=_answer(timings, work),
             places=[
-                planning.Place(device=device, features=frozenset(), available_datasets=frozenset())
+                Place(device=device, features=frozenset(), available_datasets=frozenset())
                 for device in system.identity.devices
             ],
             criteria=criteria,
@@ -104,24 +104,32 @@ def make_node(
             bench_version="virtual",
         )
     )
-    by_case = {case.id: timings[case.id.partition("@")[0]] for case in plan.cases}
-    first = {case.id.partition("@")[0]: case for case in reversed(plan.cases)}
-    baselines = Baselines(
-        baseline=tuple(
-            baseline(case, protocol, system, step_seconds=timings[name].step_seconds)
-            for name, case in first.items()
-        )
-    )
     node = Node(
         plan=plan,
         system=system,
         criteria=criteria,
-        baselines=baselines,
+        baselines=_baselines(plan, system, timings),
         peaks=peaks,
-        timings=by_case,
+        timings={case.id: timings[_suite_case(case)] for case in plan.cases},
         digests={},
     )
     return with_plan(node, plan)
+
+
+def _baselines(plan: Plan, system: System, timings: Mapping[str, Timing]) -> Baselines:
+    """One for each case of the suite, on its first device."""
+    first = {_suite_case(case): case for case in reversed(plan.cases)}
+    return Baselines(
+        baseline=tuple(
+            baseline(case, plan.protocol, system, step_seconds=timings[name].step_seconds)
+            for name, case in first.items()
+        )
+    )
+
+
+def _suite_case(case: Case) -> str:
+    """The name that a case of the plan has in the suite."""
+    return case.id.partition("@")[0]
 
 
 def with_plan(node: Node, plan: Plan) -> Node:
@@ -224,7 +232,7 @@ def _answer(timings: Mapping[str, Timing], work: Work) -> Answer:
             Description(
                 name=name,
                 version=1,
-                summary="Takes the time that it is told to take",
+                summary="Takes the time of its model",
                 parameters=(),
                 small={},
                 needs=(),

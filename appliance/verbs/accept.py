@@ -149,7 +149,7 @@ def _finish(
     folder: Path, prepared: Prepared, journal: Journal, observer: execution.Observer
 ) -> Finished:
     """Make the launches that are left, judge all of them, and tidy up."""
-    observer.foretold(coverage.preflight_warnings(prepared.plan, prepared.criteria))
+    observer.preflight_warnings(coverage.preflight_warnings(prepared.plan, prepared.criteria))
     judge = _JournalJudge(prepared)
     work = work_folder(folder, prepared.plan.run_id)
     try:

@@ -1,9 +1,10 @@
-"""Whether an answer comes faster for an input that was just seen: then it was kept, not computed.
+"""Whether a repeated input is answered faster than a new one: then the answer was cached.
 
 Steps on changing inputs and steps on the input of the step before are timed in turn, so that what
-drifts falls on both alike. The saving is told by the geometric mean over pairs, and what is held
-against the bound is its lower end at `CONFIDENCE`: on a noisy machine that end moves away from the
-bound, so noise accuses nobody. What would have been seen all the same is told with the check.
+drifts falls on both alike. The saving is the geometric mean over pairs, and its lower confidence
+limit at `CONFIDENCE` is compared with the bound: on a noisy machine that end moves away from the
+bound, so noise accuses nobody. The smallest saving that would have been detected is reported with
+the check.
 """
 
 from __future__ import annotations

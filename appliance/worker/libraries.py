@@ -1,13 +1,14 @@
 """Which files this process runs: all that are mapped as executable, each with its SHA-256.
 
-A library that was exchanged computes something else under the same name and version. So what the
-kernel says is mapped is told, not what a package claims. A file that was deleted or replaced since
-it was mapped cannot be read any more; it has no digest, rather than that of another file.
+A library that was exchanged computes something else under the same name and version. So the
+kernel's list of mapped files is reported, not what a package claims. A file that was deleted or
+replaced since it was mapped cannot be read any more; it has no digest, rather than that of another
+file.
 
-Hashing the libraries of a GPU takes seconds, so a run hashes each file once: digests are kept in
+Hashing the libraries of a GPU takes seconds, so a run hashes each file once: digests are stored in
 its working folder by device, inode, size and times of the file, under a lock, so that launches
 that start together wait for one another instead of doing the same work. That of a file that was
-changed a moment ago is not kept: another change may yet get the same time.
+changed a moment ago is not stored: another change may yet get the same time.
 """
 
 from __future__ import annotations
@@ -34,14 +35,14 @@ def loaded(cache: Path, maps: Path = MAPS) -> dict[str, str | None]:
 
     `cache` is the file that keeps digests between launches of a run; without it all are hashed.
     """
-    with _kept(cache) as known:
-        found: dict[str, str | None] = {}
+    with _stored(cache) as known:
+        files: dict[str, str | None] = {}
         for path in mapped(maps.read_bytes()):
             name = path.removesuffix(DELETED).decode("utf-8", "backslashreplace")
             digest = None if path.endswith(DELETED) else _digest(Path(os.fsdecode(path)), known)
             # Both the file and the one that it replaced may be mapped: then neither is certain.
-            found[name] = digest if found.get(name, digest) == digest else None
-        return dict(sorted(found.items()))
+            files[name] = digest if files.get(name, digest) == digest else None
+        return dict(sorted(files.items()))
 
 
 def mapped(text: bytes) -> list[bytes]:
@@ -85,8 +86,8 @@ def _digest(path: Path, known: dict[str, str]) -> str | None:
 
 
 @contextmanager
-def _kept(cache: Path) -> Iterator[dict[str, str]]:
-    """Digests by file, held by one process at a time; what is added to them is kept."""
+def _stored(cache: Path) -> Iterator[dict[str, str]]:
+    """Digests by file, held by one process at a time; what is added to them is stored."""
     with contextlib.ExitStack() as stack:
         try:
             cache.parent.mkdir(parents=True, exist_ok=True)
@@ -108,9 +109,9 @@ def _kept(cache: Path) -> Iterator[dict[str, str]]:
 
 
 def _read(text: str) -> dict[str, str]:
-    """What an earlier launch kept; nothing if it was cut off while it wrote."""
+    """What an earlier launch stored; nothing if it was cut off while it wrote."""
     try:
-        found = json.loads(text)
+        digests = json.loads(text)
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return digests if isinstance(digests, dict) else {}

@@ -1,22 +1,22 @@
 """One launch, in the child: build, first step, digest, check, clocks, warm-up, blocks, last check.
 
-The clocks are compared after the first step, whose time holds all that the first use of a
-device costs. All launches of a case have the same seed, so where a workload gives the same bits
-for the same inputs, each tells the digest of its first output, which costs nothing while steps are
-timed. The untimed launch of a case says too what libraries it runs, builds and steps a second time
-and compares the two outputs. A timed one warms up, waits until its group is ready, and is timed in
-blocks; one that repeats a dispute makes the numbers of steps that the disputed one made, whatever
-time they take, so that its last output is of the same input. No other ends on the input that it
-began with, where the first answer handed out again would be right. A workload with `steps` makes
-exactly so many: the first, which is checked as every first step is, then the rest without warm-up.
-All of them are one block, and its last output is checked. One with a target ends at the first hit,
-and a launch that has made all of its steps without one has failed a check.
+The clocks are compared after the first step, whose time holds all that the first use of a device
+costs. All launches of a case have the same seed, so where a workload gives the same bits for the
+same inputs, each reports the digest of its first output, which costs nothing while steps are
+timed. The untimed launch of a case reports too what libraries it runs, builds and steps a second
+time and compares the two outputs. A timed one warms up, waits until its group is ready, and is
+timed in blocks; one that repeats a disputed launch makes the numbers of steps that the disputed
+one made, whatever time they take, so that its last output is of the same input. No other ends on
+the input that it began with, where the first answer handed out again would be right. A workload
+with `steps` makes exactly so many: the first, which is checked as every first step is, then the
+rest without warm-up. All of them are one block, and its last output is checked. One with a target
+ends at the first hit, and a launch that has made all of its steps without one has failed a check.
 
 Of inference, one in a hundred of the timed outputs is checked too, drawn by the seed, and the
-untimed launch compares the times of repeated inputs with those of changing ones: who keeps answers
-is found out.
+untimed launch compares the times of repeated inputs with those of changing ones: cached answers
+are detected.
 
-Everything is told to `send` as it happens, never between two samples. What only torch can do
+Everything is sent as it happens, never between two samples. What only torch can do
 (synchronise, seed, copy a tensor) comes from outside, as `Machine`.
 """
 
@@ -42,8 +42,7 @@ from appliance.records.journal import (
 )
 from appliance.records.json import Record
 from appliance.records.request import LaunchSpec
-from appliance.worker import cache_check as repeated
-from appliance.worker import outputs, timing
+from appliance.worker import cache_check, outputs, timing
 from workloads.contract.target import Target
 from workloads.contract.workload import Workload
 
@@ -249,13 +248,13 @@ class LaunchCourse:
             return None
 
         def extra_steps(made: int) -> int:
-            more = self._asked(state, made) if asks else 0
+            more = self._granted_steps(state, made) if asks else 0
             return more + (has_last and self.workload.returns_to_first(state, more))
 
         return extra_steps
 
-    def _asked(self, state: Any, made: int) -> int:
-        """Steps that the workload asks for, as far as the time limit has room on every rank."""
+    def _granted_steps(self, state: Any, made: int) -> int:
+        """Extra steps of the workload, as far as the time limit has room on every rank."""
         wanted = self.machine.agree(self.workload.extra_steps(state, made))
         return min(wanted, -self.machine.agree(-self._room(made)))  # the least of all ranks
 
@@ -300,7 +299,7 @@ class LaunchCourse:
             self._send(Checked, phase="last", step=made - 1, check=check)
 
     def _reaches(self, state: Any) -> Callable[[], bool]:
-        """Whether the target is reached, of which all ranks must be of one mind."""
+        """Whether the target is reached, of which all ranks must agree."""
         return lambda: not self.machine.agree(int(not self.workload.has_reached(state)))
 
     def _block(self, state: Any, length: timing.Length, hooks: timing.BlockHooks) -> timing.Samples:
@@ -340,10 +339,10 @@ class LaunchCourse:
             step = self._step(state)
             return timing.one(step, self.machine.stopwatch)[1].wall_ns * 1e-9
 
-        check = repeated.compare(seconds)
+        check = cache_check.compare(seconds)
         self._send(Checked, phase="repeated", step=0, check=check)
 
-    # -------------------------------------------------------------- what is said
+    # -------------------------------------------------------------- records sent
 
     def _freeze(self, output: Any) -> outputs.Frozen:
         is_exact = self.workload.is_repeatable
@@ -352,7 +351,7 @@ class LaunchCourse:
     def _repeatability(self, first: outputs.Frozen, second: outputs.Frozen) -> Check:
         if self.workload.is_repeatable:
             error = outputs.differing_bytes(first, second)
-            return Check(name="same bits twice", error=error, bound=0.0, kind="exact")
+            return Check(name="bitwise reproducible", error=error, bound=0.0, kind="exact")
         return Check(
             name="same output twice, within its measured spread",
             error=outputs.relative_difference(first, second),

@@ -38,13 +38,13 @@ def digest(output: Any, copy: Copy) -> str:
     `copy` gives an array's bytes; one copy at a time is held. A digest tells any two outputs
     apart that differ in a bit, a number format, a shape or the place of an array.
     """
-    told = hashlib.sha256()
-    found = {_name(path, leaf): leaf for path, leaf in _leaves(output, "output")}
-    for name in sorted(found):
-        content = copy(found[name])
-        told.update(f"{name}\0{content.nbytes}\0".encode())
-        told.update(content.data)
-    return told.hexdigest()
+    hasher = hashlib.sha256()
+    arrays = {_name(path, leaf): leaf for path, leaf in _leaves(output, "output")}
+    for name in sorted(arrays):
+        content = copy(arrays[name])
+        hasher.update(f"{name}\0{content.nbytes}\0".encode())
+        hasher.update(content.data)
+    return hasher.hexdigest()
 
 
 def _name(path: str, leaf: Any) -> str:

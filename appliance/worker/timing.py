@@ -343,13 +343,13 @@ class _Course:
     def _stop(self, action: Callable[[], T]) -> T:
         """Do something with the clock stopped."""
         begin = _moment(self.stopwatch)
-        found = action()
+        outcome = action()
         self.stopwatch.synchronise()
         span = begin.until(_moment(self.stopwatch))
         self.stopped = Span(
             wall_ns=self.stopped.wall_ns + span.wall_ns, raw_ns=self.stopped.raw_ns + span.raw_ns
         )
-        return found
+        return outcome
 
     def _drawn(self) -> Drawn:
         """What a drawn step needs to be checked; a copy, as the next may reuse the memory."""

@@ -267,7 +267,7 @@ def test_bad_size_is_one_sentence(text: str) -> None:
 def test_told_facts_are_marked_and_unknown_names_are_left_out() -> None:
     told = {container_facts.VARIABLE: '{"image_layers": "sha256:2", "foreign": "x", "launcher": 7}'}
     assert list(container_facts.identity_facts(told)) == ["image_layers"]
-    assert "told by the launcher" in container_facts.identity_facts(told)["image_layers"].source
+    assert "reported by the launcher" in container_facts.identity_facts(told)["image_layers"].source
     assert container_facts.condition_facts(told)["launcher"].value is None
     with pytest.raises(KeyError):
         container_facts.encode({"foreign": "x"})

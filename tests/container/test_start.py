@@ -177,7 +177,7 @@ def check_told(folder: Path, document: dict[str, Any]) -> None:
     assert conditions["container_name"]["value"] == document["container"]
     assert conditions["container_options"]["value"].startswith("--read-only --cap-drop ALL")
     assert "--network none" in conditions["container_options"]["value"]
-    assert "told by the launcher" in conditions["container_engine"]["source"]
+    assert "reported by the launcher" in conditions["container_engine"]["source"]
     lifted = "--ulimit" in conditions["container_options"]["value"]
     assert lifted == (conditions["container_locked_memory"]["value"] == "unlimited")
 

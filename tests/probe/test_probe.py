@@ -390,7 +390,7 @@ def test_differences_name_every_changed_fact() -> None:
     assert node.differences(before, after) == [
         "cpu:0: model was A and is B",
         "cpu:0: microcode was 0x1 and is not reported",
-        "host: kernel is read another way (untold before, uname now)",
+        "host: kernel is read another way (source unknown before, uname now)",
         "disk 1: serial is gone",
         "host: bios is new",
     ]

@@ -31,7 +31,7 @@ from appliance.records.json import sha256, to_json
 from appliance.records.plan import Plan
 from appliance.records.system import Device
 from appliance.runner import counter_log
-from appliance.runner.counter_log import MOST_FAULTS, Observing
+from appliance.runner.counter_log import MOST_FAULTS, CounterLog
 from appliance.vendors.base import KernelFault
 from appliance.verification.run_checks import check_conduct
 
@@ -90,14 +90,14 @@ class Watched:
 
     def __init__(self, log: Log | None = None) -> None:
         self.card, self.log, self.events = Card(), log or Log(), list[Event]()
-        self.observing = self.again()
+        self.log_under_test = self.again()
 
-    def again(self) -> Observing:
+    def again(self) -> CounterLog:
         def opened() -> KernelLog:
             self.log.taken = 0
             return cast("KernelLog", self.log)
 
-        return Observing(
+        return CounterLog(
             vendors={self.card.name: self.card},
             devices={device.id: device for device in self.card.probe()},
             record=self.events.append,
@@ -110,7 +110,7 @@ class Watched:
 
 def test_the_begin_says_what_is_missing_and_what_cannot_be() -> None:
     watched = Watched()
-    watched.observing.begin(())
+    watched.log_under_test.begin(())
     one, other = watched.of(Counted)
     assert isinstance(one, Counted)
     assert isinstance(other, Counted)
@@ -125,11 +125,11 @@ def test_the_begin_says_what_is_missing_and_what_cannot_be() -> None:
 
 def test_counters_are_written_again_only_where_they_changed() -> None:
     watched = Watched()
-    watched.observing.begin(())
-    watched.observing.before(LAUNCHES[:1])
+    watched.log_under_test.begin(())
+    watched.log_under_test.before(LAUNCHES[:1])
     watched.card.errors = 1
-    watched.observing.after(LAUNCHES[:1])
-    watched.observing.before(LAUNCHES[2:3])
+    watched.log_under_test.after(LAUNCHES[:1])
+    watched.log_under_test.before(LAUNCHES[2:3])
     found = [event for event in watched.of(Counted) if isinstance(event, Counted) and event.launch]
     assert [(one.moment, one.is_same, one.counters.get("ecc_uncorrected")) for one in found] == [
         ("before", True, None),
@@ -141,10 +141,10 @@ def test_counters_are_written_again_only_where_they_changed() -> None:
 def test_lines_before_the_run_are_none_of_its_faults() -> None:
     watched = Watched()
     watched.log.write("Xid 79: cpu:0 of yesterday", "usb")
-    watched.observing.begin(())
+    watched.log_under_test.begin(())
     watched.log.write("Xid 13: cpu:1", "usb", "Xid 79: somebody")
-    watched.observing.after(LAUNCHES[:2])
-    watched.observing.end()
+    watched.log_under_test.after(LAUNCHES[:2])
+    watched.log_under_test.end()
     faults = [one for one in watched.of(KernelLogged) if isinstance(one, KernelLogged)]
     assert [(one.code, one.device, one.launch, one.is_fatal) for one in faults] == [
         ("Xid 13", "cpu:1", "two@cpu:1/0", False),
@@ -156,9 +156,9 @@ def test_lines_before_the_run_are_none_of_its_faults() -> None:
 
 def test_a_long_or_damaged_line_is_cut_and_kept_as_text() -> None:
     watched = Watched()
-    watched.observing.begin(())
+    watched.log_under_test.begin(())
     watched.log.write("Xid 13: " + "\udcff" + "x" * 1000)
-    watched.observing.after(LAUNCHES[:1])
+    watched.log_under_test.after(LAUNCHES[:1])
     (fault,) = watched.of(KernelLogged)
     assert isinstance(fault, KernelLogged)
     assert len(fault.text) == counter_log.LONGEST_TEXT
@@ -168,9 +168,9 @@ def test_a_long_or_damaged_line_is_cut_and_kept_as_text() -> None:
 def test_what_was_logged_while_the_run_was_cut_short_is_read_when_it_goes_on() -> None:
     watched = Watched()
     watched.log.write("usb")
-    watched.observing.begin(())
+    watched.log_under_test.begin(())
     watched.log.write("Xid 31: cpu:0")
-    watched.observing.after(LAUNCHES[:1])
+    watched.log_under_test.after(LAUNCHES[:1])
     watched.log.write("Xid 79: cpu:0, which ended the appliance")
     again = watched.again()
     again.begin(bare_lines(watched.events))
@@ -182,7 +182,7 @@ def test_what_was_logged_while_the_run_was_cut_short_is_read_when_it_goes_on() -
 
 def test_a_node_that_was_started_again_has_lost_the_end_of_its_log() -> None:
     watched = Watched()
-    watched.observing.begin(())
+    watched.log_under_test.begin(())
     watched.events = [
         KernelLogRead(boot="another", sequence=900) if isinstance(one, KernelLogRead) else one
         for one in watched.events
@@ -198,11 +198,11 @@ def test_a_log_that_is_forbidden_is_said_once(when: str) -> None:
     watched = Watched()
     if when == "begin":
         watched.log.gap = "add --cap-add SYSLOG"
-    watched.observing.begin(())
+    watched.log_under_test.begin(())
     watched.log.gap = "add --cap-add SYSLOG"
     for _ in range(3):
-        watched.observing.after(LAUNCHES[:1])
-    watched.observing.end()
+        watched.log_under_test.after(LAUNCHES[:1])
+    watched.log_under_test.end()
     (gap,) = watched.of(NotObserved)
     assert isinstance(gap, NotObserved)
     assert (gap.hint, watched.log.is_closed) == ("add --cap-add SYSLOG", True)
@@ -211,17 +211,17 @@ def test_a_log_that_is_forbidden_is_said_once(when: str) -> None:
 def test_lines_that_were_overwritten_are_missed() -> None:
     watched = Watched()
     watched.log.write("usb")
-    watched.observing.begin(())
+    watched.log_under_test.begin(())
     watched.log.lines.append((50, "Xid 13: cpu:0"))
-    watched.observing.after(LAUNCHES[:1])
+    watched.log_under_test.after(LAUNCHES[:1])
     assert [type(one) for one in watched.events[-1:]] == [NotObserved]
 
 
 def test_a_flood_of_faults_is_cut_and_said_to_be() -> None:
     watched = Watched()
-    watched.observing.begin(())
+    watched.log_under_test.begin(())
     watched.log.write(*["Xid 13: cpu:0"] * (MOST_FAULTS + 10))
-    watched.observing.after(LAUNCHES[:1])
+    watched.log_under_test.after(LAUNCHES[:1])
     assert len(watched.of(KernelLogged)) == MOST_FAULTS
     (gap,) = watched.of(NotObserved)
     assert isinstance(gap, NotObserved)

@@ -114,7 +114,7 @@ class Seen:
         self.foretellings: tuple[str, ...] = ()
         self._on_start = on_start
 
-    def foretold(self, sentences: Sequence[str]) -> None:
+    def preflight_warnings(self, sentences: Sequence[str]) -> None:
         self.foretellings = tuple(sentences)
 
     def run_begins(self, plan: Plan, num_done: int) -> None:
