@@ -283,16 +283,16 @@ class BurnIn(Workload[State, Output]):
             ]
             np.save(path, torch.cat(sums).numpy())
 
-        found = torch.from_numpy(np.load(target.artifacts.once("golden_checksums.npy", make)))
+        checksums = torch.from_numpy(np.load(target.artifacts.once("golden_checksums.npy", make)))
         for slot, sums in zip(
-            golden, found.split_with_sizes([slot.m for slot in golden]), strict=True
+            golden, checksums.split_with_sizes([slot.m for slot in golden]), strict=True
         ):
             slot.expected.copy_(sums)
 
     # -------------------------------------------------------------- a step
 
-    def extra_steps(self, state: State, made: int) -> int:
-        return EXTENSION * made if int(state.wrong.sum()) > 0 else 0
+    def extra_steps(self, state: State, num_steps: int) -> int:
+        return EXTENSION * num_steps if int(state.wrong.sum()) > 0 else 0
 
     def step(self, state: State) -> Output:
         self._look_back(state)
@@ -311,20 +311,20 @@ class BurnIn(Workload[State, Output]):
         phase = PHASES[state.num_steps // self.phase_steps % len(PHASES)]
         state.phases[phase] += 1
         outs = self._places(state, state.num_rounds)
-        found = []
+        digests = []
         for number, (index, slot) in enumerate(self._ordered(state, state.num_rounds)):
             if phase == "cool" or (phase == "load in jumps" and number % JUMP == 0):
                 self._wait(state)
             left, right = state.operands[slot.kind].corner(slot.m, slot.n, slot.k)
             self.multiply(left, right, outs[index])
             is_first = state.num_rounds == 0 and slot.kind == "random"
-            told = slot.compare(outs[index], state.wrong[index], is_first=is_first)
-            found.append((index, told))
+            digest = slot.compare(outs[index], state.wrong[index], is_first=is_first)
+            digests.append((index, digest))
         state.num_rounds += 1
         self._write_pattern(state)
         return Output(
             products=outs,
-            digests=torch.stack([pair for _, pair in sorted(found, key=lambda one: one[0])]),
+            digests=torch.stack([pair for _, pair in sorted(digests, key=lambda one: one[0])]),
             link=link,
             key=state.key,
         )
@@ -350,13 +350,13 @@ class BurnIn(Workload[State, Output]):
         sizes = [self._words(slot.m, slot.n) for _, slot in ordered]
         begin = number % state.num_sets * (len(state.pool) // state.num_sets)
         starts = accumulate([begin, *sizes[:-1]])
-        found = {
+        by_index = {
             index: state.pool[start : start + size]
             .view(FLOATS[self.dtype])[: slot.m * slot.n]
             .view(slot.m, slot.n)
             for (index, slot), start, size in zip(ordered, starts, sizes, strict=True)
         }
-        return [found[index] for index in range(len(found))]
+        return [by_index[index] for index in range(len(by_index))]
 
     # -------------------------------------------------------------- memory patterns
 
@@ -377,8 +377,8 @@ class BurnIn(Workload[State, Output]):
             return
         window = state.window
         memory = state.pool[window.start : window.stop]
-        found = memory_patterns.read_back(window.pattern, memory, window.start)
-        mismatches.keep_first(found, window.pattern, state.wrong[-1], state.first_bad_word)
+        mismatch = memory_patterns.read_back(window.pattern, memory, window.start)
+        mismatches.keep_first(mismatch, window.pattern, state.wrong[-1], state.first_bad_word)
         state.num_windows += 1
 
     # -------------------------------------------------------------- mismatches
@@ -414,13 +414,13 @@ class BurnIn(Workload[State, Output]):
         yield from self._check_random(state, output)
         counts = state.wrong.tolist()
         links, num_links = self._wrong_links(state)
-        spoilt = [
+        unhealthy = [
             Event(where=f"{one} of {kind} numbers", num_again=REPEATS)
             for kind, operands in state.operands.items()
-            for one in operands.spoilt()
+            for one in operands.unhealthy()
         ]
-        events = [*state.events, *self._investigated(state, counts), *links, *spoilt]
-        total = sum(counts) + len(links) + len(spoilt)
+        events = [*state.events, *self._investigated(state, counts), *links, *unhealthy]
+        total = sum(counts) + len(links) + len(unhealthy)
         is_lasting = total > 1 or any(event.num_again for event in events)
         yield Check(
             name="mismatches, repeated or lasting",
@@ -443,8 +443,8 @@ class BurnIn(Workload[State, Output]):
     def _check_host_digests(self, state: State, output: Output) -> Check:
         """Products and link as the host reads them, against what the device says of them."""
         wrong = sum(
-            not torch.equal(mismatches.host_digest(product, slot.weights), told.cpu())
-            for slot, product, told in zip(
+            not torch.equal(mismatches.host_digest(product, slot.weights), digest.cpu())
+            for slot, product, digest in zip(
                 state.slots, output.products, output.digests, strict=True
             )
         )
@@ -467,8 +467,8 @@ class BurnIn(Workload[State, Output]):
         """
         left, right = map(on_host, state.operands["random"].pair)
         sampled, projected = [], []
-        for slot, product, told in zip(state.slots, output.products, output.digests, strict=True):
-            is_as_first = torch.equal(told, slot.expected_digest)
+        for slot, product, digest in zip(state.slots, output.products, output.digests, strict=True):
+            is_as_first = torch.equal(digest, slot.expected_digest)
             if slot.kind != "random" or not is_as_first:
                 continue
             one, two = left[: slot.m, : slot.k], right[: slot.k, : slot.n]
@@ -515,12 +515,12 @@ class BurnIn(Workload[State, Output]):
         host, keys = state.chain.on_host(), state.keys.tolist()
         events = []
         for link in chosen:
-            key, made = keys[link % KEPT_KEYS], keys[(link + 1) % KEPT_KEYS]
-            right = host.exact_link(key)[1]
-            if right == made:
+            key, computed = keys[link % KEPT_KEYS], keys[(link + 1) % KEPT_KEYS]
+            exact = host.exact_link(key)[1]
+            if exact == computed:
                 continue
             start = torch.tensor([key], device=state.key.device)
-            times = sum(int(state.chain.link(start)[1]) != right for _ in range(REPEATS))
+            times = sum(int(state.chain.link(start)[1]) != exact for _ in range(REPEATS))
             where = f"link {link:,} of the chain, wrong again in {times} of {REPEATS} repeats"
             events.append(Event(where=where, num_again=times))
         return events, len(chosen)
@@ -532,11 +532,11 @@ class BurnIn(Workload[State, Output]):
         windows = state.num_sets * self.pattern_parts
         once = _percent(state.num_windows, windows)
         full = _percent(state.num_windows, windows * len(PATTERNS))
-        told = [event.where for event in events]
-        rest = total - len(told)
-        if rest > 0 and told:
-            told.append(f"{rest:,} more")
-        places = " | ".join(told) if told else "none"
+        locations = [event.where for event in events]
+        rest = total - len(locations)
+        if rest > 0 and locations:
+            locations.append(f"{rest:,} more")
+        places = " | ".join(locations) if locations else "none"
         clauses = {
             "digested blocks": f"{num_products:,} products in {state.num_rounds:,} rounds, "
             f"{len(self._shapes)} shapes, every round",

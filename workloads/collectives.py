@@ -95,76 +95,76 @@ Run = Callable[[State, Call, torch.Tensor, torch.Tensor], None]
 """Makes one operation from this rank's input into the buffer, whose size `_length` gives."""
 
 
-def _all_reduce_sum(state: State, call: Call, given: torch.Tensor, buffer: torch.Tensor) -> None:
+def _all_reduce_sum(state: State, call: Call, source: torch.Tensor, buffer: torch.Tensor) -> None:
     del state
-    buffer.copy_(given[: call.count])
+    buffer.copy_(source[: call.count])
     dist.all_reduce(buffer)
 
 
-def _all_reduce_max(state: State, call: Call, given: torch.Tensor, buffer: torch.Tensor) -> None:
+def _all_reduce_max(state: State, call: Call, source: torch.Tensor, buffer: torch.Tensor) -> None:
     del state
-    buffer.copy_(given[: call.count])
+    buffer.copy_(source[: call.count])
     dist.all_reduce(buffer, op=dist.ReduceOp.MAX)
 
 
-def _reduce_scatter(state: State, call: Call, given: torch.Tensor, buffer: torch.Tensor) -> None:
+def _reduce_scatter(state: State, call: Call, source: torch.Tensor, buffer: torch.Tensor) -> None:
     del state
-    dist.reduce_scatter_single(buffer, given[: call.whole])
+    dist.reduce_scatter_single(buffer, source[: call.whole])
 
 
 def _reduce_scatter_in_place(
-    state: State, call: Call, given: torch.Tensor, buffer: torch.Tensor
+    state: State, call: Call, source: torch.Tensor, buffer: torch.Tensor
 ) -> None:
     del state
-    buffer.copy_(given[: call.whole])
+    buffer.copy_(source[: call.whole])
     dist.reduce_scatter_single(call.share(buffer), buffer)
 
 
-def _all_gather(state: State, call: Call, given: torch.Tensor, buffer: torch.Tensor) -> None:
+def _all_gather(state: State, call: Call, source: torch.Tensor, buffer: torch.Tensor) -> None:
     del state
-    dist.all_gather_single(buffer, given[: call.block])
+    dist.all_gather_single(buffer, source[: call.block])
 
 
 def _all_gather_in_place(
-    state: State, call: Call, given: torch.Tensor, buffer: torch.Tensor
+    state: State, call: Call, source: torch.Tensor, buffer: torch.Tensor
 ) -> None:
     del state
     own = call.share(buffer)
-    own.copy_(given[: call.block])
+    own.copy_(source[: call.block])
     dist.all_gather_single(buffer, own)
 
 
-def _broadcast(state: State, call: Call, given: torch.Tensor, buffer: torch.Tensor) -> None:
+def _broadcast(state: State, call: Call, source: torch.Tensor, buffer: torch.Tensor) -> None:
     if state.ranks.rank == state.root:
-        buffer.copy_(given[: call.count])
+        buffer.copy_(source[: call.count])
     dist.broadcast(buffer, state.root)
 
 
-def _all_to_all(state: State, call: Call, given: torch.Tensor, buffer: torch.Tensor) -> None:
+def _all_to_all(state: State, call: Call, source: torch.Tensor, buffer: torch.Tensor) -> None:
     del state
-    dist.all_to_all_single(buffer, given[: call.whole])
+    dist.all_to_all_single(buffer, source[: call.whole])
 
 
-def _ring(state: State, call: Call, given: torch.Tensor, buffer: torch.Tensor) -> None:
+def _ring(state: State, call: Call, source: torch.Tensor, buffer: torch.Tensor) -> None:
     rank, size = state.ranks.rank, state.ranks.size
     moves = [
-        dist.P2POp(dist.isend, given[: call.count], (rank + 1) % size),
+        dist.P2POp(dist.isend, source[: call.count], (rank + 1) % size),
         dist.P2POp(dist.irecv, buffer, (rank - 1) % size),
     ]
     for move in dist.batch_isend_irecv(moves):
         move.wait()
 
 
-def _pairs(state: State, call: Call, given: torch.Tensor, buffer: torch.Tensor) -> None:
+def _pairs(state: State, call: Call, source: torch.Tensor, buffer: torch.Tensor) -> None:
     groups = state.ranks.pairs.items()
     for row, (pair, group) in zip(buffer, groups, strict=True):
         with operation(f"all_reduce of the ranks {pair[0]} and {pair[1]}"):
-            row.copy_(given[: call.count])
+            row.copy_(source[: call.count])
             dist.all_reduce(row, group=group)
 
 
-def _barrier(state: State, call: Call, given: torch.Tensor, buffer: torch.Tensor) -> None:
-    del given
+def _barrier(state: State, call: Call, source: torch.Tensor, buffer: torch.Tensor) -> None:
+    del source
     door = f"{state.build}/{state.cycle.number}/{call.name}"
     state.ranks.arrive(door)
     dist.barrier()
@@ -322,10 +322,10 @@ class Collectives(Workload[State, dict[str, torch.Tensor]]):
         return state
 
     def step(self, state: State) -> dict[str, torch.Tensor]:
-        given = state.inputs[state.cycle.advance()]
+        source = state.inputs[state.cycle.advance()]
         for call in state.calls:
             with operation(call.name):
-                OPERATIONS[call.operation](state, call, given, state.buffers[call.name])
+                OPERATIONS[call.operation](state, call, source, state.buffers[call.name])
         return {call.name: _result(call, state.buffers[call.name]) for call in state.calls}
 
     def snapshot(self, state: State) -> object:
@@ -356,7 +356,7 @@ class Collectives(Workload[State, dict[str, torch.Tensor]]):
         )
         wrong = dict.fromkeys((call.operation for call in state.calls), 0)
         judged = dict(wrong)
-        golden = told = 0
+        golden = digest = 0
         for call in state.calls:
             result = output[call.name]
             exact = _exact(call, inputs, state.root).to(result.dtype)
@@ -364,7 +364,7 @@ class Collectives(Workload[State, dict[str, torch.Tensor]]):
             judged[call.operation] += exact.numel()
             if call.operation in SHARED:
                 golden += weighted_digest(exact[None], state.seed)
-                told += weighted_digest(result[None], state.seed)
+                digest += weighted_digest(result[None], state.seed)
         for name, count in wrong.items():
             yield Check(
                 name=f"{name}: elements that differ from the exact result",
@@ -375,12 +375,12 @@ class Collectives(Workload[State, dict[str, torch.Tensor]]):
                 detects_what=f"wrong elements among {judged[name]} on rank {ranks.rank}",
             )
         if any(call.operation in SHARED for call in state.calls):
-            yield self._agreement(state, golden, told)
+            yield self._agreement(state, golden, digest)
 
-    def _agreement(self, state: State, golden: int, told: int) -> Check:
+    def _agreement(self, state: State, golden: int, digest: int) -> Check:
         """Whether every rank holds, bit for bit, what the host computed."""
         device = state.inputs[0].device
-        own = torch.tensor([told % 2**63], dtype=torch.int64, device=device)
+        own = torch.tensor([digest % 2**63], dtype=torch.int64, device=device)
         all_gathered = torch.full((state.ranks.size,), -1, dtype=torch.int64, device=device)
         with operation("exchanging the digests"):
             dist.all_gather_single(all_gathered, own)

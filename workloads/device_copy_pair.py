@@ -30,7 +30,7 @@ from workloads.parts.numerics.parameters import require_positive
 
 @dataclass(kw_only=True)
 class State:
-    given: list[torch.Tensor]
+    sources: list[torch.Tensor]
     buffer: torch.Tensor
     seed: int
     has_other: bool
@@ -67,7 +67,7 @@ class DeviceCopyPair(Workload[State, torch.Tensor]):
         first, second = target.devices[:2] if has_other else (target.device, target.device)
         sets = [words(seed, index, self.num_bytes) for index in range(self.num_inputs)]
         return State(
-            given=[one.to(first) for one in sets],
+            sources=[one.to(first) for one in sets],
             buffer=torch.zeros_like(sets[0], device=second),
             seed=seed,
             has_other=has_other,
@@ -76,7 +76,7 @@ class DeviceCopyPair(Workload[State, torch.Tensor]):
 
     def step(self, state: State) -> torch.Tensor:
         # Ordered after what either device does, on the stream of the first, which is the timed one.
-        return state.buffer.copy_(state.given[state.cycle.advance()], non_blocking=True)
+        return state.buffer.copy_(state.sources[state.cycle.advance()], non_blocking=True)
 
     def check(self, before: object, state: State, output: torch.Tensor) -> Iterator[Check]:
         del before

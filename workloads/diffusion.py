@@ -37,7 +37,7 @@ from appliance.records.json import Parameters
 from appliance.records.workload import Work
 from workloads.contract.failures import ParameterError
 from workloads.parts.datasets.captions import begin_and_end, captioned_images, require_room
-from workloads.parts.diffusion.diffusers_objects import BUILDS_WITH, made
+from workloads.parts.diffusion.diffusers_objects import BUILDS_WITH, diffusers_object
 from workloads.parts.numerics.classifier import Result
 from workloads.parts.numerics.parameters import require_choice, require_positive
 from workloads.parts.numerics.size import count_training_flops
@@ -90,8 +90,8 @@ class Denoising(nn.Module):
             goal = noise
             if self.scheduler.config.prediction_type == "v_prediction":
                 goal = self.scheduler.get_velocity(latents, noise, times)
-        told = wide(self.unet(noisy, times, encoder_hidden_states=words).sample)
-        return Result(loss=functional.mse_loss(told, goal), logits=told.flatten(1))
+        predicted = wide(self.unet(noisy, times, encoder_hidden_states=words).sample)
+        return Result(loss=functional.mse_loss(predicted, goal), logits=predicted.flatten(1))
 
     def _latents(self, images: torch.Tensor, draws: torch.Tensor) -> torch.Tensor:
         spread = self.autoencoder.encode(images).latent_dist
@@ -188,7 +188,7 @@ class Diffusion(Replicated):
         }
 
     def model(self) -> Denoising:
-        scheduler = made(
+        scheduler = diffusers_object(
             "DDPMScheduler",
             num_train_timesteps=_TIMES,
             beta_start=0.00085,
@@ -200,7 +200,7 @@ class Diffusion(Replicated):
 
     def _unet(self) -> Any:
         channels = tuple(factor * self.width for factor in (1, 2, 4, 4))
-        return made(
+        return diffusers_object(
             "UNet2DConditionModel",
             sample_size=self.side // _SHRUNK,
             in_channels=_LATENTS,
@@ -215,7 +215,7 @@ class Diffusion(Replicated):
         )
 
     def _autoencoder(self) -> Any:
-        model = made(
+        model = diffusers_object(
             "AutoencoderKL",
             latent_channels=_LATENTS,
             block_out_channels=tuple(factor * self.autoencoder_width for factor in (1, 2, 4, 4)),

@@ -133,14 +133,14 @@ class Distillation(Taught):
         patches = self.student.patch_head(_chosen(seen, hidden))
         with torch.no_grad():
             whole = _features(self.teacher, large)
-            told = self.teacher.image_head(whole[:, 0])
+            teacher_logits = self.teacher.image_head(whole[:, 0])
             told_patches = self.teacher.patch_head(_chosen(whole, hidden))
-            targets = assigned(told, self.temperature)
+            targets = assigned(teacher_logits, self.temperature)
             patch_targets = assigned(told_patches, self.temperature)
         loss = _image_loss(targets, answers, len(large))
         weights = 1 / masks.sum(dim=1)[hidden // masks.shape[1]]
         loss = loss + (weights * cross_entropy(patch_targets, patches)).sum() / len(large)
-        return Result(loss=loss, logits=torch.cat((answers, told)))
+        return Result(loss=loss, logits=torch.cat((answers, teacher_logits)))
 
 
 def _features(model: Student, images: torch.Tensor, **more: torch.Tensor) -> torch.Tensor:
@@ -313,7 +313,7 @@ class Dinov2Giant(SelfTaught):
             )
         return masks.flatten(1)
 
-    def told(self, output: Trained) -> torch.Tensor:
+    def teacher_output(self, output: Trained) -> torch.Tensor:
         """The teacher's prototypes of the first view of each image."""
         first = (_NUM_LARGE + _NUM_SMALL) * self.count
         return output.logits[first : first + self.count]

@@ -280,14 +280,14 @@ class _Judge:
             yield self._stored()
             yield self._followed()
             yield self._chosen()
-            yield from self._learnt()
+            yield from self._converged()
 
     def _clocks(self) -> Check:
         """Steps by the games' own clocks, which an end sets back to nought."""
         times, ends = self._rounds["times"], self._rounds["ends"] + self._rounds["cuts"]
         before = np.concatenate([np.asarray(self._before.games["state"].time)[None], times[:-1]])
-        made = np.where(ends > 0, times == 0, times == before + 1).sum()
-        missing = abs(int(made) - int(self._workload.work().units))
+        advanced = np.where(ends > 0, times == 0, times == before + 1).sum()
+        missing = abs(int(advanced) - int(self._workload.work().units))
         return counted("environment steps missing or too many", missing)
 
     def _replayed(self) -> Iterator[Check]:
@@ -338,7 +338,7 @@ class _Judge:
         faults = np.count_nonzero((self._rounds["actions"] != wanted) & is_sure)
         return counted("actions not taken as drawn or as best", faults)
 
-    def _learnt(self) -> Iterator[Check]:
+    def _converged(self) -> Iterator[Check]:
         convert, before, output = self._devices.all_in_float64, self._before, self._output
         weights = convert(before.learner["weights"])
         start = Followed.begin(before.count, weights, convert(before.mean), convert(before.square))

@@ -72,14 +72,14 @@ class Product(nn.Module):
             tensor = None if matrix is None else getattr(matrix, name).clone()
             self.register_buffer(name, tensor, persistent=False)
 
-    def forward(self, dense: torch.Tensor, kept: torch.Tensor | None = None) -> torch.Tensor:
-        """Product with `dense`; of the matrix only what is `kept` (n,), scaled by it."""
+    def forward(self, dense: torch.Tensor, mask: torch.Tensor | None = None) -> torch.Tensor:
+        """Product with `dense`; of the matrix only what is `mask` (n,), scaled by it."""
         return nn.functional.embedding_bag(
             self.columns,
             dense,
             self.offsets,
             mode="sum",
-            per_sample_weights=self.values if kept is None else self.values * kept,
+            per_sample_weights=self.values if mask is None else self.values * mask,
             include_last_offset=True,
         )
 

@@ -118,9 +118,9 @@ class GemmSearch(Workload[State, torch.Tensor]):
     def _search(self, target: Target, seed: int, path: Path) -> None:
         """Write the fastest shape, and what each of them took; the first without a clock."""
         times = {} if target.seconds is None else self._times(target, seed)
-        found = min(times, key=lambda shape: times[shape]) if times else self.shapes[0]
-        told = [{"shape": shape, "seconds": seconds} for shape, seconds in times.items()]
-        path.write_text(json.dumps({"shape": found, "searched": told}))
+        fastest = min(times, key=lambda shape: times[shape]) if times else self.shapes[0]
+        timings = [{"shape": shape, "seconds": seconds} for shape, seconds in times.items()]
+        path.write_text(json.dumps({"shape": fastest, "searched": timings}))
 
     def _times(self, target: Target, seed: int) -> dict[Shape, float]:
         """Seconds of one product of each shape, on operands cut from one row of numbers."""
@@ -128,11 +128,11 @@ class GemmSearch(Workload[State, torch.Tensor]):
         most = max(max(m * k, k * n) for m, n, k in self.shapes)
         rng = torch.Generator().manual_seed(seed)
         numbers = self._product(self.shapes[0]).draw(rng, (1, most)).flatten().to(target.device)
-        found = {}
+        seconds = {}
         for m, n, k in self.shapes:
             left, right = numbers[: m * k].view(m, k), numbers[: k * n].view(k, n)
-            found[m, n, k] = target.seconds(partial(torch.matmul, left, right))
-        return found
+            seconds[m, n, k] = target.seconds(partial(torch.matmul, left, right))
+        return seconds
 
     def step(self, state: State) -> torch.Tensor:
         return state.product.step(state.operands)

@@ -55,13 +55,13 @@ class GemmTf32(DenseProduct):
         return ALLOWED * CUT
 
     def check(self, before: object, state: Operands, output: torch.Tensor) -> Iterator[Check]:
-        found = list(super().check(before, state, output))
-        yield from found
+        checks = list(super().check(before, state, output))
+        yield from checks
         least = LEAST * CUT
         yield replace(
-            found[0],
+            checks[0],
             name="products are not of full float32",
-            error=least / found[0].error if found[0].error > 0 else math.inf,
+            error=least / checks[0].error if checks[0].error > 0 else math.inf,
             bound=1.0,
             detects=least,
             detects_what="relative error that cutting the operands must leave",

@@ -39,7 +39,7 @@ WAYS: Mapping[str, tuple[str, ...]] = {
 class State:
     """By direction: the sets that are copied, and the buffer that they are copied into."""
 
-    given: dict[str, list[torch.Tensor]]
+    sources: dict[str, list[torch.Tensor]]
     buffers: dict[str, torch.Tensor]
     other: torch.Stream | None
     seed: int
@@ -81,13 +81,13 @@ class HostCopy(Workload[State, dict[str, torch.Tensor]]):
             for way in ways
         }
         return State(
-            given={
-                way: [self._on(one, device, is_there=way == "from_device") for one in given]
-                for way, given in sets.items()
+            sources={
+                way: [self._on(one, device, is_there=way == "from_device") for one in sources]
+                for way, sources in sets.items()
             },
             buffers={
-                way: self._on(torch.zeros_like(given[0]), device, is_there=way == "to_device")
-                for way, given in sets.items()
+                way: self._on(torch.zeros_like(sources[0]), device, is_there=way == "to_device")
+                for way, sources in sets.items()
             },
             other=torch.Stream(device) if has_streams and len(ways) > 1 else None,
             seed=seed,
@@ -112,7 +112,7 @@ class HostCopy(Workload[State, dict[str, torch.Tensor]]):
         index = state.cycle.advance()
         if state.other is None:
             for way, buffer in state.buffers.items():
-                buffer.copy_(state.given[way][index], non_blocking=True)
+                buffer.copy_(state.sources[way][index], non_blocking=True)
         else:
             _at_once(state, index, state.other)
         return state.buffers
@@ -131,9 +131,9 @@ def _at_once(state: State, index: int, other: torch.Stream) -> None:
     usual = torch.accelerator.current_stream(other.device)
     other.wait_stream(usual)
     first, second = state.buffers
-    state.buffers[first].copy_(state.given[first][index], non_blocking=True)
+    state.buffers[first].copy_(state.sources[first][index], non_blocking=True)
     with other:
-        state.buffers[second].copy_(state.given[second][index], non_blocking=True)
+        state.buffers[second].copy_(state.sources[second][index], non_blocking=True)
     usual.wait_stream(other)
 
 

@@ -80,11 +80,11 @@ class LightningResnet152(ResnetTraining):
         # Seconds to import, which whoever lists the workloads should not wait.
         from workloads.parts.vision.lightning_loop import begin  # noqa: PLC0415
 
-        made = super().build(target, seed)
-        network = made.model if made.peers is None else made.peers.runner
-        loop = begin(network, made.optimizer, target.device, made.dtype)
-        given = {field.name: getattr(made, field.name) for field in fields(made) if field.init}
-        return Driven(**given, loop=loop)
+        state = super().build(target, seed)
+        network = state.model if state.peers is None else state.peers.runner
+        loop = begin(network, state.optimizer, target.device, state.dtype)
+        values = {field.name: getattr(state, field.name) for field in fields(state) if field.init}
+        return Driven(**values, loop=loop)
 
     def step(self, state: Training) -> Trained:
         assert isinstance(state, Driven)  # noqa: S101 - what build returned

@@ -64,8 +64,8 @@ class Placed(LlavaModel):  # type: ignore[no-untyped-call]
         self, input_ids: torch.Tensor, inputs_embeds: torch.Tensor, image_features: torch.Tensor
     ) -> torch.Tensor:
         del inputs_embeds, image_features
-        found: torch.Tensor = input_ids == self.config.image_token_id
-        return found.unsqueeze(-1)
+        is_image: torch.Tensor = input_ids == self.config.image_token_id
+        return is_image.unsqueeze(-1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,11 +143,11 @@ class Llava(Supervised):
         def loss() -> torch.Tensor:
             tokens = torch.empty(self.count, self._pieces + TEXT, dtype=torch.long)
             images = torch.empty(self.count, 3, self.side, self.side)
-            made = self.model()(
+            result = self.model()(
                 input_ids=tokens, pixel_values=images, attention_mask=self._mask(), labels=tokens
             )
-            found: torch.Tensor = made.loss
-            return found
+            total: torch.Tensor = result.loss
+            return total
 
         flops = count_flops(loss)
         return Work(units=self.count, unit="samples", flops=flops, precision=self.dtype)

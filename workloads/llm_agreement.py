@@ -238,8 +238,8 @@ class LlmAgreement(Workload[State, Scored]):
                 processor = self._load(state.weights)(input_ids=tokens, use_cache=False).logits
             torch.save({"exact": self._exact(state.weights, tokens), "cpu": processor}, path)
 
-        kept = torch.load(state.artifacts.once(f"logits-{index}.pt", make), weights_only=True)
-        return kept["exact"], kept["cpu"]
+        logits = torch.load(state.artifacts.once(f"logits-{index}.pt", make), weights_only=True)
+        return logits["exact"], logits["cpu"]
 
     def _exact(self, weights: Path, tokens: torch.Tensor) -> torch.Tensor:
         shape = Shape(
@@ -251,8 +251,8 @@ class LlmAgreement(Workload[State, Scored]):
             epsilon=EPSILON,
             theta=THETA,
         )
-        kept = torch.load(weights, weights_only=True)
-        return decode(shape, lambda name, *_: kept[name].double(), tokens, first=0)
+        tensors = torch.load(weights, weights_only=True)
+        return decode(shape, lambda name, *_: tensors[name].double(), tokens, first=0)
 
 
 def _count_not_largest(logits: torch.Tensor, tops: torch.Tensor) -> int:

@@ -104,10 +104,10 @@ class LlmChat(Decoding):
         closing = torch.tensor(
             [first + TURN_ENDS, first + HEADER, assistant, first + HEADER_ENDS, blank]
         )
-        said = torch.randint(first, (self.batch, self.prompt - _FRAME), generator=rng)
+        message = torch.randint(first, (self.batch, self.prompt - _FRAME), generator=rng)
         frame = (part.expand(self.batch, -1) for part in (opening, closing))
         before, after = frame
-        return torch.cat((before, said, after), dim=1)
+        return torch.cat((before, message, after), dim=1)
 
 
 WORKLOAD = LlmChat

@@ -83,8 +83,8 @@ class LlmLora(CausalTuning):
         settings = LoraConfig(
             r=self.rank, lora_alpha=self.alpha, target_modules=list(ADAPTED), lora_dropout=0.0
         )
-        found: torch.nn.Module = inject_adapter_in_model(settings, model)
-        return found
+        network: torch.nn.Module = inject_adapter_in_model(settings, model)
+        return network
 
     def settle(self, model: torch.nn.Module) -> None:
         """What is frozen goes into the format of the products; adapters stay in float32."""

@@ -187,16 +187,16 @@ class OnnxResnet50(Inference[State, Images]):
         logits = target.artifacts.once(
             "logits.pt", lambda path: torch.save(_logits(network(), images, more), path)
         )
-        kept = torch.load(logits, weights_only=True)
+        references = torch.load(logits, weights_only=True)
         session = open_session(file, target.onnx_providers)
         served = [some.numpy() for some in images]
         return State(
             session=session,
             asked_for=target.onnx_providers[0],
             images=served,
-            reference=kept["exact"],
-            eager=kept["eager"],
-            more_reference=kept["more"],
+            reference=references["exact"],
+            eager=references["eager"],
+            more_reference=references["more"],
             classify=functools.cache(lambda: _classify(session, torch.split(more, self.batch))),
             profile=functools.cache(
                 lambda: profile(file, target.onnx_providers, {"images": served[0]})

@@ -87,7 +87,7 @@ class OnnxWhisper(OnnxInference):
         return Served(WhisperEncoder(config))
 
     def fill(self, network: torch.nn.Module, seed: int) -> None:
-        redrawn.fill(network, seed, kept=("embed_positions.weight",))
+        redrawn.fill(network, seed, excluded=("embed_positions.weight",))
 
     def inputs(self, rng: torch.Generator) -> Tensors:
         frames = 2 * self.positions

@@ -86,12 +86,12 @@ def complex_transform(
     call = torch.fft.ifft if is_inverse else torch.fft.fft
     formula = np.fft.ifft if is_inverse else np.fft.fft
 
-    def apply(given: Tensors) -> Tensors:
-        rows = torch.complex(given["real"], given["imaginary"])
+    def apply(inputs: Tensors) -> Tensors:
+        rows = torch.complex(inputs["real"], inputs["imaginary"])
         return {"": torch.view_as_real(into_poison(call, rows))}
 
-    def exact(given: Arrays) -> Mapping[str, Exact]:
-        return {"": as_real(formula(given["real"] + 1j * given["imaginary"]))}
+    def exact(inputs: Arrays) -> Mapping[str, Exact]:
+        return {"": as_real(formula(inputs["real"] + 1j * inputs["imaginary"]))}
 
     return Operator(
         name=name,
@@ -111,8 +111,8 @@ def real_transform(name: str, shape: tuple[int, int]) -> Operator:
     return Operator(
         name=name,
         inputs={"rows": Input(shape=shape)},
-        apply=lambda given: {"": torch.view_as_real(into_poison(torch.fft.rfft, given["rows"]))},
-        exact=lambda given: {"": as_real(np.fft.rfft(given["rows"]))},
+        apply=lambda inputs: {"": torch.view_as_real(into_poison(torch.fft.rfft, inputs["rows"]))},
+        exact=lambda inputs: {"": as_real(np.fft.rfft(inputs["rows"]))},
         loose=10.0,
     )
 
@@ -120,15 +120,15 @@ def real_transform(name: str, shape: tuple[int, int]) -> Operator:
 def plane_transform(name: str, shape: tuple[int, int, int]) -> Operator:
     """Transform of planes of complex numbers."""
 
-    def apply(given: Tensors) -> Tensors:
-        planes = torch.complex(given["real"], given["imaginary"])
+    def apply(inputs: Tensors) -> Tensors:
+        planes = torch.complex(inputs["real"], inputs["imaginary"])
         return {"": torch.view_as_real(into_poison(torch.fft.fft2, planes))}
 
     return Operator(
         name=name,
         inputs={"real": Input(shape=shape), "imaginary": Input(shape=shape)},
         apply=apply,
-        exact=lambda given: {"": as_real(np.fft.fft2(given["real"] + 1j * given["imaginary"]))},
+        exact=lambda inputs: {"": as_real(np.fft.fft2(inputs["real"] + 1j * inputs["imaginary"]))},
         loose=10.0,
     )
 

@@ -60,16 +60,16 @@ def product(name: str, shape: tuple[int, int, int]) -> Operator:
     """Scaled product of m x k by k x n; the right operand lies by columns, as devices want it."""
     m, k, n = shape
 
-    def apply(given: Tensors) -> Tensors:
-        left, right = given["left"].to(FORMAT), given["right"].to(FORMAT)
+    def apply(inputs: Tensors) -> Tensors:
+        left, right = inputs["left"].to(FORMAT), inputs["right"].to(FORMAT)
         scales = [torch.tensor(scale, device=left.device) for scale in SCALES]
         call = torch._scaled_mm  # noqa: SLF001 - torch has no public one
-        made = into_poison(call, left, right.t(), *scales, out_dtype=torch.bfloat16)
+        output = into_poison(call, left, right.t(), *scales, out_dtype=torch.bfloat16)
         positive_zero = 0.0  # added, so that a zero has one sign
-        return {"": made, "cast": left.float() + positive_zero}
+        return {"": output, "cast": left.float() + positive_zero}
 
-    def exact(given: Arrays) -> Mapping[str, Exact]:
-        left, right = cast(given["left"]), cast(given["right"]).T
+    def exact(inputs: Arrays) -> Mapping[str, Exact]:
+        left, right = cast(inputs["left"]), cast(inputs["right"]).T
         scale = SCALES[0] * SCALES[1]
         value, terms = left @ right * scale, np.abs(left) @ np.abs(right) * scale
         return {

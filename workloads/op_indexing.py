@@ -61,15 +61,15 @@ def embedding(name: str, shape: tuple[int, int], count: int) -> Operator:
     """Rows of a table by token number; torch's embedding takes no output, its selection does."""
     call = torch.nn.functional.embedding
 
-    def apply(given: Tensors) -> Tensors:
-        looked_up = call(given["tokens"], given["table"])
-        selected = into_poison(torch.index_select, given["table"], 0, given["tokens"])
+    def apply(inputs: Tensors) -> Tensors:
+        looked_up = call(inputs["tokens"], inputs["table"])
+        selected = into_poison(torch.index_select, inputs["table"], 0, inputs["tokens"])
         if not count:
             return {"shape": torch.tensor(looked_up.shape)}
         return {"": looked_up, "selected": selected}
 
-    def exact(given: Arrays) -> Mapping[str, Exact]:
-        rows = Exact(value=given["table"][given["tokens"]])
+    def exact(inputs: Arrays) -> Mapping[str, Exact]:
+        rows = Exact(value=inputs["table"][inputs["tokens"]])
         return {"": rows, "selected": rows} if count else {"shape": Exact(value=np.array([0, 33]))}
 
     return Operator(
@@ -100,11 +100,11 @@ def gather(
             "rows": Input(shape=shape, fill=fill, view=view),
             "places": Input(shape=(shape[0], count), fill=indices(most)),
         },
-        apply=lambda given: {
-            "": into_poison(torch.gather, given["rows"], 1, given["places"]),
+        apply=lambda inputs: {
+            "": into_poison(torch.gather, inputs["rows"], 1, inputs["places"]),
         },
-        exact=lambda given: {
-            "": Exact(value=np.take_along_axis(given["rows"], given["places"], axis=1))
+        exact=lambda inputs: {
+            "": Exact(value=np.take_along_axis(inputs["rows"], inputs["places"], axis=1))
         },
         rule="exact",
         is_special=fill is special,
@@ -114,14 +114,14 @@ def gather(
 def scatter_add(name: str, shape: tuple[int, int], count: int) -> Operator:
     """Adds whole numbers at places that repeat; what is left out keeps what was there."""
 
-    def apply(given: Tensors) -> Tensors:
-        out = into_poison(torch.scatter_add, given["rows"], 1, given["places"], given["terms"])
+    def apply(inputs: Tensors) -> Tensors:
+        out = into_poison(torch.scatter_add, inputs["rows"], 1, inputs["places"], inputs["terms"])
         return {"": out}
 
-    def exact(given: Arrays) -> Mapping[str, Exact]:
-        sums = given["rows"].copy()
+    def exact(inputs: Arrays) -> Mapping[str, Exact]:
+        sums = inputs["rows"].copy()
         lines = np.arange(len(sums))[:, None]
-        np.add.at(sums, (lines, given["places"]), given["terms"])
+        np.add.at(sums, (lines, inputs["places"]), inputs["terms"])
         return {"": Exact(value=sums)}
 
     return Operator(
@@ -146,13 +146,13 @@ def sort(
 ) -> Operator:
     """Stable sort of each row of the view, NaN last, and the order that it found."""
 
-    def apply(given: Tensors) -> Tensors:
-        values, order = into_poison(torch.sort, given["rows"], dim=-1, stable=True)
+    def apply(inputs: Tensors) -> Tensors:
+        values, order = into_poison(torch.sort, inputs["rows"], dim=-1, stable=True)
         return {"": values, "order": order}
 
-    def exact(given: Arrays) -> Mapping[str, Exact]:
-        order = np.argsort(given["rows"], axis=-1, kind="stable")
-        values = np.take_along_axis(given["rows"], order, axis=-1)
+    def exact(inputs: Arrays) -> Mapping[str, Exact]:
+        order = np.argsort(inputs["rows"], axis=-1, kind="stable")
+        values = np.take_along_axis(inputs["rows"], order, axis=-1)
         return {"": Exact(value=values), "order": Exact(value=order)}
 
     return Operator(
@@ -168,13 +168,13 @@ def sort(
 def topk(name: str, shape: tuple[int, int]) -> Operator:
     """The largest numbers of each row and their places, among numbers that are all distinct."""
 
-    def apply(given: Tensors) -> Tensors:
-        values, places = into_poison(torch.topk, given["rows"], k=KEPT, dim=-1)
+    def apply(inputs: Tensors) -> Tensors:
+        values, places = into_poison(torch.topk, inputs["rows"], k=KEPT, dim=-1)
         return {"": values, "places": places}
 
-    def exact(given: Arrays) -> Mapping[str, Exact]:
-        places = np.argsort(-given["rows"], axis=-1, kind="stable")[:, :KEPT]
-        values = np.take_along_axis(given["rows"], places, axis=-1)
+    def exact(inputs: Arrays) -> Mapping[str, Exact]:
+        places = np.argsort(-inputs["rows"], axis=-1, kind="stable")[:, :KEPT]
+        values = np.take_along_axis(inputs["rows"], places, axis=-1)
         return {"": Exact(value=values), "places": Exact(value=places)}
 
     return Operator(

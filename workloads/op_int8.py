@@ -69,14 +69,14 @@ def product(name: str, shape: tuple[int, int, int], *, is_largest: bool = False)
     def quantised(values: torch.Tensor) -> torch.Tensor:
         return torch.round(values / STEP).to(torch.int8)
 
-    def apply(given: Tensors) -> Tensors:
-        left, right = quantised(given["left"]), quantised(given["right"])
+    def apply(inputs: Tensors) -> Tensors:
+        left, right = quantised(inputs["left"]), quantised(inputs["right"])
         sums = into_poison(torch._int_mm, left, right)  # noqa: SLF001 - torch has no public one
         scaled = sums.float() * STEP**2
         return {"": sums, "quantised": left, "scaled": scaled}
 
-    def exact(given: Arrays) -> Mapping[str, Exact]:
-        left, right = (np.rint(given[key] / STEP) for key in ("left", "right"))
+    def exact(inputs: Arrays) -> Mapping[str, Exact]:
+        left, right = (np.rint(inputs[key] / STEP) for key in ("left", "right"))
         sums = left @ right  # whole numbers below 2**53: exact in float64
         stored = sums.astype(np.float32).astype(np.float64)
         return {

@@ -75,12 +75,12 @@ def layer_norm(
         torch.nn.functional.layer_norm, normalized_shape=(length,), eps=EPSILON
     )
 
-    def apply(given: Tensors) -> Tensors:
-        made = after_poison(call, given["rows"], weight=given["gains"], bias=given["shifts"])
-        return {"": made}
+    def apply(inputs: Tensors) -> Tensors:
+        output = after_poison(call, inputs["rows"], weight=inputs["gains"], bias=inputs["shifts"])
+        return {"": output}
 
-    def exact(given: Arrays) -> Mapping[str, Exact]:
-        return {"": standardised(given["rows"], given["gains"], given["shifts"])}
+    def exact(inputs: Arrays) -> Mapping[str, Exact]:
+        return {"": standardised(inputs["rows"], inputs["gains"], inputs["shifts"])}
 
     return Operator(
         name=name,
@@ -105,37 +105,37 @@ def batch_norm(name: str, shape: tuple[int, int, int, int], *, is_training: bool
     """Batch norm over images and pixels; training also moves the running statistics."""
     channels = shape[1]
 
-    def apply(given: Tensors) -> Tensors:
-        mean, variance = given["mean"].clone(), given["variance"].clone()
-        after_poison(torch.clone, given["images"])
+    def apply(inputs: Tensors) -> Tensors:
+        mean, variance = inputs["mean"].clone(), inputs["variance"].clone()
+        after_poison(torch.clone, inputs["images"])
         output = torch.nn.functional.batch_norm(
-            given["images"],
+            inputs["images"],
             mean,
             variance,
-            given["gains"],
-            given["shifts"],
+            inputs["gains"],
+            inputs["shifts"],
             is_training,
             MOMENTUM,
             EPSILON,
         )
         return {"": output, "mean": mean, "variance": variance} if is_training else {"": output}
 
-    def exact(given: Arrays) -> Mapping[str, Exact]:
-        images, mean, variance = given["images"], given["mean"], given["variance"]
+    def exact(inputs: Arrays) -> Mapping[str, Exact]:
+        images, mean, variance = inputs["images"], inputs["mean"], inputs["variance"]
         moved: dict[str, Exact] = {}
         if is_training:
             mean, variance = images.mean(axis=(0, 2, 3)), images.var(axis=(0, 2, 3))
             count = images.size // channels
-            moved["mean"] = blend(given["mean"], mean)
-            moved["variance"] = blend(given["variance"], variance * count / (count - 1))
+            moved["mean"] = blend(inputs["mean"], mean)
+            moved["variance"] = blend(inputs["variance"], variance * count / (count - 1))
 
         def along(values: Array) -> Array:
             return values[:, None, None]
 
-        scale = given["gains"] / np.sqrt(variance + EPSILON)
-        output = (images - along(mean)) * along(scale) + along(given["shifts"])
+        scale = inputs["gains"] / np.sqrt(variance + EPSILON)
+        output = (images - along(mean)) * along(scale) + along(inputs["shifts"])
         terms = (np.abs(images) + along(np.abs(mean))) * along(scale)
-        return {"": Exact(value=output, size=terms + along(np.abs(given["shifts"]))), **moved}
+        return {"": Exact(value=output, size=terms + along(np.abs(inputs["shifts"]))), **moved}
 
     return Operator(
         name=name,
@@ -165,15 +165,15 @@ def softmax(
 ) -> Operator:
     """Softmax along one axis."""
 
-    def exact(given: Arrays) -> Mapping[str, Exact]:
-        rows = given["rows"]
+    def exact(inputs: Arrays) -> Mapping[str, Exact]:
+        rows = inputs["rows"]
         powers = np.exp(rows - rows.max(axis=axis, keepdims=True))
         return {"": Exact(value=powers / powers.sum(axis=axis, keepdims=True))}
 
     return Operator(
         name=name,
         inputs={"rows": Input(shape=shape, fill=fill, view=view)},
-        apply=lambda given: {"": into_poison(torch.softmax, given["rows"], dim=axis)},
+        apply=lambda inputs: {"": into_poison(torch.softmax, inputs["rows"], dim=axis)},
         exact=exact,
         is_special=fill is special,
     )

@@ -47,13 +47,13 @@ class OpOptimizer(OperatorFamily):
 
 
 def updated(
-    make: Callable[..., torch.optim.Optimizer], given: Tensors, moments: Mapping[str, str]
+    make: Callable[..., torch.optim.Optimizer], inputs: Tensors, moments: Mapping[str, str]
 ) -> Tensors:
     """One step of an optimiser on a copy, whose `moments` (its names, ours) are set before."""
-    weight = torch.nn.Parameter(given["weight"].clone())
-    weight.grad = given["gradient"].clone()
+    weight = torch.nn.Parameter(inputs["weight"].clone())
+    weight.grad = inputs["gradient"].clone()
     optimizer = make([weight])
-    state: dict[str, Any] = {theirs: given[ours].clone() for theirs, ours in moments.items()}
+    state: dict[str, Any] = {theirs: inputs[ours].clone() for theirs, ours in moments.items()}
     optimizer.state[weight] = {"step": torch.tensor(float(DONE)), **state}
     optimizer.step()
     return {"": weight.detach(), **{ours: state[theirs] for theirs, ours in moments.items()}}
@@ -66,17 +66,17 @@ def adam(
     kind = torch.optim.AdamW if is_decoupled else torch.optim.Adam
     make = partial(kind, lr=RATE, betas=BETAS, eps=EPSILON, weight_decay=DECAY)
 
-    def exact(given: Arrays) -> Mapping[str, Exact]:
-        weight, gradient = given["weight"], given["gradient"]
+    def exact(inputs: Arrays) -> Mapping[str, Exact]:
+        weight, gradient = inputs["weight"], inputs["gradient"]
         if is_decoupled:
             weight = weight * (1 - RATE * DECAY)
         else:
             gradient = gradient + DECAY * weight
-        first = BETAS[0] * given["mean"] + (1 - BETAS[0]) * gradient
-        second = BETAS[1] * given["square"] + (1 - BETAS[1]) * np.square(gradient)
+        first = BETAS[0] * inputs["mean"] + (1 - BETAS[0]) * gradient
+        second = BETAS[1] * inputs["square"] + (1 - BETAS[1]) * np.square(gradient)
         divisor = np.sqrt(second / (1 - BETAS[1] ** (DONE + 1))) + EPSILON
         change = RATE / (1 - BETAS[0] ** (DONE + 1)) * first / divisor
-        terms = np.abs(given["mean"]) + np.abs(gradient)
+        terms = np.abs(inputs["mean"]) + np.abs(gradient)
         pace = np.abs(RATE / (1 - BETAS[0] ** (DONE + 1)) / divisor)
         return {
             "": Exact(value=weight - change, size=np.abs(weight) + pace * terms),
@@ -93,7 +93,7 @@ def adam(
             "mean": Input(shape=shape),
             "square": Input(shape=shape, fill=positive),
         },
-        apply=lambda given: updated(make, given, moments),
+        apply=lambda inputs: updated(make, inputs, moments),
         exact=exact,
         is_special=fill is special,
     )
@@ -109,10 +109,10 @@ def momentum(
     """Stochastic gradient descent with momentum and decay."""
     make = partial(torch.optim.SGD, lr=RATE, momentum=MOMENTUM, weight_decay=DECAY)
 
-    def exact(given: Arrays) -> Mapping[str, Exact]:
-        weight, old = given["weight"], given["velocity"]
-        velocity = MOMENTUM * old + given["gradient"] + DECAY * weight
-        terms = MOMENTUM * np.abs(old) + np.abs(given["gradient"]) + DECAY * np.abs(weight)
+    def exact(inputs: Arrays) -> Mapping[str, Exact]:
+        weight, old = inputs["weight"], inputs["velocity"]
+        velocity = MOMENTUM * old + inputs["gradient"] + DECAY * weight
+        terms = MOMENTUM * np.abs(old) + np.abs(inputs["gradient"]) + DECAY * np.abs(weight)
         return {
             "": Exact(value=weight - RATE * velocity, size=np.abs(weight) + RATE * terms),
             "velocity": Exact(value=velocity, size=terms),
@@ -125,7 +125,7 @@ def momentum(
             "gradient": Input(shape=shape, fill=fill, view=view),
             "velocity": Input(shape=shape, view=view),
         },
-        apply=lambda given: updated(make, given, {"momentum_buffer": "velocity"}),
+        apply=lambda inputs: updated(make, inputs, {"momentum_buffer": "velocity"}),
         exact=exact,
         is_special=fill is special,
     )

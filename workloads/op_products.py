@@ -141,8 +141,8 @@ def product(inputs: Tensors) -> Tensors:
 
 def product_shape(inputs: Tensors) -> Tensors:
     """An output without elements can only have the right shape."""
-    made = into_poison(torch.matmul, inputs["left"], inputs["right"])
-    return {"shape": torch.tensor(made.shape)}
+    output = into_poison(torch.matmul, inputs["left"], inputs["right"])
+    return {"shape": torch.tensor(output.shape)}
 
 
 def exact_product(inputs: Arrays) -> Mapping[str, Exact]:
@@ -226,19 +226,21 @@ def attention(
     if is_masked:
         inputs["mask"] = Input(shape=(1, 1, queries, keys), fill=mask)
 
-    def apply(given: Tensors) -> Tensors:
+    def apply(tensors: Tensors) -> Tensors:
         call = torch.nn.functional.scaled_dot_product_attention
-        operands = (given["queries"], given["keys"], given["values"])
-        made = after_poison(call, *operands, attn_mask=given.get("mask"), is_causal=is_causal)
-        return {"": made}
+        operands = (tensors["queries"], tensors["keys"], tensors["values"])
+        output = after_poison(call, *operands, attn_mask=tensors.get("mask"), is_causal=is_causal)
+        return {"": output}
 
-    def exact(given: Arrays) -> Mapping[str, Exact]:
-        scores = given["queries"] @ given["keys"].swapaxes(-1, -2) / math.sqrt(DEPTH)
-        kept = np.tril(np.ones((queries, keys), bool)) if is_causal else given.get("mask", True)
-        scores = np.where(kept, scores, -np.inf)
+    def exact(tensors: Arrays) -> Mapping[str, Exact]:
+        scores = tensors["queries"] @ tensors["keys"].swapaxes(-1, -2) / math.sqrt(DEPTH)
+        is_read = (
+            np.tril(np.ones((queries, keys), bool)) if is_causal else tensors.get("mask", True)
+        )
+        scores = np.where(is_read, scores, -np.inf)
         weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
         weights /= weights.sum(axis=-1, keepdims=True)
-        return {"": Exact(value=weights @ given["values"])}
+        return {"": Exact(value=weights @ tensors["values"])}
 
     return Operator(
         name=name,

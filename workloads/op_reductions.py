@@ -74,15 +74,15 @@ def total(
 ) -> Operator:
     """Sum along one axis; an element is measured by the root of the sum of its squared terms."""
 
-    def exact(given: Arrays) -> Mapping[str, Exact]:
-        rows = given["rows"]
+    def exact(inputs: Arrays) -> Mapping[str, Exact]:
+        rows = inputs["rows"]
         size = root_of_squares(rows, axis).squeeze(axis)
         return {"": Exact(value=rows.sum(axis=axis), size=size)}
 
     return Operator(
         name=name,
         inputs={"rows": Input(shape=shape, fill=fill, view=view)},
-        apply=lambda given: {"": into_poison(torch.sum, given["rows"], dim=axis)},
+        apply=lambda inputs: {"": into_poison(torch.sum, inputs["rows"], dim=axis)},
         exact=exact,
         is_special=fill is special,
     )
@@ -97,15 +97,15 @@ def mean(
 ) -> Operator:
     """Mean of each row of the view."""
 
-    def exact(given: Arrays) -> Mapping[str, Exact]:
-        rows = given["rows"]
+    def exact(inputs: Arrays) -> Mapping[str, Exact]:
+        rows = inputs["rows"]
         size = root_of_squares(rows).squeeze(-1) / rows.shape[-1]
         return {"": Exact(value=rows.mean(axis=-1), size=size)}
 
     return Operator(
         name=name,
         inputs={"rows": Input(shape=shape, fill=fill, view=view)},
-        apply=lambda given: {"": into_poison(torch.mean, given["rows"], dim=-1)},
+        apply=lambda inputs: {"": into_poison(torch.mean, inputs["rows"], dim=-1)},
         exact=exact,
         is_special=fill is special,
     )
@@ -114,12 +114,12 @@ def mean(
 def maximum(name: str, shape: tuple[int, int]) -> Operator:
     """Largest number of each row and its place, among numbers that differ in the last bit."""
 
-    def apply(given: Tensors) -> Tensors:
-        values, places = into_poison(torch.max, given["rows"], dim=-1)
+    def apply(inputs: Tensors) -> Tensors:
+        values, places = into_poison(torch.max, inputs["rows"], dim=-1)
         return {"": values, "places": places}
 
-    def exact(given: Arrays) -> Mapping[str, Exact]:
-        rows = given["rows"]
+    def exact(inputs: Arrays) -> Mapping[str, Exact]:
+        rows = inputs["rows"]
         return {
             "": Exact(value=rows.max(axis=-1)),
             "places": Exact(value=rows.argmax(axis=-1)),
@@ -139,8 +139,8 @@ def maximum_of_special(shape: tuple[int, int]) -> Operator:
     return Operator(
         name="maximum of special values",
         inputs={"rows": Input(shape=shape, fill=special)},
-        apply=lambda given: {"": into_poison(torch.amax, given["rows"], dim=-1)},
-        exact=lambda given: {"": Exact(value=given["rows"].max(axis=-1))},
+        apply=lambda inputs: {"": into_poison(torch.amax, inputs["rows"], dim=-1)},
+        exact=lambda inputs: {"": Exact(value=inputs["rows"].max(axis=-1))},
         is_special=True,
     )
 
@@ -148,8 +148,8 @@ def maximum_of_special(shape: tuple[int, int]) -> Operator:
 def log_sum_exp(name: str, shape: tuple[int, int], *, fill: Fill = normal) -> Operator:
     """Logarithm of the sum of the exponentials of each row."""
 
-    def exact(given: Arrays) -> Mapping[str, Exact]:
-        rows = given["rows"]
+    def exact(inputs: Arrays) -> Mapping[str, Exact]:
+        rows = inputs["rows"]
         most = rows.max(axis=-1, keepdims=True)
         most = np.where(np.isinf(most), 0.0, most)
         return {"": Exact(value=np.log(np.exp(rows - most).sum(axis=-1)) + most[..., 0])}
@@ -157,7 +157,7 @@ def log_sum_exp(name: str, shape: tuple[int, int], *, fill: Fill = normal) -> Op
     return Operator(
         name=name,
         inputs={"rows": Input(shape=shape, fill=fill)},
-        apply=lambda given: {"": into_poison(torch.logsumexp, given["rows"], dim=-1)},
+        apply=lambda inputs: {"": into_poison(torch.logsumexp, inputs["rows"], dim=-1)},
         exact=exact,
         is_special=fill is special,
     )
@@ -171,8 +171,8 @@ def running_sum(
     return Operator(
         name=name,
         inputs={"rows": Input(shape=shape, fill=whole(max(1, int(3**0.5 * spread))))},
-        apply=lambda given: {"": into_poison(torch.cumsum, given["rows"], dim=axis)},
-        exact=lambda given: {"": Exact(value=given["rows"].cumsum(axis=axis))},
+        apply=lambda inputs: {"": into_poison(torch.cumsum, inputs["rows"], dim=axis)},
+        exact=lambda inputs: {"": Exact(value=inputs["rows"].cumsum(axis=axis))},
         rule="exact",
     )
 

@@ -209,7 +209,7 @@ class RecursionGfn(Workload[State, Sampled]):
         return policy
 
     def build(self, target: Target, seed: int) -> State:
-        made = begin_training(
+        state = begin_training(
             target,
             seed=seed,
             make=self._model,
@@ -219,11 +219,11 @@ class RecursionGfn(Workload[State, Sampled]):
             dtype=torch.float32,
             error_bounds=self._error_bounds,
         )
-        assert isinstance(made.model, Policy)  # noqa: S101 - what was made
-        assert isinstance(made.batches, InputSets)  # noqa: S101 - what `begin` placed
-        made.batches = ShiftedNoise(drawn=made.batches)
-        made.cycle, made.checksums = InputCycle(of=len(made.batches)), None
-        return State(training=made, policy=made.model)
+        assert isinstance(state.model, Policy)  # noqa: S101 - what was made
+        assert isinstance(state.batches, InputSets)  # noqa: S101 - what `begin` placed
+        state.batches = ShiftedNoise(drawn=state.batches)
+        state.cycle, state.checksums = InputCycle(of=len(state.batches)), None
+        return State(training=state, policy=state.model)
 
     @property
     def _error_bounds(self) -> ErrorBounds:

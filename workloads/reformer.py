@@ -112,8 +112,8 @@ class Reformer(Supervised):
 
         def loss() -> torch.Tensor:
             tokens = torch.empty(self.count, self.length, dtype=torch.long)
-            found: torch.Tensor = self.model()(tokens, labels=tokens).loss
-            return found
+            total: torch.Tensor = self.model()(tokens, labels=tokens).loss
+            return total
 
         flops = 3 * count_flops(loss, with_backward=False)
         return Work(units=self.count, unit="sequences", flops=flops, precision=self.dtype)

@@ -116,13 +116,13 @@ class Resnet50Jpeg(ResnetTraining):
 
 
 def _check_batch(before: Before, course: Course) -> Iterator[Check]:
-    made = again(course, before.number)
+    expected = again(course, before.number)
     images, labels = before.batch["pixel_values"], before.batch["labels"]
     counts = {
-        "files that changed since they were written": made.changed,
-        "files that decode to other pixels than they did": made.misread,
-        "values of the batch that differ from its files": _num_other(images, made.images),
-        "classes of the batch that differ from its files": _num_other(labels, made.labels),
+        "files that changed since they were written": expected.changed,
+        "files that decode to other pixels than they did": expected.misread,
+        "values of the batch that differ from its files": _num_other(images, expected.images),
+        "classes of the batch that differ from its files": _num_other(labels, expected.labels),
     }
     for name, count in counts.items():
         yield Check(name=name, error=count, bound=0.0, kind="exact")

@@ -259,10 +259,10 @@ class Rlhf(Workload[State, Learned]):
             parallel=self.parallel,
             dtype=dtype,
             error_bounds=ErrorBounds(loss=0, logits=0, gradients=0),
-            result=lambda made: made,
+            result=lambda result: result,
         )
-        for kept in (reference, reward):
-            torch.nn.Module.to(kept, target.device)
+        for frozen in (reference, reward):
+            torch.nn.Module.to(frozen, target.device)
         assert isinstance(state.batches, InputSets)  # noqa: S101 - what begin placed
         inputs, state.checksums = state.batches, None
         state.batches, state.cycle = [], InputCycle(of=self.updates)
@@ -308,30 +308,30 @@ class Rlhf(Workload[State, Learned]):
         state.training.batches = [
             {name: getattr(rollout, name)[rows] for name in names} for rows in order
         ]
-        losses, said = [], []
+        losses, policy_outputs = [], []
         gradients: dict[str, list[torch.Tensor]] = {}
         place = state.seed + state.cycle.number
         for _ in range(self.updates):
-            made = train_step(state.training)
-            losses.append(made.loss)
-            said.append(made.logits)
-            for name, slope in made.gradients.items():
-                gradients.setdefault(name, []).append(feedback.kept(slope, place))
+            update = train_step(state.training)
+            losses.append(update.loss)
+            policy_outputs.append(update.logits)
+            for name, slope in update.gradients.items():
+                gradients.setdefault(name, []).append(feedback.sampled_elements(slope, place))
         return Learned(
             rollout=rollout,
             losses=torch.stack(losses),
-            said=torch.stack(said),
+            policy_outputs=torch.stack(policy_outputs),
             gradients={name: torch.stack(slopes) for name, slopes in gradients.items()},
-            weights=made.weights,
-            mean={name: one["exp_avg"] for name, one in made.moments.items() if one},
-            square={name: one["exp_avg_sq"] for name, one in made.moments.items() if one},
+            weights=update.weights,
+            mean={name: one["exp_avg"] for name, one in update.moments.items() if one},
+            square={name: one["exp_avg_sq"] for name, one in update.moments.items() if one},
         )
 
     def snapshot(self, state: State) -> Before:
         def copied(key: str) -> dict[str, torch.Tensor]:
-            kept = state.training.optimizer.state
+            moments = state.training.optimizer.state
             return {
-                name: kept.get(weight, {}).get(key, torch.zeros_like(weight)).cpu().clone()
+                name: moments.get(weight, {}).get(key, torch.zeros_like(weight)).cpu().clone()
                 for name, weight in state.training.trained.items()
             }
 
@@ -373,9 +373,9 @@ class Rlhf(Workload[State, Learned]):
 
 def _frozen(model: Model, dtype: torch.dtype) -> Model:
     """A copy that learns nothing, in the given dtype."""
-    kept = copy.deepcopy(model).requires_grad_(requires_grad=False)
-    torch.nn.Module.to(kept, dtype)
-    return kept
+    frozen = copy.deepcopy(model).requires_grad_(requires_grad=False)
+    torch.nn.Module.to(frozen, dtype)
+    return frozen
 
 
 WORKLOAD = Rlhf

@@ -247,15 +247,15 @@ class TextToImage(Inference[State, Made]):
 
     @torch.no_grad()
     def step(self, state: State) -> Made:
-        given, networks = state.inputs[state.cycle.advance()], state.networks
-        text, pooled = networks.read(given.words, given.pieces)
-        latents, velocities = [given.noise], []
+        inputs, networks = state.inputs[state.cycle.advance()], state.networks
+        text, pooled = networks.read(inputs.words, inputs.pieces)
+        latents, velocities = [inputs.noise], []
         guidance = torch.full_like(pooled[:, 0], GUIDANCE)
         for now, coming in itertools.pairwise(flux.schedule(self.denoising_steps, self._tokens)):
             times = torch.full_like(guidance, now)
             velocities.append(networks.velocity(latents[-1], text, pooled, times, guidance))
             moved = latents[-1].float() + (coming - now) * velocities[-1].float()
-            latents.append(moved.to(given.noise.dtype))
+            latents.append(moved.to(inputs.noise.dtype))
         return Made(
             text=text,
             pooled=pooled,
@@ -266,8 +266,8 @@ class TextToImage(Inference[State, Made]):
 
     def snapshot(self, state: State) -> Before:
         number = state.cycle.number + 1
-        given = state.inputs[number % state.cycle.of]
-        return Before(number=number, inputs=_moved(given, torch.device("cpu"), copy=True))
+        inputs = state.inputs[number % state.cycle.of]
+        return Before(number=number, inputs=_moved(inputs, torch.device("cpu"), copy=True))
 
     def check(self, before: object, state: State, output: Made) -> Iterator[Check]:
         assert isinstance(before, Before)  # noqa: S101 - what snapshot returned
@@ -356,9 +356,12 @@ class TextToImage(Inference[State, Made]):
         pooled = torch.cat((pooled, on_host(output.pooled[other : other + 1])))
         times = flux.rounded_times(torch.cat((shares[steps], shares[steps[:1]])), dtype)
         guidance = flux.rounded_times(torch.full_like(times, GUIDANCE), dtype)
-        found = exact.velocity(latents, text, pooled, times, guidance)
-        yield from self._compare("velocities", output.velocities.cpu()[steps, images], found[:-1])
-        share = (found[0] - found[-1]).square().mean().sqrt() / found[0].square().mean().sqrt()
+        expected = exact.velocity(latents, text, pooled, times, guidance)
+        yield from self._compare(
+            "velocities", output.velocities.cpu()[steps, images], expected[:-1]
+        )
+        change, first = expected[0] - expected[-1], expected[0]
+        share = change.square().mean().sqrt() / first.square().mean().sqrt()
         yield Check(
             name="velocities depend on the prompt",
             error=(LEAST_SHARE / share).item(),

@@ -140,7 +140,7 @@ class Learned:
 
 @dataclass(frozen=True, kw_only=True)
 class Before:
-    """Copies on the host of what the next step starts from; `told` so far to the emulator."""
+    """Host copies of what a step starts from; `past_actions`: the emulator's so far."""
 
     number: int
     weights: Mapping[str, torch.Tensor]
@@ -148,7 +148,7 @@ class Before:
     square: Mapping[str, torch.Tensor]
     frames: NDArray[np.uint8]
     clocks: NDArray[np.int32]
-    told: tuple[NDArray[np.int64], ...]
+    past_actions: tuple[NDArray[np.int64], ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -222,17 +222,17 @@ class TorchAtari(Workload[State, Learned]):
         The network sees every sample once as it is played and learns from it in each epoch; it
         sees the last frames of each game as well.
         """
-        seen, learnt = (count_flops(self._passed, with_backward=way) for way in (False, True))
+        forward, trained = (count_flops(self._passed, with_backward=way) for way in (False, True))
         epochs = self.epochs + self.extra_epochs
-        flops = seen * (self._samples + self.num_envs) + learnt * epochs * self._samples
+        flops = forward * (self._samples + self.num_envs) + trained * epochs * self._samples
         return Work(units=self._samples, unit="environment steps", flops=flops, precision="float32")
 
     def _passed(self) -> torch.Tensor:
         """Something that hangs on all that the network makes of one sample."""
         frames = torch.empty(1, atari.FRAMES, atari.SIDE, atari.SIDE, dtype=torch.uint8)
         logits, values = self._model()(frames)
-        made: torch.Tensor = logits.sum() + values.sum()
-        return made
+        total: torch.Tensor = logits.sum() + values.sum()
+        return total
 
     def num_parameters(self) -> int:
         return count_parameters(self._model)
@@ -277,8 +277,8 @@ class TorchAtari(Workload[State, Learned]):
             losses=losses,
             gradients=gradients,
             weights={name: weight.detach() for name, weight in weights.items()},
-            mean={name: kept["exp_avg"] for name, kept in moments.items() if kept},
-            square={name: kept["exp_avg_sq"] for name, kept in moments.items() if kept},
+            mean={name: moment["exp_avg"] for name, moment in moments.items() if moment},
+            square={name: moment["exp_avg_sq"] for name, moment in moments.items() if moment},
         )
 
     @torch.no_grad()
@@ -311,14 +311,14 @@ class TorchAtari(Workload[State, Learned]):
         return Rollout(advantages=self._advantages(stacked), **stacked)
 
     def _advantages(self, rollout: Mapping[str, torch.Tensor]) -> torch.Tensor:
-        found, running = [], torch.zeros_like(rollout["rewards"][0])
+        advantages, running = [], torch.zeros_like(rollout["rewards"][0])
         values, over = rollout["values"], torch.maximum(rollout["ends"], rollout["cuts"])
         for step in reversed(range(self.num_steps)):
             goes_on = self.discount * (1 - over[step])
             surprise = rollout["rewards"][step] + goes_on * values[step + 1] - values[step]
             running = surprise + self.trace * goes_on * running
-            found.append(running)
-        return torch.stack(found[::-1])
+            advantages.append(running)
+        return torch.stack(advantages[::-1])
 
     def _learn(
         self, state: State, rollout: Rollout, order: torch.Tensor
@@ -373,7 +373,7 @@ class TorchAtari(Workload[State, Learned]):
             square=copied("exp_avg_sq"),
             frames=state.frames.copy(),
             clocks=state.clocks.copy(),
-            told=tuple(state.machine.told),
+            past_actions=tuple(state.machine.past_actions),
         )
 
     def check(self, before: object, state: State, output: Learned) -> Iterator[Check]:
@@ -406,7 +406,7 @@ class _Judge:
             yield self._clocks()
             yield self._advantages()
             yield from self._networks()
-            yield from self._learnt()
+            yield from self._converged()
 
     def _replayed(self) -> Iterator[Check]:
         actions = self._rollout["actions"]
@@ -414,7 +414,7 @@ class _Judge:
         yield counted("actions that the game does not know", faults)
         if faults:
             return
-        seen = atari.replayed(self._machine, self._before.told, list(actions.numpy()))
+        seen = atari.replayed(self._machine, self._before.past_actions, list(actions.numpy()))
         frames = np.stack([self._before.frames, *(one.frames for one in seen)])
         yield counted("pixels unlike the emulator's", differing(self._own("frames"), frames))
         unlike = sum(
@@ -432,9 +432,9 @@ class _Judge:
         clocks = self._own("clocks").astype(np.int64)
         before = np.concatenate([self._before.clocks[None], clocks[:-1]])
         is_over = (self._rollout["ends"] + self._rollout["cuts"]).numpy() > 0
-        made = np.count_nonzero(is_over | (clocks - before == atari.SKIPPED))
+        advanced = np.count_nonzero(is_over | (clocks - before == atari.SKIPPED))
         return counted(
-            "environment steps missing or too many", abs(made - self._workload.work().units)
+            "environment steps missing or too many", abs(advanced - self._workload.work().units)
         )
 
     def _advantages(self) -> Check:
@@ -472,7 +472,7 @@ class _Judge:
         faults = int(((actions < low) | (actions > high)).sum())
         yield counted("actions other than those drawn", faults)
 
-    def _learnt(self) -> Iterator[Check]:
+    def _converged(self) -> Iterator[Check]:
         before, output, count = self._before, self._output, self._workload.updates
         everything = {name: _host(part) for name, part in output.gradients.items()}
         if {*map(len, everything.values()), len(output.losses)} != {count}:
@@ -491,14 +491,14 @@ class _Judge:
         gradients = [{n: part[number] for n, part in everything.items()} for number in range(count)]
         yield reinforcement.check_learning(start.weights, end.weights, gradients)
         wanted = sorted(self._rng.permutation(count)[:_UPDATES].tolist())
-        kept: dict[int, Arrays] = {}
+        weights: dict[int, Arrays] = {}
         now = start
         for number, now in enumerate(self._workload.rule.follow(start, gradients)):
             if number in wanted:
-                kept[number] = now.weights
+                weights[number] = now.weights
         yield from reinforcement.check_updates(now, end, count, is_clipped=True)
         yield from reinforcement.check_slopes(
-            (self._slopes(number, kept[number], gradients[number]) for number in wanted),
+            (self._slopes(number, weights[number], gradients[number]) for number in wanted),
             loss_bound=_LOSS * ROUNDING,
             gradient_bound=_GRADIENTS * ROUNDING,
         )

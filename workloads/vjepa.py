@@ -213,8 +213,8 @@ class Vjepa(SelfTaught):
         return self.on_all_ranks(work)
 
     def _count_flops(self, **layers: int) -> int:
-        given: dict[str, Any] = {**layers, "extra_layers": 0, "extra_predictor_layers": 0}
-        shallow = replace(self, **given)
+        parameters: dict[str, Any] = {**layers, "extra_layers": 0, "extra_predictor_layers": 0}
+        shallow = replace(self, **parameters)
         return count_training_flops(shallow.model, self._shapes())
 
     def _shapes(self) -> dict[str, tuple[int, ...]]:
@@ -276,7 +276,7 @@ class Vjepa(SelfTaught):
             rng, height=across, width=across, count=hidden, block=size, aspects=_ASPECTS
         )
 
-    def told(self, output: Trained) -> torch.Tensor:
+    def teacher_output(self, output: Trained) -> torch.Tensor:
         """Mean of the target features over the places that the first mask hides in each clip."""
         first = output.logits[len(output.logits) // 2 :]
         places = self._depth * self._hidden_places()[0]

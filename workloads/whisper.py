@@ -87,8 +87,8 @@ class Whisper(Supervised):
         def loss() -> torch.Tensor:
             features = torch.empty(self.count, self.bins, self._frames)
             labels = torch.empty(self.count, dtype=torch.long)
-            found: torch.Tensor = self.model()(features, labels=labels).loss
-            return found
+            total: torch.Tensor = self.model()(features, labels=labels).loss
+            return total
 
         flops = count_flops(loss)
         return Work(units=self.count, unit="clips", flops=flops, precision=self.dtype)

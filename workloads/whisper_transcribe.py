@@ -105,7 +105,7 @@ class WhisperTranscribe(Generation[State]):
     }
     data_pattern: ClassVar[str] = "generated melodies in noise"
     domain: ClassVar[str] = "speech"
-    kept: ClassVar[str] = "first_transcript_float64.pt"
+    reference_name: ClassVar[str] = "first_transcript_float64.pt"
 
     batch: int = 64
     positions: int = 1500
@@ -151,10 +151,10 @@ class WhisperTranscribe(Generation[State]):
         frames = 2 * self.positions
 
         def encoded() -> torch.Tensor:
-            found: torch.Tensor = self._model().model.encoder(
+            states: torch.Tensor = self._model().model.encoder(
                 torch.empty(self.batch, self.bins, frames)
             )[0]
-            return found
+            return states
 
         length, wide = len(FORMAT) + self.new_tokens - 1, self.hidden
         keys = 2 * 2 * self.layers * self.positions * wide**2
@@ -195,7 +195,7 @@ class WhisperTranscribe(Generation[State]):
         model = self._model()
         torch.nn.Module.to(model, device, dtype_named(self.dtype))
         torch.nn.Module.eval(model)
-        redrawn.fill(model, seed, gains=GAINS, kept=KEPT)
+        redrawn.fill(model, seed, gains=GAINS, excluded=KEPT)
         model.requires_grad_(requires_grad=False)
         return model
 

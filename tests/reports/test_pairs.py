@@ -107,7 +107,7 @@ def target(tmp_path: Path, *devices: str) -> Target:
 def test_copy_goes_from_the_first_device_to_the_second(tmp_path: Path) -> None:
     workload = DeviceCopyPair(num_bytes=4096)
     state = workload.build(target(tmp_path, "cpu", "meta"), seed=5)
-    assert [one.device.type for one in state.given] == ["cpu", "cpu"]
+    assert [one.device.type for one in state.sources] == ["cpu", "cpu"]
     assert state.buffer.device.type == "meta"
     assert workload.step(state).device.type == "meta"
 

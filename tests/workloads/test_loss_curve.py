@@ -147,7 +147,7 @@ def test_right_run_that_adds_in_another_order_is_inside(name: str, tmp_path: Pat
 
 @pytest.mark.parametrize("name", ["pna", "dimenet"])
 def test_another_order_changes_roundings_and_no_more(name: str, tmp_path: Path) -> None:
-    workload = curves.made(name, "float32", is_small=True)
+    workload = curves.training_workload(name, "float32", is_small=True)
     gradients = []
     for seed in (1, 2):
         state = workload.build(target(tmp_path), 1)
@@ -175,10 +175,10 @@ def test_first_and_last_step_are_held_to_float64_too(tmp_path: Path) -> None:
             assert [check for check in checks if not check.is_within] == []
             assert {"gradients against float64", "loss against float64"} <= {c.name for c in checks}
     assert checks[-1].name == "share of the recorded fall of the loss that is missing"
-    made = replace(output.made, loss=output.made.loss * (1 + 1e-6))
+    altered = replace(output.followed_output, loss=output.followed_output.loss * (1 + 1e-6))
     assert any(
         not check.is_within
-        for check in workload.check(before, state, replace(output, made=made))
+        for check in workload.check(before, state, replace(output, followed_output=altered))
         if check.name == "losses that are not those of the steps"
     )
 
@@ -414,7 +414,7 @@ def test_other_parameters_than_recorded_are_refused(monkeypatch: pytest.MonkeyPa
 
 
 def test_digest_sees_every_weight_and_input(tmp_path: Path) -> None:
-    workload = curves.made("bert", "float32", is_small=True)
+    workload = curves.training_workload("bert", "float32", is_small=True)
     first = curves.start_digest(workload.build(target(tmp_path), 1))
     assert first == curves.start_digest(workload.build(target(tmp_path), 1))
     assert first != curves.start_digest(workload.build(target(tmp_path), 2))

@@ -135,15 +135,15 @@ def _tasks(request: Request) -> Iterator[Task]:
 
 def _known() -> list[str]:
     """Training workloads of the suite, and those on digits."""
-    found = []
+    names = []
     for path in sorted(curves.FOLDER.glob("*.py")):
         try:
             kind = curves.find(path.stem)
         except ParameterError:
             continue
         if curves.is_training(kind):
-            found.append(path.stem)
-    return [*found, TRAJECTORY, STEPS]
+            names.append(path.stem)
+    return [*names, TRAJECTORY, STEPS]
 
 
 def _digits_tasks(name: str, dtypes: tuple[str, ...]) -> Iterator[Task]:
@@ -161,7 +161,7 @@ def _loss_tasks(name: str, request: Request) -> Iterator[Task]:
     for dtype in request.dtypes or tuple(bands.FLOORS):
         is_extra = not request.dtypes and dtype != curves.DTYPE
         try:
-            curves.made(name, dtype, is_small=True)
+            curves.training_workload(name, dtype, is_small=True)
         except ParameterError:
             if is_extra or not (request.names or dtype == curves.DTYPE):
                 continue

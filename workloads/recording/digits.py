@@ -101,9 +101,9 @@ def _runs_of(engine: Engine, width: int, dtype: str) -> Iterator[OneRun]:
 
 def record_curves(width: int, dtype: str) -> bands.Band:
     """The band of one width and dtype."""
-    found = [run for process in PROCESSES for run in ask(_order(process, width, dtype)).runs]
+    runs = [run for process in PROCESSES for run in ask(_order(process, width, dtype)).runs]
     places = {engine.name: place for place, engine in enumerate(ENGINES)}
-    found.sort(key=lambda run: places[run.engine])  # a stable sort: variations keep their order
+    runs.sort(key=lambda run: places[run.engine])  # a stable sort: variations keep their order
     return bands.Band(
         model=MODEL,
         width=width,
@@ -116,7 +116,7 @@ def record_curves(width: int, dtype: str) -> bands.Band:
             record_curve(
                 Trajectory(width=width, number=number),
                 dtype,
-                [run for run in found if run.number == number],
+                [run for run in runs if run.number == number],
             )
             for number in range(NUM_TRAJECTORIES)
         ),

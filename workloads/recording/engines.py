@@ -142,8 +142,8 @@ def ask(order: Order) -> Answer:
         check=False,
     )
     if done.returncode != 0:
-        said = done.stderr.decode("utf-8", "replace").strip().splitlines() or ["it said nothing"]
+        lines = done.stderr.decode("utf-8", "replace").strip().splitlines() or ["it said nothing"]
         raise ApplianceError(
-            f"{order.process} ended with status {done.returncode}: {said[-1][:300]}"
+            f"{order.process} ended with status {done.returncode}: {lines[-1][:300]}"
         )
     return from_json(Answer, done.stdout, name="the engine's answer")

@@ -115,7 +115,7 @@ def run(order: Order) -> Answer:
 
 
 def _run(order: Order, folder: Path) -> Answer:
-    workload = curves.made(order.workload, order.dtype, is_small=order.is_small)
+    workload = curves.training_workload(order.workload, order.dtype, is_small=order.is_small)
     ground = Ground(data=order.data, folder=folder)
     seconds = _step_seconds(workload, ground)
     if order.only_cheap and seconds > CHEAP_SECONDS:
@@ -398,14 +398,14 @@ def _largest(run: OneRun, pool: bands.Pool, num_steps: int) -> float:
 def _note(first: Answer, num_steps: int, answers: Sequence[Answer]) -> str:
     plan = first.plan
     assert plan is not None  # noqa: S101 - what the first process chose
-    said = []
+    clauses = []
     if num_steps < plan.steps:
-        said.append(f"{num_steps} steps, as a tenth of the loss would be allowed after them")
+        clauses.append(f"{num_steps} steps, as a tenth of the loss would be allowed after them")
     elif plan.steps < curves.NUM_STEPS:
-        said.append(f"{plan.steps} steps, as one took {first.step_seconds:.2g} s of one core")
+        clauses.append(f"{plan.steps} steps, as one took {first.step_seconds:.2g} s of one core")
     missing = {run.engine: run.left_out for answer in answers for run in answer.runs}
-    said += [f"without {name}: {reason}" for name, reason in missing.items() if reason]
-    return "; ".join(said)
+    clauses += [f"without {name}: {reason}" for name, reason in missing.items() if reason]
+    return "; ".join(clauses)
 
 
 def _left_by_idleness(band: bands.LossBand, still: Sequence[Sequence[float]]) -> bands.LossBand:
@@ -417,8 +417,8 @@ def _left_by_idleness(band: bands.LossBand, still: Sequence[Sequence[float]]) ->
     if left < STILL:
         why = idle or f"it has {band.num_steps} steps"
         raise ParameterError(f"{why}, and one that stands still leaves the band by {left:.2g}")
-    said = f"one that stands still leaves it by {left:.2g} times, and no fall is asked"
-    note = "; ".join(filter(None, (band.note, said)))
+    clause = f"one that stands still leaves it by {left:.2g} times, and no fall is asked"
+    note = "; ".join(filter(None, (band.note, clause)))
     return replace(band, still=float(f"{left:.3g}"), note=note)
 
 

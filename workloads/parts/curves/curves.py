@@ -46,17 +46,17 @@ def find(name: str) -> type[AnyWorkload]:
     if not (name.isidentifier() and (FOLDER / f"{name}.py").is_file()):
         raise ParameterError(f"workload is {name}: `bench list workloads` names those there are")
     try:
-        found = getattr(importlib.import_module(f"workloads.{name}"), "WORKLOAD", None)
+        workload = getattr(importlib.import_module(f"workloads.{name}"), "WORKLOAD", None)
     except ModuleNotFoundError as error:
         line = extras.line_for(error.name)
         raise ParameterError(f"workload is {name}, which needs {error.name}: {line}") from None
-    if not (isinstance(found, type) and issubclass(found, Workload)):
+    if not (isinstance(workload, type) and issubclass(workload, Workload)):
         raise ParameterError(f"workload is {name}, which is a module and no workload")
-    return found
+    return workload
 
 
 @lru_cache(maxsize=64)
-def made(name: str, dtype: str, *, is_small: bool) -> AnyWorkload:
+def training_workload(name: str, dtype: str, *, is_small: bool) -> AnyWorkload:
     """A training workload at its small parameters or its defaults, in a dtype.
 
     Raises ParameterError where it cannot be followed: it has no loss, other ranks or no such dtype.
@@ -143,8 +143,8 @@ def weights(state: object) -> list[torch.Tensor]:
 
 def learner(state: object) -> dict[str, Any] | None:
     """Of a state of JAX, what learns: its `weights` are a dict of arrays, which never change."""
-    found = getattr(state, "learner", None)
-    return found if isinstance(found, dict) and "weights" in found else None
+    part = getattr(state, "learner", None)
+    return part if isinstance(part, dict) and "weights" in part else None
 
 
 def can_be_moved(state: object) -> bool:
@@ -161,26 +161,26 @@ def perturb(state: object, seed: int) -> None:
 
 def kept_weights(state: object) -> list[torch.Tensor]:
     """Copies of the weights that learn."""
-    learnt = learner(state)
-    if learnt is None:
+    part = learner(state)
+    if part is None:
         return [weight.detach().clone() for weight in weights(state)]
-    return [torch.from_numpy(np.array(array)) for array in learnt["weights"].values()]
+    return [torch.from_numpy(np.array(array)) for array in part["weights"].values()]
 
 
-def put_weights(state: object, kept: Sequence[torch.Tensor]) -> None:
+def put_weights(state: object, copies: Sequence[torch.Tensor]) -> None:
     """Put weights back that `kept_weights` returned."""
-    learnt = learner(state)
-    if learnt is None:
+    part = learner(state)
+    if part is None:
         with torch.no_grad():
-            for weight, copy in zip(weights(state), kept, strict=True):
+            for weight, copy in zip(weights(state), copies, strict=True):
                 weight.copy_(copy)
         return
     from workloads.parts.reinforcement import jax_devices  # noqa: PLC0415 - imports JAX
 
-    names = learnt["weights"].items()
-    learnt["weights"] = {
+    names = part["weights"].items()
+    part["weights"] = {
         name: jax_devices.placed(copy.numpy(), next(iter(array.devices())))
-        for (name, array), copy in zip(names, kept, strict=True)
+        for (name, array), copy in zip(names, copies, strict=True)
     }
 
 

@@ -47,7 +47,7 @@ class State:
 class Followed:
     """What the step made, and the losses of all steps so far."""
 
-    made: Any
+    followed_output: Any
     losses: torch.Tensor
 
 
@@ -56,7 +56,7 @@ class Before:
     """What the other workload kept, and how many steps were made before."""
 
     number: int
-    kept: object
+    followed_snapshot: object
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +93,7 @@ class Following(Workload[State, Followed]):
             raise ParameterError(message)
 
     def _followed(self) -> curves.AnyWorkload:
-        return curves.made(self.workload, self.dtype, is_small=self.is_small)
+        return curves.training_workload(self.workload, self.dtype, is_small=self.is_small)
 
     def _band(self) -> bands.LossBand:
         return bands.load_loss_band(self.workload, self.dtype, is_small=self.is_small)
@@ -125,20 +125,26 @@ class Following(Workload[State, Followed]):
         self._followed().wait(state.followed)
 
     def step(self, state: State) -> Followed:
-        made = self._followed().step(state.followed)
-        state.losses[state.number] = curves.loss_of(made)
+        followed_output = self._followed().step(state.followed)
+        state.losses[state.number] = curves.loss_of(followed_output)
         state.number += 1
-        return Followed(made=made, losses=state.losses[: state.number].clone())
+        return Followed(
+            followed_output=followed_output, losses=state.losses[: state.number].clone()
+        )
 
     def snapshot(self, state: State) -> Before:
-        return Before(number=state.number, kept=self._followed().snapshot(state.followed))
+        return Before(
+            number=state.number, followed_snapshot=self._followed().snapshot(state.followed)
+        )
 
     def check(self, before: object, state: State, output: Followed) -> Iterator[Check]:
         assert isinstance(before, Before)  # noqa: S101 - what snapshot returned
         missing = abs(len(output.losses) - before.number - 1)
         yield Check(name="losses not recorded", error=missing, bound=0.0, kind="exact")
         yield _check_last(state, output)
-        yield from self._followed().check(before.kept, state.followed, output.made)
+        yield from self._followed().check(
+            before.followed_snapshot, state.followed, output.followed_output
+        )
         yield from self._check_curve(state, output)
 
     def _check_curve(self, state: State, output: Followed) -> Iterator[Check]:
@@ -166,7 +172,7 @@ def _other_parameters(workload: curves.AnyWorkload, band: bands.LossBand) -> lis
 
 def _check_last(state: State, output: Followed) -> Check:
     """The curve's last loss is that of the step whose making is judged in float64."""
-    last = curves.loss_of(output.made)
+    last = curves.loss_of(output.followed_output)
     is_other = output.losses[-1].item() != last.to(output.losses.dtype).item()
     wrong = int(is_other) + int(not torch.equal(output.losses, state.losses[: state.number]))
     return Check(

@@ -64,26 +64,26 @@ def read(path: Path) -> tuple[Images, Images]:
 
 def _members(path: Path) -> dict[str, bytes]:
     """Contents of the members that are wanted, by name; links and devices are not."""
-    found: dict[str, bytes] = {}
+    contents: dict[str, bytes] = {}
     try:
         with tarfile.open(path, "r|gz") as archive:
             for member in archive:
                 is_wanted = member.name in _TRAINING or member.name == _HELD_OUT
                 if not (is_wanted and member.isreg()):
                     continue
-                if member.size > _LARGEST or member.name in found:
+                if member.size > _LARGEST or member.name in contents:
                     raise ParameterError(
                         f"{path} has {member.name} twice, or too large: fetch it again"
                     )
                 stream = archive.extractfile(member)
                 assert stream is not None  # noqa: S101 - a regular member has contents
-                found[member.name] = stream.read()
+                contents[member.name] = stream.read()
     except (tarfile.TarError, zlib.error, EOFError, OSError) as error:
         reason = str(error) or type(error).__name__
         raise ParameterError(
             f"{path} cannot be read as a packed archive ({reason}): fetch it again"
         ) from None
-    return found
+    return contents
 
 
 def _images(data: bytes, source: str) -> Images:

@@ -95,8 +95,8 @@ class _Name:
 
     name: str
 
-    def __call__(self, *given: object) -> object:
-        match self.name, given:
+    def __call__(self, *arguments: object) -> object:
+        match self.name, arguments:
             case "_reconstruct", (_Name(name="ndarray"), tuple(), bytes()):
                 return Array()
             case "dtype", (bytes(code), 0, 1) if code in _NUMBERS:
@@ -123,10 +123,10 @@ class _Reader(pickle.Unpickler):
     """Calls stand-ins alone: `find_class` is the one way to anything callable."""
 
     def find_class(self, module: str, name: str) -> object:
-        found = _KNOWN.get((module, name))
-        if found is None:
+        replacement = _KNOWN.get((module, name))
+        if replacement is None:
             raise pickle.UnpicklingError(f"it asks for {module}.{name}, which no data set needs")
-        return found
+        return replacement
 
 
 def load(data: bytes, source: str) -> object:

@@ -13,7 +13,7 @@ BUILDS_WITH = ("workloads.parts.diffusion.diffusers_classes",)
 Class = Literal["AutoencoderKL", "DDPMScheduler", "FluxTransformer2DModel", "UNet2DConditionModel"]
 
 
-def made(name: Class, **settings: Any) -> Any:
+def diffusers_object(name: Class, **settings: Any) -> Any:
     """The library's object, whose constructor has no types."""
     from workloads.parts.diffusion import diffusers_classes  # noqa: PLC0415 - slow to import, see there
 

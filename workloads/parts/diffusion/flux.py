@@ -23,7 +23,7 @@ from torch import nn
 from transformers import CLIPTextConfig, CLIPTextModel, T5Config, T5EncoderModel
 
 from workloads.parts.datasets.captions import begin_and_end
-from workloads.parts.diffusion.diffusers_objects import made
+from workloads.parts.diffusion.diffusers_objects import diffusers_object
 from workloads.parts.inference import redrawn
 
 CHANNELS, PACKED, SHRUNK = 16, 2, 8
@@ -66,7 +66,7 @@ class Sizes:
     def transformer(self) -> Any:
         eighth = self.head_width // _HEAD
         place = (self.head_width - eighth) // 2
-        return made(
+        return diffusers_object(
             "FluxTransformer2DModel",
             patch_size=1,
             in_channels=CHANNELS * PACKED**2,
@@ -112,7 +112,7 @@ class Sizes:
         )
 
     def autoencoder(self) -> Any:
-        return made(
+        return diffusers_object(
             "AutoencoderKL",
             in_channels=3,
             out_channels=3,
@@ -161,7 +161,7 @@ class Networks:
     ) -> torch.Tensor:
         """Velocity of packed latents (image, token, 64); `times` are from 0 to 1 (image)."""
         side = math.isqrt(latents.shape[1])
-        found: torch.Tensor = self.transformer(
+        velocity: torch.Tensor = self.transformer(
             hidden_states=latents,
             encoder_hidden_states=text,
             pooled_projections=pooled,
@@ -171,18 +171,18 @@ class Networks:
             txt_ids=torch.zeros(text.shape[1], 3, device=latents.device),
             return_dict=False,
         )[0]
-        return found
+        return velocity
 
     def decode(self, latents: torch.Tensor) -> torch.Tensor:
         """Images (image, 3, row, column), from about -1 to 1, of packed latents."""
         unpacked = unpack(latents) / SCALING + SHIFT
-        found: torch.Tensor = self.autoencoder.decode(unpacked, return_dict=False)[0]
-        return found
+        images: torch.Tensor = self.autoencoder.decode(unpacked, return_dict=False)[0]
+        return images
 
 
 def on_device(sizes: Sizes, seed: int, device: torch.device, dtype: torch.dtype) -> Networks:
     """Every network in the format that runs."""
-    found = {}
+    networks = {}
     for name in NAMES:
         if name in WITHOUT_BUFFERS:
             with torch.device("meta"):
@@ -191,23 +191,23 @@ def on_device(sizes: Sizes, seed: int, device: torch.device, dtype: torch.dtype)
         else:
             network = nn.Module.to(getattr(sizes, name)(), device, dtype).eval()
         redrawn.fill(network, seed_of(seed, name), gains=sizes.gains.get(name, {}))
-        found[name] = network.requires_grad_(requires_grad=False)
-    return Networks(**found)
+        networks[name] = network.requires_grad_(requires_grad=False)
+    return Networks(**networks)
 
 
 def in_float64(sizes: Sizes, seed: int, dtype: torch.dtype) -> Networks:
     """The same networks on the host, their weights drawn again and rounded to `dtype`."""
-    found = {}
+    networks = {}
     for name in NAMES:
         gains, own = sizes.gains.get(name, {}), seed_of(seed, name)
         if name in WITHOUT_BUFFERS:
-            found[name] = redrawn.streamed(getattr(sizes, name), own, dtype=dtype, gains=gains)
+            networks[name] = redrawn.streamed(getattr(sizes, name), own, dtype=dtype, gains=gains)
             continue
         network = nn.Module.to(getattr(sizes, name)(), dtype).eval()
         network.requires_grad_(requires_grad=False)
         redrawn.fill(network, own, gains=gains)
-        found[name] = network.double()
-    return Networks(**found)
+        networks[name] = network.double()
+    return Networks(**networks)
 
 
 def seed_of(seed: int, name: str) -> int:

@@ -37,16 +37,16 @@ def roots(orders: int, count: int) -> NDArray[np.float64]:
 
     Those of one order lie between those of the order before; of the first they are n pi.
     """
-    found = [np.arange(1, count + orders) * math.pi]
+    zeros = [np.arange(1, count + orders) * math.pi]
     for order in range(1, orders):
-        low, high = found[-1][:-1].copy(), found[-1][1:].copy()
+        low, high = zeros[-1][:-1].copy(), zeros[-1][1:].copy()
         sign = np.sign(spherical_jn(order, low))
         for _ in range(_HALVINGS):
             middle = (low + high) / 2
             is_before = np.sign(spherical_jn(order, middle)) == sign
             low, high = np.where(is_before, middle, low), np.where(is_before, high, middle)
-        found.append((low + high) / 2)
-    return np.stack([row[:count] for row in found])
+        zeros.append((low + high) / 2)
+    return np.stack([row[:count] for row in zeros])
 
 
 class SphericalBasis(nn.Module):
@@ -79,26 +79,26 @@ class SphericalBasis(nn.Module):
         radial = self._bessel(share[:, None, None] * self.roots) * self.norms
         radial = self.envelope(share)[:, None, None] * radial
         polynomials = self._legendre(angles.cos()) * self.weights
-        found: torch.Tensor = (radial[pair] * polynomials[:, :, None]).flatten(1)
-        return found
+        output: torch.Tensor = (radial[pair] * polynomials[:, :, None]).flatten(1)
+        return output
 
     def _bessel(self, values: torch.Tensor) -> torch.Tensor:
         """Of (pairs, orders, radial), each order's own function."""
         inverse = 1 / values
         sine, cosine = values.sin(), values.cos()
-        found = [sine * inverse, (sine * inverse - cosine) * inverse]
+        output = [sine * inverse, (sine * inverse - cosine) * inverse]
         for order in range(2, self.orders):
-            found.append((2 * order - 1) * inverse * found[-1] - found[-2])
-        own = [function[:, order] for order, function in enumerate(found[: self.orders])]
+            output.append((2 * order - 1) * inverse * output[-1] - output[-2])
+        own = [function[:, order] for order, function in enumerate(output[: self.orders])]
         return torch.stack(own, dim=1)
 
     def _legendre(self, cosines: torch.Tensor) -> torch.Tensor:
         """Polynomials (triplets, orders)."""
-        found = [torch.ones_like(cosines), cosines]
+        output = [torch.ones_like(cosines), cosines]
         for order in range(2, self.orders):
-            first = (2 * order - 1) * cosines * found[-1] - (order - 1) * found[-2]
-            found.append(first / order)
-        return torch.stack(found[: self.orders], dim=1)
+            first = (2 * order - 1) * cosines * output[-1] - (order - 1) * output[-2]
+            output.append(first / order)
+        return torch.stack(output[: self.orders], dim=1)
 
 
 class Directional(nn.Module):
@@ -155,11 +155,11 @@ class Directional(nn.Module):
         radial = self.rbf(distances)
         spherical = self.sbf(distances, self._angles(places, pairs, before, after), before)
         messages = self.emb(numbers, radial, target, source)
-        found = self.output_blocks[0](messages, radial, target, len(places))
+        outputs = self.output_blocks[0](messages, radial, target, len(places))
         for block, output in zip(self.interaction_blocks, self.output_blocks[1:], strict=True):
             messages = block(messages, radial, spherical, before, after)
-            found = found + output(messages, radial, target, len(places))
-        logits = scatter(found, owners, dim_size=len(targets)) / self.typical
+            outputs = outputs + output(messages, radial, target, len(places))
+        logits = scatter(outputs, owners, dim_size=len(targets)) / self.typical
         return Result(loss=nn.functional.mse_loss(logits, targets), logits=logits)
 
     @staticmethod

@@ -71,8 +71,8 @@ class Layer(nn.Module):
         scores = query @ key.transpose(-1, -2) / math.sqrt(width // self.heads) + shift
         shares = torch.where(mask[:, None], scores, -torch.inf).softmax(dim=-1)
         tokens = tokens + self.out((shares @ value).transpose(1, 2).reshape(tokens.shape))
-        found: torch.Tensor = tokens + self.narrow(self.activate(self.wide(self.between(tokens))))
-        return found
+        output: torch.Tensor = tokens + self.narrow(self.activate(self.wide(self.between(tokens))))
+        return output
 
 
 class Policy(nn.Module):
@@ -149,8 +149,8 @@ class Policy(nn.Module):
         chances = self.logits(trees).log_softmax(dim=-1)
         # A sum with noughts instead of a gather, whose gradient is added up in any order.
         taken = nn.functional.one_hot(actions.flatten(), chances.shape[-1]).to(chances.dtype)
-        found = (chances * taken).sum(dim=-1)
-        return torch.where(trees.is_over, 0.0, found).view(actions.shape).t()
+        chosen = (chances * taken).sum(dim=-1)
+        return torch.where(trees.is_over, 0.0, chosen).view(actions.shape).t()
 
     def logits(self, trees: Trees) -> torch.Tensor:
         """Of all actions, (trees, actions); FORBIDDEN where a state does not allow one."""
@@ -160,15 +160,15 @@ class Policy(nn.Module):
             tokens = layer(tokens, relations, mask)
         tokens = self.norm(tokens)
         adds, sets = self.add(tokens), self.attach(tokens[:, 1:])
-        found = torch.cat([self.stop(tokens[:, 0]), adds.flatten(1), sets.flatten(1)], dim=1)
-        return torch.where(self.rules.allowed(trees), found, FORBIDDEN)
+        scores = torch.cat([self.stop(tokens[:, 0]), adds.flatten(1), sets.flatten(1)], dim=1)
+        return torch.where(self.rules.allowed(trees), scores, FORBIDDEN)
 
     def _tokens(self, trees: Trees) -> torch.Tensor:
         whole = torch.full_like(trees.kinds[:, :1], self.words.kinds + 1)
         kinds = torch.where(trees.kinds >= 0, trees.kinds, self.words.kinds)
-        found: torch.Tensor = self.kinds(torch.cat([whole, kinds], dim=1))
-        used = self.rules.used(trees).to(found.dtype)
-        return found + nn.functional.pad(self.points(used), (0, 0, 1, 0))
+        embedded: torch.Tensor = self.kinds(torch.cat([whole, kinds], dim=1))
+        used = self.rules.used(trees).to(embedded.dtype)
+        return embedded + nn.functional.pad(self.points(used), (0, 0, 1, 0))
 
     def _relations(self, trees: Trees) -> tuple[torch.Tensor, torch.Tensor]:
         """Of each pair of tokens: the number of its relation, and whether one sees the other."""

@@ -217,8 +217,8 @@ class Proxy(nn.Module):
         size = trees.kinds.shape[1] ** 0.5
         inputs = torch.cat([vectors.sum(dim=1), bonds.sum(dim=1)], dim=-1) / size
         hidden = torch.tanh(inputs @ self.get_parameter("first"))
-        found: torch.Tensor = self.sharpness * (hidden @ self.get_parameter("last"))[:, 0]
-        return found
+        scores: torch.Tensor = self.sharpness * (hidden @ self.get_parameter("last"))[:, 0]
+        return scores
 
 
 # ------------------------------------------------------------------ the same, one by one

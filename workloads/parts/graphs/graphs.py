@@ -35,10 +35,10 @@ class Deviation(Aggregation):  # type: ignore[misc]  # the library is untyped
         assert index is not None  # noqa: S101 - the library always gives it with sorted edges
         # The differences add up to nought, so no gradient comes of the mean.
         mean = self.reduce(x.detach(), index, ptr, dim_size, dim, reduce="mean")
-        apart = x - mean.index_select(dim, index)
-        variance = self.reduce(apart.square(), index, ptr, dim_size, dim, reduce="mean")
-        found: torch.Tensor = (variance + _EPSILON).sqrt()
-        return found
+        centred = x - mean.index_select(dim, index)
+        variance = self.reduce(centred.square(), index, ptr, dim_size, dim, reduce="mean")
+        output: torch.Tensor = (variance + _EPSILON).sqrt()
+        return output
 
 
 class PrincipalNeighbours(nn.Module):
@@ -86,8 +86,8 @@ class PrincipalNeighbours(nn.Module):
         `offsets` (molecules + 1,) of their atoms, `targets` (molecules, 1).
         """
         edges = EdgeIndex(links, sparse_size=(len(atoms), len(atoms)), sort_order="col")
-        found = self.network(atoms, edges, edge_attr=bonds)
-        logits = torch.segment_reduce(found, "sum", offsets=offsets, initial=0) / self.typical
+        output = self.network(atoms, edges, edge_attr=bonds)
+        logits = torch.segment_reduce(output, "sum", offsets=offsets, initial=0) / self.typical
         return Result(loss=nn.functional.mse_loss(logits, targets), logits=logits)
 
 

@@ -72,8 +72,8 @@ class Molecules:
     def lengths(self) -> Floats:
         """By directed bond, in angstrom."""
         source, target = self.bonds
-        found: Floats = np.linalg.norm(self.places[source] - self.places[target], axis=-1)
-        return found
+        distances: Floats = np.linalg.norm(self.places[source] - self.places[target], axis=-1)
+        return distances
 
 
 def sizes_of(count: int) -> Whole:
@@ -134,8 +134,8 @@ def _trees(
 
 def _length(rng: np.random.Generator, one: Whole, other: Whole) -> Floats:
     stretch = 1 + _STRETCH * rng.uniform(-1, 1, len(one))
-    found: Floats = (_RADII[one] + _RADII[other]) * stretch
-    return found
+    length: Floats = (_RADII[one] + _RADII[other]) * stretch
+    return length
 
 
 def _free_place(rng: np.random.Generator, taken: Floats, near: Floats, length: Floats) -> Floats:
@@ -151,12 +151,12 @@ def _free_place(rng: np.random.Generator, taken: Floats, near: Floats, length: F
 def _close(is_bound: NDArray[np.bool_], places: Floats, elements: Whole, which: Whole) -> None:
     """Bind the two nearest atoms with room that are not bound yet, in these molecules."""
     bound = is_bound[which]
-    apart = np.square(places[which, :, None] - places[which, None]).sum(axis=-1)
+    squared_distances = np.square(places[which, :, None] - places[which, None]).sum(axis=-1)
     is_there = np.asarray(bound.any(axis=-1))
     is_full = np.greater_equal(bound.sum(axis=-1), VALENCES[elements[which]])
-    apart += _FULL * (is_full[:, :, None] | is_full[:, None])
+    squared_distances += _FULL * (is_full[:, :, None] | is_full[:, None])
     is_open = is_there[:, :, None] & is_there[:, None] & ~bound & ~np.eye(MOST, dtype=bool)
-    best = np.where(is_open, apart, np.inf).reshape(len(which), -1).argmin(axis=1)
+    best = np.where(is_open, squared_distances, np.inf).reshape(len(which), -1).argmin(axis=1)
     one, other = np.divmod(best, MOST)
     is_bound[which, one, other] = is_bound[which, other, one] = True
 
@@ -167,8 +167,8 @@ def _close(is_bound: NDArray[np.bool_], places: Floats, elements: Whole, which: 
 def energies(molecules: Molecules) -> torch.Tensor:
     """What to predict, (molecules, 1) in float32, of mean nought and variance one over all."""
     mean, deviation = _scale()
-    found = (_energies(molecules) - mean) / deviation
-    return torch.from_numpy(found).float()[:, None]
+    scaled = (_energies(molecules) - mean) / deviation
+    return torch.from_numpy(scaled).float()[:, None]
 
 
 @lru_cache(maxsize=1)
@@ -179,8 +179,8 @@ def sample() -> Molecules:
 
 @lru_cache(maxsize=1)
 def _scale() -> tuple[float, float]:
-    found = _energies(sample())
-    return float(found.mean()), float(found.std())
+    energies = _energies(sample())
+    return float(energies.mean()), float(energies.std())
 
 
 def _energies(molecules: Molecules) -> Floats:
@@ -192,8 +192,8 @@ def _energies(molecules: Molecules) -> Floats:
     strength = 1 + 0.5 * (elements[source] + elements[target])
     bonds = strength * np.tanh(stretch)
     atoms = atoms + 0.25 * np.bincount(target, weights=bonds, minlength=len(elements))
-    found = np.bincount(molecules.owners, weights=atoms, minlength=len(molecules.sizes))
-    return found.astype(np.float64)
+    sums = np.bincount(molecules.owners, weights=atoms, minlength=len(molecules.sizes))
+    return sums.astype(np.float64)
 
 
 # ------------------------------------------------------------------ what a network sees
@@ -236,11 +236,11 @@ class Neighbours:
 
 def neighbours(molecules: Molecules, cutoff: float) -> Neighbours:
     """All pairs of one molecule nearer than `cutoff`, in angstrom, and their triplets."""
-    found = [
+    pairs_of_each = [
         _near(molecules.places[first:last], cutoff) + first
         for first, last in zip(molecules.offsets, molecules.offsets[1:], strict=False)
     ]
-    source, target = pairs = np.concatenate(found, axis=1)
+    source, target = pairs = np.concatenate(pairs_of_each, axis=1)
     counts = np.bincount(target, minlength=len(molecules.elements))
     first = np.concatenate([[0], np.cumsum(counts)])
     after = np.repeat(np.arange(len(source)), counts[source])
@@ -251,6 +251,6 @@ def neighbours(molecules: Molecules, cutoff: float) -> Neighbours:
 
 
 def _near(places: Floats, cutoff: float) -> Whole:
-    apart = np.linalg.norm(places[:, None] - places[None], axis=-1)
-    target, source = np.nonzero((apart < cutoff) & ~np.eye(len(places), dtype=bool))
+    distances = np.linalg.norm(places[:, None] - places[None], axis=-1)
+    target, source = np.nonzero((distances < cutoff) & ~np.eye(len(places), dtype=bool))
     return np.stack([source, target])

@@ -115,8 +115,8 @@ class OnnxInference(Inference[State, Array]):
 
     def work(self) -> Work:
         def answer() -> torch.Tensor:
-            found: torch.Tensor = self.network().eval()(**self.blank())
-            return found
+            output: torch.Tensor = self.network().eval()(**self.blank())
+            return output
 
         flops = count_flops(answer, with_backward=False)
         return Work(units=self.batch, unit=self.unit, flops=flops, precision=self.dtype)
@@ -141,15 +141,15 @@ class OnnxInference(Inference[State, Array]):
         answers = target.artifacts.once(
             "answers.pt", lambda path: torch.save(_answers(network(), inputs), path)
         )
-        kept = torch.load(answers, weights_only=True)
+        tensors = torch.load(answers, weights_only=True)
         arrays = [{name: one.numpy() for name, one in some.items()} for some in inputs]
         providers = target.onnx_providers
         return State(
             session=open_session(file, providers),
             asked_for=providers[0],
             inputs=arrays,
-            reference=kept["exact"],
-            eager=kept["eager"],
+            reference=tensors["exact"],
+            eager=tensors["eager"],
             profile=functools.cache(lambda: profile(file, providers, arrays[0])),
             cycle=InputCycle(of=self.num_inputs),
         )

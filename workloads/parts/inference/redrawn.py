@@ -40,11 +40,11 @@ def weight(name: str, shape: torch.Size, seed: int, gains: Gains = NO_GAINS) -> 
 
 @torch.no_grad()
 def fill(
-    model: nn.Module, seed: int, *, gains: Gains = NO_GAINS, kept: tuple[str, ...] = ()
+    model: nn.Module, seed: int, *, gains: Gains = NO_GAINS, excluded: tuple[str, ...] = ()
 ) -> None:
     """Give every parameter its weight, rounded to the parameter's format.
 
-    `kept`: endings of the names of parameters that stay as they are. On all threads that torch
+    `excluded`: endings of the names of parameters that stay as they are. On all threads that torch
     may use; which of them draws a weight does not change it.
     """
 
@@ -53,7 +53,7 @@ def fill(
         with torch.no_grad():
             parameter.copy_(weight(name, parameter.shape, seed, gains))
 
-    drawn = [item for item in model.named_parameters() if not item[0].endswith(kept)]
+    drawn = [item for item in model.named_parameters() if not item[0].endswith(excluded)]
     with ThreadPoolExecutor(torch.get_num_threads()) as pool:
         for _ in pool.map(put, drawn):
             pass  # so that an error is raised here
@@ -105,8 +105,8 @@ def _loader(
     names: Mapping[str, str], seed: int, dtype: torch.dtype, gains: Gains
 ) -> Callable[[nn.Module, Any], None]:
     @torch.no_grad()
-    def load(part: nn.Module, given: Any) -> None:
-        del given
+    def load(part: nn.Module, inputs: Any) -> None:
+        del inputs
         part.to_empty(device="cpu")
         for name, parameter in part.named_parameters():
             values = weight(names[name], parameter.shape, seed, gains)
@@ -115,6 +115,6 @@ def _loader(
     return load
 
 
-def _unloader(part: nn.Module, given: Any, result: Any) -> None:
-    del given, result
+def _unloader(part: nn.Module, inputs: Any, result: Any) -> None:
+    del inputs, result
     part.to_empty(device="meta")

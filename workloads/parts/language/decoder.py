@@ -117,8 +117,8 @@ def _rotations(shape: Shape, length: int) -> torch.Tensor:
 def _slowed(frequencies: torch.Tensor, stretch: Stretch) -> torch.Tensor:
     """Radians a position, of which the slow ones are slowed further."""
     turns = frequencies * stretch.original / (2 * math.pi)
-    kept = ((turns - stretch.low) / (stretch.high - stretch.low)).clamp(0, 1)
-    return frequencies * (kept + (1 - kept) / stretch.factor)
+    share = ((turns - stretch.low) / (stretch.high - stretch.low)).clamp(0, 1)
+    return frequencies * (share + (1 - share) / stretch.factor)
 
 
 def _rotate(values: torch.Tensor, turns: torch.Tensor) -> torch.Tensor:

@@ -66,7 +66,7 @@ class Decoding(Generation[State]):
     """A subclass says which tokens end a sequence, how positions turn, and what prompts are."""
 
     bound_by: ClassVar[Bound] = "memory"
-    kept: ClassVar[str] = "first_decode_float64.pt"
+    reference_name: ClassVar[str] = "first_decode_float64.pt"
 
     vocabulary: int = 32_000
     hidden: int = 4096

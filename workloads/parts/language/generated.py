@@ -57,8 +57,8 @@ def reference_once(
     A launch that chose other tokens, where two logits all but tie, has them computed for its own.
     """
     path = artifacts.once(name, lambda path: torch.save({"tokens": tokens, **make()}, path))
-    kept: Tensors = torch.load(path, weights_only=True)
-    return kept if torch.equal(kept["tokens"], tokens) else make()
+    tensors: Tensors = torch.load(path, weights_only=True)
+    return tensors if torch.equal(tensors["tokens"], tokens) else make()
 
 
 def count_missing(output: Generated, shape: tuple[int, int, int]) -> Check:

@@ -57,10 +57,10 @@ Generating = TypeVar("Generating", bound=Asked)
 class Generation(Inference[Generating, Generated]):
     """A subclass says how many tokens of which vocabulary there are, and what is compared.
 
-    `kept` is the file with the float64 reference of a run's first step.
+    `reference_name` is the file with the float64 reference of a run's first step.
     """
 
-    kept: ClassVar[str]
+    reference_name: ClassVar[str]
 
     @property
     @abstractmethod
@@ -99,4 +99,4 @@ class Generation(Inference[Generating, Generated]):
         """What `make` computes for these tokens; of the first step it is made once per run."""
         if before.number > 0:
             return make()
-        return reference_once(tokens, state.artifacts, self.kept, make)
+        return reference_once(tokens, state.artifacts, self.reference_name, make)

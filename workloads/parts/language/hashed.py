@@ -112,9 +112,9 @@ class Repeatable(ReformerLayer):
 
     def _back(self, make: Any, values: torch.Tensor, slope: torch.Tensor) -> tuple[Any, Any]:
         """Make anew what came of `values`, and the gradient of `values` given that of it."""
-        given = values.detach().requires_grad_()
+        inputs = values.detach().requires_grad_()
         mixed = torch.autocast(*self.mixed) if self.mixed else nullcontext()
         with torch.enable_grad(), mixed:
-            made = make(given)
-        torch.autograd.backward(made, slope.to(made.dtype))
-        return made.detach(), given.grad
+            outputs = make(inputs)
+        torch.autograd.backward(outputs, slope.to(outputs.dtype))
+        return outputs.detach(), inputs.grad

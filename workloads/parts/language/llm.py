@@ -156,10 +156,10 @@ class CausalTuning(Supervised):
         def loss() -> torch.Tensor:
             tokens = torch.empty(self.count, self.length, dtype=torch.long)
             mask = torch.empty(self.count, 1, self.length, self.length, dtype=torch.bool)
-            found: torch.Tensor = self.model()(
+            total: torch.Tensor = self.model()(
                 input_ids=tokens, position_ids=tokens, attention_mask=mask, labels=tokens
             ).loss
-            return found
+            return total
 
         passes = num_batches(self.ranks, self.parallel) * self.accumulation
         flops = passes * count_flops(loss)
@@ -215,12 +215,12 @@ class CausalTuning(Supervised):
         self.settle(model)
         fill(model, seed)
         model.activation_checkpointing_enable(_CHECKPOINTING)
-        made: torch.nn.Module = model
-        return made
+        network: torch.nn.Module = model
+        return network
 
     def settle(self, model: torch.nn.Module) -> None:
         """Say of every parameter whether it learns, and bring it into its format."""
 
-    def result(self, made: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    def result(self, output: Any) -> tuple[torch.Tensor, torch.Tensor]:
         """Loss over every position, and the logits of those that are kept."""
-        return made.loss, made.logits[:, :: -(-self.length // KEPT)]
+        return output.loss, output.logits[:, :: -(-self.length // KEPT)]

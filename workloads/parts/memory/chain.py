@@ -33,8 +33,8 @@ def largest_magnitude(dtype: torch.dtype, inner: int) -> int:
     """Largest whole number whose products, `inner` of them added in any order, stay exact."""
     holds = min(2.0 ** accumulator_bits(dtype), torch.finfo(dtype).max)
     variance = SHARE * holds / (DEVIATIONS * inner**0.5)
-    found = math.floor((math.sqrt(1 + 12 * variance) - 1) / 2)
-    return min(found, int(1 / unit_roundoff(dtype)), 255)
+    magnitude = math.floor((math.sqrt(1 + 12 * variance) - 1) / 2)
+    return min(magnitude, int(1 / unit_roundoff(dtype)), 255)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -87,11 +87,11 @@ def _digits(columns: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     parts = [columns << (8 * byte) for byte in range(dtype.itemsize)]
     weights = torch.stack(parts, dim=2).reshape(NUM_DIGESTS, -1)
     mask = (1 << _DIGIT_BITS) - 1
-    found = [
+    table_columns = [
         (weight >> (_DIGIT_BITS * place)) & mask for weight in weights for place in range(_DIGITS)
     ]
     table = torch.zeros(weights.shape[1], _COLUMNS, dtype=torch.int8)
-    table[:, : len(found)] = torch.stack(found, dim=1).to(torch.int8)
+    table[:, : len(table_columns)] = torch.stack(table_columns, dim=1).to(torch.int8)
     return table
 
 
@@ -121,11 +121,11 @@ def row_checksums(matrix: torch.Tensor, weights: Weights) -> torch.Tensor:
 def _plain_checksums(matrix: torch.Tensor, columns: torch.Tensor) -> torch.Tensor:
     size = matrix.element_size()
     mask = (1 << (8 * size)) - 1
-    found = []
+    blocks = []
     for piece in torch.split(matrix, max(1, _PLAIN_PIECE // matrix.shape[1])):
         words = piece.view(_WORDS[size]).to(torch.int64).bitwise_and_(mask)
-        found.append(torch.stack([(words * column).sum(1) for column in columns], dim=1))
-    return torch.cat(found)
+        blocks.append(torch.stack([(words * column).sum(1) for column in columns], dim=1))
+    return torch.cat(blocks)
 
 
 def _byte_checksums(
@@ -137,13 +137,13 @@ def _byte_checksums(
     pieces = raw.tensor_split(min(count, raw.shape[0] // _FEWEST_ROWS))
     products = [torch._int_mm(piece.bitwise_xor(_SIGN), digits) for piece in pieces]  # noqa: SLF001 - no public name
     sums = torch.cat(products).to(torch.int64).add_(offset)
-    found = []
+    totals = []
     for first in range(0, NUM_DIGESTS * _DIGITS, _DIGITS):
         total = sums[:, first + _DIGITS - 1].clone()
         for place in reversed(range(first, first + _DIGITS - 1)):  # Horner's rule, modulo 2**64
             total = total * (1 << _DIGIT_BITS) + sums[:, place]
-        found.append(total)
-    return torch.stack(found, dim=1)
+        totals.append(total)
+    return torch.stack(totals, dim=1)
 
 
 def combine(checksums: torch.Tensor, weights: Weights) -> torch.Tensor:

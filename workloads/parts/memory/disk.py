@@ -129,13 +129,13 @@ def _file_system(place: Path) -> str:
         lines = _MOUNTS.read_text().splitlines()
     except OSError:
         return "a file system that is not told"
-    found = {}
+    types = {}
     for line in lines:
         left, _, right = line.partition(" - ")
         mount = left.split()[4].encode().decode("unicode_escape")
         if place.is_relative_to(mount):
-            found[len(mount)] = right.split()[0]  # a later mount hides an earlier one
-    return found[max(found)] if found else "a file system that is not told"
+            types[len(mount)] = right.split()[0]  # a later mount hides an earlier one
+    return types[max(types)] if types else "a file system that is not told"
 
 
 @dataclass(kw_only=True)

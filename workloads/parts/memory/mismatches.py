@@ -57,7 +57,7 @@ class Operands:
         left, right = self.pair
         return left[:m, :k], right[:k, :n]
 
-    def spoilt(self) -> list[str]:
+    def unhealthy(self) -> list[str]:
         """Which of the two is no longer what it was."""
         return [
             f"the {name} operand is not what it was"
@@ -70,8 +70,8 @@ class Operands:
 class Slot:
     """One product of every round: (m, k) by (k, n).
 
-    `expected` are the right row checksums, `kept` the first row that was ever wrong and
-    `kept_row` its number.
+    `expected` are the right row checksums, `bad_values` the first row that was ever wrong and
+    `bad_row` its number.
     """
 
     kind: str
@@ -80,8 +80,8 @@ class Slot:
     k: int
     weights: digests.Weights
     expected: torch.Tensor
-    kept: torch.Tensor
-    kept_row: torch.Tensor
+    bad_values: torch.Tensor
+    bad_row: torch.Tensor
 
     @classmethod
     def make(
@@ -101,8 +101,8 @@ class Slot:
             k=k,
             weights=digests.make_weights((m, n), dtype, rng, device),
             expected=torch.zeros(m, digests.NUM_DIGESTS, dtype=torch.int64, device=device),
-            kept=torch.zeros(n, dtype=dtype, device=device),
-            kept_row=torch.zeros(1, dtype=torch.int64, device=device),
+            bad_values=torch.zeros(n, dtype=dtype, device=device),
+            bad_row=torch.zeros(1, dtype=torch.int64, device=device),
         )
 
     @property
@@ -128,8 +128,8 @@ class Slot:
         is_wrong = bad.any()
         row = bad.to(torch.uint8).argmax().reshape(1)
         is_new = is_wrong & (count == 0)
-        self.kept.copy_(torch.where(is_new, product.index_select(0, row)[0], self.kept))
-        self.kept_row.copy_(torch.where(is_new, row, self.kept_row))
+        self.bad_values.copy_(torch.where(is_new, product.index_select(0, row)[0], self.bad_values))
+        self.bad_row.copy_(torch.where(is_new, row, self.bad_row))
         count.add_(is_wrong)
         return digests.combine(sums, self.weights)
 
@@ -146,8 +146,8 @@ class Slot:
             multiply(left, right, again)
             sums = digests.row_checksums(again, self.weights)
             times.add_(abft.wrong_rows(sums, self.expected).any())
-        told = ", ".join([f"{self.name}, {self._place(product, again)}", *operands.spoilt()])
-        return _event(told, int(times))
+        where = ", ".join([f"{self.name}, {self._place(product, again)}", *operands.unhealthy()])
+        return _event(where, int(times))
 
     def _place(self, product: torch.Tensor, again: torch.Tensor) -> str:
         """Rows and columns that are wrong, and the first wrong word.
@@ -156,14 +156,14 @@ class Slot:
         have written over it, and then the row that was kept is.
         """
         tile = abft.locate(product, again, self.weights)
-        row = int(self.kept_row)
-        kept, right = _words(self.kept), _words(again[row])
-        columns = (kept != right).nonzero().flatten().tolist()
+        row = int(self.bad_row)
+        stored, right = _words(self.bad_values), _words(again[row])
+        columns = (stored != right).nonzero().flatten().tolist()
         if not columns:  # every repeat is wrong in the same way
             return f"row {row}"
-        size = self.kept.element_size()
+        size = self.bad_values.element_size()
         read, wanted = (
-            f"{int(one[columns[0]]) % 2 ** (8 * size):0{2 * size}x}" for one in (kept, right)
+            f"{int(one[columns[0]]) % 2 ** (8 * size):0{2 * size}x}" for one in (stored, right)
         )
         place = f"row {row}, {len(columns)} of its elements" if tile is None else str(tile)
         return f"{place}: {read} for {wanted} at row {row}, column {columns[0]}"
@@ -185,16 +185,16 @@ def investigate_word(pool: torch.Tensor, address: int, word: int, pattern: str) 
 
 
 def keep_first(
-    found: memory_patterns.Found, pattern: str, count: torch.Tensor, kept: torch.Tensor
+    mismatch: memory_patterns.Found, pattern: str, count: torch.Tensor, first_bad_word: torch.Tensor
 ) -> None:
     """Add one to `count` (0-D) if a pattern came back wrong, and keep the first such word.
 
-    `kept` is (address, word, number of the pattern). Never waits for the device.
+    `first_bad_word` is (address, word, number of the pattern). Never waits for the device.
     """
-    is_wrong = found.count > 0
-    number = torch.full_like(found.first[:1], PATTERNS.index(pattern))
+    is_wrong = mismatch.count > 0
+    number = torch.full_like(mismatch.first[:1], PATTERNS.index(pattern))
     is_new = is_wrong & (count == 0)
-    kept.copy_(torch.where(is_new, torch.cat([found.first, number]), kept))
+    first_bad_word.copy_(torch.where(is_new, torch.cat([mismatch.first, number]), first_bad_word))
     count.add_(is_wrong)
 
 

@@ -91,8 +91,8 @@ class Operator:
 
     def run(self, inputs: Tensors) -> Tensors:
         """Outputs on whatever device the inputs are, under their full names."""
-        made = self.apply(self.viewed(inputs))
-        outputs = {self.named(key): tensor for key, tensor in made.items()}
+        results = self.apply(self.viewed(inputs))
+        outputs = {self.named(key): tensor for key, tensor in results.items()}
         return separated(outputs) if self.is_special else outputs
 
 
@@ -101,14 +101,14 @@ def separated(outputs: Tensors) -> Tensors:
 
     A NaN has many bit patterns, of which devices may give any; its class is one.
     """
-    found: dict[str, torch.Tensor] = {}
+    separate: dict[str, torch.Tensor] = {}
     for name, values in outputs.items():
         if values.is_floating_point():
-            found[name] = torch.nan_to_num(values, nan=0.0, posinf=0.0, neginf=0.0)
-            found[f"{name} (classes)"] = classes(values)
+            separate[name] = torch.nan_to_num(values, nan=0.0, posinf=0.0, neginf=0.0)
+            separate[f"{name} (classes)"] = classes(values)
         else:
-            found[name] = values
-    return found
+            separate[name] = values
+    return separate
 
 
 def classes(values: torch.Tensor) -> torch.Tensor:

@@ -85,11 +85,11 @@ class OperatorFamily(Workload[State, Results]):
         return FLOATS.get(self.dtype, torch.float32)
 
     def work(self) -> Work:
-        found = self.operators()
-        elements = sum(math.prod(i.shape) for each in found for i in each.inputs.values())
-        flops = sum(each.flops for each in found)
+        operators = self.operators()
+        elements = sum(math.prod(i.shape) for each in operators for i in each.inputs.values())
+        flops = sum(each.flops for each in operators)
         return Work(
-            units=len(found),
+            units=len(operators),
             unit="operators",
             flops=flops or None,
             bytes=elements * self.format.itemsize,
@@ -98,8 +98,8 @@ class OperatorFamily(Workload[State, Results]):
 
     def build(self, target: Target, seed: int) -> State:
         rng = torch.Generator().manual_seed(seed)
-        found = self.operators()
-        host = [{each.name: self._draw(each, rng) for each in found} for _ in range(self.steps)]
+        operators = self.operators()
+        host = [{each.name: self._draw(each, rng) for each in operators} for _ in range(self.steps)]
         device = [
             {
                 name: {key: value.to(target.device) for key, value in inputs.items()}
@@ -125,8 +125,8 @@ class OperatorFamily(Workload[State, Results]):
         results = Results()
         for operator in self.operators():
             for name, output in operator.run(inputs[operator.name]).items():
-                kept = results.values if output.is_floating_point() else results.numbers
-                kept[name] = output
+                stored = results.values if output.is_floating_point() else results.numbers
+                stored[name] = output
         return results
 
     def snapshot(self, state: State) -> dict[str, dict[str, Reference]]:
@@ -137,7 +137,7 @@ class OperatorFamily(Workload[State, Results]):
     def check(self, before: object, state: State, output: Results) -> Iterator[Check]:
         del state
         assert isinstance(before, dict)  # noqa: S101 - narrows for the type checker
-        made = {**output.values, **output.numbers}
+        actual = {**output.values, **output.numbers}
         for operator in self.operators():
             for name, reference in before[operator.name].items():
-                yield from judge(operator, name, made.get(name), reference)
+                yield from judge(operator, name, actual.get(name), reference)

@@ -86,9 +86,9 @@ def indices(count: int) -> Fill:
 def mask(rng: torch.Generator, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
     """True for about two of three, and for the first of every row, so that no row is empty."""
     del dtype
-    kept = torch.rand(shape, generator=rng) < 2 / 3
-    kept[..., 0] = True
-    return kept
+    is_read = torch.rand(shape, generator=rng) < 2 / 3
+    is_read[..., 0] = True
+    return is_read
 
 
 def special(rng: torch.Generator, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:

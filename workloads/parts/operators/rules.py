@@ -87,8 +87,10 @@ def refer(operator: Operator, inputs: Tensors, dtype: torch.dtype) -> dict[str, 
         if operator.is_special:
             return _of_special(operator, arrays, exact, dtype)
     is_compared = operator.rule == "ratio"
-    made = operator.run(inputs) if is_compared else {}
-    return {name: _reference(operator, item, dtype, made.get(name)) for name, item in exact.items()}
+    outputs = operator.run(inputs) if is_compared else {}
+    return {
+        name: _reference(operator, item, dtype, outputs.get(name)) for name, item in exact.items()
+    }
 
 
 def to_array(tensor: torch.Tensor) -> Array:
@@ -141,11 +143,11 @@ def _of_special(
 
     other = operator.exact({name: flushed(array) for name, array in arrays.items()})
     flushed_inputs = _named(operator, other)
-    found: dict[str, Reference] = {}
+    references: dict[str, Reference] = {}
     for name, item in exact.items():
         value = np.asarray(item.value)
         if value.dtype != np.float64:
-            found[name] = _reference(operator, item, dtype)
+            references[name] = _reference(operator, item, dtype)
             continue
         stored = torch.from_numpy(value).to(dtype)
         kinds = classes(stored).numpy()
@@ -153,11 +155,11 @@ def _of_special(
         alike.append(flushed(alike[-1]))
         finite, *others = (np.where(kinds == 0, each, 0.0) for each in alike)
         sizes = np.where(kinds == 0, _size(item), 0.0)
-        found[name] = Reference(
+        references[name] = Reference(
             exact=finite, size=sizes, dtype=dtype, rule=operator.rule, others=tuple(others)
         )
-        found[f"{name} (classes)"] = _reference(operator, Exact(value=kinds), dtype)
-    return found
+        references[f"{name} (classes)"] = _reference(operator, Exact(value=kinds), dtype)
+    return references
 
 
 # ------------------------------------------------------------------ the judgement
@@ -277,10 +279,10 @@ def _check_special(operator: Operator, name: str, values: Array, reference: Refe
         bound = accumulated(dtype, operator.inner)
     else:
         bound = ELEMENT * _allowed(operator, reference, times=None)
-    kept = beyond(reference.exact, 0.0)
+    unflushed = beyond(reference.exact, 0.0)
     flushed = [beyond(other, _flushed_sums(dtype, operator.inner)) for other in reference.others]
-    least = np.min(np.stack([kept, *flushed]), axis=0)
-    is_flushing = bool((least < kept).any() and (kept > bound * reference.size).any())
+    least = np.min(np.stack([unflushed, *flushed]), axis=0)
+    is_flushing = bool((least < unflushed).any() and (unflushed > bound * reference.size).any())
     note = "taken for zero, a known difference" if is_flushing else "kept, or too small to matter"
     note = f", but for what is subnormal: that is {note}"
     return _check_elements(name, least, bound, reference, note=note)

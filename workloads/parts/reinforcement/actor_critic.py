@@ -48,10 +48,10 @@ class Forgetful:
 def logits_of(policy: GPTNeoXForCausalLM, tokens: torch.Tensor, response: int) -> torch.Tensor:
     """Logits (rows, response, vocabulary) that draw the last `response` tokens."""
     seen = tokens[:, :-1]
-    made = policy(
+    output = policy(
         input_ids=seen, past_key_values=Forgetful(), use_cache=False, logits_to_keep=response
     )
-    logits: torch.Tensor = made.logits
+    logits: torch.Tensor = output.logits
     return logits
 
 
@@ -64,8 +64,8 @@ def log_probs_of(logits: torch.Tensor, tokens: torch.Tensor, temperature: float)
 
 def scores_of(model: GPTNeoXForSequenceClassification, tokens: torch.Tensor) -> torch.Tensor:
     """What a model says after each token, (rows, positions), in float32 at least."""
-    made = model.gpt_neox(input_ids=tokens, past_key_values=Forgetful(), use_cache=False)
-    scores: torch.Tensor = model.score(made.last_hidden_state)[..., 0]
+    output = model.gpt_neox(input_ids=tokens, past_key_values=Forgetful(), use_cache=False)
+    scores: torch.Tensor = model.score(output.last_hidden_state)[..., 0]
     return scores.to(torch.promote_types(scores.dtype, torch.float32))
 
 

@@ -38,7 +38,7 @@ class Machine:
     game: str
     num_envs: int
     seed: int
-    told: list[NDArray[np.int64]] = field(default_factory=list)
+    past_actions: list[NDArray[np.int64]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         from ale_py.vector_env import AtariVectorEnv  # noqa: PLC0415 - no other row needs it
@@ -57,7 +57,7 @@ class Machine:
 
     def play(self, actions: NDArray[np.int64]) -> Seen:
         """Take one step in every game."""
-        self.told.append(actions)
+        self.past_actions.append(actions)
         frames, rewards, ends, cuts, info = self._games.step(actions)
         return Seen(
             frames=np.array(frames),
@@ -70,16 +70,20 @@ class Machine:
 
 @lru_cache(maxsize=2)
 def _replayed(
-    game: str, num_envs: int, seed: int, told: tuple[bytes, ...], last: int
+    game: str, num_envs: int, seed: int, past_actions: tuple[bytes, ...], last: int
 ) -> list[Seen]:
     other = Machine(game=game, num_envs=num_envs, seed=seed)
-    seen = [other.play(np.frombuffer(content, np.int64)) for content in told]
+    seen = [other.play(np.frombuffer(content, np.int64)) for content in past_actions]
     return seen[-last:]
 
 
 def replayed(
-    machine: Machine, told: Sequence[NDArray[np.int64]], actions: Sequence[NDArray[np.int64]]
+    machine: Machine,
+    past_actions: Sequence[NDArray[np.int64]],
+    actions: Sequence[NDArray[np.int64]],
 ) -> list[Seen]:
-    """What another machine shows of `actions` that was `told` the same from the beginning."""
-    contents = tuple(np.ascontiguousarray(one, np.int64).tobytes() for one in (*told, *actions))
+    """What another machine shows of `actions` after the same `past_actions`."""
+    contents = tuple(
+        np.ascontiguousarray(one, np.int64).tobytes() for one in (*past_actions, *actions)
+    )
     return _replayed(machine.game, machine.num_envs, machine.seed, contents, len(actions))

@@ -153,13 +153,13 @@ def _gathered(statistics: Any, observations: Any) -> Any:
     total = statistics["count"] + count
     mean = observations.mean(axis=0)
     squares = jnp.square(observations - mean).sum(axis=0)
-    apart = mean - statistics["mean"]
+    deviation = mean - statistics["mean"]
     return {
         "count": total,
-        "mean": statistics["mean"] + apart * (count / total),
+        "mean": statistics["mean"] + deviation * (count / total),
         "squares": statistics["squares"]
         + squares
-        + jnp.square(apart) * (statistics["count"] * count / total),
+        + jnp.square(deviation) * (statistics["count"] * count / total),
     }
 
 
@@ -172,9 +172,9 @@ def program(settings: Settings) -> Any:
     env = training.wrap(environment(settings.environment), episode_length=settings.episode)
 
     def update(learner: Any, simulation: Any, seed: Any, number: Any) -> Any:
-        return quietly(lambda: made(learner, simulation, seed, number))  # as it is traced
+        return quietly(lambda: traced(learner, simulation, seed, number))  # as it is traced
 
-    def made(learner: Any, simulation: Any, seed: Any, number: Any) -> Any:
+    def traced(learner: Any, simulation: Any, seed: Any, number: Any) -> Any:
         key = jax.random.fold_in(seed, number)
         simulation, rollout = _rollout(env, learner, simulation, key, settings)
         advantages = _advantages(rollout, settings)
@@ -374,21 +374,21 @@ def advance(
     actions: NDArray[np.float64],
 ) -> tuple[Any, NDArray[np.float64], dict[str, NDArray[np.float64]]]:
     """Start state, its observation and what one step makes of it, all for many at once."""
-    given = (positions, velocities, actions)
-    shapes = tuple(part.shape for part in given)
+    arrays = (positions, velocities, actions)
+    shapes = tuple(part.shape for part in arrays)
     start, seen, after = _advanced(
-        name, shapes, *(np.ascontiguousarray(part).tobytes() for part in given)
+        name, shapes, *(np.ascontiguousarray(part).tobytes() for part in arrays)
     )
     return start, seen, after
 
 
 @lru_cache(maxsize=4)
-def _advanced(name: str, shapes: tuple[tuple[int, ...], ...], *given: bytes) -> Any:
+def _advanced(name: str, shapes: tuple[tuple[int, ...], ...], *contents: bytes) -> Any:
     """The same of bytes, so that what was simulated once is not simulated again."""
     count = shapes[0][0]
     whole = -(-count // BLOCK) * BLOCK
     padded = []
-    for content, shape in zip(given, shapes, strict=True):
+    for content, shape in zip(contents, shapes, strict=True):
         part = np.frombuffer(content).reshape(shape)
         padded.append(np.concatenate([part, np.repeat(part[:1], whole - count, axis=0)]))
     run = _compiled(name, BLOCK)

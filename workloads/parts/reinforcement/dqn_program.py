@@ -100,10 +100,10 @@ def draws_on_host(seed: int, number: int, steps: int, settings: Settings) -> dic
     """The same draws and threshold, by the host."""
     with jax_devices.on_host():
         key = jax.random.fold_in(jax_devices.seed_words(seed), number)
-        found = draws(key, settings)
+        drawn = draws(key, settings)
         rounds = jnp.arange(settings.rounds, dtype=jnp.int32) * settings.num_envs + steps
-        found["threshold"] = threshold(rounds, settings)
-        return {name: np.asarray(leaf) for name, leaf in found.items()}
+        drawn["threshold"] = threshold(rounds, settings)
+        return {name: np.asarray(leaf) for name, leaf in drawn.items()}
 
 
 # ------------------------------------------------------------------ one update
@@ -186,8 +186,8 @@ def _learn(learner: Any, buffer: Any, drawn: Any, settings: Settings) -> Any:
     targets = buffer["rewards"][place] + goes_on * next_values
 
     def loss_of(weights: Any) -> Any:
-        found = q_values(weights, buffer["observations"][place])
-        chosen = jnp.take_along_axis(found, buffer["actions"][place][:, None], axis=-1)[:, 0]
+        estimates = q_values(weights, buffer["observations"][place])
+        chosen = jnp.take_along_axis(estimates, buffer["actions"][place][:, None], axis=-1)[:, 0]
         return jnp.square(chosen - targets).mean()
 
     loss, gradients = jax.value_and_grad(loss_of)(learner["weights"])
@@ -210,12 +210,12 @@ def _on_host(name: str) -> Any:
 
 def replay(name: str, games: Any, actions: Any) -> tuple[Any, list[Any]]:
     """Games and what was seen, round after round, when the host plays these actions."""
-    found = []
+    records = []
     with jax_devices.on_host():
         for action in actions:
             games, seen = _on_host(name)(games, jnp.asarray(action, jnp.int32))
-            found.append(jax_devices.copied(seen))
-    return jax_devices.copied(games), found
+            records.append(jax_devices.copied(seen))
+    return jax_devices.copied(games), records
 
 
 def begin(settings: Settings, rng: np.random.Generator) -> tuple[Any, Any]:

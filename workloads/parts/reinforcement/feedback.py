@@ -81,13 +81,13 @@ class PolicyErrorBounds:
 class Learned:
     """Everything that a step made.
 
-    Of every update: `losses` (updates,), what the networks said `said` (updates, rows, response,
+    Of every update: `losses` (updates,), the networks' `policy_outputs` (updates, rows, response,
     2), and of each weight `gradients` (updates, elements) at `places`.
     """
 
     rollout: Rollout
     losses: torch.Tensor
-    said: torch.Tensor
+    policy_outputs: torch.Tensor
     gradients: Tensors
     weights: Tensors
     mean: Tensors
@@ -140,7 +140,7 @@ def places(numel: int, seed: int) -> slice:
     return slice(seed % stride, None, stride)
 
 
-def kept(tensor: torch.Tensor, seed: int) -> torch.Tensor:
+def sampled_elements(tensor: torch.Tensor, seed: int) -> torch.Tensor:
     """A flat copy of the elements at `places`."""
     return tensor.detach().reshape(-1)[places(tensor.numel(), seed)].clone()
 
@@ -165,13 +165,13 @@ def check(subject: Subject) -> Iterator[Check]:
 
 @dataclass(frozen=True, kw_only=True)
 class _Drawn:
-    """What one rank's updates were made of, on the host; `said` of the first and the last."""
+    """A rank's data on the host; `policy_outputs`: of its first and last update."""
 
     tokens: torch.Tensor
     log_probs: torch.Tensor
     values: torch.Tensor
     advantages: torch.Tensor
-    said: torch.Tensor
+    policy_outputs: torch.Tensor
 
 
 @dataclass
@@ -208,17 +208,17 @@ class _Judge:
         yield from self._updated()
         if bool(is_known.all()):
             yield from self._drew()
-            yield from self._learnt()
+            yield from self._converged()
 
     def checks_among(self, peers: Peers) -> Iterator[Check]:
         """As `checks`, with what the ranks tell each other before and after."""
         is_whole = not self._misshapen()
-        told = peers.ranks.all_gathered([int(is_whole)], peers.device)
-        if all(one for (one,) in told):
+        answers = peers.ranks.all_gathered([int(is_whole)], peers.device)
+        if all(one for (one,) in answers):
             self.drawn = self._of_all(peers)
-        found = list(self.checks())
-        yield from found
-        errors = [check.error for check in found if check.name.startswith("gradients")]
+        checks = list(self.checks())
+        yield from checks
+        errors = [check.error for check in checks if check.name.startswith("gradients")]
         index = self.subject.before.number % len(self.subject.inputs)
         yield from rank_checks.check_inputs(peers, self.subject.before.inputs, index)
         worst = max(errors) if errors and not any(map(math.isnan, errors)) else math.inf
@@ -228,20 +228,22 @@ class _Judge:
 
     def _own(self) -> _Drawn:
         names = ("tokens", "log_probs", "values", "advantages")
-        said = self.subject.output.said.detach().cpu()
-        return _Drawn(**{name: self._rollout[name] for name in names}, said=said[[0, -1]])
+        policy_outputs = self.subject.output.policy_outputs.detach().cpu()
+        return _Drawn(
+            **{name: self._rollout[name] for name in names}, policy_outputs=policy_outputs[[0, -1]]
+        )
 
     def _of_all(self, peers: Peers) -> list[_Drawn]:
         own = vars(self.drawn[0])
-        found: list[dict[str, torch.Tensor]] = [{} for _ in range(peers.ranks.size)]
+        by_rank: list[dict[str, torch.Tensor]] = [{} for _ in range(peers.ranks.size)]
         for name, tensor in own.items():
             words = tensor.contiguous().view(-1)
             words = words if words.dtype is torch.int64 else words.float().view(torch.int32)
-            for rank, told in enumerate(peers.ranks.all_gathered(words.tolist(), peers.device)):
-                given = torch.tensor(told, dtype=words.dtype)
-                given = given if words.dtype is torch.int64 else given.view(torch.float32)
-                found[rank][name] = given.view(tensor.shape)
-        return [_Drawn(**one) for one in found]
+            for rank, gathered in enumerate(peers.ranks.all_gathered(words.tolist(), peers.device)):
+                received = torch.tensor(gathered, dtype=words.dtype)
+                received = received if words.dtype is torch.int64 else received.view(torch.float32)
+                by_rank[rank][name] = received.view(tensor.shape)
+        return [_Drawn(**one) for one in by_rank]
 
     # -------------------------------------------------------------- what must be as it was
 
@@ -278,7 +280,7 @@ class _Judge:
         output = self.subject.output
         missing = abs(self._rollout["tokens"].numel() - rows * (length + response))
         alike = all(self._rollout[name].shape == shape for name, shape in shapes.items())
-        alike &= output.said.shape == (self._updates, self._rows, response, 2)
+        alike &= output.policy_outputs.shape == (self._updates, self._rows, response, 2)
         alike &= output.losses.shape == (self._updates,)
         return float(missing) if missing or alike else math.inf
 
@@ -289,7 +291,7 @@ class _Judge:
 
     def _finite(self) -> Iterator[Check]:
         output = self.subject.output
-        parts = [output.losses, output.said, *vars(output.rollout).values()]
+        parts = [output.losses, output.policy_outputs, *vars(output.rollout).values()]
         for name in ("gradients", "weights", "mean", "square"):
             parts += getattr(output, name).values()
         broken = sum(rules.num_broken(part) for part in parts)
@@ -298,36 +300,38 @@ class _Judge:
     # -------------------------------------------------------------- formulas of reported numbers
 
     def _formulas(self) -> Iterator[Check]:
-        told = {name: on_host(tensor) for name, tensor in self._rollout.items() if name != "tokens"}
+        rollout = {
+            name: on_host(tensor) for name, tensor in self._rollout.items() if name != "tokens"
+        }
         own = self._rollout["tokens"][:, -self._response :].clamp(0, self._vocabulary - 1)
-        logits, warmth = told["logits"], self.subject.model.temperature
+        logits, warmth = rollout["logits"], self.subject.model.temperature
         exact = log_probs_of(logits, own, warmth)
         yield compared(
             "log-probabilities, given the logits",
-            told["log_probs"].numpy(),
+            rollout["log_probs"].numpy(),
             exact.numpy(),
             _GIVEN * ROUNDING,
             "error of one, relative to itself or to the largest logit",
             exact.abs().maximum(logits.abs().amax(-1) / warmth).numpy(),
         )
-        yield self._rewards(told)
-        yield self._advantages(told)
+        yield self._rewards(rollout)
+        yield self._advantages(rollout)
         yield self._losses()
 
-    def _rewards(self, told: Tensors) -> Check:
+    def _rewards(self, rollout: Tensors) -> Check:
         penalty = self.subject.terms.penalty
-        exact = -penalty * (told["log_probs"] - told["reference_log_probs"])
-        exact[:, -1] += told["scores"]
-        sizes = penalty * (told["log_probs"].abs() + told["reference_log_probs"].abs())
-        sizes[:, -1] += told["scores"].abs()
+        exact = -penalty * (rollout["log_probs"] - rollout["reference_log_probs"])
+        exact[:, -1] += rollout["scores"]
+        sizes = penalty * (rollout["log_probs"].abs() + rollout["reference_log_probs"].abs())
+        sizes[:, -1] += rollout["scores"].abs()
         what = "error of one reward, relative to the terms that make it"
         bound = _GIVEN * ROUNDING
-        actual = told["rewards"].numpy()
+        actual = rollout["rewards"].numpy()
         name = "rewards, given scores and log-probabilities"
         return compared(name, actual, exact.numpy(), bound, what, sizes.numpy())
 
-    def _advantages(self, told: Tensors) -> Check:
-        rewards, values = told["rewards"].T.numpy(), told["values"].T.numpy()
+    def _advantages(self, rollout: Tensors) -> Check:
+        rewards, values = rollout["rewards"].T.numpy(), rollout["values"].T.numpy()
         ends = np.zeros_like(rewards)
         ends[-1] = 1
         exact = reinforcement.advantages(
@@ -342,7 +346,7 @@ class _Judge:
         size = np.abs(values).max() + np.abs(rewards).max()
         return compared(
             "advantages, given rewards and values",
-            told["advantages"].T.numpy(),
+            rollout["advantages"].T.numpy(),
             exact,
             _ADVANTAGES * ROUNDING,
             "error of one advantage, relative to itself or to the largest value and reward",
@@ -351,13 +355,13 @@ class _Judge:
 
     def _surrogate(self, drawn: _Drawn, rows: torch.Tensor) -> Surrogate:
         """The loss of one minibatch, with its tokens in one row."""
-        given = {
+        inputs = {
             name: getattr(drawn, name)[rows].double().flatten()
             for name in ("log_probs", "values", "advantages")
         }
         model = self.subject.model
         return Surrogate(
-            **given,
+            **inputs,
             clip=model.clip,
             value_clip=model.clip,
             value_weight=model.value_weight,
@@ -365,17 +369,19 @@ class _Judge:
             correction=1,
         )
 
-    def _loss(self, drawn: _Drawn, rows: torch.Tensor, said: torch.Tensor) -> torch.Tensor:
+    def _loss(
+        self, drawn: _Drawn, rows: torch.Tensor, policy_outputs: torch.Tensor
+    ) -> torch.Tensor:
         """In float64, of what the networks said, (rows, response, 2)."""
-        now, worth = said.flatten(0, 1).unbind(-1)
+        now, worth = policy_outputs.flatten(0, 1).unbind(-1)
         return self._surrogate(drawn, rows).loss(now, worth, torch.zeros_like(now), 0.0)
 
     def _losses(self) -> Check:
-        said = on_host(self.subject.output.said)
+        policy_outputs = on_host(self.subject.output.policy_outputs)
         exact = torch.stack(
             [
                 self._loss(self.drawn[self._rank], rows, one)
-                for rows, one in zip(self.subject.order, said, strict=True)
+                for rows, one in zip(self.subject.order, policy_outputs, strict=True)
             ]
         )
         return compared(
@@ -423,7 +429,10 @@ class _Judge:
     def _elements(self, tensors: Tensors) -> dict[str, Array]:
         """The elements that are followed, of all tensors."""
         seed = self.subject.seed + self.subject.before.number
-        return {name: on_host(kept(tensor, seed)).numpy() for name, tensor in tensors.items()}
+        return {
+            name: on_host(sampled_elements(tensor, seed)).numpy()
+            for name, tensor in tensors.items()
+        }
 
     # -------------------------------------------------------------- networks in float64
 
@@ -496,7 +505,7 @@ class _Judge:
             detects_what="error of one, in units of their root mean square",
         )
 
-    def _learnt(self) -> Iterator[Check]:
+    def _converged(self) -> Iterator[Check]:
         """The first update and the last."""
         yield from self._update("first", 0, self.subject.before.weights)
         if self._updates > 1:
@@ -507,37 +516,40 @@ class _Judge:
         output, rule = self.subject.output, self.subject.rule
         number = (self.subject.before.number + 1) * self._updates
         first, second = (1 - beta**number for beta in rule.betas)
-        found = {}
+        weights = {}
         for name, weight in output.weights.items():
             mean, square = on_host(output.mean[name]), on_host(output.square[name])
             move = rule.learning_rate * (mean / first) / ((square / second).sqrt() + rule.epsilon)
-            found[name] = on_host(weight) + move
-        return found
+            weights[name] = on_host(weight) + move
+        return weights
 
     def _update(self, name: str, place: int, weights: Tensors) -> Iterator[Check]:
         model, rows = _loaded(self.subject.model, weights), self.subject.order[place]
-        made, slopes = [], []
+        outputs, slopes = [], []
         for one in self.drawn:
             model.zero_grad(set_to_none=True)
-            made.append(self._carried_back(model, one, rows, place))
-            slopes.append(self._kept_slopes(model))
+            outputs.append(self._carried_back(model, one, rows, place))
+            slopes.append(self._sampled_slopes(model))
         own = self._rank
-        log_probs, values = made[own]
-        said = self.subject.output.said[place].detach().cpu()
+        log_probs, values = outputs[own]
+        policy_outputs = self.subject.output.policy_outputs[place].detach().cpu()
         size = self._rollout["logits"]
         yield self._near(
-            f"log-probabilities of the {name} update", said[..., 0], log_probs, on_host(size)
+            f"log-probabilities of the {name} update",
+            policy_outputs[..., 0],
+            log_probs,
+            on_host(size),
         )
-        yield self._worth(f"values of the {name} update", said[..., 1], values)
+        yield self._worth(f"values of the {name} update", policy_outputs[..., 1], values)
         yield from self._slopes(name, place, slopes)
 
     def _carried_back(
         self, model: ActorCritic, drawn: _Drawn, rows: torch.Tensor, place: int
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Add the gradients of one rank's minibatch to the model's; what its networks say."""
-        said = drawn.said[place].double().requires_grad_()
-        loss = self._loss(drawn, rows, said)
-        (shares,) = torch.autograd.grad(loss, said)
+        policy_outputs = drawn.policy_outputs[place].double().requires_grad_()
+        loss = self._loss(drawn, rows, policy_outputs)
+        (shares,) = torch.autograd.grad(loss, policy_outputs)
         now, worth = [], []
         for part, share in zip(torch.split(rows, _ROWS), torch.split(shares, _ROWS), strict=True):
             both = model.heads(drawn.tokens[part])
@@ -546,9 +558,12 @@ class _Judge:
             worth.append(both[1].detach())
         return torch.cat(now), torch.cat(worth)
 
-    def _kept_slopes(self, model: ActorCritic) -> dict[str, torch.Tensor]:
+    def _sampled_slopes(self, model: ActorCritic) -> dict[str, torch.Tensor]:
         seed = self.subject.seed + self.subject.before.number
-        return {name: kept(_slope(weight), seed) for name, weight in model.named_parameters()}
+        return {
+            name: sampled_elements(_slope(weight), seed)
+            for name, weight in model.named_parameters()
+        }
 
     def _slopes(
         self, name: str, place: int, slopes: list[dict[str, torch.Tensor]]

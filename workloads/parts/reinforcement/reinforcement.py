@@ -62,7 +62,7 @@ def advantages(
     that nothing follows; `cuts`: 1 where it was cut off, which says nothing of its value. Every
     `unroll` steps the sum begins anew.
     """
-    found = np.zeros_like(rewards)
+    advantages = np.zeros_like(rewards)
     running = np.zeros(rewards.shape[1])
     for step in reversed(range(len(rewards))):
         if (step + 1) % unroll == 0:
@@ -70,8 +70,8 @@ def advantages(
         goes_on = discount * (1 - ends[step])
         surprise = rewards[step] + goes_on * values[step + 1] - values[step]
         running = (1 - cuts[step]) * (surprise + trace * goes_on * running)
-        found[step] = running
-    return found
+        advantages[step] = running
+    return advantages
 
 
 # ------------------------------------------------------------------ optimiser
@@ -376,16 +376,16 @@ def drawn(
 
     The last matrix of a tower is multiplied by its gain.
     """
-    found = {}
+    weights = {}
     for tower, sizes in towers.items():
         for name, shape in names_of(tower, sizes):
             if len(shape) == 1:
-                found[name] = np.zeros(shape, np.float32)
+                weights[name] = np.zeros(shape, np.float32)
                 continue
             gain = gains.get(tower, 1.0) if name == f"{tower}.{len(sizes) - 2}.matrix" else 1.0
             matrix = torch.randn(shape, generator=rng) * (gain / math.sqrt(shape[0]))
-            found[name] = matrix.numpy()
-    return found
+            weights[name] = matrix.numpy()
+    return weights
 
 
 ACTIVATIONS: Mapping[str, Callable[[torch.Tensor], torch.Tensor]] = {

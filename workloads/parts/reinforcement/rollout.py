@@ -75,9 +75,9 @@ def respond(
     cache = DynamicCache(config=policy.config)
     read, tokens, logits = prompts, [prompts], []
     for position in range(noise.shape[1]):
-        made = policy(input_ids=read, past_key_values=cache, use_cache=True, logits_to_keep=1)
-        logits.append(made.logits)
-        read = noised(made.logits, noise[:, position : position + 1], temperature).argmax(dim=-1)
+        output = policy(input_ids=read, past_key_values=cache, use_cache=True, logits_to_keep=1)
+        logits.append(output.logits)
+        read = noised(output.logits, noise[:, position : position + 1], temperature).argmax(dim=-1)
         tokens.append(read)
     return torch.cat(tokens, dim=1), torch.cat(logits, dim=1)
 
@@ -103,8 +103,8 @@ def judged(
     own = tokens[:, -model.response :]
     log_probs = log_probs_of(logits, own, model.temperature)
     values = model.values(tokens)
-    told = logits_of(reference, tokens, model.response)
-    expected = log_probs_of(told, own, model.temperature)
+    reference_logits = logits_of(reference, tokens, model.response)
+    expected = log_probs_of(reference_logits, own, model.temperature)
     scores = scores_of(reward, tokens)[:, -1]
     rewards = -terms.penalty * (log_probs - expected)
     rewards[:, -1] += scores
@@ -122,11 +122,11 @@ def judged(
 
 def _advantages(rewards: torch.Tensor, values: torch.Tensor, terms: Terms) -> torch.Tensor:
     """Generalised advantages (Schulman et al., 2016); nothing follows the last token."""
-    found, running = [], torch.zeros_like(rewards[:, 0])
+    advantages, running = [], torch.zeros_like(rewards[:, 0])
     following = torch.zeros_like(running)
     for position in reversed(range(rewards.shape[1])):
         surprise = rewards[:, position] + terms.discount * following - values[:, position]
         running = surprise + terms.discount * terms.trace * running
         following = values[:, position]
-        found.append(running)
-    return torch.stack(found[::-1], dim=1)
+        advantages.append(running)
+    return torch.stack(advantages[::-1], dim=1)

@@ -299,7 +299,7 @@ class SimulatedPpo(Workload[State, Learned]):
         from workloads.parts.reinforcement import jax_devices  # noqa: PLC0415 - imports JAX
 
         moments, simulation = _moments(state.learner), state.simulation
-        kept = {
+        arrays = {
             "positions": simulation.pipeline_state.q,
             "velocities": simulation.pipeline_state.qd,
             "observations": simulation.obs,
@@ -318,7 +318,7 @@ class SimulatedPpo(Workload[State, Learned]):
             mean=jax_devices.copied(moments.mu),
             square=jax_devices.copied(moments.nu),
             statistics=jax_devices.copied(state.learner["statistics"]),
-            simulation=jax_devices.copied(kept),
+            simulation=jax_devices.copied(arrays),
         )
 
     def check(self, before: object, state: State, output: Learned) -> Iterator[Check]:
@@ -376,7 +376,7 @@ class _Judge:
             yield self._travelled()
             yield self._advantages()
             yield from self._gathered()
-            yield from self._learnt()
+            yield from self._converged()
             yield from self._physics()
 
     # -------------------------------------------------------------- exact
@@ -391,9 +391,9 @@ class _Judge:
     def _counters(self) -> Iterator[Check]:
         """Steps by the simulation's own counters, which begin anew after each end."""
         before = self._shifted("counters") * (1 - self._shifted("dones"))
-        made = np.sum(self._rollout["counters"] - before)
+        advanced = np.sum(self._rollout["counters"] - before)
         yield counted(
-            "environment steps missing or too many", abs(made - self._workload.work().units)
+            "environment steps missing or too many", abs(advanced - self._workload.work().units)
         )
         faults = differing(self._rollout["counters"], before + 1)
         yield counted("counters that did not go up by one", faults)
@@ -443,8 +443,10 @@ class _Judge:
         if name in HEIGHTS:
             positions[..., 0] += HEIGHTS[name]
             near[0] = 4 * ROUNDING * HEIGHTS[name]
-        apart = self._rollout["observations"] - np.concatenate([positions, velocities], axis=-1)
-        return float(np.count_nonzero(~(np.abs(apart) <= near)))
+        difference = self._rollout["observations"] - np.concatenate(
+            [positions, velocities], axis=-1
+        )
+        return float(np.count_nonzero(~(np.abs(difference) <= near)))
 
     def _shuffled(self) -> Check:
         order = self._program.order_on_host(self._before.seed, self._before.number, self._settings)
@@ -552,11 +554,13 @@ class _Judge:
         seen = self._rollout["observations"][:-1].reshape(-1, WIDTHS[self._name][0])
         mean, squares = seen.mean(axis=0), np.square(seen - seen.mean(axis=0)).sum(axis=0)
         total = known["count"] + len(seen)
-        apart = mean - known["mean"]
+        deviation = mean - known["mean"]
         exact = {
             "count": total,
-            "mean": known["mean"] + apart * len(seen) / total,
-            "squares": known["squares"] + squares + apart**2 * known["count"] * len(seen) / total,
+            "mean": known["mean"] + deviation * len(seen) / total,
+            "squares": known["squares"]
+            + squares
+            + deviation**2 * known["count"] * len(seen) / total,
         }
         spread = np.sqrt(exact["squares"] / total)
         sizes = {
@@ -576,7 +580,7 @@ class _Judge:
 
     # -------------------------------------------------------------- updates
 
-    def _learnt(self) -> Iterator[Check]:
+    def _converged(self) -> Iterator[Check]:
         convert = self._devices.all_in_float64
         before = self._before
         start = Followed.begin(
@@ -592,16 +596,16 @@ class _Judge:
         ]
         yield reinforcement.check_learning(start.weights, self._end.weights, gradients)
         wanted = set(self._drawn_rows(count, _UPDATES).tolist())
-        kept: dict[int, Arrays] = {}
+        weights: dict[int, Arrays] = {}
         now = start
         for number, now in enumerate(self._workload._adam.follow(start, gradients)):  # noqa: SLF001
             if number in wanted:
-                kept[number] = now.weights
+                weights[number] = now.weights
         yield from reinforcement.check_updates(
             now, self._end, count, is_clipped=self._workload.norm > 0
         )
         yield from reinforcement.check_slopes(
-            (self._slopes(number, kept[number], gradients[number]) for number in sorted(wanted)),
+            (self._slopes(number, weights[number], gradients[number]) for number in sorted(wanted)),
             loss_bound=_LOSS * ROUNDING,
             gradient_bound=_GRADIENTS * ROUNDING,
         )
@@ -679,15 +683,15 @@ class _Judge:
 
     def _simulated(self, at: Arrays) -> tuple[Arrays, Arrays]:
         """One step from the recorded coordinates, and from some that are a rounding away."""
-        names, found = ("positions", "velocities"), []
+        names, next_states = ("positions", "velocities"), []
         signs = {n: np.random.default_rng(1).choice((-1.0, 1.0), at[n].shape) for n in names}
         for lane in (0, 1):
             positions, velocities = (
                 at[n] + lane * _NUDGE * signs[n] * np.maximum(1, np.abs(at[n])) for n in names
             )
             actions = np.tanh(at["drawn"])
-            found.append(self._program.advance(self._name, positions, velocities, actions)[2])
-        return found[0], found[1]
+            next_states.append(self._program.advance(self._name, positions, velocities, actions)[2])
+        return next_states[0], next_states[1]
 
 
 def _largest(name: str, errors: Array) -> Check:
@@ -719,5 +723,5 @@ def _tensors(arrays: Arrays) -> dict[str, torch.Tensor]:
 def _log_prob(mean: torch.Tensor, deviation: torch.Tensor, drawn: torch.Tensor) -> torch.Tensor:
     """Logarithm of the density of tanh(drawn), by the change of variables."""
     normal = ((drawn - mean) / deviation).square() / -2 - (deviation * math.sqrt(2 * math.pi)).log()
-    found: torch.Tensor = (normal - torch.log1p(-torch.tanh(drawn).square())).sum(dim=-1)
-    return found
+    total: torch.Tensor = (normal - torch.log1p(-torch.tanh(drawn).square())).sum(dim=-1)
+    return total

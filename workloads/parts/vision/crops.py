@@ -27,14 +27,14 @@ def scenes(generator: torch.Generator, count: int) -> torch.Tensor:
 
 def cropped(
     generator: torch.Generator,
-    given: torch.Tensor,
+    scenes: torch.Tensor,
     *,
     views: int,
     side: int,
     share: tuple[float, float],
 ) -> torch.Tensor:
     """Return `views` crops of every scene, (views * count, 3, side, side), view by view."""
-    repeated = given.repeat(views, 1, 1, 1)
+    repeated = scenes.repeat(views, 1, 1, 1)
     images = functional.grid_sample(
         repeated,
         _windows(generator, len(repeated), side, share),

@@ -101,8 +101,8 @@ class Pipeline:
     ) -> None:
         self.course = course
         # What a training starts from, for who compares two: the pixels come when asked for.
-        said = "".join(file.encoded + file.decoded for file in course.tree.files)
-        self.digests = np.frombuffer(said.encode(), np.uint8)
+        digests = "".join(file.encoded + file.decoded for file in course.tree.files)
+        self.digests = np.frombuffer(digests.encode(), np.uint8)
         self._arrivals = _arrivals(course, workers)
         self._device = device
         self._layout = layout
@@ -129,7 +129,7 @@ def _arrivals(course: Course, workers: int) -> Iterator[tuple[torch.Tensor, list
 
     The pixels lie in a buffer that is written again once the next batch is asked for.
     """
-    buffers = _Buffers.made(course, count=workers * _AHEAD + 1)
+    buffers = _Buffers.allocated(course, count=workers * _AHEAD + 1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of more processes than processors, which a case may ask
         loader = DataLoader(
@@ -146,8 +146,8 @@ def _arrivals(course: Course, workers: int) -> Iterator[tuple[torch.Tensor, list
         yield torch.from_numpy(buffers[number]), labels
 
 
-def _as_it_is(made: Any) -> Any:
-    return made
+def _as_it_is(batch: Any) -> Any:
+    return batch
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,7 @@ class _Buffers:
     pixels: Pixels
 
     @classmethod
-    def made(cls, course: Course, count: int) -> _Buffers:
+    def allocated(cls, course: Course, count: int) -> _Buffers:
         shape = (count, course.batch, course.side, course.side, 3)
         shared = mmap.mmap(-1, math.prod(shape))
         return cls(np.frombuffer(shared, dtype=np.uint8).reshape(shape))
@@ -220,8 +220,8 @@ def again(course: Course, number: int) -> Again:
         pixels = decode(encoded)
         misread += digest(pixels) != file.decoded
         box, is_mirrored = course.crop(number, place, file)
-        made = _resized(Image.fromarray(pixels), box, course.side, is_mirrored=is_mirrored)
-        images.append(torch.from_numpy(made.transpose(2, 0, 1).astype(np.float32)))
+        resized = _resized(Image.fromarray(pixels), box, course.side, is_mirrored=is_mirrored)
+        images.append(torch.from_numpy(resized.transpose(2, 0, 1).astype(np.float32)))
     return Again(
         images=(torch.stack(images) - _MIDDLE) / _UNIT,
         labels=torch.tensor([file.label for file in files]),

@@ -96,9 +96,9 @@ class Loop:
     The loop ends with this object. What goes wrong in it is raised by the call that it happened in.
     """
 
-    def __init__(self, trainer: Trainer, module: Module, kept: Kept) -> None:
+    def __init__(self, trainer: Trainer, module: Module, results: Kept) -> None:
         self._gate = _Gate()
-        self._kept = kept
+        self._kept = results
         weakref.finalize(self, self._gate.end).atexit = False
         # A daemon ends with the process at the latest, wherever it waits.
         thread = threading.Thread(
@@ -136,13 +136,13 @@ def begin(
 ) -> Loop:
     """Start Lightning on the network, which lies on the device; returns before the first step."""
     logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)  # no advertisements
-    kept = Kept()
+    results = Kept()
     trainer = Trainer(
         accelerator=device.type,
         devices=1 if device.index is None else [device.index],
         precision="bf16-mixed" if dtype is torch.bfloat16 else "32-true",
         max_epochs=1,
-        callbacks=[kept],
+        callbacks=[results],
         plugins=[LightningEnvironment()],  # never that of a cluster which started this process
         logger=False,
         enable_checkpointing=False,
@@ -150,4 +150,4 @@ def begin(
         enable_model_summary=False,
         use_distributed_sampler=False,
     )
-    return Loop(trainer, Module(network, optimizer), kept)
+    return Loop(trainer, Module(network, optimizer), results)

@@ -98,9 +98,9 @@ def _error(
     return largest
 
 
-def check_variety(told: torch.Tensor) -> Check:
-    """Refuse a teacher that tells all inputs alike; `told` is what it says, a row per input."""
-    rows = on_host(told).flatten(1)
+def check_variety(answers: torch.Tensor) -> Check:
+    """Refuse a teacher that tells all inputs alike; `answers` is what it says, a row per input."""
+    rows = on_host(answers).flatten(1)
     share = rows.std(dim=0, correction=0).square().mean().sqrt() / rows.square().mean().sqrt()
     return Check(
         name="teacher tells inputs apart",
@@ -126,7 +126,7 @@ class SelfTaught(Replicated):
             raise ParameterError(message)
 
     @abstractmethod
-    def told(self, output: Trained) -> torch.Tensor:
+    def teacher_output(self, output: Trained) -> torch.Tensor:
         """Return what the teacher says of each input of a step, a row per input."""
 
     def step(self, state: Training) -> Trained:
@@ -137,5 +137,5 @@ class SelfTaught(Replicated):
     def check(self, before: object, state: Training, output: Trained) -> Iterator[Check]:
         assert isinstance(before, Before)  # noqa: S101 - what snapshot returned
         yield from check_average(before, output, self.momentum)
-        yield check_variety(self.told(output))
+        yield check_variety(self.teacher_output(output))
         yield from check_step(before, state, output)
