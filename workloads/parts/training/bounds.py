@@ -1,6 +1,6 @@
 """How far a healthy step may be off, as multiples of one rounding in the dtype of the case.
 
-Each workload gives its own multiples; what is known of them stands in workloads/calibration.
+Each workload gives its own multiples. What was measured stands in workloads/calibration/.
 """
 
 from __future__ import annotations
@@ -15,28 +15,19 @@ from workloads.parts.numerics.precision import rounding, unit_roundoff
 SWITCHED, BRANCH_POINTS = 0.1, 8.0
 """What units that switch may do to a gradient: one alone, and as a share of very many.
 
-Allowed only where the device's forward pass does not give the same bits twice.
-
-A unit switches if it lies within the error of zero, so their share goes with a rounding, and
-the gradient's relative error with its root. ResNet-50 in bfloat16 was seen at 4.2 roots; in
-float32, where one or no unit switches, at 0.013 at most in 26 steps of 4 images."""
-
-
+Allowed only where the device's forward pass is not bitwise reproducible. A unit switches if it lies
+within the error of zero, so their share goes with a rounding, and the gradient's relative error
+with its root."""
 _CONVERGED = 2
 """Errors of the loss that a gradient may show, relative to a loss below 1.
 
-What is learnt by heart has a loss, and a gradient that goes with it, that are the difference of
-large numbers, made in float32."""
-
-
-_LANES = 8
+A converged model has a loss, and a gradient that goes with it, that are the difference of large
+numbers, made in float32."""
+LANES = 8
 """Sums side by side that a softmax may make of its exponentials at least.
 
 Each addition to one that stands near 1 may lose half a bit, and those of nearly equal terms lose
-it in the same direction. With 16 sums side by side the gradient of a logit was seen to err by 9
-unit roundoffs of 1 among 10 classes, by 35 among 1000 and by 1600 among 32000, whose lanes make
-1, 62 and 2000 additions. At a loss of 0.017 ResNet-50 in float32 (1000 classes) so had gradients
-off by 1.1e-4, of which 2e-6 was not the softmax's, and a loss off by 1.5e-6."""
+it in the same direction."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,10 +64,8 @@ class ErrorBounds:
     ) -> float:
         """Largest relative error of one tensor's gradient at this exact loss, of these logits.
 
-        `is_followed`: float64 took the sides of the branch points that the device took. A rounding
-        of a logit changes what is left of a learnt loss by a factor, so that the largest counts as
-        a whole: ResNet-50 in bfloat16 at a loss of 0.005 and logits to 22.8 erred by 14.6
-        roundings, 14.1 of them those of its logits.
+        `is_followed`: float64 took the branches that the device took. A rounding of a logit changes
+        what is left of a converged loss by a factor, so that the largest counts as a whole.
         """
         converged, largest = max(0.0, 1 - abs(loss)), logits.abs().max().item()
         smooth = (self.gradients + converged * largest) * rounding(dtype)
@@ -90,5 +79,5 @@ class ErrorBounds:
 
 
 def _softmax(classes: int) -> float:
-    """Largest error of a probability near 1, and of its logarithm, in float32; see `_LANES`."""
-    return (16 + classes / _LANES) * unit_roundoff(torch.float32)
+    """Largest error of a probability near 1, and of its logarithm, in float32; see `LANES`."""
+    return (16 + classes / LANES) * unit_roundoff(torch.float32)

@@ -20,14 +20,12 @@ from workloads.parts.training.state import Before, Trained, Training
 
 _ROUNDINGS = 16
 """Unit roundoffs of the weights' format allowed in one updated element: ten happen in float32."""
-_FLOOR, _FLOOR_OF_SUMS = 0.01, 0.03
+FLOOR, FLOOR_OF_SUMS = 0.01, 0.03
 """Share of the whole gradient's norm below which one tensor's own norm is no yardstick.
 
 The gradient of an attention's key bias is zero but for rounding: relative to itself it is all
 error. The gradients of biases and scales are sums over all places, whose terms may all but
-cancel: the first normalisations of ConvNeXt and FocalNet in bfloat16 had gradients of 0.03 and
-0.01 of the whole, off by 0.0023 and 0.0010 of it, three times as far as any matrix's, each
-relative to its own and a hundredth of the whole."""
+cancel."""
 _FEW_ROWS = 2
 """Rows of a matrix that sums as much as a bias does: the embedding of BERT's two kinds of text."""
 _SMALLEST = 1e-30
@@ -123,7 +121,7 @@ def _floor(exact: torch.Tensor) -> float:
     if exact.numel() == 1:
         return 1.0  # all of a batch added up: what is left may be nought while each term is not
     is_sum = exact.dim() <= 1 or len(exact) <= _FEW_ROWS
-    return _FLOOR_OF_SUMS if is_sum else _FLOOR
+    return FLOOR_OF_SUMS if is_sum else FLOOR
 
 
 def distance_of(output: torch.Tensor | None, exact: torch.Tensor) -> torch.Tensor:
