@@ -89,7 +89,7 @@ def main() -> NoReturn:
     except typer.Exit as done:
         code = done.exit_code
     except BenchError as error:
-        if str(error):  # a run inside a container has said it already
+        if str(error):  # a run inside a container has reported it already
             say(f"bench: {error}")
         code = error.exit_code
     except (KeyboardInterrupt, typer.Abort):

@@ -58,7 +58,7 @@ class Lines(Silent):
     def launch_ended(self, launch: Launch, event: LaunchEnded) -> None:
         self._num_done += 1
         if (event.outcome, event.reason) == ("not_run", "decided"):
-            return  # the look has said it
+            return  # the look was printed
         self._out.print(
             f"[{self._num_done}/{self._num}] {launch_words(launch)}: {outcome_words(event)}, "
             f"{event.wall_ns * 1e-9:.1f} s; elapsed {time.monotonic() - self._begin:.0f} s "

@@ -39,13 +39,15 @@ def plan_sentences(plan: Plan) -> tuple[str, ...]:
         f"{plan.time_limit_seconds:.0f} s"
     )
     judging = f"judged after {judged} timed launches of a case; {limits}"
-    said = [begin_sentence(plan, 0), judging, times]
-    said += coverage.sentences(plan)
+    sentences = [begin_sentence(plan, 0), judging, times]
+    sentences += coverage.sentences(plan)
     if plan.injectors:
-        said.append(f"injects faults on purpose ({', '.join(plan.injectors)}): accepts nothing")
+        sentences.append(
+            f"injects faults on purpose ({', '.join(plan.injectors)}): accepts nothing"
+        )
     if plan.rerun_of:
-        said.append(f"repeats {plan.rerun_of}: accepts nothing")
-    return tuple(said)
+        sentences.append(f"repeats {plan.rerun_of}: accepts nothing")
+    return tuple(sentences)
 
 
 def fact_words(fact: Fact) -> str:
@@ -80,18 +82,21 @@ def print_result(folder: Path, verdict: Verdict, *, is_signed: bool) -> None:
 def ruling_sentences(verdict: Verdict) -> tuple[str, ...]:
     """Every ruling that is not a pass with its next action: the deciding one first, then fails.
 
-    What is said of several cases is said once; beyond MOST_RULINGS the rest is counted.
+    What holds for several cases is printed once; beyond MOST_RULINGS the rest is counted.
     """
     groups: dict[tuple[str, str, str, str], list[Ruling]] = {}
     for ruling in sorted(verdict.rulings, key=lambda one: _urgency(one, verdict)):
         if ruling.ruling != "pass":
             alike = (ruling.criterion, ruling.ruling, ruling.explanation, ruling.action)
             groups.setdefault(alike, []).append(ruling)
-    said = [_said(group) for group in groups.values()]
-    if len(said) > MOST_RULINGS:
-        rest = len(said) - MOST_RULINGS
-        said = [*said[:MOST_RULINGS], f"and {rest} more rulings: verdict.json and the report say"]
-    return tuple(said)
+    sentences = [_ruling_sentence(group) for group in groups.values()]
+    if len(sentences) > MOST_RULINGS:
+        rest = len(sentences) - MOST_RULINGS
+        sentences = [
+            *sentences[:MOST_RULINGS],
+            f"and {rest} more rulings: see verdict.json and the report",
+        ]
+    return tuple(sentences)
 
 
 def _urgency(ruling: Ruling, verdict: Verdict) -> tuple[bool, bool, bool]:
@@ -99,7 +104,7 @@ def _urgency(ruling: Ruling, verdict: Verdict) -> tuple[bool, bool, bool]:
     return (not ruling.required, name != verdict.decided_by, ruling.ruling != "fail")
 
 
-def _said(group: Sequence[Ruling]) -> str:
+def _ruling_sentence(group: Sequence[Ruling]) -> str:
     one = group[0]
     cases = ", ".join(ruling.case for ruling in group if ruling.case)
     word = one.ruling.replace("_", " ") + ("" if one.required else " (advisory)")
@@ -110,22 +115,22 @@ def _said(group: Sequence[Ruling]) -> str:
 
 def verdict_sentences(verdict: Verdict) -> tuple[str, ...]:
     """What decided, the failure rate, the suite score and the devices that lag behind."""
-    said = [f"decided by: {verdict.decided_by}"] if verdict.decided_by else []
-    said.append(f"failure rate: {verdict.num_failed} of {verdict.num_made} launches")
+    sentences = [f"decided by: {verdict.decided_by}"] if verdict.decided_by else []
+    sentences.append(f"failure rate: {verdict.num_failed} of {verdict.num_made} launches")
     score = verdict.score
     if score is not None:
         has_ends = score.low is not None and score.high is not None
         ends = f" ({score.low:.4f} to {score.high:.4f})" if has_ends else ""
-        said.append(
+        sentences.append(
             f"suite score: {score.value:.4f}{ends} of the baseline's speed over "
             f"{len(score.ratios)} cases; it never offsets a criterion"
         )
-    said += [
+    sentences += [
         f"straggler: {one.device} is {one.effect * 100:.1f} % slower than its neighbours"
         for one in verdict.stragglers
         if one.is_flagged
     ]
-    return tuple(said)
+    return tuple(sentences)
 
 
 def _result_row(case: CaseResult) -> tuple[str, ...]:
@@ -173,12 +178,12 @@ def print_plan(plan: Plan) -> None:
         out.print(sentence, markup=False)
 
 
-def print_workloads(found: Sequence[ListedWorkload]) -> None:
+def print_workloads(workloads: Sequence[ListedWorkload]) -> None:
     """The workloads by domain, with their sizes and the suites that use them."""
     table = Table(box=None, pad_edge=False)
     for name in ("workload", "domain", "unit", "model", "small", "suites", "what it is"):
         table.add_column(name)
-    for item in sorted(found, key=lambda item: (item.domain, item.name)):
+    for item in sorted(workloads, key=lambda item: (item.domain, item.name)):
         sizes = (in_millions(item.num_parameters_full), in_millions(item.num_parameters_small))
         suites = ", ".join(item.suites) or "-"
         table.add_row(item.name, item.domain or "-", item.unit or "-", *sizes, suites, item.summary)
@@ -190,8 +195,8 @@ def _plan_row(case: Case) -> tuple[str, ...]:
     values = ", ".join(f"{name}={value}" for name, value in case.parameters.items())
     memory = f"{case.memory_class_gib} GiB class" if case.memory_class_gib else ""
     ranks = f"{case.ranks} ranks" if case.ranks > 1 else ""
-    told = ("reduced" if case.small else "", size, memory, ranks)
-    words = ", ".join(filter(None, told)) or "-"
+    facts = ("reduced" if case.small else "", size, memory, ranks)
+    words = ", ".join(filter(None, facts)) or "-"
     return (case.id, f"{case.workload} {case.version}", words, str(case.launches + 1), values)
 
 

@@ -4,7 +4,7 @@ A statement lists files by sha256 and says one thing of them (the predicate). An
 the statement's bytes, so verifying needs no canonical form, and a buyer can do it with openssl
 alone. There is exactly one way to write what is signed here: canonical JSON, one signature,
 padding bits of base64 zero, the lower of the two forms that an ECDSA signature has. So every
-changed byte of an envelope is found, not only those that the signature covers.
+changed byte of an envelope is detected, not only those that the signature covers.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class SigningKey(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statement:
-    """Files by sha256 (`subjects`) and what is said of them."""
+    """Files by sha256 (`subjects`) and what is stated of them."""
 
     predicate_type: str
     subjects: Mapping[str, str]
@@ -117,11 +117,11 @@ def open_envelope(data: bytes, certificate: x509.Certificate, name: str) -> byte
     Raises EvidenceError for anything else, and for any other way to write the same envelope.
     """
     try:
-        found = json.loads(data)
-        payload = base64.b64decode(found["payload"], validate=True)
-        (signed,) = found["signatures"]
+        fields = json.loads(data)
+        payload = base64.b64decode(fields["payload"], validate=True)
+        (signed,) = fields["signatures"]
         signature = base64.b64decode(signed["sig"], validate=True)
-        kind, signer = found["payloadType"], signed["keyid"]
+        kind, signer = fields["payloadType"], signed["keyid"]
         again = _envelope(kind, payload, signer, signature)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError, binascii.Error):
         raise EvidenceError(f"{name} is not a signed envelope with one signature") from None
@@ -167,11 +167,11 @@ def write_statement(statement: Statement) -> bytes:
 def read_statement(payload: bytes, predicate_type: str, name: str) -> Statement:
     """The statement in an envelope called `name`; EvidenceError if it is of another kind."""
     try:
-        found = json.loads(payload)
+        fields = json.loads(payload)
         statement = Statement(
-            predicate_type=found["predicateType"],
-            subjects={item["name"]: item["digest"]["sha256"] for item in found["subject"]},
-            predicate=found["predicate"],
+            predicate_type=fields["predicateType"],
+            subjects={item["name"]: item["digest"]["sha256"] for item in fields["subject"]},
+            predicate=fields["predicate"],
         )
         is_whole = write_statement(statement) == payload and _is_plain(statement)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):

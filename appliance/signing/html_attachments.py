@@ -33,9 +33,9 @@ def carried_files(data: bytes) -> Mapping[str, bytes]:
     links = DATA_LINK.findall(data)
     if len(statements) != 1 or len(MARK.findall(data)) != 1 + len(links):
         raise EvidenceError("report.html does not carry the signed statement once, in its one form")
-    found = [("statement.dsse.json", statements[0]), *((name.decode(), at) for name, at in links)]
-    files = {name: _decoded(name, text) for name, text in found}
-    if len(files) != len(found):
+    encoded = [("statement.dsse.json", statements[0]), *((name.decode(), at) for name, at in links)]
+    files = {name: _decoded(name, text) for name, text in encoded}
+    if len(files) != len(encoded):
         raise EvidenceError("report.html carries two files of the same name")
     return files
 

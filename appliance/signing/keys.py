@@ -78,7 +78,7 @@ class Key:
 
 
 def development_key() -> Key:
-    """A key in memory for a few days, which nobody trusts; made when none is given."""
+    """A key in memory for a few days, which nobody trusts; made when none is named."""
     private = ec.generate_private_key(ec.SECP256R1())
     return Key(private, _self_signed(private, DEVELOPMENT_NAME, DEVELOPMENT_DAYS))
 

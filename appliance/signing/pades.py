@@ -4,7 +4,7 @@ pyHanko writes and reads it. Its own judgement is not strict enough for evidence
 bytes after the signed ones, changed metadata and junk in the padding of the signature (tried
 with 0.38). So a signed report must also be exactly what was written: one signature that
 certifies the document and allows no change, the signed ranges being the whole file but the
-signature, the signature in the one form that it can have, and the signer given, not searched.
+signature, the signature in the one form that it can have, and the signer that the caller names.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from appliance.signing.dsse import SigningKey, is_signed
 
 FIELD = "Signature"
 NAME = "report.pdf"
-LARGEST_LOAD = 2**26  # bytes of all attachments; a report is given a quarter of it at most
+LARGEST_LOAD = 2**26  # bytes of all attachments; a report uses a quarter of it at most
 LONGEST_ECDSA = 72  # bytes of an ECDSA P-256 signature in DER
 
 for _source in ("pyhanko", "pyhanko_certvalidator"):  # they explain refusals on stderr
@@ -129,7 +129,7 @@ def _asn1(certificate: x509.Certificate) -> asn1.Certificate:
 def check_pdf(data: bytes, certificate: x509.Certificate) -> None:
     """Raise EvidenceError unless this certificate's key signed the whole of this PDF, once.
 
-    Whether the certificate is valid and to be trusted is asked elsewhere (signing.check_trust);
+    Whether the certificate is valid and to be trusted is checked elsewhere (keys.check_trust);
     here it is the one root.
     """
     try:
@@ -176,7 +176,7 @@ def _gap(ranges: list[int], size: int) -> tuple[int, int]:
 
 
 def _check_cms(signature: EmbeddedPdfSignature, certificate: x509.Certificate) -> None:
-    """One signer, by the certificate given, and nothing beside what he signed.
+    """One signer, by the caller's certificate, and nothing beside what he signed.
 
     A CMS message holds fields that no signature covers (versions, lists of algorithms), so it is
     built again from its signed parts and compared, with zeros behind it.
@@ -248,13 +248,13 @@ def attachments(data: bytes) -> Mapping[str, bytes]:
     try:
         catalog = PdfFileReader(BytesIO(data), strict=True).root
         names = catalog.get("/Names", {})
-        found = list(_embedded(names["/EmbeddedFiles"])) if "/EmbeddedFiles" in names else []
+        entries = list(_embedded(names["/EmbeddedFiles"])) if "/EmbeddedFiles" in names else []
     except EvidenceError:
         raise
     except Exception:  # noqa: BLE001 - a hostile file may make a parser raise anything
         raise _unreadable() from None
-    files = dict(found)
-    if len(files) != len(found):
+    files = dict(entries)
+    if len(files) != len(entries):
         raise EvidenceError(f"{NAME} carries two files of the same name")
     return files
 

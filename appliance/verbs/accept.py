@@ -33,7 +33,7 @@ class Finished:
 
 
 class _JournalJudge:
-    """The judge of a run, who is given each line of its journal once."""
+    """The judge of a run, who takes each line of its journal once."""
 
     def __init__(self, prepared: Prepared) -> None:
         self._judge = Judge(

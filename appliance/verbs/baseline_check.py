@@ -26,7 +26,7 @@ Status = Literal["pass", "fail", "misfit", "not_done"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding(Record):
-    """One thing that was looked at: "misfit" is sound, but for another machine."""
+    """One thing that was checked: "misfit" is sound, but for another machine."""
 
     name: str
     status: Status
@@ -66,7 +66,7 @@ def load(path: Path) -> Baselines:
 
 
 def requests(baselines: Baselines) -> tuple[CaseRequest, ...]:
-    """What the worker is asked, to know the work of each baseline's step."""
+    """Requests to the worker, to know the work of each baseline's step."""
     return tuple(
         CaseRequest(workload=item.key.workload, small=False, parameters=item.key.parameters)
         for item in baselines.baseline

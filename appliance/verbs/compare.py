@@ -27,7 +27,7 @@ EXIT_CODES: Mapping[Word, int] = {"within": 0, "beyond": 1, "open": 3}
 
 @dataclass(frozen=True, kw_only=True)
 class Compared:
-    """What was found, and the folder that holds its page and its document."""
+    """The comparison, and the folder that holds its page and its document."""
 
     folder: Path
     comparison: Comparison
@@ -62,51 +62,53 @@ def run(
         )
         for number, path in enumerate(paths)
     ]
-    found = compare(sides, margin=margin, bench_version=VERSION)
-    bundles.write(out / DOCUMENT, to_json(found))
+    comparison = compare(sides, margin=margin, bench_version=VERSION)
+    bundles.write(out / DOCUMENT, to_json(comparison))
     from reports import comparison as pages  # noqa: PLC0415 - of the part that was asked for
     from reports import render  # noqa: PLC0415 - the same
 
-    bundles.write(out / PAGE, render.comparison_html(pages.page(found)))
-    return Compared(folder=out, comparison=found)
+    bundles.write(out / PAGE, render.comparison_html(pages.page(comparison)))
+    return Compared(folder=out, comparison=comparison)
 
 
 def sentences(compared: Compared) -> tuple[str, ...]:
-    """What a person is told: the summary, all that is not within, and where the page is."""
-    found = compared.comparison
-    told = [found.summary]
-    told += [
+    """For a person: the summary, all that is not within the margin, and where the page is."""
+    comparison = compared.comparison
+    lines = [comparison.summary]
+    lines += [
         f"{item.label}: {item.case}: {item.timing.word}: {item.timing.explanation}"
-        for item in found.cases
+        for item in comparison.cases
         if item.timing is not None and item.timing.word != "within"
     ]
-    told += [f"{item.label}: {item.case}: not compared: {item.reason}" for item in found.refused]
-    told += [
+    lines += [
+        f"{item.label}: {item.case}: not compared: {item.reason}" for item in comparison.refused
+    ]
+    lines += [
         f"{change.label}: {change.case or 'the node'}: {change.criterion} was "
         f"{change.reference or 'not ruled'} and is {change.other or 'not ruled'}"
-        for change in found.rulings
+        for change in comparison.rulings
     ]
-    for bundle in found.bundles[1:]:
-        number = sum(item.label == bundle.label for item in found.differences)
+    for bundle in comparison.bundles[1:]:
+        number = sum(item.label == bundle.label for item in comparison.differences)
         if number:
             what = "thing differs" if number == 1 else "things differ"
-            told.append(
+            lines.append(
                 f"{bundle.label}: {number} {what} in plan, machine or software: see the page"
             )
-    return (*told, f"{found.word.upper()}  {compared.folder / PAGE}")
+    return (*lines, f"{comparison.word.upper()}  {compared.folder / PAGE}")
 
 
 def _verified(path: Path, trusted: Sequence[bytes], *, allow_development: bool) -> bundles.Bundle:
     """A bundle that was verified; its verdict is the one that was derived again."""
-    found = verify.verify(path, trusted=trusted, allow_development=allow_development)
-    if found.faults:
-        raise EvidenceError(f"{path} does not verify: {found.faults[0]}")
-    if found.verdict is None:
+    verification = verify.verify(path, trusted=trusted, allow_development=allow_development)
+    if verification.faults:
+        raise EvidenceError(f"{path} does not verify: {verification.faults[0]}")
+    if verification.verdict is None:
         raise UsageError(
             f"{path} carries no journal, so its rulings cannot be derived again: name the folder "
             "of its run"
         )
-    if found.kind == "folder":
+    if verification.kind == "folder":
         return bundles.read(path)
     files = pades.attachments(path.read_bytes())
     return bundles.records_of(files)

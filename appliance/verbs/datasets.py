@@ -40,16 +40,16 @@ def _silent(_text: str) -> None:
 # ------------------------------------------------------------------ where a run finds them
 
 
-def folder(given: Path | None) -> Path | None:
-    """The folder that data sets are read from: `given`, else BENCH_DATA, else the image's.
+def folder(option: Path | None) -> Path | None:
+    """The folder that data sets are read from: `option`, else BENCH_DATA, else the image's.
 
     None if there is none. Raises UsageError if a place that was named is no folder.
     """
-    named = given or (Path(os.environ[VARIABLE]) if os.environ.get(VARIABLE) else None)
+    named = option or (Path(os.environ[VARIABLE]) if os.environ.get(VARIABLE) else None)
     if named is None:
         return IN_IMAGE if IN_IMAGE.is_dir() else None
     if not named.is_dir():
-        what = "--data" if given else VARIABLE
+        what = "--data" if option else VARIABLE
         raise UsageError(f"{what} names {named}, which is no folder: `bench data fetch` makes one")
     return named.absolute()
 
@@ -99,7 +99,7 @@ def verify(place: Path, *, progress: Say = _silent, manifest: Datasets | None = 
         state = "not there" if item not in present else "not whole"
         progress(f"{item.name}: {state if _faults(item, place) else 'whole, every digest right'}")
     if broken:
-        raise UsageError(f"{broken[0]}; `bench data fetch --to {place}` mends it")
+        raise UsageError(f"{broken[0]}; `bench data fetch --to {place}` fixes it")
 
 
 def _row(item: DataSet) -> dict[str, str]:

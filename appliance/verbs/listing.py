@@ -1,6 +1,6 @@
 """What workloads there are, with all that chooses one: for `bench list workloads` and the README.
 
-Sizes and units are those that the worker finds when it resolves a workload at its full and at its
+Sizes and units are those of the worker when it resolves a workload at its full and at its
 small parameters; where it refuses them (a library or a setting that is not there) they are not
 known. The scopes are those in which the shipped suites use the workload.
 """
@@ -45,18 +45,18 @@ class ListedWorkload(Record):
 
 def listed() -> tuple[ListedWorkload, ...]:
     """Every workload that can be described, by name; asks two children, which import them."""
-    found = execution.describe_all().descriptions
+    descriptions = execution.describe_all().descriptions
     sizes = execution.describe_present(
         tuple(
             CaseRequest(workload=item.name, small=small, parameters={})
-            for item in found
+            for item in descriptions
             for small in (False, True)
         )
     ).resolved
     suites = tuple(suite_file.load_suite(name)[0] for name in suite_file.list_suites())
     return tuple(
         _listed(item, full, small, suites)
-        for item, full, small in zip(found, sizes[::2], sizes[1::2], strict=True)
+        for item, full, small in zip(descriptions, sizes[::2], sizes[1::2], strict=True)
     )
 
 
@@ -89,8 +89,8 @@ def _listed(
     )
 
 
-def _count(found: Resolved | Refused) -> int | None:
-    return found.num_parameters if isinstance(found, Resolved) else None
+def _count(resolved: Resolved | Refused) -> int | None:
+    return resolved.num_parameters if isinstance(resolved, Resolved) else None
 
 
 def in_millions(count: int | None) -> str:

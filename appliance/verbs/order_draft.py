@@ -1,6 +1,6 @@
 """An order that a node meets: what `probe --as-order` writes, for a buyer to go on from.
 
-What was bought is asked for as it is found on this node: models must be the same, sizes, counts of
+What was bought is required as this node has it: models must be the same, sizes, counts of
 cores and versions of firmware at least as good. Nothing in it names this node: no serial, no
 address and no identifier. What this node does not report stands there as a comment with the reason,
 so that the buyer sees what his order leaves open.
@@ -116,7 +116,7 @@ def draft(system: System) -> str:
         f"{number} x {model}"
         for model, number in Counter(device.model for device in identity.devices).items()
     )
-    summary = _seen(f"a node with {models}, as it was found")[:LONGEST_TITLE]
+    summary = _seen(f"a node with {models}, as probed")[:LONGEST_TITLE]
     parts = [
         HEAD,
         "\n".join(
@@ -154,10 +154,10 @@ def _connections(system: System) -> list[Draft]:
 
 
 def _headed(title: str, drafts: Sequence[Draft], system: System) -> str:
-    told = [part for one in drafts for part in _lines(one, system)]
-    lines = [part for part in told if not part.startswith("#")]
-    left = [part for part in told if part.startswith("#")]
-    gaps = ["\n".join(("# Of these nothing is asked:", *left))] if left else []
+    parts = [part for one in drafts for part in _lines(one, system)]
+    lines = [part for part in parts if not part.startswith("#")]
+    left = [part for part in parts if part.startswith("#")]
+    gaps = ["\n".join(("# Of these nothing is required:", *left))] if left else []
     return "\n\n".join((f"# {'-' * 20} {title}", *lines, *gaps))
 
 
@@ -170,8 +170,8 @@ def _lines(one: Draft, system: System) -> Iterator[str]:
         return
     if len(known) < len(field.members) and not one.field.startswith(f"devices.{CONNECTION}"):
         missing = _gap("", [item for item in field.members if item.fact.value is None])
-        told = f"{len(known)} of {len(field.members)} parts tell it, the others: {missing}"
-        yield _comment(f"{one.title} ({one.field}): {told}")
+        clause = f"{len(known)} of {len(field.members)} parts report it, the others: {missing}"
+        yield _comment(f"{one.title} ({one.field}): {clause}")
     is_partial = len(known) < len(field.members)
     if one.op == ">=":
         yield _at_least(one, known, is_partial=is_partial)
@@ -202,14 +202,14 @@ def _at_least(one: Draft, known: Sequence[Member], *, is_partial: bool) -> str:
     count = len(known) if is_partial else None
     texts = [fact.value for fact in facts if isinstance(fact.value, str)]
     versions = [
-        (found, text) for text in texts if (found := order_values.version(text)) is not None
+        (version, text) for text in texts if (version := order_values.version(text)) is not None
     ]
     if texts:
         if len(versions) == len(facts):
             return _line(one, ">=", _written(min(versions)[1]), count=count)
-        told = ", ".join(dict.fromkeys(texts))
+        values = ", ".join(dict.fromkeys(texts))
         why = 'no version that ">=" can compare; "==" would refuse a newer one'
-        return _comment(f"{one.title} ({one.field}): {told}: {why}")
+        return _comment(f"{one.title} ({one.field}): {values}: {why}")
     least = min(_number(fact) for fact in facts)
     unit = one.unit if not order_values.unit_fault(facts[0].unit, one.unit) else ""
     if unit:
@@ -246,7 +246,7 @@ def _line(one: Draft, op: OrderOperator, value: str, *, unit: str = "", count: i
 
 
 def _written(value: Scalar) -> str:
-    """A value as TOML writes it; a whole number without a point."""
+    """A value as TOML writes it; an integer without a point."""
     if isinstance(value, str):
         return _text(value)
     if isinstance(value, bool):
@@ -261,7 +261,7 @@ def _text(text: str) -> str:
 
 
 def _comment(text: str) -> str:
-    """One line; reasons name the files that were asked, and these the places of devices."""
+    """One line; reasons name the files that were read, and these the places of devices."""
     return "#   " + " ".join(PCI_ADDRESS.sub("*", _seen(text)).split())
 
 

@@ -120,7 +120,7 @@ class StartOptions(RunOptions):
     ] = False
 
     def __post_init__(self) -> None:
-        """UsageError for what no engine can be asked for."""
+        """UsageError for values that no engine takes."""
         if self.timeout is not None and not 0 < self.timeout <= LONGEST_RUN:
             raise UsageError(
                 f"--timeout is {self.timeout:g}: give seconds, above 0 and at most {LONGEST_RUN}"

@@ -1,6 +1,6 @@
 """The verb `start`: a run in a container from the host, signed outside, verified and reported.
 
-What is missing is said before anything is started. The run is made unsigned inside, where there
+What is missing is reported before anything is started. The run is made unsigned inside, where there
 is no key; the pages are rendered and signed out here, and the bundle is verified as anyone
 would. A run that was cut short (a person, the time limit, an engine or memory that was not
 enough) leaves its folder, and is gone on with by --resume.
@@ -316,12 +316,12 @@ def fault(ended: ContainerExit, folder: Path | None) -> BenchError:
 
 
 def _by_code(code: int | None, next_step: str) -> BenchError:
-    """The error for a container that ended by itself; why was said by the run, above."""
+    """The error for a container that ended by itself; the run has printed why, above."""
     hint = f"; {next_step}" if next_step else ""
     if code == RunInterrupted.exit_code:
         return RunInterrupted(f"the run was stopped inside its container{hint}")
     if code == UsageError.exit_code:
-        return UsageError(next_step)  # the run itself has said what is to be put right
+        return UsageError(next_step)  # the run itself has printed what is to be fixed
     if code in JUDGED:
         return ApplianceError("the run left no folder of its own: its image is of another version")
     return ApplianceError(f"the container ended with exit code {code}{hint}")

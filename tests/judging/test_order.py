@@ -613,7 +613,7 @@ def test_different_parts_are_drafted_with_how_many_there_are() -> None:
     assert text.count('field = "devices.connection_to_') == 4
     assert text.count("count = 3") == 4
     assert text.count('field = "disks.model"') == 2
-    assert "devices.vbios" in text.partition("# Of these nothing is asked:")[2]
+    assert "devices.vbios" in text.partition("# Of these nothing is required:")[2]
 
 
 def test_texts_of_a_draft_are_toml_whatever_a_device_calls_itself() -> None:

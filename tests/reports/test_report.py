@@ -964,7 +964,7 @@ def test_the_terminal_counts_the_rulings_that_it_does_not_tell():
     )
     said = ruling_sentences(replace(judged().verdict, rulings=many))
     assert len(said) == 21
-    assert said[-1] == "and 30 more rulings: verdict.json and the report say"
+    assert said[-1] == "and 30 more rulings: see verdict.json and the report"
 
 
 def test_a_plan_tells_looks_limits_times_and_that_an_injector_accepts_nothing():

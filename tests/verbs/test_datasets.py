@@ -161,7 +161,7 @@ def test_damaged_data_set_is_not_available_and_fetch_restores_it(
     path.parent.mkdir()
     path.write_bytes(TEXT[:-1] + b"!")
     assert datasets.available_datasets(tmp_path, manifest()) == {"inside"}
-    with pytest.raises(UsageError, match=r"lines\.txt differs from its sha256; .*mends it"):
+    with pytest.raises(UsageError, match=r"lines\.txt differs from its sha256; .*fixes it"):
         datasets.verify(tmp_path, manifest=manifest())
     datasets.fetch(["lines"], tmp_path, manifest=pinned_to(server))
     datasets.verify(tmp_path, manifest=manifest())
