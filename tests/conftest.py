@@ -151,6 +151,15 @@ def servers_of_tests() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
+def quick_programs() -> Iterator[None]:
+    """Steps of JAX are compiled in a third of the time, and the same step once a process."""
+    from support.quick_programs import quickly_compiled  # noqa: PLC0415 - imports JAX
+
+    with quickly_compiled():
+        yield
+
+
+@pytest.fixture(scope="module")
 def one_thread() -> Iterator[None]:
     """Small products wait for each other's threads on a busy host."""
     import torch  # noqa: PLC0415 - most tests do without

@@ -25,6 +25,8 @@ def subject(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         pytest.skip(f"needs the data set {', '.join(missing)}: set BENCH_DATA to its folder")
     if lacking := trial.lacking(workload):
         pytest.skip(f"needs {', '.join(lacking)}, which a processor does not have")
+    if "jax" in kind.needs:
+        request.getfixturevalue("quick_programs")
     return Trial(workload, tmp_path_factory.mktemp(request.param))
 
 

@@ -31,8 +31,12 @@ DRAWN = [(name, variant) for name, kind in KINDS.items() for variant in kind.var
 
 
 @pytest.mark.parametrize(("name", "variant"), DRAWN)
-def test_variant_is_right_at_small_size(tmp_path: Path, name: str, variant: str) -> None:
+def test_variant_is_right_at_small_size(
+    tmp_path: Path, name: str, variant: str, request: pytest.FixtureRequest
+) -> None:
     kind = KINDS[name]
+    if "jax" in kind.needs:
+        request.getfixturevalue("quick_programs")
     workload = kind(**{**kind.small, **kind.variants[variant]})
     torch.manual_seed(11)
     target = Target(device=torch.device("cpu"), artifacts=Artifacts(tmp_path))

@@ -49,7 +49,11 @@ class Played:
 
 
 @pytest.fixture(params=[pytest.param(BraxPpo, marks=pytest.mark.slow), Ppo], scope="module")
-def played(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Played:
+def played(
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+    quick_programs: None,
+) -> Played:
     workload = request.param(**request.param.small)
     artifacts = Artifacts(tmp_path_factory.mktemp("jax"))
     state = workload.build(Target(device=torch.device("cpu"), artifacts=artifacts), 5)
@@ -61,10 +65,12 @@ def played(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 @pytest.fixture
 def compiled(played: Played) -> Callable[[], Callable[..., Any]]:
     """Makes the program of a step anew, with whatever was changed in its module meanwhile."""
+    from support.quick_programs import compiled_anew  # noqa: PLC0415 - imports JAX
+
     from workloads.parts.reinforcement import brax_program  # noqa: PLC0415 - imports JAX
 
     settings = played.workload._settings
-    return lambda: brax_program.program.__wrapped__(settings)
+    return lambda: compiled_anew(brax_program, settings)
 
 
 @pytest.fixture

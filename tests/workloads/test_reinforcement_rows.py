@@ -25,6 +25,7 @@ from workloads.ppo import Ppo
 from workloads.torchatari import TorchAtari
 
 ROOT = Path(__file__).parents[2]
+pytestmark = pytest.mark.usefixtures("quick_programs")
 JAX_ROWS = (BraxPpo, Ppo, Dqn)
 
 
