@@ -62,11 +62,20 @@ def group_of(item: pytest.Function) -> str:
     definitions = item._fixtureinfo.name2fixturedefs.values()
     own = [one[-1] for one in definitions if one[-1].baseid == item.parent.nodeid]
     if any(one.scope == "module" and not one._autouse for one in own):
-        wide = [f"{parameters[key]}" for key in parameters if scopes[key] == "module"]
-        parts += [*wide, SHARED]
+        parts += [
+            *(stable(parameters[key]) for key in parameters if scopes[key] == "module"),
+            SHARED,
+        ]
     elif parameters:
-        parts += [f"{next(iter(parameters.values()))}"]
+        parts += [stable(next(iter(parameters.values())))]
     return "-".join(re.sub(r"\W+", "_", part)[:40] for part in parts)
+
+
+def stable(parameter: object) -> str:
+    """A word for a parameter that is the same in every process: an address in memory is not."""
+    if isinstance(parameter, str | int | float | None):
+        return f"{parameter}"
+    return getattr(parameter, "__name__", type(parameter).__name__)
 
 
 def key_of(nodeid: str) -> str:
