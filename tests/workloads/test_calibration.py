@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from appliance.errors import ApplianceError
+from appliance.errors import UsageError
 from workloads.parts.numerics import calibration
 
 FIGURES = calibration.figures()
@@ -49,7 +49,7 @@ def test_a_file_that_is_wrong_is_named(
 ) -> None:
     (tmp_path / "room.toml").write_text(text)
     monkeypatch.setattr(calibration, "FOLDER", tmp_path)
-    with pytest.raises(ApplianceError, match=r"room\.toml"):
+    with pytest.raises(UsageError, match=r"room\.toml"):
         calibration.figures()
 
 

@@ -34,7 +34,7 @@ class CalibrationFile(Record):
 
 
 def figures() -> list[Figure]:
-    """All figures of all files, by the name of the file; raises ApplianceError naming a bad one."""
+    """All figures of all files, by the name of the file; raises UsageError naming a bad one."""
     paths = sorted(FOLDER.glob("*.toml"))
     files = [toml_file.parse(CalibrationFile, path.read_bytes(), path.name) for path in paths]
     return [figure for file in files for figure in file.figure]
