@@ -59,7 +59,7 @@ def main() -> dict[str, float]:
             ),
         ),
     )
-    protocol = replace(PROTOCOL, looks=(5, 10, 20, 40), blocks=BLOCKS)
+    protocol = replace(PROTOCOL, interim_analyses=(5, 10, 20, 40), blocks=BLOCKS)
     cases = (a_case(f"case{number:02}", launches=LAUNCHES) for number in range(CASES))
     plan = with_bounds(a_plan(*cases, protocol=protocol), criteria)
     lines = drawn(plan)

@@ -104,7 +104,9 @@ def measure_launches(folder: Path) -> None:
         text = SMOKE.read_text().replace('mode = "forked"', f'mode = "{mode}"')
         suite = folder / f"{mode}.toml"
         suite.write_text(
-            text.replace("looks = [5, 10, 20, 40]", "looks = [3]").replace("= 300", "= 3000", 1)
+            text.replace("interim_analyses = [5, 10, 20, 40]", "interim_analyses = [3]").replace(
+                "= 300", "= 3000", 1
+            )
         )
         bench("run", "--suite", str(suite), "--out", str(folder / mode), "--quiet")
         (run,) = (folder / mode).glob("2*")

@@ -1,8 +1,8 @@
 """How each limit was judged, on paper: what was measured, what it was compared with, how surely.
 
 A vendor who disputes a ruling begins here: every figure that decided it stands beside the value
-that it had to reach, with the look at which it did. No figure is shown for a case whose check
-failed, whatever the verdict's record holds.
+that it had to reach, with the interim analysis at which it did. No figure is shown for a case
+whose check failed, whatever the verdict's record holds.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from appliance.planning.criterion_scope import alphas
 from appliance.records.baseline import Baseline, Peak
 from appliance.records.criteria import Criteria, Criterion
-from appliance.records.journal import Line, Looked
+from appliance.records.journal import InterimAnalysis, Line
 from appliance.records.plan import Bounds, Plan
 from appliance.records.verdict import Ratio, Ruling, Score, Statistic, Straggler, Verdict
 from appliance.storage.bundle import Bundle
@@ -25,8 +25,9 @@ from reports.words import count, percent
 WITHHELD = "withheld"
 NOTHING = "—"
 BOUNDS_NOTE = (
-    "At a look of n launches Student's t with n - 1 degrees of freedom is compared with the value "
-    "that has the same tail probability; exact tests of rates spend the same risk over the looks."
+    "At an interim analysis of n launches Student's t with n - 1 degrees of freedom is compared "
+    "with the value that has the same tail probability; exact tests of rates spend the same risk "
+    "over the interim analyses."
 )
 BASELINES_NOTE = (
     "The smallest margin is that at which a healthy run of such a spread passes; baselines.json "
@@ -43,7 +44,7 @@ def chapter(
     hidden: frozenset[str],
 ) -> Judging:
     """The annex; `criteria` with those always required, `hidden` the cases without timing."""
-    plan, looks = bundle.plan, _looks(bundle.lines)
+    plan, interim_analyses = bundle.plan, _interim_analyses(bundle.lines)
     with_figures = [
         (criterion, rulings)
         for criterion in criteria
@@ -54,7 +55,8 @@ def chapter(
         risks=risks(plan, bundle.criteria),
         bounds=_bounds(plan, bundle.criteria),
         limits=tuple(
-            _limit(criterion, rulings, bundle, looks, hidden) for criterion, rulings in with_figures
+            _limit(criterion, rulings, bundle, interim_analyses, hidden)
+            for criterion, rulings in with_figures
         ),
         baselines=_baselines(bundle.baselines.baseline),
         score=_score(verdict.score, hidden),
@@ -84,12 +86,17 @@ def _bounds(plan: Plan, criteria: Criteria) -> Grid | None:
     if not plan.bounds:
         return None
     return Grid(
-        columns=("Test", "Risk", "After launches", "Bound at each look, standard normal"),
+        columns=(
+            "Test",
+            "Risk",
+            "After launches",
+            "Bound at each interim analysis, standard normal",
+        ),
         rows=tuple(
             (
                 _test(bounds, plan, criteria),
                 percent(bounds.alpha, 4),
-                ", ".join(map(str, bounds.looks)),
+                ", ".join(map(str, bounds.interim_analyses)),
                 ", ".join(f"{bound:.4f}" for bound in bounds.z),
             )
             for bounds in plan.bounds
@@ -104,9 +111,11 @@ def _test(bounds: Bounds, plan: Plan, criteria: Criteria) -> str:
     return " and ".join(names) or "not used"
 
 
-def _looks(lines: Sequence[Line]) -> Mapping[str, Looked]:
-    """The last look at each case."""
-    return {line.event.case: line.event for line in lines if isinstance(line.event, Looked)}
+def _interim_analyses(lines: Sequence[Line]) -> Mapping[str, InterimAnalysis]:
+    """The last interim analysis at each case."""
+    return {
+        line.event.case: line.event for line in lines if isinstance(line.event, InterimAnalysis)
+    }
 
 
 # ------------------------------------------------------------------ what a criterion demands
@@ -168,7 +177,7 @@ def _limit(
     criterion: Criterion,
     rulings: Sequence[Ruling],
     bundle: Bundle,
-    looks: Mapping[str, Looked],
+    interim_analyses: Mapping[str, InterimAnalysis],
     hidden: frozenset[str],
 ) -> Group:
     closed = hidden if criterion.kind in _CHANCE else frozenset()
@@ -178,7 +187,7 @@ def _limit(
     if has_t:
         columns += ["t for a pass", "t for a fail", "sd of ln (for a pass)"]
     row = _t_row if has_t else _row
-    seen = looks if criterion.kind in _CHANCE else {}
+    seen = interim_analyses if criterion.kind in _CHANCE else {}
     return Group(
         title=f"{criterion.id}: {criterion.title}",
         intro=_sentence(limit_words(criterion, bundle.criteria)),
@@ -196,7 +205,9 @@ def _sentence(text: str) -> str:
     return f"{text}." if text else ""
 
 
-def _row(ruling: Ruling, statistic: Statistic, looks: Mapping[str, Looked]) -> tuple[str, ...]:
+def _row(
+    ruling: Ruling, statistic: Statistic, interim_analyses: Mapping[str, InterimAnalysis]
+) -> tuple[str, ...]:
     limit = (
         NOTHING
         if statistic.limit is None
@@ -207,13 +218,15 @@ def _row(ruling: Ruling, statistic: Statistic, looks: Mapping[str, Looked]) -> t
         words.RULINGS[ruling.ruling],
         _value(statistic),
         f"{limit} ({statistic.limit_source})" if statistic.limit_source else limit,
-        _counted(statistic, looks.get(ruling.case)),
+        _counted(statistic, interim_analyses.get(ruling.case)),
     )
 
 
-def _t_row(ruling: Ruling, statistic: Statistic, looks: Mapping[str, Looked]) -> tuple[str, ...]:
+def _t_row(
+    ruling: Ruling, statistic: Statistic, interim_analyses: Mapping[str, InterimAnalysis]
+) -> tuple[str, ...]:
     return (
-        *_row(ruling, statistic, looks),
+        *_row(ruling, statistic, interim_analyses),
         _against(statistic.t_pass, statistic.critical_pass),
         _against(statistic.t_fail, statistic.critical_fail),
         _spread(statistic),
@@ -236,13 +249,12 @@ def _value(statistic: Statistic) -> str:
     return f"{value} ({ends[0]} to {ends[1]}{level})"
 
 
-def _counted(statistic: Statistic, analysis: Looked | None) -> str:
-    """What the figure was made of, and the look at which its case was left."""
+def _counted(statistic: Statistic, analysis: InterimAnalysis | None) -> str:
+    """What the figure was made of, and the interim analysis at which its case was left."""
     if analysis is None:
         return f"{statistic.count:,}"
-    return (
-        f"{statistic.count:,}, look {analysis.launches}{'' if analysis.is_decided else ' (open)'}"
-    )
+    is_open = "" if analysis.is_decided else " (open)"
+    return f"{statistic.count:,}, analysis {analysis.launches}{is_open}"
 
 
 def _against(value: float | None, critical: float | None) -> str:

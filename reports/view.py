@@ -305,15 +305,15 @@ def _protocol(plan: Plan) -> str:
         if protocol.last_checks == "all"
         else "one launch of each case, drawn by the seed"
     )
-    looks = protocol.looks
-    judged = words.listed([str(look) for look in looks])
+    analyses = protocol.interim_analyses
+    judged = words.listed([str(launches) for launches in analyses])
     return (
         f"For each case one untimed launch for reference, then up to "
-        f"{count(looks[-1], f'{protocol.mode} launch', f'{protocol.mode} launches')} of at least "
-        f"{count(protocol.warmup_steps, 'warm-up step')} and {protocol.warmup_seconds:g} s, then "
-        f"{count(protocol.blocks, 'block')} of at least {count(protocol.block_steps, 'step')} and "
-        f"{protocol.block_seconds:g} s; judged after {judged} ({count(len(looks), 'look')}); the "
-        f"first output is checked in every launch, the last timed one in {checked}."
+        f"{count(analyses[-1], f'{protocol.mode} launch', f'{protocol.mode} launches')} of at "
+        f"least {count(protocol.warmup_steps, 'warm-up step')} and {protocol.warmup_seconds:g} s, "
+        f"then {count(protocol.blocks, 'block')} of at least {count(protocol.block_steps, 'step')} "
+        f"and {protocol.block_seconds:g} s; judged after {judged}; "
+        f"the first output is checked in every launch, the last timed one in {checked}."
     )
 
 

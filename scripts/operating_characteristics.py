@@ -23,10 +23,10 @@ from line_plots import Axis, Line, drawn
 from simulated_nodes import (
     ALPHA_FAIL,
     ALPHA_PASS,
+    ANALYSES,
     BLOCKS,
     DEVICE_SD,
     HEALTHY_SPREADS,
-    LOOKS,
     MARGIN,
     MODE_SPREAD,
     NODES,
@@ -46,7 +46,7 @@ from simulated_nodes import (
     TwoModes,
     at_the_limit,
     clean_rates,
-    first_look_rates,
+    first_analysis_rates,
     healthy_by_spread,
     neighbours,
     node_level,
@@ -282,7 +282,7 @@ def steps_table(rows: Sequence[Stepped]) -> str:
             "PASS by means",
             "PASS by means, no floor",
             "FAIL by medians",
-            "stall limit, first look",
+            "stall limit, first interim analysis",
         ],
         [
             [
@@ -540,7 +540,7 @@ def document(nodes: int) -> tuple[str, dict[str, str]]:
     strength = power(nodes, FINE)
     slow = slow_launches(nodes)
     z_pass, z_fail = (
-        ", ".join(f"{z:.3f}" for z in group_bounds(alpha, LOOKS))
+        ", ".join(f"{z:.3f}" for z in group_bounds(alpha, ANALYSES))
         for alpha in (ALPHA_PASS, ALPHA_FAIL / NUM_LIMITS)
     )
     figures = {
@@ -565,14 +565,15 @@ written twice. A share of 1 % of {nodes:,} has a 95 % interval of
 ## The rules
 
 A limit is a step time {percent(MARGIN)} above a reference that is known exactly. A launch gives one
-value, the mean of its block medians of ln(step time). After {", ".join(map(str, LOOKS[:-1]))} and
-{LOOKS[-1]} launches two one-sided t-tests are made at that limit: PASS if "at or beyond the limit"
-is rejected at {percent(ALPHA_PASS)}, FAIL if "within the limit" is rejected at
-{percent(ALPHA_FAIL)} over the number of limits, else the next look, and INCONCLUSIVE ("open") after
-the last. The risks are spent over the looks (Lan and DeMets, Pocock type): the normal bounds are
-{z_pass} for a PASS and {z_fail} for a FAIL of one of {NUM_LIMITS} limits. The test for a PASS takes
-a spread of at least a third of the margin (the floor). A node passes with every limit and fails
-with any.
+value, the mean of its block medians of ln(step time). After
+{", ".join(map(str, ANALYSES[:-1]))} and {ANALYSES[-1]} launches two one-sided t-tests are made at
+that limit: PASS if "at or beyond the limit" is rejected at {percent(ALPHA_PASS)}, FAIL
+if "within the limit" is rejected at {percent(ALPHA_FAIL)} over the number of
+limits, else the next interim analysis, and INCONCLUSIVE
+("open") after the last. The risks are spent over the interim analyses (Lan and DeMets, Pocock
+type): the normal bounds are {z_pass} for a PASS and {z_fail} for a FAIL of one of {NUM_LIMITS}
+limits. The test for a PASS takes a spread of at least a third of the margin (the floor). A node
+passes with every limit and fails with any.
 
 Healthy devices differ by {percent(DEVICE_SD)} (sd) and each workload on each device by another
 {percent(WORKLOAD_SD)}. CV is the sd of ln(step time) between launches of one case; the healthy
@@ -658,14 +659,14 @@ nearly every healthy node and {percent(SLOW_LIMITS[0])} by fewer than half of th
 ## Stalls
 
 A step stalls when it takes more than 1.25 times the median of its block. The limit is
-{percent(STALL_LIMIT)} of the steps of one case; the risks of the looks are spent as above, each
-taken exactly. PASS / FAIL, and launches until decided:
+{percent(STALL_LIMIT)} of the steps of one case; the risks of the interim analyses are spent as
+above, each taken exactly. PASS / FAIL, and launches until decided:
 
 {stall_table(stalls(nodes))}
 
-A case without any stall shows this limit to be met at its first look:
+A case without any stall shows this limit to be met at its first interim analysis:
 
-{least_table("steps in a launch", first_look_rates((BLOCKS * STEPS, 500, 1000, 5000)))}
+{least_table("steps in a launch", first_analysis_rates((BLOCKS * STEPS, 500, 1000, 5000)))}
 
 ## Steps inside a launch
 

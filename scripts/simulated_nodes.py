@@ -2,9 +2,9 @@
 
 Launch times are drawn from the model of the statistics, and the very functions that the judge
 calls (group_sequential.py and tails.py of appliance/statistics) rule on them: nothing of the rules
-is written a second time here but the loop over the looks. All limits are of the kind "step time at
-most 3 % above a known reference". Every table has a random stream of its own, so that one can be
-made again without the others.
+is written a second time here but the loop over the interim analyses. All limits are of the kind
+"step time at most 3 % above a known reference". Every table has a random stream of its own, so that
+one can be made again without the others.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from scipy.signal import lfilter
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from appliance.statistics.group_sequential import group_bounds, test_limit
-from appliance.statistics.tails import is_slow, look_risks, num_stalls, rate_bounds, test_rate
+from appliance.statistics.tails import analysis_risks, is_slow, num_stalls, rate_bounds, test_rate
 
 SEED, NODES = 20261121, 10_000
-LOOKS = (5, 10, 20, 40)
+ANALYSES = (5, 10, 20, 40)
 MARGIN, WIDE_MARGIN = 0.03, 0.05
 ALPHA_PASS, ALPHA_FAIL = 0.01, 0.008
 NUM_LIMITS = 40
@@ -78,18 +78,18 @@ class Decided:
 def decided(
     values: Values, *, num_limits: int, margin: float = MARGIN, has_floor: bool = True
 ) -> Decided:
-    """Both tests at every look until one answers; the last axis of `values` are launches.
+    """Both tests at every interim analysis until one answers; the last axis are launches.
 
     `values` are ln(seconds) over the reference. `num_limits` share the risk of a wrong fail.
     """
     limit = math.log1p(margin)
     shape = values.shape[:-1]
     is_pass, is_fail = np.zeros(shape, dtype=np.bool_), np.zeros(shape, dtype=np.bool_)
-    launches = np.full(shape, LOOKS[-1])
+    launches = np.full(shape, ANALYSES[-1])
     for count, z_pass, z_fail in zip(
-        LOOKS,
-        group_bounds(ALPHA_PASS, LOOKS),
-        group_bounds(ALPHA_FAIL / num_limits, LOOKS),
+        ANALYSES,
+        group_bounds(ALPHA_PASS, ANALYSES),
+        group_bounds(ALPHA_FAIL / num_limits, ANALYSES),
         strict=True,
     ):
         is_open = ~(is_pass | is_fail)
@@ -138,7 +138,7 @@ def chunks(nodes: int) -> Iterator[int]:
 
 def normal(rng: np.random.Generator, centre: Values, spread: Values) -> Values:
     """Launches of limits with these centres, on a new last axis."""
-    noise = rng.standard_normal((*np.broadcast_shapes(centre.shape, spread.shape), LOOKS[-1]))
+    noise = rng.standard_normal((*np.broadcast_shapes(centre.shape, spread.shape), ANALYSES[-1]))
     return centre[..., None] + spread[..., None] * noise
 
 
@@ -305,7 +305,7 @@ def healthy_by_spread(
 def _num_slow(values: Values, launches: Counts, spreads: Values) -> tuple[Counts, Counts]:
     """Slow launches and all launches of each node, of those that were made."""
     slow = np.zeros(launches.shape, dtype=np.int_)
-    for count in LOOKS:
+    for count in ANALYSES:
         ended = launches == count
         slow[ended] = is_slow(values[ended][:, :count], spreads[ended]).sum(axis=-1)
     return slow.sum(axis=-1), launches.sum(axis=-1)
@@ -487,11 +487,13 @@ def stalls(
 
 
 def _stalled(rng: np.random.Generator, nodes: int, rate: float, steps: int) -> Rates:
-    bad = rng.binomial(steps, rate, size=(nodes, LOOKS[-1])).cumsum(axis=1)
+    bad = rng.binomial(steps, rate, size=(nodes, ANALYSES[-1])).cumsum(axis=1)
     words = np.full(nodes, "open")
-    launches = np.full(nodes, LOOKS[-1])
-    passing, failing = (look_risks(alpha, LOOKS) for alpha in (ALPHA_PASS, ALPHA_FAIL / NUM_LIMITS))
-    for count, risk_pass, risk_fail in zip(LOOKS, passing, failing, strict=True):
+    launches = np.full(nodes, ANALYSES[-1])
+    passing, failing = (
+        analysis_risks(alpha, ANALYSES) for alpha in (ALPHA_PASS, ALPHA_FAIL / NUM_LIMITS)
+    )
+    for count, risk_pass, risk_fail in zip(ANALYSES, passing, failing, strict=True):
         for node in np.flatnonzero(words == "open"):
             word = _ruled(
                 int(bad[node, count - 1]), steps * count, STALL_LIMIT, risk_pass, risk_fail
@@ -511,17 +513,18 @@ def clean_rates(counts: Sequence[int]) -> dict[int, float]:
     return {count: rate_bounds(0, count, ALPHA_PASS)[1] for count in counts}
 
 
-def first_look_rates(steps: Sequence[int]) -> dict[int, float]:
-    """The stall rate that a case without any stall shows to be met at its first look."""
-    risk = look_risks(ALPHA_PASS, LOOKS)[0]
-    return {count: rate_bounds(0, count * LOOKS[0], risk)[1] for count in steps}
+def first_analysis_rates(steps: Sequence[int]) -> dict[int, float]:
+    """The stall rate that a case without a stall shows to be met at its first analysis."""
+    risk = analysis_risks(ALPHA_PASS, ANALYSES)[0]
+    return {count: rate_bounds(0, count * ANALYSES[0], risk)[1] for count in steps}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stepped:
     """Launches drawn step by step: what the median of blocks makes of them, and what means would.
 
-    Both are exactly at the limit. `stalls` is the limit on the stall rate at the first look.
+    Both are exactly at the limit. `stalls` is the limit on the stall rate at the first interim
+    analysis.
     """
 
     name: str
@@ -550,7 +553,7 @@ def stepped(nodes: int, names: Sequence[str] = tuple(STEPPED)) -> list[Stepped]:
             times = np.exp(logs)
             medians.append(np.median(logs, axis=-1).mean(axis=-1))
             means.append(np.log(times.mean(axis=-1)).mean(axis=-1))
-            num_bad += [num_stalls(node) for node in times[:, : LOOKS[0]]]
+            num_bad += [num_stalls(node) for node in times[:, : ANALYSES[0]]]
         median, mean = (_centred(np.concatenate(parts)) for parts in (medians, means))
         rows.append(
             Stepped(
@@ -558,7 +561,7 @@ def stepped(nodes: int, names: Sequence[str] = tuple(STEPPED)) -> list[Stepped]:
                 by_median=rates_of_limits(decided(median, num_limits=1)),
                 by_mean=rates_of_limits(decided(mean, num_limits=1)),
                 by_mean_without_floor=rates_of_limits(decided(mean, num_limits=1, has_floor=False)),
-                stalls=_first_look(num_bad),
+                stalls=_first_analysis(num_bad),
             )
         )
     return rows
@@ -566,14 +569,14 @@ def stepped(nodes: int, names: Sequence[str] = tuple(STEPPED)) -> list[Stepped]:
 
 def _steps(rng: np.random.Generator, nodes: int, rho: float, stall_rate: float) -> Values:
     """ln(seconds): nodes, launches, blocks, steps; autocorrelated over a whole launch."""
-    noise = rng.standard_normal((nodes, LOOKS[-1], BLOCKS * STEPS))
+    noise = rng.standard_normal((nodes, ANALYSES[-1], BLOCKS * STEPS))
     noise[..., 1:] *= math.sqrt(1.0 - rho**2)
     values = JITTER * lfilter([1.0], [1.0, -rho], noise, axis=-1)
-    values += LAUNCH_SD * rng.standard_normal((nodes, LOOKS[-1], 1))
+    values += LAUNCH_SD * rng.standard_normal((nodes, ANALYSES[-1], 1))
     if stall_rate:
         is_stalled = rng.random(values.shape) < stall_rate
         values[is_stalled] += np.log1p(rng.exponential(size=int(is_stalled.sum())))
-    return values.reshape(nodes, LOOKS[-1], BLOCKS, STEPS)
+    return values.reshape(nodes, ANALYSES[-1], BLOCKS, STEPS)
 
 
 def _centred(values: Values) -> Values:
@@ -582,11 +585,11 @@ def _centred(values: Values) -> Values:
     return moved
 
 
-def _first_look(num_bad: Sequence[int]) -> Rates:
+def _first_analysis(num_bad: Sequence[int]) -> Rates:
     risk_pass, risk_fail = (
-        look_risks(alpha, LOOKS)[0] for alpha in (ALPHA_PASS, ALPHA_FAIL / NUM_LIMITS)
+        analysis_risks(alpha, ANALYSES)[0] for alpha in (ALPHA_PASS, ALPHA_FAIL / NUM_LIMITS)
     )
-    total = LOOKS[0] * BLOCKS * STEPS
+    total = ANALYSES[0] * BLOCKS * STEPS
     words = [_ruled(bad, total, STALL_LIMIT, risk_pass, risk_fail) for bad in num_bad]
     return Rates(total=len(words), num_pass=words.count("pass"), num_fail=words.count("fail"))
 
@@ -622,7 +625,7 @@ def shapes(
     return {
         (name, spread): rates_of_limits(
             decided(
-                math.log1p(MARGIN) + spread * SHAPES[name](rng, (nodes, LOOKS[-1])), num_limits=1
+                math.log1p(MARGIN) + spread * SHAPES[name](rng, (nodes, ANALYSES[-1])), num_limits=1
             )
         )
         for name in names
@@ -641,7 +644,7 @@ def neighbours(
     found = {}
     for rho in correlations:
         for spread in spreads:
-            noise = rng.standard_normal((nodes, LOOKS[-1]))
+            noise = rng.standard_normal((nodes, ANALYSES[-1]))
             noise[:, 1:] *= math.sqrt(1.0 - rho**2)
             values = math.log1p(MARGIN) + spread * lfilter([1.0], [1.0, -rho], noise, axis=-1)
             found[rho, spread] = rates_of_limits(decided(values, num_limits=1))

@@ -1,7 +1,7 @@
 """What a person sees while a run goes on.
 
 On a terminal a line that moves; elsewhere one plain line for each launch. No median is shown
-before a look, because whoever watches a number is tempted to stop when it pleases him.
+before an interim analysis, because whoever watches a number is tempted to stop when it pleases him.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from appliance.cli.console import console
-from appliance.records.journal import LaunchEnded, Looked
+from appliance.records.journal import InterimAnalysis, LaunchEnded
 from appliance.records.plan import Launch, Plan
 from appliance.records.suite import LaunchMode
 
@@ -32,11 +32,11 @@ class Silent:
     def run_begins(self, plan: Plan, num_done: int) -> None: ...
     def launch_started(self, launch: Launch, mode: LaunchMode) -> None: ...
     def launch_ended(self, launch: Launch, event: LaunchEnded) -> None: ...
-    def looked(self, event: Looked) -> None: ...
+    def analysed(self, event: InterimAnalysis) -> None: ...
 
 
 class Lines(Silent):
-    """One line for each launch that ended and each look: for logs and pipes."""
+    """One line for each launch that ended and each interim analysis: for logs and pipes."""
 
     def __init__(self, out: Console) -> None:
         self._out = out
@@ -58,7 +58,7 @@ class Lines(Silent):
     def launch_ended(self, launch: Launch, event: LaunchEnded) -> None:
         self._num_done += 1
         if (event.outcome, event.reason) == ("not_run", "decided"):
-            return  # the look was printed
+            return  # the interim analysis was printed
         self._out.print(
             f"[{self._num_done}/{self._num}] {launch_words(launch)}: {outcome_words(event)}, "
             f"{event.wall_ns * 1e-9:.1f} s; elapsed {time.monotonic() - self._begin:.0f} s "
@@ -66,8 +66,8 @@ class Lines(Silent):
             markup=False,
         )
 
-    def looked(self, event: Looked) -> None:
-        self._out.print(look_sentence(event), markup=False)
+    def analysed(self, event: InterimAnalysis) -> None:
+        self._out.print(analysis_sentence(event), markup=False)
 
 
 class Moving(Silent):
@@ -103,8 +103,8 @@ class Moving(Silent):
                 f"{launch_words(launch)}: {outcome_words(event)}", markup=False
             )
 
-    def looked(self, event: Looked) -> None:
-        self._progress.console.print(look_sentence(event), markup=False)
+    def analysed(self, event: InterimAnalysis) -> None:
+        self._progress.console.print(analysis_sentence(event), markup=False)
 
 
 @contextmanager
@@ -155,8 +155,8 @@ def outcome_words(event: LaunchEnded) -> str:
     return event.outcome + (detail if event.reason else "")
 
 
-def look_sentence(event: Looked) -> str:
-    """What a look came to, with its word first: decided, open, or reported only."""
+def analysis_sentence(event: InterimAnalysis) -> str:
+    """What an interim analysis came to, with its word first: decided, open, or reported only."""
     word, colon, reason = event.reason.partition(": ")
     if not colon or word not in ("decided", "open"):
         word, reason = ("decided" if event.is_decided else "reported"), event.reason

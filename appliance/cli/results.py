@@ -26,8 +26,8 @@ MOST_RULINGS = 20  # that are not a pass and are printed; verdict.json and the r
 
 def plan_sentences(plan: Plan) -> tuple[str, ...]:
     """How the cases will be judged, how long it will take, and what the run is not."""
-    looks = [str(look) for look in plan.protocol.looks]
-    judged = " and ".join(filter(None, (", ".join(looks[:-1]), looks[-1])))
+    counts = [str(launches) for launches in plan.protocol.interim_analyses]
+    judged = " and ".join(filter(None, (", ".join(counts[:-1]), counts[-1])))
     limits = (
         f"{plan.num_limits} limits on times, which share the risk of a wrong rejection"
         if plan.num_limits

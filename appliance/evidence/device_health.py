@@ -62,7 +62,7 @@ UNENDED = "it was not read when the run ended"
 UNREAD = "the kernel's log was not read to the end of the run"
 BETWEEN = "between launches"
 
-Scope = Literal["look", "cases", "run"]
+Scope = Literal["interim", "cases", "run"]
 """One case so far; the launches of some cases; everything from the begin of the run to its end."""
 Values = Mapping[str, float | None]
 
@@ -330,7 +330,7 @@ class Ledger:
         each = [(case.case.id, self._loaded(case)) for case in self.cases]
         pools = [(name, found) for name, found in each if len(found) >= LEAST_READINGS]
         whole = [one for _, found in each for one in found]
-        if self.scope != "look":
+        if self.scope != "interim":
             pools.append(("all of its cases", whole))
         found = [(where, answer) for where, part in pools if part and (answer := figure(part))]
         if not found:

@@ -5,8 +5,8 @@ start and its end, once: only the untimed one may be made again, and only after 
 interruption. What does not fit (a second start, an end without a start, records from outside,
 a time that no clock can give) is kept as a fault, for which the verdict accepts nothing.
 
-Lines are taken one after another, so that a look at any moment costs only what came since the
-look before it; what is computed of blocks is computed for all new ones together.
+Lines are taken one after another, so that an interim analysis at any moment costs only what came
+since the one before it; what is computed of blocks is computed for all new ones together.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from appliance.statistics.estimates import (
     block_figures,
     has_plausible_loads,
     launch_statistic,
-    planned_looks,
+    planned_analyses,
 )
 from appliance.statistics.steady_state import Series, classify
 
@@ -318,10 +318,12 @@ class RunEvidence:
 
 @dataclass
 class CaseEvidence:
-    """All that one case has shown. `version` counts its events, so that a look can be kept.
+    """All that one case has shown.
 
-    `decision` is None until a look has decided the case, then what is wrong with that, or empty.
-    `clocks` keeps what is said of the clocks, which several rulings ask.
+    `version` counts its events, so that the answer of an interim analysis can be stored.
+
+    `decision` is None until an interim analysis has decided the case, then what is wrong with that,
+    or empty. `clocks` keeps what is said of the clocks, which several rulings ask.
     """
 
     case: Case
@@ -337,8 +339,8 @@ class CaseEvidence:
         return [checked for launch in self.launches for checked in launch.checks]
 
     @property
-    def looks(self) -> tuple[int, ...]:
-        return planned_looks(self.protocol.looks, self.case.launches)
+    def interim_analyses(self) -> tuple[int, ...]:
+        return planned_analyses(self.protocol.interim_analyses, self.case.launches)
 
     @property
     def timed(self) -> list[LaunchEvidence]:
@@ -370,7 +372,7 @@ class CaseEvidence:
         if fault or not any(launch.is_decided for launch in self.launches):
             return fault
         if self.decision is None:
-            return "launches were left out, but no look had decided the case"
+            return "launches were left out, but no interim analysis had decided the case"
         return self.decision
 
 
@@ -441,7 +443,7 @@ class Gathering:
                 self._note(f"the journal is of the run {event.run_id}")
             case Injected():
                 self.run.injected.append(event.injector)
-            case _:  # looks, the fork server, the end
+            case _:  # interim analyses, the fork server, the end
                 pass
 
     def _note(self, fault: str) -> None:

@@ -11,7 +11,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from appliance.records.journal import Artifact, Event, LaunchEnded, LaunchStarted, Line, Looked
+from appliance.records.journal import (
+    Artifact,
+    Event,
+    InterimAnalysis,
+    LaunchEnded,
+    LaunchStarted,
+    Line,
+)
 from appliance.records.plan import Case, Launch, Plan
 
 
@@ -20,7 +27,7 @@ class _CaseHistory:
     started: list[int] = field(default_factory=list)
     ended: dict[int, LaunchEnded] = field(default_factory=dict)
     artifacts: dict[str, str] = field(default_factory=dict)
-    looks: set[int] = field(default_factory=set)
+    interim_analyses: set[int] = field(default_factory=set)
     is_decided: bool = False
 
     def is_interrupted(self, number: int) -> bool:
@@ -48,9 +55,9 @@ class History:
 
     def take(self, event: Event) -> None:
         """Note one more event."""
-        if isinstance(event, Looked):
+        if isinstance(event, InterimAnalysis):
             case = self._cases[event.case]
-            case.looks.add(event.launches)
+            case.interim_analyses.add(event.launches)
             case.is_decided |= event.is_decided
         elif isinstance(event, LaunchStarted | LaunchEnded | Artifact):
             launch = self._launches[event.launch]
@@ -87,7 +94,7 @@ class History:
         return self._cases[launch.case].is_settled(launch.number)
 
     def is_decided(self, case: Case) -> bool:
-        """Whether a look has decided the case, so that its other launches are not made."""
+        """Whether an interim analysis has decided the case: its other launches are not made."""
         return self._cases[case.id].is_decided
 
     def failed_reference(self, case: Case) -> LaunchEnded | None:
@@ -113,15 +120,15 @@ class History:
         holders = past.started[past.started.index(case.checked_launch) :]
         return all(past.is_interrupted(holder) for holder in holders)
 
-    def due_look(self, case: Case, looks: Sequence[int]) -> int | None:
-        """The look that is due and was not made; None if there is none.
+    def due_analysis(self, case: Case, interim_analyses: Sequence[int]) -> int | None:
+        """The interim analysis that is due and was not made; None if there is none.
 
-        A look is due when all of its launches are settled and one of them was made.
+        An interim analysis is due when all of its launches are settled and one of them was made.
         """
         past = self._cases[case.id]
-        for count in looks:
+        for count in interim_analyses:
             numbers = range(1, count + 1)
             is_due = all(map(past.is_settled, numbers)) and any(n in past.started for n in numbers)
-            if count not in past.looks and is_due and not past.is_decided:
+            if count not in past.interim_analyses and is_due and not past.is_decided:
                 return count
         return None

@@ -79,7 +79,7 @@ def functional(criterion: Criterion, evidence: CaseEvidence, inputs: RulingInput
         case "exact" | "trajectory" | "collective":
             return _of_kind(criterion.kind, evidence)
         case "health":
-            return health(criterion, [evidence], inputs, "look")
+            return health(criterion, [evidence], inputs, "interim")
         case _:
             raise AssertionError(criterion.kind)
 

@@ -40,8 +40,8 @@ from appliance.statistics.drift import theil_sen
 from appliance.statistics.estimates import CONFIDENCE, LEAST_LAUNCHES, interval
 from appliance.statistics.group_sequential import Tested, test_limit
 from appliance.statistics.tails import (
+    analysis_risks,
     is_slow,
-    look_risks,
     percentile,
     rate_bounds,
     test_percentile,
@@ -143,7 +143,7 @@ def _ruled(
     if bool(tested.is_pass):
         return RulingDraft(ruling="pass")
     has_all = evidence.num_made >= evidence.case.launches
-    is_short = has_all and evidence.case.launches < evidence.protocol.looks[-1]
+    is_short = has_all and evidence.case.launches < evidence.protocol.interim_analyses[-1]
     return inconclusive(
         "budget" if is_short else "noise",
         f"{criterion.title}: {len(values)} launches cannot tell it from the limit"
@@ -199,13 +199,16 @@ def _doubt(
 def bounds_at(
     evidence: CaseEvidence, made: int, inputs: RulingInputs
 ) -> tuple[float, float] | None:
-    """The planned bounds of a look for a pass and for a fail; between looks the next one's."""
-    looks = evidence.looks
-    place = next((i for i, look in enumerate(looks) if made <= look), len(looks) - 1)
+    """The planned bounds of an interim analysis for pass and fail; between two the next one's."""
+    interim_analyses = evidence.interim_analyses
+    place = next(
+        (i for i, interim_analysis in enumerate(interim_analyses) if made <= interim_analysis),
+        len(interim_analyses) - 1,
+    )
     found = {
         bounds.alpha: bounds.z[place]
         for bounds in inputs.plan.bounds
-        if bounds.looks == looks and len(bounds.z) == len(looks)
+        if bounds.interim_analyses == interim_analyses and len(bounds.z) == len(interim_analyses)
     }
     passing, failing = alphas(inputs.criteria, inputs.plan.num_limits)
     if passing not in found or failing not in found:
@@ -324,7 +327,7 @@ def _rate(
     what: str,
     step: CaseEvidence | None,
 ) -> RulingDraft:
-    """An exact binomial test of a rate; `step` is the case whose look it is, None at the end."""
+    """An exact binomial test of a rate; `step` is the case that is analysed, None at the end."""
     limit = criterion.at_most
     if limit is None or not total:
         return inconclusive("coverage", f"{criterion.title}: nothing was timed", "Run it again.")
@@ -463,13 +466,20 @@ def _tested(word: str, said: str, shows: str, statistic: Statistic) -> RulingDra
 
 
 def _risks(evidence: CaseEvidence | None, inputs: RulingInputs) -> tuple[float, float]:
-    """The risk that this look may spend on a pass and on a fail; all of it where there is one."""
+    """What this interim analysis may spend on a pass and a fail; all where there is one."""
     risks = alphas(inputs.criteria, inputs.plan.num_limits)
     if evidence is None:
         return risks
-    looks = evidence.looks
-    place = next((i for i, look in enumerate(looks) if evidence.num_made <= look), len(looks) - 1)
-    passing, failing = (look_risks(alpha, looks)[place] for alpha in risks)
+    interim_analyses = evidence.interim_analyses
+    place = next(
+        (
+            i
+            for i, interim_analysis in enumerate(interim_analyses)
+            if evidence.num_made <= interim_analysis
+        ),
+        len(interim_analyses) - 1,
+    )
+    passing, failing = (analysis_risks(alpha, interim_analyses)[place] for alpha in risks)
     return passing, failing
 
 

@@ -10,12 +10,12 @@ ln(seconds per unit) of the case and of the other,
 and the limit L is met where (ln(ratio) - ln(L)) / se reaches Student's t, missed where its negative
 does. The degrees of freedom are those of the smaller side, min(n_x, n_y) - 1, which keeps the risk
 of a wrong ruling whatever the two spreads are (Mickey and Brown, Ann. Math. Statist. 37, 1966);
-Welch's own would rule a little earlier, but may exceed it. Both sides have the same looks, and a
-look is taken once both have made its launches, on these launches alone: with equally many on both
-sides the information grows as that of one case does, so the planned group-sequential bounds hold.
-A pass must assume a spread of a third of the margin on either side, as for every limit on times. A
-launch shares its round with one of the other case, so what slows both counts as spread: the test
-errs towards saying nothing.
+Welch's own would rule a little earlier, but may exceed it. Both sides have the same interim
+analyses, and one is made once both have made its launches, on these launches alone: with
+equally many on both sides the information grows as that of one case does, so the planned
+group-sequential bounds hold. A pass must assume a spread of a third of the margin on either side,
+as for every limit on times. A launch shares its round with one of the other case, so what slows
+both counts as spread: the test errs towards saying nothing.
 
 What stands beside a case of the whole node without any criterion is the same ratio with its
 95 % interval.
@@ -114,7 +114,7 @@ def judged(
         untold = unjudged(evidence)
         if untold is not None:
             return replace(untold, explanation=f"{evidence.case.id}: {untold.explanation}")
-    made = _common_look(sides)
+    made = _common_analysis(sides)
     margin = math.log1p(margin_of(criterion, case, inputs.criteria))
     times = [log_seconds_per_unit(evidence, made) for evidence in sides]
     found = contrast(*times, floor=FLOOR * margin)
@@ -122,16 +122,23 @@ def judged(
     if found is None or bounds is None:
         counts = " and ".join(f"{one.num_made} of {one.case.id}" for one in sides)
         what = f"{criterion.title}: {counts} launches are too few to compare"
-        return inconclusive("coverage", what, "Run both cases to their first look.")
+        return inconclusive("coverage", what, "Run both cases to their first interim analysis.")
     tested = tested_at(found, math.log(criterion.at_least), bounds)
     draft = _ruled(criterion, sides, times, tested, margin=margin, inputs=inputs)
     return replace(draft, statistic=_statistic(criterion, other, found, tested))
 
 
-def _common_look(sides: Sequence[CaseEvidence]) -> int:
-    """Launches of the last look that both cases have come to; 0 before the first."""
+def _common_analysis(sides: Sequence[CaseEvidence]) -> int:
+    """Launches of the last interim analysis that both cases have come to; 0 before the first."""
     made = min(evidence.num_made for evidence in sides)
-    return max((look for look in sides[0].looks if look <= made), default=0)
+    return max(
+        (
+            interim_analysis
+            for interim_analysis in sides[0].interim_analyses
+            if interim_analysis <= made
+        ),
+        default=0,
+    )
 
 
 def log_seconds_per_unit(evidence: CaseEvidence, made: int) -> list[float]:

@@ -44,7 +44,7 @@ from appliance.planning import coverage
 from appliance.planning.criterion_scope import CHANCE_KINDS, RATIO, is_pooled, matches, other_of
 from appliance.records.baseline import Baselines, Peaks
 from appliance.records.criteria import Criteria, Criterion, CriterionKind
-from appliance.records.journal import Line, Looked
+from appliance.records.journal import InterimAnalysis, Line
 from appliance.records.order import Order
 from appliance.records.plan import Plan
 from appliance.records.system import System
@@ -116,29 +116,33 @@ class Judge:
         self._order = order
         self._gathering = Gathering(plan)
         self._against = tuple(_against(criteria, plan))
-        self._looked: dict[str, tuple[int, tuple[bool, str]]] = {}
+        self._analysed: dict[str, tuple[int, tuple[bool, str]]] = {}
         self._apart: Mapping[str, Disagreement] = {}
 
     def take(self, line: Line) -> None:
         """Add the next line of the journal."""
         event = line.event
-        if isinstance(event, Looked) and event.is_decided and event.case in self._gathering.cases:
+        if (
+            isinstance(event, InterimAnalysis)
+            and event.is_decided
+            and event.case in self._gathering.cases
+        ):
             self._check_decision(event.case)
         self._gathering.take(line)
 
-    def look(self, case: str) -> tuple[bool, str]:
+    def interim_analysis(self, case: str) -> tuple[bool, str]:
         """Whether a case is decided by the launches so far, so that the rest need not be made.
 
         A fail is final. Where times are judged, so is an answer to every limit on them, at a
-        planned look only: who looks more often finds a pass by chance.
+        planned interim analysis only: who looks more often finds a pass by chance.
         """
         evidence = self._gathering.cases[case]
-        known = self._looked.get(case)
+        known = self._analysed.get(case)
         version = sum(self._gathering.cases[name].version for name in self._with(case))
         if known is None or known[0] != version:
             self._gathering.settle()
-            known = version, self._look(evidence)
-            self._looked[case] = known
+            known = version, self._interim_analysis(evidence)
+            self._analysed[case] = known
         return known[1]
 
     def verdict(self) -> Verdict:
@@ -163,18 +167,20 @@ class Judge:
             stragglers=self._stragglers(),
         )
 
-    # -------------------------------------------------------------- looks
+    # -------------------------------------------------------------- interim analyses
 
     def _check_decision(self, case: str) -> None:
         evidence = self._gathering.cases[case]
         if evidence.decision is None:
-            is_decided, reason = self.look(case)
+            is_decided, reason = self.interim_analysis(case)
             evidence.decision = (
-                "" if is_decided else f"launches were left out, but the look says: {reason}"
+                ""
+                if is_decided
+                else f"launches were left out, but the interim analysis says: {reason}"
             )
 
-    def _look(self, evidence: CaseEvidence) -> tuple[bool, str]:
-        is_planned = evidence.num_made in evidence.looks
+    def _interim_analysis(self, evidence: CaseEvidence) -> tuple[bool, str]:
+        is_planned = evidence.num_made in evidence.interim_analyses
         on_times = list(self._on_times(evidence)) if is_planned else []
         others = [
             functional(criterion, evidence, self._inputs)
@@ -185,7 +191,7 @@ class Judge:
             if found.ruling == "fail":
                 return True, f"decided: {found.explanation}"
         if not is_planned:
-            return False, f"open: no look is planned after {evidence.num_made} launches"
+            return False, f"open: no interim analysis is planned after {evidence.num_made} launches"
         if not on_times:
             return False, "nothing has failed; performance is reported, not judged"
         for found in on_times:
@@ -412,7 +418,7 @@ def judge(
     return one.verdict()
 
 
-def look(
+def interim_analysis(
     *,
     plan: Plan,
     criteria: Criteria,
@@ -422,11 +428,11 @@ def look(
     system: System,
     case: str,
 ) -> tuple[bool, str]:
-    """Whether a case is decided by the lines so far; see `Judge.look`."""
+    """Whether a case is decided by the lines so far; see `Judge.interim_analysis`."""
     one = Judge(plan=plan, criteria=criteria, baselines=baselines, peaks=peaks, system=system)
     for line in lines:
         one.take(line)
-    return one.look(case)
+    return one.interim_analysis(case)
 
 
 # ------------------------------------------------------------------ rulings

@@ -11,7 +11,7 @@ from fnmatch import fnmatchcase
 
 from appliance.records.criteria import Criteria, Criterion
 from appliance.records.plan import Bounds, Case
-from appliance.statistics.estimates import planned_looks
+from appliance.statistics.estimates import planned_analyses
 from appliance.statistics.group_sequential import group_bounds
 
 CHANCE_KINDS = ("perf", "tail", "drift")
@@ -86,7 +86,7 @@ def is_pooled(criterion: Criterion) -> bool:
 
 
 def is_judged(criteria: Criteria, case: str) -> bool:
-    """Whether a required limit on the times of this very case is set, so that looks decide it."""
+    """Whether a required limit is set on the times of this very case."""
     return any(
         criterion.required
         and criterion.kind in CHANCE_KINDS
@@ -112,22 +112,23 @@ def alphas(criteria: Criteria, number: int) -> tuple[float, float]:
 
 
 def planned_bounds(
-    criteria: Criteria, cases: Sequence[Case], looks: Sequence[int]
+    criteria: Criteria, cases: Sequence[Case], interim_analyses: Sequence[int]
 ) -> tuple[int, tuple[Bounds, ...]]:
-    """How many limits there are, and the bounds of every test at every look that these cases need.
+    """The number of limits, and the bounds of every test at each interim analysis of these cases.
 
-    `looks` are the protocol's; a case has those below its number of launches, and that number.
+    `interim_analyses` are the protocol's; a case has those below its number of launches, and that
+    number.
     """
     number = num_limits(criteria, cases)
     schedules = dict.fromkeys(
-        planned_looks(looks, case.launches)
+        planned_analyses(interim_analyses, case.launches)
         for case in cases
         if case.is_timed
         and any(item.kind == "perf" and matches(item, case.id) for item in criteria.criterion)
     )
     levels = dict.fromkeys(alphas(criteria, number))
     return number, tuple(
-        Bounds(alpha=alpha, looks=schedule, z=group_bounds(alpha, schedule))
+        Bounds(alpha=alpha, interim_analyses=schedule, z=group_bounds(alpha, schedule))
         for schedule in schedules
         for alpha in levels
     )

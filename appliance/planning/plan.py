@@ -24,7 +24,7 @@ from appliance.records.request import Answer, CaseRequest, Refused
 from appliance.records.suite import Protocol, Suite, SuiteCase
 from appliance.records.system import Device
 from appliance.records.workload import Description, Resolved
-from appliance.statistics.estimates import planned_looks
+from appliance.statistics.estimates import planned_analyses
 from appliance.storage.toml_file import did_you_mean
 
 GIB = 2**30
@@ -50,19 +50,19 @@ def requests(suite: Suite, devices: Sequence[Device], seed: str) -> tuple[CaseRe
     return placement.requests(placed)
 
 
-def case_looks(plan: Plan, case: Case) -> tuple[int, ...]:
+def case_analyses(plan: Plan, case: Case) -> tuple[int, ...]:
     """Launch counts at which a case is judged; the last one is all of its launches."""
-    return planned_looks(plan.protocol.looks, case.launches)
+    return planned_analyses(plan.protocol.interim_analyses, case.launches)
 
 
 def num_launches(suite: Suite, item: SuiteCase, *, is_judged: bool) -> int:
     """Timed launches of a case at most.
 
-    Where no limit is set on its times the first look's are enough: more would only report them
-    more closely.
+    Where no limit is set on its times the first interim analysis's are enough: more would only
+    report them more closely.
     """
-    largest = item.launches or suite.protocol.looks[-1]
-    return largest if is_judged else min(largest, suite.protocol.looks[0])
+    largest = item.launches or suite.protocol.interim_analyses[-1]
+    return largest if is_judged else min(largest, suite.protocol.interim_analyses[0])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,8 +103,8 @@ class PlanInputs:
 def make_plan(inputs: PlanInputs) -> Plan:
     """The plan of one run; UsageError if it plans nothing or more than the suite's time limit.
 
-    The limit is held by the time of a node whose cases are decided at their first look, as those
-    of a healthy one mostly are.
+    The limit is held by the time of a node whose cases are decided at their first interim analysis,
+    as those of a healthy one mostly are.
     """
     suite = inputs.suite
     if not inputs.places:
@@ -136,10 +136,10 @@ def _scheduled(
     inputs: PlanInputs, cases: tuple[Case, ...], not_planned: tuple[NotPlanned, ...]
 ) -> Plan:
     """The plan with launches, their order and the time that they take."""
-    suite, looks = inputs.suite, inputs.suite.protocol.looks
+    suite, interim_analyses = inputs.suite, inputs.suite.protocol.interim_analyses
     launches = tuple(launch for case in cases for launch in case_launches(case))
     groups = launch_groups(cases, launches, inputs.seed)
-    limits, bounds = planned_bounds(inputs.criteria, cases, looks)
+    limits, bounds = planned_bounds(inputs.criteria, cases, interim_analyses)
     return Plan(
         run_id=inputs.run_id,
         created_utc=inputs.created_utc,
@@ -156,8 +156,8 @@ def _scheduled(
         groups=groups,
         num_limits=limits,
         bounds=bounds,
-        expected_seconds=_expected_seconds(cases, launches, groups, looks[0]),
-        longest_seconds=_expected_seconds(cases, launches, groups, looks[-1]),
+        expected_seconds=_expected_seconds(cases, launches, groups, interim_analyses[0]),
+        longest_seconds=_expected_seconds(cases, launches, groups, interim_analyses[-1]),
         time_limit_seconds=suite.time_limit_seconds,
         injectors=tuple(dict.fromkeys(case.injector for case in cases if case.injector)),
         rerun_of="",
@@ -264,13 +264,13 @@ def _ranks(suite: Suite, placed: Placed, resolved: Resolved) -> int:
 def checked_launch(protocol: Protocol, name: str, launches: int, seed: str) -> int | None:
     """The launch that checks its last output, of the suite's case `name`; None means each does.
 
-    It is made before the first look, which may decide the case, and never the last one, so that
-    another can stand in.
+    It is made before the first interim analysis, which may decide the case, and never the last one,
+    so that another can stand in.
     """
     if protocol.last_checks == "all" or launches == 0:
         return None
-    first_look = planned_looks(protocol.looks, launches)[0]
-    return 1 + derive_seed(seed, f"checked launch:{name}") % max(1, first_look - 1)
+    first_analysis = planned_analyses(protocol.interim_analyses, launches)[0]
+    return 1 + derive_seed(seed, f"checked launch:{name}") % max(1, first_analysis - 1)
 
 
 def _unsupported(needs: AbstractSet[str], places: Sequence[Place]) -> str:

@@ -32,7 +32,7 @@ import psutil
 from appliance.errors import OutputError, UsageError
 from appliance.linux.sysfs import Tree, or_none
 from appliance.probe.components import NET
-from appliance.records.journal import LaunchEnded, Libraries, Looked
+from appliance.records.journal import InterimAnalysis, LaunchEnded, Libraries
 from appliance.records.json import sha256
 from appliance.records.system import System
 
@@ -75,7 +75,7 @@ UNREDACTED = frozenset(
     ]
 )
 """Fields that the appliance compares, and that it made itself."""
-UNREDACTED_REASONS = (LaunchEnded, Looked)
+UNREDACTED_REASONS = (LaunchEnded, InterimAnalysis)
 """Whose reason is the appliance's own word."""
 
 Rule = tuple[str, re.Pattern[str]]

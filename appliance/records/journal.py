@@ -294,10 +294,10 @@ class LaunchEnded(Record):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Looked(Record):
+class InterimAnalysis(Record):
     """The judge was asked about a case after so many timed launches."""
 
-    kind: Literal["looked"] = "looked"
+    kind: Literal["interim_analysis"] = "interim_analysis"
     case: str
     launches: int
     is_decided: bool
@@ -331,7 +331,7 @@ Event = Annotated[
     | Block
     | Reading
     | LaunchEnded
-    | Looked
+    | InterimAnalysis
     | RunEnded,
     Field(discriminator="kind"),
 ]

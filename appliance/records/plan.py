@@ -98,12 +98,12 @@ class Launch(Record):
 class Bounds(Record):
     """Group-sequential bounds of one one-sided test of level `alpha`.
 
-    `z[i]` is the bound on the standard-normal scale at `looks[i]` launches; Student's t is
-    compared with the value of the same tail probability.
+    `z[i]` is the bound on the standard-normal scale at `interim_analyses[i]` launches; Student's t
+    is compared with the value of the same tail probability.
     """
 
     alpha: Number
-    looks: tuple[int, ...]
+    interim_analyses: tuple[int, ...]
     z: tuple[Number, ...]
 
 
@@ -128,15 +128,15 @@ class Plan(Record):
     baselines and peaks files and of the system's identity. A case's `checked_launch` None
     means that every launch checks its last output. `num_limits` is how many limits may each
     reject this run by chance; `bounds` are those that its tests use. `expected_seconds` is for a
-    node that is decided at the first look, `longest_seconds` for all launches. `injectors` are
-    the faults that the run injects; `rerun_of` is RUN/LAUNCH where it repeats a dispute, and
-    `repeat` the steps that the timed launch of that dispute made, None where it was not timed.
-    `not_planned` are the cases of the suite that this node is too small for. `redacted` is the
-    sha256 of the salt by which the names and addresses of the host were replaced before anything
-    was written, empty where nothing was.
+    node that is decided at the first interim analysis, `longest_seconds` for all launches.
+    `injectors` are the faults that the run injects; `rerun_of` is RUN/LAUNCH where it repeats a
+    dispute, and `repeat` the steps that the timed launch of that dispute made, None where it was
+    not timed. `not_planned` are the cases of the suite that this node is too small for. `redacted`
+    is the sha256 of the salt by which the names and addresses of the host were replaced before
+    anything was written, empty where nothing was.
     """
 
-    schema: Literal["bench/plan/2"] = "bench/plan/2"
+    schema: Literal["bench/plan/3"] = "bench/plan/3"
     run_id: str
     created_utc: str
     bench_version: str

@@ -18,9 +18,9 @@ class Protocol(Record):
 
     A launch compares its clocks over `calibration_seconds` of work, warms up for at least
     `warmup_steps` and `warmup_seconds`, then makes `blocks` blocks of at least `block_steps`
-    steps and `block_seconds`. `looks` are the launch counts at which a case is judged; the last
-    is the largest number of launches. `last_checks`: check the last timed output in every launch
-    ("all") or in one launch of each case, drawn by the seed ("one").
+    steps and `block_seconds`. `interim_analyses` are the launch counts at which a case is judged;
+    the last is the largest number of launches. `last_checks`: check the last timed output in every
+    launch ("all") or in one launch of each case, drawn by the seed ("one").
     """
 
     mode: LaunchMode
@@ -30,7 +30,7 @@ class Protocol(Record):
     blocks: int
     block_steps: int
     block_seconds: Number
-    looks: tuple[int, ...]
+    interim_analyses: tuple[int, ...]
     last_checks: Literal["all", "one"]
 
 
@@ -55,7 +55,7 @@ class SuiteCase(Record):
     seed may draw a variant of it; None means what the suite says. `alone`: whether no other device
     works meanwhile; None means what the workload says.
 
-    `launches` None means those of the protocol's looks; `weight` is its part in the suite score.
+    `launches` None means those of the protocol; `weight` is its part in the suite score.
     `expected_seconds` is of one timed launch, `reference_seconds` of the untimed one, both on a
     2-core CPU; they make the planned time and the expected time that progress shows.
     """
@@ -88,7 +88,7 @@ class Suite(Record):
     which the run's seed draws among the variants of the workload.
     """
 
-    schema: Literal["bench/suite/1"] = "bench/suite/1"
+    schema: Literal["bench/suite/2"] = "bench/suite/2"
     name: str
     version: int
     summary: str

@@ -31,13 +31,13 @@ from appliance.ipc import processes
 from appliance.ipc.channel import Listener
 from appliance.ipc.worker_command import worker_command
 from appliance.planning import workload_manifest
-from appliance.planning.plan import case_looks, case_seed
+from appliance.planning.plan import case_analyses, case_seed
 from appliance.records.journal import (
     Event,
+    InterimAnalysis,
     LaunchEnded,
     LaunchStarted,
     Line,
-    Looked,
     Outcome,
     Reading,
     ServerProbed,
@@ -72,7 +72,7 @@ class Observer(Protocol):
     def run_begins(self, plan: Plan, num_done: int) -> None: ...
     def launch_started(self, launch: Launch, mode: LaunchMode) -> None: ...
     def launch_ended(self, launch: Launch, event: LaunchEnded) -> None: ...
-    def looked(self, event: Looked) -> None: ...
+    def analysed(self, event: InterimAnalysis) -> None: ...
 
 
 def describe(requests: Sequence[CaseRequest]) -> Answer:
@@ -141,12 +141,12 @@ def run(
     folder: Path,
     work: Path,
     data: Path | None,
-    look: Look,
+    interim_analysis: Look,
     observer: Observer,
     num_threads: int | None = None,
     redact: Callable[[bytes], bytes] | None = None,
 ) -> None:
-    """Make every launch of the plan that the journal does not have yet, and every look.
+    """Make every launch of the plan that the journal does not have yet, and every interim analysis.
 
     `folder` is the bundle, which gets logs/; `work` holds caches and artifacts and must stay
     the same when a run goes on. `num_threads` None means the physical cores, shared among the
@@ -178,7 +178,7 @@ def run(
             journal=journal,
             folder=folder,
             data=None if data is None else data.absolute(),
-            look=look,
+            interim_analysis=interim_analysis,
             observer=observer,
             launcher=launcher,
             listener=listener,
@@ -340,7 +340,7 @@ class _Run:
     journal: Journal
     folder: Path
     data: Path | None
-    look: Look
+    interim_analysis: Look
     observer: Observer
     launcher: _Launcher
     listener: Listener
@@ -395,13 +395,13 @@ class _Run:
             self._stop_if_interrupted()
 
     def _round_ends(self, number: int) -> None:
-        """Make the looks that are due, once every case has its launch of this number.
+        """Make the interim analyses that are due, once every case has its launch of this number.
 
         Not sooner, because the speed of one case may be held against that of another.
         """
         for case in self.cases.values():
             if number <= case.launches:
-                self._looks(case)
+                self._interim_analyses(case)
 
     def _is_to_make(self, launch: Launch) -> bool:
         """Whether a launch needs a process; one that needs none is settled here."""
@@ -492,15 +492,17 @@ class _Run:
             repeat=self.plan.repeat if launch.is_timed else None,
         )
 
-    def _looks(self, case: Case) -> None:
+    def _interim_analyses(self, case: Case) -> None:
         if not case.is_timed:
             return
-        looks = case_looks(self.plan, case)
-        while (count := self.history.due_look(case, looks)) is not None:
-            is_decided, reason = self.look(case.id, self.journal.lines)
-            event = Looked(case=case.id, launches=count, is_decided=is_decided, reason=reason)
+        interim_analyses = case_analyses(self.plan, case)
+        while (count := self.history.due_analysis(case, interim_analyses)) is not None:
+            is_decided, reason = self.interim_analysis(case.id, self.journal.lines)
+            event = InterimAnalysis(
+                case=case.id, launches=count, is_decided=is_decided, reason=reason
+            )
             self._record(event, sync=True)
-            self.observer.looked(event)
+            self.observer.analysed(event)
 
     # -------------------------------------------------------------- what the supervisor reports
 

@@ -1,10 +1,11 @@
 """The real family of the self-test: workloads that go wrong, in processes, by the whole flow.
 
 One small run of the cases below is planned and made as any run is: forked launches on this
-machine's processors, a journal on disk, looks by the judge. Each case is then judged alone, as if
-the run had been of it only, so that every fault has a word of its own. What the slow device is
-compared with comes from the same run, where another case measured what the machine does without
-the fault, launch by launch between the others; so it matters little what else the machine does.
+machine's processors, a journal on disk, interim analyses by the judge. Each case is then judged
+alone, as if the run had been of it only, so that every fault has a word of its own. What the slow
+device is compared with comes from the same run, where another case measured what the machine does
+without the fault, launch by launch between the others; so it matters little what else the machine
+does.
 """
 
 from __future__ import annotations
@@ -25,7 +26,14 @@ from appliance.planning.plan import Place, PlanInputs, make_plan, requests
 from appliance.probe import node
 from appliance.records.baseline import Baseline, Baselines, Peaks
 from appliance.records.criteria import Criteria, Criterion
-from appliance.records.journal import Injected, LaunchEnded, Line, Looked, RunEnded, RunStarted
+from appliance.records.journal import (
+    Injected,
+    InterimAnalysis,
+    LaunchEnded,
+    Line,
+    RunEnded,
+    RunStarted,
+)
 from appliance.records.json import Parameters, sha256, to_json
 from appliance.records.plan import Case, Launch, Plan
 from appliance.records.suite import LaunchMode, Protocol, Suite, SuiteCase
@@ -60,7 +68,7 @@ PROTOCOL = Protocol(
     blocks=2,
     block_steps=10,
     block_seconds=0.0,
-    looks=(6,),
+    interim_analyses=(6,),
     last_checks="all",
 )
 SPEED = Criterion(
@@ -256,7 +264,7 @@ def make(
             folder=folder,
             work=folder / "work",
             data=None,
-            look=_InterimJudge(_judge(plan, system)).look,
+            interim_analysis=_InterimJudge(_judge(plan, system)).interim_analysis,
             observer=_Observer(observe),
             num_threads=1,  # threads wait for each other, and so for whatever else runs here
         )
@@ -289,7 +297,7 @@ def _record_start(journal: Journal, plan: Plan, files: Mapping[str, str]) -> Non
 def _check_execution(run: RecordedRun, files: Mapping[str, str]) -> None:
     """Raises EvidenceError where launches or interim analyses are not those of the plan."""
     run_checks.check_conduct(run.plan, run.lines, files)
-    run_checks.check_looks(
+    run_checks.check_interim_analyses(
         plan=run.plan,
         criteria=CRITERIA,
         lines=run.lines,
@@ -355,7 +363,7 @@ def _suite(trials: Sequence[Trial]) -> Suite:
 
 
 def _judge(plan: Plan, system: System) -> Judge:
-    """The judge of the looks; there is nothing yet to compare times with."""
+    """The judge of the interim analyses; there is nothing yet to compare times with."""
     return Judge(
         plan=plan, criteria=CRITERIA, baselines=NO_BASELINES, peaks=NO_PEAKS, system=system
     )
@@ -363,16 +371,16 @@ def _judge(plan: Plan, system: System) -> Judge:
 
 @dataclass
 class _InterimJudge:
-    """The judge, who reads at each look what came since the one before."""
+    """The judge, who reads at each interim analysis what came since the one before."""
 
     judge: Judge
     num_taken: int = 0
 
-    def look(self, case: str, lines: Sequence[Line]) -> tuple[bool, str]:
+    def interim_analysis(self, case: str, lines: Sequence[Line]) -> tuple[bool, str]:
         for line in lines[self.num_taken :]:
             self.judge.take(line)
         self.num_taken = len(lines)
-        return self.judge.look(case)
+        return self.judge.interim_analysis(case)
 
 
 class _Observer:
@@ -384,7 +392,7 @@ class _Observer:
     def preflight_warnings(self, sentences: Sequence[str]) -> None: ...
     def run_begins(self, plan: Plan, num_done: int) -> None: ...
     def launch_ended(self, launch: Launch, event: LaunchEnded) -> None: ...
-    def looked(self, event: Looked) -> None: ...
+    def analysed(self, event: InterimAnalysis) -> None: ...
 
     def launch_started(self, launch: Launch, mode: LaunchMode) -> None:
         del mode
@@ -474,7 +482,7 @@ def _lines(
         if isinstance(event, Injected):
             if event.injector in plan.injectors:
                 yield line
-        elif isinstance(event, Looked):
+        elif isinstance(event, InterimAnalysis):
             if event.case in cases:
                 yield line
         elif getattr(event, "launch", None) is None or getattr(event, "launch", "") in launches:
@@ -496,7 +504,9 @@ def _baselines(run: RecordedRun, trials: Sequence[Trial]) -> Baselines:
         for launch in case.launches
         if launch.log_seconds is not None
     ]
-    spread = float(np.std(values, ddof=1)) if len(values) == PROTOCOL.looks[0] else math.inf
+    spread = (
+        float(np.std(values, ddof=1)) if len(values) == PROTOCOL.interim_analyses[0] else math.inf
+    )
     if MARGIN_PER_SPREAD * spread > MARGIN:
         return NO_BASELINES
     plans = [

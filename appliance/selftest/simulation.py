@@ -2,8 +2,8 @@
 
 What the judge does to a slow device, to noise or to a forged record can only be shown where the
 truth is known. So the step times of a run are drawn from a model, and everything else is what
-production uses: launches and looks are settled by the same history, each look asks the same
-judge, and the lines may be stored by the journal itself.
+production uses: launches and interim analyses are settled by the same history, each interim
+analysis asks the same judge, and the lines may be stored by the journal itself.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy as np
 
 from appliance.evidence.run_state import History
 from appliance.judging.verdict import Judge
-from appliance.planning.plan import case_looks
+from appliance.planning.plan import case_analyses
 from appliance.records.journal import (
     Block,
     Calibrated,
@@ -29,11 +29,11 @@ from appliance.records.journal import (
     Digested,
     Event,
     Injected,
+    InterimAnalysis,
     LaunchEnded,
     LaunchStarted,
     Libraries,
     Line,
-    Looked,
     Outcome,
     Phase,
     RunEnded,
@@ -150,7 +150,7 @@ def simulate(
     keeper: Keeper | None = None,
     clock: VirtualClock | None = None,
 ) -> Simulated:
-    """Make every launch and every look of the node's plan, and the verdict.
+    """Make every launch and every interim analysis of the node's plan, and the verdict.
 
     `seed` draws all times; the times of a case do not depend on the other cases. `gap_seconds`
     pass between two groups of launches. `keeper` must use `clock`; without one the lines stay in
@@ -172,7 +172,7 @@ def simulate(
 
 @dataclass(kw_only=True)
 class _Run:
-    """One run under way; settles launches and looks as the runner does."""
+    """One run under way; settles launches and interim analyses as the runner does."""
 
     node: Node
     seed: int
@@ -212,7 +212,7 @@ class _Run:
             if to_make:
                 self._make(to_make)
             for name in dict.fromkeys(launch.case for launch in members):
-                self._looks(self.cases[name])
+                self._interim_analyses(self.cases[name])
         self._record(RunEnded(launches=len(plan.launches)))
 
     def _is_to_make(self, launch: Launch) -> bool:
@@ -276,11 +276,13 @@ class _Run:
         for launch in launches:
             self._record(_ended(launch, "interrupted", STOPPED))
 
-    def _looks(self, case: Case) -> None:
-        looks = case_looks(self.node.plan, case)
-        while (count := self.history.due_look(case, looks)) is not None:
-            is_decided, reason = self.judge.look(case.id)
-            self._record(Looked(case=case.id, launches=count, is_decided=is_decided, reason=reason))
+    def _interim_analyses(self, case: Case) -> None:
+        interim_analyses = case_analyses(self.node.plan, case)
+        while (count := self.history.due_analysis(case, interim_analyses)) is not None:
+            is_decided, reason = self.judge.interim_analysis(case.id)
+            self._record(
+                InterimAnalysis(case=case.id, launches=count, is_decided=is_decided, reason=reason)
+            )
 
     def _record(self, event: Event) -> None:
         line = self.keeper.append(event)

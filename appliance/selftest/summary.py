@@ -3,8 +3,8 @@
 A buyer need not believe that a slow device, a wrong result or a forged record would be noticed: it
 is shown on his own machine, in less than two minutes. Two families of runs are made, on a virtual
 clock where the truth is known, and with real processes whose output goes wrong. Both go through
-planning, journal, looks and judge as every run does. Beside the faults stand healthy runs, which
-must be accepted: a judge that refuses everything would find every fault.
+planning, journal, interim analyses and judge as every run does. Beside the faults stand healthy
+runs, which must be accepted: a judge that refuses everything would find every fault.
 """
 
 from __future__ import annotations
@@ -101,7 +101,8 @@ def behaviour(
 ) -> tuple[Behaviour, ...]:
     """Words and launches of many nodes at each slowdown, launches of 1 % spread, a margin of 3 %.
 
-    Each node has one case, judged by one limit, through the same plan, looks and judge as all.
+    Each node has one case, judged by one limit, through the same plan, interim analyses and judge
+    as all.
     """
     protocol = replace(virtual_node.PROTOCOL, blocks=2, block_steps=15, warmup_steps=1)
     node = virtual_faults.healthy_node(virtual_faults.SPEED, num_cases=1, protocol=protocol)
@@ -199,7 +200,7 @@ def _injections(rows: Sequence[Row]) -> Table:
 def _slowdowns(behaviours: Sequence[Behaviour]) -> Table:
     table = Table(
         title=f"One limit at {virtual_faults.MARGIN:.0%}, launches of 1 % spread, "
-        "looks at 5, 10, 20, 40"
+        "interim analyses at 5, 10, 20, 40"
     )
     for name in ("slower by", "nodes", "pass", "fail", "inconclusive", "mean launches", "ok"):
         table.add_column(name, justify="right")

@@ -559,7 +559,7 @@ def refused(node: Node, data: bytes) -> str:
         run_checks.check_bounds(node.plan, node.criteria)
         lines = replay(data, node.digests["plan.json"])
         run_checks.check_conduct(node.plan, lines, node.digests)
-        run_checks.check_looks(
+        run_checks.check_interim_analyses(
             plan=node.plan,
             criteria=node.criteria,
             lines=lines,

@@ -1,7 +1,7 @@
 """Virtual nodes: a real plan for devices that do not exist, with the times that they truly take.
 
-The plan is made by planning from a suite that is drawn up here, so it has the order, the looks and
-the bounds of every plan. Baselines, criteria and peaks are records like any others.
+The plan is made by planning from a suite that is drawn up here, so it has the order, the interim
+analyses and the bounds of every plan. Baselines, criteria and peaks are records like any others.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ PROTOCOL = Protocol(
     blocks=4,
     block_steps=75,
     block_seconds=1.0,
-    looks=(5, 10, 20, 40),
+    interim_analyses=(5, 10, 20, 40),
     last_checks="one",
 )
 WORK = Work(units=64.0, unit="samples", flops=4e12, precision="bfloat16")

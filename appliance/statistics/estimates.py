@@ -38,9 +38,9 @@ UNSCHEDULED_SECONDS = 0.05  # a process may stand so long between two readings o
 METHOD = "geometric mean over launches, Student's t on ln(step time)"
 
 
-def planned_looks(looks: Sequence[int], launches: int) -> tuple[int, ...]:
+def planned_analyses(interim_analyses: Sequence[int], launches: int) -> tuple[int, ...]:
     """Launch counts at which a case of so many launches is judged; the last is all of them."""
-    return (*(look for look in looks if look < launches), launches)
+    return (*(count for count in interim_analyses if count < launches), launches)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

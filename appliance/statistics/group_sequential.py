@@ -1,12 +1,12 @@
-"""Two one-sided tests at one limit, taken at several looks with a stated risk over all of them.
+"""Two one-sided tests at one limit, with a stated risk over several interim analyses.
 
-Who looks at growing data several times finds by chance what he hopes for, so each look may spend
-only a part of the risk. The part follows Lan and DeMets (1983) with their Pocock-type function:
-most is spent early, because a healthy device should be done at its first look; spending as
-O'Brien and Fleming do would need two to three times the launches there. The bounds are those of a
-normal statistic at unequal looks, found by the recursion of Armitage, McPherson and Rowe (1969),
-and are turned into Student's t by equal tail probability, because the spread is not known
-beforehand.
+Who looks at growing data several times finds by chance what he hopes for, so each interim analysis
+may spend only a part of the risk. The part follows Lan and DeMets (1983) with their Pocock-type
+function: most is spent early, because a healthy device should be done at its first interim
+analysis; spending as O'Brien and Fleming do would need two to three times the launches there. The
+bounds are those of a normal statistic at unequal interim analyses, found by the recursion of
+Armitage, McPherson and Rowe (1969), and are turned into Student's t by equal tail probability,
+because the spread is not known beforehand.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ GUARD = 1e-9  # so near to its bound nothing is ruled: another machine may round
 
 _FARTHEST = 8.0  # standard deviations below zero where the density is cut; 6e-16 lies beyond
 _HIGHEST = 40.0  # no bound of a risk that a float can hold lies higher
-_LEAST_GAP = 0.002  # of the last look; the grid, and seconds of work, grow as this shrinks
+_LEAST_GAP = (
+    0.002  # of the last interim analysis; the grid, and seconds of work, grow as this shrinks
+)
 _PANEL = 2.0  # spreads of a step; ten points then leave errors near 1e-12
 _POINTS, _WEIGHTS = np.polynomial.legendre.leggauss(10)
 
@@ -59,29 +61,33 @@ def spent(alpha: float, fraction: float) -> float:
     return alpha * math.log1p((math.e - 1.0) * fraction)
 
 
-def group_bounds(alpha: float, looks: Sequence[int]) -> tuple[float, ...]:
-    """Normal bound of a one-sided test at each look, of risk `alpha` over all of them together.
+def group_bounds(alpha: float, launch_counts: Sequence[int]) -> tuple[float, ...]:
+    """Normal bound of a one-sided test at each interim analysis, of risk `alpha` over all.
 
-    `looks` are growing launch counts; the fraction of information is the count over the last one.
-    One look gives the plain normal quantile. Errors stay below 1e-9.
+    `launch_counts` are growing launch counts; the fraction of information is the count over the
+    last one. One interim analysis gives the plain normal quantile. Errors stay below 1e-9.
 
-    Raises UsageError where the looks do not grow from at least 1, where two of them are closer
-    than a five-hundredth of the last, or where `alpha` is not between 0 and 1.
+    Raises UsageError where the interim analyses do not grow from at least 1, where two of them are
+    closer than a five-hundredth of the last, or where `alpha` is not between 0 and 1.
     """
-    return _group_bounds(float(alpha), tuple(looks))
+    return _group_bounds(float(alpha), tuple(launch_counts))
 
 
 @functools.cache
-def _group_bounds(alpha: float, looks: tuple[int, ...]) -> tuple[float, ...]:
-    check_looks(looks)
+def _group_bounds(alpha: float, launch_counts: tuple[int, ...]) -> tuple[float, ...]:
+    check_schedule(launch_counts)
     if not 0.0 < alpha < 1.0:
         raise UsageError(f"a risk of {alpha} cannot be spent: it must lie between 0 and 1")
-    times = [look / looks[-1] for look in looks]  # of a Brownian motion that ends at 1
+    times = [
+        launches / launch_counts[-1] for launches in launch_counts
+    ]  # of a Brownian motion that ends at 1
     gaps = [later - sooner for sooner, later in pairwise(times)]
     if min(gaps, default=1.0) < _LEAST_GAP - GUARD:
-        raise UsageError(f"the looks {looks} are too close to each other: leave some of them out")
+        raise UsageError(
+            f"the interim analyses {launch_counts} are too close to each other: leave some out"
+        )
     spreads = [math.sqrt(gap) for gap in (times[0], *gaps)]
-    places, mass = np.zeros(1), np.ones(1)  # all of it is at zero before the first look
+    places, mass = np.zeros(1), np.ones(1)  # all of it is at zero before the first interim analysis
     bounds = []
     for number, spread in enumerate(spreads):
         before = spent(alpha, times[number - 1]) if number else 0.0
@@ -92,10 +98,17 @@ def _group_bounds(alpha: float, looks: tuple[int, ...]) -> tuple[float, ...]:
     return tuple(bound / math.sqrt(time) for bound, time in zip(bounds, times, strict=True))
 
 
-def check_looks(looks: Sequence[int]) -> None:
-    """UsageError unless there is a look and they grow from at least 1."""
-    if not looks or looks[0] < 1 or any(later <= sooner for sooner, later in pairwise(looks)):
-        raise UsageError(f"the looks {tuple(looks)} must be launch counts that grow from 1 or more")
+def check_schedule(launch_counts: Sequence[int]) -> None:
+    """UsageError unless there is an interim analysis and they grow from at least 1."""
+    if (
+        not launch_counts
+        or launch_counts[0] < 1
+        or any(later <= sooner for sooner, later in pairwise(launch_counts))
+    ):
+        raise UsageError(
+            f"the interim analyses {tuple(launch_counts)} must be launch counts that grow "
+            "from 1 or more"
+        )
 
 
 def critical(
@@ -161,8 +174,8 @@ def _reaches(t: Values, bound: Values) -> Answers:
 def _grid(time: float, bound: float, width: float) -> tuple[Values, Values]:
     """Places and weights of Gauss-Legendre panels up to a bound.
 
-    `width` is the smaller spread of the steps into and out of this look, over which the density
-    and what it is multiplied with are smooth.
+    `width` is the smaller spread of the steps into and out of this interim analysis, over which the
+    density and what it is multiplied with are smooth.
     """
     low = min(-_FARTHEST * math.sqrt(time), bound - _FARTHEST * math.sqrt(time))
     edges = np.linspace(low, bound, 1 + math.ceil((bound - low) / (_PANEL * width)))

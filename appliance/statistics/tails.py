@@ -18,7 +18,7 @@ import numpy.typing as npt
 from scipy.special import betainc, betaincinv
 
 from appliance.statistics.estimates import STALL
-from appliance.statistics.group_sequential import GUARD, check_looks, spent
+from appliance.statistics.group_sequential import GUARD, check_schedule, spent
 
 Word = Literal["pass", "fail", "open"]
 Times = npt.NDArray[np.float64]
@@ -62,13 +62,17 @@ def _median(values: Times) -> Times:
 # ------------------------------------------------------------------ rates
 
 
-def look_risks(alpha: float, looks: Sequence[int]) -> tuple[float, ...]:
-    """Part of the risk `alpha` that each look may spend; the parts sum to it.
+def analysis_risks(alpha: float, launch_counts: Sequence[int]) -> tuple[float, ...]:
+    """Part of the risk `alpha` that each interim analysis may spend; the parts sum to it.
 
-    An exact test of counts takes its part at each look as it stands, which errs to the safe side.
+    An exact test of counts takes its part at each interim analysis as it stands, which errs to the
+    safe side.
     """
-    check_looks(looks)
-    sums = [0.0, *(spent(alpha, look / looks[-1]) for look in looks)]
+    check_schedule(launch_counts)
+    sums = [
+        0.0,
+        *(spent(alpha, launches / launch_counts[-1]) for launches in launch_counts),
+    ]
     return tuple(later - sooner for sooner, later in pairwise(sums))
 
 

@@ -41,12 +41,12 @@ def _check_suite(suite: Suite, name: str) -> None:
 
 def check_protocol(protocol: Protocol, name: str) -> None:
     """UsageError, which begins with `name`, for a protocol by which nothing can be measured."""
-    looks = protocol.looks
-    if not looks or list(looks) != sorted(set(looks)) or looks[0] < 1:
-        raise UsageError(f'{name}: key "looks" of protocol must rise from 1 or more')
-    if looks[-1] > MOST_LAUNCHES:
+    counts = protocol.interim_analyses
+    if not counts or list(counts) != sorted(set(counts)) or counts[0] < 1:
+        raise UsageError(f'{name}: key "interim_analyses" of protocol must rise from 1 or more')
+    if counts[-1] > MOST_LAUNCHES:
         raise UsageError(
-            f'{name}: key "looks" of protocol ends at {looks[-1]} launches; end at '
+            f'{name}: key "interim_analyses" of protocol ends at {counts[-1]} launches; end at '
             f"{MOST_LAUNCHES} or fewer"
         )
     if min(protocol.blocks, protocol.block_steps) < 1:

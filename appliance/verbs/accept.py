@@ -46,10 +46,10 @@ class _JournalJudge:
         )
         self._num_taken = 0
 
-    def look(self, case: str, lines: Sequence[Line]) -> tuple[bool, str]:
+    def interim_analysis(self, case: str, lines: Sequence[Line]) -> tuple[bool, str]:
         """Whether a case is decided, and why, after these lines."""
         self._take(lines)
-        return self._judge.look(case)
+        return self._judge.interim_analysis(case)
 
     def verdict(self, lines: Sequence[Line]) -> Verdict:
         self._take(lines)
@@ -179,7 +179,7 @@ def _make_launches(
         folder=folder,
         work=work_folder(folder, prepared.plan.run_id),
         data=prepared.data,
-        look=judge.look,
+        interim_analysis=judge.interim_analysis,
         observer=observer,
         redact=None if here.redactor is None else here.redactor.data,
     )

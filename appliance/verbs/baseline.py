@@ -358,13 +358,17 @@ def _margins_for(
 ) -> Mapping[str, float]:
     """By case, the margin at which the launches that will be planned decide a healthy run.
 
-    A run without a limit on a case plans the first look's launches only; a judged one goes on to
-    the last look.
+    A run without a limit on a case plans the first interim analysis's launches only; a judged one
+    goes on to the last interim analysis.
     """
     planned: dict[str, int] = {}
     for item in measured:
-        looks = item.run.bundle.plan.protocol.looks
-        launches = looks[-1] if item.case.launches == looks[0] else item.case.launches
+        interim_analyses = item.run.bundle.plan.protocol.interim_analyses
+        launches = (
+            interim_analyses[-1]
+            if item.case.launches == interim_analyses[0]
+            else item.case.launches
+        )
         planned[item.key.case] = min(planned.get(item.key.case, launches), launches)
     margins: dict[str, float] = {}
     for baseline in baselines:

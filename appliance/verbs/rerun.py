@@ -267,7 +267,9 @@ def _plan(dispute: _Dispute, here: _Here) -> Plan:
         for one in sorted({0, number})
     )
     seconds = case.reference_seconds + (case.expected_seconds if number else 0.0)
-    num_limits, bounds = planned_bounds(dispute.bundle.criteria, (case,), then.protocol.looks)
+    num_limits, bounds = planned_bounds(
+        dispute.bundle.criteria, (case,), then.protocol.interim_analyses
+    )
     now = datetime.now(UTC)
     return replace(
         then,
@@ -305,7 +307,7 @@ def _make(dispute: _Dispute, here: _Here, plan: Plan, observer: execution.Observ
             folder=folder,
             work=work,
             data=here.data,
-            look=_look,
+            interim_analysis=_interim_analysis,
             observer=observer,
             num_threads=_num_threads(dispute),
             redact=None if here.redactor is None else here.redactor.data,
@@ -329,8 +331,8 @@ def _files(dispute: _Dispute, here: _Here, plan: Plan) -> dict[str, bytes]:
     }
 
 
-def _look(case: str, lines: Sequence[Line]) -> tuple[bool, str]:
-    """No look decides anything: both launches are made, whatever they show."""
+def _interim_analysis(case: str, lines: Sequence[Line]) -> tuple[bool, str]:
+    """No interim analysis decides anything: both launches are made, whatever they show."""
     del case, lines
     return False, "a dispute is repeated, not judged"
 

@@ -3,7 +3,7 @@
 A hash chain shows that nothing was changed after it was written; it does not show that the
 right things were done. Whoever writes a journal could leave a slow launch out, make one again,
 or stop when he likes what he sees. So the journal is walked through once beside the plan, and
-every look at the samples is taken again on what was known then.
+every interim analysis at the samples is taken again on what was known then.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from appliance.judging.verdict import Judge
 from appliance.planning.check_sampling import sampled_steps
 from appliance.planning.criterion_scope import planned_bounds
 from appliance.planning.plan import (
+    case_analyses,
     case_launches,
-    case_looks,
     case_seed,
     checked_launch,
     launch_groups,
@@ -32,12 +32,12 @@ from appliance.records.journal import (
     Checked,
     Counted,
     Injected,
+    InterimAnalysis,
     KernelLogged,
     KernelLogRead,
     LaunchEnded,
     LaunchStarted,
     Line,
-    Looked,
     NotObserved,
     Outcome,
     RunEnded,
@@ -132,7 +132,7 @@ def check_bounds(plan: Plan, criteria: Criteria) -> None:
     """
     if plan.criteria != criteria.name:
         raise EvidenceError("plan.json names other criteria than criteria.toml does")
-    number, bounds = planned_bounds(criteria, plan.cases, plan.protocol.looks)
+    number, bounds = planned_bounds(criteria, plan.cases, plan.protocol.interim_analyses)
     same = plan.num_limits == number and len(plan.bounds) == len(bounds)
     if not same or not all(map(_is_same, plan.bounds, bounds)):
         raise EvidenceError("plan.json: its bounds are not those that its criteria need")
@@ -142,7 +142,7 @@ def check_bounds(plan: Plan, criteria: Criteria) -> None:
 
 
 def _is_same(found: Bounds, wanted: Bounds) -> bool:
-    if found.looks != wanted.looks or len(found.z) != len(wanted.z):
+    if found.interim_analyses != wanted.interim_analyses or len(found.z) != len(wanted.z):
         return False
     pairs = zip((found.alpha, *found.z), (wanted.alpha, *wanted.z), strict=True)
     return all(math.isclose(one, other, rel_tol=RELATIVE) for one, other in pairs)
@@ -216,7 +216,7 @@ class _Walk:
     modes: dict[str, LaunchMode] = field(default_factory=dict)
     ended: dict[str, Outcome] = field(default_factory=dict)
     decided: set[str] = field(default_factory=set)
-    looks: dict[str, list[int]] = field(default_factory=dict)
+    interim_analyses: dict[str, list[int]] = field(default_factory=dict)
     injected: list[str] = field(default_factory=list)
     log_boot: str = ""
     log_sequence: int = -1
@@ -344,10 +344,10 @@ def _start(walk: _Walk, event: LaunchStarted) -> None:
         raise walk.fault("a launch starts before the interrupted ones are accounted for")
     if launch.is_timed and case.id in walk.decided:
         raise walk.fault(f"launch {launch.id} is made although its case was decided")
-    looks = () if walk.plan.rerun_of else case_looks(walk.plan, case)
-    missed = [n for n in looks if n < launch.number]
-    if set(missed) - set(walk.looks.get(case.id, [])):
-        raise walk.fault(f"launch {launch.id} is made without the look before it")
+    interim_analyses = () if walk.plan.rerun_of else case_analyses(walk.plan, case)
+    missed = [n for n in interim_analyses if n < launch.number]
+    if set(missed) - set(walk.interim_analyses.get(case.id, [])):
+        raise walk.fault(f"launch {launch.id} is made without the interim analysis before it")
     is_forbidden = walk.plan.protocol.mode == "fresh" or case.device in walk.spoilt
     if event.mode == "forked" and is_forbidden:
         raise walk.fault(f"launch {launch.id} is forked, where a fresh process is wanted")
@@ -374,7 +374,9 @@ def _end(walk: _Walk, event: LaunchEnded) -> None:
     elif launch.id in walk.ended or event.outcome not in WITHOUT_START:
         raise walk.fault(f"launch {launch.id} ends without having started")
     elif event.reason == "decided" and launch.case not in walk.decided:
-        raise walk.fault(f"launch {launch.id} is left out as decided, and no look decided it")
+        raise walk.fault(
+            f"launch {launch.id} is left out as decided, and no interim analysis decided it"
+        )
     walk.ended[launch.id] = event.outcome
 
 
@@ -392,19 +394,25 @@ def _end_open(walk: _Walk, launch: Launch, event: LaunchEnded) -> None:
     walk.halted.discard(launch.id)
 
 
-def _look(walk: _Walk, event: Looked) -> None:
+def _interim_analysis(walk: _Walk, event: InterimAnalysis) -> None:
     case = walk.cases.get(event.case)
     if case is None:
         raise walk.fault(f"the plan has no case {event.case}")
-    taken = walk.looks.setdefault(case.id, [])
+    taken = walk.interim_analyses.setdefault(case.id, [])
     if case.id in walk.decided:
-        raise walk.fault(f"{case.id} is looked at again after it was decided")
-    if event.launches not in case_looks(walk.plan, case) or event.launches <= max(taken, default=0):
-        raise walk.fault(f"no look at {case.id} is planned after {event.launches} launches")
+        raise walk.fault(f"{case.id} is analysed again after it was decided")
+    if event.launches not in case_analyses(walk.plan, case) or event.launches <= max(
+        taken, default=0
+    ):
+        raise walk.fault(
+            f"no interim analysis at {case.id} is planned after {event.launches} launches"
+        )
     due = [f"{case.id}/{number}" for number in range(1, event.launches + 1)]
     later = f"{case.id}/{event.launches + 1}"
     if any(name not in walk.ended for name in due) or later in walk.open | walk.ended.keys():
-        raise walk.fault(f"the look at {case.id} was not taken after {event.launches} launches")
+        raise walk.fault(
+            f"the interim analysis at {case.id} was not taken after {event.launches} launches"
+        )
     taken.append(event.launches)
     if event.is_decided:
         walk.decided.add(case.id)
@@ -440,16 +448,17 @@ RULES: Mapping[type, Callable[[_Walk, Any], None]] = {
     NotObserved: _log,
     LaunchStarted: _start,
     LaunchEnded: _end,
-    Looked: _look,
+    InterimAnalysis: _interim_analysis,
     RunEnded: _finish,
 }
 """What each kind of line may do; all others are of a launch that runs."""
 
 
-# ------------------------------------------------------------------ the looks, taken again
+# ------------------------------------------------------------------ the interim analyses, taken
+# again
 
 
-def check_looks(
+def check_interim_analyses(
     *,
     plan: Plan,
     criteria: Criteria,
@@ -458,7 +467,7 @@ def check_looks(
     peaks: Peaks,
     system: System,
 ) -> int:
-    """Take every look again on the lines before it; how many there were.
+    """Take every interim analysis again on the lines before it; how many there were.
 
     Raises EvidenceError where the judge would have answered otherwise.
     """
@@ -466,12 +475,12 @@ def check_looks(
     count = 0
     for number, line in enumerate(lines, 1):
         event = line.event
-        if isinstance(event, Looked):
+        if isinstance(event, InterimAnalysis):
             count += 1
-            if judge.look(event.case) != (event.is_decided, event.reason):
+            if judge.interim_analysis(event.case) != (event.is_decided, event.reason):
                 raise EvidenceError(
-                    f"journal.jsonl line {number}: the look at {event.case} does not follow from "
-                    "the lines before it"
+                    f"journal.jsonl line {number}: the interim analysis of {event.case} does not "
+                    "follow from the lines before it"
                 )
         judge.take(line)
     return count

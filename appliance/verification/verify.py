@@ -346,9 +346,9 @@ def _check_peaks(bundle: Bundle) -> None:
         )
 
 
-def _looks(examination: _Examination) -> str:
+def _interim_analyses(examination: _Examination) -> str:
     bundle = examination.bundle
-    count = run_checks.check_looks(
+    count = run_checks.check_interim_analyses(
         plan=bundle.plan,
         criteria=bundle.criteria,
         lines=bundle.lines,
@@ -356,7 +356,7 @@ def _looks(examination: _Examination) -> str:
         peaks=bundle.peaks,
         system=bundle.system,
     )
-    return f"{count} looks taken again, each with the same answer"
+    return f"{count} interim analyses made again, each with the same answer"
 
 
 def _verdict(examination: _Examination) -> str:
@@ -436,7 +436,7 @@ CHECKS = (
     _Check(name="report", rests_on=("records",), run=_report),
     _Check(name="chain", rests_on=("records",), run=_chain),
     _Check(name="conduct", rests_on=("chain",), run=_conduct),
-    _Check(name="looks", rests_on=("conduct",), run=_looks),
+    _Check(name="interim analyses", rests_on=("conduct",), run=_interim_analyses),
     _Check(name="verdict", rests_on=("conduct",), run=_verdict),
     _Check(name="pages", rests_on=("report",), run=_pages),
     _Check(name="expectations", rests_on=("records",), run=_expected),

@@ -64,7 +64,7 @@ SUITE = (Path(__file__).parents[1] / "suites" / "tiny.toml").read_text()
     [
         ('workload = "gemm_exact"', 'workload = "gemm_exct"', ["gemm_exct", '"gemm_exact"']),
         ("small = true", "smal = true", ['unknown key "smal" of case 1', '"small"']),
-        ("looks = [5, 10]", "looks = []", ['"looks" of protocol']),
+        ("interim_analyses = [5, 10]", "interim_analyses = []", ['"interim_analyses" of protocol']),
         ("time_limit_seconds = 120", "time_limit_seconds = 2", ["more than its limit of 2.0 s"]),
         ("small = true", "small = true\nparameters = { kk = 7 }", ["kk", '"k"']),
         ("small = true", 'small = true\nparameters = { k = "7" }', ['"gemm"', "k"]),

@@ -16,7 +16,7 @@ from statsmodels.stats.nonparametric import rank_compare_2indep
 from statsmodels.stats.weightstats import ttost_ind
 from support import bundles as whole
 from support.builders import PROTOCOL, a_case, a_plan, a_system, digested, healthy_events
-from support.bundles import Draft, as_drawn, files_of, looked, rejected, sealed
+from support.bundles import Draft, analysed, as_drawn, files_of, rejected, sealed
 
 from appliance.comparison.case_pairs import Side
 from appliance.comparison.compare_runs import Comparison, Word, compare
@@ -264,7 +264,7 @@ def draft(
     mode: str = "fresh",
 ) -> Draft:
     """A healthy run of its own name, on this system, with its events changed."""
-    protocol = replace(PROTOCOL, looks=(2, 5), block_seconds=0.01, mode=mode)  # type: ignore[arg-type]
+    protocol = replace(PROTOCOL, interim_analyses=(2, 5), block_seconds=0.01, mode=mode)  # type: ignore[arg-type]
     known = cases or (a_case(), a_case("bert"), a_case("exact", is_timed=False))
     plan = as_drawn(a_plan(*known, protocol=protocol))
     identity = sha256(to_json(system.identity))
@@ -275,7 +275,7 @@ def draft(
         digests={**whole.healthy().plan.digests, "identity": identity},
     )
     made = Draft(plan=plan, events=(), others={bundle.SYSTEM: to_json(system)})
-    return replace(made, events=tuple(looked(plan, change(healthy_events(plan)))))
+    return replace(made, events=tuple(analysed(plan, change(healthy_events(plan)))))
 
 
 def side(label: str, made: Draft) -> Side:
@@ -489,7 +489,7 @@ def _of_run(run_id: str, made: Draft) -> Draft:
         replace(event, run_id=run_id) if isinstance(event, RunStarted) else event
         for event in made.events
     ]
-    return replace(made, plan=plan, events=tuple(looked(plan, events)))
+    return replace(made, plan=plan, events=tuple(analysed(plan, events)))
 
 
 def test_devices_are_paired_by_their_serials() -> None:

@@ -82,12 +82,12 @@ def test_no_timing_is_shown_or_judged_where_launches_disagree() -> None:
     assert said(verdict_of(PLAN, HEALTHY, limited(0.02)), "speed") == ("pass", "")
 
 
-def test_a_look_stops_a_case_whose_launches_disagree() -> None:
-    plan = a_plan(a_case(launches=10), protocol=replace(PROTOCOL, looks=(5, 10)))
+def test_an_interim_analysis_stops_a_case_whose_launches_disagree() -> None:
+    plan = a_plan(a_case(launches=10), protocol=replace(PROTOCOL, interim_analyses=(5, 10)))
     events = with_answers(healthy_events(plan), {f"{CASE}/2": "other"})
     after_five = events[: events.index(ended(f"{CASE}/5")) + 1]
     judge = a_judge(plan, after_five)
-    is_decided, reason = judge.look(CASE)
+    is_decided, reason = judge.interim_analysis(CASE)
     assert is_decided
     assert "gave other bits" in reason
 
@@ -294,13 +294,13 @@ def test_a_device_that_contradicts_itself_has_no_vote() -> None:
     assert "cpu:0 and cpu:2" in rulings[0].explanation
 
 
-def test_a_look_is_about_its_own_device_alone() -> None:
+def test_an_interim_analysis_is_about_its_own_device_alone() -> None:
     plan, system = on_devices(3)
     events = with_answers(healthy_events(plan), {"gemm@cpu:2": "other"})
     judge = a_judge(plan, events[:-1], system)
-    before = judge.look("gemm@cpu:2")
+    before = judge.interim_analysis("gemm@cpu:2")
     assert said(judge.verdict(), case="gemm@cpu:2") == ("fail", "disagreement")
-    assert judge.look("gemm@cpu:2") == before
+    assert judge.interim_analysis("gemm@cpu:2") == before
     assert not before[0]
 
 

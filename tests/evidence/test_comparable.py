@@ -176,8 +176,8 @@ def test_a_launch_that_is_timed_otherwise_is_another_measurement() -> None:
     key = key_of(CASE, PROTOCOL, NODE)
     longer = key_of(CASE, replace(PROTOCOL, block_seconds=1.0), NODE)
     assert mismatch(key, longer).startswith("timing ")
-    more_looks = key_of(CASE, replace(PROTOCOL, looks=(5, 10, 20)), NODE)
-    assert mismatch(key, more_looks) == ""
+    more_analyses = key_of(CASE, replace(PROTOCOL, interim_analyses=(5, 10, 20)), NODE)
+    assert mismatch(key, more_analyses) == ""
 
 
 def test_devices_that_work_at_once_are_part_of_the_key_unless_the_case_is_alone() -> None:

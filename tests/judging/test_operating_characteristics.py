@@ -61,7 +61,7 @@ def test_a_slow_workload_is_decided_early(slowdown: float, most: float) -> None:
     assert found.launches < most
 
 
-def test_a_healthy_workload_is_done_at_its_first_looks() -> None:
+def test_a_healthy_workload_is_done_at_its_first_interim_analyses() -> None:
     found = simulated.power(NODES, (0.0,), (0.005, 0.01, 0.02))
     assert all(is_at_least(rates.num_pass, NODES, 0.999) for rates in found.values())
     assert [round(rates.launches) for rates in found.values()] == [5, 7, 12]

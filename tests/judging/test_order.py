@@ -391,7 +391,7 @@ BAD = {
         HEAD + LINE.replace("host.memory", "disks.size") + "count = 0\n",
         "below 1",
     ),
-    "not an order": ('schema = "bench/suite/1"\n' + HEAD + LINE, '"schema"'),
+    "not an order": ('schema = "bench/suite/2"\n' + HEAD + LINE, '"schema"'),
 }
 
 

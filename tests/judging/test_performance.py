@@ -43,7 +43,7 @@ from appliance.records.verdict import Ruling
 from appliance.records.workload import Work
 
 CASE = "gemm@cpu:0"
-LONG = a_plan(a_case(launches=10), protocol=replace(PROTOCOL, looks=(5, 10), blocks=1))
+LONG = a_plan(a_case(launches=10), protocol=replace(PROTOCOL, interim_analyses=(5, 10), blocks=1))
 SECONDS = 0.01
 LAUNCH_SD = 0.004
 
@@ -650,7 +650,7 @@ def test_a_judge_that_takes_line_by_line_says_what_one_with_all_lines_says() -> 
     asking = Judge(plan=plan, criteria=asked, baselines=of(), peaks=Peaks(peak=()), system=SYSTEM)
     for line in lines:
         asking.take(line)
-        asking.look(CASE)
+        asking.interim_analysis(CASE)
     whole = judge(
         plan=plan,
         criteria=asked,

@@ -42,7 +42,7 @@ from appliance.records.workload import Resolved, Work
 from appliance.statistics.group_sequential import group_bounds
 from appliance.storage import criteria_file
 
-LOOKS = (5, 10, 20, 40)
+ANALYSES = (5, 10, 20, 40)
 NODES = 2000
 NODE, DEVICE = "loader@cpu:0", "plain@cpu:0"
 
@@ -60,21 +60,23 @@ def decided(
     alphas: tuple[float, float] = (0.01, 0.008),
     margin: float = 0.03,
 ) -> tuple[int, int]:
-    """Of NODES simulated nodes, how many pass and how many fail at any of the looks.
+    """Of NODES simulated nodes, how many pass and how many fail at any of the interim analyses.
 
     `shared` is the spread of what slows both cases' launches of one round alike.
     """
     rng = np.random.default_rng(seed)
-    shape = (NODES, LOOKS[-1])
+    shape = (NODES, ANALYSES[-1])
     common = shared * rng.standard_normal(shape)
     times = spreads[0] * rng.standard_normal(shape) + common - math.log(ratio)
     others = spreads[1] * rng.standard_normal(shape) + common
-    bounds = list(zip(*(group_bounds(alpha, LOOKS) for alpha in alphas), strict=True))
+    bounds = list(zip(*(group_bounds(alpha, ANALYSES) for alpha in alphas), strict=True))
     counts = [0, 0]
     for one, other in zip(times, others, strict=True):
-        for look, at in zip(LOOKS, bounds, strict=True):
+        for interim_analysis, at in zip(ANALYSES, bounds, strict=True):
             found = ratios.contrast(
-                one[:look].tolist(), other[:look].tolist(), floor=math.log1p(margin) / 3
+                one[:interim_analysis].tolist(),
+                other[:interim_analysis].tolist(),
+                floor=math.log1p(margin) / 3,
             )
             assert found is not None
             tested = ratios.tested_at(found, math.log(limit), at)
@@ -142,12 +144,12 @@ def at_least(limit: float, *, cases: str = "loader", against: str = "plain") -> 
 
 def two_cases(launches: int = 5, **fields: object) -> Plan:
     node = replace(a_case("loader", launches=launches), **fields)  # type: ignore[arg-type]
-    protocol = replace(PROTOCOL, looks=tuple(n for n in (5, 10) if n <= launches))
+    protocol = replace(PROTOCOL, interim_analyses=tuple(n for n in (5, 10) if n <= launches))
     return a_plan(node, a_case("plain", launches=launches), protocol=protocol)
 
 
 def events(plan: Plan, factors: Mapping[str, float]) -> list[Event]:
-    """A healthy run without looks, whose cases take so many times the usual step."""
+    """A healthy run without interim analyses, whose cases take so many times the usual step."""
     begun = RunStarted(run_id=RUN, plan=sha256(to_json(plan)), system="0" * 64, pid=1)
     cases = {case.id: case for case in plan.cases}
     launches = {launch.id: launch for launch in plan.launches}
@@ -238,7 +240,7 @@ def test_launches_to_the_last_digit_alike_are_a_clock_fault() -> None:
     assert ruling(plan, at_least(0.9), given).reason == "clock"
 
 
-def test_look_waits_for_the_other_case_and_decides_both() -> None:
+def test_interim_analysis_waits_for_the_other_case_and_decides_both() -> None:
     criteria = at_least(0.8)
     plan = with_bounds(two_cases(10), criteria)
     judge = Judge(
@@ -252,10 +254,10 @@ def test_look_waits_for_the_other_case_and_decides_both() -> None:
     for line in bare_lines(events(plan, {NODE: 1.0, DEVICE: 1.0})):
         judge.take(line)
         if line.event == ended(f"{NODE}/5"):
-            answers["first"] = judge.look(NODE)
+            answers["first"] = judge.interim_analysis(NODE)
         if line.event == ended(f"{DEVICE}/5"):
-            answers["both"] = judge.look(DEVICE)
-            answers["again"] = judge.look(NODE)
+            answers["both"] = judge.interim_analysis(DEVICE)
+            answers["again"] = judge.interim_analysis(NODE)
     assert answers["first"][0] is False
     assert "4 of plain@cpu:0 launches are too few to compare" in answers["first"][1]
     assert answers["both"] == answers["again"] == (True, "decided: within every limit")

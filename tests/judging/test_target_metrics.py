@@ -16,7 +16,7 @@ from support.builders import (
     healthy_events,
     with_bounds,
 )
-from support.bundles import looked
+from support.bundles import analysed
 from test_performance import criteria, found, perf, rulings, steady, tail, timed
 
 from appliance.errors import EvidenceError, UsageError
@@ -31,12 +31,13 @@ from appliance.verification import run_checks
 
 AIMED = a_plan(
     replace(a_case(steps=40, launches=10), evaluate_every=4),
-    protocol=replace(PROTOCOL, looks=(5, 10)),
+    protocol=replace(PROTOCOL, interim_analyses=(5, 10)),
 )
 SERVED = a_plan(
-    replace(a_case(launches=5), scenario="offline"), protocol=replace(PROTOCOL, looks=(2, 5))
+    replace(a_case(launches=5), scenario="offline"),
+    protocol=replace(PROTOCOL, interim_analyses=(2, 5)),
 )
-FED = a_plan(a_case(launches=10), protocol=replace(PROTOCOL, looks=(5, 10), blocks=1))
+FED = a_plan(a_case(launches=10), protocol=replace(PROTOCOL, interim_analyses=(5, 10), blocks=1))
 
 
 def hit_after(steps: Callable[[int], int | None]) -> list[Event]:
@@ -265,7 +266,7 @@ def test_the_verifier_draws_the_outputs_again() -> None:
         first = replace(events[0], plan=files["plan.json"], system=files["system.json"])
         run_checks.check_conduct(SERVED, bare_lines([first, *events[1:]]), files)
 
-    events = list(looked(SERVED, healthy_events(SERVED)))
+    events = list(analysed(SERVED, healthy_events(SERVED)))
     walked(events)
     others: list[Event] = [
         replace(event, step=event.step + 1)

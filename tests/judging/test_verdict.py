@@ -29,7 +29,7 @@ from support.builders import (
     word_of,
 )
 
-from appliance.judging.verdict import _word, judge, look, requirements
+from appliance.judging.verdict import _word, interim_analysis, judge, requirements
 from appliance.records.baseline import Baselines, Peaks
 from appliance.records.criteria import Criteria, Criterion
 from appliance.records.journal import (
@@ -38,9 +38,9 @@ from appliance.records.journal import (
     Checked,
     Environment,
     Event,
+    InterimAnalysis,
     LaunchEnded,
     LaunchStarted,
-    Looked,
     Outcome,
     Reading,
     RunEnded,
@@ -68,8 +68,8 @@ def answer(events: Sequence[Event], criterion: str) -> tuple[str, str]:
     return found.ruling, found.reason
 
 
-def looked(plan: Plan, events: Sequence[Event], criteria: Criteria) -> tuple[bool, str]:
-    return look(
+def analysed(plan: Plan, events: Sequence[Event], criteria: Criteria) -> tuple[bool, str]:
+    return interim_analysis(
         plan=with_bounds(plan, criteria),
         criteria=criteria,
         lines=bare_lines(events),
@@ -91,7 +91,7 @@ TELLS_NOTHING_OF_THE_DEVICE = (
     Started,  # the time to the first step is reported, and no criterion reads it
     Warmed,  # warm-up is no sample
     Reading,  # telemetry is printed beside the samples
-    Looked,  # only a look that decides leaves launches out, and these need it
+    InterimAnalysis,  # only an interim analysis that decides leaves launches out, and these need it
 )
 """Events without which a healthy run is still accepted, as no ruling is made from them."""
 
@@ -485,26 +485,27 @@ def test_what_does_not_belong_into_the_journal_is_not_accepted(added: Event) -> 
     assert word_of(PLAN, [*HEALTHY, added]) == "INCONCLUSIVE"
 
 
-# ------------------------------------------------------------------ decided launches and looks
+# ------------------------------------------------------------------ decided launches and interim
+# analyses
 
 
-LONG = a_plan(a_case(launches=10), protocol=replace(PROTOCOL, looks=(5, 10)))
+LONG = a_plan(a_case(launches=10), protocol=replace(PROTOCOL, interim_analyses=(5, 10)))
 
 
 def decided_events(*, is_decided: bool = True, launches: int = 5) -> list[Event]:
-    """A run of LONG whose look after some launches decided, so that the rest were not made."""
+    """A run of LONG that an interim analysis decided: the rest of the launches was not made."""
     kept = [
         event
         for event in healthy_events(LONG)
-        if not isinstance(event, Looked | RunEnded)
+        if not isinstance(event, InterimAnalysis | RunEnded)
         and int(getattr(event, "launch", "/0").rpartition("/")[2]) <= launches
     ]
-    decision = Looked(case=CASE, launches=launches, is_decided=is_decided, reason="")
+    decision = InterimAnalysis(case=CASE, launches=launches, is_decided=is_decided, reason="")
     left = [ended(f"{CASE}/{n}", "not_run", "decided") for n in range(launches + 1, 11)]
     return [*kept, decision, *left]
 
 
-def test_decided_launches_are_accepted_where_the_look_decides() -> None:
+def test_decided_launches_are_accepted_where_the_interim_analysis_decides() -> None:
     verdict = verdict_of(LONG, decided_events(), limited(0.02))
     assert verdict.verdict == "ACCEPTED"
     case = verdict.cases[0]
@@ -520,36 +521,39 @@ def test_decided_launches_are_accepted_where_the_look_decides() -> None:
         (decided_events(launches=6), limited(0.02)),
         (decided_events(launches=2), limited(0.02)),
     ],
-    ids=["undecided", "nothing to decide", "too close", "no look planned", "too few"],
+    ids=["undecided", "nothing to decide", "too close", "no interim analysis planned", "too few"],
 )
-def test_launches_left_out_without_a_look_that_decides_are_not_accepted(
+def test_launches_left_out_without_an_interim_analysis_that_decides_are_not_accepted(
     events: list[Event], criteria: Criteria
 ) -> None:
     assert word_of(LONG, events, criteria) == "INCONCLUSIVE"
 
 
-def test_a_look_says_open_until_every_limit_is_ruled() -> None:
+def test_an_interim_analysis_says_open_until_every_limit_is_ruled() -> None:
     events = healthy_events(LONG)
     after_five = events[: events.index(ended(f"{CASE}/5")) + 1]
-    assert looked(LONG, after_five, limited(0.02)) == (True, "decided: within every limit")
-    assert looked(LONG, after_five, limited(0.005))[0]
-    assert not looked(LONG, after_five, limited(0.01))[0]
-    assert not looked(LONG, after_five, limited(0.02, required=False))[0]
-    assert not looked(LONG, after_five, FUNCTIONAL)[0]
+    assert analysed(LONG, after_five, limited(0.02)) == (True, "decided: within every limit")
+    assert analysed(LONG, after_five, limited(0.005))[0]
+    assert not analysed(LONG, after_five, limited(0.01))[0]
+    assert not analysed(LONG, after_five, limited(0.02, required=False))[0]
+    assert not analysed(LONG, after_five, FUNCTIONAL)[0]
 
 
-def test_a_look_that_was_not_planned_decides_no_performance() -> None:
+def test_an_interim_analysis_that_was_not_planned_decides_no_performance() -> None:
     events = healthy_events(LONG)
     after_six = events[: events.index(ended(f"{CASE}/6")) + 1]
     for limit in (0.02, 0.005):
-        is_decided, reason = looked(LONG, after_six, limited(limit))
-        assert (is_decided, reason) == (False, "open: no look is planned after 6 launches")
+        is_decided, reason = analysed(LONG, after_six, limited(limit))
+        assert (is_decided, reason) == (
+            False,
+            "open: no interim analysis is planned after 6 launches",
+        )
 
 
-def test_a_functional_fail_is_final_at_any_look() -> None:
+def test_a_functional_fail_is_final_at_any_interim_analysis() -> None:
     events = with_end(healthy_events(LONG), f"{CASE}/1", "crashed", "SIGABRT")
     after_one = events[: events.index(ended(f"{CASE}/1", "crashed", "SIGABRT")) + 1]
-    is_decided, reason = looked(LONG, after_one, FUNCTIONAL)
+    is_decided, reason = analysed(LONG, after_one, FUNCTIONAL)
     assert is_decided
     assert "SIGABRT" in reason
 

@@ -14,7 +14,7 @@ from support.builders import FUNCTIONAL, PROTOCOL, SEED, a_case, a_plan, limited
 
 from appliance.errors import UsageError
 from appliance.planning.coverage import sentences
-from appliance.planning.plan import Place, PlanInputs, case_looks, case_seed, make_plan, requests
+from appliance.planning.plan import Place, PlanInputs, case_analyses, case_seed, make_plan, requests
 from appliance.planning.seeds import derive_seed
 from appliance.records.criteria import Criteria
 from appliance.records.json import from_json, to_json
@@ -241,29 +241,29 @@ def test_an_untimed_case_has_its_reference_launch_only() -> None:
 
 # ------------------------------------------------------------------ launches, limits and bounds
 
-LOOKING = replace(PROTOCOL, looks=(5, 10, 20))
+ANALYSED = replace(PROTOCOL, interim_analyses=(5, 10, 20))
 
 
 def test_a_case_without_a_limit_on_its_times_is_made_up_to_the_first_look_only() -> None:
-    unjudged = planned(suite(suite_case("gemm"), protocol=LOOKING))
+    unjudged = planned(suite(suite_case("gemm"), protocol=ANALYSED))
     assert (unjudged.cases[0].launches, unjudged.num_limits, unjudged.bounds) == (5, 0, ())
     advisory = planned(
-        suite(suite_case("gemm"), protocol=LOOKING), criteria=limited(1.0, required=False)
+        suite(suite_case("gemm"), protocol=ANALYSED), criteria=limited(1.0, required=False)
     )
     assert (advisory.cases[0].launches, advisory.num_limits) == (5, 0)
-    judged = planned(suite(suite_case("gemm"), protocol=LOOKING), criteria=limited(1.0))
+    judged = planned(suite(suite_case("gemm"), protocol=ANALYSED), criteria=limited(1.0))
     assert (judged.cases[0].launches, judged.num_limits) == (20, 1)
-    few = suite(suite_case("gemm", launches=7), protocol=LOOKING)
+    few = suite(suite_case("gemm", launches=7), protocol=ANALYSED)
     assert planned(few, criteria=limited(1.0)).cases[0].launches == 7
 
 
 def test_the_bounds_are_those_of_the_runs_number_of_limits() -> None:
     cases = tuple(suite_case(name) for name in ("gemm", "bert", "llama", "exact"))
     plan = planned(
-        suite(*cases, protocol=LOOKING), criteria=limited(1.0), places=(place(0), place(1))
+        suite(*cases, protocol=ANALYSED), criteria=limited(1.0), places=(place(0), place(1))
     )
     assert plan.num_limits == 6
-    found = {(item.alpha, item.looks): item.z for item in plan.bounds}
+    found = {(item.alpha, item.interim_analyses): item.z for item in plan.bounds}
     assert set(found) == {(0.01, (5, 10, 20)), (0.008 / 6, (5, 10, 20))}
     assert found[0.01, (5, 10, 20)] == group_bounds(0.01, (5, 10, 20))
     assert all(
@@ -273,7 +273,7 @@ def test_the_bounds_are_those_of_the_runs_number_of_limits() -> None:
 
 
 def test_the_time_limit_holds_for_a_node_that_is_decided_at_its_first_look() -> None:
-    given = suite(suite_case("gemm"), protocol=LOOKING, limit=7.0)
+    given = suite(suite_case("gemm"), protocol=ANALYSED, limit=7.0)
     plan = planned(given, criteria=limited(1.0))
     assert (plan.expected_seconds, plan.longest_seconds) == (7.0, 22.0)
 
@@ -292,7 +292,7 @@ def test_a_fault_that_a_workload_injects_stands_in_the_plan() -> None:
 def test_the_checked_launch_is_before_the_first_look_and_never_the_last(
     seed: bytes, launches: int
 ) -> None:
-    protocol = replace(PROTOCOL, looks=(5, 10))
+    protocol = replace(PROTOCOL, interim_analyses=(5, 10))
     plan = planned(
         suite(suite_case("gemm", launches=launches), protocol=protocol),
         seed=seed.hex(),
@@ -319,10 +319,10 @@ def test_where_all_are_checked_none_is_drawn() -> None:
 
 
 def test_the_last_look_is_all_launches() -> None:
-    protocol = replace(PROTOCOL, looks=(5, 10, 20))
+    protocol = replace(PROTOCOL, interim_analyses=(5, 10, 20))
     for launches, expected in ((20, (5, 10, 20)), (10, (5, 10)), (7, (5, 7)), (3, (3,))):
         plan = a_plan(a_case(launches=launches), protocol=protocol)
-        assert case_looks(plan, plan.cases[0]) == expected
+        assert case_analyses(plan, plan.cases[0]) == expected
 
 
 # ------------------------------------------------------------------ time

@@ -20,7 +20,13 @@ from appliance.errors import OutputError, UsageError
 from appliance.linux.sysfs import Tree
 from appliance.probe import node, redaction
 from appliance.probe.redaction import Private, Redactor
-from appliance.records.journal import Environment, KernelLogged, LaunchEnded, Libraries, Looked
+from appliance.records.journal import (
+    Environment,
+    InterimAnalysis,
+    KernelLogged,
+    LaunchEnded,
+    Libraries,
+)
 from appliance.records.json import from_json
 from appliance.records.plan import Plan
 from appliance.records.system import Fact, System
@@ -122,8 +128,10 @@ def test_words_that_the_appliance_compares_are_kept() -> None:
         peak_memory_bytes=None,
     )
     assert common.record(ended) == replace(ended, detail=digest("host", "gemm"))
-    looked = Looked(case="gemm@cpu:0", launches=5, is_decided=True, reason="decided: gemm")
-    assert common.record(looked) == looked
+    analysed = InterimAnalysis(
+        case="gemm@cpu:0", launches=5, is_decided=True, reason="decided: gemm"
+    )
+    assert common.record(analysed) == analysed
 
 
 def test_paths_and_the_kernels_words_are_searched(redactor: Redactor) -> None:

@@ -23,7 +23,7 @@ from pyhanko.pdf_utils.reader import PdfFileReader
 from support import report_samples
 from support.report_samples import HOSTILE, JUDGED, ORGANISATION, sample
 
-from appliance.cli.progress import look_sentence
+from appliance.cli.progress import analysis_sentence
 from appliance.cli.results import (
     plan_sentences,
     ruling_sentences,
@@ -31,7 +31,7 @@ from appliance.cli.results import (
 )
 from appliance.errors import EvidenceError
 from appliance.records.criteria import Criteria, Criterion, CriterionKind
-from appliance.records.journal import Block, Calibrated, Counted, Line, Looked
+from appliance.records.journal import Block, Calibrated, Counted, InterimAnalysis, Line
 from appliance.records.json import sha256
 from appliance.records.plan import Plan
 from appliance.records.signer import Signer
@@ -257,7 +257,7 @@ def limit_of(page: View, name: str) -> Group:
     return next(group for group in page.judging.limits if group.title.startswith(f"{name}: "))
 
 
-def test_a_limit_shows_value_source_look_t_and_spread_beside_what_they_had_to_reach():
+def test_a_limit_shows_value_source_interim_analysis_t_and_spread_beside_what_they_had_to_reach():
     ruling = replace(ruled("speed", "bert", "fail"), statistic=FOUND)
     group = limit_of(view(judged_by_hand(ruling)), "speed")
     assert group.grid is not None
@@ -267,7 +267,7 @@ def test_a_limit_shows_value_source_look_t_and_spread_beside_what_they_had_to_re
             "✗ FAIL",
             "42.30 ms (42.10 ms to 42.50 ms, 95 %)",
             "41.00 ms (baseline and 0.03 of margin)",
-            "5, look 5",
+            "5, analysis 5",
             "-7.08 < 4.32",
             "22.51 ≥ 10.71",
             "0.31 % (0.985 %)",
@@ -662,7 +662,7 @@ def test_page_one_names_scope_criteria_digest_protocol_and_signer():
     assert bundle.verdict.scope in first
     assert f"criteria chosen by the signer: {digest}" in first
     launches = "up to 5 forked launches of at least 3 warm-up steps and 0.1 s, then 3 blocks"
-    assert f"{launches} of at least 5 steps and 0.2 s; judged after 5 (1 look)" in first
+    assert f"{launches} of at least 5 steps and 0.2 s; judged after 5; the first output" in first
     assert "CN=Node Laboratory,O=Buyer" in first
     assert ORGANISATION.sha256 in first
     assert "does not prove that whoever administered the node was honest" in first
@@ -938,9 +938,9 @@ def test_the_course_joins_blocks_of_one_launch_alone():
         ("nothing has failed", False, "bert: reported after 5 launches: nothing has failed"),
     ],
 )
-def test_a_look_is_told_with_its_word_and_reason(reason: str, is_decided: bool, said: str):  # noqa: FBT001 - pytest's parameter
-    event = Looked(case="bert", launches=5, is_decided=is_decided, reason=reason)
-    assert look_sentence(event) == said
+def test_an_interim_analysis_states_its_word_and_reason(reason: str, is_decided: bool, said: str):  # noqa: FBT001
+    event = InterimAnalysis(case="bert", launches=5, is_decided=is_decided, reason=reason)
+    assert analysis_sentence(event) == said
 
 
 def test_the_terminal_tells_the_deciding_ruling_first_and_every_next_action():
@@ -967,7 +967,7 @@ def test_the_terminal_counts_the_rulings_that_it_does_not_tell():
     assert said[-1] == "and 30 more rulings: see verdict.json and the report"
 
 
-def test_a_plan_tells_looks_limits_times_and_that_an_injector_accepts_nothing():
+def test_a_plan_states_interim_analyses_limits_times_and_that_an_injector_accepts_nothing():
     plan: Plan = judged().plan
     said = "\n".join(plan_sentences(plan))
     assert "judged after 5 and 10 timed launches" in said

@@ -99,16 +99,16 @@ def test_no_process_of_any_agent_is_left(bench: Bench) -> None:
 class Agent:
     """An agent that ended with a status, or goes on: for so many looks, or until it is told."""
 
-    def __init__(self, status: int | None, looks: float = 0) -> None:
-        self._status, self._looks = status, looks
+    def __init__(self, status: int | None, interim_analyses: float = 0) -> None:
+        self._status, self._interim_analyses = status, interim_analyses
 
     def poll(self) -> int | None:
-        self._looks -= 1
-        return self._status if self._looks < 0 else None
+        self._interim_analyses -= 1
+        return self._status if self._interim_analyses < 0 else None
 
     def terminate(self) -> None:
-        if self._looks >= 0:
-            self._status, self._looks = -15, 0
+        if self._interim_analyses >= 0:
+            self._status, self._interim_analyses = -15, 0
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[2]
 PRODUCT = {"m": 64, "n": 64, "k": 512}
 FLOAT32 = {**PRODUCT, "dtype": "float32"}
 HEAD = """
-schema = "bench/suite/1"
+schema = "bench/suite/2"
 name = "injected"
 version = 1
 summary = "Every injector once"
@@ -39,7 +39,7 @@ warmup_seconds = 0.0
 blocks = 1
 block_steps = 3
 block_seconds = 1e-9
-looks = [1]
+interim_analyses = [1]
 last_checks = "all"
 """
 CASE = """

@@ -30,11 +30,11 @@ from appliance.records.journal import (
     Digested,
     Environment,
     Event,
+    InterimAnalysis,
     LaunchEnded,
     LaunchStarted,
     Libraries,
     Line,
-    Looked,
     Reading,
     RunResumed,
     ServerProbed,
@@ -356,21 +356,25 @@ def _with(item: Any, parameters: dict[str, Any]) -> Any:
     )
 
 
-# ------------------------------------------------------------------ looks
+# ------------------------------------------------------------------ interim analyses
 
 
-def test_decided_case_is_not_launched_again_and_looks_are_made_once(tmp_path: Path) -> None:
+def test_decided_case_is_not_launched_again_and_interim_analyses_are_made_once(
+    tmp_path: Path,
+) -> None:
     asked: list[tuple[str, int]] = []
 
-    def look(name: str, lines: Any) -> tuple[bool, str]:
+    def interim_analysis(name: str, lines: Any) -> tuple[bool, str]:
         asked.append((name, sum(isinstance(line.event, Block) for line in lines)))
         return True, "decided: enough"
 
-    bench = Bench(tmp_path / "run", plan(case("one", launches=3), looks=(1, 3)), look)
+    bench = Bench(
+        tmp_path / "run", plan(case("one", launches=3), interim_analyses=(1, 3)), interim_analysis
+    )
     seen = Seen()
     bench.run(seen)
     assert asked == [("one@cpu:0", 2)]
-    assert [e.launches for e in bench.events if isinstance(e, Looked)] == [1]
+    assert [e.launches for e in bench.events if isinstance(e, InterimAnalysis)] == [1]
     for number in (2, 3):
         ended = bench.ended(f"one@cpu:0/{number}")
         assert (ended.outcome, ended.reason) == ("not_run", "decided")
@@ -380,16 +384,16 @@ def test_decided_case_is_not_launched_again_and_looks_are_made_once(tmp_path: Pa
     assert (again.num_done, again.ended, len(asked)) == (4, [], 1)
 
 
-def test_looks_wait_until_every_case_has_its_launch(tmp_path: Path) -> None:
+def test_interim_analyses_wait_until_every_case_has_its_launch(tmp_path: Path) -> None:
     """The speed of one case may be held against that of another, which is launched after it."""
     asked: list[tuple[str, int]] = []
 
-    def look(name: str, lines: Any) -> tuple[bool, str]:
+    def interim_analysis(name: str, lines: Any) -> tuple[bool, str]:
         asked.append((name, sum(isinstance(line.event, LaunchEnded) for line in lines)))
         return False, "open"
 
     cases = [case(name, launches=2) for name in ("one", "two")]
-    Bench(tmp_path / "run", plan(*cases, looks=(1, 2)), look).run()
+    Bench(tmp_path / "run", plan(*cases, interim_analyses=(1, 2)), interim_analysis).run()
     assert asked == [("one@cpu:0", 4), ("two@cpu:0", 4), ("one@cpu:0", 6), ("two@cpu:0", 6)]
 
 
@@ -411,7 +415,7 @@ def test_signal_ends_the_launch_and_the_run_goes_on_later(tmp_path: Path) -> Non
             os.kill(os.getpid(), signal.SIGINT)
 
     one = case("one", launches=3, checked_launch=1, parameters={"seconds": 0.05})
-    bench = Bench(tmp_path / "run", plan(one, looks=(3,)))
+    bench = Bench(tmp_path / "run", plan(one, interim_analyses=(3,)))
     with pytest.raises(RunInterrupted, match=r"bench accept --resume .*run"):
         bench.run(Seen(strike))
     assert bench.ended("one@cpu:0/1").outcome == "interrupted"
@@ -422,7 +426,7 @@ def test_signal_ends_the_launch_and_the_run_goes_on_later(tmp_path: Path) -> Non
     assert len(bench.of("one@cpu:0/1", LaunchStarted)) == 1  # it is not drawn again
     last = [e.launch for e in bench.events if isinstance(e, Checked) and e.phase == "last"]
     assert set(last) == {"one@cpu:0/2"}  # which took the check over
-    assert [e.launches for e in bench.events if isinstance(e, Looked)] == [3]
+    assert [e.launches for e in bench.events if isinstance(e, InterimAnalysis)] == [3]
 
 
 SCRIPT = """
@@ -432,7 +436,7 @@ from support.launching import Bench, case, plan
 
 fault = {"fault": "leave_a_child_and_hang", "at": 2}
 one = case("one", parameters=fault, launches=2, checked_launch=1)
-Bench(Path(sys.argv[1]), plan(one, mode=sys.argv[2], looks=(2,))).run()
+Bench(Path(sys.argv[1]), plan(one, mode=sys.argv[2], interim_analyses=(2,))).run()
 """
 
 
@@ -458,11 +462,11 @@ def test_killed_parent_leaves_no_child_and_its_launch_is_not_made_again(
         return
     faulty = {"fault": "leave_a_child_and_hang", "at": 2}
     one = case("one", parameters=faulty, launches=2, checked_launch=1)
-    bench = Bench(tmp_path / "run", plan(one, mode=mode, looks=(2,)))
+    bench = Bench(tmp_path / "run", plan(one, mode=mode, interim_analyses=(2,)))
     resumed = RunResumed(interruption=1, interrupted=("one@cpu:0/1",), dropped="", pid=1)
     bench.journal.append(resumed)
     healthy = case("one", launches=2, checked_launch=1)  # so that what is left can complete
-    bench.plan = plan(healthy, mode=mode, looks=(2,))
+    bench.plan = plan(healthy, mode=mode, interim_analyses=(2,))
     bench.run()
     assert len(bench.of("one@cpu:0/1", LaunchStarted)) == 1
     assert bench.of("one@cpu:0/1", Warmed)

@@ -11,9 +11,9 @@ from scipy import stats
 from appliance.records.journal import (
     Block,
     Injected,
+    InterimAnalysis,
     LaunchEnded,
     LaunchStarted,
-    Looked,
     RunEnded,
     RunResumed,
 )
@@ -163,13 +163,15 @@ def test_times_of_a_case_do_not_depend_on_the_others() -> None:
 def test_a_run_stops_where_the_judge_decides() -> None:
     quiet = healthy_node(SPEED, num_cases=1, timing=Timing(launch_sd=0.001))
     assert simulate(quiet, seed=1).num_made == 5
-    (looked,) = events_of(quiet, Looked)
-    assert (looked.launches, looked.is_decided) == (5, True)
+    (analysed,) = events_of(quiet, InterimAnalysis)
+    assert (analysed.launches, analysed.is_decided) == (5, True)
     decided = [e for e in events_of(quiet, LaunchEnded) if e.reason == "decided"]
     assert len(decided) == 35
     at_the_limit = behaving(quiet, Timing(effect=math.log(1.03)))
     assert simulate(at_the_limit, seed=1).num_made == 40
-    assert [look.launches for look in events_of(at_the_limit, Looked)] == [5, 10, 20, 40]
+    assert [
+        interim_analysis.launches for interim_analysis in events_of(at_the_limit, InterimAnalysis)
+    ] == [5, 10, 20, 40]
 
 
 def test_devices_of_a_case_start_together_and_lines_are_in_the_order_of_time() -> None:
@@ -225,7 +227,7 @@ def test_the_plan_has_the_bounds_that_planning_makes() -> None:
     assert node.plan.num_limits == 3
     (passing, failing) = node.plan.bounds
     assert (passing.alpha, failing.alpha) == (0.01, 0.008 / 3)
-    assert passing.looks == (5, 10, 20, 40)
+    assert passing.interim_analyses == (5, 10, 20, 40)
 
 
 def test_a_baseline_is_of_the_workload_without_effects() -> None:

@@ -1,4 +1,4 @@
-"""Looks and limits: published bounds, scipy.stats beside every test, and nothing from noise."""
+"""Interim analyses and limits: published bounds, scipy.stats beside each, nothing from noise."""
 
 import math
 from typing import Any
@@ -12,7 +12,7 @@ from scipy import stats
 from appliance.errors import UsageError
 from appliance.statistics import group_sequential
 
-LOOKS = (5, 10, 20, 40)
+ANALYSES = (5, 10, 20, 40)
 FINITE = st.floats(min_value=-20, max_value=20)
 SPREAD = st.floats(min_value=1e-6, max_value=1.0)
 LIMIT = math.log(1.03)
@@ -29,7 +29,7 @@ def test_spending_ends_with_the_whole_risk() -> None:
     assert group_sequential.spent(0.01, 0.125) == pytest.approx(0.0019456729, abs=1e-10)
 
 
-def test_five_equal_looks_have_the_published_bounds() -> None:
+def test_five_equal_interim_analyses_have_the_published_bounds() -> None:
     published = (2.4380, 2.4268, 2.4101, 2.3966, 2.3859)  # Lan-DeMets-Pocock, two-sided 0.05
     found = group_sequential.group_bounds(0.025, (1, 2, 3, 4, 5))
     assert found == pytest.approx(published, abs=2e-4)
@@ -45,26 +45,33 @@ def test_five_equal_looks_have_the_published_bounds() -> None:
         (0.0002, (3.9510, 3.9717, 3.8593, 3.7657)),
     ],
 )
-def test_the_bounds_of_the_usual_looks(alpha: float, bounds: tuple[float, ...]) -> None:
-    assert group_sequential.group_bounds(alpha, LOOKS) == pytest.approx(bounds, abs=6e-5)
+def test_the_bounds_of_the_usual_interim_analyses(alpha: float, bounds: tuple[float, ...]) -> None:
+    assert group_sequential.group_bounds(alpha, ANALYSES) == pytest.approx(bounds, abs=6e-5)
 
 
 @pytest.mark.parametrize("alpha", [0.05, 0.01])
-@pytest.mark.parametrize("looks", [(5, 10, 20), (5, 8, 40), (3, 4, 5)])
-def test_each_look_spends_its_part_by_another_way(alpha: float, looks: tuple[int, ...]) -> None:
+@pytest.mark.parametrize("launch_counts", [(5, 10, 20), (5, 8, 40), (3, 4, 5)])
+def test_each_interim_analysis_spends_its_part_by_another_way(
+    alpha: float, launch_counts: tuple[int, ...]
+) -> None:
     """The chance to cross nowhere is that of a multivariate normal below all of the bounds."""
-    bounds, counts = group_sequential.group_bounds(alpha, looks), np.array(looks)
+    bounds, counts = (
+        group_sequential.group_bounds(alpha, launch_counts),
+        np.array(launch_counts),
+    )
     correlation = np.sqrt(np.minimum.outer(counts, counts) / np.maximum.outer(counts, counts))
-    for number, look in enumerate(looks, 1):
+    for number, launches in enumerate(launch_counts, 1):
         below = stats.multivariate_normal(np.zeros(number), correlation[:number, :number])
         crossed = 1.0 - float(below.cdf(np.array(bounds[:number])))
-        assert crossed == pytest.approx(group_sequential.spent(alpha, look / looks[-1]), abs=2e-5)
+        assert crossed == pytest.approx(
+            group_sequential.spent(alpha, launches / launch_counts[-1]), abs=2e-5
+        )
 
 
 @pytest.mark.parametrize("alpha", [0.4, 0.05, 1e-4, 1e-9])
-@pytest.mark.parametrize("look", [1, 5, 1000])
-def test_one_look_has_the_plain_normal_quantile(alpha: float, look: int) -> None:
-    (bound,) = group_sequential.group_bounds(alpha, [look])
+@pytest.mark.parametrize("launches", [1, 5, 1000])
+def test_one_interim_analysis_has_the_plain_normal_quantile(alpha: float, launches: int) -> None:
+    (bound,) = group_sequential.group_bounds(alpha, [launches])
     assert bound == pytest.approx(stats.norm.isf(alpha), abs=1e-9)
 
 
@@ -78,19 +85,19 @@ def test_a_finer_grid_gives_the_same_bounds(monkeypatch: pytest.MonkeyPatch) -> 
 
 @given(alpha=st.floats(1e-8, 0.2), gaps=st.lists(st.integers(1, 30), min_size=2, max_size=5))
 def test_looking_again_never_makes_the_last_bound_easier(alpha: float, gaps: list[int]) -> None:
-    looks = tuple(int(look) for look in np.cumsum(gaps))
-    bounds = group_sequential.group_bounds(alpha, looks)
+    launch_counts = tuple(int(launches) for launches in np.cumsum(gaps))
+    bounds = group_sequential.group_bounds(alpha, launch_counts)
     assert all(math.isfinite(bound) for bound in bounds)
     assert bounds[-1] > stats.norm.isf(alpha)
 
 
-@pytest.mark.parametrize("looks", [(), (0, 5), (5, 5), (10, 5), (-1,)])
-def test_looks_that_do_not_grow_are_refused(looks: tuple[int, ...]) -> None:
+@pytest.mark.parametrize("launch_counts", [(), (0, 5), (5, 5), (10, 5), (-1,)])
+def test_interim_analyses_that_do_not_grow_are_refused(launch_counts: tuple[int, ...]) -> None:
     with pytest.raises(UsageError, match="must be launch counts that grow"):
-        group_sequential.group_bounds(0.01, looks)
+        group_sequential.group_bounds(0.01, launch_counts)
 
 
-def test_looks_too_close_to_tell_apart_are_refused() -> None:
+def test_interim_analyses_too_close_to_tell_apart_are_refused() -> None:
     with pytest.raises(UsageError, match="too close"):
         group_sequential.group_bounds(0.01, (999, 1000))
 
@@ -98,7 +105,7 @@ def test_looks_too_close_to_tell_apart_are_refused() -> None:
 @pytest.mark.parametrize("alpha", [0.0, 1.0, -0.1, math.nan, math.inf])
 def test_a_risk_that_is_none_is_refused(alpha: float) -> None:
     with pytest.raises(UsageError, match="cannot be spent"):
-        group_sequential.group_bounds(alpha, LOOKS)
+        group_sequential.group_bounds(alpha, ANALYSES)
 
 
 @given(z=st.floats(0.0, 6.0), count=st.integers(2, 500))

@@ -16,7 +16,7 @@ from appliance.statistics.estimates import (
     block_figures,
     interval,
     launch_statistic,
-    planned_looks,
+    planned_analyses,
     timing_estimates,
 )
 
@@ -116,10 +116,10 @@ def test_work_that_is_not_positive_gives_no_rate(amount: float) -> None:
     assert names == ["step_seconds"]
 
 
-def test_looks_end_with_all_launches() -> None:
-    assert planned_looks((5, 10, 20), 20) == (5, 10, 20)
-    assert planned_looks((5, 10, 20), 7) == (5, 7)
-    assert planned_looks((5,), 3) == (3,)
+def test_interim_analyses_end_with_all_launches() -> None:
+    assert planned_analyses((5, 10, 20), 20) == (5, 10, 20)
+    assert planned_analyses((5, 10, 20), 7) == (5, 7)
+    assert planned_analyses((5,), 3) == (3,)
 
 
 def test_a_stalled_step_does_not_move_the_launch() -> None:

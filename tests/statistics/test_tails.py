@@ -138,8 +138,8 @@ def test_without_a_risk_nothing_is_ruled(risk: float) -> None:
     assert tails.rate_bounds(5, 10, risk) == (0.0, 1.0)
 
 
-def test_the_risks_of_the_looks_sum_to_the_whole() -> None:
-    risks = tails.look_risks(0.01, (5, 10, 20, 40))
+def test_the_risks_of_the_interim_analyses_sum_to_the_whole() -> None:
+    risks = tails.analysis_risks(0.01, (5, 10, 20, 40))
     assert sum(risks) == pytest.approx(0.01, rel=1e-12)
     assert risks == pytest.approx((0.0019457, 0.0016281, 0.0026274, 0.0037989), abs=1e-7)
 

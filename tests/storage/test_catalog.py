@@ -26,7 +26,7 @@ warmup_seconds = 0
 blocks = 1
 block_steps = 5
 block_seconds = 0.5
-looks = [5, 10]
+interim_analyses = [5, 10]
 last_checks = "one"
 
 [[case]]
@@ -98,13 +98,13 @@ def refusal(folder: Path, text: str, change: tuple[str, str], *, is_suite: bool 
         (("blocks = 1", "blocks = 0"), "at least one block of one step"),
         (("block_steps = 5", "block_steps = 0"), "at least one block of one step"),
         (("block_seconds = 0.5", "block_seconds = 0"), '"block_seconds" is 0'),
-        (("[5, 10]", "[]"), '"looks" of protocol'),
-        (("[5, 10]", "[5, 5]"), '"looks" of protocol'),
-        (("[5, 10]", "[10, 5]"), '"looks" of protocol'),
-        (("[5, 10]", "[0]"), '"looks" of protocol'),
+        (("[5, 10]", "[]"), '"interim_analyses" of protocol'),
+        (("[5, 10]", "[5, 5]"), '"interim_analyses" of protocol'),
+        (("[5, 10]", "[10, 5]"), '"interim_analyses" of protocol'),
+        (("[5, 10]", "[0]"), '"interim_analyses" of protocol'),
         (("[5, 10]", "[1000000]"), "ends at 1000000 launches"),
         (("gemm-fp32", "g" * 81), "80 in all"),
-        (("[5, 10]", '[5, "x"]'), "item 2 of protocol looks must be a whole number"),
+        (("[5, 10]", '[5, "x"]'), "item 2 of protocol interim_analyses must be a whole number"),
         (("[[case]]", "[case]"), 'key "case" must be a list'),
         (("workload =", "wrokload ="), 'key "workload" of case 1 is missing'),
         (("workload =", "wrokload = 1\nworkload ="), 'did you mean "workload"?'),
@@ -214,7 +214,10 @@ def test_right_files_are_read_with_their_bytes(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     path.write_text(SUITE)
     suite, data = suite_file.load_suite(str(path))
-    assert (suite.case[0].parameters, suite.protocol.looks) == ({"dtype": "float32"}, (5, 10))
+    assert (suite.case[0].parameters, suite.protocol.interim_analyses) == (
+        {"dtype": "float32"},
+        (5, 10),
+    )
     assert data == SUITE.encode()
     path.write_text(CRITERIA)
     criteria, _ = criteria_file.load_criteria(str(path))

@@ -320,7 +320,7 @@ def test_what_cannot_be_placed_is_refused_with_a_sentence(
 
 
 SUITE = """
-schema = "bench/suite/1"
+schema = "bench/suite/2"
 name = "mine"
 version = 1
 summary = "tests"
@@ -333,7 +333,7 @@ warmup_seconds = 0.0
 blocks = 1
 block_steps = 2
 block_seconds = 0.1
-looks = [2]
+interim_analyses = [2]
 last_checks = "one"
 [[case]]
 id = "one"

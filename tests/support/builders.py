@@ -25,12 +25,12 @@ from appliance.records.journal import (
     Environment,
     Event,
     Injected,
+    InterimAnalysis,
     KernelLogRead,
     LaunchEnded,
     LaunchStarted,
     Libraries,
     Line,
-    Looked,
     NotObserved,
     Outcome,
     Phase,
@@ -62,7 +62,7 @@ PROTOCOL = Protocol(
     blocks=2,
     block_steps=3,
     block_seconds=0.03,
-    looks=(5,),
+    interim_analyses=(5,),
     last_checks="one",
 )
 FIRST_TIMED = 1 + PROTOCOL.warmup_steps
@@ -175,7 +175,7 @@ def a_plan(*cases: Case, protocol: Protocol = PROTOCOL) -> Plan:
 
 def with_bounds(plan: Plan, criteria: Criteria) -> Plan:
     """The same plan with the bounds that planning stores for these criteria."""
-    num_limits, bounds = planned_bounds(criteria, plan.cases, plan.protocol.looks)
+    num_limits, bounds = planned_bounds(criteria, plan.cases, plan.protocol.interim_analyses)
     return replace(plan, num_limits=num_limits, bounds=bounds)
 
 
@@ -204,7 +204,9 @@ def healthy_events(plan: Plan, *, step_ns: int = STEP_NS) -> list[Event]:
             if launch.number == case.launches and case.is_timed:
                 reason = "nothing has failed; performance is reported, not judged"
                 events.append(
-                    Looked(case=case.id, launches=case.launches, is_decided=False, reason=reason)
+                    InterimAnalysis(
+                        case=case.id, launches=case.launches, is_decided=False, reason=reason
+                    )
                 )
     return [*events, RunEnded(launches=len(plan.launches))]
 

@@ -25,10 +25,10 @@ from support.builders import (
 )
 from weasyprint import HTML, Attachment
 
-from appliance.judging.verdict import judge, look
+from appliance.judging.verdict import interim_analysis, judge
 from appliance.planning.plan import checked_launch, launch_groups
 from appliance.records.baseline import Baselines, Peaks
-from appliance.records.journal import Checked, Event, LaunchEnded, Looked, RunStarted
+from appliance.records.journal import Checked, Event, InterimAnalysis, LaunchEnded, RunStarted
 from appliance.records.json import sha256, to_json
 from appliance.records.plan import Case, Plan
 from appliance.records.system import Conditions, Device, Identity, System
@@ -101,8 +101,8 @@ class Draft:
 
 
 def healthy() -> Draft:
-    """Three cases of five launches (one of them untimed), looked at after two and after five."""
-    protocol = replace(PROTOCOL, looks=(2, 5))
+    """Three cases of five launches (one of them untimed), analysed after two and after five."""
+    protocol = replace(PROTOCOL, interim_analyses=(2, 5))
     cases = (a_case(), a_case("bert"), a_case("exact", is_timed=False))
     plan = as_drawn(a_plan(*cases, protocol=protocol))
     plan = replace(
@@ -115,7 +115,7 @@ def healthy() -> Draft:
             "identity": sha256(to_json(SYSTEM.identity)),
         },
     )
-    return Draft(plan=plan, events=tuple(looked(plan, healthy_events(plan))))
+    return Draft(plan=plan, events=tuple(analysed(plan, healthy_events(plan))))
 
 
 def as_drawn(plan: Plan) -> Plan:
@@ -131,7 +131,7 @@ def as_drawn(plan: Plan) -> Plan:
 
 
 def rejected() -> Draft:
-    """The same run, but one check fails, so that the first look decides its case."""
+    """The same run, but one check fails, so that the first interim analysis decides its case."""
     draft = healthy()
 
     def spoil(event: Event) -> Event:
@@ -146,7 +146,7 @@ def rejected() -> Draft:
         for event in events
         if not of_launches(event, skipped) or isinstance(event, LaunchEnded)
     ]
-    return replace(draft, events=tuple(looked(draft.plan, events)))
+    return replace(draft, events=tuple(analysed(draft.plan, events)))
 
 
 def of_launches(event: Event, launches: set[str]) -> bool:
@@ -158,22 +158,24 @@ def _left_out(event: Event) -> Event:
     return ended(event.launch, "not_run", "decided")
 
 
-def looked(plan: Plan, events: Sequence[Event]) -> list[Event]:
-    """The same events with every look where the runner takes it, answered by the judge."""
+def analysed(plan: Plan, events: Sequence[Event]) -> list[Event]:
+    """The same events with every interim analysis where the runner makes it, by the judge."""
     made: list[Event] = []
     decided: set[str] = set()
     for event in events:
-        if isinstance(event, Looked):
+        if isinstance(event, InterimAnalysis):
             continue
         made.append(event)
         case = event.launch.partition("/")[0] if isinstance(event, LaunchEnded) else ""
         number = event.launch.partition("/")[2] if isinstance(event, LaunchEnded) else ""
         if number in ("2", "5") and case not in decided:
-            is_decided, reason = look(
+            is_decided, reason = interim_analysis(
                 plan=plan, criteria=FUNCTIONAL, lines=bare_lines(made), case=case, **NOTHING_KNOWN
             )
             made.append(
-                Looked(case=case, launches=int(number), is_decided=is_decided, reason=reason)
+                InterimAnalysis(
+                    case=case, launches=int(number), is_decided=is_decided, reason=reason
+                )
             )
             decided |= {case} if is_decided else set()
     return made

@@ -12,7 +12,7 @@ from typing import Any
 
 from faulty.vendor import Vendor
 
-from appliance.records.journal import Event, LaunchEnded, Line, Looked
+from appliance.records.journal import Event, InterimAnalysis, LaunchEnded, Line
 from appliance.records.json import sha256, to_json
 from appliance.records.plan import Case, Launch, Plan
 from appliance.records.suite import LaunchMode, Protocol
@@ -59,7 +59,7 @@ def case(name: str, *, workload: str = "faulty.misbehaving", **fields: Any) -> C
 def plan(
     *cases: Case,
     mode: LaunchMode = "forked",
-    looks: tuple[int, ...] = (1,),
+    interim_analyses: tuple[int, ...] = (1,),
     groups: Sequence[tuple[str, ...]] = (),
     warmup_steps: int = 1,
     warmup_seconds: float = 0.0,
@@ -89,7 +89,7 @@ def plan(
             blocks=2,
             block_steps=3,
             block_seconds=0.0,
-            looks=looks,
+            interim_analyses=interim_analyses,
             last_checks="one",
         ),
         cases=cases,
@@ -127,7 +127,7 @@ class Seen:
     def launch_ended(self, launch: Launch, event: LaunchEnded) -> None:
         self.ended.append(launch.id)
 
-    def looked(self, event: Looked) -> None: ...
+    def analysed(self, event: InterimAnalysis) -> None: ...
 
 
 @dataclass
@@ -136,7 +136,7 @@ class Bench:
 
     folder: Path
     plan: Plan
-    look: Callable[[str, Sequence[Line]], tuple[bool, str]] = lambda *_: (False, "open")
+    interim_analysis: Callable[[str, Sequence[Line]], tuple[bool, str]] = lambda *_: (False, "open")
     journal: Journal = field(init=False)
 
     def __post_init__(self) -> None:
@@ -155,7 +155,7 @@ class Bench:
             folder=self.folder,
             work=self.folder.parent / "work",
             data=None,
-            look=self.look,
+            interim_analysis=self.interim_analysis,
             observer=observer or Seen(),
             num_threads=1,
         )

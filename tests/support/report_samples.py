@@ -1,7 +1,7 @@
 """Synthetic bundles for the report's tests: cases of a smoke run, judged by the real judge.
 
-Everything but the measurements is real: records, journal chain, bounds, looks, verdict. The
-same arguments give the same bundle. `python tests/support/report_samples.py FOLDER` writes the
+Everything but the measurements is real: records, journal chain, bounds, interim analyses, verdict.
+The same arguments give the same bundle. `python tests/support/report_samples.py FOLDER` writes the
 pages of every kind there, to be looked at.
 """
 
@@ -31,11 +31,11 @@ from appliance.records.journal import (
     Environment,
     Event,
     Injected,
+    InterimAnalysis,
     LaunchEnded,
     LaunchStarted,
     Libraries,
     Line,
-    Looked,
     Phase,
     Reading,
     RunEnded,
@@ -490,8 +490,8 @@ def _plan(system: System, data: bytes, criteria: Criteria, story: Story) -> Plan
         for row in ROWS
         for device in system.identity.devices
     )
-    looks = (LAUNCHES, MOST_LAUNCHES) if is_judged else (LAUNCHES,)
-    num_limits, bounds = planned_bounds(criteria, cases, looks)
+    interim_analyses = (LAUNCHES, MOST_LAUNCHES) if is_judged else (LAUNCHES,)
+    num_limits, bounds = planned_bounds(criteria, cases, interim_analyses)
     launches = tuple(
         Launch(id=f"{case.id}/{number}", case=case.id, number=number, is_timed=number > 0)
         for case in cases
@@ -520,7 +520,7 @@ def _plan(system: System, data: bytes, criteria: Criteria, story: Story) -> Plan
             blocks=3,
             block_steps=5,
             block_seconds=0.2,
-            looks=looks,
+            interim_analyses=interim_analyses,
             last_checks="one",
         ),
         cases=cases,
@@ -595,7 +595,7 @@ def _journal(events: Iterable[Event], prev: str) -> bytes:
 
 
 def _events(plan: Plan, story: Story, judging: Judge) -> Iterator[Event]:
-    """The whole run, with every look as the judge takes it."""
+    """The whole run, with every interim analysis as the judge takes it."""
     for number, event in enumerate(_run(plan, story, judging)):
         judging.take(_line(number, event))
         yield event
@@ -632,10 +632,12 @@ def _run(plan: Plan, story: Story, judging: Judge) -> Iterator[Event]:
             yield _ended(launch, "interrupted", "the parent was ended")
         else:
             yield from _launch(launch, row, case, 3 if f"{case.id}/2" in cut else 2, story)
-        if launch.number in plan.protocol.looks and case.id not in decided:
-            is_decided, reason = judging.look(case.id)
+        if launch.number in plan.protocol.interim_analyses and case.id not in decided:
+            is_decided, reason = judging.interim_analysis(case.id)
             decided |= {case.id} if is_decided else set()
-            yield Looked(case=case.id, launches=launch.number, is_decided=is_decided, reason=reason)
+            yield InterimAnalysis(
+                case=case.id, launches=launch.number, is_decided=is_decided, reason=reason
+            )
     yield from (_counted(device, 3) for device in devices)
     yield RunEnded(launches=len(plan.launches))
 

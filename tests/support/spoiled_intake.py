@@ -39,7 +39,7 @@ FAULTS = (
     "skipped_update",
 )
 HEAD = """
-schema = "bench/suite/1"
+schema = "bench/suite/2"
 name = "intake-{fault}"
 version = 1
 summary = "intake with a fault in every case: {fault}"
@@ -53,7 +53,7 @@ warmup_seconds = 0.0
 blocks = 1
 block_steps = 3
 block_seconds = 0.1
-looks = [1]
+interim_analyses = [1]
 last_checks = "all"
 """
 

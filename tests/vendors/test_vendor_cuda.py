@@ -727,14 +727,14 @@ def test_the_probe_records_them(vendor: Named, tmp_path: Path) -> None:
 
 
 def test_a_probe_of_another_day_is_of_the_same_machine(vendor: Named, tmp_path: Path) -> None:
-    look = {"root": tmp_path, "environment": {}, "window_seconds": 0}
+    interim_analysis = {"root": tmp_path, "environment": {}, "window_seconds": 0}
     one = vendor("h100_sxm")
-    before = node.probe([one], **look).identity  # type: ignore[arg-type]
+    before = node.probe([one], **interim_analysis).identity  # type: ignore[arg-type]
     answers = library(one).record["devices"][0]["answers"]
     answers["nvmlDeviceGetTemperature(NVML_TEMPERATURE_GPU)"] = 64
     answers["nvmlDeviceGetCurrPcieLinkGeneration()"] = 1
     answers["nvmlDeviceGetPowerUsage()"] = 512_000
-    after = node.probe([one], **look).identity  # type: ignore[arg-type]
+    after = node.probe([one], **interim_analysis).identity  # type: ignore[arg-type]
     assert node.differences(before, after) == []
 
 

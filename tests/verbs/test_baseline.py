@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy.special import stdtrit
 from support.builders import PROTOCOL, a_case, a_plan, a_system, block, healthy_events
-from support.bundles import CRITERIA, NOTHING_KNOWN, Draft, as_drawn, looked, rejected, sealed
+from support.bundles import CRITERIA, NOTHING_KNOWN, Draft, analysed, as_drawn, rejected, sealed
 from typer.testing import CliRunner
 
 from appliance.cli.main import app
@@ -45,7 +45,7 @@ from appliance.verbs.baseline import (
 )
 from appliance.verbs.baseline_check import check, load
 
-TIMED = replace(PROTOCOL, looks=(2, 5), block_seconds=0.02)
+TIMED = replace(PROTOCOL, interim_analyses=(2, 5), block_seconds=0.02)
 DAY_ONE = (10_000_000, 10_050_000, 9_960_000, 10_010_000, 9_980_000)
 DAY_TWO = (10_200_000, 10_260_000, 10_190_000, 10_230_000, 10_220_000)
 """Step times of five launches in nanoseconds; a day later all of them are 2 % slower."""
@@ -113,7 +113,7 @@ def make(key: Key, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Pa
             step = steps[case][int(number) - 1]
             return block(event.launch, event.index, (step - 1000, step, step + 1000))
 
-        events = looked(plan, [at_its_time(event) for event in healthy_events(plan)])
+        events = analysed(plan, [at_its_time(event) for event in healthy_events(plan)])
         others = {bundle.SYSTEM: to_json(system)}
         draft = Draft(plan=plan, events=tuple(events), others=others)
         return sealed(tmp_path_factory.mktemp("run") / run, draft, key)

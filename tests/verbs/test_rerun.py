@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from support import bundles as whole
 from support.builders import PROTOCOL, a_case, a_plan, bare_lines, checked, ended, healthy_events
-from support.bundles import Draft, files_of, looked
+from support.bundles import Draft, analysed, files_of
 from support.program import ROOT, answered
 
 from appliance.cli.progress import Silent
@@ -193,9 +193,9 @@ def known(answer: Answer) -> Draft:
         memory_limit_bytes=2**33,
         checked_launch=1,
     )
-    plan = a_plan(case, protocol=replace(PROTOCOL, looks=(2, 5)))
+    plan = a_plan(case, protocol=replace(PROTOCOL, interim_analyses=(2, 5)))
     plan = replace(plan, digests=whole.healthy().plan.digests)
-    return Draft(plan=plan, events=tuple(looked(plan, healthy_events(plan))))
+    return Draft(plan=plan, events=tuple(analysed(plan, healthy_events(plan))))
 
 
 def written(folder: Path, made: Draft) -> Path:
@@ -320,7 +320,7 @@ def test_a_case_that_the_worker_refuses_or_a_device_that_is_gone_is_refused(
         replace(known.plan.cases[0], id="gemm@cpu:7", device="cpu:7"), protocol=known.plan.protocol
     )
     plan = replace(plan, digests=digests)
-    events = tuple(looked(plan, healthy_events(plan)))
+    events = tuple(analysed(plan, healthy_events(plan)))
     made = Draft(plan=plan, events=events, others={bundle.SYSTEM: to_json(system)})
     with pytest.raises(UsageError, match="this machine has no device cpu:7: it has cpu:0"):
         rerun(asked(written(tmp_path / "other", made), tmp_path), Silent())

@@ -18,7 +18,7 @@ from support.builders import (
     healthy_events,
     with_bounds,
 )
-from support.bundles import Draft, healthy, looked, sealed
+from support.bundles import Draft, analysed, healthy, sealed
 
 from appliance.errors import EvidenceError
 from appliance.planning import placement, workload_manifest
@@ -327,7 +327,7 @@ def test_what_the_suite_says_of_a_workload_that_is_not_known_is_held() -> None:
 # ------------------------------------------------------------------ the verb
 
 
-SUITE = """schema = "bench/suite/1"
+SUITE = """schema = "bench/suite/2"
 name = "mine"
 version = 1
 summary = "the cases of a small bundle"
@@ -341,7 +341,7 @@ warmup_seconds = 0.0
 blocks = 2
 block_steps = 3
 block_seconds = 0.03
-looks = [2, 5]
+interim_analyses = [2, 5]
 last_checks = "one"
 """
 CASE = """[[case]]
@@ -354,7 +354,7 @@ reference_seconds = 2
 time_limit_seconds = 60
 memory_limit_gib = 1
 """
-LOOKS = replace(PROTOCOL, looks=(2, 5))
+ANALYSES = replace(PROTOCOL, interim_analyses=(2, 5))
 
 
 def verified(
@@ -369,15 +369,15 @@ def verified(
     known = {name: replace(plain, name=name, is_timed=name != "exact") for name in names}
     monkeypatch.setattr(workload_manifest, "load", lambda: known)
     cases = [a_case(name, launches=2, is_timed=name != "exact") for name in names]
-    drawn = (1, 1, None)  # the only timed launch before the last of a look
+    drawn = (1, 1, None)  # the only timed launch before the last of an interim analysis
     pairs = zip(cases, drawn, strict=True)
-    plan = a_plan(*(replace(case, checked_launch=one) for case, one in pairs), protocol=LOOKS)
+    plan = a_plan(*(replace(case, checked_launch=one) for case, one in pairs), protocol=ANALYSES)
     plan = replace(
         plan,
         groups=launch_groups(plan.cases, plan.launches, plan.seed),
         digests={**healthy().plan.digests, "suite": sha256(path.read_bytes())},
     )
-    draft = Draft(plan=plan, events=tuple(looked(plan, healthy_events(plan))))
+    draft = Draft(plan=plan, events=tuple(analysed(plan, healthy_events(plan))))
     folder = sealed(tmp_path / "run", draft, keys.development_key())
     wanted = verify.Expectations(suite=str(path))
     return verify.verify(folder, allow_development=True, expectations=wanted)

@@ -330,7 +330,7 @@ def test_an_interrupted_launch_counts_only_the_blocks_that_it_made() -> None:
 
 
 def with_case(case: Case) -> tuple[Plan, list[Event]]:
-    plan = a_plan(case, protocol=replace(PROTOCOL, looks=(5,)))
+    plan = a_plan(case, protocol=replace(PROTOCOL, interim_analyses=(5,)))
     return plan, healthy_events(plan)
 
 

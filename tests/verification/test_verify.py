@@ -13,10 +13,10 @@ from support.bundles import (
     CASE,
     CRITERIA,
     Draft,
+    analysed,
     files_of,
     healthy,
     html,
-    looked,
     pdf,
     rejected,
     seal,
@@ -28,9 +28,9 @@ from appliance.records.journal import (
     Block,
     Checked,
     Event,
+    InterimAnalysis,
     LaunchEnded,
     LaunchStarted,
-    Looked,
     RunEnded,
     RunResumed,
     RunStarted,
@@ -136,7 +136,7 @@ def test_device_that_lost_its_fork_server_is_not_forked_on_again(
     ]
     lost = ended(f"{CASE}/3", "interrupted", "server_lost")
     events = [lost if of(e, 3) and isinstance(e, LaunchEnded) else e for e in events]
-    draft = Draft(plan=plan, events=tuple(looked(plan, events)))
+    draft = Draft(plan=plan, events=tuple(analysed(plan, events)))
     assert failed(checked(sealed(tmp_path, draft, key))) == faults
 
 
@@ -319,7 +319,7 @@ def interrupted(events: list[Event], number: int, count: int) -> list[Event]:
 
 def interrupted_twice(events: list[Event]) -> list[Event]:
     events = interrupted(interrupted(events, 3, 1), 4, 2)
-    return looked(healthy().plan, events)
+    return analysed(healthy().plan, events)
 
 
 def redrawn_after_interruption(events: list[Event]) -> list[Event]:
@@ -343,13 +343,17 @@ def other_launch_interrupted(events: list[Event]) -> list[Event]:
     ]
 
 
-def no_look(events: list[Event]) -> list[Event]:
-    first = next(event for event in events if isinstance(event, Looked) and event.case == CASE)
+def no_interim_analysis(events: list[Event]) -> list[Event]:
+    first = next(
+        event for event in events if isinstance(event, InterimAnalysis) and event.case == CASE
+    )
     return [event for event in events if event is not first]
 
 
-def look_too_early(events: list[Event]) -> list[Event]:
-    first = next(event for event in events if isinstance(event, Looked) and event.case == CASE)
+def interim_analysis_too_early(events: list[Event]) -> list[Event]:
+    first = next(
+        event for event in events if isinstance(event, InterimAnalysis) and event.case == CASE
+    )
     kept = [event for event in events if event is not first]
     at = begin(kept, 2)
     return [*kept[:at], first, *kept[at:]]
@@ -415,8 +419,8 @@ def two_groups_at_once(events: list[Event]) -> list[Event]:
         redrawn_after_interruption,
         interruption_not_counted,
         other_launch_interrupted,
-        no_look,
-        look_too_early,
+        no_interim_analysis,
+        interim_analysis_too_early,
         forked_against_the_plan,
         another_start,
         another_machine,
@@ -434,11 +438,11 @@ def test_run_that_was_not_conducted_as_planned_is_found(
     folder = sealed(tmp_path, healthy().with_events(forge), key)
     found = checked(folder)
     assert failed(found) == ["conduct"]
-    assert {status(found)[name] for name in ("looks", "verdict")} == {"not_done"}
+    assert {status(found)[name] for name in ("interim analyses", "verdict")} == {"not_done"}
     assert failed(checked(folder / "report.pdf")) == ["conduct"]
 
 
-def test_launch_after_the_deciding_look_is_found(key: Key, tmp_path: Path) -> None:
+def test_launch_after_the_deciding_interim_analysis_is_found(key: Key, tmp_path: Path) -> None:
     def gone_on(events: list[Event]) -> list[Event]:
         plan = rejected().plan
         launch = next(item for item in plan.launches if item.id == f"{CASE}/4")
@@ -451,37 +455,43 @@ def test_launch_after_the_deciding_look_is_found(key: Key, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("draft", [healthy, rejected])
-def test_look_that_does_not_follow_is_found(
+def test_interim_analysis_that_does_not_follow_is_found(
     draft: Callable[[], Draft], key: Key, tmp_path: Path
 ) -> None:
     def other_reason(events: list[Event]) -> list[Event]:
         return [
-            replace(event, reason="decided: nothing to see") if isinstance(event, Looked) else event
+            replace(event, reason="decided: nothing to see")
+            if isinstance(event, InterimAnalysis)
+            else event
             for event in events
         ]
 
-    assert failed(checked(sealed(tmp_path, draft().with_events(other_reason), key))) == ["looks"]
+    assert failed(checked(sealed(tmp_path, draft().with_events(other_reason), key))) == [
+        "interim analyses"
+    ]
 
 
 def test_stopping_too_early_is_found(key: Key, tmp_path: Path) -> None:
-    """The first look is said to have decided the case, and the rest was left out."""
+    """The first interim analysis is said to have decided the case, and the rest was left out."""
 
     def stopped(events: list[Event]) -> list[Event]:
         return [
-            replace(event, is_decided=True) if is_first_look(event) else event
+            replace(event, is_decided=True) if is_first_analysis(event) else event
             for event in rejected().events
             for event in [healed(event)]
         ]
 
-    def is_first_look(event: Event) -> bool:
-        return isinstance(event, Looked) and (event.case, event.launches) == (CASE, 2)
+    def is_first_analysis(event: Event) -> bool:
+        return isinstance(event, InterimAnalysis) and (event.case, event.launches) == (CASE, 2)
 
     def healed(event: Event) -> Event:
         if isinstance(event, Checked) and not event.check.is_within:
             return replace(event, check=replace(event.check, error=0.0))
         return event
 
-    assert "looks" in failed(checked(sealed(tmp_path, healthy().with_events(stopped), key)))
+    assert "interim analyses" in failed(
+        checked(sealed(tmp_path, healthy().with_events(stopped), key))
+    )
 
 
 def test_record_that_is_not_written_strictly_is_found(key: Key, tmp_path: Path) -> None:
