@@ -18,10 +18,9 @@ from typing import Literal
 from appliance.errors import EvidenceError, UsageError
 from appliance.evidence.baseline_key import LIBRARIES, SYSTEM_NAMES, device_name, suite_id
 from appliance.evidence.determinism import answer_of, gathered
-from appliance.probe import node
 from appliance.records.json import Number, Parameters, Record, sha256, to_json
 from appliance.records.plan import Case, Plan
-from appliance.records.system import Identity
+from appliance.records.system import Identity, identity_differences
 from appliance.records.verdict import CaseResult, Reason, Ruling, RulingWord, Verdict, VerdictWord
 from appliance.storage.bundle import STATEMENT, Bundle
 
@@ -179,20 +178,20 @@ def paired_devices(reference: Side, other: Side) -> Mapping[str, str]:
     """The reference's device for each of `other`: by serial, else by id, else the next alike."""
     ours, theirs = reference.identity.devices, other.identity.devices
     serials = {device.serial: device.id for device in ours if device.serial}
-    found = {
+    counterparts = {
         device.id: serials[device.serial]
         for device in theirs
         if device.serial is not None and device.serial in serials
     }
-    free = {device.id: device for device in ours if device.id not in found.values()}
-    left = [device for device in theirs if device.id not in found]
+    free = {device.id: device for device in ours if device.id not in counterparts.values()}
+    left = [device for device in theirs if device.id not in counterparts]
     for device in [one for one in left if one.id in free]:
-        found[device.id] = free.pop(device.id).id
-    for device in [one for one in left if one.id not in found]:
+        counterparts[device.id] = free.pop(device.id).id
+    for device in [one for one in left if one.id not in counterparts]:
         alike = next((one for one in free.values() if one.model == device.model), None)
         if alike is not None:
-            found[device.id] = free.pop(alike.id).id
-    return found
+            counterparts[device.id] = free.pop(alike.id).id
+    return counterparts
 
 
 def _renamed(case: Case, devices: Mapping[str, str]) -> str:
@@ -206,7 +205,7 @@ def pairs_of(
     """Cases that are the same thing in both, in the reference's order, and what is refused."""
     theirs = {_renamed(case, devices): case for case in other.plan.cases}
     our_results, their_results = reference.results(), other.results()
-    found: list[Pair] = []
+    pairs: list[Pair] = []
     refused: list[RefusedCase] = []
     for case in reference.plan.cases:
         counterpart = theirs.pop(case.id, None)
@@ -226,7 +225,7 @@ def pairs_of(
         why = _no_timing(reference, other, pair) if case.is_timed else ""
         if why:
             refused.append(replace(_refused(other, case.id, why), kind="no_timing"))
-        found.append(replace(pair, no_timing=why))
+        pairs.append(replace(pair, no_timing=why))
     for name, case in theirs.items():
         why = f"{reference.label} has no device like {case.device} of {other.label}"
         is_paired = case.device in devices
@@ -235,7 +234,7 @@ def pairs_of(
             if is_paired
             else _refused(other, case.id, why)
         )
-    return found, refused
+    return pairs, refused
 
 
 def _refused(side: Side, case: str, reason: str) -> RefusedCase:
@@ -250,8 +249,8 @@ def _different(pair: Pair, ours: str, theirs: str) -> Iterator[str]:
     if first.workload != second.workload:
         yield f"workload {first.workload} in {ours}, {second.workload} in {theirs}"
     elif first.version != second.version:
-        told = f"{first.workload} version {first.version} in {ours}"
-        yield f"{told}, version {second.version} in {theirs}"
+        version = f"{first.workload} version {first.version} in {ours}"
+        yield f"{version}, version {second.version} in {theirs}"
     if first.data_pattern != second.data_pattern:
         yield f"its data are {first.data_pattern} in {ours}, {second.data_pattern} in {theirs}"
     for name in sorted({*first.parameters, *second.parameters}):
@@ -362,8 +361,8 @@ def _other_bits(reference: Side, other: Side, pair: Pair) -> Iterator[str]:
 
 
 def _software(side: Side, name: str) -> str:
-    found = side.identity.software.get(name)
-    return "not reported" if found is None or found.value is None else str(found.value)
+    fact = side.identity.software.get(name)
+    return "not reported" if fact is None or fact.value is None else str(fact.value)
 
 
 def _model(side: Side, case: Case) -> str | None:
@@ -429,7 +428,7 @@ def _sameness(reference: Side, other: Side) -> Sameness:
 
 def _is_named(side: Side) -> bool:
     facts = (side.identity.host.get(name) for name in SYSTEM_NAMES)
-    has_name = any(found is not None and found.value for found in facts)
+    has_name = any(fact is not None and fact.value for fact in facts)
     return has_name or all(device.serial for device in side.identity.devices)
 
 
@@ -460,7 +459,7 @@ def differences(reference: Side, side: Side, devices: Mapping[str, str]) -> Iter
             for device in side.identity.devices
         ),
     )
-    for sentence in node.differences(reference.identity, renamed):
+    for sentence in identity_differences(reference.identity, renamed):
         yield difference(_topic(sentence), sentence)
 
 
@@ -476,13 +475,13 @@ def _topic(sentence: str) -> Topic:
 
 def _plan_differences(first: Plan, second: Plan) -> Iterator[str]:
     """What was planned another way, sentence by sentence."""
-    told = (
+    settings = (
         ("suite", f"{first.suite}, version {first.suite_version}", second.suite),
         ("criteria", first.criteria, second.criteria),
         ("bench", first.bench_version, second.bench_version),
     )
     theirs = {"suite": f"{second.suite}, version {second.suite_version}"}
-    for name, ours, other in told:
+    for name, ours, other in settings:
         now = theirs.get(name, other)
         if ours != now:
             yield f"{name} was {ours} and is {now}"
@@ -505,8 +504,8 @@ def ruling_changes(reference: Side, side: Side, pairs: Sequence[Pair]) -> Iterat
     for key in dict.fromkeys([*ours, *theirs]):
         first, second = ours.get(key), theirs.get(key)
         known = first or second
-        told = [None if one is None else (one.ruling, one.reason) for one in (first, second)]
-        if known is None or told[0] == told[1]:
+        words = [None if one is None else (one.ruling, one.reason) for one in (first, second)]
+        if known is None or words[0] == words[1]:
             continue
         yield RulingChange(
             label=side.label,

@@ -35,7 +35,7 @@ from appliance.comparison.case_pairs import (
 from appliance.comparison.mixed_model import (
     FLOOR,
     Contrast,
-    Row,
+    TimedLaunch,
     contrast,
     mixed_model,
     order,
@@ -228,6 +228,20 @@ class _Limits:
         return math.log1p(self.margin)
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Matched:
+    """The reference and the other sides, with what of them is compared, by the side's label.
+
+    `devices` gives each device's counterpart of the reference; `refused` are the cases of all.
+    """
+
+    reference: Side
+    others: Sequence[Side]
+    devices: Mapping[str, Mapping[str, str]]
+    pairs: Mapping[str, Sequence[Pair]]
+    refused: tuple[RefusedCase, ...]
+
+
 def compare(sides: Sequence[Side], *, margin: float, bench_version: str) -> Comparison:
     """Compare every side with the first. `margin` is relative: 0.03 for three percent.
 
@@ -237,65 +251,75 @@ def compare(sides: Sequence[Side], *, margin: float, bench_version: str) -> Comp
     if not 0 < margin < 1:
         raise UsageError(f"--margin {margin:g} is no margin: give a part, like 0.03")
     check_sides(sides)
-    reference, others = sides[0], sides[1:]
-    paired = {side.label: paired_devices(reference, side) for side in others}
+    matched = _matched(sides[0], sides[1:])
+    if not any(matched.pairs.values()):
+        raise UsageError(_nothing_common(matched.refused))
+    num_tests = max(1, _num_tests(matched.pairs, margin))
+    limits = _Limits(margin=margin, risk_beyond=RISK_BEYOND / num_tests)
+    comparison = _compared(matched, limits, bench_version)
+    return replace(comparison, word=_word(comparison), summary=_summary(comparison))
+
+
+def _matched(reference: Side, others: Sequence[Side]) -> _Matched:
+    devices = {side.label: paired_devices(reference, side) for side in others}
     pairs: dict[str, list[Pair]] = {}
     refused: list[RefusedCase] = []
     for side in others:
-        pairs[side.label], left = pairs_of(reference, side, paired[side.label])
-        refused += left
-    if not any(pairs.values()):
-        raise UsageError(_nothing_common(refused))
-    limits = _Limits(margin=margin, risk_beyond=RISK_BEYOND / max(1, _num_tests(pairs, margin)))
-    bundles = compared_bundles(reference, others, paired)
-    digests = {side.label: answers(side) for side in sides}
-    cases = tuple(
-        _case_comparison(
-            side.label,
-            pair,
-            limits,
-            bits_of(reference, side, pair, digests[reference.label], digests[side.label]),
-        )
-        for side in others
-        for pair in pairs[side.label]
+        pairs[side.label], left_out = pairs_of(reference, side, devices[side.label])
+        refused += left_out
+    return _Matched(
+        reference=reference, others=others, devices=devices, pairs=pairs, refused=tuple(refused)
     )
-    drifts = tuple(
-        drift
-        for bundle in bundles[1:]
-        if (drift := _drift(bundle, pairs[bundle.label], limits)) is not None
-    )
-    rulings = tuple(
-        change for side in others for change in ruling_changes(reference, side, pairs[side.label])
-    )
+
+
+def _compared(matched: _Matched, limits: _Limits, bench_version: str) -> Comparison:
+    """Everything but `word` and `summary`, which follow from the rest."""
+    reference, others, pairs = matched.reference, matched.others, matched.pairs
+    bundles = compared_bundles(reference, others, matched.devices)
+    cases = tuple(_case_comparisons(matched, limits))
+    drifts = (_drift(bundle, pairs[bundle.label], limits) for bundle in bundles[1:])
     model, left_out = _model(reference, others, pairs)
-    found = Comparison(
+    return Comparison(
         bench_version=bench_version,
-        margin=margin,
+        margin=limits.margin,
         risk_within=RISK_WITHIN,
         risk_beyond=RISK_BEYOND,
         word="open",
         summary="",
         bundles=bundles,
         cases=cases,
-        refused=tuple(refused),
-        rulings=rulings,
-        drifts=drifts,
-        profiles=tuple(_profile(side.label, cases, refused) for side in others),
+        refused=matched.refused,
+        rulings=tuple(
+            change
+            for side in others
+            for change in ruling_changes(reference, side, pairs[side.label])
+        ),
+        drifts=tuple(drift for drift in drifts if drift is not None),
+        profiles=tuple(_profile(side.label, cases, matched.refused) for side in others),
         model=model,
         model_left_out=left_out,
         differences=tuple(
             difference
             for side in others
-            for difference in differences(reference, side, paired[side.label])
+            for difference in differences(reference, side, matched.devices[side.label])
         ),
     )
-    return replace(found, word=_word(found), summary=_summary(found))
+
+
+def _case_comparisons(matched: _Matched, limits: _Limits) -> Iterator[CaseComparison]:
+    reference = matched.reference
+    own = answers(reference)
+    for side in matched.others:
+        digests = answers(side)
+        for pair in matched.pairs[side.label]:
+            bits = bits_of(reference, side, pair, own, digests)
+            yield _case_comparison(side.label, pair, limits, bits)
 
 
 def label_of(number: int) -> str:
     """A, B, C, ... and after Z: A2, B2, ..."""
-    turn, letter = divmod(number, 26)
-    return chr(ord("A") + letter) + (str(turn + 1) if turn else "")
+    round_number, letter = divmod(number, 26)
+    return chr(ord("A") + letter) + (str(round_number + 1) if round_number else "")
 
 
 def _nothing_common(refused: Sequence[RefusedCase]) -> str:
@@ -314,7 +338,7 @@ def _contrast(pair: Pair, margin: float) -> Contrast | None:
 def _num_tests(pairs: Mapping[str, Sequence[Pair]], margin: float) -> int:
     """Tests that may each call something beyond by chance: both directions of cases and drifts."""
     of_each = [
-        sum(_contrast(pair, margin) is not None for pair in found) for found in pairs.values()
+        sum(_contrast(pair, margin) is not None for pair in of_side) for of_side in pairs.values()
     ]
     return 2 * sum(number + (number > 0) for number in of_each)
 
@@ -337,11 +361,11 @@ def _case_comparison(label: str, pair: Pair, limits: _Limits, bits: Bits) -> Cas
 def _timing(pair: Pair, limits: _Limits) -> Timing:
     first, second = launch_times(pair.reference_result), launch_times(pair.other_result)
     means = [math.fsum(values) / len(values) for values in (first, second)]
-    ordered, found = order(first, second), _contrast(pair, limits.margin)
+    ordered, difference = order(first, second), _contrast(pair, limits.margin)
     ratio = math.exp(means[1] - means[0])
-    low, high = (None, None) if found is None else map(math.exp, found.interval())
-    risks = (None, None, None) if found is None else found.risks(limits.log_margin)
-    word = _ruled(found, limits)
+    low, high = (None, None) if difference is None else map(math.exp, difference.interval())
+    risks = (None, None, None) if difference is None else difference.risks(limits.log_margin)
+    word = _ruled(difference, limits)
     return Timing(
         reference_seconds=math.exp(means[0]),
         seconds=math.exp(means[1]),
@@ -359,26 +383,26 @@ def _timing(pair: Pair, limits: _Limits) -> Timing:
         risk_slower=risks[1],
         risk_faster=risks[2],
         word=word,
-        explanation=_explained(found, word, ratio, limits)
-        if found is not None
+        explanation=_explained(difference, word, ratio, limits)
+        if difference is not None
         else _untested(len(first), len(second)),
     )
 
 
-def _ruled(found: Contrast | None, limits: _Limits) -> Word:
-    if found is None:
+def _ruled(difference: Contrast | None, limits: _Limits) -> Word:
+    if difference is None:
         return "open"
-    within, slower, faster = found.risks(limits.log_margin)
+    within, slower, faster = difference.risks(limits.log_margin)
     if within <= RISK_WITHIN:
         return "within"
     return "beyond" if min(slower, faster) <= limits.risk_beyond else "open"
 
 
-def _explained(found: Contrast, word: Word, ratio: float, limits: _Limits) -> str:
-    told, margin = _percent_words(ratio), f"{limits.margin * 100:g} %"
+def _explained(difference: Contrast, word: Word, ratio: float, limits: _Limits) -> str:
+    speed, margin = _percent_words(ratio), f"{limits.margin * 100:g} %"
     if word != "open":
-        return f"{told}, {word} {margin}"
-    low, high = found.interval()
+        return f"{speed}, {word} {margin}"
+    low, high = difference.interval()
     interval = f"{_percent_words(math.exp(low))} to {_percent_words(math.exp(high))}"
     if max(abs(low), abs(high)) < limits.log_margin:
         why = f"inside {margin}, but so few launches may have missed a slow mode"
@@ -386,7 +410,7 @@ def _explained(found: Contrast, word: Word, ratio: float, limits: _Limits) -> st
         why = f"beyond {margin} by itself, but not at the risk that all tests share"
     else:
         why = f"neither within nor beyond {margin} is shown"
-    return f"{told}, by its launches {interval}: {why}"
+    return f"{speed}, by its launches {interval}: {why}"
 
 
 def _untested(first: int, second: int) -> str:
@@ -419,14 +443,14 @@ def _check_pairs(pair: Pair) -> Iterator[CheckPair]:
         )
 
 
-def _part_of_bound(found: CheckResult | None) -> float | None:
+def _part_of_bound(result: CheckResult | None) -> float | None:
     """Error over bound; of a bound of zero, zero or infinity."""
-    if found is None:
+    if result is None:
         return None
-    error, bound = found.worst.error, found.worst.bound
+    error, bound = result.worst.error, result.worst.bound
     if bound > 0:
         return error / bound
-    return 0.0 if found.worst.is_within else math.inf
+    return 0.0 if result.worst.is_within else math.inf
 
 
 # ------------------------------------------------------------------ all cases together
@@ -434,22 +458,22 @@ def _part_of_bound(found: CheckResult | None) -> float | None:
 
 def _drift(bundle: ComparedBundle, pairs: Sequence[Pair], limits: _Limits) -> Drift | None:
     """The difference over all cases that allow a test; None without any."""
-    tested = [
-        (pair.reference.weight, found)
+    contrasts = [
+        (pair.reference.weight, difference)
         for pair in pairs
-        if (found := _contrast(pair, limits.margin)) is not None
+        if (difference := _contrast(pair, limits.margin)) is not None
     ]
-    if not tested:
+    if not contrasts:
         return None
-    weights = [weight for weight, _ in tested]
+    weights = [weight for weight, _ in contrasts]
     if not sum(weights) > 0:
-        weights = [1.0] * len(tested)
-    found = pooled([one for _, one in tested], weights)
-    word, ratio = _ruled(found, limits), math.exp(found.difference)
-    low, high = map(math.exp, found.interval())
+        weights = [1.0] * len(contrasts)
+    difference = pooled([one for _, one in contrasts], weights)
+    word, ratio = _ruled(difference, limits), math.exp(difference.difference)
+    low, high = map(math.exp, difference.interval())
     return Drift(
         label=bundle.label,
-        num_cases=len(tested),
+        num_cases=len(contrasts),
         ratio=ratio,
         low=low,
         high=high,
@@ -457,7 +481,7 @@ def _drift(bundle: ComparedBundle, pairs: Sequence[Pair], limits: _Limits) -> Dr
         is_same_device=bundle.sameness == "same",
         days=bundle.days,
         word=word,
-        explanation=_explained(found, word, ratio, limits),
+        explanation=_explained(difference, word, ratio, limits),
     )
 
 
@@ -483,27 +507,29 @@ def _model(
     reference: Side, others: Sequence[Side], pairs: Mapping[str, Sequence[Pair]]
 ) -> tuple[MixedModel | None, str]:
     """The mixed model over every launch that is compared, or why there is none."""
-    rows: dict[tuple[str, str], list[Row]] = {}
+    by_case: dict[tuple[str, str], list[TimedLaunch]] = {}
     for side in others:
         for pair in pairs[side.label]:
             if pair.is_timed:
-                rows[reference.label, pair.reference.id] = _rows(
+                by_case[reference.label, pair.reference.id] = _timed_launches(
                     reference, pair.reference, pair.reference_result
                 )
-                rows[side.label, pair.other.id] = _rows(side, pair.other, pair.other_result)
-    flat = [row for found in rows.values() for row in found]
-    num_devices = len({row.device for row in flat})
-    num_workloads = len({row.workload for row in flat})
+                by_case[side.label, pair.other.id] = _timed_launches(
+                    side, pair.other, pair.other_result
+                )
+    launches = [launch for of_case in by_case.values() for launch in of_case]
+    num_devices = len({launch.device for launch in launches})
+    num_workloads = len({launch.workload for launch in launches})
     if num_devices < LEAST_DEVICES or num_workloads < LEAST_WORKLOADS:
         return None, (
             f"a mixed model wants at least {LEAST_DEVICES} devices and {LEAST_WORKLOADS} timed "
             f"cases in common; here are {num_devices} and {num_workloads}"
         )
-    fit = mixed_model(flat)
+    fit = mixed_model(launches)
     if isinstance(fit, str):
         return None, fit
     model = MixedModel(
-        num_launches=len(flat),
+        num_launches=len(launches),
         num_devices=num_devices,
         num_workloads=num_workloads,
         device_sd=fit.device_sd,
@@ -517,10 +543,10 @@ def _model(
     return model, ""
 
 
-def _rows(side: Side, case: Case, result: CaseResult) -> list[Row]:
+def _timed_launches(side: Side, case: Case, result: CaseResult) -> list[TimedLaunch]:
     device = device_name(side.bundle.system, case.device)
     return [
-        Row(device=device, workload=suite_id(case), log_seconds=value)
+        TimedLaunch(device=device, workload=suite_id(case), log_seconds=value)
         for value in launch_times(result)
     ]
 
@@ -533,40 +559,40 @@ def has_failed_since(change: RulingChange) -> bool:
     return change.required and (change.reference, change.other) == ("pass", "fail")
 
 
-def _word(found: Comparison) -> Word:
-    words = [item.timing.word for item in found.cases if item.timing is not None]
-    is_beyond = "beyond" in (*words, *(drift.word for drift in found.drifts))
-    if is_beyond or any(map(has_failed_since, found.rulings)):
+def _word(comparison: Comparison) -> Word:
+    words = [item.timing.word for item in comparison.cases if item.timing is not None]
+    is_beyond = "beyond" in (*words, *(drift.word for drift in comparison.drifts))
+    if is_beyond or any(map(has_failed_since, comparison.rulings)):
         return "beyond"
-    has_gap = any(item.kind == "no_timing" for item in found.refused)
-    has_gap |= any(item.same_bits is False for item in found.cases)
+    has_gap = any(item.kind == "no_timing" for item in comparison.refused)
+    has_gap |= any(item.same_bits is False for item in comparison.cases)
     return "open" if has_gap or not words or "open" in words else "within"
 
 
-def _summary(found: Comparison) -> str:
-    return " ".join(_summary_of(found, bundle) for bundle in found.bundles[1:])
+def _summary(comparison: Comparison) -> str:
+    return " ".join(_summary_of(comparison, bundle) for bundle in comparison.bundles[1:])
 
 
-def _summary_of(found: Comparison, bundle: ComparedBundle) -> str:
+def _summary_of(comparison: Comparison, bundle: ComparedBundle) -> str:
     """One or two sentences on one bundle."""
-    own = [item for item in found.cases if item.label == bundle.label]
+    own = [item for item in comparison.cases if item.label == bundle.label]
     words = [item.timing.word for item in own if item.timing is not None]
-    margin = f"{found.margin * 100:g} %"
+    margin = f"{comparison.margin * 100:g} %"
     parts = [
         f"{words.count('within')} of {len(words)} timed cases within {margin}",
         f"{words.count('beyond')} beyond",
         f"{words.count('open')} open",
     ]
-    refused = sum(item.label == bundle.label for item in found.refused)
+    refused = sum(item.label == bundle.label for item in comparison.refused)
     if refused:
         parts.append(f"{refused} not compared")
-    text = f"{bundle.label} against {found.bundles[0].label}: {', '.join(parts)}."
+    text = f"{bundle.label} against {comparison.bundles[0].label}: {', '.join(parts)}."
     text += f" {_summary_of_bits(own)}"
-    drift = next((item for item in found.drifts if item.label == bundle.label), None)
+    drift = next((item for item in comparison.drifts if item.label == bundle.label), None)
     if drift is not None:
         what = "the same devices are" if drift.is_same_device else "over all cases it is"
         text += f" Together, {what} {_percent_words(drift.ratio)} ({drift.word})."
-    failed = [change for change in found.rulings if change.label == bundle.label]
+    failed = [change for change in comparison.rulings if change.label == bundle.label]
     num_failed = sum(map(has_failed_since, failed))
     if num_failed:
         text += f" {num_failed} required ruling{'s' * (num_failed > 1)} went from pass to fail."

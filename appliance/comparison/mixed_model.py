@@ -10,8 +10,9 @@ from __future__ import annotations
 import math
 import re
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -149,8 +150,8 @@ def order(first: Sequence[float], second: Sequence[float], confidence: float = C
         rank_compare_2indep,
     )
 
-    found = rank_compare_2indep(theirs, ours)
-    low, high = (float(end) for end in found.conf_int(alpha=1 - confidence))
+    compared = rank_compare_2indep(theirs, ours)
+    low, high = (float(end) for end in compared.conf_int(alpha=1 - confidence))
     return Order(
         probability=probability,
         low=max(0.0, low),
@@ -187,7 +188,7 @@ def profile(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class TimedLaunch:
     """One launch: its device, its workload and ln(seconds)."""
 
     device: str
@@ -206,62 +207,93 @@ class Fit:
     note: str
 
 
-def mixed_model(rows: Sequence[Row]) -> Fit | str:
+@dataclass(frozen=True, kw_only=True)
+class _Scaled:
+    """Launches for the fit: numbers of device and workload (n, 2), and outcomes of spread 1.
+
+    `outcomes` times `scale` are ln(seconds); `devices` are the names by their number.
+    """
+
+    cells: NDArray[np.int64]
+    outcomes: NDArray[np.float64]
+    scale: float
+    devices: Sequence[str]
+
+
+def mixed_model(launches: Sequence[TimedLaunch]) -> Fit | str:
     """Fixed workloads, random devices and device x workload, by restricted likelihood.
 
     Effects are best linear unbiased predictions: shrunk towards the others, the more so the less
     is known. A sentence in place of a fit says why there is none.
     """
-    import pandas as pd  # noqa: PLC0415 - with the next, half a second, where wanted
-    from statsmodels.regression.mixed_linear_model import MixedLM  # noqa: PLC0415
-
-    devices = list(dict.fromkeys(row.device for row in rows))
-    workloads = list(dict.fromkeys(row.workload for row in rows))
-    values = np.asarray([row.log_seconds for row in rows], dtype=np.float64)
-    cells = np.asarray([(devices.index(r.device), workloads.index(r.workload)) for r in rows])
-    scale = _within_cells(cells, values)
-    if not math.isfinite(scale) or scale == 0:
+    data = _scaled(launches)
+    if data is None:
         return "no workload has two launches on one device that differ"
-    frame = pd.DataFrame(
-        {
-            # names of our own: those of devices may hold whatever a formula would read
-            "device": [f"d{device}" for device, _ in cells],
-            "workload": [f"w{workload}" for _, workload in cells],
-            "y": values / scale,  # the fit's own limits are absolute and expect a spread of one
-            "one": 1,
-        }
-    )
     with warnings.catch_warnings(record=True) as caught, np.errstate(all="ignore"):
         warnings.simplefilter("always")
         try:
-            found = MixedLM.from_formula(
-                "y ~ 0 + C(workload)",
-                groups="one",
-                re_formula="0",
-                vc_formula={
-                    "device": "0 + C(device)",
-                    "interaction": "0 + C(device):C(workload)",
-                },
-                data=frame,
-            ).fit(reml=True)
-            effects = found.random_effects[1]
+            fitted = _fitted(data)
+            effects = fitted.random_effects[1]
         except (ValueError, np.linalg.LinAlgError) as error:
             return f"its fit failed ({str(error).strip().rstrip('.')[:120]})"
-    spreads = dict(zip(found.model.exog_vc.names, found.vcomp, strict=True))
-    by_device = {
-        devices[int(match[1])]: float(effect) * scale
+    by_device = _device_effects(effects, data)
+    spreads = dict(zip(fitted.model.exog_vc.names, fitted.vcomp, strict=True))
+    if not all(map(math.isfinite, (*spreads.values(), fitted.scale, *by_device.values()))):
+        return "its fit gave no finite figures"
+    return Fit(
+        device_sd=math.sqrt(max(0.0, spreads["device"])) * data.scale,
+        interaction_sd=math.sqrt(max(0.0, spreads["interaction"])) * data.scale,
+        launch_sd=math.sqrt(fitted.scale) * data.scale,
+        effects=tuple((device, by_device[device]) for device in data.devices),
+        note=_note([str(item.message) for item in caught], has_converged=bool(fitted.converged)),
+    )
+
+
+def _scaled(launches: Sequence[TimedLaunch]) -> _Scaled | None:
+    """None where launches of one device and workload have no spread, or there are no two."""
+    devices = list(dict.fromkeys(one.device for one in launches))
+    workloads = list(dict.fromkeys(one.workload for one in launches))
+    values = np.asarray([one.log_seconds for one in launches], dtype=np.float64)
+    cells = np.asarray(
+        [(devices.index(one.device), workloads.index(one.workload)) for one in launches]
+    )
+    scale = _within_cells(cells, values)
+    if not math.isfinite(scale) or scale == 0:
+        return None
+    # The fit's own limits are absolute and expect a spread of one.
+    return _Scaled(cells=cells, outcomes=values / scale, scale=scale, devices=devices)
+
+
+def _fitted(data: _Scaled) -> Any:
+    """The fit of statsmodels; raises ValueError or LinAlgError where it fails."""
+    import pandas as pd  # noqa: PLC0415 - with the next, half a second, where wanted
+    from statsmodels.regression.mixed_linear_model import MixedLM  # noqa: PLC0415
+
+    frame = pd.DataFrame(
+        {
+            # names of our own: those of devices may hold whatever a formula would read
+            "device": [f"d{device}" for device, _ in data.cells],
+            "workload": [f"w{workload}" for _, workload in data.cells],
+            "y": data.outcomes,
+            "one": 1,
+        }
+    )
+    return MixedLM.from_formula(
+        "y ~ 0 + C(workload)",
+        groups="one",
+        re_formula="0",
+        vc_formula={"device": "0 + C(device)", "interaction": "0 + C(device):C(workload)"},
+        data=frame,
+    ).fit(reml=True)
+
+
+def _device_effects(effects: Mapping[str, float], data: _Scaled) -> dict[str, float]:
+    """Effects in ln(seconds) by device; statsmodels names them "device[C(device)[d0]]"."""
+    return {
+        data.devices[int(match[1])]: float(effect) * data.scale
         for name, effect in effects.items()
         if (match := re.fullmatch(r"device\[C\(device\)\[d(\d+)\]\]", str(name)))
     }
-    if not all(map(math.isfinite, (*spreads.values(), found.scale, *by_device.values()))):
-        return "its fit gave no finite figures"
-    return Fit(
-        device_sd=math.sqrt(max(0.0, spreads["device"])) * scale,
-        interaction_sd=math.sqrt(max(0.0, spreads["interaction"])) * scale,
-        launch_sd=math.sqrt(found.scale) * scale,
-        effects=tuple((device, by_device[device]) for device in devices),
-        note=_note([str(item.message) for item in caught], has_converged=bool(found.converged)),
-    )
 
 
 def _within_cells(cells: NDArray[np.int64], values: NDArray[np.float64]) -> float:
@@ -275,12 +307,12 @@ def _within_cells(cells: NDArray[np.int64], values: NDArray[np.float64]) -> floa
     return math.sqrt(float(np.sum((values - means[place]) ** 2)) / degrees)
 
 
-def _note(said: Sequence[str], *, has_converged: bool) -> str:
+def _note(messages: Sequence[str], *, has_converged: bool) -> str:
     """What a reader should know of the fit, in our words; nothing where all is well."""
     if not has_converged:
         return "The fit did not converge: read its figures as rough."
-    if any("boundary" in text or "singular" in text for text in said):
+    if any("boundary" in text or "singular" in text for text in messages):
         return "A spread is next to none beside that of the launches, which the fit cannot refine."
-    if said:
+    if messages:
         return "The fit was not smooth: read its figures as rough."
     return ""

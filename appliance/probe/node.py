@@ -2,8 +2,8 @@
 
 Vendors are asked for their devices and /proc and /sys for the rest; torch is never imported, so
 that no device is touched before the first case. Identity is what a resumed run must find
-again, so it has nothing that two containers on the same host would not share, and `differences`
-tells a person in sentences what is another machine.
+again, so it has nothing that two containers on the same host would not share;
+`records.system.identity_differences` states in sentences what differs.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import platform
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -175,51 +175,3 @@ def _split_unit(key: str) -> tuple[str, str]:
 def identity_digest(identity: Identity) -> str:
     """sha256 of the identity's canonical JSON, in hexadecimal."""
     return sha256(to_json(identity))
-
-
-def differences(a: Identity, b: Identity) -> list[str]:
-    """One sentence for each fact of `a` that is another in `b`; empty if they are the same."""
-    before, after = dict(_flat(a)), dict(_flat(b))
-    return [
-        _sentence(label, before.get(label), after.get(label))
-        for label in dict.fromkeys((*before, *after))
-        if before.get(label) != after.get(label)
-    ]
-
-
-def _flat(identity: Identity) -> Iterator[tuple[str, Fact]]:
-    """Every fact with a name of its own."""
-    for device in identity.devices:
-        own = {"model": device.model, "serial": device.serial, "memory": device.memory_bytes}
-        yield from ((f"{device.id}: {name}", Fact(value=value)) for name, value in own.items())
-        for name, fact in device.facts.items():
-            if name not in own or fact.value != own[name]:
-                yield f"{device.id}: {name}{' as read' if name in own else ''}", fact
-    yield "num_devices", Fact(value=len(identity.devices))
-    for title, facts in (("host", identity.host), ("software", identity.software)):
-        yield from ((f"{title}: {name}", fact) for name, fact in facts.items())
-    parts = (
-        ("memory module", identity.memory_modules),
-        ("disk", identity.disks),
-        ("network interface", identity.interfaces),
-    )
-    for title, members in parts:
-        for number, facts in enumerate(members, 1):
-            yield from ((f"{title} {number}: {name}", fact) for name, fact in facts.items())
-
-
-def _sentence(label: str, before: Fact | None, after: Fact | None) -> str:
-    if before is None or after is None:
-        return f"{label} is {'new' if before is None else 'gone'}"
-    if before.value == after.value:
-        return f"{label} is read another way ({_way(before)} before, {_way(after)} now)"
-    return f"{label} was {_value(before)} and is {_value(after)}"
-
-
-def _way(fact: Fact) -> str:
-    parts = (fact.source, fact.unit, fact.hint)
-    return " ".join(part for part in parts if part) or "source unknown"
-
-
-def _value(fact: Fact) -> str:
-    return "not reported" if fact.value is None else f"{fact.value} {fact.unit}".rstrip()

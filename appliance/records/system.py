@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -78,3 +78,58 @@ class System(Record):
     schema: Literal["bench/system/1"] = "bench/system/1"
     identity: Identity
     conditions: Conditions
+
+
+# ------------------------------------------------------------------ what changed
+
+
+def identity_differences(first: Identity, second: Identity) -> list[str]:
+    """One sentence for each fact of `first` that differs in `second`; empty if all are equal."""
+    before, after = dict(_named_facts(first)), dict(_named_facts(second))
+    return [
+        _change(label, before.get(label), after.get(label))
+        for label in dict.fromkeys((*before, *after))
+        if before.get(label) != after.get(label)
+    ]
+
+
+def _named_facts(identity: Identity) -> Iterator[tuple[str, Fact]]:
+    """Every fact with a name of its own."""
+    for device in identity.devices:
+        yield from _device_facts(device)
+    yield "num_devices", Fact(value=len(identity.devices))
+    for title, facts in (("host", identity.host), ("software", identity.software)):
+        yield from ((f"{title}: {name}", fact) for name, fact in facts.items())
+    parts = (
+        ("memory module", identity.memory_modules),
+        ("disk", identity.disks),
+        ("network interface", identity.interfaces),
+    )
+    for title, members in parts:
+        for number, facts in enumerate(members, 1):
+            yield from ((f"{title} {number}: {name}", fact) for name, fact in facts.items())
+
+
+def _device_facts(device: Device) -> Iterator[tuple[str, Fact]]:
+    own = {"model": device.model, "serial": device.serial, "memory": device.memory_bytes}
+    yield from ((f"{device.id}: {name}", Fact(value=value)) for name, value in own.items())
+    for name, fact in device.facts.items():
+        if name not in own or fact.value != own[name]:
+            yield f"{device.id}: {name}{' as read' if name in own else ''}", fact
+
+
+def _change(label: str, before: Fact | None, after: Fact | None) -> str:
+    if before is None or after is None:
+        return f"{label} is {'new' if before is None else 'gone'}"
+    if before.value == after.value:
+        return f"{label} is read another way ({_origin(before)} before, {_origin(after)} now)"
+    return f"{label} was {_shown(before)} and is {_shown(after)}"
+
+
+def _origin(fact: Fact) -> str:
+    parts = (fact.source, fact.unit, fact.hint)
+    return " ".join(part for part in parts if part) or "source unknown"
+
+
+def _shown(fact: Fact) -> str:
+    return "not reported" if fact.value is None else f"{fact.value} {fact.unit}".rstrip()

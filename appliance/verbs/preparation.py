@@ -28,7 +28,7 @@ from appliance.records.order import Challenge, Order
 from appliance.records.plan import Case, Plan
 from appliance.records.request import Answer
 from appliance.records.suite import Suite
-from appliance.records.system import System
+from appliance.records.system import System, identity_differences
 from appliance.runner import execution
 from appliance.storage import bundle, criteria_file, device_file, input_file, order_file, suite_file
 from appliance.storage.journal import Journal
@@ -321,7 +321,7 @@ def _same_node(folder: Path, plan: Plan, system: System) -> Node:
     here = _redacted(
         vendor, probed, redaction.of_run(folder, plan.redacted) if plan.redacted else ""
     )
-    changed = node.differences(system.identity, here.system.identity)
+    changed = identity_differences(system.identity, here.system.identity)
     if changed:
         raise UsageError(
             f"{folder} cannot go on here, because this is not the machine that it began on: "

@@ -22,7 +22,7 @@ from appliance.records.journal import Line, RunEnded
 from appliance.records.json import Parameters, sha256, to_json
 from appliance.records.plan import Case, Launch, Plan
 from appliance.records.request import Answer, CaseRequest, Refused
-from appliance.records.system import Device, System
+from appliance.records.system import Device, System, identity_differences
 from appliance.records.verdict import CaseResult, Verdict
 from appliance.runner import execution
 from appliance.storage import bundle as bundles
@@ -416,7 +416,7 @@ def _differences(
     bundle, number = dispute.bundle, dispute.launch.number
     if bundle.plan.bench_version != VERSION:
         yield f"bench was {bundle.plan.bench_version} and is {VERSION}"
-    yield from node.differences(bundle.system.identity, here.system.identity)
+    yield from identity_differences(bundle.system.identity, here.system.identity)
     if here.device.id != dispute.case.device:
         yield f"the device was {dispute.case.device} then and is {here.device.id} now"
     yield from launch_differences(dispute.evidence[number], now.get(number))

@@ -20,7 +20,14 @@ from support.bundles import Draft, analysed, as_drawn, files_of, rejected, seale
 
 from appliance.comparison.case_pairs import Side
 from appliance.comparison.compare_runs import Comparison, Word, compare
-from appliance.comparison.mixed_model import Row, contrast, mixed_model, order, pooled, profile
+from appliance.comparison.mixed_model import (
+    TimedLaunch,
+    contrast,
+    mixed_model,
+    order,
+    pooled,
+    profile,
+)
 from appliance.errors import EvidenceError, OutputError, UsageError
 from appliance.records.journal import Block, Digested, Event, RunStarted
 from appliance.records.json import from_json, sha256, to_json
@@ -189,10 +196,10 @@ def test_profile_of_the_reference_itself_scores_one() -> None:
 
 def rows(
     effects: Sequence[float], *, workloads: int = 12, launches: int = 5, sd: float = 0.004
-) -> list[Row]:
+) -> list[TimedLaunch]:
     chance = np.random.default_rng(5)
     return [
-        Row(
+        TimedLaunch(
             device=f"device [{device}] of C(x) ~ 'quoted'",
             workload=f"workload {workload}",
             log_seconds=workload / 3 + effect + between + chance.normal(0, sd),

@@ -490,3 +490,15 @@ def verdict_of(
 
 def word_of(plan: Plan, events: Sequence[Event], criteria: Criteria = FUNCTIONAL) -> VerdictWord:
     return verdict_of(plan, events, criteria).verdict
+
+
+def an_identity(**changes: object) -> Identity:
+    device = Device(
+        id="cpu:0", vendor="cpu", index=0, model="A", serial=None, memory_bytes=1,
+        facts={"microcode": Fact(value="0x1")},
+    )  # fmt: skip
+    plain = Identity(
+        devices=(device,), host={"kernel": Fact(value="6.1")}, memory_modules=(), disks=(),
+        interfaces=(), software={},
+    )  # fmt: skip
+    return replace(plain, **changes)  # type: ignore[arg-type]

@@ -19,7 +19,7 @@ from appliance.errors import UsageError
 from appliance.linux.sysfs import Unreadable
 from appliance.probe import node
 from appliance.records.json import Scalar
-from appliance.records.system import Device
+from appliance.records.system import Device, identity_differences
 from appliance.records.vocabulary import CONNECTION, COUNTERS, FACTS, READINGS, THROTTLES
 from appliance.vendors.base import Vendor
 from appliance.vendors.containers import CONTAINERS
@@ -735,7 +735,7 @@ def test_a_probe_of_another_day_is_of_the_same_machine(vendor: Named, tmp_path: 
     answers["nvmlDeviceGetCurrPcieLinkGeneration()"] = 1
     answers["nvmlDeviceGetPowerUsage()"] = 512_000
     after = node.probe([one], **interim_analysis).identity  # type: ignore[arg-type]
-    assert node.differences(before, after) == []
+    assert identity_differences(before, after) == []
 
 
 # ------------------------------------------------------------------ where there is none
