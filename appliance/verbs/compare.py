@@ -17,7 +17,7 @@ from appliance.comparison.compare_runs import Comparison, Word, compare, label_o
 from appliance.errors import EvidenceError, OutputError, UsageError
 from appliance.records.json import to_json
 from appliance.signing import pades
-from appliance.storage import bundle as bundles
+from appliance.storage import bundle
 from appliance.verification import verify
 from appliance.version import VERSION
 
@@ -52,7 +52,7 @@ def run(
     OutputError if `out` cannot take the result.
     """
     extras.require(extras.COMPARE, "a comparison")
-    if (out / bundles.PLAN).exists():
+    if (out / bundle.PLAN).exists():
         raise OutputError(f"{out} is the folder of a run: name another with --out")
     sides = [
         Side(
@@ -63,12 +63,17 @@ def run(
         for number, path in enumerate(paths)
     ]
     comparison = compare(sides, margin=margin, bench_version=VERSION)
-    bundles.write(out / DOCUMENT, to_json(comparison))
-    from reports import comparison as pages  # noqa: PLC0415 - of the part that was asked for
-    from reports import render  # noqa: PLC0415 - the same
-
-    bundles.write(out / PAGE, render.comparison_html(pages.page(comparison)))
+    bundle.write(out / DOCUMENT, to_json(comparison))
+    bundle.write(out / PAGE, _rendered(comparison))
     return Compared(folder=out, comparison=comparison)
+
+
+def _rendered(comparison: Comparison) -> bytes:
+    """The page; here alone the renderer is imported."""
+    from reports import render  # noqa: PLC0415 - its libraries are of an optional part
+    from reports.comparison import page  # noqa: PLC0415 - the same
+
+    return render.comparison_html(page(comparison))
 
 
 def sentences(compared: Compared) -> tuple[str, ...]:
@@ -88,17 +93,15 @@ def sentences(compared: Compared) -> tuple[str, ...]:
         f"{change.reference or 'not ruled'} and is {change.other or 'not ruled'}"
         for change in comparison.rulings
     ]
-    for bundle in comparison.bundles[1:]:
-        number = sum(item.label == bundle.label for item in comparison.differences)
+    for one in comparison.bundles[1:]:
+        number = sum(item.label == one.label for item in comparison.differences)
         if number:
             what = "thing differs" if number == 1 else "things differ"
-            lines.append(
-                f"{bundle.label}: {number} {what} in plan, machine or software: see the page"
-            )
+            lines.append(f"{one.label}: {number} {what} in plan, machine or software: see the page")
     return (*lines, f"{comparison.word.upper()}  {compared.folder / PAGE}")
 
 
-def _verified(path: Path, trusted: Sequence[bytes], *, allow_development: bool) -> bundles.Bundle:
+def _verified(path: Path, trusted: Sequence[bytes], *, allow_development: bool) -> bundle.Bundle:
     """A bundle that was verified; its verdict is the one that was derived again."""
     verification = verify.verify(path, trusted=trusted, allow_development=allow_development)
     if verification.faults:
@@ -109,6 +112,6 @@ def _verified(path: Path, trusted: Sequence[bytes], *, allow_development: bool) 
             "of its run"
         )
     if verification.kind == "folder":
-        return bundles.read(path)
+        return bundle.read(path)
     files = pades.attachments(path.read_bytes())
-    return bundles.records_of(files)
+    return bundle.records_of(files)

@@ -18,7 +18,7 @@ from appliance.errors import EvidenceError, OutputError, UsageError
 from appliance.judging.criteria_check import check_health, check_limits, check_margins
 from appliance.linux.sysfs import Tree
 from appliance.planning import challenge_window
-from appliance.planning import plan as planning
+from appliance.planning.plan import Place, PlanInputs, make_plan, requests
 from appliance.probe import node, redaction
 from appliance.records.baseline import Baselines, Peaks
 from appliance.records.criteria import Criteria
@@ -115,7 +115,7 @@ def prepare(
     now = datetime.now(UTC)
     # Drawn or derived before the suite's variants are, and when suite and criteria are fixed.
     seed = _seed(inputs, now)
-    answer = execution.describe(planning.requests(inputs.suite, vendor.probe(), seed))
+    answer = execution.describe(requests(inputs.suite, vendor.probe(), seed))
     here = _probed(vendor, answer, draw_salt=redact)
     if inputs.order is not None and options.order is not None:
         order_file.check_here(inputs.order, here.probed, options.order.name)
@@ -218,8 +218,8 @@ def _plan(
     seed: str,
     now: datetime,
 ) -> Plan:
-    plan = planning.make_plan(
-        planning.PlanInputs(
+    plan = make_plan(
+        PlanInputs(
             suite=inputs.suite,
             answer=answer,
             places=_places(here, inputs.data),
@@ -244,12 +244,10 @@ def new_run_id(now: datetime) -> str:
     return f"{now:%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}"
 
 
-def _places(here: Node, data: Path | None) -> tuple[planning.Place, ...]:
+def _places(here: Node, data: Path | None) -> tuple[Place, ...]:
     available = datasets.available_datasets(data)
     return tuple(
-        planning.Place(
-            device=device, features=here.vendor.features(device), available_datasets=available
-        )
+        Place(device=device, features=here.vendor.features(device), available_datasets=available)
         for device in here.probed.identity.devices
     )
 

@@ -16,7 +16,7 @@ from appliance.errors import UsageError
 from appliance.records.json import from_json, sha256, to_json
 from appliance.records.signer import Role, Signer
 from appliance.signing import keys
-from appliance.storage import bundle as bundles
+from appliance.storage import bundle
 
 ATTACHED_BYTES = 16 * 2**20  # readers choke on larger PDFs; a larger journal stays in the folder
 
@@ -33,9 +33,9 @@ def report(folder: Path, signer: Signer) -> None:
     """
     _refuse_signed(folder)
     require_renderer()
-    bundles.write(folder / "signer.json", to_json(signer))
-    for name, text in _rendered(bundles.read(folder, complete=False), {}).items():
-        bundles.write(folder / name, text)
+    bundle.write(folder / "signer.json", to_json(signer))
+    for name, text in _rendered(bundle.read(folder, complete=False), {}).items():
+        bundle.write(folder / name, text)
 
 
 def sign(folder: Path, key: keys.Key, role: Role) -> None:
@@ -47,35 +47,35 @@ def sign(folder: Path, key: keys.Key, role: Role) -> None:
     _refuse_signed(folder)
     require_renderer()
     _fix_signer(folder, keys.signer_record(key, role))
-    bundle = bundles.read(folder, complete=False)
-    statement = keys.sign_data(bundle, key)
-    bundles.write(folder / bundles.STATEMENT, statement)
-    carried = {**_carried(bundle), bundles.STATEMENT: statement}
-    renderings = _rendered(bundle, carried)
+    source = bundle.read(folder, complete=False)
+    statement = keys.sign_data(source, key)
+    bundle.write(folder / bundle.STATEMENT, statement)
+    carried = {**_carried(source), bundle.STATEMENT: statement}
+    renderings = _rendered(source, carried)
     renderings["report.pdf"] = keys.sign_pdf(renderings["report.pdf"], key)
     for name, text in renderings.items():
-        bundles.write(folder / name, text)
+        bundle.write(folder / name, text)
     subjects = {name: sha256(text) for name, text in renderings.items()}
     subjects["statement.dsse.json"] = sha256(statement)
-    bundles.write(folder / "report.dsse.json", keys.sign_report(bundle, subjects, key))
+    bundle.write(folder / "report.dsse.json", keys.sign_report(source, subjects, key))
 
 
-def _rendered(bundle: bundles.Bundle, carried: Mapping[str, bytes]) -> dict[str, bytes]:
+def _rendered(source: bundle.Bundle, carried: Mapping[str, bytes]) -> dict[str, bytes]:
     """Both pages with the files that they carry; here alone `reports` is imported."""
     from reports import render  # noqa: PLC0415 - a second, and a part that others do without
     from reports.view import view  # noqa: PLC0415 - of the same part
 
-    page = view(bundle)
+    page = view(source)
     return {"report.html": render.html(page, carried), "report.pdf": render.pdf(page, carried)}
 
 
-def _carried(bundle: bundles.Bundle) -> dict[str, bytes]:
+def _carried(source: bundle.Bundle) -> dict[str, bytes]:
     """The data files that go into the pages: all, unless journal and logs are too large."""
-    large = sum(map(len, bundle.data.values())) > ATTACHED_BYTES
+    large = sum(map(len, source.data.values())) > ATTACHED_BYTES
     return {
         name: text
-        for name, text in bundle.data.items()
-        if not large or not bundles.may_stay_behind(name)
+        for name, text in source.data.items()
+        if not large or not bundle.may_stay_behind(name)
     }
 
 
@@ -101,4 +101,4 @@ def _fix_signer(folder: Path, signer: Signer) -> None:
             )
         if fixed.sha256 == signer.sha256:
             return
-    bundles.write(path, to_json(signer))
+    bundle.write(path, to_json(signer))

@@ -25,7 +25,7 @@ from appliance.records.request import Answer, CaseRequest, Refused
 from appliance.records.system import Device, System, identity_differences
 from appliance.records.verdict import CaseResult, Verdict
 from appliance.runner import execution
-from appliance.storage import bundle as bundles
+from appliance.storage import bundle
 from appliance.storage.bundle import Bundle
 from appliance.storage.toml_file import did_you_mean
 from appliance.vendors.base import Vendor
@@ -67,7 +67,7 @@ class Request:
 class _Dispute:
     """The disputed launch as its bundle reports it."""
 
-    bundle: Bundle
+    source: Bundle
     case: Case
     launch: Launch
     evidence: Mapping[int, LaunchEvidence]
@@ -115,48 +115,48 @@ def rerun(request: Request, observer: execution.Observer) -> Rerun:
 
 
 def _dispute(request: Request) -> _Dispute:
-    bundle = _sound(request.source)
-    case = _case(bundle.plan, request.case)
-    numbers = {item.number: item for item in bundle.plan.launches if item.case == case.id}
+    source = _sound(request.source)
+    case = _case(source.plan, request.case)
+    numbers = {item.number: item for item in source.plan.launches if item.case == case.id}
     if request.launch not in numbers:
         raise UsageError(
             f"{case.id} has no launch {request.launch}: name one of {min(numbers)} to "
             f"{max(numbers)} with --launch"
         )
     evidence = _evidence(
-        bundle.lines, {number: numbers[number].id for number in sorted({0, request.launch})}
+        source.lines, {number: numbers[number].id for number in sorted({0, request.launch})}
     )
     if request.launch not in evidence:
         raise UsageError(
             f"launch {request.launch} of {case.id} was planned and not made, so there is nothing "
             "to repeat: name one that was"
         )
-    return _Dispute(bundle=bundle, case=case, launch=numbers[request.launch], evidence=evidence)
+    return _Dispute(source=source, case=case, launch=numbers[request.launch], evidence=evidence)
 
 
 def _sound(path: Path) -> Bundle:
     """A bundle whose journal follows from its plan; it need not be signed."""
     if path.is_file():
         raise UsageError(f"{path} is a file: name the folder of its run, out/<run id>")
-    files = bundles.files_of(path, complete=False)
-    if bundles.REPORT in files:
+    files = bundle.files_of(path, complete=False)
+    if bundle.REPORT in files:
         verification = verify.verify(path, allow_development=True)
         faults = [
             line for line in verification.checks if line.status == "fail" and line.name != "signer"
         ]
         if faults:
             raise EvidenceError(f"{path} is not sound: {faults[0].sentence}")
-        return bundles.read(path)
-    bundle = bundles.read(path, complete=False)
-    plan = bundle.plan
+        return bundle.read(path)
+    source = bundle.read(path, complete=False)
+    plan = source.plan
     if plan.rerun_of:
         raise UsageError(f"{path} repeats {plan.rerun_of} itself: name the folder of that run")
     digests = {name: sha256(data) for name, data in files.items()}
-    run_checks.check_plan(plan, bundle.system, digests)
-    run_checks.check_bounds(plan, bundle.criteria)
-    run_checks.check_conduct(plan, bundle.lines, digests)
-    launch_checks.check_launches(plan, bundle.lines)
-    return bundle
+    run_checks.check_plan(plan, source.system, digests)
+    run_checks.check_bounds(plan, source.criteria)
+    run_checks.check_conduct(plan, source.lines, digests)
+    launch_checks.check_launches(plan, source.lines)
+    return source
 
 
 def _case(plan: Plan, name: str) -> Case:
@@ -176,12 +176,12 @@ def _case(plan: Plan, name: str) -> Case:
 
 def _here(dispute: _Dispute, request: Request) -> _Here:
     """The device to use; UsageError if this machine or this bench cannot repeat the case."""
-    devices = {device.id: device for device in dispute.bundle.system.identity.devices}
+    devices = {device.id: device for device in dispute.source.system.identity.devices}
     then = devices[dispute.case.device]
     vendor = node.present(then.vendor)
     case = dispute.case
     answer = execution.describe((_request(case),))
-    _check_workload(dispute.bundle.plan, case, answer)
+    _check_workload(dispute.source.plan, case, answer)
     place = datasets.folder(request.data)
     _check_data(case, answer, place)
     system = node.probe((vendor,), software=answer.software)
@@ -191,12 +191,12 @@ def _here(dispute: _Dispute, request: Request) -> _Here:
     here = _Here(
         vendor=vendor, device=device, system=system, case=moved, data=place, out=request.out
     )
-    return _redacted(here, dispute) if dispute.bundle.plan.redacted else here
+    return _redacted(here, dispute) if dispute.source.plan.redacted else here
 
 
 def _redacted(here: _Here, dispute: _Dispute) -> _Here:
     """What is redacted stays so when it is repeated, under the same salt if that is available."""
-    then, folder = dispute.bundle.plan, dispute.bundle.folder
+    then, folder = dispute.source.plan, dispute.source.folder
     has_salt = folder is not None and redaction.salt_path(folder).exists()
     salt = redaction.of_run(folder, then.redacted) if folder and has_salt else redaction.draw()
     redactor = redaction.Redactor(salt, redaction.private(Tree(), here.system))
@@ -259,7 +259,7 @@ def _device(then: Device, here: Sequence[Device]) -> Device:
 
 def _plan(dispute: _Dispute, here: _Here) -> Plan:
     """The plan of then with nothing in it but the untimed launch and the disputed one."""
-    then, number = dispute.bundle.plan, dispute.launch.number
+    then, number = dispute.source.plan, dispute.launch.number
     checked = None if here.case.checked_launch is None or number == 0 else number
     case = replace(here.case, checked_launch=checked)
     launches = tuple(
@@ -268,7 +268,7 @@ def _plan(dispute: _Dispute, here: _Here) -> Plan:
     )
     seconds = case.reference_seconds + (case.expected_seconds if number else 0.0)
     num_limits, bounds = planned_bounds(
-        dispute.bundle.criteria, (case,), then.protocol.interim_analyses
+        dispute.source.criteria, (case,), then.protocol.interim_analyses
     )
     now = datetime.now(UTC)
     return replace(
@@ -313,8 +313,8 @@ def _make(dispute: _Dispute, here: _Here, plan: Plan, observer: execution.Observ
             redact=None if here.redactor is None else here.redactor.data,
         )
         journal.append(RunEnded(launches=len(plan.launches)), sync=True)
-        verdict = _verdict(dispute.bundle, plan, journal.lines, here.system)
-        bundles.write(folder / bundles.VERDICT, to_json(verdict))
+        verdict = _verdict(dispute.source, plan, journal.lines, here.system)
+        bundle.write(folder / bundle.VERDICT, to_json(verdict))
     finally:
         journal.close()
     tidy(work)
@@ -323,11 +323,11 @@ def _make(dispute: _Dispute, here: _Here, plan: Plan, observer: execution.Observ
 
 def _files(dispute: _Dispute, here: _Here, plan: Plan) -> dict[str, bytes]:
     """The files of then that are fixed before a run, with the plan and the system of now."""
-    fixed = (*bundles.PREPARED_FILES, *bundles.OPTIONAL_FILES)
+    fixed = (*bundle.PREPARED_FILES, *bundle.OPTIONAL_FILES)
     return {
-        **{name: data for name, data in dispute.bundle.files.items() if name in fixed},
-        bundles.PLAN: to_json(plan),
-        bundles.SYSTEM: to_json(here.system),
+        **{name: data for name, data in dispute.source.files.items() if name in fixed},
+        bundle.PLAN: to_json(plan),
+        bundle.SYSTEM: to_json(here.system),
     }
 
 
@@ -337,15 +337,15 @@ def _interim_analysis(case: str, lines: Sequence[Line]) -> tuple[bool, str]:
     return False, "a dispute is repeated, not judged"
 
 
-def _verdict(bundle: Bundle, plan: Plan, lines: Sequence[Line], system: System) -> Verdict:
+def _verdict(source: Bundle, plan: Plan, lines: Sequence[Line], system: System) -> Verdict:
     return judge(
         plan=plan,
-        criteria=bundle.criteria,
+        criteria=source.criteria,
         lines=lines,
-        baselines=bundle.baselines,
-        peaks=bundle.peaks,
+        baselines=source.baselines,
+        peaks=source.peaks,
         system=system,
-        order=bundle.order,
+        order=source.order,
     )
 
 
@@ -387,8 +387,8 @@ def _compared(dispute: _Dispute, here: _Here, repeated: _Repeated) -> Rerun:
 
 def _results(dispute: _Dispute, here: _Here, verdict: Verdict) -> tuple[CaseResult, CaseResult]:
     """The case's result then, judged again, and now."""
-    bundle = dispute.bundle
-    then = _verdict(bundle, bundle.plan, bundle.lines, bundle.system)
+    source = dispute.source
+    then = _verdict(source, source.plan, source.lines, source.system)
     return (
         next(item for item in then.cases if item.case == dispute.case.id),
         next(item for item in verdict.cases if item.case == here.case.id),
@@ -413,10 +413,10 @@ def _differences(
     dispute: _Dispute, here: _Here, now: Mapping[int, LaunchEvidence]
 ) -> Iterator[str]:
     """What is another now: bench, machine, software, and how the launch was made."""
-    bundle, number = dispute.bundle, dispute.launch.number
-    if bundle.plan.bench_version != VERSION:
-        yield f"bench was {bundle.plan.bench_version} and is {VERSION}"
-    yield from identity_differences(bundle.system.identity, here.system.identity)
+    source, number = dispute.source, dispute.launch.number
+    if source.plan.bench_version != VERSION:
+        yield f"bench was {source.plan.bench_version} and is {VERSION}"
+    yield from identity_differences(source.system.identity, here.system.identity)
     if here.device.id != dispute.case.device:
         yield f"the device was {dispute.case.device} then and is {here.device.id} now"
     yield from launch_differences(dispute.evidence[number], now.get(number))

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import re
 import secrets
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -174,14 +174,8 @@ def _prepare(
     options: StartOptions, tree: Tree, stack: ExitStack
 ) -> tuple[EngineClient | None, Prepared]:
     vendor = preflight.choose(tree, options.vendor)
-    missing: list[str] = []
-    engine, facts = None, UNKNOWN_ENGINE
-    try:
-        url = address(options.engine, os.environ)
-        engine = stack.enter_context(opened(url))
-        facts = engine.engine
-    except UsageError as error:
-        missing.append(str(error))
+    engine, unreachable = _opened(options, stack)
+    facts = UNKNOWN_ENGINE if engine is None else engine.engine
     out = options.out.absolute().resolve()
     user = preflight.run_user(out, facts)
     devices, lacks = preflight.devices(tree, vendor, facts)
@@ -189,10 +183,6 @@ def _prepare(
         lacks = lacks[:1] if devices.count == 0 else ()
     words, inputs = _words(options, vendor)
     image, absent = _image(engine, options.image or preflight.image_of(vendor), vendor)
-    files = [Path(bind.source) for bind in inputs]
-    missing = [*lacks, *missing, *absent, *preflight.missing_out(out)]
-    missing += [*preflight.missing_files(files, user), *_misplaced(inputs)]
-    missing += _busy(options, engine, out)
     container = Container(
         id=secrets.token_hex(6),
         image=image,
@@ -204,7 +194,23 @@ def _prepare(
         memory_bytes=None if options.memory is None else bytes_of(options.memory),
         relaxes_seccomp=options.relax_seccomp,
     )
-    return engine, Prepared(container=container, missing=tuple(missing))
+    missing = (*lacks, *unreachable, *absent, *_missing_files(out, inputs, user))
+    missing = (*missing, *_busy(options, engine, out))
+    return engine, Prepared(container=container, missing=missing)
+
+
+def _opened(options: StartOptions, stack: ExitStack) -> tuple[EngineClient | None, tuple[str, ...]]:
+    """The engine, open as long as the stack is; or why there is none."""
+    try:
+        return stack.enter_context(opened(address(options.engine, os.environ))), ()
+    except UsageError as error:
+        return None, (str(error),)
+
+
+def _missing_files(out: Path, inputs: Sequence[Bind], user: str) -> Iterator[str]:
+    yield from preflight.missing_out(out)
+    yield from preflight.missing_files([Path(bind.source) for bind in inputs], user)
+    yield from _misplaced(inputs)
 
 
 def _image(engine: EngineClient | None, name: str, vendor: str) -> tuple[Image, tuple[str, ...]]:
