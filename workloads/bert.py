@@ -6,12 +6,8 @@ checks of `parts/training` recompute the step: a product in a lower precision, a
 a lost or stale gradient and a weight that the optimiser missed would each be seen, in the first
 step and in the last.
 
-`ERROR_BOUNDS` allows three times and more of what was measured on a processor (small size, and the
-full depth and width with 2 sequences of 128; one rounding is 5.4e-7 in float32 and 3.9e-3 in
-bfloat16 with float32 sums): loss 0.3 and 0.006 roundings, logits 7.2 and 11, gradients 1.5 and 2.1.
-As the loss falls gradients shrink faster than their errors, most of all the one of the two kinds of
-text, a sum over all tokens: in bfloat16 (2 seeds) 3.7 roundings at a loss of 5.1, 10 at 3.6 and 27
-at 2.8 (step 450).
+`ERROR_BOUNDS` allows three times what was measured. As the loss falls gradients shrink faster than
+their errors, most of all that of the two kinds of text, a sum over all tokens.
 """
 
 from __future__ import annotations

@@ -7,14 +7,9 @@ of `parts/training` recompute the step in float64: a convolution in a lower prec
 or lost gradient, a stale batch and a weight that the optimiser missed would each be seen, in the
 first step and in the last.
 
-`error_bounds` allow three to ten times what was measured on a processor, but for gradients in
-bfloat16, which have less to spare (4 images of 64 pixels, up to 3 seeds, steps 0 and 4, 32 and 192
-channels in the first stage; one rounding is 5.4e-7 in float32, 4.9e-4 in float16 and 3.9e-3 in
-bfloat16): loss 0.3 roundings in all of them, logits 8.6, 8.4 and 7.6, gradients 2.8, 8.4 and 12.
-What errs most is the gradient of the first normalisation, a sum over all places that cancels.
-A backward pass alone whose products are made in bfloat16 where float32 is asked for errs by
-5.1e-3, where 1.1e-5 is allowed; in float8 by 0.081, where 9.8e-3 is allowed for float16 and 0.078
-for bfloat16. TF32 keeps as many bits as float16 and is allowed as much; it was not measured here.
+`error_bounds` allow three to ten times what was measured; gradients in bfloat16 have less to spare.
+What errs most is the gradient of the first normalisation, a sum over all places that cancels. TF32
+keeps as many bits as float16 and is allowed as much; it was not measured.
 """
 
 from __future__ import annotations

@@ -13,13 +13,10 @@ every bit of those against what it was: noise or times of another step, a captio
 image, a changed autoencoder, a convolution in a lower precision and a lost or stale gradient
 would each be seen.
 
-`ERROR_BOUNDS` allows about three times what was measured on a processor at small size in float32
-and bfloat16 (2 seeds, steps 0 and 3; one rounding is 5.4e-7 and 3.9e-3): loss 0.5 and 0.7
-roundings, logits 29 and 74, gradients 10 and 27. Once the network tells most of the noise, what its
-images ask for all but cancels: in bfloat16 gradients were off by 40 roundings at step 30, by 88 at
-step 90, of which twice is allowed. The factor common to all logits was off by 0.04 and 0.6, and by
-1.05 after 30 steps: a small step has 2,048 of them and is allowed 4.4, a full one half a million
-and is allowed one. Of the published depth and width no error was measured.
+`ERROR_BOUNDS` allows about three times what was measured. Once the network tells most of the noise,
+what its images ask for all but cancels, and gradients err by more. The factor common to all logits
+is a mean: a small step has 2,048 of them and is allowed 4.4, a full one half a million and is
+allowed one. Of the published depth and width no error was measured.
 """
 
 from __future__ import annotations

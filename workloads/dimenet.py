@@ -4,21 +4,14 @@ One step is forward, mean square error of a predicted energy, backward and AdamW
 molecules (`parts/graphs/molecules.py`) whose energy depends on elements, neighbours and distances.
 Pairs within the cutoff and the triplets that they make are found on the host when inputs are drawn,
 so the search for them is no part of the step. `parts/graphs/directional.py` says what else differs
-from the library: its bases are the same functions made quicker, and its weights begin small enough
-that six blocks do not multiply the messages; as the library draws them the first loss is near 1e7.
+from the library: bases made quicker, and weights that begin small enough for six blocks.
 
 The checks of `parts/training` recompute the step: a lost pair or triplet, a wrong angle or
 target, a product in a lower precision, a stale gradient and a weight that AdamW missed would each
 be seen.
 
-The library adds up messages by atomic operations, in any order. With pairs and triplets shuffled,
-outputs of 4 seeds at small size and of 4 at full width and depth differed by 4.9e-3 at most of
-their largest number (of biases that AdamW has just moved from nought; all else by 6e-6), and
-`spread` is ten times that.
-
-Bounds allow five times and more what was measured on a processor (8 seeds of 4 steps at small size;
-3 seeds of 3 steps at full width and depth with 4 molecules; one rounding is 5.4e-7), there and
-there: loss 0.2 and 0.3 roundings, logits 5.9 and 1.2, gradients 3.8 and 2.2, scale 1.5 and 1.0.
+The library adds up messages by atomic operations, in any order: `spread` is ten times what outputs
+differed by with pairs and triplets shuffled. Bounds allow five times what was measured.
 """
 
 from __future__ import annotations
@@ -52,12 +45,7 @@ class Dimenet(Supervised):
     domain: ClassVar[str] = "graphs"
     is_repeatable: ClassVar[bool] = False
     spread: ClassVar[float] = 0.05
-    small: ClassVar[Parameters] = {
-        "batch": 8,
-        "hidden": 16,
-        "blocks": 2,
-        "bilinear": 4,
-    }
+    small: ClassVar[Parameters] = {"batch": 8, "hidden": 16, "blocks": 2, "bilinear": 4}
     variants: ClassVar[Mapping[str, Parameters]] = {
         "one molecule less": {"batch_change": -1},
         "one block more": {"extra_layers": 1},

@@ -1,17 +1,13 @@
 """Reads of a file on a disk, in its order or at random, past the memory that caches it.
 
 A launch writes a file of `file_bytes` into the run's own folder, or into `folder`, and one step
-reads `blocks` blocks of it, `threads` at a time: the next ones of the file, or those that a seeded
-permutation of all its blocks puts next. So every block is read once before any is read again. The
+reads the next `blocks` blocks of it, in order or by a seeded permutation, `threads` at a time. The
 file has no name and is gone with its process; a folder without room for it makes the case
-unsupported. Reading goes past the page cache; where the file system refuses that (the check's name
-says what it did) each block is dropped from the cache once it was read, and on a file system in
-memory what is read is memory.
+unsupported. Reads bypass the page cache, or drop each block from it where the file system refuses
+that (the check's name says which). The reader takes microseconds a block.
 
-The check computes what every block that was read must hold, from the seed and its place, and
-compares all bits. It would catch a flipped bit, a block from another place, a read that stopped
-short, and blocks that an earlier step had left. The reader itself takes some microseconds for each
-block: of small blocks from a fast disk it tells what one Python process gets.
+The check computes all bits of every block that was read from the seed and its place: a flipped bit,
+a block from another place or an earlier step, and a read that stopped short would be seen.
 """
 
 from __future__ import annotations
@@ -54,11 +50,7 @@ class DiskRead(Workload[State, torch.Tensor]):
     summary: ClassVar[str] = "Reads of a file on a disk, in order or at random, not from the cache"
     version: ClassVar[int] = 1
     domain: ClassVar[str] = "memory"
-    small: ClassVar[Parameters] = {
-        "file_bytes": 64 * 2**20,
-        "block_bytes": 2**18,
-        "blocks": 32,
-    }
+    small: ClassVar[Parameters] = {"file_bytes": 2**26, "block_bytes": 2**18, "blocks": 32}
     alone: ClassVar[bool] = True
     bound_by: ClassVar[Bound] = "input"
     data_pattern: ClassVar[str] = "random words"
@@ -78,10 +70,8 @@ class DiskRead(Workload[State, torch.Tensor]):
             raise ParameterError(f"block_bytes is {self.block_bytes}: give a multiple of {PAGE}")
         least = 2 * self.blocks * self.block_bytes
         if self.file_bytes % self.block_bytes or not least <= self.file_bytes <= LARGEST:
-            raise ParameterError(
-                f"file_bytes is {self.file_bytes}: give whole blocks, {least} bytes or more and "
-                f"at most {LARGEST}"
-            )
+            limits = f"{least} bytes or more and at most {LARGEST}"
+            raise ParameterError(f"file_bytes is {self.file_bytes}: give whole blocks, {limits}")
 
     def work(self) -> Work:
         return Work(units=float(self.blocks * self.block_bytes), unit="bytes")

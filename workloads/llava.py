@@ -11,11 +11,8 @@ The checks of `parts/training` recompute the step: pictures of other captions or
 not read, features at the wrong places, a product in a lower precision and a weight that the
 optimiser missed would each be seen.
 
-The bounds (`error_bounds`) allow four times what was measured on a processor at small size (6 seeds
-of 3 steps; one rounding is 5.4e-7 in float32 and 3.9e-3 in bfloat16 with float32 sums), there and
-there: loss 0.3 and 0.2 roundings, logits 6.5 and 16, gradients 2.6 and 5.7. What is learnt leaves
-small gradients, in bfloat16 off by 20 roundings at a loss of 0.37, 48 at 0.045 and 221 at 0.030
-(step 150). The library normalises and rotates in float32, in float64 too.
+`error_bounds` allow four times what was measured. What is learnt leaves small gradients, whose
+relative errors are larger. The library normalises and rotates in float32, in float64 too.
 """
 
 from __future__ import annotations

@@ -50,12 +50,12 @@ class OpFft(OperatorFamily):
         return (
             complex_transform("fft of prime length", (size, PRIME)),
             complex_transform("fft of length 1024", (size, SMOOTH)),
-            complex_transform("inverse fft", (size, ODD), is_inverse=True),
+            complex_transform("inverse fft", (size, ODD), call=torch.fft.ifft, formula=np.fft.ifft),
             complex_transform("fft of one row", (1, ODD)),
             complex_transform("fft of a strided view", (size, 2 * ODD), view=lambda x: x[:, ::2]),
             complex_transform("fft of special values", (11, ODD), fill=without_infinities),
             real_transform("rfft", (size, ODD)),
-            plane_transform("fft2", (3, size, 48)),
+            complex_transform("fft2", (3, size, 48), call=torch.fft.fft2, formula=np.fft.fft2),
         )
 
 
@@ -76,15 +76,14 @@ def as_real(values: Array) -> Exact:
 
 def complex_transform(
     name: str,
-    shape: tuple[int, int],
+    shape: tuple[int, ...],
     *,
-    is_inverse: bool = False,
+    call: Callable[..., torch.Tensor] = torch.fft.fft,
+    formula: Callable[..., Any] = np.fft.fft,
     fill: Fill = normal,
     view: Callable[[Any], Any] = lambda rows: rows,
 ) -> Operator:
-    """Transform of each row of complex numbers, given as two real inputs."""
-    call = torch.fft.ifft if is_inverse else torch.fft.fft
-    formula = np.fft.ifft if is_inverse else np.fft.fft
+    """Transform of each row or plane of complex numbers, given as two real inputs."""
 
     def apply(inputs: Tensors) -> Tensors:
         rows = torch.complex(inputs["real"], inputs["imaginary"])
@@ -113,22 +112,6 @@ def real_transform(name: str, shape: tuple[int, int]) -> Operator:
         inputs={"rows": Input(shape=shape)},
         apply=lambda inputs: {"": torch.view_as_real(into_poison(torch.fft.rfft, inputs["rows"]))},
         exact=lambda inputs: {"": as_real(np.fft.rfft(inputs["rows"]))},
-        loose=10.0,
-    )
-
-
-def plane_transform(name: str, shape: tuple[int, int, int]) -> Operator:
-    """Transform of planes of complex numbers."""
-
-    def apply(inputs: Tensors) -> Tensors:
-        planes = torch.complex(inputs["real"], inputs["imaginary"])
-        return {"": torch.view_as_real(into_poison(torch.fft.fft2, planes))}
-
-    return Operator(
-        name=name,
-        inputs={"real": Input(shape=shape), "imaginary": Input(shape=shape)},
-        apply=apply,
-        exact=lambda inputs: {"": as_real(np.fft.fft2(inputs["real"] + 1j * inputs["imaginary"]))},
         loose=10.0,
     )
 

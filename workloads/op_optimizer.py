@@ -1,18 +1,15 @@
 """Optimisers' steps one by one: Adam, AdamW and gradient descent with momentum.
 
-One step updates a matrix of weights once per optimiser, from moments that exist already, so that
-bias corrections and decay count; then again from gradients with zeros of both signs, subnormals, a
-large range, infinities and NaN. Weights and moments are held to the error that the same update
-makes on the host in the same format, every element to four times that over the terms that make it.
-A lost update, a lower precision, a wrong element or a NaN that spreads breaks it. An optimiser
-writes in place, over weights and moments copied before: what it leaves unwritten is the old value,
-which is not the new one.
+One step updates a matrix once per optimiser, from moments that exist already, so that bias
+corrections and decay count; then again from special gradients. Weights and moments are held to the
+error that the same update makes on the host in the same format, every element to four times that
+over its terms. A lost update, a lower precision, a wrong element or a NaN that spreads breaks it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar
 
@@ -35,14 +32,16 @@ class OpOptimizer(OperatorFamily):
     bound_by: ClassVar[Bound] = "memory"
 
     def operators(self) -> tuple[Operator, ...]:
-        shape = (self.size, 4 * self.size + 1)
+        width = 4 * self.size + 1
+        plain, low = Input(shape=(self.size, width)), Input(shape=(11, width))
+        turned = replace(plain, view=lambda x: x.swapaxes(0, 1))
         return (
-            adam("Adam", shape),
-            adam("AdamW", shape, is_decoupled=True),
-            momentum("momentum", shape),
-            momentum("momentum of a transposed view", shape, view=lambda x: x.swapaxes(0, 1)),
-            adam("Adam of special gradients", (11, shape[1]), fill=special),
-            momentum("momentum of special gradients", (11, shape[1]), fill=special),
+            adam("Adam", plain),
+            adam("AdamW", plain, is_decoupled=True),
+            momentum("momentum", plain),
+            momentum("momentum of a transposed view", turned),
+            adam("Adam of special gradients", low, fill=special),
+            momentum("momentum of special gradients", low, fill=special),
         )
 
 
@@ -59,9 +58,7 @@ def updated(
     return {"": weight.detach(), **{ours: state[theirs] for theirs, ours in moments.items()}}
 
 
-def adam(
-    name: str, shape: tuple[int, int], *, is_decoupled: bool = False, fill: Fill = normal
-) -> Operator:
+def adam(name: str, weights: Input, *, is_decoupled: bool = False, fill: Fill = normal) -> Operator:
     """Adam (Kingma and Ba 2015); decoupled, the decay is of the weight, not of the gradient."""
     kind = torch.optim.AdamW if is_decoupled else torch.optim.Adam
     make = partial(kind, lr=RATE, betas=BETAS, eps=EPSILON, weight_decay=DECAY)
@@ -84,28 +81,21 @@ def adam(
             "square": Exact(value=second, size=second),
         }
 
-    moments = {"exp_avg": "mean", "exp_avg_sq": "square"}
     return Operator(
         name=name,
         inputs={
-            "weight": Input(shape=shape),
-            "gradient": Input(shape=shape, fill=fill),
-            "mean": Input(shape=shape),
-            "square": Input(shape=shape, fill=positive),
+            "weight": weights,
+            "gradient": replace(weights, fill=fill),
+            "mean": weights,
+            "square": replace(weights, fill=positive),
         },
-        apply=lambda inputs: updated(make, inputs, moments),
+        apply=lambda inputs: updated(make, inputs, {"exp_avg": "mean", "exp_avg_sq": "square"}),
         exact=exact,
         is_special=fill is special,
     )
 
 
-def momentum(
-    name: str,
-    shape: tuple[int, int],
-    *,
-    fill: Fill = normal,
-    view: Callable[[Any], Any] = lambda whole: whole,
-) -> Operator:
+def momentum(name: str, weights: Input, *, fill: Fill = normal) -> Operator:
     """Stochastic gradient descent with momentum and decay."""
     make = partial(torch.optim.SGD, lr=RATE, momentum=MOMENTUM, weight_decay=DECAY)
 
@@ -120,11 +110,7 @@ def momentum(
 
     return Operator(
         name=name,
-        inputs={
-            "weight": Input(shape=shape, view=view),
-            "gradient": Input(shape=shape, fill=fill, view=view),
-            "velocity": Input(shape=shape, view=view),
-        },
+        inputs={"weight": weights, "gradient": replace(weights, fill=fill), "velocity": weights},
         apply=lambda inputs: updated(make, inputs, {"momentum_buffer": "velocity"}),
         exact=exact,
         is_special=fill is special,

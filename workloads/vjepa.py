@@ -16,11 +16,7 @@ device took them. Masks of another step, frames in another order, a product in a
 a lost gradient would each be seen; the checks of `parts/vision/teacher.py` hold the target encoder
 to its formula and against collapse.
 
-`ERROR_BOUNDS` allows about three times what was measured on a processor in float32 and bfloat16 (4
-seeds, steps 0 and 3; one rounding is 5.4e-7 and 3.9e-3), at small size and with 32 and 12 layers
-of width 128 and 48 on 16 frames of 96 pixels: loss 0.1 and 0.04 roundings, logits 14 and 46,
-gradients 1.4 and 18, differences that fall on another side of zero than in float64 none and 15
-off it. The target encoder was off by 2 of the six roundings of 6e-8 that are allowed.
+`ERROR_BOUNDS` allows about three times what was measured.
 """
 
 from __future__ import annotations
