@@ -133,6 +133,18 @@ def test_unit_tests_stand_in_the_rooms_that_they_test() -> None:
     assert folders - others <= rooms
 
 
+def test_no_file_of_tests_imports_another() -> None:
+    """What two of them need is in support/, where its name says what it builds."""
+    tests = sorted((ROOT / "tests").rglob("*.py"))
+    for path in tests:
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            wrong = [name for name in names if name.rpartition(".")[2].startswith("test_")]
+            assert not wrong, f"{path.relative_to(ROOT)} imports {wrong}"
+
+
 @pytest.mark.parametrize("module", MODULES)
 def test_few_modules_import_by_name(module: str) -> None:
     names = {

@@ -15,8 +15,9 @@ from scipy import stats
 from statsmodels.stats.nonparametric import rank_compare_2indep
 from statsmodels.stats.weightstats import ttost_ind
 from support import bundles as whole
-from support.builders import PROTOCOL, a_case, a_plan, a_system, digested, healthy_events
-from support.bundles import Draft, analysed, as_drawn, files_of, rejected, sealed
+from support.builders import a_case, a_system, digested
+from support.bundles import Draft, analysed, rejected, sealed
+from support.compared_runs import KEY, compared, draft, scaled, side, slower
 
 from appliance.comparison.case_pairs import Side
 from appliance.comparison.compare_runs import Comparison, Word, compare
@@ -30,18 +31,14 @@ from appliance.comparison.mixed_model import (
 )
 from appliance.errors import EvidenceError, OutputError, UsageError
 from appliance.records.journal import Block, Digested, Event, RunStarted
-from appliance.records.json import from_json, sha256, to_json
-from appliance.records.plan import Case
+from appliance.records.json import from_json, to_json
 from appliance.records.system import Fact, System
-from appliance.signing import keys
-from appliance.storage import bundle
 from appliance.verbs import compare as comparing
 from reports import comparison as pages
 from reports import render
 
 LIMIT = math.log1p(0.03)
 MOST_UNLIKELY = 1e-6
-KEY = keys.development_key()
 values = st.lists(st.floats(-3, 3), min_size=5, max_size=12).filter(lambda few: np.std(few) > 1e-3)
 
 
@@ -66,9 +63,9 @@ def test_risks_are_those_of_one_sided_tests(
     within, slower, faster = found.risks(margin)
     known = ttost_ind(np.array(second), np.array(first), -margin, margin, usevar="unequal")
     assert within == pytest.approx(float(known[0]), rel=1e-9, abs=1e-15)
-    for risk, shift, side in ((slower, margin, "greater"), (faster, -margin, "less")):
+    for risk, shift, alternative in ((slower, margin, "greater"), (faster, -margin, "less")):
         shifted = [value - shift for value in second]
-        test = stats.ttest_ind(shifted, first, equal_var=False, alternative=side)
+        test = stats.ttest_ind(shifted, first, equal_var=False, alternative=alternative)
         assert risk == pytest.approx(float(test.pvalue), rel=1e-9, abs=1e-15)
 
 
@@ -237,64 +234,6 @@ def test_mixed_model_says_in_a_sentence_what_its_fit_is_worth() -> None:
 
 
 # ------------------------------------------------------------------ bundles
-
-
-def scaled(factor_of: Callable[[str], float]) -> Callable[[list[Event]], list[Event]]:
-    """The same events with each launch's steps so many times as long."""
-
-    def change(events: list[Event]) -> list[Event]:
-        return [
-            _scaled(event, factor_of(event.launch)) if isinstance(event, Block) else event
-            for event in events
-        ]
-
-    return change
-
-
-def _scaled(block: Block, factor: float) -> Block:
-    wall_ns = tuple(round(step * factor) for step in block.wall_ns)
-    span = sum(wall_ns) + 1000
-    return replace(block, wall_ns=wall_ns, block_wall_ns=span, block_raw_ns=span)
-
-
-def slower(by: float, *, case: str = "gemm") -> Callable[[list[Event]], list[Event]]:
-    return scaled(lambda launch: 1 + by if launch.startswith(f"{case}@") else 1.0)
-
-
-def draft(
-    name: str,
-    change: Callable[[list[Event]], list[Event]] = list,
-    *,
-    cases: Sequence[Case] | None = None,
-    system: System = whole.SYSTEM,
-    created: str = "2026-11-21T12:00:00Z",
-    mode: str = "fresh",
-) -> Draft:
-    """A healthy run of its own name, on this system, with its events changed."""
-    protocol = replace(PROTOCOL, interim_analyses=(2, 5), block_seconds=0.01, mode=mode)  # type: ignore[arg-type]
-    known = cases or (a_case(), a_case("bert"), a_case("exact", is_timed=False))
-    plan = as_drawn(a_plan(*known, protocol=protocol))
-    identity = sha256(to_json(system.identity))
-    plan = replace(
-        plan,
-        run_id=f"20261121T120000Z-{name}",
-        created_utc=created,
-        digests={**whole.healthy().plan.digests, "identity": identity},
-    )
-    made = Draft(plan=plan, events=(), others={bundle.SYSTEM: to_json(system)})
-    return replace(made, events=tuple(analysed(plan, change(healthy_events(plan)))))
-
-
-def side(label: str, made: Draft) -> Side:
-    files = {**files_of(made, KEY), bundle.STATEMENT: b"not looked at here"}
-    return Side(label=label, path=f"out/{label}", bundle=bundle.read_files(files, complete=False))
-
-
-def compared(*drafts: Draft, margin: float = 0.03) -> Comparison:
-    sides = [side("ABCDE"[number], made) for number, made in enumerate(drafts)]
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        return compare(sides, margin=margin, bench_version="0.1.0")
 
 
 def words(found: Comparison) -> dict[str, Word]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import docker
 import pytest
-from test_image import CLOSED, Started, bench, finish, mounted
+from support.started_images import CLOSED, Started, bench, finish, mounted
 
 pytestmark = [pytest.mark.container, pytest.mark.slow, pytest.mark.timeout(5400)]
 ABSENT = "no accelerator visible: was --gpus all given?"

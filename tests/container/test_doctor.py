@@ -5,8 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from support.engine_devices import with_devices
 from support.program import ROOT, bench
-from test_host import with_devices
 
 from appliance import extras
 from appliance.container import software

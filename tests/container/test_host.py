@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.engine_devices import on_bus, with_devices, with_nodes
 
 from appliance.container import engine_client, preflight
 from appliance.container.container_options import (
@@ -32,42 +33,11 @@ from appliance.verbs.run_options import StartOptions, bytes_of
 
 DOCKER = Engine(url="unix:///var/run/docker.sock", version="28.2.2", api="1.50", storage="overlay2")
 PODMAN = replace(DOCKER, product="Podman", version="5.8.0", device_folders=("/etc/cdi",))
-NODES = {
-    "cuda": ("0x10de", "0x030200", ["/dev/nvidiactl", "/dev/nvidia0", "/dev/nvidia1"]),
-    "rocm": ("0x1002", "0x120000", ["/dev/kfd", "/dev/dri/renderD128"]),
-    "xpu": ("0x8086", "0x038000", ["/dev/dri/renderD128"]),
-}
 SPECIFICATIONS = {
     "nvidia.yaml": 'cdiVersion: "0.5.0"\nkind: nvidia.com/gpu\ndevices:\n- name: all\n',
     "amd.json": '{\n  "cdiVersion": "0.6.0",\n  "kind": "amd.com/gpu",\n  "devices": []\n}\n',
     "intel.yaml": "---\ncdiVersion: 0.5.0\nkind: 'intel.com/gpu'\n",
 }
-
-
-def on_bus(root: Path, address: str, vendor: str, kind: str) -> None:
-    folder = root / "sys/bus/pci/devices" / address
-    folder.mkdir(parents=True)
-    (folder / "vendor").write_text(f"{vendor}\n")
-    (folder / "class").write_text(f"{kind}\n")
-
-
-def with_nodes(root: Path, address: str, nodes: list[str]) -> None:
-    for node in nodes:
-        path = root / node.lstrip("/")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("")
-        if "/dri/" in node:
-            drm = root / "sys/class/drm" / path.name
-            drm.mkdir(parents=True)
-            (drm / "device").symlink_to(root / "sys/bus/pci/devices" / address)
-
-
-def with_devices(root: Path, vendor: str) -> Tree:
-    """A host with a device of a vendor, driver and nodes."""
-    number, kind, nodes = NODES[vendor]
-    on_bus(root, "0000:1b:00.0", number, kind)
-    with_nodes(root, "0000:1b:00.0", nodes)
-    return Tree(root)
 
 
 def container(**given: Any) -> Container:

@@ -5,40 +5,17 @@ import re
 import secrets
 import shutil
 import subprocess
-import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import docker
 import pytest
-from docker.models.containers import Container
+from support.started_images import CLOSED, ROOT, Started, bench, finish, mounted
 
-ROOT = Path(__file__).parents[2]
 TINY = ROOT / "tests" / "suites" / "tiny.toml"
-CLOSED: dict[str, Any] = {
-    "network_mode": "none",
-    "read_only": True,
-    "cap_drop": ["ALL"],
-    "security_opt": ["no-new-privileges"],
-}
 LINE = 'mkdir -p out && docker run --rm --user "$(id -u):$(id -g)" -v "$PWD/out:/out" bench-cpu'
 
 pytestmark = [pytest.mark.container, pytest.mark.slow, pytest.mark.timeout(3600)]
-
-
-class Started:
-    """Containers of one test, removed at its end."""
-
-    def __init__(self, engine: docker.DockerClient, image: str) -> None:
-        self.engine, self.image = engine, image
-        self.all: list[Container] = []
-
-    def __call__(self, *words: str, **options: Any) -> Container:
-        options = {"network_mode": "none", **options}
-        container = self.engine.containers.run(self.image, list(words), detach=True, **options)
-        self.all.append(container)
-        return container
 
 
 @pytest.fixture
@@ -49,27 +26,8 @@ def start(engine: docker.DockerClient, image: str):
         container.remove(force=True)
 
 
-def finish(container: Container) -> tuple[int, str, str]:
-    """Exit code, stdout and stderr, once the container has ended."""
-    code = container.wait(timeout=1800)["StatusCode"]
-    out, err = (
-        container.logs(stdout=stdout, stderr=not stdout).decode() for stdout in (True, False)
-    )
-    assert "Traceback" not in err, err
-    return code, out, err
-
-
-def mounted(folder: Path, inside: str = "/out", mode: str = "rw") -> dict[str, dict[str, str]]:
-    return {str(folder): {"bind": inside, "mode": mode}}
-
-
 def journals(out: Path) -> list[Path]:
     return list(out.glob("*/journal.jsonl"))
-
-
-def bench(*words: str | Path) -> subprocess.CompletedProcess[str]:
-    argv = [sys.executable, "-m", "appliance", *map(str, words)]
-    return subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
 def test_closed_container_of_any_user_leaves_a_bundle_that_verifies_outside(

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import numpy as np
 import pytest
@@ -22,11 +22,22 @@ from support.builders import (
     with_bounds,
     word_of,
 )
+from support.timed_evidence import (
+    LAUNCH_SD,
+    SECONDS,
+    criteria,
+    perf,
+    ruling_on,
+    rulings,
+    steady,
+    tail,
+    timed,
+)
 
 from appliance.evidence.baseline_key import device_name, key_of
 from appliance.judging.verdict import Judge, judge
 from appliance.records.baseline import Baseline, Baselines, Peak, Peaks, Tolerance
-from appliance.records.criteria import Criteria, Criterion
+from appliance.records.criteria import Criterion
 from appliance.records.journal import (
     Block,
     Calibrated,
@@ -34,100 +45,14 @@ from appliance.records.journal import (
     Event,
     Injected,
     LaunchEnded,
-    Line,
     Reading,
 )
 from appliance.records.plan import Launch, Plan
-from appliance.records.system import Fact, System
-from appliance.records.verdict import Ruling
+from appliance.records.system import Fact
 from appliance.records.workload import Work
 
 CASE = "gemm@cpu:0"
 LONG = a_plan(a_case(launches=10), protocol=replace(PROTOCOL, interim_analyses=(5, 10), blocks=1))
-SECONDS = 0.01
-LAUNCH_SD = 0.004
-
-
-def criteria(*items: Criterion, **fields: object) -> Criteria:
-    return replace(FUNCTIONAL, criterion=(*FUNCTIONAL.criterion, *items), **fields)  # type: ignore[arg-type]
-
-
-def perf(**fields: object) -> Criterion:
-    return replace(
-        Criterion(id="speed", kind="perf", title="Step time", metric="step_seconds"),
-        **fields,  # type: ignore[arg-type]
-    )
-
-
-def tail(metric: str, at_most: float, **fields: object) -> Criterion:
-    return replace(
-        Criterion(id="tail", kind="tail", title="Tail", metric=metric, at_most=at_most),
-        **fields,  # type: ignore[arg-type]
-    )
-
-
-def found(verdict_rulings: Sequence[Ruling], criterion: str = "speed") -> Ruling:
-    return next(item for item in verdict_rulings if item.criterion == criterion)
-
-
-def timed(
-    plan: Plan,
-    draw: Callable[[Launch], Sequence[float]],
-    *,
-    every: timedelta = timedelta(seconds=30),
-) -> list[Line]:
-    """The lines of a healthy run whose step times (seconds) are drawn, one launch every 30 s."""
-    launches = {launch.id: launch for launch in plan.launches}
-    events = [_timed(event, launches, draw) for event in healthy_events(plan)]
-    moment, lines = datetime(2026, 11, 21, 12, tzinfo=UTC), []
-    for line in bare_lines(events):
-        moment += every if isinstance(line.event, LaunchEnded) else timedelta()
-        lines.append(replace(line, utc=f"{moment:%Y-%m-%dT%H:%M:%S.000Z}"))
-    return lines
-
-
-def _timed(
-    event: Event, launches: dict[str, Launch], draw: Callable[[Launch], Sequence[float]]
-) -> Event:
-    if isinstance(event, LaunchEnded):
-        return replace(event, wall_ns=10**13)
-    if not isinstance(event, Block):
-        return event
-    times = tuple(round(1e9 * seconds) for seconds in draw(launches[event.launch]))
-    whole = sum(times) + 1000
-    return replace(event, wall_ns=times, block_wall_ns=whole, block_raw_ns=whole)
-
-
-def steady(
-    seconds: float = SECONDS, *, sd: float = LAUNCH_SD, steps: int = 40, seed: int = 1
-) -> Callable[[Launch], Sequence[float]]:
-    """Launches whose level varies by `sd`, their steps by half a percent."""
-
-    def draw(launch: Launch) -> Sequence[float]:
-        rng = np.random.default_rng([seed, launch.number, len(launch.case)])
-        level = seconds * math.exp(sd * rng.standard_normal())
-        return [float(each) for each in level * np.exp(0.005 * rng.standard_normal(steps))]
-
-    return draw
-
-
-def rulings(
-    plan: Plan,
-    lines: Sequence[Line],
-    asked: Criteria,
-    *,
-    baselines: Baselines | None = None,
-    peaks: Peaks | None = None,
-    system: System = SYSTEM,
-) -> tuple[Ruling, ...]:
-    return judge(
-        plan=with_bounds(plan, asked),
-        criteria=asked,
-        lines=lines,
-        baselines=baselines or Baselines(baseline=()),
-        peaks=peaks or Peaks(peak=()),
-        system=system,
-    ).rulings
 
 
 def a_baseline(plan: Plan, seconds: float = SECONDS, **fields: object) -> Baseline:
@@ -166,7 +91,7 @@ def of(*items: Baseline) -> Baselines:
 )
 def test_a_baseline_and_its_margin_are_a_limit(seconds: float, ruling: str, reason: str) -> None:
     lines = timed(LONG, steady(SECONDS * seconds))
-    got = found(
+    got = ruling_on(
         rulings(
             LONG, lines, criteria(perf(within_of_baseline=0.03)), baselines=of(a_baseline(LONG))
         )
@@ -179,7 +104,7 @@ def test_a_baseline_and_its_margin_are_a_limit(seconds: float, ruling: str, reas
 
 def test_the_margin_of_the_workload_class_is_used_where_the_criterion_says_class() -> None:
     asked = criteria(perf(within_of_baseline="class"), margins={"compute": 0.07})
-    got = found(rulings(LONG, timed(LONG, steady()), asked, baselines=of(a_baseline(LONG))))
+    got = ruling_on(rulings(LONG, timed(LONG, steady()), asked, baselines=of(a_baseline(LONG))))
     assert got.statistic is not None
     assert got.statistic.limit == pytest.approx(SECONDS * 1.07)
 
@@ -189,7 +114,7 @@ def test_the_tolerance_limit_of_a_population_may_be_wider_than_the_margin() -> N
     baseline = a_baseline(
         LONG, kind="population", devices=("a", "b"), device_sd=0.02, tolerance=tolerance
     )
-    got = found(
+    got = ruling_on(
         rulings(
             LONG,
             timed(LONG, steady(SECONDS * 1.03)),
@@ -206,9 +131,9 @@ def test_a_baseline_of_another_key_is_a_mismatch_and_never_a_pass() -> None:
     other = replace(a_baseline(LONG).key, software={"torch": "1.0"})
     asked = criteria(perf(within_of_baseline=0.5))
     lines = timed(LONG, steady())
-    got = found(rulings(LONG, lines, asked, baselines=of(a_baseline(LONG, key=other))))
+    got = ruling_on(rulings(LONG, lines, asked, baselines=of(a_baseline(LONG, key=other))))
     assert (got.ruling, got.reason) == ("inconclusive", "baseline_mismatch")
-    got = found(rulings(LONG, lines, asked))
+    got = ruling_on(rulings(LONG, lines, asked))
     assert (got.ruling, got.reason) == ("inconclusive", "baseline_missing")
 
 
@@ -235,9 +160,9 @@ OF_FLOAT = a_plan(
 def test_a_part_of_the_peak_is_a_limit(fraction: float, ruling: str) -> None:
     asked = criteria(perf(metric="flops_per_second", fraction_of_peak=fraction))
     lines = timed(OF_FLOAT, steady())  # 2e9 operations in 10 ms are 2e11/s, half of the peak
-    got = found(rulings(OF_FLOAT, lines, asked, peaks=Peaks(peak=(PEAK,))))
+    got = ruling_on(rulings(OF_FLOAT, lines, asked, peaks=Peaks(peak=(PEAK,))))
     assert got.ruling == ruling
-    got = found(rulings(OF_FLOAT, lines, asked))
+    got = ruling_on(rulings(OF_FLOAT, lines, asked))
     assert (got.ruling, got.reason) == ("inconclusive", "peak_missing")
 
 
@@ -254,7 +179,7 @@ def test_a_rate_above_the_peak_is_a_fault_of_integrity(
 ) -> None:
     lines = timed(OF_FLOAT, steady())
     peaks = Peaks(peak=(replace(PEAK, value=value),))
-    got = found(rulings(OF_FLOAT, lines, FUNCTIONAL, peaks=peaks), "integrity")
+    got = ruling_on(rulings(OF_FLOAT, lines, FUNCTIONAL, peaks=peaks), "integrity")
     assert (got.ruling, got.reason) == answer
 
 
@@ -306,7 +231,7 @@ def test_clocks_that_do_not_agree_are_found(
         change(event) if isinstance(event, kind) else event
         for event in map(longer, healthy_events(LONG))
     ]
-    got = found(verdict_of(LONG, events).rulings, "integrity")
+    got = ruling_on(verdict_of(LONG, events).rulings, "integrity")
     assert (got.ruling, got.reason) == answer
 
 
@@ -321,7 +246,7 @@ def longer(event: Event) -> Event:
 
 def test_a_launch_that_did_not_compare_its_clocks_is_not_accepted() -> None:
     events = [event for event in healthy_events(LONG) if not isinstance(event, Calibrated)]
-    got = found(verdict_of(LONG, events).rulings, "integrity")
+    got = ruling_on(verdict_of(LONG, events).rulings, "integrity")
     assert (got.ruling, got.reason) == ("inconclusive", "evidence_missing")
 
 
@@ -335,7 +260,7 @@ def stepped(launch: Launch) -> Sequence[float]:
 
 
 def test_launches_that_become_slower_while_timed_do_not_pass() -> None:
-    got = found(rulings(LONG, timed(LONG, stepped), limited(SECONDS * 1.2)))
+    got = ruling_on(rulings(LONG, timed(LONG, stepped), limited(SECONDS * 1.2)))
     assert (got.ruling, got.reason) == ("inconclusive", "unstable")
     result = judge(
         plan=LONG,
@@ -349,7 +274,7 @@ def test_launches_that_become_slower_while_timed_do_not_pass() -> None:
 
 
 def test_launches_that_become_slower_and_are_beyond_the_limit_fail_all_the_same() -> None:
-    got = found(rulings(LONG, timed(LONG, stepped), limited(SECONDS * 0.9)))
+    got = ruling_on(rulings(LONG, timed(LONG, stepped), limited(SECONDS * 0.9)))
     assert (got.ruling, got.reason) == ("fail", "over_limit")
 
 
@@ -385,7 +310,7 @@ def test_a_slow_run_beside_others_says_nothing_of_the_device(
     foreign: float | None, answer: tuple[str, str]
 ) -> None:
     verdict = verdict_of(LONG, readings(LONG, foreign), limited(0.005), system=USABLE)
-    got = found(verdict.rulings)
+    got = ruling_on(verdict.rulings)
     assert (got.ruling, got.reason) == answer
     assert verdict.verdict != "ACCEPTED"
 
@@ -409,8 +334,8 @@ def stalling(part: float) -> Callable[[Launch], Sequence[float]]:
 def test_stalls_are_counted_where_the_median_does_not_see_them(part: float, ruling: str) -> None:
     asked = criteria(tail("stall_rate", 0.008), perf(at_most=SECONDS * 1.1))
     got = rulings(LONG, timed(LONG, stalling(part)), asked)
-    assert found(got, "tail").ruling == ruling
-    assert found(got).ruling == "pass"
+    assert ruling_on(got, "tail").ruling == ruling
+    assert ruling_on(got).ruling == "pass"
 
 
 @pytest.mark.parametrize(
@@ -419,7 +344,7 @@ def test_stalls_are_counted_where_the_median_does_not_see_them(part: float, ruli
 def test_a_percentile_of_latency_is_judged_by_early_stopping(at_most: float, ruling: str) -> None:
     plan = a_plan(replace(a_case(launches=10), scenario="single_stream"), protocol=LONG.protocol)
     asked = criteria(tail("latency_seconds", at_most, unit="ms", quantile=0.9))
-    got = found(rulings(plan, timed(plan, steady(sd=1e-4)), asked), "tail")
+    got = ruling_on(rulings(plan, timed(plan, steady(sd=1e-4)), asked), "tail")
     assert got.ruling == ruling
 
 
@@ -476,7 +401,7 @@ def test_drift_is_the_slope_over_the_run(
     part: float, minutes: float, answer: tuple[str, str]
 ) -> None:
     lines = timed(LONG, drifting(part), every=timedelta(minutes=minutes))
-    got = found(rulings(LONG, lines, criteria(DRIFT)), "drift")
+    got = ruling_on(rulings(LONG, lines, criteria(DRIFT)), "drift")
     assert (got.ruling, got.reason) == answer
 
 
@@ -507,7 +432,7 @@ def test_counters_are_judged_by_their_growth(
     asked = criteria(
         Criterion(id="ecc", kind="health", title="ECC", metric="ecc_uncorrected", at_most=0.0)
     )
-    got = found(verdict_of(LONG, counted(*counts), asked).rulings, "ecc")
+    got = ruling_on(verdict_of(LONG, counted(*counts), asked).rulings, "ecc")
     assert (got.ruling, got.reason) == answer
 
 
@@ -526,7 +451,7 @@ def test_readings_are_judged_by_the_worst_and_never_by_what_is_not_reported(
     asked = criteria(
         Criterion(id="warm", kind="health", title="Reading", metric=metric, at_most=at_most)
     )
-    got = found(verdict_of(LONG, healthy_events(LONG), asked).rulings, "warm")
+    got = ruling_on(verdict_of(LONG, healthy_events(LONG), asked).rulings, "warm")
     assert (got.ruling, got.reason) == answer
 
 
@@ -552,7 +477,7 @@ def test_the_inventory_is_that_of_the_system(
         replace(Criterion(id="found", kind="inventory", title="Parts", metric=metric), **fields)
     )
     system = a_system("cpu:0", "cpu:1")
-    got = found(verdict_of(LONG, healthy_events(LONG), asked, system=system).rulings, "found")
+    got = ruling_on(verdict_of(LONG, healthy_events(LONG), asked, system=system).rulings, "found")
     assert (got.case, got.ruling, got.reason) == ("", *answer)
 
 

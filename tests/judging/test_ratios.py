@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from planning.test_plan import description, planned, suite, suite_case
 from support.builders import (
     FUNCTIONAL,
     NO_BASELINES,
@@ -27,6 +26,7 @@ from support.builders import (
     with_bounds,
     with_end,
 )
+from support.planned_suites import description, planned, suite, suite_case
 
 from appliance.errors import UsageError
 from appliance.judging import ratios

@@ -17,7 +17,7 @@ from support.builders import (
     with_bounds,
 )
 from support.bundles import analysed
-from test_performance import criteria, found, perf, rulings, steady, tail, timed
+from support.timed_evidence import criteria, perf, ruling_on, rulings, steady, tail, timed
 
 from appliance.errors import EvidenceError, UsageError
 from appliance.judging.verdict import judge
@@ -95,7 +95,7 @@ def test_steps_and_seconds_to_the_target_are_told() -> None:
 def test_every_launch_must_keep_a_limit_of_steps(at_most: float, ruling: str) -> None:
     limit = perf(metric="steps_to_target", at_most=at_most, unit="steps")
     shown = verdict(AIMED, hit_after(lambda number: 12 if number % 2 else 16), limit)
-    assert found(shown.rulings).ruling == ruling
+    assert ruling_on(shown.rulings).ruling == ruling
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_every_launch_must_keep_a_limit_of_steps(at_most: float, ruling: str) ->
 def test_seconds_to_the_target_are_judged_as_other_times(at_most: float, ruling: str) -> None:
     limit = perf(metric="seconds_to_target", at_most=at_most)
     shown = verdict(AIMED, hit_after(lambda _: 12), limit)
-    got = found(shown.rulings)
+    got = ruling_on(shown.rulings)
     assert got.ruling == ruling
     assert got.statistic is not None
     assert got.statistic.value == pytest.approx(0.12, rel=0.02)
@@ -120,17 +120,19 @@ def test_a_miss_never_passes_and_rejects(metric: str) -> None:
             events.append(Checked(launch=event.launch, rank=0, phase="last", step=39, check=missed))
     shown = verdict(AIMED, events, perf(metric=metric, at_most=1e6))
     assert shown.verdict == "REJECTED"
-    assert found(shown.rulings).ruling != "pass"
+    assert ruling_on(shown.rulings).ruling != "pass"
     assert shown.cases[0].estimates == ()
     # a miss that came without its failed check is not within any limit either
     silent = hit_after(lambda number: None if number == 3 else 12)
-    assert found(verdict(AIMED, silent, perf(metric=metric, at_most=1e6)).rulings).ruling != "pass"
+    assert (
+        ruling_on(verdict(AIMED, silent, perf(metric=metric, at_most=1e6)).rulings).ruling != "pass"
+    )
 
 
 def test_a_case_without_a_target_has_no_time_to_it() -> None:
     for metric in ("steps_to_target", "seconds_to_target"):
         limit = criteria(perf(metric=metric, at_most=1e6))
-        assert found(rulings(FED, timed(FED, steady()), limit)).ruling == "inconclusive"
+        assert ruling_on(rulings(FED, timed(FED, steady()), limit)).ruling == "inconclusive"
 
 
 @pytest.mark.parametrize(
@@ -149,7 +151,7 @@ def test_a_hit_where_none_was_asked_for_is_no_evidence(
         for event in hit_after(lambda _: 12)
     ]
     rulings = verdict(AIMED, events).rulings
-    completion = found(rulings, "completion")
+    completion = ruling_on(rulings, "completion")
     assert completion.ruling == "inconclusive"
     assert said in completion.explanation
 
@@ -159,7 +161,7 @@ def test_a_hit_of_a_case_without_a_target_is_no_evidence() -> None:
         replace(event, reached_at=len(event.wall_ns)) if isinstance(event, Block) else event
         for event in healthy_events(FED)
     ]
-    assert found(verdict(FED, events).rulings, "completion").ruling == "inconclusive"
+    assert ruling_on(verdict(FED, events).rulings, "completion").ruling == "inconclusive"
 
 
 # ------------------------------------------------------------------ loading
@@ -189,12 +191,12 @@ def test_the_share_of_loading_is_told_and_judged(at_most: float, ruling: str) ->
     told = estimate(shown, "stall_share")
     assert told.value == pytest.approx(0.02, rel=0.02)
     assert told.count == 10
-    assert found(shown.rulings, "tail").ruling == ruling
+    assert ruling_on(shown.rulings, "tail").ruling == ruling
 
 
 def test_a_case_that_loads_nothing_has_no_share_of_it() -> None:
     shown = verdict(FED, healthy_events(FED), tail("stall_share", 0.5))
-    assert found(shown.rulings, "tail").ruling == "inconclusive"
+    assert ruling_on(shown.rulings, "tail").ruling == "inconclusive"
     assert all(item.name != "stall_share" for item in shown.cases[0].estimates)
 
 
@@ -204,7 +206,7 @@ def test_loading_that_does_not_lie_in_its_steps_is_no_honest_clock(loads: tuple[
         replace(event, load_ns=loads) if isinstance(event, Block) else event
         for event in healthy_events(FED)
     ]
-    got: Ruling = found(verdict(FED, events).rulings, "integrity")
+    got: Ruling = ruling_on(verdict(FED, events).rulings, "integrity")
     assert (got.ruling, got.reason) == ("fail", "clock")
     assert "loading" in got.explanation
 
@@ -228,7 +230,7 @@ def test_inference_without_drawn_outputs_is_never_accepted() -> None:
     events = served(lambda event: [] if is_drawn(event) else [event])
     shown = verdict(SERVED, events)
     assert shown.verdict == "INCONCLUSIVE"
-    assert found(shown.rulings, "correctness").reason == "coverage"
+    assert ruling_on(shown.rulings, "correctness").reason == "coverage"
 
 
 def test_a_drawn_output_outside_its_bound_rejects() -> None:
@@ -239,7 +241,7 @@ def test_a_drawn_output_outside_its_bound_rejects() -> None:
 
     shown = verdict(SERVED, served(worse))
     assert shown.verdict == "REJECTED"
-    assert "sampled output" in found(shown.rulings, "correctness").explanation
+    assert "sampled output" in ruling_on(shown.rulings, "correctness").explanation
 
 
 @pytest.mark.parametrize("error", [0.09, 0.3])
@@ -253,8 +255,8 @@ def test_answers_that_were_kept_fail_integrity(error: float) -> None:
         return [event]
 
     shown = verdict(SERVED, served(told))
-    assert found(shown.rulings, "integrity").ruling == ("pass" if error < 0.1 else "fail")
-    assert found(shown.rulings, "correctness").ruling == "pass"
+    assert ruling_on(shown.rulings, "integrity").ruling == ("pass" if error < 0.1 else "fail")
+    assert ruling_on(shown.rulings, "correctness").ruling == "pass"
     assert shown.verdict == ("ACCEPTED" if error < 0.1 else "REJECTED")
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parent)]
 
-from evidence.test_ledger import RECORDED, replayed, run_of  # noqa: E402 - where the tests are
+from support.watched_runs import RECORDED, replayed, run_of  # noqa: E402 - where the tests are
 
 from appliance.errors import UsageError  # noqa: E402
 

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from evidence.test_ledger import ACCELERATOR, CALM, DEVICE, HEALTHY, PLAN, fault, system, watching
-from support.builders import SYSTEM, Watching, a_case, a_plan, bare_lines, watched_events
+from support.builders import SYSTEM, Watching, a_case, a_plan
+from support.health_chapters import chapter
+from support.watched_runs import ACCELERATOR, CALM, DEVICE, HEALTHY, fault, watching
 
-from appliance.records.journal import Event
 from reports import health, plots
 from reports.model import HealthChapter
-
-
-def chapter(one: Watching, logged: tuple[Event, ...] | None = ()) -> HealthChapter:
-    lines = bare_lines(watched_events(PLAN, {DEVICE: one}, logged))
-    return health.chapter(PLAN, ACCELERATOR, system().identity.devices, lines)
 
 
 def row(found: HealthChapter, name: str) -> tuple[str, ...]:

@@ -11,13 +11,13 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from comparison.test_compare import compared, draft, slower
-from evidence.test_ledger import CALM, HEALTHY
 from support.builders import SYSTEM, Watching
+from support.compared_runs import compared, draft, slower
+from support.health_chapters import chapter as health_chapter
+from support.pair_runs import judged as judged_pairs
+from support.pair_runs import node as node_of_pairs
 from support.report_samples import JUDGED, sample
-from test_health_page import chapter as health_chapter
-from test_pairs import judged as judged_pairs
-from test_pairs import node as node_of_pairs
+from support.watched_runs import CALM, HEALTHY
 
 from appliance.records.baseline import Peak, Peaks
 from appliance.records.journal import LaunchEnded

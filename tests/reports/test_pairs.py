@@ -10,24 +10,20 @@ from pathlib import Path
 
 import pytest
 import torch
-from storage.test_suites import device, item, placed
 from support import launching
-from support.builders import SEED, STEP_NS, a_case, a_plan, a_system, launch_events, verdict_of
+from support.builders import SEED, STEP_NS, a_system
+from support.pair_runs import NUM_BYTES, judged, node, pair_case
 from support.report_samples import sample
+from support.suite_items import device, item, placed
 
 from appliance.evidence.baseline_key import key_of
-from appliance.records.journal import Checked, Event, Reading, RunEnded, RunStarted
-from appliance.records.json import sha256, to_json
-from appliance.records.plan import Case, NotPlanned, Plan
-from appliance.records.verdict import Verdict
-from appliance.records.workload import Work
+from appliance.records.journal import Checked, Reading
+from appliance.records.plan import NotPlanned
 from appliance.worker.prepare import launch_devices
 from reports import pairs, render
 from reports.view import view
 from workloads.contract.target import Artifacts, Target
 from workloads.device_copy_pair import DeviceCopyPair
-
-NUM_BYTES = 2.0**29
 
 # ------------------------------------------------------------------ placing
 
@@ -76,15 +72,6 @@ def test_ranks_on_the_processors_need_no_devices_of_their_own() -> None:
 
 
 # ------------------------------------------------------------------ the launch
-
-
-def pair_case(first: str, second: str, name: str = "pairs") -> Case:
-    return replace(
-        a_case(name, device=first, alone=True, work=Work(units=NUM_BYTES, unit="bytes")),
-        id=f"{name}@{first}+{second}",
-        scope="pair",
-        devices=(first, second),
-    )
 
 
 class Accelerator:
@@ -155,28 +142,6 @@ def test_pairs_have_baselines_of_their_own() -> None:
 
 
 # ------------------------------------------------------------------ the page
-
-
-def node(number: int) -> Plan:
-    names = [f"cpu:{index}" for index in range(number)]
-    return a_plan(*(pair_case(first, second) for first, second in permutations(names, 2)))
-
-
-def judged(plan: Plan, slow: dict[str, float]) -> Verdict:
-    """A healthy run of which some pairs take longer by a factor."""
-    cases = {case.id: case for case in plan.cases}
-    launches = {launch.id: launch for launch in plan.launches}
-    events: list[Event] = [
-        RunStarted(run_id=plan.run_id, plan=sha256(to_json(plan)), system="0" * 64, pid=1)
-    ]
-    for (name,) in plan.groups:
-        case = cases[launches[name].case]
-        step_ns = round(STEP_NS * slow.get(case.id.partition("@")[2], 1.0))
-        events += launch_events(plan, case, launches[name], step_ns=step_ns)
-    devices = dict.fromkeys(name for case in plan.cases for name in case.all_devices)
-    return verdict_of(
-        plan, [*events, RunEnded(launches=len(plan.launches))], system=a_system(*devices)
-    )
 
 
 def test_square_shows_every_pair_and_shades_those_that_lag() -> None:

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 import pytest
-from support.builders import FUNCTIONAL, PROTOCOL, SEED
+from support.builders import FUNCTIONAL, SEED
+from support.suite_items import device, item, placed
 
 from appliance.errors import UsageError
 from appliance.planning import placement
 from appliance.records.plan import NotPlanned
 from appliance.records.request import CaseRequest
-from appliance.records.suite import MemoryClass, Suite, SuiteCase
-from appliance.records.system import Device
+from appliance.records.suite import MemoryClass
 from appliance.storage import criteria_file, suite_file
 
-GIB = placement.GIB
 PRIMARY = (
     "resnet50",
     "lightning-gpus",
@@ -69,46 +66,6 @@ TABLE = (
     MemoryClass(gib=24, parameters={"batch": 4}),
     MemoryClass(gib=80, parameters={"batch": 16}),
 )
-
-
-def device(index: int, *, gib: float | None = 80.0, vendor: str = "vendor") -> Device:
-    return Device(
-        id=f"{vendor}:{index}",
-        vendor=vendor,
-        index=index,
-        model="M",
-        serial=None,
-        memory_bytes=None if gib is None else round(gib * GIB),
-        facts={},
-    )
-
-
-def item(name: str = "one", **fields: object) -> SuiteCase:
-    given = SuiteCase(
-        id=name,
-        workload="w",
-        parameters={"batch": 32},
-        expected_seconds=1.0,
-        reference_seconds=1.0,
-        time_limit_seconds=60.0,
-        memory_limit_gib=1.0,
-    )
-    return replace(given, **fields)  # type: ignore[arg-type]
-
-
-def placed(
-    *items: SuiteCase, devices: Sequence[Device], varies: bool = False, seed: str = SEED
-) -> tuple[tuple[placement.Placed, ...], tuple[NotPlanned, ...]]:
-    suite = Suite(
-        name="mine",
-        version=1,
-        summary="",
-        time_limit_seconds=1e3,
-        variants=varies,
-        protocol=PROTOCOL,
-        case=items,
-    )
-    return placement.place(suite, devices, seed)
 
 
 # ------------------------------------------------------------------ memory tables

@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Literal
 
 import pytest
-from evidence.test_ledger import ACCELERATOR, DEVICE, PLAN, asking, ruling, system, watching
-from evidence.test_ledger import HEALTHY as NO_ERRORS
-from judging.test_order import HEAD, LINE, NODE
 from rich.table import Table
 from support.builders import FUNCTIONAL, a_case, a_plan, bare_lines, verdict_of, watched_events
 from support.bundles import healthy, sealed
+from support.purchase_order import HEAD, LINE, NODE
 from support.report_samples import sample
+from support.watched_runs import ACCELERATOR, DEVICE, PLAN, asking, ruling, system, watching
+from support.watched_runs import HEALTHY as NO_ERRORS
 
 from appliance.cli.console import Plain
 from appliance.cli.sanitize import LONGEST, harmless

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 import torch
+from support.archives import an_archive
 from support.builders import a_case, a_plan
-from test_targets import an_archive
 
 from appliance.records.journal import Block, Checked
 from appliance.records.request import LaunchSpec
