@@ -11,22 +11,22 @@ from workloads.parts.distributed.sharding import Peers
 from workloads.parts.distributed.tensors import Tensors
 from workloads.parts.numerics.checksums import checksum, checksum_all
 
-_SAMPLE = 2**15  # elements of one tensor that tell a rank's share
+_SAMPLE = 2**15  # elements of one tensor that show a rank's share
 
 
-# ------------------------------------------------------------------ what the ranks tell each other
+# ------------------------------------------------------------------ what the ranks exchange
 
 
-def tell(peers: Peers, logits: torch.Tensor) -> None:
+def share_logits(peers: Peers, logits: torch.Tensor) -> None:
     """Exchange checksums of the logits, so that each rank can follow the others' branches."""
-    told = peers.ranks.all_gathered([checksum(logits)], peers.device)
-    peers.logits = [one for (one,) in told]
+    gathered = peers.ranks.all_gathered([checksum(logits)], peers.device)
+    peers.logits = [one for (one,) in gathered]
 
 
 def check_inputs(peers: Peers, batch: Tensors, index: int) -> Iterator[Check]:
     """The bits of the batch that each rank worked on, against what the host generates."""
-    told = peers.ranks.all_gathered([checksum_all(batch)], peers.device)
-    for rank, (one,) in enumerate(told):
+    gathered = peers.ranks.all_gathered([checksum_all(batch)], peers.device)
+    for rank, (one,) in enumerate(gathered):
         expected = checksum_all(peers.batch(rank if len(peers.sharers) > 1 else 0, index))
         wrong = int(one != expected)
         yield Check(name=f"inputs of rank {rank} differ", error=wrong, bound=0.0, kind="exact")
@@ -36,10 +36,10 @@ def check_weights(peers: Peers, weights: Tensors, gradient_error: float) -> Iter
     """Tensors of each rank whose bits are not those of the rank that is nearest to float64."""
     error = torch.tensor(gradient_error, dtype=torch.float64).nan_to_num(nan=torch.inf)
     numbers = [int(error.view(torch.int64)), *(checksum(weights[name]) for name in sorted(weights))]
-    told = peers.ranks.all_gathered(numbers, peers.device)
+    gathered = peers.ranks.all_gathered(numbers, peers.device)
     # Doubles from 0 on have the order of their bits.
-    _, *truth = min(told, key=lambda one: one[0])
-    for rank, (_, *checksums) in enumerate(told):
+    _, *truth = min(gathered, key=lambda one: one[0])
+    for rank, (_, *checksums) in enumerate(gathered):
         wrong = sum(one != other for one, other in zip(checksums, truth, strict=True))
         yield Check(
             name=f"weights of rank {rank} differ",
@@ -67,8 +67,8 @@ def sampled(gradients: Tensors) -> torch.Tensor:
 
 def of_all(peers: Peers, own: torch.Tensor) -> torch.Tensor:
     """What every rank has of the same float64 vector: (ranks, elements)."""
-    told = peers.ranks.all_gathered(own.view(torch.int64).tolist(), peers.device)
-    return torch.tensor(told).view(torch.float64)
+    gathered = peers.ranks.all_gathered(own.view(torch.int64).tolist(), peers.device)
+    return torch.tensor(gathered).view(torch.float64)
 
 
 def average(peers: Peers, exact: torch.Tensor) -> torch.Tensor:
@@ -78,20 +78,20 @@ def average(peers: Peers, exact: torch.Tensor) -> torch.Tensor:
     return peers.ranks.summed(exact.to(peers.device, copy=True)).cpu() / len(peers.sharers)
 
 
-def check_shares(given: torch.Tensor, exact: torch.Tensor, bound: float) -> Iterator[Check]:
+def check_shares(averaged: torch.Tensor, exact: torch.Tensor, bound: float) -> Iterator[Check]:
     """Share of each rank's own gradient in the average: 1, if nothing was lost or scaled.
 
-    `given` (elements) is sampled of the average, `exact` (ranks, elements) of the ranks' gradients
-    in float64; `bound` is that of an average, relative to its norm. The more alike the ranks'
-    gradients are, the less can they be told apart.
+    `averaged` (elements) is sampled of the average, `exact` (ranks, elements) of the ranks'
+    gradients in float64; `bound` is that of an average, relative to its norm. The more alike the
+    ranks' gradients are, the less can they be told apart.
     """
     count = len(exact)
-    given = given * count
-    if not bool(torch.isfinite(given).all()):
-        given = torch.full_like(given, torch.inf)
-    shares = torch.linalg.lstsq(exact.T, given[:, None]).solution[:, 0]
-    apart = torch.linalg.svdvals(exact)[-1]
-    least = (2 * bound * exact.sum(0).norm() / apart).item()
+    averaged = averaged * count
+    if not bool(torch.isfinite(averaged).all()):
+        averaged = torch.full_like(averaged, torch.inf)
+    shares = torch.linalg.lstsq(exact.T, averaged[:, None]).solution[:, 0]
+    disagreement = torch.linalg.svdvals(exact)[-1]
+    least = (2 * bound * exact.sum(0).norm() / disagreement).item()
     for rank, share in enumerate(shares.tolist()):
         yield Check(
             name=f"share of rank {rank} in the average gradient",

@@ -1,13 +1,13 @@
 """The processes of one launch as torch.distributed joins them, and operations among them by name.
 
-A launch of several processes is started by torchrun, which tells each its rank and where they
+A launch of several processes is started by torchrun, which gives each its rank and where they
 meet. All of them work on the one device of their case: on the processors of a node the ranks
 share the cores. (One accelerator for each rank, a launch of several devices, is a later stage.)
 A process that is alone, as in a test, forms a group of one.
 
 An operation that waits for a rank which does not come ends after `Target.stall_seconds`, below
 the time limit of the case, as `Stalled`; one whose partner is gone ends as `PeerLost`. Both name
-the operation, so a hang is told with the place where it hung.
+the operation, so a hang is reported with the place where it hung.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ def operation(name: str) -> Iterator[None]:
         raise
     except RuntimeError as error:
         kind = Stalled if _LATE.search(str(error)) else PeerLost
-        said = " ".join(_PLACE.sub("", str(error)).split())
-        raise kind(f"{name}: {said}") from error
+        message = " ".join(_PLACE.sub("", str(error)).split())
+        raise kind(f"{name}: {message}") from error
 
 
 @dataclass(frozen=True)
@@ -65,29 +65,29 @@ class Ranks:
     @cached_property
     def pairs(self) -> dict[tuple[int, int], dist.ProcessGroup]:
         """A group for every two ranks; those in which this rank is not are left out."""
-        found = {}
+        groups = {}
         with operation("forming the pairs of ranks"):
             for pair in itertools.combinations(range(self.size), 2):
                 # Every rank takes part in forming every group, in the same order.
                 group = dist.new_group(list(pair), timeout=_span(self.seconds))
                 if self.rank in pair:
-                    found[pair] = group
-        return found
+                    groups[pair] = group
+        return groups
 
     def largest(self, number: int, device: torch.device) -> int:
         """The largest of the ranks' numbers, the same on all of them."""
-        told = torch.tensor([number], dtype=torch.int64, device=device)
+        largest = torch.tensor([number], dtype=torch.int64, device=device)
         with operation("agreeing on a number of steps"):
-            dist.all_reduce(told, op=dist.ReduceOp.MAX)
-        return int(told.item())
+            dist.all_reduce(largest, op=dist.ReduceOp.MAX)
+        return int(largest.item())
 
     def all_gathered(self, numbers: Sequence[int], device: torch.device) -> list[list[int]]:
-        """What every rank tells, by rank: as many whole numbers of 64 bits from each."""
+        """What every rank has, by rank: as many integers of 64 bits from each."""
         own = torch.tensor(list(numbers), dtype=torch.int64, device=device)
-        told = [torch.empty_like(own) for _ in range(self.size)]
-        with operation("telling each other numbers"):
-            dist.all_gather(told, own)
-        return [one.tolist() for one in told]
+        gathered = [torch.empty_like(own) for _ in range(self.size)]
+        with operation("gathering numbers of all ranks"):
+            dist.all_gather(gathered, own)
+        return [one.tolist() for one in gathered]
 
     def summed(self, tensor: torch.Tensor) -> torch.Tensor:
         """The sum of every rank's tensor, which is written over."""

@@ -43,14 +43,14 @@ def rejoined(part: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
         return part
     from torch.distributed.tensor import DTensor  # noqa: PLC0415 - a second to import
 
-    given: Any = like
+    template: Any = like
     return whole(
         DTensor.from_local(
             part,
-            given.device_mesh,
-            given.placements,
+            template.device_mesh,
+            template.placements,
             run_check=False,
-            shape=given.shape,
-            stride=given.stride(),
+            shape=template.shape,
+            stride=template.stride(),
         )
     )

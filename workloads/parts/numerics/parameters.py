@@ -26,7 +26,7 @@ def require_choice(name: str, value: str, choices: Collection[str]) -> None:
 
 
 def require_distinguishable(batch: int, num_inputs: int) -> None:
-    """Raise ParameterError if there is but one input, of which no other answer would be told."""
+    """Raise ParameterError if there is but one input, from which no other answer differs."""
     if batch == num_inputs == 1:
         message = "num_inputs is 1 where batch is 1: give 2 at least, to tell them apart"
         raise ParameterError(message)

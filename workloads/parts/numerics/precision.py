@@ -75,20 +75,29 @@ def compare_logits(
         detects=bound,
         detects_what="error of one logit, in units of their root mean square",
     )
+    common = max(scale, unit_roundoffs / exact.numel() ** 0.5) * rounding(dtype)
+    yield _check_scale(measured, exact, common)
+    rows = measured.reshape(-1, measured.shape[-1])
+    if others is not None:
+        rows = torch.cat((rows, on_host(others).reshape(-1, rows.shape[-1])))
+    yield _check_dependence(rows, size)
+
+
+def _check_scale(measured: torch.Tensor, exact: torch.Tensor, bound: float) -> Check:
     factor = (measured * exact).sum() / exact.square().sum()
-    bound = max(scale, unit_roundoffs / exact.numel() ** 0.5) * rounding(dtype)
-    yield Check(
+    return Check(
         name="scale of the logits",
         error=(factor - 1).abs().item(),
         bound=bound,
         detects=bound,
         detects_what="relative error common to all logits",
     )
-    rows = measured.reshape(-1, measured.shape[-1])
-    if others is not None:
-        rows = torch.cat((rows, on_host(others).reshape(-1, rows.shape[-1])))
+
+
+def _check_dependence(rows: torch.Tensor, size: torch.Tensor) -> Check:
+    """Whether logits (inputs, classes) of this size vary from input to input."""
     share = rows.std(dim=0, correction=0).square().mean().sqrt() / size
-    yield Check(
+    return Check(
         name="logits depend on the input",
         error=(LEAST_SHARE / share).item(),
         bound=1.0,

@@ -10,7 +10,7 @@ probability it is. The update of every weight is held to its formula as in any t
 Where the model is shared out among ranks no rank ever holds all of it. Each holds its own shares
 to the update's formula and to the step run again; of the drawn layers alone the weights and
 gradients are gathered, one tensor after the other, and every rank follows its own batch through
-them in float64: the average of what they find is held against the gradient of all.
+them in float64: the average of their results is held against the gradient of all.
 
 Errors are in roundings of the dtype, relative to the norm of the whole result.
 """
@@ -71,21 +71,21 @@ class Audit:
     def drawn(self, model: torch.nn.Module, number: int) -> list[str]:
         """Paths of the layers for the step with this number."""
         rng = torch.Generator().manual_seed((self.seed + number) % 2**63)
-        found = []
+        paths = []
         for path in self.layers:
             order = torch.randperm(_num_layers(model, path), generator=rng)
-            found += [f"{path}.{index}" for index in sorted(order[: self.count].tolist())]
-        return found
+            paths += [f"{path}.{index}" for index in sorted(order[: self.count].tolist())]
+        return paths
 
     def covering(self, model: torch.nn.Module, drawn: Sequence[str]) -> str:
         """What a check of these layers covers, in words."""
         shares = [min(1.0, self.count / _num_layers(model, path)) for path in self.layers]
-        told = ", ".join(
+        shares_by_path = ", ".join(
             f"{share:.3g} in {path}" for share, path in zip(shares, self.layers, strict=True)
         )
         return (
             f"{', '.join((*drawn, *self.ends))} and the loss were followed: a fault that stays in "
-            f"one layer is in them with probability {told}"
+            f"one layer is in them with probability {shares_by_path}"
         )
 
 
@@ -129,14 +129,14 @@ class Watched:
 
 @dataclass(kw_only=True)
 class Followed:
-    """Relative errors of what float64 found; `own` samples the exact gradients of this rank.
+    """Relative errors against float64; `own` samples the exact gradients of this rank.
 
     `average` is over the ranks that have a batch of their own, the same tensor on each.
     """
 
     average: Average
     outputs: list[torch.Tensor] = field(default_factory=list)
-    slopes: list[torch.Tensor] = field(default_factory=list)
+    gradients: list[torch.Tensor] = field(default_factory=list)
     own: dict[str, torch.Tensor] = field(default_factory=dict)
 
 
@@ -153,22 +153,22 @@ def check_same(name: str, pairs: Sequence[tuple[torch.Tensor, torch.Tensor]]) ->
     )
 
 
-def follow(audit: Audit, made: Watched, average: Average) -> Followed:
+def follow(audit: Audit, watched: Watched, average: Average) -> Followed:
     """Hold the watched layers, and the loss that is made of the logits, to float64."""
-    logits = made.seen[audit.ends[-1]].output
-    if logits is None:
+    last = watched.seen[audit.ends[-1]]
+    if last.output is None:
         raise RuntimeError("the layer that makes the logits was not called in the step")
-    exact = logits.double().requires_grad_()
-    followed = audit.loss(exact, {name: tensor.cpu() for name, tensor in made.batch.items()})
-    torch.autograd.backward(followed)
-    found = Followed(average=average, outputs=[_relative(made.loss, followed)])
-    found.slopes.append(_relative(made.seen[audit.ends[-1]].slope, exact.grad))
+    exact = last.output.double().requires_grad_()
+    loss = audit.loss(exact, {name: tensor.cpu() for name, tensor in watched.batch.items()})
+    torch.autograd.backward(loss)
+    followed = Followed(average=average, outputs=[_relative(watched.loss, loss)])
+    followed.gradients.append(_relative(last.gradient, exact.grad))
     with torch.device("meta"):
         skeleton = audit.make()
-    for name, seen in made.seen.items():
-        layer = _filled(skeleton.get_submodule(name), seen.layer, _of(made.weights, name))
-        _follow(layer, seen, name, _of(made.gradients, name), found)
-    return found
+    for name, seen in watched.seen.items():
+        layer = _filled(skeleton.get_submodule(name), seen.layer, _of(watched.weights, name))
+        _follow(layer, seen, name, _of(watched.gradients, name), followed)
+    return followed
 
 
 def _filled(hollow: torch.nn.Module, device: torch.nn.Module, weights: Tensors) -> torch.nn.Module:
@@ -182,9 +182,9 @@ def _filled(hollow: torch.nn.Module, device: torch.nn.Module, weights: Tensors) 
     return layer
 
 
-def checks(audit: Audit, found: Followed, dtype: torch.dtype, covered: str) -> Iterator[Check]:
+def checks(audit: Audit, followed: Followed, dtype: torch.dtype, covered: str) -> Iterator[Check]:
     """Judge what was followed."""
-    for kind, errors in (("outputs", found.outputs), ("gradients", found.slopes)):
+    for kind, errors in (("outputs", followed.outputs), ("gradients", followed.gradients)):
         bound = getattr(audit, kind) * rounding(dtype)
         yield Check(
             name=f"{kind} of the drawn layers against float64",
@@ -202,41 +202,49 @@ def _of(gradients: Tensors, layer: str) -> dict[str, torch.Tensor]:
 
 
 def _follow(
-    layer: torch.nn.Module, seen: Seen, path: str, gradients: Tensors, found: Followed
+    layer: torch.nn.Module, seen: Seen, path: str, gradients: Tensors, followed: Followed
 ) -> None:
     """Add the errors of a layer's output, and of the gradients of its input and weights."""
-    if seen.given is None or seen.output is None:
+    if seen.arguments is None or seen.output is None:
         raise RuntimeError(f"{path}, which is to be followed, was not called in the step")
     for name, weight in layer.named_parameters():
         weight.requires_grad_(name in gradients)
-    given, named = seen.given
-    entered = stream(given, named)
-    if entered is not None and seen.slope_of_input is not None:
+    arguments, keywords = seen.arguments
+    entered = stream(arguments, keywords)
+    if entered is not None and seen.input_gradient is not None:
         entered.requires_grad_()
-    output = first(layer(*given, **named))
-    found.outputs.append(_relative(seen.output, output))
-    if seen.slope is None or not output.requires_grad:
+    output = first(layer(*arguments, **keywords))
+    followed.outputs.append(_relative(seen.output, output))
+    if seen.gradient is None or not output.requires_grad:
         if gradients:
-            found.slopes.append(_relative(None, None))
+            followed.gradients.append(_relative(None, None))
         return
-    torch.autograd.backward(output, seen.slope.double())
+    torch.autograd.backward(output, seen.gradient.double())
     if entered is not None and entered.grad is not None:
-        found.slopes.append(_relative(seen.slope_of_input, entered.grad))
+        followed.gradients.append(_relative(seen.input_gradient, entered.grad))
+    _follow_weights(layer, path, gradients, followed)
+
+
+def _follow_weights(
+    layer: torch.nn.Module, path: str, gradients: Tensors, followed: Followed
+) -> None:
+    """Add the errors of the gradients of a layer's weights, after its backward pass."""
     weights = dict(layer.named_parameters())
     exact = {}
     for name in sorted(gradients):
-        slope = weights[name].grad
-        own = torch.zeros_like(weights[name]) if slope is None else slope
-        found.own[f"{path}.{name}"] = rank_checks.sample(own)
-        exact[name] = found.average(own)
+        gradient = weights[name].grad
+        own = torch.zeros_like(weights[name]) if gradient is None else gradient
+        followed.own[f"{path}.{name}"] = rank_checks.sample(own)
+        exact[name] = followed.average(own)
     size = math.sqrt(sum(float(one.norm()) ** 2 for one in exact.values()))
-    found.slopes += [
-        _relative(slope, exact[name], _floor(slope) * size) for name, slope in gradients.items()
+    followed.gradients += [
+        _relative(gradient, exact[name], _floor(gradient) * size)
+        for name, gradient in gradients.items()
     ]
 
 
-def _floor(slope: torch.Tensor) -> float:
-    return _FLOOR if slope.dim() > 1 else _FLOOR_OF_SUMS
+def _floor(gradient: torch.Tensor) -> float:
+    return _FLOOR if gradient.dim() > 1 else _FLOOR_OF_SUMS
 
 
 def _relative(
@@ -247,5 +255,5 @@ def _relative(
         return torch.tensor(torch.inf, dtype=torch.float64)
     true = exact.detach()
     error: torch.Tensor = torch.linalg.vector_norm(actual.detach().cpu().double() - true)
-    found: torch.Tensor = error / (torch.linalg.vector_norm(true) + floor + _SMALLEST)
-    return found
+    relative: torch.Tensor = error / (torch.linalg.vector_norm(true) + floor + _SMALLEST)
+    return relative

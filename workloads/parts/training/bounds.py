@@ -18,7 +18,7 @@ SWITCHED, BRANCH_POINTS = 0.1, 8.0
 Allowed only where the device's forward pass is not bitwise reproducible. A unit switches if it lies
 within the error of zero, so their share goes with a rounding, and the gradient's relative error
 with its root."""
-_CONVERGED = 2
+_CONVERGED_ERRORS = 2
 """Errors of the loss that a gradient may show, relative to a loss below 1.
 
 A converged model has a loss, and a gradient that goes with it, that are the difference of large
@@ -71,7 +71,7 @@ class ErrorBounds:
         smooth = (self.gradients + converged * largest) * rounding(dtype)
         if loss:
             smooth *= max(1.0, math.sqrt(self.converged_loss / abs(loss)))
-            errors = _CONVERGED * self.loss * rounding(torch.float32)
+            errors = _CONVERGED_ERRORS * self.loss * rounding(torch.float32)
             smooth += converged / abs(loss) * max(errors, _softmax(logits.shape[-1]))
         if is_followed or not self.has_branch_points:
             return smooth

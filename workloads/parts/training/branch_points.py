@@ -58,19 +58,19 @@ class Recorded(TorchFunctionMode):
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         del types
-        given = dict(kwargs or {})
+        options = dict(kwargs or {})
         if func in _MAXIMA:
-            given.pop("return_indices", None)
-            result, indices = functional.max_pool2d_with_indices(*args, **given)
+            options.pop("return_indices", None)
+            result, indices = functional.max_pool2d_with_indices(*args, **options)
             self.choices.append(indices.cpu())
             return result
-        result = func(*args, **given)
+        result = func(*args, **options)
         if func in _RECTIFIERS:
             self.choices.append((result > 0).cpu())
         elif func in _INDICES:
             self.choices.append(result.cpu())
         elif _is_extreme(func, args):
-            lengths = given["offsets"].diff()
+            lengths = options["offsets"].diff()
             spread = result.detach().repeat_interleave(lengths, 0, output_size=len(args[0]))
             self.choices.append((args[0].detach() == spread).cpu().to(torch.uint8))
         return result
@@ -96,28 +96,28 @@ class Imposed(TorchFunctionMode):
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         del types
-        given = dict(kwargs or {})
+        options = dict(kwargs or {})
         if func in _INDICES:
-            return self._index(func(*args, **given), *args, **given)
+            return self._index(func(*args, **options), *args, **options)
         if _is_extreme(func, args):
-            return self._extreme(func(*args, **given), args[0], given["offsets"])
+            return self._extreme(func(*args, **options), args[0], options["offsets"])
         if func in _MAXIMA or func in _RECTIFIERS:
-            return self._rectified(func, args, given)
-        return func(*args, **given)
+            return self._rectified(func, args, options)
+        return func(*args, **options)
 
-    def _rectified(self, func: Function, args: tuple[Any, ...], given: dict[str, Any]) -> Any:
+    def _rectified(self, func: Function, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
         """Let pass what the given side of zero does, or take the given pixel."""
         values = args[0]
         size = _size(values)
         if func in _RECTIFIERS:
             passes = self._next(values.shape, torch.bool)
             if passes is None:
-                return func(*args, **given)
+                return func(*args, **options)
             away = values.detach().abs()[passes != (values.detach() > 0)]
             self._note(away / size)
             return values * passes
-        given.pop("return_indices", None)
-        largest = functional.max_pool2d(*args, **given)
+        options.pop("return_indices", None)
+        largest = functional.max_pool2d(*args, **options)
         indices = self._next(largest.shape, torch.int64)
         if indices is None:
             return largest
@@ -144,15 +144,15 @@ class Imposed(TorchFunctionMode):
         chosen = self._next(values.shape, torch.uint8)
         if chosen is None:
             return own
-        found, count = (
+        total, count = (
             torch.segment_reduce(part, "sum", offsets=offsets, initial=0)
             for part in (values * chosen, chosen.to(values.dtype))
         )
         if not count.all():
             self.worst = float("inf")
             return own
-        self._note((own - found / count).detach().abs() / _size(values))
-        return found / count
+        self._note((own - total / count).detach().abs() / _size(values))
+        return total / count
 
     def close(self) -> float:
         """Return `worst`; infinite if a choice was left over."""

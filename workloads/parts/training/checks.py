@@ -186,7 +186,7 @@ def _facts_of_all(
 def _judged_among(
     before: Before, state: Training, peers: sharding.Peers, output: Trained
 ) -> Iterator[Check]:
-    rank_checks.tell(peers, output.logits)
+    rank_checks.share_logits(peers, output.logits)
     together = _rejoined(state, output)
     checks = list(_judged(before, state, together))
     yield from checks

@@ -60,12 +60,12 @@ def update_errors(
     rule: Optimizer,
     number: int,
     start: tuple[torch.Tensor, Tensors],
-    slope: torch.Tensor,
+    gradient: torch.Tensor,
     end: tuple[torch.Tensor, Tensors],
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Largest errors of one weight and of its moments; `start` and `end` are of these two."""
     moments = {key: on_host(moment) for key, moment in start[1].items()}
-    updated = dict(rule.update(on_host(start[0]), on_host(slope), moments, number))
+    updated = dict(rule.update(on_host(start[0]), on_host(gradient), moments, number))
     weight = _distance(end[0], updated.pop("weight"))
     others = [_distance(end[1].get(key), exact) for key, exact in updated.items()]
     return weight, torch.stack(others).max() if others else torch.zeros(())

@@ -20,9 +20,9 @@ class Dropout(torch.nn.Module):
     def forward(self, values: torch.Tensor) -> torch.Tensor:
         if not self.training or self.rate == 0:
             return values
-        kept = torch.empty(values.shape, device=self.generator.device)
-        kept.bernoulli_(1 - self.rate, generator=self.generator)
-        return values * (kept / (1 - self.rate)).to(values)
+        mask = torch.empty(values.shape, device=self.generator.device)
+        mask.bernoulli_(1 - self.rate, generator=self.generator)
+        return values * (mask / (1 - self.rate)).to(values)
 
 
 def generator_of(model: torch.nn.Module) -> torch.Generator | None:

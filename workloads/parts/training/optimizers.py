@@ -130,10 +130,10 @@ class AdamW:
         square = beta2 * second + (1 - beta2) * gradient.square()
         divisor = (square / (1 - beta2 ** (number + 1))).sqrt() + self.epsilon
         pace = learning_rate / (1 - beta1 ** (number + 1)) / divisor
-        kept = weight * (1 - learning_rate * self._decay_of(weight))
+        decayed = weight * (1 - learning_rate * self._decay_of(weight))
         size = first.abs() + gradient.abs()
         return {
-            "weight": Updated(value=kept - pace * mean, size=weight.abs() + pace * size),
+            "weight": Updated(value=decayed - pace * mean, size=weight.abs() + pace * size),
             "exp_avg": Updated(value=mean, size=size),
             "exp_avg_sq": Updated(value=square, size=square),
         }

@@ -8,6 +8,7 @@ points, the device's forward pass is repeated, untimed, and float64 follows its 
 from __future__ import annotations
 
 import copy
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -72,19 +73,20 @@ def computed(before: Before, state: Training, choices: branch_points.Choices) ->
     """Follow the step on the inputs of this rank, and of all ranks that have some."""
     if state.peers is None:
         return _clipped(_follow(before, state, before.batch, choices), state)
-    made = []
+    followed = []
     for rank in state.peers.sharers:
         batch = state.peers.batch(rank, before.number % state.cycle.of)
         taken = choices
         if state.error_bounds.has_branch_points and rank != state.peers.own:
             taken, _ = repeated_on(before, state, batch)
-        made.append(_follow(before, state, batch, taken))
-    own = made[state.peers.own]
+        followed.append(_follow(before, state, batch, taken))
+    own = followed[state.peers.own]
     average = {
-        name: torch.stack([one.gradients[name] for one in made]).mean(0) for name in own.gradients
+        name: torch.stack([one.gradients[name] for one in followed]).mean(0)
+        for name in own.gradients
     }
-    shares = torch.stack([rank_checks.sampled(one.gradients) for one in made])
-    switched = max(one.switched for one in made)
+    shares = torch.stack([rank_checks.sampled(one.gradients) for one in followed])
+    switched = max(one.switched for one in followed)
     return _clipped(replace(own, gradients=average, shares=shares, switched=switched), state)
 
 
@@ -96,20 +98,8 @@ def _follow(
     # Branches are noted in the order of a single pass.
     if not state.error_bounds.has_branch_points:
         low_memory.spare(model)
-    batch = {
-        name: tensor.double() if tensor.is_floating_point() else tensor
-        for name, tensor in inputs.items()
-    }
     imposed = branch_points.Imposed(choices)
-    if state.error_bounds.has_branch_points:
-        with imposed:
-            loss, logits = forward(state, model, batch, torch.float64)
-            if state.error_bounds.recomputes:
-                branch_points.go_back(loss)
-    else:
-        loss, logits = forward(state, model, batch, torch.float64)
-    if not state.error_bounds.recomputes:
-        torch.autograd.backward(loss)
+    loss, logits = _passed(state, model, inputs, imposed)
     return Reference(
         loss=loss.detach(),
         logits=logits.detach().float(),
@@ -121,16 +111,34 @@ def _follow(
     )
 
 
-def _clipped(made: Reference, state: Training) -> Reference:
+def _passed(
+    state: Training, model: torch.nn.Module, inputs: Tensors, imposed: branch_points.Imposed
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Loss and logits in float64; leaves the gradients in the model."""
+    bounds = state.error_bounds
+    batch = {
+        name: tensor.double() if tensor.is_floating_point() else tensor
+        for name, tensor in inputs.items()
+    }
+    with imposed if bounds.has_branch_points else nullcontext():
+        loss, logits = forward(state, model, batch, torch.float64)
+        if bounds.has_branch_points and bounds.recomputes:
+            branch_points.go_back(loss)
+    if not bounds.recomputes:
+        torch.autograd.backward(loss)
+    return loss, logits
+
+
+def _clipped(reference: Reference, state: Training) -> Reference:
     """With the gradients cut to the largest norm and rounded to float32."""
     factor = 1.0
     if state.clip is not None:
-        norms = [torch.linalg.vector_norm(slope) for slope in made.gradients.values()]
+        norms = [torch.linalg.vector_norm(one) for one in reference.gradients.values()]
         factor = min(1.0, state.clip / (torch.stack(norms).norm().item() + 1e-6))
     return replace(
-        made,
-        gradients={name: (slope * factor).float() for name, slope in made.gradients.items()},
-        shares=None if made.shares is None else made.shares * factor,
+        reference,
+        gradients={name: (one * factor).float() for name, one in reference.gradients.items()},
+        shares=None if reference.shares is None else reference.shares * factor,
     )
 
 

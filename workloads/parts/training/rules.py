@@ -54,28 +54,28 @@ class Facts:
 
 def facts(
     start: tuple[torch.Tensor, Tensors],
-    slope: torch.Tensor,
+    gradient: torch.Tensor,
     end: tuple[torch.Tensor, Tensors],
 ) -> Facts:
     """Look at one tensor; `start` and `end` are weight and moments, before on the host."""
     before, after = start[0], end[0].detach()
-    broken = sum(num_broken(tensor) for tensor in (after, slope, *end[1].values()))
+    broken = sum(num_broken(tensor) for tensor in (after, gradient, *end[1].values()))
     size = _norm(before) + _SMALL_WEIGHT * math.sqrt(before.numel())
     return Facts(
         num_broken=broken,
         is_matrix=before.dim() > 1,
         weights=size,
-        gradient=_norm(slope),
+        gradient=_norm(gradient),
         update=_norm(after.cpu() - before),
         has_still_moments=bool(end[1])
         and not any(_has_moved(start[1].get(key), now) for key, now in end[1].items()),
     )
 
 
-def numbers_of(found: Facts) -> list[float]:
+def numbers_of(facts: Facts) -> list[float]:
     """What the facts of a tensor's parts are joined from."""
-    moved = float(not found.has_still_moments)
-    return [found.num_broken, found.weights, found.gradient, found.update, moved]
+    moved = float(not facts.has_still_moments)
+    return [facts.num_broken, facts.weights, facts.gradient, facts.update, moved]
 
 
 def joined(like: Facts, parts: torch.Tensor) -> Facts:
@@ -104,33 +104,36 @@ def _has_moved(before: torch.Tensor | None, now: torch.Tensor) -> bool:
     return bool(now.any()) if before is None else not torch.equal(now.cpu(), before)
 
 
-def check(found: Mapping[str, Facts], others: Sequence[torch.Tensor]) -> Iterator[Check]:
+def check(facts: Mapping[str, Facts], others: Sequence[torch.Tensor]) -> Iterator[Check]:
     """Rules that are counted; `others` are what else must be finite, as loss and logits."""
-    broken = sum(one.num_broken for one in found.values()) + sum(map(num_broken, others))
-    broken += not math.isfinite(whole_norm(found))
+    broken = sum(one.num_broken for one in facts.values()) + sum(map(num_broken, others))
+    broken += not math.isfinite(whole_norm(facts))
     yield Check(name="values that are not finite", error=broken, bound=0.0, kind="exact")
-    still = sum(one.has_still_moments for one in found.values())
+    still = sum(one.has_still_moments for one in facts.values())
     yield Check(name="tensors whose moments stand still", error=still, bound=0.0, kind="exact")
 
 
-def whole_norm(found: Mapping[str, Facts]) -> float:
+def whole_norm(facts: Mapping[str, Facts]) -> float:
     """Norm of the gradient of all weights; infinite or NaN if one is."""
-    return math.sqrt(sum(one.gradient**2 for one in found.values()))
+    return math.sqrt(sum(one.gradient**2 for one in facts.values()))
 
 
-def check_sizes(found: Mapping[str, Facts], limits: Limits) -> Iterator[Check]:
+def check_sizes(facts: Mapping[str, Facts], limits: Limits) -> Iterator[Check]:
     """Gradients and updates in proportion to their weights."""
-    slopes = [one.gradient / one.weights for one in found.values()]
+    gradients = [one.gradient / one.weights for one in facts.values()]
     yield _at_most(
-        "largest gradient, relative to its weights", slopes, limits.exploding, "norm of a gradient"
+        "largest gradient, relative to its weights",
+        gradients,
+        limits.exploding,
+        "norm of a gradient",
     )
-    matrices = [one for one in found.values() if one.is_matrix]
+    matrices = [one for one in facts.values() if one.is_matrix]
     steep = [one.gradient / one.weights for one in matrices]
-    moved = [one.update / one.weights for one in found.values()]
+    moved = [one.update / one.weights for one in facts.values()]
     if matrices:
         yield _at_least(
             "vanishing gradient of a matrix",
-            [slope / max(steep) if max(steep) else 0.0 for slope in steep],
+            [gradient / max(steep) if max(steep) else 0.0 for gradient in steep],
             limits.vanishing,
             "norm of a gradient relative to its weights, beside the largest",
         )

@@ -146,11 +146,7 @@ def begin_training(
     def of_rank(rank: int) -> Iterable[Tensors]:
         return generate(sharding.seed_of(seed, rank))
 
-    model = plain()
-    if parallel != "fsdp":  # which brings layer after layer to the device, and keeps a share of it
-        model = model.to(target.device)
-    if layout is not torch.preserve_format:
-        model = model.to(device=target.device, memory_format=layout)  # type: ignore[call-overload]
+    model = _on_device(plain(), target.device, parallel, layout)
     peers = None
     if ranks > 1:
         peers = sharding.joined(target, parallel, model, plain, of_rank)
@@ -165,6 +161,17 @@ def begin_training(
         peers=peers,
         **fields,
     )
+
+
+def _on_device(
+    model: torch.nn.Module, device: torch.device, parallel: str, layout: torch.memory_format
+) -> torch.nn.Module:
+    """Move the model, but for fsdp, which brings layer after layer and leaves a share of it."""
+    if parallel != "fsdp":
+        model = model.to(device)
+    if layout is not torch.preserve_format:
+        model = model.to(device=device, memory_format=layout)  # type: ignore[call-overload]
+    return model
 
 
 # ------------------------------------------------------------------ copies of it
@@ -222,8 +229,8 @@ def moments_of(state: Training) -> dict[str, dict[str, torch.Tensor]]:
 
 def statistics_of(model: torch.nn.Module) -> dict[str, torch.Tensor]:
     """Running statistics: the buffers that belong to the model's state."""
-    kept = model.state_dict().keys()
-    return {name: buffer for name, buffer in model.named_buffers() if name in kept}
+    stored = model.state_dict().keys()
+    return {name: buffer for name, buffer in model.named_buffers() if name in stored}
 
 
 def learning(model: torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:

@@ -97,14 +97,14 @@ def _finish(state: Training, scale: float) -> None:
 
 def _clip(weights: Tensors, most: float) -> None:
     """As `clip_grad_norm_`, also where some gradients are shared out among ranks and some not."""
-    slopes = [gradient(weight) for weight in weights.values()]
-    if not any(tensors.is_shared_out(slope) for slope in slopes):
+    gradients = [gradient(weight) for weight in weights.values()]
+    if not any(tensors.is_shared_out(own) for own in gradients):
         torch.nn.utils.clip_grad_norm_(weights.values(), most)
         return
-    norms = [whole(torch.linalg.vector_norm(slope)) for slope in slopes]
+    norms = [whole(torch.linalg.vector_norm(own)) for own in gradients]
     factor = (most / (torch.stack(norms).norm() + 1e-6)).clamp(max=1.0)
-    for slope in slopes:
-        local(slope).mul_(factor)
+    for own in gradients:
+        local(own).mul_(factor)
 
 
 def split(

@@ -15,10 +15,10 @@ class Seen:
     """What went through one layer, on the host: tensors in the order in which they were given."""
 
     layer: torch.nn.Module
-    given: tuple[Any, Any] | None = None
+    arguments: tuple[Any, Any] | None = None
     output: torch.Tensor | None = None
-    slope: torch.Tensor | None = None
-    slope_of_input: torch.Tensor | None = None
+    gradient: torch.Tensor | None = None
+    input_gradient: torch.Tensor | None = None
 
 
 @dataclass(kw_only=True)
@@ -41,25 +41,25 @@ class Watch(ExitStack):
 
 
 def _noting(seen: Seen) -> Callable[..., None]:
-    def note(layer: torch.nn.Module, given: Any, named: Any, output: Any) -> None:
+    def note(layer: torch.nn.Module, arguments: Any, keywords: Any, output: Any) -> None:
         del layer
-        made = first(output)
-        if made.requires_grad and seen.slope is None:
-            made.register_hook(lambda slope: _keep(seen, "slope", slope))  # type: ignore[no-untyped-call]
-            entered = stream(given, named)
+        result = first(output)
+        if result.requires_grad and seen.gradient is None:
+            result.register_hook(lambda gradient: _store(seen, "gradient", gradient))  # type: ignore[no-untyped-call]
+            entered = stream(arguments, keywords)
             if entered is not None and entered.requires_grad:
                 entered.register_hook(  # type: ignore[no-untyped-call]
-                    lambda slope: _keep(seen, "slope_of_input", slope)
+                    lambda gradient: _store(seen, "input_gradient", gradient)
                 )
         if seen.output is None:  # the first time; activations may be made anew in the backward pass
-            seen.given = (_on_host(given), _on_host(named))
-            seen.output = made.detach().cpu().clone()
+            seen.arguments = (_on_host(arguments), _on_host(keywords))
+            seen.output = result.detach().cpu().clone()
 
     return note
 
 
-def _keep(seen: Seen, name: str, slope: torch.Tensor) -> None:
-    setattr(seen, name, slope.detach().cpu().clone())
+def _store(seen: Seen, name: str, gradient: torch.Tensor) -> None:
+    setattr(seen, name, gradient.detach().cpu().clone())
 
 
 def first(output: Any) -> torch.Tensor:
@@ -67,9 +67,9 @@ def first(output: Any) -> torch.Tensor:
     return tensor
 
 
-def stream(given: Any, named: Mapping[str, Any]) -> torch.Tensor | None:
+def stream(arguments: Any, keywords: Mapping[str, Any]) -> torch.Tensor | None:
     """The first tensor of floats that a layer is given."""
-    for value in (*given, *named.values()):
+    for value in (*arguments, *keywords.values()):
         if isinstance(value, torch.Tensor) and value.is_floating_point():
             return value
     return None
