@@ -90,7 +90,7 @@ def test_parameters_that_cannot_run_are_refused(kind: Kind) -> None:
 @pytest.mark.parametrize(
     "path",
     sorted(
-        [*(trial.ROOT / "workloads").glob("*.py"), *(trial.ROOT / "workloads/parts").glob("*.py")]
+        [*(trial.ROOT / "workloads").glob("*.py"), *(trial.ROOT / "workloads/parts").rglob("*.py")]
     ),
     ids=lambda path: path.stem,
 )
