@@ -197,7 +197,7 @@ class _Walk:
     """What is known of the run at one line of its journal.
 
     `halted` launches were running when the parent died; `unexcused` ones were cut short by a
-    person, which only a resumption excuses. A device is `spoilt` for forked launches once a
+    person, which only a resumption excuses. A device is `unhealthy` for forked launches once a
     fork server was lost on it, so that losing servers cannot be used to choose results.
     """
 
@@ -212,7 +212,7 @@ class _Walk:
     open: set[str] = field(default_factory=set)
     halted: set[str] = field(default_factory=set)
     unexcused: set[str] = field(default_factory=set)
-    spoilt: set[str] = field(default_factory=set)
+    unhealthy: set[str] = field(default_factory=set)
     modes: dict[str, LaunchMode] = field(default_factory=dict)
     ended: dict[str, Outcome] = field(default_factory=dict)
     decided: set[str] = field(default_factory=set)
@@ -292,7 +292,7 @@ def _resume(walk: _Walk, event: RunResumed) -> None:
         raise walk.fault("the launches said to be interrupted are not those that were running")
     walk.halted = set(walk.open)
     walk.unexcused.clear()
-    walk.spoilt.clear()
+    walk.unhealthy.clear()
 
 
 def _inject(walk: _Walk, event: Injected) -> None:
@@ -348,7 +348,7 @@ def _start(walk: _Walk, event: LaunchStarted) -> None:
     missed = [n for n in interim_analyses if n < launch.number]
     if set(missed) - set(walk.interim_analyses.get(case.id, [])):
         raise walk.fault(f"launch {launch.id} is made without the interim analysis before it")
-    is_forbidden = walk.plan.protocol.mode == "fresh" or case.device in walk.spoilt
+    is_forbidden = walk.plan.protocol.mode == "fresh" or case.device in walk.unhealthy
     if event.mode == "forked" and is_forbidden:
         raise walk.fault(f"launch {launch.id} is forked, where a fresh process is wanted")
     _take_place(walk, launch)
@@ -387,7 +387,7 @@ def _end_open(walk: _Walk, launch: Launch, event: LaunchEnded) -> None:
         raise walk.fault(f"launch {launch.id} was interrupted, so it cannot be {event.outcome}")
     if event.outcome == "interrupted" and launch.id not in walk.halted:
         if event.reason == SERVER_LOST and walk.modes[launch.id] == "forked":
-            walk.spoilt.add(walk.cases[launch.case].device)
+            walk.unhealthy.add(walk.cases[launch.case].device)
         else:
             walk.unexcused.add(launch.id)
     walk.open.discard(launch.id)

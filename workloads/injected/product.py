@@ -1,4 +1,4 @@
-"""The matrix product as the base of faults in an output: right at first, then spoilt."""
+"""The matrix product as the base of faults in an output: right at first, then wrong."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ _ROWS_AT_ONCE = 1024
 
 
 def bits(tensor: torch.Tensor) -> torch.Tensor:
-    """The words of a tensor as whole numbers on the host, so that NaN equals itself."""
+    """The words of a tensor as integers on the host, so that NaN equals itself."""
     host = tensor.detach().cpu().contiguous()
     return host.view(_WORDS[host.element_size()])
 
