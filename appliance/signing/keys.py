@@ -52,6 +52,18 @@ DEVELOPMENT_DAYS = 7
 ORGANISATION_DAYS = 365
 LONGEST_NAME = 64  # RFC 5280, ub-common-name
 CLOCK_SKEW = timedelta(minutes=5)  # a verifier's clock may be a little behind the signer's
+SIGNS_DOCUMENTS = x509.KeyUsage(
+    digital_signature=True,
+    content_commitment=True,
+    key_encipherment=False,
+    data_encipherment=False,
+    key_agreement=False,
+    key_cert_sign=False,
+    crl_sign=False,
+    encipher_only=False,
+    decipher_only=False,
+)
+"""Key usage of a certificate that signs documents and nothing else."""
 WANTED = "make one with `bench keys create`, or use P-256 or RSA of 3072 bits or more"
 
 PrivateKey = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
@@ -162,17 +174,6 @@ def _self_signed(private: PrivateKey, name: str, days: int) -> x509.Certificate:
     )
     begin = datetime.now(UTC) - CLOCK_SKEW
     public = private.public_key()
-    usage = x509.KeyUsage(
-        digital_signature=True,
-        content_commitment=True,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        key_cert_sign=False,
-        crl_sign=False,
-        encipher_only=False,
-        decipher_only=False,
-    )
     return (
         x509.CertificateBuilder()
         .subject_name(subject)
@@ -182,7 +183,7 @@ def _self_signed(private: PrivateKey, name: str, days: int) -> x509.Certificate:
         .not_valid_before(begin)
         .not_valid_after(begin + timedelta(days=days))
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(usage, critical=True)
+        .add_extension(SIGNS_DOCUMENTS, critical=True)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(public), critical=False)
         .sign(private, SHA256())
     )

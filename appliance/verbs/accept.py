@@ -66,8 +66,7 @@ def run(options: RunOptions, observer: execution.Observer) -> Finished:
     check_writable(options.out)
     prepared = prepare(options, challenge=options.challenge, redact=options.redact)
     folder = options.out / prepared.plan.run_id
-    here = prepared.node
-    journal = begin(folder, prepared.plan, prepared.files, salt=here.salt, redactor=here.redactor)
+    journal = begin(folder, prepared.plan, prepared.files, prepared.node)
     return _finish(folder, prepared, journal, observer)
 
 

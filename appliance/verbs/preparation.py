@@ -189,10 +189,10 @@ def _seed(inputs: _Inputs, now: datetime) -> str:
 
 def _probed(vendor: Vendor, answer: Answer, *, draw_salt: bool) -> Node:
     probed = node.probe((vendor,), software=answer.software)
-    return _redacted(vendor, probed, redaction.draw() if draw_salt else "")
+    return redacted_node(vendor, probed, redaction.draw() if draw_salt else "")
 
 
-def _redacted(vendor: Vendor, probed: System, salt: str) -> Node:
+def redacted_node(vendor: Vendor, probed: System, salt: str) -> Node:
     """The node without the names and addresses of this machine, if there is a salt."""
     if not salt:
         return Node(vendor=vendor, probed=probed, system=probed)
@@ -316,7 +316,7 @@ def _same_node(folder: Path, plan: Plan, system: System) -> Node:
     """This machine, if the run began on it; UsageError with what differs if not."""
     vendor = node.present(system.identity.devices[0].vendor)
     probed = node.probe((vendor,), software=execution.describe(()).software)
-    here = _redacted(
+    here = redacted_node(
         vendor, probed, redaction.of_run(folder, plan.redacted) if plan.redacted else ""
     )
     changed = identity_differences(system.identity, here.system.identity)
@@ -331,39 +331,31 @@ def _same_node(folder: Path, plan: Plan, system: System) -> Node:
 # ------------------------------------------------------------------ its folder
 
 
-def begin(
-    folder: Path,
-    plan: Plan,
-    files: Mapping[str, bytes],
-    *,
-    salt: str,
-    redactor: redaction.Redactor | None,
-) -> Journal:
+def begin(folder: Path, plan: Plan, files: Mapping[str, bytes], here: Node) -> Journal:
     """Make the run's folder with its files, and begin its journal; OutputError if it cannot be."""
     try:
         folder.mkdir()
     except OSError as error:
         raise OutputError(f"{folder} cannot be made ({error.strerror})") from None
-    if salt:
-        redaction.keep(salt, redaction.salt_path(folder))
+    if here.salt:
+        redaction.keep(here.salt, redaction.salt_path(folder))
     for name, content in files.items():
         bundle.write(folder / name, content)
-    digests = {name: sha256(files[name]) for name in (bundle.PLAN, bundle.SYSTEM)}
-    journal = Journal.create(
-        folder / bundle.JOURNAL,
-        digests[bundle.PLAN],
-        rewrite=None if redactor is None else redactor.record,
-    )
-    event = RunStarted(
-        run_id=plan.run_id,
-        plan=digests[bundle.PLAN],
-        system=digests[bundle.SYSTEM],
-        pid=os.getpid(),
-    )
-    journal.append(event, sync=True)
+    rewrite = None if here.redactor is None else here.redactor.record
+    journal = Journal.create(folder / bundle.JOURNAL, sha256(files[bundle.PLAN]), rewrite=rewrite)
+    journal.append(_started(plan, files), sync=True)
     for injector in plan.injectors:
         journal.append(_injected(injector, plan.cases), sync=True)
     return journal
+
+
+def _started(plan: Plan, files: Mapping[str, bytes]) -> RunStarted:
+    return RunStarted(
+        run_id=plan.run_id,
+        plan=sha256(files[bundle.PLAN]),
+        system=sha256(files[bundle.SYSTEM]),
+        pid=os.getpid(),
+    )
 
 
 def _injected(injector: str, cases: tuple[Case, ...]) -> Injected:

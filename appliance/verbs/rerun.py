@@ -15,7 +15,6 @@ from pathlib import Path
 
 from appliance.errors import EvidenceError, UsageError
 from appliance.judging.verdict import judge
-from appliance.linux.sysfs import Tree
 from appliance.planning.criterion_scope import planned_bounds
 from appliance.probe import node, redaction
 from appliance.records.journal import Line, RunEnded
@@ -31,7 +30,7 @@ from appliance.storage.toml_file import did_you_mean
 from appliance.vendors.base import Vendor
 from appliance.verbs import datasets
 from appliance.verbs.accept import check_writable, tidy, work_folder
-from appliance.verbs.preparation import begin, new_run_id
+from appliance.verbs.preparation import Node, begin, new_run_id, redacted_node
 from appliance.verbs.rerun_diff import (
     LaunchEvidence,
     Rerun,
@@ -75,16 +74,13 @@ class _Dispute:
 
 @dataclass(frozen=True, kw_only=True)
 class _Here:
-    """This machine: the device that takes the part of the one of then, and its vendor."""
+    """This machine, and the device that takes the part of the one of then."""
 
-    vendor: Vendor
+    node: Node
     device: Device
-    system: System
     case: Case
     data: Path | None
     out: Path
-    salt: str = ""
-    redactor: redaction.Redactor | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,23 +180,22 @@ def _here(dispute: _Dispute, request: Request) -> _Here:
     _check_workload(dispute.source.plan, case, answer)
     place = datasets.folder(request.data)
     _check_data(case, answer, place)
-    system = node.probe((vendor,), software=answer.software)
-    device = _device(then, system.identity.devices)
+    probed = node.probe((vendor,), software=answer.software)
+    device = _device(then, probed.identity.devices)
     _check_features(case, answer, vendor, device)
     moved = replace(case, id=f"{case.id.partition('@')[0]}@{device.id}", device=device.id)
-    here = _Here(
-        vendor=vendor, device=device, system=system, case=moved, data=place, out=request.out
-    )
-    return _redacted(here, dispute) if dispute.source.plan.redacted else here
+    here = redacted_node(vendor, probed, _salt(dispute.source))
+    return _Here(node=here, device=device, case=moved, data=place, out=request.out)
 
 
-def _redacted(here: _Here, dispute: _Dispute) -> _Here:
+def _salt(source: Bundle) -> str:
     """What is redacted stays so when it is repeated, under the same salt if that is available."""
-    then, folder = dispute.source.plan, dispute.source.folder
-    has_salt = folder is not None and redaction.salt_path(folder).exists()
-    salt = redaction.of_run(folder, then.redacted) if folder and has_salt else redaction.draw()
-    redactor = redaction.Redactor(salt, redaction.private(Tree(), here.system))
-    return replace(here, system=redactor.record(here.system), salt=salt, redactor=redactor)
+    if not source.plan.redacted:
+        return ""
+    folder = source.folder
+    if folder is None or not redaction.salt_path(folder).exists():
+        return redaction.draw()
+    return redaction.of_run(folder, source.plan.redacted)
 
 
 def _request(case: Case) -> CaseRequest:
@@ -276,7 +271,7 @@ def _plan(dispute: _Dispute, here: _Here) -> Plan:
         run_id=new_run_id(now),
         created_utc=f"{now:%Y-%m-%dT%H:%M:%SZ}",
         bench_version=VERSION,
-        digests={**then.digests, "identity": node.identity_digest(here.system.identity)},
+        digests={**then.digests, "identity": node.identity_digest(here.node.system.identity)},
         cases=(case,),
         launches=launches,
         groups=tuple((launch.id,) for launch in launches),
@@ -287,21 +282,19 @@ def _plan(dispute: _Dispute, here: _Here) -> Plan:
         injectors=(case.injector,) if case.injector else (),
         rerun_of=f"{then.run_id}/{dispute.launch.id}",
         repeat=dispute.evidence[number].repeat,
-        redacted="" if here.redactor is None else here.redactor.commitment,
+        redacted="" if here.node.redactor is None else here.node.redactor.commitment,
     )
 
 
 def _make(dispute: _Dispute, here: _Here, plan: Plan, observer: execution.Observer) -> _Repeated:
     """Make the launches in a folder of their own, and judge them."""
     folder = here.out / plan.run_id
-    journal = begin(
-        folder, plan, _files(dispute, here, plan), salt=here.salt, redactor=here.redactor
-    )
+    journal = begin(folder, plan, _files(dispute, here, plan), here.node)
     work = work_folder(folder, plan.run_id)
     try:
         execution.run(
             plan=plan,
-            vendors={here.vendor.name: here.vendor},
+            vendors={here.node.vendor.name: here.node.vendor},
             devices={here.device.id: here.device},
             journal=journal,
             folder=folder,
@@ -310,10 +303,10 @@ def _make(dispute: _Dispute, here: _Here, plan: Plan, observer: execution.Observ
             interim_analysis=_interim_analysis,
             observer=observer,
             num_threads=_num_threads(dispute),
-            redact=None if here.redactor is None else here.redactor.data,
+            redact=None if here.node.redactor is None else here.node.redactor.data,
         )
         journal.append(RunEnded(launches=len(plan.launches)), sync=True)
-        verdict = _verdict(dispute.source, plan, journal.lines, here.system)
+        verdict = _verdict(dispute.source, plan, journal.lines, here.node.system)
         bundle.write(folder / bundle.VERDICT, to_json(verdict))
     finally:
         journal.close()
@@ -327,7 +320,7 @@ def _files(dispute: _Dispute, here: _Here, plan: Plan) -> dict[str, bytes]:
     return {
         **{name: data for name, data in dispute.source.files.items() if name in fixed},
         bundle.PLAN: to_json(plan),
-        bundle.SYSTEM: to_json(here.system),
+        bundle.SYSTEM: to_json(here.node.system),
     }
 
 
@@ -416,7 +409,7 @@ def _differences(
     source, number = dispute.source, dispute.launch.number
     if source.plan.bench_version != VERSION:
         yield f"bench was {source.plan.bench_version} and is {VERSION}"
-    yield from identity_differences(source.system.identity, here.system.identity)
+    yield from identity_differences(source.system.identity, here.node.system.identity)
     if here.device.id != dispute.case.device:
         yield f"the device was {dispute.case.device} then and is {here.device.id} now"
     yield from launch_differences(dispute.evidence[number], now.get(number))
