@@ -8,10 +8,9 @@ confidence, of the work and under the conditions that were run.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from appliance.records.journal import Block, Check, Checked, Line
-from appliance.records.plan import Case, Plan
+from appliance.evidence.journal_index import JournalIndex
+from appliance.evidence.launches import CaseEvidence
+from appliance.records.journal import Check
 from reports import words
 from reports.model import BurnInSection, Row
 
@@ -22,26 +21,22 @@ _FACTOR = 3.0  # -ln(1 - 0.95) is 2.996
 _HOUR = 3600.0
 
 
-def sections(plan: Plan, lines: Sequence[Line]) -> tuple[BurnInSection, ...]:
+def sections(index: JournalIndex) -> tuple[BurnInSection, ...]:
     """One for each case of burn-in, in the plan's order."""
-    return tuple(_section(case, lines) for case in plan.cases if case.workload == WORKLOAD)
+    every = index.cases.values()
+    return tuple(_section(evidence) for evidence in every if evidence.case.workload == WORKLOAD)
 
 
-def _section(case: Case, lines: Sequence[Line]) -> BurnInSection:
-    timed = [
-        line.event
-        for line in lines
-        if isinstance(line.event, Block | Checked)
-        and line.event.launch.startswith(f"{case.id}/")
-        and not line.event.launch.endswith("/0")
-    ]
-    blocks = [event for event in timed if isinstance(event, Block)]
-    last = [event for event in timed if isinstance(event, Checked) and event.phase == "last"]
+def _section(evidence: CaseEvidence) -> BurnInSection:
+    case = evidence.case
+    blocks = [block for launch in evidence.timed for block in launch.blocks]
+    checks = [checked for launch in evidence.timed for checked in launch.checks]
+    last = [checked for checked in checks if checked.phase == "last"]
     seconds = sum(event.block_wall_ns for event in blocks) * 1e-9
     rows = [
         Row(label="Device", value=case.device),
         Row(label="Time under test", value=words.span(seconds)),
-        Row(label="Steps", value=f"{sum(len(event.wall_ns) for event in blocks):,}"),
+        Row(label="Steps", value=f"{sum(launch.num_steps for launch in evidence.timed):,}"),
     ]
     covered = [event for event in last if event.check.name == COVERED]
     for event in covered:

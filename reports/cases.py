@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from datetime import datetime
 
 import numpy as np
 
-from appliance.evidence.determinism import gathered, run_to_run
-from appliance.evidence.launches import CaseEvidence
-from appliance.records.baseline import Peaks
-from appliance.records.journal import Block, Calibrated, LaunchEnded, Line, Reading
+from appliance.evidence.determinism import run_to_run
+from appliance.evidence.journal_index import JournalIndex
+from appliance.evidence.launches import CaseEvidence, LaunchEvidence
+from appliance.records.journal import LaunchEnded
 from appliance.records.plan import Case, Plan
-from appliance.records.system import System
 from appliance.records.verdict import (
     CaseResult,
     CheckResult,
@@ -27,6 +27,7 @@ from appliance.records.verdict import (
     RulingWord,
     Verdict,
 )
+from appliance.storage.bundle import Bundle
 from reports import machine, plots, roofline, words
 from reports.model import CaseSection, CheckRow, Grid, LaunchRow, Legend, Row, Timing
 from reports.words import count
@@ -69,42 +70,35 @@ PLOTS_LEGEND = (
 )
 
 
-@dataclass
+@dataclass(frozen=True, kw_only=True)
 class _Course:
-    """What the journal tells of one launch over time.
+    """What one launch showed over time.
 
-    `blocks` are milliseconds of each step of a block and the minutes after the run's first line
-    at which the block was recorded; device time where there is one. `spans` and `events` are
-    the largest relative differences that its clocks showed; None where they were not compared.
+    `blocks` are the milliseconds of each judged step of a block, and the minutes after the run's
+    first line at which the block was recorded. `spans` and `events` are the largest relative
+    differences that its clocks showed; None where they were not compared.
     """
 
-    blocks: list[tuple[float, tuple[float, ...]]] = field(default_factory=list)
+    blocks: tuple[tuple[float, tuple[float, ...]], ...] = ()
     spans: float | None = None
     events: float | None = None
 
 
-def sections(
-    plan: Plan, verdict: Verdict, lines: Sequence[Line], peaks: Peaks, system: System
-) -> tuple[CaseSection, ...]:
+def sections(bundle: Bundle, verdict: Verdict, index: JournalIndex) -> tuple[CaseSection, ...]:
     """One section per planned case, in the plan's order."""
     results = {result.case: result for result in verdict.cases}
-    courses = _courses(lines)
-    readings = _readings(lines)
-    digested = gathered(plan, lines)
-    ended = {line.event.launch: line.event for line in lines if isinstance(line.event, LaunchEnded)}
+    begin = words.moment(index.begin_utc)
     return tuple(
         _section(
             number=number,
             case=case,
             result=results.get(case.id) or _nothing(case),
             rulings=[ruling for ruling in verdict.rulings if ruling.case == case.id],
-            courses=courses,
-            ended=ended,
-            readings=readings.get(case.id, ()),
-            digested=digested[case.id],
-            roofs=roofline.roofs(case, peaks, system),
+            evidence=index.cases[case.id],
+            begin=begin,
+            roofs=roofline.roofs(case, bundle.peaks, bundle.system),
         )
-        for number, case in enumerate(plan.cases, 1)
+        for number, case in enumerate(bundle.plan.cases, 1)
     )
 
 
@@ -149,42 +143,30 @@ def _nothing(case: Case) -> CaseResult:
     )
 
 
-def _courses(lines: Sequence[Line]) -> Mapping[str, _Course]:
-    """By launch: its blocks in their order, and how far its clocks were apart."""
-    begin = words.moment(lines[0].utc) if lines else None
-    found: dict[str, _Course] = {}
-    for line in lines:
-        event = line.event
-        if isinstance(event, Block):
-            now = words.moment(line.utc)
-            passed = 0.0 if now is None or begin is None else (now - begin).total_seconds() / 60
-            times = event.wall_ns if event.event_ns is None else event.event_ns
-            course = found.setdefault(event.launch, _Course())
-            course.blocks.append((passed, tuple(time * 1e-6 for time in times)))
-            span = [(event.block_raw_ns, event.block_wall_ns)]
-            course.spans = _largest(course.spans, span)
-        elif isinstance(event, Calibrated):
-            course = found.setdefault(event.launch, _Course())
-            pairs = zip(event.raw_ns, event.wall_ns, strict=False)
-            course.spans = _largest(course.spans, list(pairs))
-            if event.event_ns is not None:
-                pairs = zip(event.event_ns, event.wall_ns, strict=False)
-                course.events = _largest(course.events, list(pairs))
-    return found
+def _course(launch: LaunchEvidence, begin: datetime | None) -> _Course:
+    """The samples of a launch as they were judged, and how far its clocks disagreed."""
+    spans = [(block.block_raw_ns, block.block_wall_ns) for block in launch.blocks]
+    events: list[tuple[int, int]] = []
+    for calibrated in launch.calibrated:
+        spans += zip(calibrated.raw_ns, calibrated.wall_ns, strict=False)
+        if calibrated.event_ns is not None:
+            events += zip(calibrated.event_ns, calibrated.wall_ns, strict=False)
+    return _Course(
+        blocks=tuple((_minutes(utc, begin), tuple(1e3 * times)) for utc, times in launch.samples),
+        spans=_largest(spans),
+        events=_largest(events),
+    )
 
 
-def _largest(known: float | None, pairs: Sequence[tuple[int, int]]) -> float | None:
-    """The largest relative difference of any pair of times, and of what was known before."""
-    apart = [abs(one / other - 1) if other else math.inf for one, other in pairs]
-    return max([*apart, *([] if known is None else [known])], default=None)
+def _minutes(utc: str, begin: datetime | None) -> float:
+    now = words.moment(utc)
+    return 0.0 if now is None or begin is None else (now - begin).total_seconds() / 60
 
 
-def _readings(lines: Sequence[Line]) -> Mapping[str, Sequence[Reading]]:
-    found: dict[str, list[Reading]] = {}
-    for line in lines:
-        if isinstance(line.event, Reading):
-            found.setdefault(line.event.launch.rpartition("/")[0], []).append(line.event)
-    return found
+def _largest(pairs: Sequence[tuple[int, int]]) -> float | None:
+    """The largest relative difference of any pair of times; None where there is none."""
+    differences = (abs(one / other - 1) if other else math.inf for one, other in pairs)
+    return max(differences, default=None)
 
 
 def _section(
@@ -193,13 +175,14 @@ def _section(
     case: Case,
     result: CaseResult,
     rulings: Sequence[Ruling],
-    courses: Mapping[str, _Course],
-    ended: Mapping[str, LaunchEnded],
-    readings: Sequence[Reading],
-    digested: CaseEvidence,
+    evidence: CaseEvidence,
+    begin: datetime | None,
     roofs: roofline.Roofs,
 ) -> CaseSection:
     reason = no_timing(case, result)
+    courses = {launch.id: _course(launch, begin) for launch in evidence.launches}
+    ended = {launch.id: launch.ends[-1] for launch in evidence.launches if launch.ends}
+    readings = [reading for launch in evidence.launches for reading in launch.readings]
     return CaseSection(
         number=str(number),
         id=case.id,
@@ -211,7 +194,7 @@ def _section(
         parameters=tuple(
             Row(label=name, value=words.scalar(value)) for name, value in case.parameters.items()
         ),
-        checks=(*map(_check, result.checks), *(_digests(digested) if result.checks else ())),
+        checks=(*map(_check, result.checks), *(_digests(evidence) if result.checks else ())),
         launches=tuple(_launches(result, ended, is_timing_shown=not reason)),
         launch_counts=_launch_counts(result),
         timing=None if reason else _timing(case, result, courses, roofs),

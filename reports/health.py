@@ -11,10 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 
 from appliance.evidence.device_health import SHARE, Count, Ledger, Observed, of_devices
-from appliance.evidence.launches import Gathering
+from appliance.evidence.journal_index import JournalIndex
 from appliance.records.criteria import Criteria
-from appliance.records.journal import KernelLogged, Line, Reading
-from appliance.records.plan import Plan
+from appliance.records.journal import KernelLogged
 from appliance.records.system import Device
 from appliance.records.vocabulary import THROTTLES
 from reports import plots, words
@@ -34,28 +33,23 @@ _MOST_FAULTS = 20  # of the kernel's log; journal.jsonl has them all
 _NONE = "—"
 
 
-def chapter(
-    plan: Plan, criteria: Criteria, devices: Sequence[Device], lines: Sequence[Line]
-) -> HealthChapter:
+def chapter(criteria: Criteria, devices: Sequence[Device], index: JournalIndex) -> HealthChapter:
     """One part for each device of the plan, the kernel's messages, and what was not observed."""
-    gathering = Gathering(plan)
-    for line in lines:
-        gathering.take(line)
-    found = of_devices(devices, tuple(gathering.cases.values()), "run")
+    found = of_devices(devices, tuple(index.cases.values()), "run")
     asked = {one.metric for one in criteria.criterion if one.kind == "health"}
     return HealthChapter(
-        devices=tuple(_device(one, asked, lines) for one in found),
+        devices=tuple(_device(one, asked, index) for one in found),
         kernel=_kernel(found),
         gaps=_gaps(found),
     )
 
 
-def _device(one: Ledger, asked: set[str], lines: Sequence[Line]) -> DeviceHealth:
+def _device(one: Ledger, asked: set[str], index: JournalIndex) -> DeviceHealth:
     return DeviceHealth(
         title=f"{one.device.id}: {one.device.model}",
         counters=_counters(one),
         load=_load(one),
-        plot=plots.traces(f"Telemetry of {one.device.id}", tuple(_traces(one.device.id, lines))),
+        plot=plots.traces(f"Telemetry of {one.device.id}", tuple(_traces(one.device.id, index))),
         notes=tuple(_notes(one, asked)),
     )
 
@@ -142,13 +136,13 @@ def _link(one: Ledger, name: str, text: str) -> Iterator[tuple[str, ...]]:
         yield text, f"{max(known):g}", f"the part has {words.scalar(fact.value)}"
 
 
-def _traces(device: str, lines: Sequence[Line]) -> Iterator[plots.Trace]:
+def _traces(device: str, index: JournalIndex) -> Iterator[plots.Trace]:
     """Readings over the time of the run, in minutes since its first line."""
-    begin = words.moment(lines[0].utc) if lines else None
+    begin = words.moment(index.begin_utc)
     taken = [
-        (_minutes(line, begin), line.event.values)
-        for line in lines
-        if isinstance(line.event, Reading) and line.event.device == device
+        (_minutes(utc, begin), reading.values)
+        for utc, reading in index.readings
+        if reading.device == device
     ]
     for heading, names, scale in TRACED:
         for name in names:
@@ -162,8 +156,8 @@ def _traces(device: str, lines: Sequence[Line]) -> Iterator[plots.Trace]:
                 break
 
 
-def _minutes(line: Line, begin: datetime | None) -> float | None:
-    now = words.moment(line.utc)
+def _minutes(utc: str, begin: datetime | None) -> float | None:
+    now = words.moment(utc)
     return None if now is None or begin is None else (now - begin).total_seconds() / 60
 
 

@@ -11,10 +11,11 @@ import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 
+from appliance.evidence.journal_index import JournalIndex
 from appliance.planning.criterion_scope import alphas
 from appliance.records.baseline import Baseline, Peak
 from appliance.records.criteria import Criteria, Criterion
-from appliance.records.journal import InterimAnalysis, Line
+from appliance.records.journal import InterimAnalysis
 from appliance.records.plan import Bounds, Plan
 from appliance.records.verdict import Ratio, Ruling, Score, Statistic, Straggler, Verdict
 from appliance.storage.bundle import Bundle
@@ -42,9 +43,10 @@ def chapter(
     verdict: Verdict,
     criteria: Sequence[Criterion],
     hidden: frozenset[str],
+    index: JournalIndex,
 ) -> Judging:
     """The annex; `criteria` with those always required, `hidden` the cases without timing."""
-    plan, interim_analyses = bundle.plan, _interim_analyses(bundle.lines)
+    plan = bundle.plan
     with_figures = [
         (criterion, rulings)
         for criterion in criteria
@@ -55,7 +57,7 @@ def chapter(
         risks=risks(plan, bundle.criteria),
         bounds=_bounds(plan, bundle.criteria),
         limits=tuple(
-            _limit(criterion, rulings, bundle, interim_analyses, hidden)
+            _limit(criterion, rulings, bundle, index.interim_analyses, hidden)
             for criterion, rulings in with_figures
         ),
         baselines=_baselines(bundle.baselines.baseline),
@@ -109,13 +111,6 @@ def _test(bounds: Bounds, plan: Plan, criteria: Criteria) -> str:
     passing, failing = alphas(criteria, plan.num_limits)
     names = [name for name, risk in (("pass", passing), ("fail", failing)) if risk == bounds.alpha]
     return " and ".join(names) or "not used"
-
-
-def _interim_analyses(lines: Sequence[Line]) -> Mapping[str, InterimAnalysis]:
-    """The last interim analysis at each case."""
-    return {
-        line.event.case: line.event for line in lines if isinstance(line.event, InterimAnalysis)
-    }
 
 
 # ------------------------------------------------------------------ what a criterion demands

@@ -10,8 +10,9 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 
+from appliance.evidence.journal_index import JournalIndex
 from appliance.records.baseline import Peaks
-from appliance.records.journal import Environment, Libraries, Line, Reading, ServerProbed
+from appliance.records.journal import Reading
 from appliance.records.json import sha256
 from appliance.records.system import Device, Fact, Facts, Process, System
 from reports import words
@@ -152,13 +153,13 @@ def _grid(keys: Sequence[str], items: Sequence[Facts]) -> Grid:
 # ------------------------------------------------------------------ environment
 
 
-def environment_groups(system: System, lines: Sequence[Line]) -> tuple[Group, ...]:
+def environment_groups(system: System, index: JournalIndex) -> tuple[Group, ...]:
     """Software, conditions before the run, other processes, and telemetry of the whole run."""
     conditions = system.conditions
-    readings = [line.event for line in lines if isinstance(line.event, Reading)]
+    readings = [reading for _, reading in index.readings]
     groups = [
         Group(title="Software", rows=rows(system.identity.software)),
-        _children(lines),
+        _children(index),
         Group(
             title="Conditions before the run",
             rows=(Row(label="Read at", value=words.utc(conditions.utc)), *rows(conditions.facts)),
@@ -173,15 +174,14 @@ def environment_groups(system: System, lines: Sequence[Line]) -> tuple[Group, ..
     return tuple(group for group in groups if group is not None)
 
 
-def _children(lines: Sequence[Line]) -> Group:
+def _children(index: JournalIndex) -> Group:
     """What the launches themselves reported; where they differ, every value is shown."""
     values_by_name: dict[str, list[Fact]] = {}
-    for line in lines:
-        if isinstance(line.event, Environment):
-            for name, value in line.event.facts.items():
-                seen = values_by_name.setdefault(name, [])
-                if value not in seen:
-                    seen.append(value)
+    for environment in index.environments:
+        for name, value in environment.facts.items():
+            seen = values_by_name.setdefault(name, [])
+            if value not in seen:
+                seen.append(value)
     reported = tuple(
         Row(
             label=label(name),
@@ -193,18 +193,17 @@ def _children(lines: Sequence[Line]) -> Group:
     )
     return Group(
         title="As the launches reported it",
-        rows=(*reported, *_libraries(lines), *_server(lines)),
+        rows=(*reported, *_libraries(index), *_server(index)),
         notes=() if reported else (f"{NOT_REPORTED}: no launch reported its environment",),
     )
 
 
-def _libraries(lines: Sequence[Line]) -> Iterable[Row]:
+def _libraries(index: JournalIndex) -> Iterable[Row]:
     """How many files the launches ran, and one digest over all of their paths and digests."""
     digests_by_path: dict[str, set[str | None]] = {}
-    for line in lines:
-        if isinstance(line.event, Libraries):
-            for path, digest in line.event.files.items():
-                digests_by_path.setdefault(path, set()).add(digest)
+    for libraries in index.libraries:
+        for path, digest in libraries.files.items():
+            digests_by_path.setdefault(path, set()).add(digest)
     if not digests_by_path:
         return
     changed = [path for path, digests in digests_by_path.items() if len(digests) > 1]
@@ -225,12 +224,11 @@ def _libraries(lines: Sequence[Line]) -> Iterable[Row]:
     )
 
 
-def _server(lines: Sequence[Line]) -> Iterable[Row]:
-    for line in lines:
-        if isinstance(line.event, ServerProbed):
-            healthy = "healthy" if line.event.is_healthy else f"not used: {line.event.reason}"
-            took = words.duration(line.event.seconds)
-            yield Row(label="Fork server", value=healthy, note=f"probe fork took {took}")
+def _server(index: JournalIndex) -> Iterable[Row]:
+    for probe in index.probes:
+        healthy = "healthy" if probe.is_healthy else f"not used: {probe.reason}"
+        took = words.duration(probe.seconds)
+        yield Row(label="Fork server", value=healthy, note=f"probe fork took {took}")
 
 
 def _processes(processes: Sequence[Process]) -> Group:

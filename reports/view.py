@@ -11,10 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
 from appliance.errors import EvidenceError
+from appliance.evidence.journal_index import JournalIndex, index_of
 from appliance.judging import order_match
 from appliance.judging.verdict import PRECEDENCE, requirements
 from appliance.records.criteria import Criterion
-from appliance.records.journal import Line, RunResumed
 from appliance.records.json import sha256
 from appliance.records.order import Order
 from appliance.records.plan import Plan
@@ -93,8 +93,9 @@ def view(bundle: Bundle) -> View:
         raise EvidenceError(f"the bundle has no {missing}, so there is no report to make of it")
     created = words.moment(plan.created_utc) or EPOCH
     criteria = requirements(bundle.criteria)
+    index = index_of(plan, bundle.lines)
     hidden = cases.untimed(plan, verdict)
-    modified = words.moment(bundle.lines[-1].utc) if bundle.lines else None
+    modified = words.moment(index.end_utc) if index.end_utc else None
     return cleaned(
         View(
             run_id=plan.run_id,
@@ -103,26 +104,24 @@ def view(bundle: Bundle) -> View:
             created=created,
             modified=modified or created,
             is_development=signer.is_development,
-            certificate=_certificate(bundle, verdict, signer, hidden),
+            certificate=_certificate(bundle, verdict, signer, index, hidden),
             requirements=_requirements(bundle, verdict, criteria),
             order=_order(bundle),
             open_rulings=_open_rulings(
                 verdict, (*criteria, *order_match.requirements(bundle.order))
             ),
             legend=cases.legend(verdict),
-            cases=cases.sections(plan, verdict, bundle.lines, bundle.peaks, bundle.system),
+            cases=cases.sections(bundle, verdict, index),
             not_planned=tuple(
                 Row(label=item.case, value=item.device or "the node", note=item.reason)
                 for item in plan.not_planned
             ),
-            burn_in=burn_in.sections(plan, bundle.lines),
+            burn_in=burn_in.sections(index),
             pairs=pairs.sections(plan, verdict),
-            health=health.chapter(
-                plan, bundle.criteria, bundle.system.identity.devices, bundle.lines
-            ),
-            judging=judging.chapter(bundle, verdict, criteria, hidden),
+            health=health.chapter(bundle.criteria, bundle.system.identity.devices, index),
+            judging=judging.chapter(bundle, verdict, criteria, hidden, index),
             system=machine.system_groups(bundle.system, bundle.peaks),
-            environment=machine.environment_groups(bundle.system, bundle.lines),
+            environment=machine.environment_groups(bundle.system, index),
             evidence=_evidence(bundle),
             files=_files(bundle),
         )
@@ -133,7 +132,11 @@ def view(bundle: Bundle) -> View:
 
 
 def _certificate(
-    bundle: Bundle, verdict: Verdict, signer: Signer, hidden: frozenset[str]
+    bundle: Bundle,
+    verdict: Verdict,
+    signer: Signer,
+    index: JournalIndex,
+    hidden: frozenset[str],
 ) -> Certificate:
     return Certificate(
         word=verdict.verdict,
@@ -143,8 +146,8 @@ def _certificate(
         scope=verdict.scope,
         subject=_subject(bundle),
         devices=_devices(bundle.system.identity.devices),
-        run=_run(bundle, verdict, hidden),
-        interruptions=_interruptions(bundle.lines),
+        run=_run(bundle, verdict, index, hidden),
+        interruptions=_interruptions(index),
         signer=_signer(signer),
         limits=LIMITS,
     )
@@ -253,7 +256,9 @@ def _memory(device: Device) -> str:
     return NOT_REPORTED if device.memory_bytes is None else words.size(device.memory_bytes)
 
 
-def _run(bundle: Bundle, verdict: Verdict, hidden: frozenset[str]) -> tuple[Row, ...]:
+def _run(
+    bundle: Bundle, verdict: Verdict, index: JournalIndex, hidden: frozenset[str]
+) -> tuple[Row, ...]:
     plan, criteria = bundle.plan, bundle.criteria
     return (
         _row(
@@ -274,7 +279,7 @@ def _run(bundle: Bundle, verdict: Verdict, hidden: frozenset[str]) -> tuple[Row,
         _row("Suite score", judging.score_words(verdict.score, hidden)),
         _row(
             "Run",
-            _times(bundle.lines),
+            _times(index),
             f"planned {words.utc(plan.created_utc)}",
         ),
         *(() if verdict.num_interruptions else (_row("Interruptions", "none"),)),
@@ -329,18 +334,18 @@ def _launches(verdict: Verdict) -> str:
     )
 
 
-def _times(lines: Sequence[Line]) -> str:
-    if not lines:
+def _times(index: JournalIndex) -> str:
+    first, last = index.begin_utc, index.end_utc
+    if not first:
         return NOT_REPORTED
-    first, last = lines[0].utc, lines[-1].utc
     begin, end = words.moment(first), words.moment(last)
     took = "" if begin is None or end is None else words.span((end - begin).total_seconds())
     return f"{words.utc(first)} to {words.utc(last)}" + (f" ({took})" if took else "")
 
 
-def _interruptions(lines: Sequence[Line]) -> str:
+def _interruptions(index: JournalIndex) -> str:
     """When the run was cut short and in what, or nothing."""
-    found = [(line.utc, line.event) for line in lines if isinstance(line.event, RunResumed)]
+    found = index.resumptions
     if not found:
         return ""
     told = [

@@ -17,7 +17,8 @@ from typing import Literal
 
 from appliance.errors import EvidenceError, UsageError
 from appliance.evidence.baseline_key import LIBRARIES, SYSTEM_NAMES, device_name, suite_id
-from appliance.evidence.determinism import answer_of, gathered
+from appliance.evidence.determinism import answer_of
+from appliance.evidence.journal_index import index_of
 from appliance.records.json import Number, Parameters, Record, sha256, to_json
 from appliance.records.plan import Case, Plan
 from appliance.records.system import Identity, identity_differences
@@ -321,7 +322,7 @@ def answers(side: Side) -> Mapping[str, str]:
     """All digests of each case as one text; empty where there is none or launches differ."""
     return {
         name: answer_of(evidence)
-        for name, evidence in gathered(side.plan, side.bundle.lines).items()
+        for name, evidence in index_of(side.plan, side.bundle.lines).cases.items()
     }
 
 

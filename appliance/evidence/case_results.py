@@ -180,7 +180,7 @@ def _launch_result(launch: LaunchEvidence, *, is_shown: bool) -> LaunchResult:
         outcome=launch.ended.outcome if launch.ended else "not_run",
         reason=launch.ended.reason if launch.ended else "no end is recorded",
         mode=launch.mode,
-        num_steps=sum(len(block.wall_ns) for block in launch.blocks),
+        num_steps=launch.num_steps,
         log_seconds=launch.statistic if is_shown else None,
         first_step_seconds=None if first_step is None else first_step.first_step_ns * 1e-9,
         series="" if series is None else series.word,

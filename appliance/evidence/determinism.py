@@ -19,10 +19,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from appliance.evidence.baseline_key import suite_id
-from appliance.evidence.launches import CaseEvidence, Gathering, LaunchEvidence
-from appliance.records.journal import Digested, Libraries, Line
+from appliance.evidence.launches import CaseEvidence, LaunchEvidence
 from appliance.records.json import Parameters, to_json
-from appliance.records.plan import Case, Plan
+from appliance.records.plan import Case
 from appliance.records.system import System
 
 _SHOWN = 3  # names in a sentence; of more their number is told
@@ -39,15 +38,6 @@ class Disagreement:
 
 Output = tuple[int, str, int, str]
 """What a digest is of: rank, phase, step, and its name."""
-
-
-def gathered(plan: Plan, lines: Sequence[Line]) -> Mapping[str, CaseEvidence]:
-    """What the lines tell of digests and of files that ran, by case: for those who only show it."""
-    gathering = Gathering(plan)
-    for line in lines:
-        if isinstance(line.event, Digested | Libraries):
-            gathering.take(line)
-    return gathering.cases
 
 
 # ------------------------------------------------------------------ run to run

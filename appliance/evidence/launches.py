@@ -1,12 +1,9 @@
-"""What the journal shows of each launch and each case: its lines sorted, and their faults named.
+"""What the journal shows of each launch and each case, and what contradicts itself there.
 
 Nothing is ruled here, but nothing is forgiven either. A launch is what stands between its
 start and its end, once: only the untimed one may be made again, and only after an
 interruption. What does not fit (a second start, an end without a start, records from outside,
 a time that no clock can give) is kept as a fault, for which the verdict accepts nothing.
-
-Lines are taken one after another, so that an interim analysis at any moment costs only what came
-since the one before it; what is computed of blocks is computed for all new ones together.
 """
 
 from __future__ import annotations
@@ -26,28 +23,24 @@ from appliance.records.journal import (
     Checked,
     Counted,
     Digested,
-    Injected,
     KernelLogged,
     KernelLogRead,
     LaunchEnded,
     LaunchStarted,
     Libraries,
-    Line,
     NotObserved,
     Reading,
     RunResumed,
-    RunStarted,
     Started,
     Warmed,
 )
-from appliance.records.plan import Case, Plan
+from appliance.records.plan import Case
 from appliance.records.suite import LaunchMode, Protocol
 from appliance.statistics.estimates import (
     CLOCK_LIE,
     CLOCK_SLACK,
     UNSCHEDULED_SECONDS,
     BlockFigures,
-    block_figures,
     has_plausible_loads,
     launch_statistic,
     planned_analyses,
@@ -62,7 +55,7 @@ class LaunchEvidence:
     """What the journal tells of one launch; of an untimed one made again, all of it.
 
     `place` is its place among the launches of the run, in the order in which they started;
-    `moments` are the times (UTC) at which its blocks were told. `figures` grow with `settle`.
+    `moments` are the times (UTC) at which its blocks were recorded. `figures` grow with `settle`.
     `blocks_before` has for each reading how many blocks had been told by then, None before the
     steps were under way.
     """
@@ -118,11 +111,26 @@ class LaunchEvidence:
         return self._mean[1]
 
     @property
+    def samples(self) -> list[tuple[str, NDArray[np.float64]]]:
+        """The blocks of the first rank: when each was recorded, and the seconds of its steps.
+
+        By device time where there is one. These are the samples that are judged and shown; other
+        ranks make the same steps, in the same time.
+        """
+        rows = zip(self.blocks, self.moments, self.figures, strict=True)
+        first = self.blocks[0].rank if self.blocks else 0
+        return [(utc, figures.times) for block, utc, figures in rows if block.rank == first]
+
+    @property
+    def num_steps(self) -> int:
+        """Timed steps of the launch, which its ranks make together."""
+        first = self.blocks[0].rank if self.blocks else 0
+        return sum(len(block.wall_ns) for block in self.blocks if block.rank == first)
+
+    @property
     def step_seconds(self) -> NDArray[np.float64]:
-        """Times of all steps of the first rank, by device time where there is one."""
-        rank = self.blocks[0].rank
-        pairs = zip(self.blocks, self.figures, strict=True)
-        return np.concatenate([figures.times for block, figures in pairs if block.rank == rank])
+        """Seconds of all `samples` in one row; needs a block."""
+        return np.concatenate([times for _, times in self.samples])
 
     @property
     def series(self) -> Series:
@@ -186,7 +194,7 @@ class LaunchEvidence:
                 if event.is_made and self.number > 0:
                     return  # a timed launch that makes a file itself depends on no other
                 self.artifacts.setdefault(event.name, set()).add(event.sha256)
-            case _:  # its environment decides nothing; its counters are kept with the run's
+            case _:  # its environment decides nothing; its counters are those of the run
                 pass
 
     def _prepare(self, event: Started | Calibrated | Warmed) -> None:
@@ -374,80 +382,6 @@ class CaseEvidence:
         if self.decision is None:
             return "launches were left out, but no interim analysis had decided the case"
         return self.decision
-
-
-class Gathering:
-    """Evidence of all planned cases, line by line."""
-
-    def __init__(self, plan: Plan) -> None:
-        self.run = RunEvidence()
-        self._run_id = plan.run_id
-        self._launches = {
-            launch.id: LaunchEvidence(launch.id, launch.number) for launch in plan.launches
-        }
-        by_case: dict[str, list[LaunchEvidence]] = {case.id: [] for case in plan.cases}
-        for launch in plan.launches:
-            by_case[launch.case].append(self._launches[launch.id])
-        self.cases = {
-            case.id: CaseEvidence(
-                case=case,
-                protocol=plan.protocol,
-                launches=tuple(by_case[case.id]),
-                run=self.run,
-            )
-            for case in plan.cases
-        }
-        self._case_of = {launch.id: self.cases[launch.case] for launch in plan.launches}
-        self._unsettled: list[tuple[LaunchEvidence, Block]] = []
-        self._num_started = 0
-
-    def take(self, line: Line) -> None:
-        """Add the next line."""
-        event = line.event
-        name: str = getattr(event, "launch", "")
-        launch = self._launches.get(name)
-        self.run.interruptions.take(event, was_open=launch is not None and launch.is_open)
-        match event:
-            case Counted():
-                self.run.count(event)
-            case KernelLogRead() | KernelLogged() | NotObserved():
-                self.run.log(event)
-        if launch is not None:
-            if isinstance(event, LaunchStarted):
-                self._num_started += 1
-                self.run.is_log_read = False
-            launch.take(event, line.utc, self._num_started)
-            self._case_of[name].version += 1
-            if isinstance(event, Block):
-                self._unsettled.append((launch, event))
-        elif name:
-            self._note(f"the journal tells of {name}, which was not planned")
-        else:
-            self._take_of_run(event)
-
-    def settle(self) -> None:
-        """Compute the figures of all blocks that came since the last time."""
-        found = block_figures([block for _, block in self._unsettled])
-        for (launch, _), figures in zip(self._unsettled, found, strict=True):
-            launch.figures.append(figures)
-        self._unsettled.clear()
-
-    def _take_of_run(self, event: object) -> None:
-        match event:
-            case RunResumed():
-                for launch in self._launches.values():
-                    launch.cut()
-                for case in self.cases.values():
-                    case.version += 1
-            case RunStarted() if event.run_id != self._run_id:
-                self._note(f"the journal is of the run {event.run_id}")
-            case Injected():
-                self.run.injected.append(event.injector)
-            case _:  # interim analyses, the fork server, the end
-                pass
-
-    def _note(self, fault: str) -> None:
-        self.run.fault = self.run.fault or fault
 
 
 def evidence_fault(evidence: CaseEvidence) -> str:

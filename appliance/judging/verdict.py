@@ -27,7 +27,8 @@ from appliance.evidence.baseline_key import find
 from appliance.evidence.case_results import case_result, log_seconds, withheld
 from appliance.evidence.determinism import Disagreement, between_devices, exchanged
 from appliance.evidence.device_health import Scope
-from appliance.evidence.launches import CaseEvidence, Gathering, LaunchEvidence
+from appliance.evidence.journal_index import JournalIndex
+from appliance.evidence.launches import CaseEvidence, LaunchEvidence
 from appliance.judging import order_match, ratios, variants
 from appliance.judging.functional import (
     RulingDraft,
@@ -114,7 +115,7 @@ class Judge:
         )
         self._requirements = requirements(criteria)
         self._order = order
-        self._gathering = Gathering(plan)
+        self._index = JournalIndex(plan)
         self._against = tuple(_against(criteria, plan))
         self._analysed: dict[str, tuple[int, tuple[bool, str]]] = {}
         self._apart: Mapping[str, Disagreement] = {}
@@ -125,10 +126,10 @@ class Judge:
         if (
             isinstance(event, InterimAnalysis)
             and event.is_decided
-            and event.case in self._gathering.cases
+            and event.case in self._index.cases
         ):
             self._check_decision(event.case)
-        self._gathering.take(line)
+        self._index.take(line)
 
     def interim_analysis(self, case: str) -> tuple[bool, str]:
         """Whether a case is decided by the launches so far, so that the rest need not be made.
@@ -136,19 +137,19 @@ class Judge:
         A fail is final. Where times are judged, so is an answer to every limit on them, at a
         planned interim analysis only: who looks more often finds a pass by chance.
         """
-        evidence = self._gathering.cases[case]
+        evidence = self._index.cases[case]
         known = self._analysed.get(case)
-        version = sum(self._gathering.cases[name].version for name in self._with(case))
+        version = sum(self._index.cases[name].version for name in self._with(case))
         if known is None or known[0] != version:
-            self._gathering.settle()
+            self._index.settle()
             known = version, self._interim_analysis(evidence)
             self._analysed[case] = known
         return known[1]
 
     def verdict(self) -> Verdict:
         """All rulings of the run, and what they come to."""
-        self._gathering.settle()
-        plan, cases = self._inputs.plan, self._gathering.cases
+        self._index.settle()
+        plan, cases = self._inputs.plan, self._index.cases
         self._apart = between_devices(tuple(cases.values()), self._inputs.system)
         rulings = [*self._rulings(), *self._order_rulings(), *self._run_rulings()]
         return Verdict(
@@ -156,7 +157,7 @@ class Judge:
             verdict=_word(rulings),
             decided_by=self._decided_by(rulings),
             scope=_scope(self._inputs, self._order) + _unobserved(rulings, self._inputs),
-            num_interruptions=self._gathering.run.num_interruptions,
+            num_interruptions=self._index.run.num_interruptions,
             num_made=sum(len(_made(evidence)) for evidence in cases.values()),
             num_failed=sum(
                 _has_failed(launch) for evidence in cases.values() for launch in _made(evidence)
@@ -170,7 +171,7 @@ class Judge:
     # -------------------------------------------------------------- interim analyses
 
     def _check_decision(self, case: str) -> None:
-        evidence = self._gathering.cases[case]
+        evidence = self._index.cases[case]
         if evidence.decision is None:
             is_decided, reason = self.interim_analysis(case)
             evidence.decision = (
@@ -206,7 +207,7 @@ class Judge:
                 yield self._judged(criterion, evidence)
         for criterion, subject, other in self._against:
             if other == evidence.case.id and criterion.required:
-                yield self._judged(criterion, self._gathering.cases[subject])
+                yield self._judged(criterion, self._index.cases[subject])
 
     def _with(self, case: str) -> set[str]:
         """The case and those whose speed is held against its own, or its own against theirs."""
@@ -215,12 +216,12 @@ class Judge:
 
     def _judged(self, criterion: Criterion, evidence: CaseEvidence) -> RulingDraft:
         if criterion.metric == RATIO:
-            return ratios.judged(criterion, evidence.case, self._gathering.cases, self._inputs)
+            return ratios.judged(criterion, evidence.case, self._index.cases, self._inputs)
         return judged(criterion, evidence, self._inputs)
 
     def _result(self, evidence: CaseEvidence) -> CaseResult:
         """What the case has shown, and its speed beside that of the cases that it belongs with."""
-        cases = self._gathering.cases
+        cases = self._index.cases
         found = case_result(evidence, self._apart.get(evidence.case.id))
         if found.withheld:
             return found
@@ -240,7 +241,7 @@ class Judge:
         for criterion in self._requirements:
             cases = [
                 evidence
-                for evidence in self._gathering.cases.values()
+                for evidence in self._index.cases.values()
                 if matches(criterion, evidence.case.id)
                 and (evidence.case.is_timed or criterion.kind not in CHANCE_KINDS)
             ]
@@ -287,7 +288,7 @@ class Judge:
                     "them under may_lack in the criteria.",
                 ),
             )
-        for found in variants.contrasts(self._gathering.cases, self._inputs):
+        for found in variants.contrasts(self._index.cases, self._inputs):
             if found.is_disagreeing:
                 yield _ruling(
                     replace(integrity, required=True),
@@ -298,7 +299,7 @@ class Judge:
                         "Run again; if it stays, ask what was made ready for this suite alone.",
                     ),
                 )
-        faults = [*plan.injectors, *self._gathering.run.injected, *planned]
+        faults = [*plan.injectors, *self._index.run.injected, *planned]
         if faults:
             names = ", ".join(dict.fromkeys(faults))
             yield _ruling(
@@ -310,7 +311,7 @@ class Judge:
                     "Run a suite of the appliance's own workloads.",
                 ),
             )
-        other = exchanged([one for item in self._gathering.cases.values() for one in item.launches])
+        other = exchanged([one for item in self._index.cases.values() for one in item.launches])
         if other:
             yield _ruling(
                 replace(integrity, required=True),
@@ -354,7 +355,7 @@ class Judge:
         inputs = self._inputs
         rows: list[score.Row] = []
         left_out: list[str] = []
-        for evidence in self._gathering.cases.values():
+        for evidence in self._index.cases.values():
             case = evidence.case
             if not case.is_timed or case.variant:
                 continue
@@ -380,7 +381,7 @@ class Judge:
 
     def _stragglers(self) -> tuple[Straggler, ...]:
         times: dict[str, dict[str, list[tuple[int, float]]]] = {}
-        for evidence in self._gathering.cases.values():
+        for evidence in self._index.cases.values():
             is_of_one = len(evidence.case.all_devices) == 1
             if not evidence.case.is_timed or not is_of_one or self._withheld(evidence):
                 continue

@@ -37,7 +37,6 @@ from appliance.records.journal import (
     InterimAnalysis,
     LaunchEnded,
     LaunchStarted,
-    Line,
     Outcome,
     Reading,
     ServerProbed,
@@ -59,7 +58,8 @@ FULL = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EACCES, errno.
 LONGEST_LOG = 2**20
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
-Look = Callable[[str, Sequence[Line]], tuple[bool, str]]
+Analyse = Callable[[str], tuple[bool, str]]
+"""Whether a case is decided by what the journal holds, and why; see `Judge.interim_analysis`."""
 
 
 class Observer(Protocol):
@@ -141,7 +141,7 @@ def run(
     folder: Path,
     work: Path,
     data: Path | None,
-    interim_analysis: Look,
+    interim_analysis: Analyse,
     observer: Observer,
     num_threads: int | None = None,
     redact: Callable[[bytes], bytes] | None = None,
@@ -340,7 +340,7 @@ class _Run:
     journal: Journal
     folder: Path
     data: Path | None
-    interim_analysis: Look
+    interim_analysis: Analyse
     observer: Observer
     launcher: _Launcher
     listener: Listener
@@ -497,7 +497,7 @@ class _Run:
             return
         interim_analyses = case_analyses(self.plan, case)
         while (count := self.history.due_analysis(case, interim_analyses)) is not None:
-            is_decided, reason = self.interim_analysis(case.id, self.journal.lines)
+            is_decided, reason = self.interim_analysis(case.id)
             event = InterimAnalysis(
                 case=case.id, launches=count, is_decided=is_decided, reason=reason
             )

@@ -255,6 +255,8 @@ def make(
     files = {"plan.json": sha256(to_json(plan)), "system.json": sha256(to_json(system))}
     journal = Journal.create(folder / "journal.jsonl", files["plan.json"])
     try:
+        judge = _judge(plan, system)
+        journal.follow(judge.take)
         _record_start(journal, plan, files)
         execution.run(
             plan=plan,
@@ -264,7 +266,7 @@ def make(
             folder=folder,
             work=folder / "work",
             data=None,
-            interim_analysis=_InterimJudge(_judge(plan, system)).interim_analysis,
+            interim_analysis=judge.interim_analysis,
             observer=_Observer(observe),
             num_threads=1,  # threads wait for each other, and so for whatever else runs here
         )
@@ -297,14 +299,7 @@ def _record_start(journal: Journal, plan: Plan, files: Mapping[str, str]) -> Non
 def _check_execution(run: RecordedRun, files: Mapping[str, str]) -> None:
     """Raises EvidenceError where launches or interim analyses are not those of the plan."""
     run_checks.check_conduct(run.plan, run.lines, files)
-    run_checks.check_interim_analyses(
-        plan=run.plan,
-        criteria=CRITERIA,
-        lines=run.lines,
-        baselines=NO_BASELINES,
-        peaks=NO_PEAKS,
-        system=run.system,
-    )
+    run_checks.check_interim_analyses(_judge(run.plan, run.system), run.lines)
 
 
 def _planned(vendor: Vendor, trials: Sequence[Trial]) -> tuple[Plan, System]:
@@ -367,20 +362,6 @@ def _judge(plan: Plan, system: System) -> Judge:
     return Judge(
         plan=plan, criteria=CRITERIA, baselines=NO_BASELINES, peaks=NO_PEAKS, system=system
     )
-
-
-@dataclass
-class _InterimJudge:
-    """The judge, who reads at each interim analysis what came since the one before."""
-
-    judge: Judge
-    num_taken: int = 0
-
-    def interim_analysis(self, case: str, lines: Sequence[Line]) -> tuple[bool, str]:
-        for line in lines[self.num_taken :]:
-            self.judge.take(line)
-        self.num_taken = len(lines)
-        return self.judge.interim_analysis(case)
 
 
 class _Observer:

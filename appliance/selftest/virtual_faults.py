@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from appliance.errors import EvidenceError
+from appliance.judging.verdict import Judge
 from appliance.records.baseline import Baselines, Peak, Peaks
 from appliance.records.criteria import Criteria, Criterion
 from appliance.records.journal import Block, Calibrated, Checked, Event
@@ -559,14 +560,14 @@ def refused(node: Node, data: bytes) -> str:
         run_checks.check_bounds(node.plan, node.criteria)
         lines = replay(data, node.digests["plan.json"])
         run_checks.check_conduct(node.plan, lines, node.digests)
-        run_checks.check_interim_analyses(
+        judge = Judge(
             plan=node.plan,
             criteria=node.criteria,
-            lines=lines,
             baselines=node.baselines,
             peaks=node.peaks,
             system=node.system,
         )
+        run_checks.check_interim_analyses(judge, lines)
     except EvidenceError as error:
         return str(error)
     return ""

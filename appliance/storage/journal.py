@@ -23,6 +23,8 @@ from appliance.records.json import from_json, sha256, to_json
 
 Rewrite = Callable[[Event], Event]
 """What changes an event before it becomes a line."""
+Reader = Callable[[Line], None]
+"""What takes each line, in the journal's order."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,7 @@ class Journal:
         self._head = head
         self._clock = clock
         self._rewrite = rewrite
+        self._readers: list[Reader] = []
 
     @classmethod
     def create(
@@ -119,6 +122,12 @@ class Journal:
         """All lines so far, those of an earlier writer included."""
         return tuple(self._lines)
 
+    def follow(self, reader: Reader) -> None:
+        """Give `reader` every line so far, and each later one as soon as it is written."""
+        for line in self._lines:
+            reader(line)
+        self._readers.append(reader)
+
     def append(self, event: Event, *, sync: bool = False) -> Line:
         """Write one event; with `sync`, wait until the disk has it. OutputError if it cannot."""
         line = Line(
@@ -137,6 +146,8 @@ class Journal:
                 os.fsync(self._descriptor)
         except OSError as error:
             raise _not_written(self._path, error) from None
+        for reader in self._readers:
+            reader(line)
         return line
 
     def _write(self, data: bytes) -> None:

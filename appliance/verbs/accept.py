@@ -32,33 +32,15 @@ class Finished:
     verdict: Verdict
 
 
-class _JournalJudge:
-    """The judge of a run, who takes each line of its journal once."""
-
-    def __init__(self, prepared: Prepared) -> None:
-        self._judge = Judge(
-            plan=prepared.plan,
-            criteria=prepared.criteria,
-            baselines=prepared.baselines,
-            peaks=prepared.peaks,
-            system=prepared.system,
-            order=prepared.order,
-        )
-        self._num_taken = 0
-
-    def interim_analysis(self, case: str, lines: Sequence[Line]) -> tuple[bool, str]:
-        """Whether a case is decided, and why, after these lines."""
-        self._take(lines)
-        return self._judge.interim_analysis(case)
-
-    def verdict(self, lines: Sequence[Line]) -> Verdict:
-        self._take(lines)
-        return self._judge.verdict()
-
-    def _take(self, lines: Sequence[Line]) -> None:
-        for line in lines[self._num_taken :]:
-            self._judge.take(line)
-        self._num_taken = len(lines)
+def _judge(prepared: Prepared) -> Judge:
+    return Judge(
+        plan=prepared.plan,
+        criteria=prepared.criteria,
+        baselines=prepared.baselines,
+        peaks=prepared.peaks,
+        system=prepared.system,
+        order=prepared.order,
+    )
 
 
 def run(options: RunOptions, observer: execution.Observer) -> Finished:
@@ -149,12 +131,13 @@ def _finish(
 ) -> Finished:
     """Make the launches that are left, judge all of them, and tidy up."""
     observer.preflight_warnings(coverage.preflight_warnings(prepared.plan, prepared.criteria))
-    judge = _JournalJudge(prepared)
+    judge = _judge(prepared)
+    journal.follow(judge.take)
     work = work_folder(folder, prepared.plan.run_id)
     try:
         if not _has_ended(journal.lines):
             _make_launches(folder, prepared, journal, observer, judge)
-        verdict = judge.verdict(journal.lines)
+        verdict = judge.verdict()
         bundle.write(folder / bundle.VERDICT, to_json(verdict))
     finally:
         journal.close()
@@ -167,7 +150,7 @@ def _make_launches(
     prepared: Prepared,
     journal: Journal,
     observer: execution.Observer,
-    judge: _JournalJudge,
+    judge: Judge,
 ) -> None:
     here = prepared.node
     execution.run(

@@ -324,9 +324,9 @@ def _files(dispute: _Dispute, here: _Here, plan: Plan) -> dict[str, bytes]:
     }
 
 
-def _interim_analysis(case: str, lines: Sequence[Line]) -> tuple[bool, str]:
+def _interim_analysis(case: str) -> tuple[bool, str]:
     """No interim analysis decides anything: both launches are made, whatever they show."""
-    del case, lines
+    del case
     return False, "a dispute is repeated, not judged"
 
 

@@ -9,7 +9,7 @@ every interim analysis at the samples is taken again on what was known then.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,7 +25,6 @@ from appliance.planning.plan import (
     launch_groups,
 )
 from appliance.planning.seeds import is_secret
-from appliance.records.baseline import Baselines, Peaks
 from appliance.records.criteria import Criteria
 from appliance.records.journal import (
     Block,
@@ -458,29 +457,24 @@ RULES: Mapping[type, Callable[[_Walk, Any], None]] = {
 # again
 
 
-def check_interim_analyses(
-    *,
-    plan: Plan,
-    criteria: Criteria,
-    lines: Sequence[Line],
-    baselines: Baselines,
-    peaks: Peaks,
-    system: System,
-) -> int:
-    """Take every interim analysis again on the lines before it; how many there were.
+def check_interim_analyses(judge: Judge, lines: Iterable[Line]) -> int:
+    """Give the judge every line, and compare what he says with each interim analysis; their number.
 
-    Raises EvidenceError where the judge would have answered otherwise.
+    Raises EvidenceError at the first that he would have answered otherwise, once he has all lines,
+    so that his verdict is that of the whole journal.
     """
-    judge = Judge(plan=plan, criteria=criteria, baselines=baselines, peaks=peaks, system=system)
-    count = 0
+    count, fault = 0, ""
     for number, line in enumerate(lines, 1):
         event = line.event
         if isinstance(event, InterimAnalysis):
             count += 1
-            if judge.interim_analysis(event.case) != (event.is_decided, event.reason):
-                raise EvidenceError(
+            is_same = judge.interim_analysis(event.case) == (event.is_decided, event.reason)
+            if not is_same and not fault:
+                fault = (
                     f"journal.jsonl line {number}: the interim analysis of {event.case} does not "
                     "follow from the lines before it"
                 )
         judge.take(line)
+    if fault:
+        raise EvidenceError(fault)
     return count

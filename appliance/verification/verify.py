@@ -19,7 +19,7 @@ from typing import Any, Literal
 from cryptography import x509
 
 from appliance.errors import EvidenceError, UsageError
-from appliance.judging.verdict import judge
+from appliance.judging.verdict import Judge
 from appliance.planning import challenge_window, workload_manifest
 from appliance.records.journal import LaunchEnded
 from appliance.records.json import Record, sha256, to_data
@@ -153,7 +153,15 @@ class _Examination:
     files: Mapping[str, bytes] = field(default_factory=dict)
     found: Bundle | None = None
     holder: x509.Certificate | None = None
+    judge: Judge | None = None
     verdict: Verdict | None = None
+
+    @property
+    def replayed(self) -> Judge:
+        """The judge, once he has read the journal."""
+        if self.judge is None:
+            raise _NotDone
+        return self.judge
 
     @property
     def bundle(self) -> Bundle:
@@ -348,28 +356,21 @@ def _check_peaks(bundle: Bundle) -> None:
 
 def _interim_analyses(examination: _Examination) -> str:
     bundle = examination.bundle
-    count = run_checks.check_interim_analyses(
+    examination.judge = Judge(
         plan=bundle.plan,
         criteria=bundle.criteria,
-        lines=bundle.lines,
-        baselines=bundle.baselines,
-        peaks=bundle.peaks,
-        system=bundle.system,
-    )
-    return f"{count} interim analyses made again, each with the same answer"
-
-
-def _verdict(examination: _Examination) -> str:
-    bundle = examination.bundle
-    derived = judge(
-        plan=bundle.plan,
-        criteria=bundle.criteria,
-        lines=bundle.lines,
         baselines=bundle.baselines,
         peaks=bundle.peaks,
         system=bundle.system,
         order=bundle.order,
     )
+    count = run_checks.check_interim_analyses(examination.judge, bundle.lines)
+    return f"{count} interim analyses made again, each with the same answer"
+
+
+def _verdict(examination: _Examination) -> str:
+    bundle = examination.bundle
+    derived = examination.replayed.verdict()
     where = difference(to_data(derived), to_data(bundle.verdict))
     if where is not None:
         made_by = bundle.plan.bench_version

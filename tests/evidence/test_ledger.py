@@ -43,7 +43,7 @@ from support.watched_runs import (
 
 from appliance.errors import UsageError
 from appliance.evidence import device_health
-from appliance.evidence.launches import Gathering
+from appliance.evidence.journal_index import JournalIndex
 from appliance.records.journal import Counted, Event, LaunchEnded
 from appliance.records.system import Fact
 from appliance.records.verdict import Verdict
@@ -450,11 +450,11 @@ def test_gaps_are_listed_once_with_what_would_allow_them() -> None:
         hints={"ecc_uncorrected": "run as root"},
         absent=("links_down",),
     )
-    gathering = Gathering(PLAN)
+    index = JournalIndex(PLAN)
     for line in bare_lines(watched_events(PLAN, {DEVICE: one}, None)):
-        gathering.take(line)
+        index.take(line)
     (found,) = device_health.of_devices(
-        system().identity.devices, tuple(gathering.cases.values()), "run"
+        system().identity.devices, tuple(index.cases.values()), "run"
     )
     assert {gap.what: gap.hint for gap in found.gaps()} == {
         "ecc_uncorrected": "run as root",

@@ -7,6 +7,7 @@ from support.builders import SYSTEM, Watching, a_case, a_plan
 from support.health_chapters import chapter
 from support.watched_runs import ACCELERATOR, CALM, DEVICE, HEALTHY, fault, watching
 
+from appliance.evidence.journal_index import index_of
 from reports import health, plots
 from reports.model import HealthChapter
 
@@ -67,7 +68,7 @@ def test_faults_of_the_kernels_log_stand_once_for_each_kind() -> None:
 
 def test_a_run_that_nobody_watched_is_not_said_to_be_healthy() -> None:
     plan = a_plan(a_case())
-    found = health.chapter(plan, ACCELERATOR, SYSTEM.identity.devices, ())
+    found = health.chapter(ACCELERATOR, SYSTEM.identity.devices, index_of(plan, ()))
     assert found.kernel.notes == ("not observed: the log was not read",)
     assert found.gaps is not None
     assert found.devices[0].counters is None

@@ -30,6 +30,7 @@ from appliance.cli.results import (
     verdict_sentences,
 )
 from appliance.errors import EvidenceError
+from appliance.evidence.journal_index import index_of
 from appliance.records.criteria import Criteria, Criterion, CriterionKind
 from appliance.records.journal import Block, Calibrated, Counted, InterimAnalysis, Line
 from appliance.records.json import sha256
@@ -476,10 +477,9 @@ def test_counters_show_their_growth_and_what_was_not_reported():
 
     def rows(*events: Counted) -> tuple[tuple[str, ...], ...]:
         found = health.chapter(
-            bundle.plan,
             bundle.criteria,
             bundle.system.identity.devices,
-            [line(event) for event in events],
+            index_of(bundle.plan, [line(event) for event in events]),
         )
         (device,) = found.devices
         assert device.counters is not None

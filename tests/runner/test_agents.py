@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from support.launching import TESTS, Bench, bearers, case, plan
 
-from appliance.evidence.launches import Gathering
+from appliance.evidence.journal_index import JournalIndex
 from appliance.judging.functional import RulingDraft, _completion, _determinism, _of_kind, numeric
 from appliance.records.journal import Checked, Warmed
 from appliance.records.plan import Case
@@ -67,11 +67,11 @@ def test_ranks_of_two_agents_complete_and_each_of_them_checks(bench: Bench, name
         assert bench.ended(launch).outcome == "completed", bench.ended(launch)
         assert {item.rank for item in bench.of(launch, Checked)} == ranks
     assert {item.rank for item in bench.of(f"{name}@cpu:0/1", Warmed)} == ranks
-    gathering = Gathering(bench.plan)
+    index = JournalIndex(bench.plan)
     for line in bench.journal.lines:
-        gathering.take(line)
-    gathering.settle()
-    found = gathering.cases[f"{name}@cpu:0"]
+        index.take(line)
+    index.settle()
+    found = index.cases[f"{name}@cpu:0"]
     collective = _of_kind("collective", found)
     for draft in (_completion(found), numeric(found), collective, _determinism(found)):
         assert draft == RulingDraft(ruling="pass")

@@ -12,7 +12,8 @@ import pytest
 import torch
 from support.launching import TESTS, Bench, bearers, case, plan
 
-from appliance.evidence.launches import CaseEvidence, Gathering
+from appliance.evidence.journal_index import JournalIndex
+from appliance.evidence.launches import CaseEvidence
 from appliance.judging.functional import RulingDraft, _completion, _determinism, _of_kind, numeric
 from appliance.records.journal import (
     Block,
@@ -88,11 +89,11 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
 
 
 def evidence_of(bench: Bench, name: str) -> CaseEvidence:
-    gathering = Gathering(bench.plan)
+    index = JournalIndex(bench.plan)
     for line in bench.journal.lines:
-        gathering.take(line)
-    gathering.settle()
-    return gathering.cases[f"{name}@cpu:0"]
+        index.take(line)
+    index.settle()
+    return index.cases[f"{name}@cpu:0"]
 
 
 def checks(bench: Bench, launch: str) -> Sequence[Checked]:
@@ -159,14 +160,14 @@ def test_ranks_are_processes_of_their_own_and_share_the_threads(bench: Bench) ->
 
 def without(bench: Bench, kind: type, phase: str = "") -> CaseEvidence:
     """Evidence of the two healthy ranks without what rank 1 has said of one kind."""
-    gathering = Gathering(bench.plan)
+    index = JournalIndex(bench.plan)
     for line in bench.journal.lines:
         event = line.event
         is_meant = isinstance(event, kind) and getattr(event, "rank", None) == 1
         if not (is_meant and getattr(event, "phase", "") == phase):
-            gathering.take(line)
-    gathering.settle()
-    return gathering.cases["none-2@cpu:0"]
+            index.take(line)
+    index.settle()
+    return index.cases["none-2@cpu:0"]
 
 
 def test_rank_that_said_nothing_of_its_steps_or_checks_is_missed(bench: Bench) -> None:

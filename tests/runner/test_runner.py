@@ -364,8 +364,8 @@ def test_decided_case_is_not_launched_again_and_interim_analyses_are_made_once(
 ) -> None:
     asked: list[tuple[str, int]] = []
 
-    def interim_analysis(name: str, lines: Any) -> tuple[bool, str]:
-        asked.append((name, sum(isinstance(line.event, Block) for line in lines)))
+    def interim_analysis(name: str) -> tuple[bool, str]:
+        asked.append((name, sum(isinstance(event, Block) for event in bench.events)))
         return True, "decided: enough"
 
     bench = Bench(
@@ -388,12 +388,13 @@ def test_interim_analyses_wait_until_every_case_has_its_launch(tmp_path: Path) -
     """The speed of one case may be held against that of another, which is launched after it."""
     asked: list[tuple[str, int]] = []
 
-    def interim_analysis(name: str, lines: Any) -> tuple[bool, str]:
-        asked.append((name, sum(isinstance(line.event, LaunchEnded) for line in lines)))
+    def interim_analysis(name: str) -> tuple[bool, str]:
+        asked.append((name, sum(isinstance(event, LaunchEnded) for event in bench.events)))
         return False, "open"
 
     cases = [case(name, launches=2) for name in ("one", "two")]
-    Bench(tmp_path / "run", plan(*cases, interim_analyses=(1, 2)), interim_analysis).run()
+    bench = Bench(tmp_path / "run", plan(*cases, interim_analyses=(1, 2)), interim_analysis)
+    bench.run()
     assert asked == [("one@cpu:0", 4), ("two@cpu:0", 4), ("one@cpu:0", 6), ("two@cpu:0", 6)]
 
 

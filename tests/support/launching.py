@@ -12,7 +12,7 @@ from typing import Any
 
 from faulty.vendor import Vendor
 
-from appliance.records.journal import Event, InterimAnalysis, LaunchEnded, Line
+from appliance.records.journal import Event, InterimAnalysis, LaunchEnded
 from appliance.records.json import sha256, to_json
 from appliance.records.plan import Case, Launch, Plan
 from appliance.records.suite import LaunchMode, Protocol
@@ -136,7 +136,7 @@ class Bench:
 
     folder: Path
     plan: Plan
-    interim_analysis: Callable[[str, Sequence[Line]], tuple[bool, str]] = lambda *_: (False, "open")
+    interim_analysis: Callable[[str], tuple[bool, str]] = lambda _: (False, "open")
     journal: Journal = field(init=False)
 
     def __post_init__(self) -> None:

@@ -26,6 +26,7 @@ from appliance.cli.sanitize import LONGEST, harmless
 from appliance.container.container_options import Bind
 from appliance.errors import UsageError
 from appliance.evidence.device_health import MADE
+from appliance.evidence.journal_index import index_of
 from appliance.judging.criteria_check import check_health
 from appliance.planning import coverage
 from appliance.records.criteria import Criteria, Criterion
@@ -306,7 +307,7 @@ def test_counts_of_another_card_do_not_count_for_this_one() -> None:
 def test_the_page_shows_what_was_not_read_to_the_end() -> None:
     def shown(events: list[Event]) -> tuple[str, str]:
         lines = bare_lines(events)
-        found = health.chapter(PLAN, ACCELERATOR, system().identity.devices, lines)
+        found = health.chapter(ACCELERATOR, system().identity.devices, index_of(PLAN, lines))
         (device,) = found.devices
         assert device.counters is not None
         (row,) = [row for row in device.counters.rows if row[0] == "ECC uncorrected"]

@@ -9,6 +9,7 @@ import pytest
 import torch
 from support.builders import RUN, SEED, a_case, a_plan
 
+from appliance.evidence.journal_index import index_of
 from appliance.records.journal import Block, Check, Checked, Event, Line
 from reports import burn_in as pages
 from workloads.burn_in import PHASES, BurnIn, Output, State
@@ -376,7 +377,7 @@ def page(events: Sequence[Event], workload: str = "burn_in") -> tuple[pages.Burn
     case = a_case("burn_in", device=DEVICE)
     plan = a_plan(case if workload == "burn_in" else a_case(workload))
     assert (plan.seed, plan.run_id) == (SEED, RUN)
-    return pages.sections(plan, lines_of(events))
+    return pages.sections(index_of(plan, lines_of(events)))
 
 
 def test_page_says_what_was_covered_and_what_a_clean_run_shows() -> None:

@@ -1,0 +1,145 @@
+"""The index of the journal: its lines, fed one by one, sorted by launch, case and run.
+
+The judge feeds it as records arrive; `verify` and the report replay the same lines into one. Lines
+are taken one after another, so that an interim analysis costs only what came since the one before
+it; what is computed of blocks is computed for all new ones together, by `settle`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from appliance.evidence.launches import CaseEvidence, LaunchEvidence, RunEvidence
+from appliance.records.journal import (
+    Block,
+    Counted,
+    Environment,
+    Injected,
+    InterimAnalysis,
+    KernelLogged,
+    KernelLogRead,
+    LaunchStarted,
+    Libraries,
+    Line,
+    NotObserved,
+    Reading,
+    RunResumed,
+    RunStarted,
+    ServerProbed,
+)
+from appliance.records.plan import Plan
+from appliance.statistics.estimates import block_figures
+
+
+class JournalIndex:
+    """What the journal holds of every planned case, line by line, for the judge and the report.
+
+    `cases` are by id, `run` is what is of no case. The rest is for whoever shows the run: the
+    times (UTC) of its first and last line, resumptions with their times, the last interim analysis
+    of each case, what the fork servers' probes said, and in the
+    journal's order readings with their times, and what launches ran in.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self.run = RunEvidence()
+        self.begin_utc = ""
+        self.end_utc = ""
+        self.resumptions: list[tuple[str, RunResumed]] = []
+        self.interim_analyses: dict[str, InterimAnalysis] = {}
+        self.probes: list[ServerProbed] = []
+        self.readings: list[tuple[str, Reading]] = []
+        self.environments: list[Environment] = []
+        self.libraries: list[Libraries] = []
+        self._run_id = plan.run_id
+        self._launches = {
+            launch.id: LaunchEvidence(launch.id, launch.number) for launch in plan.launches
+        }
+        by_case: dict[str, list[LaunchEvidence]] = {case.id: [] for case in plan.cases}
+        for launch in plan.launches:
+            by_case[launch.case].append(self._launches[launch.id])
+        self.cases = {
+            case.id: CaseEvidence(
+                case=case,
+                protocol=plan.protocol,
+                launches=tuple(by_case[case.id]),
+                run=self.run,
+            )
+            for case in plan.cases
+        }
+        self._case_of = {launch.id: self.cases[launch.case] for launch in plan.launches}
+        self._unsettled: list[tuple[LaunchEvidence, Block]] = []
+        self._num_started = 0
+
+    def take(self, line: Line) -> None:
+        """Add the next line."""
+        event = line.event
+        self.begin_utc, self.end_utc = self.begin_utc or line.utc, line.utc
+        name: str = getattr(event, "launch", "")
+        launch = self._launches.get(name)
+        self.run.interruptions.take(event, was_open=launch is not None and launch.is_open)
+        match event:
+            case Counted():
+                self.run.count(event)
+            case KernelLogRead() | KernelLogged() | NotObserved():
+                self.run.log(event)
+            case Reading():
+                self.readings.append((line.utc, event))
+            case Environment():
+                self.environments.append(event)
+            case Libraries():
+                self.libraries.append(event)
+        if launch is not None:
+            if isinstance(event, LaunchStarted):
+                self._num_started += 1
+                self.run.is_log_read = False
+            launch.take(event, line.utc, self._num_started)
+            self._case_of[name].version += 1
+            if isinstance(event, Block):
+                self._unsettled.append((launch, event))
+        elif name:
+            self._note(f"the journal tells of {name}, which was not planned")
+        else:
+            self._take_of_run(event, line.utc)
+
+    @property
+    def launches(self) -> Mapping[str, LaunchEvidence]:
+        """Every planned launch by its id, in the order of the plan."""
+        return self._launches
+
+    def settle(self) -> None:
+        """Compute the figures of all blocks that came since the last time."""
+        settled = block_figures([block for _, block in self._unsettled])
+        for (launch, _), figures in zip(self._unsettled, settled, strict=True):
+            launch.figures.append(figures)
+        self._unsettled.clear()
+
+    def _take_of_run(self, event: object, utc: str) -> None:
+        match event:
+            case RunResumed():
+                self.resumptions.append((utc, event))
+                for launch in self._launches.values():
+                    launch.cut()
+                for case in self.cases.values():
+                    case.version += 1
+            case RunStarted() if event.run_id != self._run_id:
+                self._note(f"the journal is of the run {event.run_id}")
+            case Injected():
+                self.run.injected.append(event.injector)
+            case InterimAnalysis():
+                self.interim_analyses[event.case] = event
+            case ServerProbed():
+                self.probes.append(event)
+            case _:  # the begin and the end
+                pass
+
+    def _note(self, fault: str) -> None:
+        self.run.fault = self.run.fault or fault
+
+
+def index_of(plan: Plan, lines: Iterable[Line]) -> JournalIndex:
+    """The index of a whole journal, settled."""
+    index = JournalIndex(plan)
+    for line in lines:
+        index.take(line)
+    index.settle()
+    return index
