@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from typing import Any
 from unittest import mock
 
@@ -17,6 +18,7 @@ import torch
 from workloads.parts.training import comparisons, reference, rules
 from workloads.parts.training.state import Before, Training
 
+Forget = Callable[[], None]
 MOST = 800  # results kept; a step of 161 tensors has three for each
 
 
@@ -28,8 +30,8 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(number)
 
 
-def remembering(real: Callable[..., Any], most: int = MOST) -> Callable[..., Any]:
-    """The function, called once for the same objects with the same content."""
+def remembering(real: Callable[..., Any], most: int = MOST) -> tuple[Callable[..., Any], Forget]:
+    """The function, called once for the same objects with the same content, and how to clear it."""
     kept: dict[tuple[object, ...], tuple[object, Any]] = {}
 
     def remembered(*arguments: Any) -> Any:
@@ -40,7 +42,7 @@ def remembering(real: Callable[..., Any], most: int = MOST) -> Callable[..., Any
             kept[key] = arguments, real(*arguments)  # kept, so that no other takes its number
         return kept[key][1]
 
-    return remembered
+    return remembered, kept.clear
 
 
 def identity(argument: object) -> Iterator[object]:
@@ -63,8 +65,9 @@ def identity(argument: object) -> Iterator[object]:
 
 
 @contextmanager
-def remembered_results() -> Iterator[None]:
+def remembered_results() -> Iterator[list[Forget]]:
     """What of a training step's judgement depends on its arguments alone is computed once."""
+    forget = []
     with ExitStack() as stack:
         for module, name, most in (
             (reference, "reference_of", 2),
@@ -73,13 +76,32 @@ def remembered_results() -> Iterator[None]:
             (comparisons, "distance_of", MOST),
             (rules, "facts", MOST),
         ):
-            function = remembering(getattr(module, name), most)
+            function, clear = remembering(getattr(module, name), most)
+            forget.append(clear)
             stack.enter_context(mock.patch.object(module, name, function))
-        yield
+        yield forget
+
+
+@dataclass(kw_only=True)
+class Remembered:
+    """How to clear what is remembered, and whose it is."""
+
+    forget: list[Forget]
+    subject: object = None
 
 
 @pytest.fixture(scope="module", autouse=True)
-def one_reference() -> Iterator[None]:
-    """What is remembered holds gigabytes: not for longer than it is of use."""
-    with remembered_results():
-        yield
+def one_reference() -> Iterator[Remembered]:
+    with remembered_results() as forget:
+        yield Remembered(forget=forget)
+
+
+@pytest.fixture(autouse=True)
+def one_subject(request: pytest.FixtureRequest, one_reference: Remembered) -> None:
+    """What is remembered of one workload holds gigabytes, and is of no use to the next."""
+    callspec = getattr(request.node, "callspec", None)
+    subject = callspec.params.get("subject") if callspec else None
+    if subject is None or subject != one_reference.subject:
+        for clear in one_reference.forget:
+            clear()
+    one_reference.subject = subject
