@@ -88,9 +88,11 @@ PRODUCTS = {
 QUICKER: dict[str, dict[str, float]] = {
     "char_lm": {"num_steps": 60, "warmup": 10, "target_loss": 2.9},
     "memory_bandwidth": {"array_bytes": 2**20},
+    "torchatari": {"num_envs": 2, "num_steps": 4, "hidden": 8},
 }
-"""Less than small has, where small trains for minutes or fills memory beyond the caches: what a
-check says of a step depends neither on how many there were nor on the length of an array."""
+"""Less than small has, where small trains for minutes, is judged a hundred times for half a second,
+or fills memory beyond the caches: what a check says of a step depends neither on how many there
+were nor on the length of an array."""
 
 Kind = type[Workload[Any, Any]]
 
