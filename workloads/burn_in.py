@@ -1,13 +1,13 @@
 """Burn-in: sustained products in most of the memory, every one of them digested on the device.
 
 A step is `rounds` rounds. A round reads back a memory pattern, multiplies matrices of six shapes,
-each of random mantissas and of whole numbers in turn, writes a pattern where the next round will
+each of random mantissas and of integers in turn, writes a pattern where the next round will
 work, and makes one link of a chain of products, each with inputs that derive from the digest of
 the one before. Results go over the whole pool of memory, a set further in each round, and lie
 elsewhere in their set at each pass, so what an earlier round left there is never right.
 
 Every product is digested where it lies, in every round (`parts.digests`); a mismatch is counted
-and its first wrong row kept, without waiting for the device. Whole numbers are held to the host's
+and its first wrong row kept, without waiting for the device. Integers are held to the host's
 exact product; random ones to the first round's, which is itself held to float64. In turn by steps
 the device is hot (products back to back), cool (waiting before each), and loaded in jumps: it
 waits on additions of one number, each of which needs the one before, so that almost all of it
@@ -49,7 +49,7 @@ from workloads.parts.numerics.parameters import require_choice, require_positive
 from workloads.parts.numerics.precision import on_host, unit_roundoff
 
 PHASES = ("hot", "hot", "hot", "cool", "hot", "hot", "hot", "load in jumps")
-KINDS = ("random", "whole")
+KINDS = ("random numbers", "integers")
 MOST_EVENTS = 8
 """Mismatches that are looked at; all are counted."""
 KEPT_KEYS = 4096
@@ -136,7 +136,7 @@ class BurnIn(Workload[State, Output]):
         "phase_steps": 2,
         "idle_length": 20,
     }
-    data_pattern: ClassVar[str] = "standard normal numbers and whole numbers in turn"
+    data_pattern: ClassVar[str] = "standard normal numbers and integers in turn"
 
     size: int = 8192
     chain_size: int = 1024
@@ -224,7 +224,7 @@ class BurnIn(Workload[State, Output]):
         slots = [
             Slot.make(kind, shape, dtype, rng, device) for shape in self._shapes for kind in KINDS
         ]
-        self._set_golden(target, host["whole"], slots)
+        self._set_golden(target, host["integers"], slots)
         chain_seed = int(torch.randint(2**62, (1,), generator=rng))
         keys = torch.zeros(KEPT_KEYS, dtype=torch.int64)
         keys[0] = first_key(chain_seed)
@@ -258,19 +258,19 @@ class BurnIn(Workload[State, Output]):
         def normal() -> torch.Tensor:
             return torch.randn(shape, generator=rng).to(dtype)
 
-        def whole() -> torch.Tensor:
+        def integers() -> torch.Tensor:
             drawn = torch.randint(
                 -magnitude, magnitude + 1, shape, generator=rng, dtype=torch.int32
             )
             return drawn.to(dtype)
 
-        return {"random": (normal(), normal()), "whole": (whole(), whole())}
+        return {"random numbers": (normal(), normal()), "integers": (integers(), integers())}
 
     def _set_golden(
         self, target: Target, pair: tuple[torch.Tensor, torch.Tensor], slots: Sequence[Slot]
     ) -> None:
         """Row checksums of the exact products, which the host makes once per run."""
-        golden = [slot for slot in slots if slot.kind == "whole"]
+        golden = [slot for slot in slots if slot.kind == "integers"]
 
         def make(path: Path) -> None:
             left, right = map(on_host, pair)
@@ -317,7 +317,7 @@ class BurnIn(Workload[State, Output]):
                 self._wait(state)
             left, right = state.operands[slot.kind].corner(slot.m, slot.n, slot.k)
             self.multiply(left, right, outs[index])
-            is_first = state.num_rounds == 0 and slot.kind == "random"
+            is_first = state.num_rounds == 0 and slot.kind == "random numbers"
             digest = slot.compare(outs[index], state.wrong[index], is_first=is_first)
             digests.append((index, digest))
         state.num_rounds += 1
@@ -415,7 +415,7 @@ class BurnIn(Workload[State, Output]):
         counts = state.wrong.tolist()
         links, num_links = self._wrong_links(state)
         unhealthy = [
-            Event(where=f"{one} of {kind} numbers", num_again=REPEATS)
+            Event(where=f"{one} of {kind}", num_again=REPEATS)
             for kind, operands in state.operands.items()
             for one in operands.unhealthy()
         ]
@@ -465,11 +465,11 @@ class BurnIn(Workload[State, Output]):
 
         One whose digest is not the first round's has been counted as a mismatch.
         """
-        left, right = map(on_host, state.operands["random"].pair)
+        left, right = map(on_host, state.operands["random numbers"].pair)
         sampled, projected = [], []
         for slot, product, digest in zip(state.slots, output.products, output.digests, strict=True):
             is_as_first = torch.equal(digest, slot.expected_digest)
-            if slot.kind != "random" or not is_as_first:
+            if slot.kind != "random numbers" or not is_as_first:
                 continue
             one, two = left[: slot.m, : slot.k], right[: slot.k, : slot.n]
             measured = on_host(product)

@@ -21,7 +21,7 @@ The small setting, an eighth as wide, is for a small archive of the same format,
 images that have a pattern by class; its target is stated for such an archive alone, so it
 refuses the published one, and the full setting takes nothing else. Twenty seeds misread 0.25 %
 of 200 such images (standard deviation 0.73 %, worst 3 %), held to 10 %; a network
-that learnt nothing misreads 90 %.
+that learned nothing misreads 90 %.
 
 `ERROR_BOUNDS` allows three to ten times what was measured on a processor, small size, first and
 last step (float32, 20 seeds; bfloat16, 3): loss 0.2 and 0.2 roundings, logits 3.8 and 7.8,

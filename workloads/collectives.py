@@ -1,4 +1,4 @@
-"""Every operation among ranks on whole numbers: one right answer, the same bits on every link.
+"""Every operation among ranks on integers: one right answer, the same bits on every link.
 
 A launch is several processes, joined by torch.distributed with the backend of the device's vendor.
 A step makes each operation once at each size: all_reduce (sum, max), reduce_scatter and
@@ -7,8 +7,8 @@ ring of sends and receives, an all_reduce within every two ranks, and a barrier.
 all_reduce and broadcast in place only, and all_to_all and the ring out of place only. The sizes
 run from 8 bytes to `count` elements; all but the smallest are odd, and so is each rank's share.
 
-Each rank's input is whole numbers from a generator that every rank can run, so small that all
-sums in any order are whole numbers that the dtype holds exactly. So each rank knows what it must
+Each rank's input is integers from a generator that every rank can run, so small that all
+sums in any order are integers that the dtype holds exactly. So each rank knows what it must
 receive, in 64-bit integers on the host, and one wrong bit is an error. Receive buffers hold NaN
 before a step that is checked, so what was not written shows. It would catch a rank that sends
 something else than it was given or nothing, a block in a wrong place, a lost tail of an odd
@@ -228,13 +228,13 @@ class Collectives(Workload[State, dict[str, torch.Tensor]]):
     A single size is that of `count`. `dtype`: what the elements are and are summed in.
     """
 
-    summary: ClassVar[str] = "Operations among ranks on whole numbers; bytes are of bus bandwidth"
+    summary: ClassVar[str] = "Operations among ranks on integers; bytes are of bus bandwidth"
     version: ClassVar[int] = 1
     domain: ClassVar[str] = "collectives"
     small: ClassVar[Parameters] = {"count": 1009, "num_sizes": 3}
     alone: ClassVar[bool] = True
     bound_by: ClassVar[Bound] = "collective"
-    data_pattern: ClassVar[str] = "whole numbers"
+    data_pattern: ClassVar[str] = "integers"
 
     ranks: int = 2
     operation: str = "all"

@@ -6,7 +6,7 @@ the teacher's assignment of prototypes, what the other crops show (DINO) and wha
 patches show (iBOT). Then AdamW updates the student, and the teacher moves towards it. Heads,
 prototypes, crops, masks, loss weights, the teacher's temperature and its momentum are those of
 the authors' ViT-g/14 (arXiv 2304.07193); layer scale begins at 1, with which a network of random
-weights tells its inputs apart from the first step on. Left out are the regulariser that spreads
+weights distinguishes its inputs from the first step on. Left out are the regulariser that spreads
 features by nearest neighbours, because a neighbour changes with a rounding, and stochastic depth.
 
 Masks are drawn on the host, equally many patches in every step. The checks of
@@ -19,7 +19,7 @@ seeds, steps 0 and 3; one rounding is 5.4e-7 and 3.9e-3), at small size and with
 width 128: loss 0.2 and 0.07 roundings, logits 31 and 45, gradients 11 and 18. The teacher's
 average was off by 1.8 of the six roundings of 6e-8 that are allowed.
 
-Input sets are many, because few are soon known by heart: then the student's answers come near to
+Input sets are many, because few are soon memorised: then the student's answers come near to
 the teacher's, and the gradient is the difference of two that all but cancel, whose roundings stay.
 With 4 sets at small size the cross-entropy of an answer fell within 240 steps from 2.1 (image) and
 2.3 (patch) above the entropy of its target to 0.4 and 0.3, the whole gradient from 6.7 to 0.9, and
@@ -70,7 +70,7 @@ _SPREAD = 0.8
 class Embeddings(Dinov2Embeddings):
     """Takes the positions of smaller images by a fixed matrix, the same bits every time.
 
-    The library resamples the learnt positions by a bicubic filter in each pass, in float32 and
+    The library resamples the learned positions by a bicubic filter in each pass, in float32 and
     with a gradient that some devices add up in any order; here the filter is its own matrix.
     """
 

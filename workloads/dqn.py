@@ -1,4 +1,4 @@
-"""Learn a game by deep Q-learning: SpaceInvaders-MinAtar, played and learnt on the device.
+"""Learn a game by deep Q-learning: SpaceInvaders-MinAtar, played and learned on the device.
 
 A step plays 5 rounds of 128 games, which an epsilon-greedy policy steers, writes them over the
 oldest of the 131,072 transitions of the replay buffer, draws 65,536 of these and makes one update

@@ -7,7 +7,7 @@ a stale batch and a weight that the optimiser missed would each be seen, in the 
 the last.
 
 `error_bounds` allow twice what was measured. A backward pass alone with products in bfloat16 for
-float32, or in float8 for bfloat16, lies outside. Images known by heart leave small gradients, of
+float32, or in float8 for bfloat16, lies outside. Images memorised leave small gradients, of
 which the error is relatively larger.
 """
 

@@ -1,22 +1,22 @@
 """The graph convolution network of Kipf and Welling, trained on Cora to its accuracy.
 
 One step is one epoch: forward over all 2,708 papers, cross-entropy over the 140 whose label is
-learnt, backward, Adam. 200 of them are a launch. The setting is the authors': 16 hidden units, no
+learned, backward, Adam. 200 of them are a launch. The setting is the authors': 16 hidden units, no
 biases, half of the words and of the hidden units dropped, rate 0.01, and 5e-4 times half the
 square of the first layer's weights in the loss. First weights and all masks are drawn on the host
 from the seed before training, so every device sees the same bits. A sparse product is a sum of
-weighted rows (`embedding_bag`), which gives the same bits twice. Nothing is evaluated in a step:
+weighted rows (`embedding_bag`), which is bitwise reproducible. Nothing is evaluated in a step:
 with the clock stopped, the device itself classifies the test papers after every `EVERY` epochs, and
 the launch ends at the first hit, one paper better than the lower end of the band, so that no
 rounding decides. It is asked so seldom because a first hit by luck, seen at epoch 7 of one seed in
-12, would say nothing of what was learnt, and the upper end of the band would guard nothing.
+12, would say nothing of what was learned, and the upper end of the band would guard nothing.
 
 The first and the last step are followed in float64 (`parts/training`): a product in a lower
 precision, a lost link or word, a stale gradient and a weight that Adam missed would each be seen;
 and the graph, the words and the masks on the device are held against the host's. After the last,
 the 200th or the one that hit, the network must classify the 1,000 test papers as well as healthy
 ones do, judged on the host in float64 without masks: what trains on wrong data ends below, what has
-seen the labels of the test papers above (if it has learnt all of them, at 84.4 and 84.7 % after 100
+seen the labels of the test papers above (if it has learned them all, at 84.4 and 84.7 % after 100
 epochs of two seeds and at 90 % after 200, where six healthy seeds had 80.1 to 82.2 % after 100).
 
 The authors print 81.5 %; 81.9 % with a standard deviation of 0.6 % is reported over many seeds.
@@ -100,7 +100,7 @@ class Gcn(nn.Module):
         self.register_buffer("labels", labels, persistent=False)
 
     def forward(self, words: torch.Tensor, units: torch.Tensor) -> Result:
-        """Loss over the papers that are learnt, logits of all.
+        """Loss over the papers that are learned, logits of all.
 
         `words` (n,) and `units` (papers, hidden) are bool: what dropout keeps.
         """

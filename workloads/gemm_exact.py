@@ -1,4 +1,4 @@
-"""Matrix multiply of whole numbers: one right answer, the same bits on every vendor.
+"""Matrix multiply of integers: one right answer, the same bits on every vendor.
 
 Inputs are integers so small that every partial sum, in any order, is an integer that the
 accumulator holds exactly, and the result is rounded once, on storing. Whatever its tiles,
@@ -52,11 +52,11 @@ class State:
 class GemmExact(Workload[State, torch.Tensor]):
     """`magnitude`: entries are uniform over the integers from -magnitude to magnitude."""
 
-    summary: ClassVar[str] = "Matrix multiply of whole numbers, bit-equal on every vendor"
+    summary: ClassVar[str] = "Matrix multiply of integers, bit-equal on every vendor"
     version: ClassVar[int] = 1
     domain: ClassVar[str] = "operators"
     small: ClassVar[Parameters] = {"m": 256, "n": 256}
-    data_pattern: ClassVar[str] = "whole numbers"
+    data_pattern: ClassVar[str] = "integers"
 
     m: int = 8192
     n: int = 8192

@@ -2,7 +2,7 @@
 
 One step is one product C = A @ B of integers from -127 to 127, whose sums fit 32 bits at every K to
 133,144. They have one right answer in any order: sampled rows must be the host's to the bit, and so
-must every row's projection on a random sign vector (`parts/matmul/dense.py`), in whole numbers that
+must every row's projection on a random sign vector (`parts/matmul/dense.py`), in integers that
 float64 holds. One wrong, lost or saturated element shows in both if it is in a sampled row, and in
 the projection wherever it is.
 """

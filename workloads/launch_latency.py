@@ -5,7 +5,7 @@ kernel of its own that has next to nothing to do, so a step takes as long as lau
 host, or on the device where that lags behind. Each addition needs the one before it, so none can
 run beside another.
 
-The counters are 64-bit whole numbers, for which there is one right result: what they held before
+The counters are 64-bit integers, for which there is one right result: what they held before
 the step and `launches` times the set. The check would catch a launch that was lost or made twice,
 one flipped bit, an old result, and the numbers of another set.
 """
@@ -46,7 +46,7 @@ class LaunchLatency(Workload[State, torch.Tensor]):
     domain: ClassVar[str] = "operators"
     small: ClassVar[Parameters] = {"launches": 200}
     bound_by: ClassVar[Bound] = "latency"
-    data_pattern: ClassVar[str] = "small whole numbers"
+    data_pattern: ClassVar[str] = "small integers"
     dtype: ClassVar[str] = "int64"
 
     launches: int = 1000

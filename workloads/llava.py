@@ -11,7 +11,7 @@ The checks of `parts/training` recompute the step: pictures of other captions or
 not read, features at the wrong places, a product in a lower precision and a weight that the
 optimiser missed would each be seen.
 
-`error_bounds` allow four times what was measured. What is learnt leaves small gradients, whose
+`error_bounds` allow four times what was measured. What is learned leaves small gradients, whose
 relative errors are larger. The library normalises and rotates in float32, in float64 too.
 """
 

@@ -22,7 +22,7 @@ kernel, one text at a time) has a mean divergence of 1.4e-13, 4.2e-5 and 6.7e-7 
 bfloat16 and float16: 0.04, 0.38 and 0.37 of the bound. The log of the perplexity ratio reaches
 0.05, 0.23 and 0.04 of its bound, and 0, 0.72 % and 0.10 % of the tokens have another likeliest
 successor, where 0.1 %, 1.5 % and 1.5 % may. Logits err by 45 roundings at worst: `LOGITS` allows
-160, because errors grow where a text is unlike what was learnt. At full size (one seed, bfloat16,
+160, because errors grow where a text is unlike what was learned. At full size (one seed, bfloat16,
 57 seconds of one core to train) the loss ends 0.19 nat above the best, the divergence is 3.8e-5
 and 0.39 % of the tokens differ.
 
@@ -218,7 +218,7 @@ class LlmAgreement(Workload[State, Scored]):
             error=-loss.mean().item(),
             bound=GAP,
             detects=GAP,
-            detects_what="nat a token: a model that has not learnt makes the other checks empty",
+            detects_what="nat a token: a model that has not learned makes the other checks empty",
         )
         dtype = dtype_named(self.dtype)
         yield from compare_logits(logits, exact, unit_roundoffs=LOGITS, dtype=dtype)

@@ -1,4 +1,4 @@
-"""Tuning of a Llama model by adapters: small matrices beside large ones that stay as they are.
+"""LoRA fine-tuning of a Llama model: small matrices beside large ones that stay as they are.
 
 One step is eight passes forward and backward over eight packed sequences each, whose gradients
 add up, and one AdamW step of the adapters. The weights of the model are in bfloat16 and frozen:
@@ -42,7 +42,7 @@ _SMALL = 0.05
 class LlmLora(CausalTuning):
     """`rank` is the inner size of an adapter, whose output is scaled by `alpha` over `rank`."""
 
-    summary: ClassVar[str] = "Llama-3.1 shape tuned by adapters on packed texts"
+    summary: ClassVar[str] = "LoRA fine-tuning of the Llama-3.1 shape on packed texts"
     version: ClassVar[int] = 1
     small: ClassVar[Parameters] = {
         "shape": "own",

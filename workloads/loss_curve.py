@@ -16,7 +16,7 @@ The curve sees what builds up, or happened once, between the two checked steps: 
 scaled by 1 + 1e-5, one gradient of one weight hit once (docs/explanation/trajectories.md has the
 figures).
 
-Workloads that do not give the same bits twice are followed by `loss_curve_varying`.
+Workloads that are not bitwise reproducible are followed by `loss_curve_varying`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from workloads.parts.curves.following import Following
 
 @dataclass(frozen=True, kw_only=True)
 class LossCurve(Following):
-    """The base's parameters, of workloads that give the same bits twice."""
+    """The base's parameters, of workloads that are bitwise reproducible."""
 
     summary: ClassVar[str] = "Follow the recorded first losses of another training workload"
     version: ClassVar[int] = 1

@@ -65,7 +65,7 @@ class OnnxBert(OnnxInference):
     choices: ClassVar[str] = "words"
     exempt_faults: ClassVar[Mapping[str, str]] = {
         "a step in a lower precision": (
-            "inputs are whole numbers and weights lie in the session's file, where this fault"
+            "inputs are integers and weights lie in the session's file, where this fault"
             " cannot be put; a test puts the answers of a session in float16 before the check"
         )
     }

@@ -12,7 +12,7 @@ counted by provider and printed with the graph optimisation that made them.
 
 A fresh network would give most images the same few classes by narrow leads, and agreement of
 classes would mean little. So its running statistics are taken from images of the kind that is
-served, and `TAUGHT` rows of its last layer are fitted to tell `TAUGHT` patterns apart (ridge
+served, and `TAUGHT` rows of its last layer are fitted to classify `TAUGHT` patterns (ridge
 regression on its own features of `NUM_LESSONS` images); the other rows keep their random weights.
 
 Healthy, on a processor at small size: five seeds in float32 (three in float16) reach 0.12 (0.33)
@@ -265,7 +265,7 @@ def _compare_classes(state: State) -> Iterator[Check]:
 def _taught(
     make: Callable[[], torch.nn.Module], lessons: torch.Tensor, labels: torch.Tensor, seed: int
 ) -> torch.nn.Module:
-    """Return the float32 network with statistics of these images, that tells them apart.
+    """Return the float32 network with statistics of these images, that distinguishes them.
 
     The statistics are computed in float64, so that every host rounds them to the same float32.
     """

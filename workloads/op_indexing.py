@@ -4,7 +4,7 @@ One step calls each once, into poisoned outputs: odd lengths, one row, strided a
 views, no indices at all, repeated keys in a stable sort, and rows with zeros of both signs,
 subnormals, infinities and NaN. There is one right answer, which numpy gives on the host, and the
 elements whose bits differ are counted: one wrong, lost, swapped or unwritten element shows, and so
-does a lower precision, which changes the numbers that are moved. scatter_add adds whole numbers,
+does a lower precision, which changes the numbers that are moved. scatter_add adds integers,
 whose sums are exact in any order, so that atomic additions give one answer too.
 """
 
@@ -31,7 +31,7 @@ from workloads.parts.operators.inputs import (
 )
 
 KEPT = 7  # largest numbers that topk keeps
-LARGEST = 8  # of the whole numbers that are added up: a few hundred are exact in any format
+LARGEST = 8  # of the integers that are added up: a few hundred are exact in any format
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,7 +112,7 @@ def gather(
 
 
 def scatter_add(name: str, shape: tuple[int, int], count: int) -> Operator:
-    """Adds whole numbers at places that repeat; what is left out keeps what was there."""
+    """Adds integers at places that repeat; what is left out keeps what was there."""
 
     def apply(inputs: Tensors) -> Tensors:
         out = into_poison(torch.scatter_add, inputs["rows"], 1, inputs["places"], inputs["terms"])

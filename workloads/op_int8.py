@@ -77,7 +77,7 @@ def product(name: str, shape: tuple[int, int, int], *, is_largest: bool = False)
 
     def exact(inputs: Arrays) -> Mapping[str, Exact]:
         left, right = (np.rint(inputs[key] / STEP) for key in ("left", "right"))
-        sums = left @ right  # whole numbers below 2**53: exact in float64
+        sums = left @ right  # integers below 2**53: exact in float64
         stored = sums.astype(np.float32).astype(np.float64)
         return {
             "": Exact(value=sums.astype(np.int32)),

@@ -5,7 +5,7 @@ and transposed views, one row, no terms at all, and rows with zeros, subnormals,
 infinities and NaN. Sums, means and logarithms are held to the error that the same call makes on
 the host in the same format, every element to four times that over the terms that it sums. Maxima
 and their places are exact, among neighbouring numbers that any lower precision confuses. Running
-sums are of whole numbers so small that every partial sum is held exactly: in whatever order a
+sums are of integers so small that every partial sum is held exactly: in whatever order a
 device adds, one answer is right, and one wrong element shows.
 """
 
@@ -166,7 +166,7 @@ def log_sum_exp(name: str, shape: tuple[int, int], *, fill: Fill = normal) -> Op
 def running_sum(
     name: str, shape: tuple[int, int], dtype: torch.dtype, *, axis: int = -1
 ) -> Operator:
-    """Running sum of whole numbers, as large as leaves every partial sum exact."""
+    """Running sum of integers, as large as leaves every partial sum exact."""
     spread = 1 / unit_roundoff(dtype) / DEVIATIONS / shape[axis] ** 0.5
     return Operator(
         name=name,

@@ -4,7 +4,7 @@ One step is forward, mean square error of a predicted energy, backward and AdamW
 molecules (`parts/graphs/molecules.py`) whose energy is a sum over their atoms and bonds. The
 network is PyTorch Geometric's PNA of 64 layers without normalisation: mean, smallest, largest and
 standard deviation of the neighbours, each scaled in three ways. `parts/graphs/graphs.py` says how
-its reductions are made to give the same bits twice in the forward pass, and how its weights begin.
+its reductions are made bitwise reproducible in the forward pass, and how its weights begin.
 
 The checks of `parts/training` recompute the step; which neighbours were the smallest and the
 largest is taken from the device and held to float64 (`parts/training`). A lost or doubled bond, a

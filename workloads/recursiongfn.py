@@ -4,7 +4,7 @@ One step lets a graph transformer build 128 trees of at most nine fragments
 (`parts/graphs/fragments.py`), action by action, by its own chances, then balances each trajectory
 against the logarithm of its reward (`parts/graphs/flow.py`), backward and Adam. The reward is that
 of a fixed random network. The noise that draws the actions comes from the host, so every device
-draws the same of the same policy, and moves on, so that no trajectory is learnt by heart
+draws the same of the same policy, and moves on, so that no trajectory is memorised
 (`parts/graphs/shifted_noise.py`). The unit is a trajectory; how many actions one has is the
 policy's choice, up to 26.
 
@@ -76,7 +76,7 @@ class State:
 
 @dataclass(kw_only=True)
 class Sampled:
-    """What was played in a step, and what was learnt of it."""
+    """What was played in a step, and what was learned of it."""
 
     played: Played
     trained: Trained
@@ -166,7 +166,7 @@ class RecursionGfn(Workload[State, Sampled]):
         number of nodes: all of it is computed, and counted, as is what a mask hides.
         """
         states = self._count * self.words.num_steps
-        # Played and then learnt; which points are taken wants no gradient.
+        # Played and then learned; which points are taken wants no gradient.
         state = 4 * self._state_flops() - self._points_flops()
         flops = states * state + self._count * self._proxy_flops()
         return Work(units=self._count, unit="trajectories", flops=flops, precision="float32")
@@ -303,7 +303,7 @@ class RecursionGfn(Workload[State, Sampled]):
         )
 
     def _check_choosy(self, logits: torch.Tensor) -> Check:
-        """A policy that says the same of every action that a state allows has learnt nothing."""
+        """A policy that says the same of every action that a state allows has learned nothing."""
         spread = logits[logits > FORBIDDEN / 2].std(correction=0).item()
         return Check(
             name="logits differ among the actions that a state allows",

@@ -21,7 +21,7 @@ on the device's sides none of these steps was off by a tenth of its bound.
 The bounds allow twice to three times and more what was measured on a processor; one rounding is
 5.4e-7 in float32 and 3.9e-3 in bfloat16 with float32 sums. At small size (3 seeds of 1000 steps
 and more), there and there: loss 0.3 and 0.5 roundings, logits 19 and 46, most of it at masked
-positions that are learnt by heart, each off by five times what the others are. Gradients 9 and 26
+positions that are memorised, each off by five times what the others are. Gradients 9 and 26
 while the loss is above 0.1, below which the bound grows; at a loss of 0.002 they were 160 and 85.
 At full size (one text, 2 steps): logits 6 and 13, gradients 2 and 21.
 """

@@ -10,7 +10,7 @@ each be seen, in the first step and in the last.
 seeds, steps 0 and 4, groups of 8 and of 66 channels; one rounding is 5.4e-7 in float32 and 3.9e-3
 in bfloat16 with float32 sums): loss 0.2 and 0.4 roundings, logits 6.7 and 19, gradients 3.4 and 10,
 running statistics 0.9 and 4.4, units that rectify on another side than in float64 2.6 and 36 off
-zero. Once the images are known by heart they pull in different directions, and what they leave is
+zero. Once the images are memorised they pull in different directions, and what they leave is
 small beside each: in bfloat16, over 240 steps of 3 seeds, gradients erred by 17 roundings at a loss
 of 0.72, by 21 at 0.066 and by 67 at 0.010. A backward pass alone whose products are made in
 bfloat16 where float32 is asked for errs by 6.6e-3, where 1.4e-5 is allowed; in float8 for bfloat16

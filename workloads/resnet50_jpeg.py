@@ -3,7 +3,7 @@
 A tree of generated images with a pattern by class is written by a real encoder once a run. `load`
 brings the next batch from it: other processes read the files, decode and crop them, and what they
 made is moved to the device and normalised there (`parts/vision/jpeg_pipeline.py`). How long a step
-waits for it is told apart. `step` is that of ResNet-50: forward, loss, backward and SGD with
+waits for it is measured apart. `step` is that of ResNet-50: forward, loss, backward and SGD with
 momentum.
 
 The checks read the files of the batch again, in this process and one after the other. A file that

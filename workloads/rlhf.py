@@ -1,4 +1,4 @@
-"""Learning from feedback: a language model answers, is scored, and learns to score better.
+"""RLHF: a language model answers, is scored, and learns to score better.
 
 A step draws responses of a GPT-NeoX policy to prompts, with a key-value cache; scores them by a
 frozen reward model, less a penalty for leaving the frozen model that it began as; and makes several
@@ -70,14 +70,14 @@ class State:
 
 @dataclass(frozen=True, kw_only=True)
 class Rlhf(Workload[State, Learned]):
-    """`batch` responses are learnt `epochs` times, in `minibatches` each.
+    """`batch` responses are learned `epochs` times, in `minibatches` each.
 
     `discount`, `trace`, `clip`, `value_weight` and `penalty` are those of the algorithm;
     `temperature` divides the logits. `batch_change` and `extra_layers` are added to `batch` and
     `layers`.
     """
 
-    summary: ClassVar[str] = "Learning from feedback by proximal policy optimisation, Pythia-1B"
+    summary: ClassVar[str] = "RLHF by proximal policy optimisation, Pythia-1B"
     version: ClassVar[int] = 1
     small: ClassVar[Parameters] = {
         "batch": 8,
@@ -93,7 +93,7 @@ class Rlhf(Workload[State, Learned]):
         "dtype": "float32",
     }
     data_pattern: ClassVar[str] = "random prompts, and responses that the policy draws"
-    domain: ClassVar[str] = "reinforcement learning from feedback"
+    domain: ClassVar[str] = "reinforcement learning from human feedback"
     variants: ClassVar[Mapping[str, Parameters]] = {
         "two prompts less": {"batch_change": -2},
         "one layer more": {"extra_layers": 1},

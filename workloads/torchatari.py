@@ -153,7 +153,7 @@ class Before:
 
 @dataclass(frozen=True, kw_only=True)
 class TorchAtari(Workload[State, Learned]):
-    """`num_steps` of each game are one rollout, learnt `epochs` times in `num_minibatches`."""
+    """`num_steps` of each game are one rollout, learned `epochs` times in `num_minibatches`."""
 
     summary: ClassVar[str] = (
         "Proximal policy optimisation on Atari: emulator on host, Nature network"

@@ -38,7 +38,7 @@ ACTIVATIONS = ("gelu", "silu")
 class Whisper(Supervised):
     """`positions` is the number of places that the encoder attends to, 50 for each second."""
 
-    summary: ClassVar[str] = "Whisper-tiny encoder training to tell melodies apart"
+    summary: ClassVar[str] = "Whisper-tiny encoder training to classify melodies"
     version: ClassVar[int] = 1
     small: ClassVar[Parameters] = {
         "batch": 8,

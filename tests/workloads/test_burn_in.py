@@ -166,7 +166,7 @@ def test_one_mismatch_that_never_comes_again_is_inconclusive(
     assert outside(checks) == [SINGLE]
     assert checks[SINGLE].if_outside == "inconclusive"
     told = checks[LASTING].detects_what
-    assert "mismatches: 1: product 64 x 64 x 64 of whole numbers, row 3, column 5: " in told
+    assert "mismatches: 1: product 64 x 64 x 64 of integers, row 3, column 5: " in told
     assert "wrong again in 0 of 100 repeats" in told
 
 
@@ -212,7 +212,7 @@ def test_mismatch_that_comes_again_fails(errs_in: Callable[..., None], tmp_path:
 def test_device_that_is_wrong_from_the_first_round_fails(
     errs_in: Callable[..., None], tmp_path: Path
 ) -> None:
-    """Random numbers have float64, whole ones the host's exact product."""
+    """Random numbers have float64, integers the host's exact product."""
     errs_in(lambda count: count < NUM_PRODUCTS, lambda out: out.mul_(1.03))
     workload = burn_in()
     checks = ran(workload, built(workload, tmp_path), 1)
@@ -243,7 +243,7 @@ def test_damaged_operand_fails_and_is_named(bit: int, tmp_path: Path) -> None:
     workload = burn_in()
     state = built(workload, tmp_path)
     workload.step(state)
-    state.operands["whole"].pair[0].view(torch.int16)[0, 0] ^= bit
+    state.operands["integers"].pair[0].view(torch.int16)[0, 0] ^= bit
     checks = ran(workload, state, 2)
     assert outside(checks) == [LASTING]
     assert "the left operand is not what it was" in checks[LASTING].detects_what
@@ -266,7 +266,7 @@ def test_all_events_are_counted_where_few_are_looked_at(
     errs_in(lambda _: True)
     workload = burn_in()
     checks = ran(workload, built(workload, tmp_path), 2)
-    assert checks[LASTING].error == 6 * 2  # the whole numbers; the random ones agree in error
+    assert checks[LASTING].error == 6 * 2  # the integers; the random ones agree in error
     assert len(checks[LASTING].detects_what) < 2_000
 
 

@@ -1,4 +1,4 @@
-"""Learning from feedback: the score rises, and what is wrong with a step is found."""
+"""RLHF: the score rises, and what is wrong with a step is found."""
 
 from __future__ import annotations
 

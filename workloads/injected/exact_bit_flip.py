@@ -1,4 +1,4 @@
-"""One bit of one element of a product of whole numbers is flipped; there even the lowest shows."""
+"""One bit of one element of a product of integers is flipped; there even the lowest shows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from workloads.injected.product import flip
 class ExactBitFlip(GemmExact):
     """`bit`: which one, counted from the lowest. `after`: steps that are right before it."""
 
-    summary: ClassVar[str] = "Matrix multiply of whole numbers with one bit of its output flipped"
+    summary: ClassVar[str] = "Matrix multiply of integers with one bit of its output flipped"
     injector: ClassVar[str] = "bit flip in an exact product"
 
     bit: int = 0

@@ -227,7 +227,7 @@ def refuse_other_start(workload: str, curve: LossCurve, digest: str) -> None:
 class Pool:
     """Centre of a reference set, its spread and what is allowed, by step; in ln(|loss|).
 
-    `signs` are those of the losses: what is learnt by reward may have a loss below nought.
+    `signs` are those of the losses: what is learned by reward may have a loss below nought.
     """
 
     centre: Curve

@@ -1,4 +1,4 @@
-"""Melodies of pure tones to tell apart, and their mel spectrogram as Whisper reads it.
+"""Melodies of pure tones to classify, and their mel spectrogram as Whisper reads it.
 
 A melody is a class: the same few notes in the same order, over and over. What differs from clip
 to clip is the tempo, where it begins, how loud it is and the noise around it. The spectrogram

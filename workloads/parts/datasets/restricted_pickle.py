@@ -74,7 +74,7 @@ class Matrix:
             case _:
                 raise pickle.UnpicklingError("a sparse matrix without its three arrays")
         if not offsets.dtype.kind == columns.dtype.kind == "i":
-            raise pickle.UnpicklingError("a sparse matrix whose indices are no whole numbers")
+            raise pickle.UnpicklingError("a sparse matrix whose indices are not integers")
         cuts, places = offsets.astype(np.int64), columns.astype(np.int64)
         is_whole = (
             cuts.shape == (height + 1,)

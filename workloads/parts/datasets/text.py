@@ -78,7 +78,7 @@ def translated_text(
 class Packed:
     """Texts of one batch laid end to end without padding; each (sequence, position), int64.
 
-    `positions` start at 0 in every text, which is how a model tells texts apart; `labels` leave
+    `positions` start at 0 in every text, which is how a model separates texts; `labels` leave
     the first token of each out, since nothing before it belongs to it.
     """
 

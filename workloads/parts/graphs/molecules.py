@@ -7,7 +7,7 @@ from its parent, in that one of some drawn directions which keeps it furthest fr
 ring is closed between the two nearest atoms that have room for a bond. No chemistry is claimed
 beyond numbers of neighbours and lengths.
 
-What is to be learnt (`energies`) is a sum over atoms, by element and number of neighbours, and
+What is to be learned (`energies`) is a sum over atoms, by element and number of neighbours, and
 over bonds, by elements and length. It is made from the same numbers that a network sees, so a
 right gradient lowers the loss.
 """
@@ -161,7 +161,7 @@ def _close(is_bound: NDArray[np.bool_], places: Floats, elements: Whole, which: 
     is_bound[which, one, other] = is_bound[which, other, one] = True
 
 
-# ------------------------------------------------------------------ what is to be learnt
+# ------------------------------------------------------------------ what is to be learned
 
 
 def energies(molecules: Molecules) -> torch.Tensor:

@@ -1,6 +1,6 @@
 """Where a wrong matrix is wrong: checksums of its rows and columns (Huang and Abraham 1984).
 
-The checksums are those of `digests`, whole numbers modulo 2**64 over the words of the elements,
+The checksums are those of `digests`, integers modulo 2**64 over the words of the elements,
 not sums of the values: a sum of rounded values is blind to damage below its own rounding, which
 for a matrix stored in 16 bits is most bits of the mantissa. One wrong element alters the checksum
 of its row and of its column with certainty.

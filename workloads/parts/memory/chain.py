@@ -1,7 +1,7 @@
 """Products whose inputs derive from the digest of the product before: a chain without a short cut.
 
 Nobody can skip a link, make it beforehand or hand it to another machine while it is wanted,
-because its inputs are not known until the link before is done. Entries are whole numbers so
+because its inputs are not known until the link before is done. Entries are integers so
 small that every sum is exact, so any host recomputes any link bit by bit from the key before it,
 and checks the one after: one link in a hundred, drawn by the verifier, or all of them.
 

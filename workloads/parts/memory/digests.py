@@ -3,7 +3,7 @@
     h = sum over i, j of  x_ij r_i c_j   modulo 2**64
 
 x are the words of the matrix (16 or 32 bits) zero-extended to 64, r and c odd pseudo-random
-weights. Whole numbers add up the same in any order, so a correct result has one digest on every
+weights. Integers add up the same in any order, so a correct result has one digest on every
 device of every vendor. One changed element alters it with certainty, because an odd weight has an
 inverse; more of them escape one digest with probability 2**-32 at most (2**-48 for 16-bit words),
 2**-27 for one equal change over a whole rectangle. Two independent digests are made. No two

@@ -107,7 +107,7 @@ class Slot:
 
     @property
     def name(self) -> str:
-        return f"product {self.m} x {self.k} x {self.n} of {self.kind} numbers"
+        return f"product {self.m} x {self.k} x {self.n} of {self.kind}"
 
     @property
     def expected_digest(self) -> torch.Tensor:

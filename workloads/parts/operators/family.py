@@ -43,7 +43,7 @@ class State:
 
 @dataclass(frozen=True, kw_only=True)
 class Results:
-    """What a step made, by operator: floating-point outputs, and whole numbers."""
+    """What a step made, by operator: floating-point outputs, and integers."""
 
     values: dict[str, torch.Tensor] = field(default_factory=dict)
     numbers: dict[str, torch.Tensor] = field(default_factory=dict)

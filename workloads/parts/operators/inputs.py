@@ -65,7 +65,7 @@ def repeated(rng: torch.Generator, shape: tuple[int, ...], dtype: torch.dtype) -
 
 
 def whole(magnitude: int) -> Fill:
-    """Whole numbers from -magnitude to magnitude, uniform."""
+    """Integers from -magnitude to magnitude, uniform."""
 
     def fill(rng: torch.Generator, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
         return torch.randint(-magnitude, magnitude + 1, shape, generator=rng).to(dtype)

@@ -1,6 +1,6 @@
 """How the output of an operator is compared with float64: three rules, and what each would catch.
 
-exact: moved, counted or ordered values and sums of whole numbers have one right answer; the bits
+exact: moved, counted or ordered values and sums of integers have one right answer; the bits
 that differ are counted.
 
 product: the relative error of the whole, in the Frobenius norm, is concentrated, so that a gate
@@ -63,7 +63,7 @@ MANY = 1024  # elements from which on their roundings average, to 3 %
 class Reference:
     """One output as it should be, on the host.
 
-    `exact` are float64 values or whole numbers, `others` what they are for a device that takes
+    `exact` are float64 values or integers, `others` what they are for a device that takes
     subnormal inputs, outputs, or both for zero. `host_error` is the relative error of the same
     call in the same format on the host.
     """

@@ -1,4 +1,4 @@
-"""Judges a step of learning from feedback: responses, what they were worth, and the updates.
+"""Judges a step of RLHF: responses, what they were worth, and the updates.
 
 On the host, in float64, by models without a cache: the tokens that the device drew are fed to the
 policy, the value model and both frozen models as they were when the step began. A token must be

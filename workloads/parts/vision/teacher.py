@@ -103,7 +103,7 @@ def check_variety(answers: torch.Tensor) -> Check:
     rows = on_host(answers).flatten(1)
     share = rows.std(dim=0, correction=0).square().mean().sqrt() / rows.square().mean().sqrt()
     return Check(
-        name="teacher tells inputs apart",
+        name="teacher distinguishes inputs",
         error=(LEAST_SHARE / share).item(),
         bound=1.0,
         detects=LEAST_SHARE,
