@@ -422,7 +422,7 @@ def _order(bundle: Bundle) -> OrderTable | None:
                 title=one.line.title,
                 field=one.line.field,
                 ordered=words.brief(one.ordered, LONGEST_FOUND),
-                found=words.brief(one.found, LONGEST_FOUND),
+                found=words.brief(one.actual, LONGEST_FOUND),
                 ruling=one.draft.ruling,
                 is_required=one.line.required,
             )

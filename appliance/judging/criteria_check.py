@@ -57,7 +57,7 @@ def _worded(criterion: Criterion, case: Case, seconds: float) -> str:
 
 def check_health(criteria: Criteria, system: System) -> None:
     """UsageError for a metric of health that no device has: it could only come to nothing."""
-    known = {*MADE, *COUNTERS, *READINGS, *_told(system)}
+    known = {*MADE, *COUNTERS, *READINGS, *_reported_names(system)}
     for criterion in criteria.criterion:
         if criterion.kind == "health" and criterion.metric not in known:
             hint = did_you_mean(criterion.metric, known)
@@ -70,7 +70,7 @@ def check_health(criteria: Criteria, system: System) -> None:
             )
 
 
-def _told(system: System) -> Iterator[str]:
+def _reported_names(system: System) -> Iterator[str]:
     """Names of the readings and counters of these devices, as their vendors give them."""
     for device in system.identity.devices:
         for key, fact in system.conditions.facts.items():

@@ -112,7 +112,7 @@ def _failed_launch(evidence: CaseEvidence) -> RulingDraft | None:
                 reason="crashed" if has_crashed else _lateness(ended),
                 explanation=f"launch {ended.launch} "
                 f"{'crashed' if has_crashed else 'did not end in time'}: {_why(ended)}",
-                action=f"Read logs/ of {ended.launch}; mend the device or its software, run again.",
+                action=f"Read logs/ of {ended.launch}; fix the device or its software, run again.",
             )
     return None
 
@@ -192,8 +192,8 @@ def _unchecked_last(evidence: CaseEvidence) -> str:
     case = evidence.case
     if not case.is_timed and case.steps is None:
         return ""
-    made = evidence.timed if case.is_timed else evidence.launches
-    owing = [launch for launch in made if launch.is_completed]
+    candidates = evidence.timed if case.is_timed else evidence.launches
+    owing = [launch for launch in candidates if launch.is_completed]
     if case.steps is None and case.checked_launch is not None:
         drawn = [launch for launch in owing if launch.number == case.checked_launch]
         later = [launch for launch in owing if launch.number > case.checked_launch]
@@ -223,12 +223,12 @@ def _uncovered(explanation: str) -> RulingDraft:
     )
 
 
-def _outside(found: Sequence[Checked]) -> RulingDraft | None:
+def _outside(checks: Sequence[Checked]) -> RulingDraft | None:
     """What those of the checks that are not within their bound come to; None where all are.
 
     What may be a single transient event is open, but not where it was seen in two launches.
     """
-    outside = [item for item in found if not item.check.is_within]
+    outside = [item for item in checks if not item.check.is_within]
     certain = [item for item in outside if not _may_be_transient(item.check)]
     if certain:
         return _failed_check(certain[0])
@@ -240,19 +240,19 @@ def _outside(found: Sequence[Checked]) -> RulingDraft | None:
     if outside:
         return inconclusive(
             "transient",
-            f"{_told(outside[0])}; it did not happen again",
+            f"{_described(outside[0])}; it did not happen again",
             "Run the case again for longer: a second event shows that the device is at fault.",
         )
     return None
 
 
 def _may_be_transient(check: Check) -> bool:
-    """Whether a check says that a mismatch proves nothing, and found one and not nonsense."""
+    """Whether a check says that a mismatch proves nothing, and has a finite error beyond its bound."""
     is_number = math.isfinite(check.error) and math.isfinite(check.bound)
     return check.if_outside == "inconclusive" and is_number and check.error > check.bound >= 0
 
 
-def _told(checked: Checked) -> str:
+def _described(checked: Checked) -> str:
     check = checked.check
     return (
         f"launch {checked.launch}, {checked.phase} output: {check.name}: "
@@ -264,7 +264,7 @@ def _failed_check(checked: Checked) -> RulingDraft:
     return RulingDraft(
         ruling="fail",
         reason="check",
-        explanation=_told(checked),
+        explanation=_described(checked),
         action="Repeat the case on this device and on another of the same model; "
         "if only this one differs, replace it.",
     )
@@ -272,19 +272,19 @@ def _failed_check(checked: Checked) -> RulingDraft:
 
 def _mixed_artifact(evidence: CaseEvidence) -> str:
     """A reference that some launch read in another form than the untimed launch made it."""
-    made = evidence.launches[0].artifacts if evidence.launches else {}
+    originals = evidence.launches[0].artifacts if evidence.launches else {}
     for launch in evidence.timed:
         for name, digests in launch.artifacts.items():
-            if not digests <= made.get(name, set()):
+            if not digests <= originals.get(name, set()):
                 return f"launch {launch.id} read another {name} than the untimed launch made"
     return ""
 
 
 def _determinism(evidence: CaseEvidence) -> RulingDraft:
-    found = [checked for checked in evidence.checks if checked.phase == "repeatability"]
-    if {checked.rank for checked in found} < set(range(evidence.case.ranks)):
+    checks = [checked for checked in evidence.checks if checked.phase == "repeatability"]
+    if {checked.rank for checked in checks} < set(range(evidence.case.ranks)):
         return _uncovered("no output was made twice to be compared")
-    outside = _outside(found)
+    outside = _outside(checks)
     if outside is not None and outside.ruling == "fail":
         return outside
     differing = run_to_run(evidence)
@@ -294,20 +294,20 @@ def _determinism(evidence: CaseEvidence) -> RulingDraft:
     return outside or (_uncovered(missing) if missing else RulingDraft(ruling="pass"))
 
 
-def agreed(found: RulingDraft, apart: Disagreement | None) -> RulingDraft:
+def agreed(draft: RulingDraft, disagreement: Disagreement | None) -> RulingDraft:
     """The ruling on repeatability, after what other devices of the model gave for the same."""
-    is_graver = found.ruling != "fail" and apart is not None and apart.is_certain
-    if apart is None or (found.ruling != "pass" and not is_graver):
-        return found
-    return _disagreement(apart)
+    is_graver = draft.ruling != "fail" and disagreement is not None and disagreement.is_certain
+    if disagreement is None or (draft.ruling != "pass" and not is_graver):
+        return draft
+    return _disagreement(disagreement)
 
 
-def _disagreement(found: Disagreement) -> RulingDraft:
+def _disagreement(disagreement: Disagreement) -> RulingDraft:
     return RulingDraft(
-        ruling="fail" if found.is_certain else "inconclusive",
+        ruling="fail" if disagreement.is_certain else "inconclusive",
         reason="disagreement",
-        explanation=found.explanation,
-        action=found.action,
+        explanation=disagreement.explanation,
+        action=disagreement.action,
     )
 
 
@@ -316,10 +316,10 @@ def _of_kind(kind: CheckKind, evidence: CaseEvidence) -> RulingDraft:
     failed = _failed_launch(evidence) if kind == "collective" else None
     if failed is not None:
         return failed
-    found = [checked for checked in evidence.checks if checked.check.kind == kind]
-    if not found:
+    checks = [checked for checked in evidence.checks if checked.check.kind == kind]
+    if not checks:
         return _uncovered(f"{evidence.case.id} yields no check of the kind {kind}")
-    return _outside(found) or numeric(evidence)
+    return _outside(checks) or numeric(evidence)
 
 
 # ------------------------------------------------------------------ integrity
@@ -339,9 +339,9 @@ def _integrity(evidence: CaseEvidence, inputs: RulingInputs) -> RulingDraft:
     above = _above_peak(evidence, inputs)
     if above is not None:
         return above
-    kept = _outside([item for item in evidence.checks if item.phase == "repeated"])
-    if kept is not None:
-        return kept
+    repeated = _outside([item for item in evidence.checks if item.phase == "repeated"])
+    if repeated is not None:
+        return repeated
     if injected(evidence.case):
         return inconclusive(
             "injected",
@@ -375,8 +375,8 @@ def _unattested(evidence: CaseEvidence) -> RulingDraft | None:
 
 def _above_peak(evidence: CaseEvidence, inputs: RulingInputs) -> RulingDraft | None:
     """A rate that the device cannot reach, so that the work was not done or the clock lies."""
-    found = [value for launch in evidence.counted if (value := launch.statistic) is not None]
-    fastest = min((value for value in found if math.isfinite(value)), default=None)
+    statistics = [value for launch in evidence.counted if (value := launch.statistic) is not None]
+    fastest = min((value for value in statistics if math.isfinite(value)), default=None)
     for metric in RATES if fastest is not None else ():
         amount = amount_of(evidence.case, metric)
         peak = peak_for(inputs.peaks, inputs.system, evidence.case, metric)
@@ -410,16 +410,16 @@ def health(
     then.
     """
     devices = inputs.system.identity.devices
-    found = [
+    observed = [
         one.observe(criterion.metric) for one in device_health.of_devices(devices, cases, scope)
     ]
-    present = [one for one in found if not one.is_absent]
+    present = [one for one in observed if not one.is_absent]
     beyond = [one for one in present if _is_beyond(criterion, one)]
     unseen = [one for one in present if one.gap or one.high is None]
-    absent = [one.device for one in found if one.is_absent]
+    absent = [one.device for one in observed if one.is_absent]
     if beyond:
         return _unhealthy(criterion, beyond)
-    if unseen or not found:
+    if unseen or not observed:
         return _unseen(criterion, unseen)
     if absent and (criterion.if_absent != "not_applicable" or not present):
         return _absent(criterion, absent)
@@ -433,9 +433,9 @@ def _limit(criterion: Criterion) -> float | None:
     return criterion.at_most if criterion.at_least is None else criterion.at_least
 
 
-def _worst(criterion: Criterion, found: Sequence[device_health.Observed]) -> float | None:
+def _worst(criterion: Criterion, observed: Sequence[device_health.Observed]) -> float | None:
     is_low = criterion.at_least is not None
-    values = [one.low if is_low else one.high for one in found]
+    values = [one.low if is_low else one.high for one in observed]
     known = [value for value in values if value is not None]
     return (min if is_low else max)(known, default=None)
 
@@ -447,8 +447,10 @@ def _is_beyond(criterion: Criterion, one: device_health.Observed) -> bool:
     return worst < limit if criterion.at_least is not None else worst > limit
 
 
-def _statistic(criterion: Criterion, found: Sequence[device_health.Observed]) -> Statistic | None:
-    worst = _worst(criterion, found)
+def _statistic(
+    criterion: Criterion, observed: Sequence[device_health.Observed]
+) -> Statistic | None:
+    worst = _worst(criterion, observed)
     if worst is None:
         return None
     return Statistic(
@@ -460,38 +462,38 @@ def _statistic(criterion: Criterion, found: Sequence[device_health.Observed]) ->
         confidence=None,
         limit=_limit(criterion),
         limit_source="absolute",
-        count=sum(one.count for one in found),
+        count=sum(one.count for one in observed),
     )
 
 
-def _unhealthy(criterion: Criterion, found: Sequence[device_health.Observed]) -> RulingDraft:
+def _unhealthy(criterion: Criterion, observed: Sequence[device_health.Observed]) -> RulingDraft:
     is_low = criterion.at_least is not None
-    told = [
+    readings = [
         f"{one.device}: {(one.low if is_low else one.high):.6g}"
         + (f" ({one.where})" if one.where else "")
-        for one in found
+        for one in observed
     ]
     limit = _limit(criterion)
     return RulingDraft(
         ruling="fail",
         reason="health",
-        explanation=f"{criterion.title}: {criterion.metric} of {_some(told)}, where "
+        explanation=f"{criterion.title}: {criterion.metric} of {_some(readings)}, where "
         f"{'at least' if is_low else 'at most'} {limit:.6g} is required",
         action=health_action(criterion.metric),
-        statistic=_statistic(criterion, found),
+        statistic=_statistic(criterion, observed),
     )
 
 
-def _some(told: Sequence[str]) -> str:
-    rest = len(told) - MOST_DEVICES
-    return ", ".join(told[:MOST_DEVICES]) + (f" and of {rest} more" if rest > 0 else "")
+def _some(names: Sequence[str]) -> str:
+    rest = len(names) - MOST_DEVICES
+    return ", ".join(names[:MOST_DEVICES]) + (f" and of {rest} more" if rest > 0 else "")
 
 
-def _unseen(criterion: Criterion, found: Sequence[device_health.Observed]) -> RulingDraft:
-    reasons = dict.fromkeys(one.gap or device_health.UNTOLD for one in found) or {
+def _unseen(criterion: Criterion, observed: Sequence[device_health.Observed]) -> RulingDraft:
+    reasons = dict.fromkeys(one.gap or device_health.UNTOLD for one in observed) or {
         device_health.UNTOLD: None
     }
-    names = _some([one.device for one in found]) or "any device"
+    names = _some([one.device for one in observed]) or "any device"
     is_meant = criterion.if_not_observed == "not_applicable"
     return RulingDraft(
         ruling="not_applicable" if is_meant else "inconclusive",

@@ -13,17 +13,17 @@ from appliance.storage import order_values
 from appliance.storage.criteria_file import ORDER_LINE
 from appliance.storage.order_file import Field, Member, read_field
 
-MOST_TOLD = 3  # kinds of values told of one line
+MOST_VALUES = 3  # different values that one line names
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Matched:
-    """One line of an order beside what was found; `ordered` and `found` are words for a person."""
+    """One line of an order beside the actual value; `ordered` and `actual` are words for a person."""
 
     id: str
     line: OrderLine
     ordered: str
-    found: str
+    actual: str
     draft: RulingDraft
 
 
@@ -65,9 +65,9 @@ def counts(matched: Sequence[Matched]) -> str:
     """How many lines are met: 12 of 14 lines are met, 1 is not, 1 cannot be told."""
     rulings = [one.draft.ruling for one in matched]
     failed, unknown = rulings.count("fail"), rulings.count("inconclusive")
-    said = f"{rulings.count('pass')} of {len(rulings)} lines are met"
-    said += f", {failed} {'is' if failed == 1 else 'are'} not" if failed else ""
-    return said + (f", {unknown} cannot be told" if unknown else "")
+    text = f"{rulings.count('pass')} of {len(rulings)} lines are met"
+    text += f", {failed} {'is' if failed == 1 else 'are'} not" if failed else ""
+    return text + (f", {unknown} cannot be told" if unknown else "")
 
 
 def _matched(name: str, line: OrderLine, system: System) -> Matched:
@@ -76,7 +76,7 @@ def _matched(name: str, line: OrderLine, system: System) -> Matched:
         id=name,
         line=line,
         ordered=_ordered_words(line),
-        found=_found_words(line, field),
+        actual=_actual_words(line, field),
         draft=_draft(line, field),
     )
 
@@ -96,7 +96,7 @@ def _draft(line: OrderLine, field: Field) -> RulingDraft:
         return RulingDraft(ruling="pass")
     if num_met + len(unknown) >= line.count or field.unknown:
         return _untold(line, unknown, field)
-    return _failed(line, f"{num_met} of {len(held)} are so: {_found_words(line, field)}")
+    return _failed(line, f"{num_met} of {len(held)} are so: {_actual_words(line, field)}")
 
 
 def _held(line: OrderLine, member: Member) -> bool | None:
@@ -109,8 +109,8 @@ def _held(line: OrderLine, member: Member) -> bool | None:
 def _is_another(line: OrderLine, others: Sequence[Member], field: Field) -> str:
     """The first part that is not as ordered, and how many are not: cpu:1 is 32 GiB (1 of 2)."""
     first = others[0]
-    told = f"{first.name} is {_shown(line, first.fact)}"
-    return told if len(field.members) == 1 else f"{told} ({len(others)} of {len(field.members)})"
+    named = f"{first.name} is {_shown(line, first.fact)}"
+    return named if len(field.members) == 1 else f"{named} ({len(others)} of {len(field.members)})"
 
 
 def _failed(line: OrderLine, what: str) -> RulingDraft:
@@ -144,7 +144,7 @@ def _ordered_words(line: OrderLine) -> str:
     return words if line.count is None else f"{words}, {line.count} or more of them"
 
 
-def _found_words(line: OrderLine, field: Field) -> str:
+def _actual_words(line: OrderLine, field: Field) -> str:
     """What was found: one value, or each with how many have it."""
     shown = [_shown(line, member.fact) for member in field.members]
     kinds = list(dict.fromkeys(shown))
@@ -152,9 +152,9 @@ def _found_words(line: OrderLine, field: Field) -> str:
         return f"not reported ({field.unknown})" if field.unknown else "none"
     if len(shown) == 1:
         return shown[0]
-    told = [f"{shown.count(one)} x {one}" for one in kinds[:MOST_TOLD]]
-    rest = len(kinds) - MOST_TOLD
-    return ", ".join(told) + (f" and {rest} other values" if rest > 0 else "")
+    values = [f"{shown.count(one)} x {one}" for one in kinds[:MOST_VALUES]]
+    rest = len(kinds) - MOST_VALUES
+    return ", ".join(values) + (f" and {rest} other values" if rest > 0 else "")
 
 
 def _shown(line: OrderLine, fact: Fact) -> str:

@@ -34,15 +34,15 @@ from appliance.evidence.case_results import withheld
 from appliance.evidence.launches import CaseEvidence
 from appliance.judging.functional import RulingDraft, inconclusive
 from appliance.judging.limits import RulingInputs, margin_of
-from appliance.judging.performance import (
+from appliance.judging.location import (
     CLOCK,
     FLOOR,
-    QUIETEN,
+    STOP_OTHER_LOAD,
     bounds_at,
     disturbance,
     instability,
-    unjudged,
 )
+from appliance.judging.performance import unjudged
 from appliance.planning.criterion_scope import RATIO, other_of
 from appliance.records.criteria import Criterion
 from appliance.records.plan import Case
@@ -111,21 +111,21 @@ def judged(
         return inconclusive("coverage", what, "Plan the other case, or correct the criterion.")
     sides = (cases[case.id], cases[other.id])
     for evidence in sides:
-        untold = unjudged(evidence)
-        if untold is not None:
-            return replace(untold, explanation=f"{evidence.case.id}: {untold.explanation}")
-    made = _common_analysis(sides)
+        not_judged = unjudged(evidence)
+        if not_judged is not None:
+            return replace(not_judged, explanation=f"{evidence.case.id}: {not_judged.explanation}")
+    num_made = _common_analysis(sides)
     margin = math.log1p(margin_of(criterion, case, inputs.criteria))
-    times = [log_seconds_per_unit(evidence, made) for evidence in sides]
-    found = contrast(*times, floor=FLOOR * margin)
-    bounds = bounds_at(sides[0], made, inputs)
-    if found is None or bounds is None:
+    times = [log_seconds_per_unit(evidence, num_made) for evidence in sides]
+    difference = contrast(*times, floor=FLOOR * margin)
+    bounds = bounds_at(sides[0], num_made, inputs)
+    if difference is None or bounds is None:
         counts = " and ".join(f"{one.num_made} of {one.case.id}" for one in sides)
         what = f"{criterion.title}: {counts} launches are too few to compare"
         return inconclusive("coverage", what, "Run both cases to their first interim analysis.")
-    tested = tested_at(found, math.log(criterion.at_least), bounds)
+    tested = tested_at(difference, math.log(criterion.at_least), bounds)
     draft = _ruled(criterion, sides, times, tested, margin=margin, inputs=inputs)
-    return replace(draft, statistic=_statistic(criterion, other, found, tested))
+    return replace(draft, statistic=_statistic(criterion, other, difference, tested))
 
 
 def _common_analysis(sides: Sequence[CaseEvidence]) -> int:
@@ -141,25 +141,25 @@ def _common_analysis(sides: Sequence[CaseEvidence]) -> int:
     )
 
 
-def log_seconds_per_unit(evidence: CaseEvidence, made: int) -> list[float]:
+def log_seconds_per_unit(evidence: CaseEvidence, num_made: int) -> list[float]:
     """Of each launch that counts among the first `made`."""
     units = evidence.case.work.units
     shift = math.log(units) if 0.0 < units < math.inf else math.nan
     return [
         launch.statistic - shift
         for launch in evidence.counted
-        if launch.number <= made and launch.statistic is not None
+        if launch.number <= num_made and launch.statistic is not None
     ]
 
 
-def tested_at(found: Contrast, log_ratio: float, bounds: tuple[float, float]) -> Tested:
+def tested_at(difference: Contrast, log_ratio: float, bounds: tuple[float, float]) -> Tested:
     """Both tests; where both sides stand still there is no spread, and nothing is ruled."""
     return test_limit(
-        found.difference,
-        found.sd,
-        found.count,
+        difference.difference,
+        difference.sd,
+        difference.count,
         log_limit=-log_ratio,
-        floor=found.floored,
+        floor=difference.floored,
         z_pass=bounds[0],
         z_fail=bounds[1],
     )
@@ -203,25 +203,27 @@ def _ruled(
         "noise",
         f"{criterion.title}: {len(times[0])} launches of {case} and {len(times[1])} of {other} "
         "cannot tell their ratio from the limit",
-        QUIETEN,
+        STOP_OTHER_LOAD,
     )
 
 
-def _statistic(criterion: Criterion, other: Case, found: Contrast, tested: Tested) -> Statistic:
-    low, high = found.interval()
+def _statistic(
+    criterion: Criterion, other: Case, difference: Contrast, tested: Tested
+) -> Statistic:
+    low, high = difference.interval()
     limit = criterion.at_least or math.nan
     return Statistic(
         metric=RATIO,
         unit="",
-        value=math.exp(-found.difference),
+        value=math.exp(-difference.difference),
         low=low,
         high=high,
         confidence=CONFIDENCE,
         limit=limit,
         limit_source=f"of {other.id}",
-        count=found.count,
-        log_mean=found.difference,
-        log_sd=found.sd,
+        count=difference.count,
+        log_mean=difference.difference,
+        log_sd=difference.sd,
         log_sd_used=float(tested.sd_used),
         log_limit=-math.log(limit),
         t_pass=float(tested.t_pass),
@@ -239,18 +241,18 @@ def estimates(evidence: CaseEvidence, cases: Mapping[str, CaseEvidence]) -> tupl
     return tuple(
         Estimate(
             name=name,
-            value=math.exp(-found.difference),
+            value=math.exp(-difference.difference),
             unit="",
             low=low,
             high=high,
             confidence=CONFIDENCE,
             method=METHOD,
-            count=found.count,
+            count=difference.count,
         )
         for name, other in _beside(evidence, cases)
         if not withheld(other)
-        and (found := contrast(_all_times(evidence), _all_times(other))) is not None
-        for low, high in (found.interval(),)
+        and (difference := contrast(_all_times(evidence), _all_times(other))) is not None
+        for low, high in (difference.interval(),)
     )
 
 

@@ -72,10 +72,10 @@ def _log_rate(evidence: CaseEvidence) -> float | None:
 
 def _reference(variant: CaseEvidence, fixed: CaseEvidence, inputs: RulingInputs) -> float | None:
     """The same of the two baselines; None unless there are both."""
-    found = []
+    log_rates = []
     for case in (variant.case, fixed.case):
         baseline, _, _ = find(inputs.baselines, case, inputs.plan.protocol, inputs.system)
         if baseline is None or not case.work.flops:
             return None
-        found.append(math.log(case.work.flops) - baseline.log_seconds)
-    return found[0] - found[1]
+        log_rates.append(math.log(case.work.flops) - baseline.log_seconds)
+    return log_rates[0] - log_rates[1]

@@ -128,7 +128,7 @@ def test_one_device_that_is_another_fails_the_line_and_is_named() -> None:
     assert found.draft.explanation == (
         "A line: vendor:2 is 64 GiB (1 of 3), where at least 80 GiB was ordered"
     )
-    assert (found.ordered, found.found) == ("at least 80 GiB", "2 x 80 GiB, 1 x 64 GiB")
+    assert (found.ordered, found.actual) == ("at least 80 GiB", "2 x 80 GiB, 1 x 64 GiB")
 
 
 def test_one_device_that_does_not_tell_leaves_the_line_open() -> None:
@@ -144,7 +144,7 @@ def test_parts_that_are_not_there_are_never_met() -> None:
     none = replace(NODE.identity, disks=(), host={**NODE.identity.host, "disks": Fact(value=0)})
     node = replace(NODE, identity=none)
     found = ruled(line("disks.model", "matches", ".*"), node)
-    assert (found.draft.ruling, found.found) == ("fail", "none")
+    assert (found.draft.ruling, found.actual) == ("fail", "none")
     assert ruled(line("devices.model", "matches", ".*"), with_devices()).draft.ruling != "pass"
     listed_short = replace(NODE.identity, disks=(DISK,))
     short = replace(NODE, identity=listed_short)
