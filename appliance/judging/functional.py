@@ -2,7 +2,7 @@
 
 A launch that crashed or did not end, a clock that cannot be right, a rate above what the device
 can do or a check outside its bound fails; whatever is missing is inconclusive, so that nothing
-is accepted by default. Rulings on times are in performance.py.
+is accepted by default. Rulings on times are in performance.py and location.py.
 """
 
 from __future__ import annotations
@@ -247,7 +247,7 @@ def _outside(checks: Sequence[Checked]) -> RulingDraft | None:
 
 
 def _may_be_transient(check: Check) -> bool:
-    """Whether a check says that a mismatch proves nothing, and has a finite error beyond its bound."""
+    """Whether a mismatch of this check proves nothing, and its error is a finite one."""
     is_number = math.isfinite(check.error) and math.isfinite(check.bound)
     return check.if_outside == "inconclusive" and is_number and check.error > check.bound >= 0
 

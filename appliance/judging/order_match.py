@@ -18,7 +18,7 @@ MOST_VALUES = 3  # different values that one line names
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Matched:
-    """One line of an order beside the actual value; `ordered` and `actual` are words for a person."""
+    """One line of an order and the actual value; `ordered` and `actual` are words for a person."""
 
     id: str
     line: OrderLine
