@@ -18,7 +18,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
-from builders import (
+from support.builders import (
     FUNCTIONAL,
     PROTOCOL,
     SYSTEM,
@@ -29,7 +29,7 @@ from builders import (
     with_bounds,
 )
 
-from appliance.evidence import launches
+from appliance.evidence import journal_index, launches
 from appliance.judging.verdict import Judge
 from appliance.records.baseline import Baselines, Peaks
 from appliance.records.criteria import Criterion
@@ -77,7 +77,7 @@ def main() -> dict[str, float]:
 
     launch = launches.LaunchEvidence
     launch.series = property(timed("series", launch.series.fget))
-    launches.block_figures = timed("samples", launches.block_figures)
+    journal_index.block_figures = timed("samples", journal_index.block_figures)
     for _ in range(REPEATS):
         judge = Judge(
             plan=plan,

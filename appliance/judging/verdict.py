@@ -18,7 +18,7 @@ interruption on, the cases touched are inconclusive.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -49,7 +49,15 @@ from appliance.records.journal import InterimAnalysis, Line
 from appliance.records.order import Order
 from appliance.records.plan import Plan
 from appliance.records.system import System
-from appliance.records.verdict import CaseResult, Ruling, Score, Straggler, Verdict, VerdictWord
+from appliance.records.verdict import (
+    CaseResult,
+    Reason,
+    Ruling,
+    Score,
+    Straggler,
+    Verdict,
+    VerdictWord,
+)
 from appliance.statistics import score, stragglers
 
 IMPLIED = (
@@ -58,6 +66,14 @@ IMPLIED = (
     Criterion(id="correctness", kind="numeric", title="Every check within its bound"),
     Criterion(id="repeatability", kind="determinism", title="Same inputs, same output"),
 )
+UNCOVERED = (
+    "Judge a node that has what they need, agree on a suite without them, or name them under "
+    "may_lack in the criteria."
+)
+TOO_GOOD = "Run again; if it stays, ask what was made ready for this suite alone."
+INJECTED = "Run a suite of the appliance's own workloads."
+EXCHANGED = "Keep the node's software unchanged while it is judged, and run again."
+REPEATED = "Compare it with the run that it repeats."
 PRECEDENCE: Mapping[CriterionKind, int] = {
     "integrity": 0,
     "completion": 1,
@@ -273,65 +289,46 @@ class Judge:
 
     def _run_rulings(self) -> Iterator[Ruling]:
         """What stands against the whole run, whatever its cases show."""
-        plan = self._inputs.plan
-        integrity = next(item for item in self._requirements if item.kind == "integrity")
-        planned = [injected(case) for case in plan.cases if injected(case)]
-        gaps = coverage.gaps(plan, self._inputs.criteria)
+        first = {item.kind: item for item in reversed(self._requirements)}
+        integrity = replace(first["integrity"], required=True)
+        table: tuple[tuple[Criterion, Reason, Iterable[tuple[str, str]], str], ...] = (
+            (first["completion"], "coverage", self._uncovered(), UNCOVERED),
+            (integrity, "too_good", self._too_good(), TOO_GOOD),
+            (integrity, "injected", self._injected(), INJECTED),
+            (integrity, "disagreement", self._exchanged(), EXCHANGED),
+            (integrity, "rerun", self._repeated(), REPEATED),
+        )
+        for criterion, reason, explanations, action in table:
+            for case, explanation in explanations:
+                yield _ruling(criterion, case, inconclusive(reason, explanation, action))
+
+    def _uncovered(self) -> Iterator[tuple[str, str]]:
+        gaps = coverage.gaps(self._inputs.plan, self._inputs.criteria)
         if gaps:
-            yield _ruling(
-                next(item for item in self._requirements if item.kind == "completion"),
-                "",
-                inconclusive(
-                    "coverage",
-                    coverage.explained(gaps),
-                    "Judge a node that has what they need, agree on a suite without them, or name "
-                    "them under may_lack in the criteria.",
-                ),
-            )
-        for found in variants.contrasts(self._index.cases, self._inputs):
-            if found.is_disagreeing:
-                yield _ruling(
-                    replace(integrity, required=True),
-                    found.variant,
-                    inconclusive(
-                        "too_good",
-                        found.sentence,
-                        "Run again; if it stays, ask what was made ready for this suite alone.",
-                    ),
-                )
-        faults = [*plan.injectors, *self._index.run.injected, *planned]
+            yield "", coverage.explained(gaps)
+
+    def _too_good(self) -> Iterator[tuple[str, str]]:
+        for contrast in variants.contrasts(self._index.cases, self._inputs):
+            if contrast.is_disagreeing:
+                yield contrast.variant, contrast.sentence
+
+    def _injected(self) -> Iterator[tuple[str, str]]:
+        plan = self._inputs.plan
+        planned = (injected(case) for case in plan.cases)
+        faults = [*plan.injectors, *self._index.run.injected, *filter(None, planned)]
         if faults:
             names = ", ".join(dict.fromkeys(faults))
-            yield _ruling(
-                replace(integrity, required=True),
-                "",
-                inconclusive(
-                    "injected",
-                    f"this run injects faults on purpose ({names}), so it accepts nothing",
-                    "Run a suite of the appliance's own workloads.",
-                ),
-            )
-        other = exchanged([one for item in self._index.cases.values() for one in item.launches])
-        if other:
-            yield _ruling(
-                replace(integrity, required=True),
-                "",
-                inconclusive(
-                    "disagreement",
-                    other,
-                    "Keep the node's software unchanged while it is judged, and run again.",
-                ),
-            )
-        if plan.rerun_of:
-            yield _ruling(
-                replace(integrity, required=True),
-                "",
-                inconclusive(
-                    "rerun",
-                    f"this run repeats {plan.rerun_of} to settle a dispute, so it accepts nothing",
-                    "Compare it with the run that it repeats.",
-                ),
-            )
+            yield "", f"this run injects faults on purpose ({names}), so it accepts nothing"
+
+    def _exchanged(self) -> Iterator[tuple[str, str]]:
+        changed = exchanged([one for item in self._index.cases.values() for one in item.launches])
+        if changed:
+            yield "", changed
+
+    def _repeated(self) -> Iterator[tuple[str, str]]:
+        name = self._inputs.plan.rerun_of
+        if name:
+            yield "", f"this run repeats {name} to settle a dispute, so it accepts nothing"
 
     def _decided_by(self, rulings: Sequence[Ruling]) -> str:
         asked = (*self._requirements, *order_match.requirements(self._order))
