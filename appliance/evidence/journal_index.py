@@ -30,6 +30,11 @@ from appliance.records.journal import (
 from appliance.records.plan import Plan
 from appliance.statistics.estimates import block_figures
 
+OF_RUN: frozenset[type] = frozenset(
+    {Counted, KernelLogRead, KernelLogged, NotObserved, Reading, Environment, Libraries}
+)
+"""What is stored by run, although a line of it may name a launch."""
+
 
 class JournalIndex:
     """What the journal holds of every planned case, line by line, for the judge and the report.
@@ -77,17 +82,8 @@ class JournalIndex:
         name: str = getattr(event, "launch", "")
         launch = self._launches.get(name)
         self.run.interruptions.take(event, was_open=launch is not None and launch.is_open)
-        match event:
-            case Counted():
-                self.run.count(event)
-            case KernelLogRead() | KernelLogged() | NotObserved():
-                self.run.log(event)
-            case Reading():
-                self.readings.append((line.utc, event))
-            case Environment():
-                self.environments.append(event)
-            case Libraries():
-                self.libraries.append(event)
+        if type(event) in OF_RUN:
+            self._take_beside(event, line.utc)
         if launch is not None:
             if isinstance(event, LaunchStarted):
                 self._num_started += 1
@@ -112,6 +108,20 @@ class JournalIndex:
         for (launch, _), figures in zip(self._unsettled, settled, strict=True):
             launch.figures.append(figures)
         self._unsettled.clear()
+
+    def _take_beside(self, event: object, utc: str) -> None:
+        """Store what is asked of the run, whether or not it names a launch."""
+        match event:
+            case Counted():
+                self.run.count(event)
+            case KernelLogRead() | KernelLogged() | NotObserved():
+                self.run.log(event)
+            case Reading():
+                self.readings.append((utc, event))
+            case Environment():
+                self.environments.append(event)
+            case Libraries():
+                self.libraries.append(event)
 
     def _take_of_run(self, event: object, utc: str) -> None:
         match event:
