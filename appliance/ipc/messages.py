@@ -42,7 +42,7 @@ class Ready(Record):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class End(Record):
-    """How the launch ended, in the child's own words."""
+    """How the launch ended, as the child reports it."""
 
     kind: Literal["end"] = "end"
     outcome: Outcome
@@ -85,13 +85,13 @@ class ForkRequest(Record):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ServerSays(Record):
-    """A line of the server: it is ready or not (and why), it started a launch, one has ended.
+class ServerMessage(Record):
+    """A message of the server: it is ready or not (and why), it started a launch, one has ended.
 
     `status` is an exit status, or the negative number of the signal that ended the launch.
     """
 
-    says: Literal["ready", "unhealthy", "started", "ended"]
+    state: Literal["ready", "unhealthy", "started", "ended"]
     reason: str = ""
     pid: int = 0
     status: int = 0

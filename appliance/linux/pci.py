@@ -1,4 +1,4 @@
-"""What the kernel tells of one PCI function: its links, its place, and its error counts.
+"""What the kernel reports of one PCI function: its links, its place, and its error counts.
 
 Of the files in /sys/bus/pci/devices/ADDRESS (Linux, Documentation/ABI/testing/sysfs-bus-pci and
 sysfs-bus-pci-devices-aer_stats). An upstream bridge limits a device, so the link of the device

@@ -65,7 +65,7 @@ class Processors:
         raise Unreadable
 
     def model(self) -> str:
-        """The vendor's name of the processors; Arm's kernel tells only the vendor's numbers."""
+        """The vendor's name of the processors; Arm's kernel gives only the vendor's numbers."""
         if any("CPU part" in table and "model name" not in table for table in self._tables):
             return joined(self._arm_models())
         return self.stated("model name", "cpu", "uarch")

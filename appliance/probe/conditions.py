@@ -3,7 +3,7 @@
 None of it is identity: it may change from minute to minute, and a resumed run may find it
 different. Other processes are recorded by name and share only, because the report goes to
 people who have no business with this machine's users. Where a container hides them, the
-processors' own busy time still tells that somebody is there.
+processors' own busy time still shows that somebody is there.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ def _named_state(tree: Tree, path: str) -> str:
 
 
 def _rate(tree: Tree, path: str) -> int:
-    """Bits per second; of a port that is down, what the kernel still tells."""
+    """Bits per second; of a port that is down, what the kernel still reports."""
     match = re.match(r"([0-9]{1,6}(?:\.[0-9]{1,3})?) Gb/sec", tree.text(path), re.ASCII)
     if match is None:
         raise Unreadable(f"{path} is damaged: it holds no rate")

@@ -25,7 +25,7 @@ CONDITIONS = (
     "container_locked_memory",
     "launcher",
 )
-NOT_STARTED_BY_US = "only `bench start` tells how a container was started"
+NOT_STARTED_BY_US = "only `bench start` reports how a container was started"
 
 
 def encode(statements: Mapping[str, str]) -> str:

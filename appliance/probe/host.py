@@ -158,8 +158,10 @@ def _kernel(tree: Tree) -> Facts:
 
 
 def _parameters(tree: Tree) -> str:
-    given = tree.line("/proc/cmdline").split(" -- ")[0].split()
-    return " ".join(one for one in given if one.partition("=")[0] in KERNEL_PARAMETERS) or "none"
+    parameters = tree.line("/proc/cmdline").split(" -- ")[0].split()
+    return (
+        " ".join(one for one in parameters if one.partition("=")[0] in KERNEL_PARAMETERS) or "none"
+    )
 
 
 def _architecture(tree: Tree) -> Fact:
@@ -187,7 +189,7 @@ def _unquoted(text: str) -> str:
 
 def _container(tree: Tree, environment: Mapping[str, str]) -> Facts:
     """Whether this is a container, and the image, of which only its starter knows the digest."""
-    given = {
+    variables = {
         "image": ("BENCH_IMAGE", "set BENCH_IMAGE to the image's name"),
         "image_digest": ("BENCH_IMAGE_DIGEST", "set BENCH_IMAGE_DIGEST to the image's digest"),
     }
@@ -201,7 +203,7 @@ def _container(tree: Tree, environment: Mapping[str, str]) -> Facts:
                 source=f"environment variable {variable}",
                 hint="" if environment.get(variable) else hint,
             )
-            for name, (variable, hint) in given.items()
+            for name, (variable, hint) in variables.items()
         },
         **container_facts.identity_facts(environment),
     }

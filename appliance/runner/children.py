@@ -2,7 +2,7 @@
 
 Both are a process with a number, a status once it has ended, and memory that it did not take
 itself. A server that ends or stops answering takes its forks with it; that is `ServerLost`,
-which says nothing of the launch or of the device.
+which is no result of the launch or of the device.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Protocol
 from pydantic import ValidationError
 
 from appliance.ipc import processes
-from appliance.ipc.messages import ForkRequest, ServeRequest, ServerSays
+from appliance.ipc.messages import ForkRequest, ServeRequest, ServerMessage
 from appliance.ipc.worker_command import worker_command
 from appliance.records.json import Record, adapter
 from appliance.records.request import LaunchSpec
@@ -77,7 +77,7 @@ class FreshChild:
 
 
 class ForkServer:
-    """The server's process, and what it has said so far."""
+    """The server's process, and the exit statuses that it has sent."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class ForkServer:
                 cwd=stderr.parent,
                 start_new_session=True,
             )
-        assert self._process.stdout is not None  # noqa: S101 - a pipe was asked for
+        assert self._process.stdout is not None  # noqa: S101 - a pipe was requested
         self._stdout = self._process.stdout
         self.pid = self._process.pid
         self._pending = b""
@@ -107,10 +107,10 @@ class ForkServer:
         """Wait until the server has probed itself; empty if it may be forked, else why not."""
         deadline = time.monotonic() + SERVER_SECONDS
         try:
-            while not self._is_heard(_PAUSE_SECONDS) and time.monotonic() < deadline:
+            while not self._has_message(_PAUSE_SECONDS) and time.monotonic() < deadline:
                 if interrupted():
                     return f"interrupted by {interrupted()}"
-            return self._hear(_PAUSE_SECONDS).reason
+            return self._next_message(_PAUSE_SECONDS).reason
         except ServerLost as lost:
             return str(lost)
 
@@ -119,14 +119,14 @@ class ForkServer:
         shared = processes.resident_bytes(self.pid)
         request = ForkRequest(launch=spec, stdout=str(stdout), stderr=str(stderr))
         _write(self._process, request)
-        while (line := self._hear(_ANSWER_SECONDS)).says != "started":
+        while (line := self._next_message(_ANSWER_SECONDS)).state != "started":
             self._statuses[line.pid] = line.status
         return ForkedChild(self, line.pid, shared)
 
     def status(self, pid: int) -> int | None:
-        """Status of a fork; ServerLost if the server ended and cannot tell."""
-        while pid not in self._statuses and self._is_heard(0.0):
-            line = self._hear(_ANSWER_SECONDS)
+        """Status of a fork; ServerLost if the server has ended."""
+        while pid not in self._statuses and self._has_message(0.0):
+            line = self._next_message(_ANSWER_SECONDS)
             self._statuses[line.pid] = line.status
         return self._statuses.get(pid)
 
@@ -140,16 +140,16 @@ class ForkServer:
             self._process.wait()
         self._stdout.close()
 
-    def _is_heard(self, seconds: float) -> bool:
-        """Whether there is something to hear; two lines may have come in one reading."""
+    def _has_message(self, seconds: float) -> bool:
+        """Whether a message waits; two lines may have come in one reading."""
         if b"\n" in self._pending:
             return True
         return bool(select.select([self._stdout], [], [], max(0.0, seconds))[0])
 
-    def _hear(self, seconds: float) -> ServerSays:
+    def _next_message(self, seconds: float) -> ServerMessage:
         deadline = time.monotonic() + seconds
         while b"\n" not in self._pending:
-            if not self._is_heard(deadline - time.monotonic()):
+            if not self._has_message(deadline - time.monotonic()):
                 raise ServerLost(f"the fork server did not answer within {seconds:.0f} s")
             part = os.read(self._stdout.fileno(), 2**16)
             if not part:
@@ -157,10 +157,10 @@ class ForkServer:
             self._pending += part
         line, _, self._pending = self._pending.partition(b"\n")
         try:
-            said: ServerSays = adapter(ServerSays).validate_json(line)
+            message: ServerMessage = adapter(ServerMessage).validate_json(line)
         except ValidationError:
-            raise ServerLost("the fork server said something that is no message") from None
-        return said
+            raise ServerLost("the fork server sent something that is no message") from None
+        return message
 
 
 class ForkedChild:
@@ -201,7 +201,7 @@ class Guard:
 def _write(process: subprocess.Popen[bytes], record: Record) -> None:
     """One line to a child; a child that has ended already shows by its status."""
     with contextlib.suppress(BrokenPipeError, ValueError):
-        assert process.stdin is not None  # noqa: S101 - a pipe was asked for
+        assert process.stdin is not None  # noqa: S101 - a pipe was requested
         process.stdin.write(adapter(type(record)).dump_json(record) + b"\n")
         process.stdin.flush()
 

@@ -4,10 +4,10 @@ Both are read when no launch runs: when the run begins, before the first process
 started, after the last has ended, and when the run ends. So nothing is read while steps are
 timed, and whatever grows falls between two readings that name the launch.
 
-The journal stays small: counters that equal the reading before them are said to be the same. Of
+The journal stays small: counters that equal the reading before them are recorded as the same. Of
 the kernel's log only those lines are stored that a vendor calls a fault of a device of the run. A
-log that may not be read is said once, with what would allow it; a run that goes on reads what was
-logged meanwhile, if the node was not started again.
+log that may not be read is recorded once, with what would allow it; a run that goes on reads what
+was logged meanwhile, if the node was not started again.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class CounterLog:
             self._count(launch, case, "before")
 
     def after(self, launches: Sequence[tuple[Launch, Case]]) -> None:
-        """Count again when all of them have ended, and read what the kernel said meanwhile."""
+        """Count again when all of them have ended, and read what the kernel logged meanwhile."""
         for launch, case in launches:
             self._count(launch, case, "after")
         self._drain({name: launch.id for launch, case in launches for name in case.all_devices})
@@ -120,7 +120,7 @@ class CounterLog:
     # -------------------------------------------------------------- the kernel's log
 
     def _begin_log(self, events: Sequence[Event]) -> None:
-        """Open the log where the run began or was cut short, and say so."""
+        """Open the log where the run began or was cut short, and record it."""
         self.num_faults = sum(isinstance(event, KernelLogged) for event in events)
         read = [event for event in events if isinstance(event, KernelLogRead)]
         try:
@@ -140,7 +140,7 @@ class CounterLog:
             self.record(KernelLogRead(boot=self.boot, sequence=self.sequence))
 
     def _lose(self, hint: str) -> None:
-        """Watch the log no longer, and say why."""
+        """Read the log no longer, and record why."""
         self.close()
         self.record(NotObserved(what="kernel_log", hint=hint))
 

@@ -4,7 +4,7 @@ It never imports torch, so no device is touched before the first launch. A launc
 hangs or exhausts memory is a result and is recorded as one. A run that ends early, however it
 ends, goes on from its journal.
 
-What only an import can tell of workloads is asked of a child too, by `describe`.
+What only an import can show of workloads comes from a child too, by `describe`.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def _ask(program: str, requests: Sequence[CaseRequest]) -> Answer:
 def _undescribed(status: int, stderr: str) -> UsageError | ApplianceError:
     if "No module named 'torch'" in stderr:
         return UsageError(f"torch is not installed: {extras.line_for('torch')}")
-    last = (stderr.strip().splitlines() or ["it said nothing"])[-1][:300]
+    last = (stderr.strip().splitlines() or ["it printed nothing"])[-1][:300]
     return ApplianceError(f"the workloads cannot be described (exit status {status}): {last}")
 
 
@@ -435,7 +435,7 @@ class _Run:
         self.observer.launch_ended(launch, event)
 
     def _stop_if_full(self) -> None:
-        """A launch that the disk cut short says nothing of the device; nor would the next ones."""
+        """A launch that the disk cut short is no result of the device."""
         if self.full:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.launcher.work))
 
@@ -530,7 +530,7 @@ class _Run:
         return self.logs / f"{file_name(launch)}.{stream}"
 
     def _store_logs(self, launch: str) -> None:
-        """Copy what a launch printed into the bundle, for whoever asks why it did not complete."""
+        """Copy what a launch printed into the bundle, to show why it did not complete."""
         for stream in ("stdout", "stderr"):
             source = self._log(launch, stream)
             stored = self.folder / "logs" / source.name

@@ -83,19 +83,19 @@ def fault_of(expected: Expected, named: VerdictWord, concealed: Verdict) -> str:
         return f"the fault slipped through: {against(concealed)}"
     for ruling in concealed.rulings:
         if ruling.criterion in expected.passing and ruling.ruling != "pass":
-            return f"another criterion was to pass and did not: {said(ruling)}"
+            return f"another criterion was to pass and did not: {ruling_sentence(ruling)}"
     return ""
 
 
 def against(verdict: Verdict) -> str:
     """The first ruling that is not a pass, in words."""
     return next(
-        (said(ruling) for ruling in verdict.rulings if ruling.ruling != "pass"),
+        (ruling_sentence(ruling) for ruling in verdict.rulings if ruling.ruling != "pass"),
         "no ruling was made against it",
     )
 
 
-def said(ruling: Ruling) -> str:
+def ruling_sentence(ruling: Ruling) -> str:
     """One ruling in words."""
     place = f" of {ruling.case}" if ruling.case else ""
     return f"{ruling.criterion}{place}: {ruling.ruling}, {ruling.explanation or ruling.reason}"

@@ -235,7 +235,7 @@ class RecordedRun:
 def rows(
     folder: Path, observe: Callable[[str], None], trials: Sequence[Trial] = TRIALS
 ) -> Iterator[Row]:
-    """Make the run in a folder and judge each of its cases; `observe` hears of every launch.
+    """Make the run in a folder and judge each of its cases; `observe` receives every launch.
 
     Raises ApplianceError where the run itself was not conducted as planned, RunInterrupted if a
     person stops it.

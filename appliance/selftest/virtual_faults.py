@@ -34,7 +34,7 @@ from appliance.selftest.expected_outcomes import (
     caught_row,
     control_row,
     fault_of,
-    said,
+    ruling_sentence,
     unseen_row,
 )
 from appliance.selftest.simulation import Hand, Simulated
@@ -134,7 +134,7 @@ class Scenario:
         for ruling in verdict.rulings if self.affected else ():
             is_other = ruling.case and ruling.case not in self.affected
             if is_other and ruling.ruling != "pass":
-                return f"{ruling.case}, which is healthy, was not passed: {said(ruling)}"
+                return f"{ruling.case}, which is healthy, was not passed: {ruling_sentence(ruling)}"
         return ""
 
 

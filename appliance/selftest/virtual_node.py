@@ -226,7 +226,7 @@ def _suite(timings: Mapping[str, Timing], protocol: Protocol, gap_seconds: float
 
 
 def _answer(timings: Mapping[str, Timing], work: Work) -> Answer:
-    """What `worker describe` would say of virtual workloads."""
+    """The answer of `worker describe` for virtual workloads."""
     return Answer(
         descriptions=tuple(
             Description(

@@ -1,4 +1,4 @@
-"""What the plan asks a child before any launch: workloads, resolved requests, and the software."""
+"""What the plan needs from a child before any launch: workloads, requests, and software."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _descriptions(kinds: Mapping[str, type[AnyWorkload]]) -> Iterator[Descriptio
 
 
 def _software() -> Facts:
-    """What only an import can tell."""
+    """Facts that only an import can show."""
     built = torch.__config__.show()
     blas = [name for name in ("mkl", "open", "accelerate") if f"BLAS_INFO={name}" in built]
     facts = {

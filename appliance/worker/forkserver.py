@@ -3,10 +3,10 @@
 Importing torch and the model libraries takes longer than a small launch. A process that has
 imported them and has started no operator may be forked safely; one that has not may hold locks
 or threads that the fork loses. So the server imports, forks one probe that multiplies matrices
-on all threads under a time limit, and says whether that came back right. What it forks is in
+on all threads under a time limit, and sends whether the result was right. What it forks is in
 its own session, dies with it, and writes to its own files.
 
-It is spoken to in JSON lines: `ServeRequest`, then `ForkRequest`s on stdin; `ServerSays` on
+It is spoken to in JSON lines: `ServeRequest`, then `ForkRequest`s on stdin; `ServerMessage` on
 stdout. What the imported libraries print goes to stderr.
 """
 
@@ -22,7 +22,7 @@ from collections.abc import Callable
 from typing import NoReturn
 
 from appliance.ipc import processes
-from appliance.ipc.messages import ForkRequest, ServerSays
+from appliance.ipc.messages import ForkRequest, ServerMessage
 from appliance.records.json import adapter
 from appliance.records.request import LaunchSpec
 
@@ -55,11 +55,11 @@ class ForkServer:
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
 
     def serve(self) -> None:
-        """Say whether the server is healthy, then fork what is asked for until stdin closes."""
+        """Send whether the server is healthy, then fork what is requested until stdin closes."""
         gc.collect()
         gc.freeze()  # so that a collection in a child does not copy the server's pages
         fault = self._probed()
-        self._say(ServerSays(says="ready" if not fault else "unhealthy", reason=fault))
+        self._send(ServerMessage(state="ready" if not fault else "unhealthy", reason=fault))
         pending = b""
         with selectors.DefaultSelector() as selector:
             selector.register(0, selectors.EVENT_READ)
@@ -76,8 +76,8 @@ class ForkServer:
                     for line in lines:
                         self._start(adapter(ForkRequest).validate_json(line))
 
-    def _say(self, line: ServerSays) -> None:
-        os.write(self._answer, adapter(ServerSays).dump_json(line) + b"\n")
+    def _send(self, line: ServerMessage) -> None:
+        os.write(self._answer, adapter(ServerMessage).dump_json(line) + b"\n")
 
     def _reap(self) -> None:
         try:
@@ -92,13 +92,15 @@ class ForkServer:
                 return
             if pid == 0:
                 return
-            self._say(ServerSays(says="ended", pid=pid, status=os.waitstatus_to_exitcode(status)))
+            self._send(
+                ServerMessage(state="ended", pid=pid, status=os.waitstatus_to_exitcode(status))
+            )
 
     def _start(self, request: ForkRequest) -> None:
         server = os.getpid()
         pid = os.fork()
         if pid:
-            self._say(ServerSays(says="started", pid=pid))
+            self._send(ServerMessage(state="started", pid=pid))
             return
         try:
             self._become_child(server)

@@ -211,24 +211,26 @@ class LaunchCourse:
 
     def _blocks(self, state: Any, first_step: int, length: timing.Length) -> None:
         protocol = self.spec.protocol
-        draws, made = self._draws(), 0
+        draws, num_steps = self._draws(), 0
         for index in range(protocol.blocks):
             repeated = self._repeated(index)
             has_last = self.spec.check_last and index == protocol.blocks - 1
             hooks = timing.BlockHooks(
                 snapshot=self._snapshot(state),
                 has_last=has_last,
-                is_drawn=None if draws is None else _shifted(draws.take, made),
+                is_drawn=None if draws is None else _shifted(draws.take, num_steps),
                 extra_steps=None if repeated else self._extra_steps(state, has_last=has_last),
             )
             samples = self._block(state, repeated or length, hooks)
-            begin = first_step + made
-            made += len(samples.wall_ns)
+            begin = first_step + num_steps
+            num_steps += len(samples.wall_ns)
             self._send_block(index, begin, samples)
             for drawn in samples.drawn:
                 self._check("sampled", begin + drawn.number, drawn.before, state, drawn.output)
             if hooks.has_last:
-                self._check("last", first_step + made - 1, samples.before, state, samples.output)
+                self._check(
+                    "last", first_step + num_steps - 1, samples.before, state, samples.output
+                )
 
     def _draws(self) -> _Draws | None:
         """The timed steps of inference whose outputs are checked; None of everything else."""
@@ -247,22 +249,22 @@ class LaunchCourse:
         if not (asks or has_last):
             return None
 
-        def extra_steps(made: int) -> int:
-            more = self._granted_steps(state, made) if asks else 0
+        def extra_steps(num_steps: int) -> int:
+            more = self._granted_steps(state, num_steps) if asks else 0
             return more + (has_last and self.workload.returns_to_first(state, more))
 
         return extra_steps
 
-    def _granted_steps(self, state: Any, made: int) -> int:
+    def _granted_steps(self, state: Any, num_steps: int) -> int:
         """Extra steps of the workload, as far as the time limit has room on every rank."""
-        wanted = self.machine.agree(self.workload.extra_steps(state, made))
-        return min(wanted, -self.machine.agree(-self._room(made)))  # the least of all ranks
+        wanted = self.machine.agree(self.workload.extra_steps(state, num_steps))
+        return min(wanted, -self.machine.agree(-self._room(num_steps)))  # the least of all ranks
 
-    def _room(self, made: int) -> int:
+    def _room(self, num_steps: int) -> int:
         """Steps for which the launch's time limit leaves room, if all take as long as these."""
         passed = self.machine.stopwatch.now() - self.begin_ns
         left = ROOM * self.spec.case.time_limit_seconds * 1e9 - passed
-        return max(0, int(left * made / max(1, passed)))
+        return max(0, int(left * num_steps / max(1, passed)))
 
     def _repeated(self, index: int) -> timing.Length | None:
         """As many steps as the block had in the launch that this one repeats."""
@@ -292,11 +294,11 @@ class LaunchCourse:
         samples.begin_with(start.span)
         if self.spec.is_timed:
             self._send_block(0, 0, samples)
-        made = len(samples.wall_ns)
-        self._check("last", made - 1, samples.before, start.state, samples.output)
+        num_steps = len(samples.wall_ns)
+        self._check("last", num_steps - 1, samples.before, start.state, samples.output)
         if every:
             check = _target(has_reached=samples.has_reached, budget=rest + 1)
-            self._send(Checked, phase="last", step=made - 1, check=check)
+            self._send(Checked, phase="last", step=num_steps - 1, check=check)
 
     def _reaches(self, state: Any) -> Callable[[], bool]:
         """Whether the target is reached, of which all ranks must agree."""

@@ -263,7 +263,7 @@ class _Course:
     longest: int = 0
 
     @property
-    def made(self) -> int:
+    def num_steps(self) -> int:
         return len(self.samples.wall_ns)
 
     def run(self) -> Samples:
@@ -271,7 +271,7 @@ class _Course:
         passed = 0
         while True:
             may_be_last = self._may_be_last(passed)
-            is_drawn = self.hooks.is_drawn is not None and self.hooks.is_drawn(self.made)
+            is_drawn = self.hooks.is_drawn is not None and self.hooks.is_drawn(self.num_steps)
             self.samples.output = None  # freed before the step, not inside it
             if is_drawn or (may_be_last and self.hooks.has_last):
                 self.samples.before = self._stop(self.hooks.snapshot)
@@ -284,15 +284,17 @@ class _Course:
         return self._finished(origin.until(_moment(self.stopwatch)))
 
     def _may_be_last(self, passed: int) -> bool:
-        is_due = self.made + 1 >= self.length.steps
-        return self._is_asked(self.made + 1) or (
+        is_due = self.num_steps + 1 >= self.length.steps
+        return self._is_evaluated(self.num_steps + 1) or (
             is_due and passed + self.longest >= self.length.nanoseconds
         )
 
-    def _is_asked(self, made: int) -> bool:
-        """Whether the target is asked for after so many steps."""
+    def _is_evaluated(self, num_steps: int) -> bool:
+        """Whether the target is evaluated after so many steps."""
         every = self.hooks.every
-        return every > 0 and ((self.hooks.before + made) % every == 0 or made >= self.length.steps)
+        return every > 0 and (
+            (self.hooks.before + num_steps) % every == 0 or num_steps >= self.length.steps
+        )
 
     def _sample(self) -> int:
         """Time one step; the moment of its end."""
@@ -320,12 +322,12 @@ class _Course:
         return end
 
     def _is_over(self, passed: int, *, has_snapshot: bool) -> bool:
-        hooks, made = self.hooks, self.made
-        if hooks.has_reached is not None and self._is_asked(made):
+        hooks, num_steps = self.hooks, self.num_steps
+        if hooks.has_reached is not None and self._is_evaluated(num_steps):
             self.samples.has_reached = self._stop(hooks.has_reached)
             if self.samples.has_reached:
                 return True
-        is_long_enough = made >= self.length.steps and passed >= self.length.nanoseconds
+        is_long_enough = num_steps >= self.length.steps and passed >= self.length.nanoseconds
         if not is_long_enough or (hooks.has_last and not has_snapshot):
             return False
         return not self._extended()
@@ -335,9 +337,9 @@ class _Course:
         extra_steps = self.hooks.extra_steps
         if extra_steps is None:
             return False
-        more = self._stop(lambda: extra_steps(self.made))
+        more = self._stop(lambda: extra_steps(self.num_steps))
         self.hooks = replace(self.hooks, extra_steps=None)
-        self.length = Length(steps=self.made + more)
+        self.length = Length(steps=self.num_steps + more)
         return more > 0
 
     def _stop(self, action: Callable[[], T]) -> T:
@@ -354,7 +356,7 @@ class _Course:
     def _drawn(self) -> Drawn:
         """What a drawn step needs to be checked; a copy, as the next may reuse the memory."""
         return Drawn(
-            number=self.made - 1,
+            number=self.num_steps - 1,
             before=self.samples.before,
             output=copy.deepcopy(self.samples.output),
         )
