@@ -38,7 +38,7 @@ DATA = Path(os.environ.get("BENCH_DATA", ROOT.parent / "shared" / "datasets"))
 BANDS = [
     band
     for path in sorted(bands.FOLDER.glob("*.json"))
-    if (band := json.loads(path.read_text()))["schema"] == "bench/loss-band/1"
+    if (band := json.loads(path.read_text()))["schema"] == "bench/loss-band/2"
 ]
 QUICK = ("digits_mlp", "markov_lm")
 SECONDS = ("digits_mlp", "markov_lm", "dqn", "ppo", "rlhf", "pna", "dimenet", "resnet50")

@@ -28,7 +28,7 @@ from workloads.recording.engines import (
     ask,
     described,
 )
-from workloads.recording.provenance import made
+from workloads.recording.provenance import provenance
 
 MODEL = "digits_mlp"
 WIDTHS = (256, 1024)
@@ -111,7 +111,7 @@ def record_curves(width: int, dtype: str) -> bands.Band:
         num_steps=NUM_STEPS,
         factor=bands.FACTOR,
         floor=bands.FLOORS[dtype],
-        made=made(),
+        provenance=provenance(),
         curves=tuple(
             record_curve(
                 Trajectory(width=width, number=number),
@@ -156,7 +156,7 @@ def record_steps(width: int, dtype: str) -> bands.StepsBand:
         dtype=dtype,
         target=TARGET,
         limit=LIMIT,
-        made=made(),
+        provenance=provenance(),
         numbers=numbers,
         steps=tuple(steps_of(Trajectory(width=width, number=number), dtype) for number in numbers),
     )

@@ -47,7 +47,7 @@ from workloads.recording.engines import (
     ask,
     described,
 )
-from workloads.recording.provenance import made
+from workloads.recording.provenance import provenance
 
 PLANS = (
     (0.01, Plan(curves=3, steps=curves.NUM_STEPS, nudged=6, is_whole=True)),
@@ -363,7 +363,7 @@ def pooled(workload: str, dtype: str, answers: Sequence[Answer]) -> bands.LossBa
         floor=floor,
         horizon=horizon,
         note=_note(first, num_steps, answers),
-        made=made(),
+        provenance=provenance(),
         spread=bands.rounded(spread[:num_steps], 3),
         allowed=bands.rounded(allowed[:num_steps], 3),
         curves=tuple(

@@ -14,9 +14,9 @@ from workloads.parts.curves import bands
 COMMAND = "scripts/record_bands.py"
 
 
-def made() -> bands.Made:
+def provenance() -> bands.Provenance:
     """This moment, this processor, these versions."""
-    return bands.Made(
+    return bands.Provenance(
         utc=dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         processor=_processor(),
         torch=torch.__version__,

@@ -52,7 +52,7 @@ class ReferenceRun(Record):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Made(Record):
+class Provenance(Record):
     """Where recorded figures come from."""
 
     utc: str
@@ -83,14 +83,14 @@ class RecordedCurve(Record):
 class Band(Record):
     """workloads/bands/MODEL-WIDTH-DTYPE.json: the trajectories of one model in one dtype."""
 
-    schema: Literal["bench/band/1"] = "bench/band/1"
+    schema: Literal["bench/band/2"] = "bench/band/2"
     model: str
     width: int
     dtype: str
     num_steps: int
     factor: FiniteFloat
     floor: FiniteFloat
-    made: Made
+    provenance: Provenance
     curves: tuple[RecordedCurve, ...]
 
 
@@ -101,13 +101,13 @@ class StepsBand(Record):
     `limit` is how many steps a run may take.
     """
 
-    schema: Literal["bench/steps-band/1"] = "bench/steps-band/1"
+    schema: Literal["bench/steps-band/2"] = "bench/steps-band/2"
     model: str
     width: int
     dtype: str
     target: FiniteFloat
     limit: int
-    made: Made
+    provenance: Provenance
     numbers: tuple[int, ...]
     steps: tuple[int, ...]
 
@@ -137,7 +137,7 @@ class LossBand(Record):
     0 where one is.
     """
 
-    schema: Literal["bench/loss-band/1"] = "bench/loss-band/1"
+    schema: Literal["bench/loss-band/2"] = "bench/loss-band/2"
     workload: str
     version: int
     parameters: Parameters
@@ -147,7 +147,7 @@ class LossBand(Record):
     floor: FiniteFloat
     horizon: int
     note: str
-    made: Made
+    provenance: Provenance
     spread: tuple[FiniteFloat, ...]
     allowed: tuple[FiniteFloat, ...]
     curves: tuple[LossCurve, ...]
