@@ -95,14 +95,14 @@ def to_data(record: object, kind: Any = None) -> Any:
 def to_json(record: object, kind: Any = None) -> bytes:
     """Canonical JSON (RFC 8785) of a record: the bytes that are digested and signed.
 
-    Raises ApplianceError where JSON has no such value: a Scalar that is not finite or a whole
-    number beyond 2**53, or text that is not Unicode.
+    Raises ApplianceError where JSON has no such value: a Scalar that is not finite or an integer
+    beyond 2**53, or text that is not Unicode.
     """
     try:
         return rfc8785.dumps(to_data(record, kind))
     except rfc8785.CanonicalizationError as error:
         what = type(record).__name__
-        message = f"a record {what} cannot be written, and must be mended where it is made: {error}"
+        message = f"a record {what} cannot be written, and must be fixed where it is made: {error}"
         raise ApplianceError(message) from None
 
 
@@ -121,7 +121,7 @@ def from_json(kind: type[R], text: bytes, *, name: str) -> R:
         raise EvidenceError(message) from None
     try:
         is_canonical = to_json(record, kind) == text
-    except ApplianceError:  # a whole number beyond 2**53: JSON that this program cannot have made
+    except ApplianceError:  # an integer beyond 2**53: JSON that this program cannot have made
         is_canonical = False
     if not is_canonical:
         message = f"{name} is not in canonical form (RFC 8785), so it is not what was written"

@@ -1,4 +1,4 @@
-"""What is told of a device, in one word for all vendors: facts, readings, counters, throttling.
+"""What is reported of a device, in one word for all vendors: facts, readings, counters, throttling.
 
 A vendor's module translates its tool's fields into these names and units, so that criteria, orders
 and reports need no vendor's words. Nothing else may be in `Device.facts`, `Vendor.read` or
