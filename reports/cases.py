@@ -16,8 +16,10 @@ import numpy as np
 from appliance.evidence.determinism import run_to_run
 from appliance.evidence.journal_index import JournalIndex
 from appliance.evidence.launches import CaseEvidence, LaunchEvidence
+from appliance.records.baseline import Peaks
 from appliance.records.journal import LaunchEnded
 from appliance.records.plan import Case, Plan
+from appliance.records.system import System
 from appliance.records.verdict import (
     CaseResult,
     CheckResult,
@@ -27,7 +29,6 @@ from appliance.records.verdict import (
     RulingWord,
     Verdict,
 )
-from appliance.storage.bundle import Bundle
 from reports import machine, plots, roofline, words
 from reports.model import CaseSection, CheckRow, Grid, LaunchRow, Legend, Row, Timing
 from reports.words import count
@@ -84,21 +85,23 @@ class _Course:
     events: float | None = None
 
 
-def sections(bundle: Bundle, verdict: Verdict, index: JournalIndex) -> tuple[CaseSection, ...]:
+def sections(
+    index: JournalIndex, verdict: Verdict, peaks: Peaks, system: System
+) -> tuple[CaseSection, ...]:
     """One section per planned case, in the plan's order."""
     results = {result.case: result for result in verdict.cases}
     begin = words.moment(index.begin_utc)
     return tuple(
         _section(
             number=number,
-            case=case,
-            result=results.get(case.id) or _nothing(case),
-            rulings=[ruling for ruling in verdict.rulings if ruling.case == case.id],
-            evidence=index.cases[case.id],
+            case=evidence.case,
+            result=results.get(name) or _nothing(evidence.case),
+            rulings=[ruling for ruling in verdict.rulings if ruling.case == name],
+            evidence=evidence,
             begin=begin,
-            roofs=roofline.roofs(case, bundle.peaks, bundle.system),
+            roofs=roofline.roofs(evidence.case, peaks, system),
         )
-        for number, case in enumerate(bundle.plan.cases, 1)
+        for number, (name, evidence) in enumerate(index.cases.items(), 1)
     )
 
 

@@ -111,7 +111,7 @@ def view(bundle: Bundle) -> View:
                 verdict, (*criteria, *order_match.requirements(bundle.order))
             ),
             legend=cases.legend(verdict),
-            cases=cases.sections(bundle, verdict, index),
+            cases=cases.sections(index, verdict, bundle.peaks, bundle.system),
             not_planned=tuple(
                 Row(label=item.case, value=item.device or "the node", note=item.reason)
                 for item in plan.not_planned

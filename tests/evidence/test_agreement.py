@@ -28,6 +28,7 @@ from support.builders import (
     word_of,
 )
 
+from appliance.evidence.journal_index import index_of
 from appliance.judging.verdict import Judge
 from appliance.records.journal import Check, Checked, Digested, Event, Libraries
 from appliance.records.plan import Case, Plan
@@ -433,9 +434,8 @@ def test_criteria_of_one_kind_and_on_repeatability_know_it_too() -> None:
 
 def shown(events: Sequence[Event], plan: Plan = PLAN) -> CheckRow:
     """The row on digests of the first case's page."""
-    (section, *_) = cases.sections(
-        plan, verdict_of(plan, events), bare_lines(events), NO_PEAKS, SYSTEM
-    )
+    index = index_of(plan, bare_lines(events))
+    (section, *_) = cases.sections(index, verdict_of(plan, events), NO_PEAKS, SYSTEM)
     (row,) = [row for row in section.checks if row.name == "same bits in every launch"]
     return row
 
@@ -449,7 +449,7 @@ def test_the_page_shows_one_digest_or_how_many() -> None:
 
 
 def libraries_row(events: Sequence[Event]) -> Row:
-    groups = machine.environment_groups(SYSTEM, bare_lines(events))
+    groups = machine.environment_groups(SYSTEM, index_of(TWO, bare_lines(events)))
     (row,) = [row for group in groups for row in group.rows if row.label == "Libraries that ran"]
     return row
 
