@@ -19,6 +19,7 @@ from support.pair_runs import node as node_of_pairs
 from support.report_samples import JUDGED, sample
 from support.watched_runs import CALM, HEALTHY
 
+from appliance.evidence.journal_index import index_of
 from appliance.records.baseline import Peak, Peaks
 from appliance.records.journal import LaunchEnded
 from reports import cases, machine, pairs, render, words
@@ -211,7 +212,8 @@ def test_memory_of_which_none_was_seen_is_not_written_as_none() -> None:
         for line in bundle.lines
     ]
     assert bundle.verdict is not None
-    found = cases.sections(bundle.plan, bundle.verdict, lines, bundle.peaks, bundle.system)
+    index = index_of(bundle.plan, lines)
+    found = cases.sections(index, bundle.verdict, bundle.peaks, bundle.system)
     assert {launch.memory for case in found for launch in case.launches} == {"—"}
 
 
