@@ -52,13 +52,13 @@ def parts() -> Mapping[str, tuple[str, ...]]:
         wanted = metadata.requires(DISTRIBUTION) or []
     except metadata.PackageNotFoundError:
         return {}
-    found: dict[str, list[str]] = {}
+    by_extra: dict[str, list[str]] = {}
     for requirement in wanted:
         extra = re.search(r"extra\s*==\s*[\"']([^\"']+)", requirement)
-        names = found.setdefault(extra[1] if extra else "", [])
+        names = by_extra.setdefault(extra[1] if extra else "", [])
         if normal(requirement) != DISTRIBUTION:
             names.append(normal(requirement))
-    return {part: tuple(names) for part, names in found.items()}
+    return {part: tuple(names) for part, names in by_extra.items()}
 
 
 def absent(part: str) -> tuple[str, ...]:

@@ -231,23 +231,23 @@ def _scale(case: Case) -> str:
 
 def _launch_counts(result: CaseResult) -> str:
     missing = result.num_planned - result.num_completed - result.num_decided
-    told = [f"{result.num_planned} planned", f"{result.num_completed} completed"]
+    clauses = [f"{result.num_planned} planned", f"{result.num_completed} completed"]
     if result.num_decided:
-        told.append(f"{result.num_decided} not needed (decided)")
-    return ", ".join([*told, f"{missing} missing"])
+        clauses.append(f"{result.num_decided} not needed (decided)")
+    return ", ".join([*clauses, f"{missing} missing"])
 
 
 def _readings_words(grid: Grid | None) -> str:
     """Telemetry in a line: range and median of each value, and how often it was read."""
     if grid is None:
         return "Not reported: no reading was taken."
-    told = (
+    clauses = (
         f"{name}: {low} to {high}, median {median} ({number} read)"
         if high
         else f"{name}: {low} ({number} read)"
         for name, low, median, high, number in grid.rows
     )
-    return f"{'; '.join(told)}."
+    return f"{'; '.join(clauses)}."
 
 
 # ------------------------------------------------------------------ correctness
@@ -356,12 +356,12 @@ def _launch(result: LaunchResult, ended: LaunchEnded | None, *, is_timing_shown:
 
 def _series(result: LaunchResult) -> str:
     """The class of a launch's series, with where its steady part begins and how often it shifts."""
-    told = [_SERIES.get(result.series, result.series)]
+    clauses = [_SERIES.get(result.series, result.series)]
     if result.cut:
-        told.append(f"first {result.cut} cut")
+        clauses.append(f"first {result.cut} cut")
     if result.num_changes:
-        told.append(count(result.num_changes, "change"))
-    return ", ".join(told)
+        clauses.append(count(result.num_changes, "change"))
+    return ", ".join(clauses)
 
 
 def _figure(value: float | None, digits: int = 4) -> str:
@@ -373,13 +373,15 @@ def _plain(value: float | None, places: int) -> str:
 
 
 def _outcome(result: LaunchResult, ended: LaunchEnded | None) -> str:
-    told = result.outcome.replace("_", " ")
+    outcome = result.outcome.replace("_", " ")
     if result.outcome == "completed":
-        return told
+        return outcome
     detail = "" if ended is None else ended.detail
     detail = detail if len(detail) <= _LONGEST_DETAIL else f"{detail[:_LONGEST_DETAIL]}…"
     return (
-        told + (f": {result.reason}" if result.reason else "") + (f" ({detail})" if detail else "")
+        outcome
+        + (f": {result.reason}" if result.reason else "")
+        + (f" ({detail})" if detail else "")
     )
 
 
@@ -387,14 +389,14 @@ def _timing(
     case: Case, result: CaseResult, courses: Mapping[str, _Course], roofs: roofline.Roofs
 ) -> Timing:
     timed = [one for one in result.launches if not one.launch.endswith("/0")]
-    made = [one for one in timed if not _is_unneeded(one)]
-    strips = [_strip(one, courses.get(one.launch, _Course())) for one in made]
+    launches = [one for one in timed if not _is_unneeded(one)]
+    strips = [_strip(one, courses.get(one.launch, _Course())) for one in launches]
     interval = _plotted_interval(result.estimates)
     course = plots.course(
         f"Block medians of {case.id} over the run",
         [
             plots.Moment(launch=one.launch, minutes=minutes, median=_median(times))
-            for one in made
+            for one in launches
             for minutes, times in courses.get(one.launch, _Course()).blocks
         ],
         interval,
@@ -406,7 +408,7 @@ def _timing(
         course=course,
         caption=_caption(strips),
         roofline=roofline.sentence(case, result, roofs),
-        clocks=_clocks([courses[one.launch] for one in made if one.launch in courses]),
+        clocks=_clocks([courses[one.launch] for one in launches if one.launch in courses]),
     )
 
 
@@ -429,27 +431,27 @@ def _clocks(courses: Sequence[_Course]) -> str:
     events = [course.events for course in courses if course.events is not None]
     if not spans and not events:
         return "Not reported: no clocks were compared."
-    told = []
+    clauses = []
     if spans:
-        told.append(
+        clauses.append(
             f"the clock of the samples and the raw clock differ by at most "
             f"{words.percent(max(spans))}"
         )
-    told.append(
+    clauses.append(
         f"the device's clock and that of the samples by at most {words.percent(max(events))}"
         if events
         else "the device has no clock of its own"
     )
     return f"Compared in {count(max(len(spans), len(events)), 'launch', 'launches')}: " + (
-        "; ".join(told) + "."
+        "; ".join(clauses) + "."
     )
 
 
 def _strip(result: LaunchResult, course: _Course) -> plots.Strip:
     number = result.launch.rpartition("/")[2]
     is_completed = result.outcome == "completed"
-    told = result.outcome.replace("_", " ")
-    note = f"{told}: {result.reason}" if result.reason else told
+    outcome = result.outcome.replace("_", " ")
+    note = f"{outcome}: {result.reason}" if result.reason else outcome
     levels: list[plots.Level] = []
     samples: list[float] = []
     for _, times in course.blocks:
@@ -457,7 +459,7 @@ def _strip(result: LaunchResult, course: _Course) -> plots.Strip:
         levels.append(plots.Level(first=len(samples), last=last, median=_median(times)))
         samples += times
     return plots.Strip(
-        label=f"{number} {result.mode or ''}" if is_completed else f"{number} {told}",
+        label=f"{number} {result.mode or ''}" if is_completed else f"{number} {outcome}",
         samples=tuple(samples),
         levels=tuple(levels),
         cut=result.cut,

@@ -35,22 +35,22 @@ _NONE = "—"
 
 def chapter(criteria: Criteria, devices: Sequence[Device], index: JournalIndex) -> HealthChapter:
     """One part for each device of the plan, the kernel's messages, and what was not observed."""
-    found = of_devices(devices, tuple(index.cases.values()), "run")
-    asked = {one.metric for one in criteria.criterion if one.kind == "health"}
+    ledgers = of_devices(devices, tuple(index.cases.values()), "run")
+    metrics = {one.metric for one in criteria.criterion if one.kind == "health"}
     return HealthChapter(
-        devices=tuple(_device(one, asked, index) for one in found),
-        kernel=_kernel(found),
-        gaps=_gaps(found),
+        devices=tuple(_device(one, metrics, index) for one in ledgers),
+        kernel=_kernel(ledgers),
+        gaps=_gaps(ledgers),
     )
 
 
-def _device(one: Ledger, asked: set[str], index: JournalIndex) -> DeviceHealth:
+def _device(one: Ledger, metrics: set[str], index: JournalIndex) -> DeviceHealth:
     return DeviceHealth(
         title=f"{one.device.id}: {one.device.model}",
         counters=_counters(one),
         load=_load(one),
         plot=plots.traces(f"Telemetry of {one.device.id}", tuple(_traces(one.device.id, index))),
-        notes=tuple(_notes(one, asked)),
+        notes=tuple(_notes(one, metrics)),
     )
 
 
@@ -66,30 +66,30 @@ def _counters(one: Ledger) -> Grid | None:
     return Grid(columns=columns, rows=tuple(rows))
 
 
-def _count(found: Count) -> tuple[str, ...]:
-    name = label(found.name.removesuffix(TIME))
+def _count(counter: Count) -> tuple[str, ...]:
+    name = label(counter.name.removesuffix(TIME))
     before, after = (
-        NOT_REPORTED if value is None else _written(found, value)
-        for value in (found.before, found.after)
+        NOT_REPORTED if value is None else _written(counter, value)
+        for value in (counter.before, counter.after)
     )
-    where = ", ".join(found.where[:2]) + (" and others" if len(found.where) > 2 else "")  # noqa: PLR2004
-    if found.behaviour == "state":
-        worst = "" if found.worst is None else f"a state: at worst {found.worst:,}"
+    where = ", ".join(counter.where[:2]) + (" and others" if len(counter.where) > 2 else "")  # noqa: PLR2004
+    if counter.behaviour == "state":
+        worst = "" if counter.worst is None else f"a state: at worst {counter.worst:,}"
         return name, before, after, _NONE, worst
-    return name, before, after, _grown(found), where
+    return name, before, after, _grown(counter), where
 
 
-def _written(found: Count, value: int) -> str:
+def _written(counter: Count, value: int) -> str:
     """A count, or a time that is counted in nanoseconds."""
-    return words.duration(value * 1e-9) if found.name.endswith(TIME) else f"{value:,}"
+    return words.duration(value * 1e-9) if counter.name.endswith(TIME) else f"{value:,}"
 
 
-def _grown(found: Count) -> str:
-    if found.gap.startswith("it went back"):
+def _grown(counter: Count) -> str:
+    if counter.gap.startswith("it went back"):
         return "was set back"
-    if found.growth:  # what grew did so, whatever else was not read
-        return f"{'at least ' if found.gap else ''}+{_written(found, found.growth)}"
-    return NOT_REPORTED if found.growth is None or found.gap else "0"
+    if counter.growth:  # what grew did so, whatever else was not read
+        return f"{'at least ' if counter.gap else ''}+{_written(counter, counter.growth)}"
+    return NOT_REPORTED if counter.growth is None or counter.gap else "0"
 
 
 # ------------------------------------------------------------------ under load
@@ -98,13 +98,13 @@ def _grown(found: Count) -> str:
 def _load(one: Ledger) -> Grid | None:
     """What slowed the device down, how much clock it kept, and how wide its slot was."""
     readings = one.loaded()
-    told = [
+    reasons = [
         name
         for name in THROTTLES
         if any(values.get(f"throttled_{name}") is not None for values in readings)
     ]
     rows = [
-        *_throttled({name: one.observe(f"{SHARE}_{name}") for name in told}, len(readings)),
+        *_throttled({name: one.observe(f"{SHARE}_{name}") for name in reasons}, len(readings)),
         *_lost(one.observe("lost_clock")),
         *(row for name, text in LINKS.items() for row in _link(one, name, text)),
     ]
@@ -164,27 +164,27 @@ def _minutes(utc: str, begin: datetime | None) -> float | None:
 # ------------------------------------------------------------------ what was said and what not
 
 
-def _notes(one: Ledger, asked: set[str]) -> Iterable[str]:
-    lacking = [name for name in asked if one.observe(name).is_absent]
+def _notes(one: Ledger, metrics: set[str]) -> Iterable[str]:
+    lacking = [name for name in metrics if one.observe(name).is_absent]
     if lacking:
         names = ", ".join(label(name) for name in sorted(lacking))
         reason = "because the part has none or its vendor has no count of it"
         yield f"Not applicable, {reason}: {names}."
 
 
-def _kernel(found: Sequence[Ledger]) -> Group:
+def _kernel(ledgers: Sequence[Ledger]) -> Group:
     """Faults that the kernel logged; those of one device and code in a row."""
     title = "Faults in the kernel's log"
     alike: dict[tuple[str, str], list[KernelLogged]] = {}
-    seen = {(fault.sequence, fault.text): fault for one in found for fault in one.logged()}
+    seen = {(fault.sequence, fault.text): fault for one in ledgers for fault in one.logged()}
     for fault in seen.values():
         alike.setdefault((fault.device, fault.code), []).append(fault)
     if not alike:
-        gap = found[0].run.log_gap if found else ""
-        run = found[0].run if found else None
+        gap = ledgers[0].run.log_gap if ledgers else ""
+        run = ledgers[0].run if ledgers else None
         is_read = run is not None and run.num_log_marks > 1 and run.is_log_read and not gap
-        told = "none was logged" if is_read else f"not observed: {gap or 'the log was not read'}"
-        return Group(title=title, notes=(told,))
+        note = "none was logged" if is_read else f"not observed: {gap or 'the log was not read'}"
+        return Group(title=title, notes=(note,))
     rows = [
         (
             faults[0].device or "not named",
@@ -206,11 +206,11 @@ def _kernel(found: Sequence[Ledger]) -> Group:
     )
 
 
-def _gaps(found: Sequence[Ledger]) -> Grid | None:
+def _gaps(ledgers: Sequence[Ledger]) -> Grid | None:
     """What was not observed, by what would allow it."""
     alike: dict[tuple[str, tuple[str, ...]], dict[str, None]] = {}
     by_name: dict[tuple[str, str], list[str]] = {}
-    for one in found:
+    for one in ledgers:
         for gap in one.gaps():
             by_name.setdefault((gap.what, gap.hint), []).append(one.device.id)
     for (what, hint), devices in by_name.items():
@@ -220,7 +220,7 @@ def _gaps(found: Sequence[Ledger]) -> Grid | None:
     return Grid(
         columns=("Not observed", "Of", "What would allow it"),
         rows=tuple(
-            (", ".join(names), _all(devices, len(found)), hint)
+            (", ".join(names), _all(devices, len(ledgers)), hint)
             for (hint, devices), names in alike.items()
         ),
     )

@@ -88,7 +88,7 @@ class OrderRow:
     title: str
     field: str
     ordered: str
-    found: str
+    actual: str
     ruling: RulingWord
     is_required: bool
 

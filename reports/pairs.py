@@ -34,7 +34,8 @@ def sections(plan: Plan, verdict: Verdict) -> tuple[PairSection, ...]:
             name, vendor = case.id.partition("@")[0], case.device.partition(":")[0]
             groups.setdefault((name, vendor), []).append(case)
     return tuple(
-        _section(name, found, _rates(found, results, hidden)) for (name, _), found in groups.items()
+        _section(name, members, _rates(members, results, hidden))
+        for (name, _), members in groups.items()
     )
 
 

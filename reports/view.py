@@ -79,7 +79,7 @@ REASONS: dict[Reason, str] = {
     "absent": "the device cannot have it",
     "inventory": "not what was ordered",
 }
-LONGEST_FOUND = 300  # characters of a cell of the order; the bundle has the rest
+LONGEST_CELL = 300  # characters of a cell of the order; the bundle has the rest
 CLASSES = ("integrity", "correctness", "health", "performance")
 """What a criterion's precedence is called, the highest first."""
 _SERIALS = ("system_serial", "system_uuid", "chassis_serial", "board_serial")
@@ -171,8 +171,8 @@ def _decided(verdict: Verdict) -> str:
         (one for one in verdict.rulings if verdict.decided_by == _called(one) and _is_open(one)),
         None,
     )
-    told = "" if decisive is None else decisive.explanation or REASONS[decisive.reason]
-    short = told if len(told) <= MOST_WORDS else f"{told[:MOST_WORDS]}…"
+    explanation = "" if decisive is None else decisive.explanation or REASONS[decisive.reason]
+    short = explanation if len(explanation) <= MOST_WORDS else f"{explanation[:MOST_WORDS]}…"
     return f"Decided by {verdict.decided_by}{f': {short}' if short else ''}."
 
 
@@ -187,11 +187,11 @@ def _is_open(ruling: Ruling) -> bool:
 
 def _counts(rulings: Sequence[Ruling]) -> str:
     required = [ruling.ruling for ruling in rulings if ruling.required]
-    told = [f"{required.count('pass')} pass", f"{required.count('fail')} fail"]
-    told.append(f"{required.count('inconclusive')} inconclusive")
+    clauses = [f"{required.count('pass')} pass", f"{required.count('fail')} fail"]
+    clauses.append(f"{required.count('inconclusive')} inconclusive")
     if "not_applicable" in required:
-        told.append(f"{required.count('not_applicable')} not applicable")
-    return f"{count(len(required), 'required ruling')}: {', '.join(told)}"
+        clauses.append(f"{required.count('not_applicable')} not applicable")
+    return f"{count(len(required), 'required ruling')}: {', '.join(clauses)}"
 
 
 def _subject_words(bundle: Bundle) -> str:
@@ -290,8 +290,8 @@ def _order_row(bundle: Bundle) -> tuple[Row, ...]:
     """How the node compares with what was bought; nothing without an order."""
     if bundle.order is None:
         return ()
-    told = order_match.counts(order_match.match(bundle.order, bundle.system))
-    return (_row("Order", f"{bundle.order.name}: {told}"),)
+    counts = order_match.counts(order_match.match(bundle.order, bundle.system))
+    return (_row("Order", f"{bundle.order.name}: {counts}"),)
 
 
 def _freshness(bundle: Bundle) -> str:
@@ -345,19 +345,19 @@ def _times(index: JournalIndex) -> str:
 
 def _interruptions(index: JournalIndex) -> str:
     """When the run was cut short and in what, or nothing."""
-    found = index.resumptions
-    if not found:
+    resumptions = index.resumptions
+    if not resumptions:
         return ""
-    told = [
+    sentences = [
         f"Interruption {event.interruption}, resumed {words.utc(utc)}, cut "
         f"{', '.join(event.interrupted[:MOST_DEVICES]) or 'no launch'}."
-        for utc, event in found[:MOST_INTERRUPTIONS]
+        for utc, event in resumptions[:MOST_INTERRUPTIONS]
     ]
-    rest = len(found) - MOST_INTERRUPTIONS
+    rest = len(resumptions) - MOST_INTERRUPTIONS
     if rest > 0:
-        told.append(f"{count(rest, 'more interruption')} stand in journal.jsonl.")
-    told.append("A timed launch that was cut keeps its records and is not made again.")
-    return " ".join(told)
+        sentences.append(f"{count(rest, 'more interruption')} stand in journal.jsonl.")
+    sentences.append("A timed launch that was cut keeps its records and is not made again.")
+    return " ".join(sentences)
 
 
 def _signer(signer: Signer) -> tuple[Row, ...]:
@@ -374,22 +374,26 @@ def _requirements(
     bundle: Bundle, verdict: Verdict, criteria: Sequence[Criterion]
 ) -> tuple[Requirement, ...]:
     """One per criterion of the file, then those that are always required and not in it."""
-    given = {criterion.id for criterion in bundle.criteria.criterion}
+    criterion_ids = {criterion.id for criterion in bundle.criteria.criterion}
     known = {criterion.id: criterion for criterion in criteria}
     lines = {criterion.id for criterion in order_match.requirements(bundle.order)}
     named = (ruling.criterion for ruling in verdict.rulings)
     names = [name for name in dict.fromkeys([*known, *named]) if name not in lines]
-    asked = tuple(
+    requirements = tuple(
         _requirement(
             name,
             known.get(name),
             [ruling for ruling in verdict.rulings if ruling.criterion == name],
             bundle,
-            is_implied=name not in given,
+            is_implied=name not in criterion_ids,
         )
         for name in names
     )
-    return asked if bundle.order is None else (*asked, _ordered(bundle.order, verdict, lines))
+    return (
+        requirements
+        if bundle.order is None
+        else (*requirements, _ordered(bundle.order, verdict, lines))
+    )
 
 
 def _ordered(order: Order, verdict: Verdict, lines: set[str]) -> Requirement:
@@ -421,8 +425,8 @@ def _order(bundle: Bundle) -> OrderTable | None:
                 number=one.id.removeprefix(ORDER_LINE),
                 title=one.line.title,
                 field=one.line.field,
-                ordered=words.brief(one.ordered, LONGEST_FOUND),
-                found=words.brief(one.actual, LONGEST_FOUND),
+                ordered=words.brief(one.ordered, LONGEST_CELL),
+                actual=words.brief(one.actual, LONGEST_CELL),
                 ruling=one.draft.ruling,
                 is_required=one.line.required,
             )
@@ -439,8 +443,8 @@ def _requirement(
     *,
     is_implied: bool,
 ) -> Requirement:
-    found: list[RulingWord] = [ruling.ruling for ruling in rulings]
-    word = cases.worst(found)
+    ruling_words: list[RulingWord] = [ruling.ruling for ruling in rulings]
+    word = cases.worst(ruling_words)
     reason: Reason = next((one.reason for one in rulings if one.ruling == word), "coverage")
     title = "not in the criteria file" if criterion is None else criterion.title
     return Requirement(
@@ -449,7 +453,7 @@ def _requirement(
         limit="" if criterion is None else judging.limit_words(criterion, bundle.criteria),
         cases=_matched(criterion, rulings),
         ruling=word,
-        counts=_numbers(found),
+        counts=_numbers(ruling_words),
         reason=REASONS.get(reason, reason),
         is_required=criterion is None or criterion.required,
     )
@@ -465,13 +469,13 @@ def _matched(criterion: Criterion | None, rulings: Sequence[Ruling]) -> str:
     return f"{named} and the run" if any(not ruling.case for ruling in rulings) else named
 
 
-def _numbers(found: Sequence[RulingWord]) -> str:
-    told = [
-        f"{found.count(word)} {word.replace('_', ' ')}"
+def _numbers(ruling_words: Sequence[RulingWord]) -> str:
+    clauses = [
+        f"{ruling_words.count(word)} {word.replace('_', ' ')}"
         for word in reversed(cases.WORST_FIRST)
-        if word in found
+        if word in ruling_words
     ]
-    return ", ".join(told) or "no ruling"
+    return ", ".join(clauses) or "no ruling"
 
 
 def _open_rulings(verdict: Verdict, criteria: Sequence[Criterion]) -> tuple[OpenRuling, ...]:
@@ -484,8 +488,8 @@ def _open_rulings(verdict: Verdict, criteria: Sequence[Criterion]) -> tuple[Open
     ranks = {criterion.id: PRECEDENCE[criterion.kind] for criterion in criteria}
     groups: dict[tuple[object, ...], list[Ruling]] = {}
     for ruling in filter(_is_open, verdict.rulings):
-        said = (ruling.criterion, ruling.required, ruling.ruling, ruling.reason)
-        groups.setdefault(said, []).append(ruling)
+        key = (ruling.criterion, ruling.required, ruling.ruling, ruling.reason)
+        groups.setdefault(key, []).append(ruling)
     ordered = sorted(
         groups.values(),
         key=lambda group: (
@@ -501,8 +505,8 @@ def _open_ruling(group: Sequence[Ruling], ranks: Mapping[str, int]) -> OpenRulin
     one = group[0]
     alike: dict[tuple[str, str], list[str]] = {}
     for ruling in group:
-        said = (ruling.explanation, ruling.action)
-        alike.setdefault(said, []).append(ruling.case or "the run")
+        key = (ruling.explanation, ruling.action)
+        alike.setdefault(key, []).append(ruling.case or "the run")
     is_shared = len({action for _, action in alike}) == 1
     is_ordered = one.criterion.startswith(ORDER_LINE)
     precedence = "order" if is_ordered else CLASSES[ranks.get(one.criterion, 0)]
@@ -530,7 +534,7 @@ def _open_ruling(group: Sequence[Ruling], ranks: Mapping[str, int]) -> OpenRulin
 def _evidence(bundle: Bundle) -> tuple[Row, ...]:
     plan, files = bundle.plan, bundle.files
     lines = files[JOURNAL].splitlines()
-    given = (
+    buyer_rows = (
         _row(title, sha256(files[name]) if name in files else "none was given")
         for title, name in (("Buyer's challenge", CHALLENGE), ("Buyer's order", ORDER))
     )
@@ -540,8 +544,11 @@ def _evidence(bundle: Bundle) -> tuple[Row, ...]:
         _row("Plan", sha256(files["plan.json"])),
         _row("Seed of the run", plan.seed),
         _row("Names and addresses of the host", _redaction(plan)),
-        *given,
-        *(_row(f"{words.label(name)}, as planned", found) for name, found in plan.digests.items()),
+        *buyer_rows,
+        *(
+            _row(f"{words.label(name)}, as planned", digest)
+            for name, digest in plan.digests.items()
+        ),
         _row("Baselines", _baselines(bundle)),
     )
 
@@ -553,10 +560,10 @@ def _redaction(plan: Plan) -> str:
 
 
 def _baselines(bundle: Bundle) -> str:
-    found = bundle.baselines.baseline
-    if not found:
+    baselines = bundle.baselines.baseline
+    if not baselines:
         return "none for this device: no speed is compared with one"
-    return f"{count(len(found), 'case')} with a measured figure of ours"
+    return f"{count(len(baselines), 'case')} with a measured figure of ours"
 
 
 def _files(bundle: Bundle) -> Grid:

@@ -108,21 +108,21 @@ def _power_limit(facts: Facts) -> float | None:
 
 def _stated(names: Sequence[str], facts: Facts) -> Mapping[str, str]:
     """Those of the facts that have a value."""
-    found = {name: _text(facts.get(name)) for name in names}
-    return {name: value for name, value in found.items() if value is not None}
+    texts = {name: _text(facts.get(name)) for name in names}
+    return {name: value for name, value in texts.items() if value is not None}
 
 
-def _text(found: Fact | None) -> str | None:
-    if found is None or found.value is None:
+def _text(fact: Fact | None) -> str | None:
+    if fact is None or fact.value is None:
         return None
-    value = found.value
+    value = fact.value
     # JSON reads 2.0 as 2, and a key must be the same before and after.
     return str(int(value) if isinstance(value, float) and value.is_integer() else value)
 
 
-def _number(found: Fact | None) -> float | None:
+def _number(fact: Fact | None) -> float | None:
     """The fact where it is a positive number."""
-    value = None if found is None else found.value
+    value = None if fact is None else fact.value
     if not isinstance(value, int | float) or isinstance(value, bool):
         return None
     return float(value) if math.isfinite(value) and value > 0 else None
@@ -188,8 +188,8 @@ def device_name(system: System, device_id: str) -> str:
     name = _system_name(system)
     if name is not None:
         return f"{device.model} {device.id} in the system {name}"
-    told = sha256(to_json(device.facts, Facts))[:16]
-    return f"{device.model} {device.id} in a system without a serial (facts {told})"
+    digest = sha256(to_json(device.facts, Facts))[:16]
+    return f"{device.model} {device.id} in a system without a serial (facts {digest})"
 
 
 def is_named(system: System, device_id: str) -> bool:
@@ -255,8 +255,8 @@ def misfit(baseline: Baseline, system: System) -> str:
         name = device_name(system, device.id)
         differing = next(_differences(key, here), None)
         if differing is not None:
-            what, there, found = differing
-            clauses.append(f"the baseline is for {what} {there}, this node has {found}")
+            what, there, actual = differing
+            clauses.append(f"the baseline is for {what} {there}, this node has {actual}")
         elif baseline.kind == "same_device" and name not in baseline.devices:
             clauses.append(f"the baseline is of {', '.join(baseline.devices)}, not of {name}")
         else:

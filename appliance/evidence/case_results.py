@@ -60,14 +60,14 @@ def withheld(evidence: CaseEvidence, apart: Disagreement | None = None) -> str:
 def _estimates(evidence: CaseEvidence, first_steps: Sequence[float]) -> tuple[Estimate, ...]:
     """Step time and rates; then what a median cannot see: stalls, the whole window, percentiles."""
     work = evidence.case.work
-    found = [*timing_estimates(log_seconds(evidence), first_steps, work)]
+    estimates = [*timing_estimates(log_seconds(evidence), first_steps, work)]
     figures = [figures for launch in evidence.counted for figures in launch.figures]
     steps = sum(block.num_steps for block in figures)
     held = sum(block.held for block in figures)
     if steps and held > 0:
-        found.append(_stalls(sum(block.num_stalls for block in figures), steps))
+        estimates.append(_stalls(sum(block.num_stalls for block in figures), steps))
     if steps and held > 0 and 0.0 < work.units < math.inf:
-        found.append(
+        estimates.append(
             Estimate(
                 name="window_throughput",
                 value=work.units * steps / held,
@@ -80,13 +80,13 @@ def _estimates(evidence: CaseEvidence, first_steps: Sequence[float]) -> tuple[Es
             )
         )
     if steps and evidence.case.scenario == "single_stream":
-        found += _latencies(evidence)
+        estimates += _latencies(evidence)
     shares = stall_shares(evidence)
     if shares:
-        found.append(_stall_share(shares))
+        estimates.append(_stall_share(shares))
     if evidence.case.evaluate_every and evidence.counted:
-        found += _to_target(evidence)
-    return tuple(found)
+        estimates += _to_target(evidence)
+    return tuple(estimates)
 
 
 def stall_shares(evidence: CaseEvidence) -> list[float]:

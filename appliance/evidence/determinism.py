@@ -51,8 +51,8 @@ def undigested(evidence: CaseEvidence) -> str:
     if not evidence.case.is_repeatable:
         return ""
     for launch in evidence.launches:
-        told = {found.rank for found in launch.digested if found.phase == "first"}
-        if launch.is_completed and not told.issuperset(range(evidence.case.ranks)):
+        ranks = {digested.rank for digested in launch.digested if digested.phase == "first"}
+        if launch.is_completed and not ranks.issuperset(range(evidence.case.ranks)):
             return f"launch {launch.id} has no digest of its first output"
     return ""
 
@@ -76,13 +76,13 @@ def run_to_run(evidence: CaseEvidence) -> Disagreement | None:
 
 def _answers(evidence: CaseEvidence) -> dict[Output, list[tuple[str, str]]]:
     """Launch and digest by what was digested; of a workload that need not repeat, nothing."""
-    found: dict[Output, list[tuple[str, str]]] = {}
+    answers: dict[Output, list[tuple[str, str]]] = {}
     if evidence.case.is_repeatable:
         for launch in evidence.launches:
             for one in launch.digested:
                 key = (one.rank, one.phase, one.step, one.what)
-                found.setdefault(key, []).append((launch.id, one.digest))
-    return found
+                answers.setdefault(key, []).append((launch.id, one.digest))
+    return answers
 
 
 # ------------------------------------------------------------------ device to device
@@ -94,11 +94,11 @@ def between_devices(cases: Sequence[CaseEvidence], system: System) -> Mapping[st
     Only of launches of one process, as else no device could be named. A device that contradicts
     itself has no answer.
     """
-    found: dict[str, Disagreement] = {}
+    disagreements: dict[str, Disagreement] = {}
     for alike in groups(cases, system):
         answers = {one.case.id: answer for one in alike if (answer := answer_of(one))}
-        found |= _voted(answers, {one.case.id: one.case.device for one in alike})
-    return found
+        disagreements |= _voted(answers, {one.case.id: one.case.device for one in alike})
+    return disagreements
 
 
 def groups(cases: Sequence[CaseEvidence], system: System) -> list[list[CaseEvidence]]:
@@ -119,12 +119,14 @@ def _thing(case: Case) -> tuple[str, str, int, bytes]:
 
 def answer_of(evidence: CaseEvidence) -> str:
     """All digests of a case as one text; empty where there is none or its launches differ."""
-    told = {key: {digest for _, digest in digests} for key, digests in _answers(evidence).items()}
-    if any(len(digests) > 1 for digests in told.values()):
+    by_output = {
+        key: {digest for _, digest in digests} for key, digests in _answers(evidence).items()
+    }
+    if any(len(digests) > 1 for digests in by_output.values()):
         return ""
     return " ".join(
         f"{rank}/{phase}/{step}/{what}={digest}"
-        for (rank, phase, step, what), (digest,) in sorted(told.items())
+        for (rank, phase, step, what), (digest,) in sorted(by_output.items())
     )
 
 
@@ -135,8 +137,8 @@ def _voted(answers: Mapping[str, str], devices: Mapping[str, str]) -> dict[str, 
         return {}
     usual, most = counts.most_common(1)[0]
     if 2 * most <= len(answers):  # of two devices that differ neither is more than half
-        told = _undecided([devices[name] for name in answers], len(counts))
-        return dict.fromkeys(answers, told)
+        disagreement = _undecided([devices[name] for name in answers], len(counts))
+        return dict.fromkeys(answers, disagreement)
     apart = [name for name, answer in answers.items() if answer != usual]
     shared = [name for name in apart if counts[answers[name]] > 1]
     return {
@@ -192,7 +194,7 @@ def _named(noun: str, names: Sequence[str]) -> str:
 def unlisted(evidence: CaseEvidence) -> str:
     """The completed untimed launch that did not say which files it ran, or nothing."""
     for launch in evidence.launches:
-        is_silent = not any(found.files for found in launch.libraries)
+        is_silent = not any(libraries.files for libraries in launch.libraries)
         if launch.number == 0 and launch.is_completed and is_silent:
             return f"launch {launch.id} did not tell which libraries it ran"
     return ""
@@ -202,8 +204,8 @@ def exchanged(launches: Sequence[LaunchEvidence]) -> str:
     """A file that one launch ran and another found changed or gone under its path, or nothing."""
     first: dict[str, tuple[str, str | None]] = {}
     for launch in launches:
-        for told in launch.libraries:
-            for path, digest in told.files.items():
+        for libraries in launch.libraries:
+            for path, digest in libraries.files.items():
                 name, known = first.setdefault(path, (launch.id, digest))
                 if digest != known:
                     return f"{path} is not the same file in launch {launch.id} as in {name}"

@@ -56,7 +56,7 @@ MADE = (
     *(f"{SHARE}_{name}" for name in THROTTLES),
 )
 """Metrics that the ledger makes; counters and readings are metrics beside them."""
-UNTOLD = "its tool does not report it"
+UNREPORTED = "its tool does not report it"
 UNLOADED = "no telemetry was read while its steps ran: use a suite with longer launches"
 UNENDED = "it was not read when the run ended"
 UNREAD = "the kernel's log was not read to the end of the run"
@@ -130,7 +130,7 @@ class Ledger:
 
     def observe(self, metric: str) -> Observed:
         """What was seen of a counter, a reading, or one of the metrics named above."""
-        made: Mapping[str, Callable[[], Observed]] = {
+        observers: Mapping[str, Callable[[], Observed]] = {
             "kernel_faults": lambda: self._logged(is_fatal=False),
             "kernel_faults_fatal": lambda: self._logged(is_fatal=True),
             "lost_clock": self._lost_clock,
@@ -138,8 +138,8 @@ class Ledger:
             "pcie_generations_missing": lambda: self._missing("pcie_generation"),
             SHARE: lambda: self._share(HARMFUL_THROTTLES),
         }
-        if metric in made:
-            return made[metric]()
+        if metric in observers:
+            return observers[metric]()
         reason = metric.removeprefix(f"{SHARE}_")
         if reason in THROTTLES and reason != metric:
             return self._share((reason,))
@@ -151,7 +151,7 @@ class Ledger:
 
     @property
     def counter_names(self) -> tuple[str, ...]:
-        """Counters that were asked of the device, in the order in which it tells them."""
+        """Counters that were asked of the device, in the order in which it reports them."""
         past = self.run.counted.get(self.device.id, [])
         return tuple(dict.fromkeys(name for one in past for name in one.counters))
 
@@ -163,7 +163,7 @@ class Ledger:
         behaviour = COUNTERS[name][0] if name in COUNTERS else "growth"
         growth, where, fault = self._growth(name)
         if not known:
-            gap = self.hints.get(name) or UNTOLD
+            gap = self.hints.get(name) or UNREPORTED
         elif len(known) < len(values):
             gap = f"it was there in {len(known)} of {len(values)} readings only"
         else:
@@ -228,18 +228,18 @@ class Ledger:
             yield from self.run.spans.get((self.device.id, launch.id), [])
 
     def _counted(self, name: str) -> Observed:
-        found = self.counter(name)
-        value = found.growth if found.behaviour == "growth" else found.worst
+        counter = self.counter(name)
+        value = counter.growth if counter.behaviour == "growth" else counter.worst
         if value is None and name in self.absent:
             return self._absent()
-        grew = found.where if found.behaviour == "growth" else ()
+        grew = counter.where if counter.behaviour == "growth" else ()
         return Observed(
             device=self.device.id,
             low=None if value is None else float(value),
             high=None if value is None else float(value),
-            count=found.count,
+            count=counter.count,
             where=grew[0] + (f" and {len(grew) - 1} more" if len(grew) > 1 else "") if grew else "",
-            gap=found.gap,
+            gap=counter.gap,
         )
 
     def _logged(self, *, is_fatal: bool) -> Observed:
@@ -325,18 +325,18 @@ class Ledger:
         names: Sequence[str],
     ) -> Observed:
         """The highest figure of those over each long case and over all of them."""
-        if set(names) <= self.absent and not self._is_told(names):
+        if set(names) <= self.absent and not self._is_reported(names):
             return self._absent()
         each = [(case.case.id, self._loaded(case)) for case in self.cases]
-        pools = [(name, found) for name, found in each if len(found) >= LEAST_READINGS]
-        whole = [one for _, found in each for one in found]
+        pools = [(name, values) for name, values in each if len(values) >= LEAST_READINGS]
+        whole = [one for _, values in each for one in values]
         if self.scope != "interim":
             pools.append(("all of its cases", whole))
-        found = [(where, answer) for where, part in pools if part and (answer := figure(part))]
-        if not found:
+        figures = [(where, answer) for where, part in pools if part and (answer := figure(part))]
+        if not figures:
             return Observed(device=self.device.id, gap=self._hint(*names) if whole else UNLOADED)
-        where, (value, _) = max(found, key=lambda item: item[1][0])
-        gap = next((gap for _, (_, gap) in found if gap), "")
+        where, (value, _) = max(figures, key=lambda item: item[1][0])
+        gap = next((gap for _, (_, gap) in figures if gap), "")
         return Observed(
             device=self.device.id, low=value, high=value, count=len(whole), where=where, gap=gap
         )
@@ -349,13 +349,13 @@ class Ledger:
         fact = f"{reading}_highest"
         highest = self._fact(fact)
         missing: dict[str, float] = {}
-        for name, found in self._linked(is_idle_same=is_idle_same):
-            known = [value for one in found if (value := one.get(reading)) is not None]
+        for name, loaded in self._linked(is_idle_same=is_idle_same):
+            known = [value for one in loaded if (value := one.get(reading)) is not None]
             if known and highest is not None:
                 missing[name] = max(0.0, highest - max(known))
         if not missing:
             gap = "" if highest is not None else self._fact_hint(fact)
-            is_absent = reading in self.absent and not self._is_told([reading])
+            is_absent = reading in self.absent and not self._is_reported([reading])
             return self._absent() if is_absent else self._unseen(reading, gap)
         where = max(missing, key=missing.__getitem__)
         worst = missing[where]
@@ -367,7 +367,7 @@ class Ledger:
         """The readings under load of each launch; of a case without any, all that it has."""
         for case in self.cases:
             loaded = [(launch.id, self._loads(launch)) for launch in case.launches]
-            if is_idle_same and not any(found for _, found in loaded):
+            if is_idle_same and not any(values for _, values in loaded):
                 every = [one.values for launch in case.launches for one in self._of_device(launch)]
                 loaded = [(case.case.id, every)]
             yield from loaded
@@ -393,22 +393,22 @@ class Ledger:
 
     def gaps(self) -> tuple[Gap, ...]:
         """What was never observed of the device, and what would allow it; not what is absent."""
-        told = self._told()
+        reported = self._reported()
         read = [name for one in self._readings() for name in one.values]
-        asked = dict.fromkeys((*self.counter_names, *self.hints, *read))
+        names = dict.fromkeys((*self.counter_names, *self.hints, *read))
         named = [
             Gap(what=name, hint=self._hint(name))
-            for name in asked
-            if name not in self.absent and name not in told
+            for name in names
+            if name not in self.absent and name not in reported
         ]
         hint = self.run.log_gap or ("" if self.run.num_log_marks else UNREAD)
         return (*named, *([Gap(what="kernel_log", hint=hint)] if hint else []))
 
-    def _is_told(self, names: Sequence[str]) -> bool:
+    def _is_reported(self, names: Sequence[str]) -> bool:
         """Whether a value of one of them was ever reported."""
-        return not self._told().isdisjoint(names)
+        return not self._reported().isdisjoint(names)
 
-    def _told(self) -> set[str]:
+    def _reported(self) -> set[str]:
         """Everything of which a value was reported at least once."""
         counted = [one.counters for one in self.run.counted.get(self.device.id, [])]
         readings = [one.values for one in self._readings()]
@@ -431,7 +431,7 @@ class Ledger:
         return Observed(device=self.device.id, is_absent=True)
 
     def _hint(self, *names: str) -> str:
-        return next((self.hints[name] for name in names if name in self.hints), UNTOLD)
+        return next((self.hints[name] for name in names if name in self.hints), UNREPORTED)
 
     def _fact(self, name: str) -> float | None:
         value = value_of(self.device.facts, name)
@@ -439,16 +439,16 @@ class Ledger:
         return float(value) if is_number and value > 0 else None  # type: ignore[operator,arg-type]
 
     def _fact_hint(self, name: str) -> str:
-        found = self.device.facts.get(name)
-        return (found.hint if found is not None else "") or f"{name} of the part is not reported"
+        fact = self.device.facts.get(name)
+        return (fact.hint if fact is not None else "") or f"{name} of the part is not reported"
 
 
 def under_load(launch: LaunchEvidence) -> list[Reading]:
     """Readings that were taken while the launch's steps ran, of devices that were not idle."""
     return [
         reading
-        for reading, told in zip(launch.readings, launch.blocks_before, strict=True)
-        if told is not None and told < len(launch.blocks) and _is_busy(reading.values)
+        for reading, num_blocks in zip(launch.readings, launch.blocks_before, strict=True)
+        if num_blocks is not None and num_blocks < len(launch.blocks) and _is_busy(reading.values)
     ]
 
 
@@ -466,9 +466,9 @@ def of_devices(
     devices: Sequence[Device], cases: Sequence[CaseEvidence], scope: Scope
 ) -> tuple[Ledger, ...]:
     """A ledger for each device that one of the cases runs on."""
-    found = []
+    ledgers = []
     for device in devices:
         own = tuple(case for case in cases if device.id in case.case.all_devices)
         if own:
-            found.append(Ledger(device=device, run=own[0].run, cases=own, scope=scope))
-    return tuple(found)
+            ledgers.append(Ledger(device=device, run=own[0].run, cases=own, scope=scope))
+    return tuple(ledgers)

@@ -137,8 +137,8 @@ class LaunchEvidence:
         """What its timed steps look like over time; needs a block."""
         if self._series is None or self._series[0] != len(self.blocks):
             with np.errstate(divide="ignore", invalid="ignore"):
-                found = classify(np.log(self.step_seconds))
-            self._series = len(self.blocks), found
+                series = classify(np.log(self.step_seconds))
+            self._series = len(self.blocks), series
         return self._series[1]
 
     @property
@@ -165,8 +165,8 @@ class LaunchEvidence:
 
     def has_phase(self, phase: str, ranks: int) -> bool:
         """Whether each of so many ranks has checked its output of that phase."""
-        told = {checked.rank for checked in self.checks if checked.phase == phase}
-        return told >= set(range(ranks))
+        checked_ranks = {checked.rank for checked in self.checks if checked.phase == phase}
+        return checked_ranks >= set(range(ranks))
 
     def take(self, event: object, utc: str, place: int) -> None:
         """Add one event that names this launch."""
@@ -422,12 +422,12 @@ def _target_fault(block: Block, case: Case) -> str:
     """A hit of a target that the case does not have, or where it was not asked for; or nothing."""
     if block.reached_at is None:
         return ""
-    made = len(block.wall_ns)
+    steps = len(block.wall_ns)
     is_asked = case.evaluate_every > 0 and case.steps is not None
-    if not is_asked or block.reached_at != made:
-        return f"came to a target after {block.reached_at} of {made} steps, which it cannot have"
-    if made % case.evaluate_every and made != case.steps:
-        return f"came to its target after {made} steps, where it was not asked for"
+    if not is_asked or block.reached_at != steps:
+        return f"came to a target after {block.reached_at} of {steps} steps, which it cannot have"
+    if steps % case.evaluate_every and steps != case.steps:
+        return f"came to its target after {steps} steps, where it was not asked for"
     return ""
 
 
@@ -439,20 +439,20 @@ def clock_fault(evidence: CaseEvidence) -> str:
 
     Not positive, longer than what holds them, or another length by a second clock.
     """
-    return _kept(evidence, "fault", _clock_fault)
+    return _cached(evidence, "fault", _clock_fault)
 
 
 def clock_doubt(evidence: CaseEvidence) -> str:
     """Clocks that differ by more than they may and by less than a lie, or nothing."""
-    return _kept(evidence, "doubt", _clock_doubt)
+    return _cached(evidence, "doubt", _clock_doubt)
 
 
-def _kept(evidence: CaseEvidence, name: str, find: Callable[[CaseEvidence], str]) -> str:
-    version, said = evidence.clocks.get(name, (-1, ""))
+def _cached(evidence: CaseEvidence, name: str, find: Callable[[CaseEvidence], str]) -> str:
+    version, sentence = evidence.clocks.get(name, (-1, ""))
     if version != evidence.version:
-        said = find(evidence)
-        evidence.clocks[name] = evidence.version, said
-    return said
+        sentence = find(evidence)
+        evidence.clocks[name] = evidence.version, sentence
+    return sentence
 
 
 def _clock_fault(evidence: CaseEvidence) -> str:
@@ -530,9 +530,9 @@ def _calibrated_ratios(launches: Sequence[LaunchEvidence], clock: str) -> Iterat
     It is infinite where the clock that is compared with stood still.
     """
     for launch in launches:
-        for found in launch.calibrated:
-            below = found.raw_ns if clock == "raw" else found.wall_ns
-            above = found.wall_ns if clock == "raw" else found.event_ns
+        for calibrated in launch.calibrated:
+            below = calibrated.raw_ns if clock == "raw" else calibrated.wall_ns
+            above = calibrated.wall_ns if clock == "raw" else calibrated.event_ns
             if above and len(above) == len(below):
                 pairs = zip(above, below, strict=True)
                 yield statistics.median(a / b if b > 0 else math.inf for a, b in pairs)

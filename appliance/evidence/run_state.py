@@ -23,7 +23,7 @@ from appliance.records.plan import Case, Launch, Plan
 
 
 @dataclass
-class _CaseHistory:
+class _CaseState:
     started: list[int] = field(default_factory=list)
     ended: dict[int, LaunchEnded] = field(default_factory=dict)
     artifacts: dict[str, str] = field(default_factory=dict)
@@ -49,7 +49,7 @@ class History:
 
     def __init__(self, plan: Plan, lines: Sequence[Line]) -> None:
         self._launches = {launch.id: launch for launch in plan.launches}
-        self._cases = {case.id: _CaseHistory() for case in plan.cases}
+        self._cases = {case.id: _CaseState() for case in plan.cases}
         for line in lines:
             self.take(line.event)
 
@@ -64,7 +64,7 @@ class History:
             self._take(self._cases[launch.case], launch.number, event)
 
     def _take(
-        self, case: _CaseHistory, number: int, event: LaunchStarted | LaunchEnded | Artifact
+        self, case: _CaseState, number: int, event: LaunchStarted | LaunchEnded | Artifact
     ) -> None:
         if isinstance(event, LaunchEnded):
             case.ended[number] = event

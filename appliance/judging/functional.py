@@ -490,8 +490,8 @@ def _some(names: Sequence[str]) -> str:
 
 
 def _unseen(criterion: Criterion, observed: Sequence[device_health.Observed]) -> RulingDraft:
-    reasons = dict.fromkeys(one.gap or device_health.UNTOLD for one in observed) or {
-        device_health.UNTOLD: None
+    reasons = dict.fromkeys(one.gap or device_health.UNREPORTED for one in observed) or {
+        device_health.UNREPORTED: None
     }
     names = _some([one.device for one in observed]) or "any device"
     is_meant = criterion.if_not_observed == "not_applicable"

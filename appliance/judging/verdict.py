@@ -204,16 +204,16 @@ class Judge:
             for criterion in self._of_case(evidence)
             if criterion.kind not in CHANCE_KINDS
         ]
-        for found in (*others, *on_times):
-            if found.ruling == "fail":
-                return True, f"decided: {found.explanation}"
+        for draft in (*others, *on_times):
+            if draft.ruling == "fail":
+                return True, f"decided: {draft.explanation}"
         if not is_planned:
             return False, f"open: no interim analysis is planned after {evidence.num_made} launches"
         if not on_times:
             return False, "nothing has failed; performance is reported, not judged"
-        for found in on_times:
-            if found.ruling != "pass":
-                return False, f"open: {found.explanation}"
+        for draft in on_times:
+            if draft.ruling != "pass":
+                return False, f"open: {draft.explanation}"
         return True, "decided: within every limit"
 
     def _on_times(self, evidence: CaseEvidence) -> Iterator[RulingDraft]:
@@ -238,10 +238,10 @@ class Judge:
     def _result(self, evidence: CaseEvidence) -> CaseResult:
         """What the case has shown, and its speed beside that of the cases that it belongs with."""
         cases = self._index.cases
-        found = case_result(evidence, self._apart.get(evidence.case.id))
-        if found.withheld:
-            return found
-        return replace(found, estimates=(*found.estimates, *ratios.estimates(evidence, cases)))
+        result = case_result(evidence, self._apart.get(evidence.case.id))
+        if result.withheld:
+            return result
+        return replace(result, estimates=(*result.estimates, *ratios.estimates(evidence, cases)))
 
     def _of_case(self, evidence: CaseEvidence) -> Iterator[Criterion]:
         """Required criteria whose ruling is about this case alone."""
@@ -272,14 +272,14 @@ class Judge:
                 yield _ruling(criterion, "", health(criterion, cases, self._inputs, scope))
             else:
                 for evidence in cases:
-                    found = (
+                    draft = (
                         self._judged(criterion, evidence)
                         if criterion.kind in CHANCE_KINDS
                         else functional(criterion, evidence, self._inputs)
                     )
                     if criterion.kind == "determinism":
-                        found = agreed(found, self._apart.get(evidence.case.id))
-                    yield _ruling(criterion, evidence.case.id, found)
+                        draft = agreed(draft, self._apart.get(evidence.case.id))
+                    yield _ruling(criterion, evidence.case.id, draft)
 
     def _order_rulings(self) -> Iterator[Ruling]:
         """Whether the node is what was bought, line by line."""
@@ -331,8 +331,8 @@ class Judge:
             yield "", f"this run repeats {name} to settle a dispute, so it accepts nothing"
 
     def _decided_by(self, rulings: Sequence[Ruling]) -> str:
-        asked = (*self._requirements, *order_match.requirements(self._order))
-        kinds = {criterion.id: criterion.kind for criterion in asked}
+        criteria = (*self._requirements, *order_match.requirements(self._order))
+        kinds = {criterion.id: criterion.kind for criterion in criteria}
         against = [
             ruling
             for ruling in rulings
@@ -383,12 +383,12 @@ class Judge:
             if not evidence.case.is_timed or not is_of_one or self._withheld(evidence):
                 continue
             name, _, device = evidence.case.id.partition("@")
-            found = [
+            statistics = [
                 (launch.place, launch.statistic)
                 for launch in evidence.counted
                 if launch.place is not None and launch.statistic is not None
             ]
-            times.setdefault(device, {})[name] = found
+            times.setdefault(device, {})[name] = statistics
         return stragglers.find(times)
 
 
@@ -447,16 +447,16 @@ def _against(criteria: Criteria, plan: Plan) -> Iterator[tuple[Criterion, str, s
                     yield criterion, case.id, other.id
 
 
-def _ruling(criterion: Criterion, case: str, found: RulingDraft) -> Ruling:
+def _ruling(criterion: Criterion, case: str, draft: RulingDraft) -> Ruling:
     return Ruling(
         criterion=criterion.id,
         case=case,
         required=criterion.required,
-        ruling=found.ruling,
-        reason=found.reason,
-        explanation=found.explanation,
-        action=found.action,
-        statistic=found.statistic,
+        ruling=draft.ruling,
+        reason=draft.reason,
+        explanation=draft.explanation,
+        action=draft.action,
+        statistic=draft.statistic,
     )
 
 
@@ -476,8 +476,8 @@ def _unmatched(criterion: Criterion) -> Ruling:
 
 
 def _word(rulings: Sequence[Ruling]) -> VerdictWord:
-    asked = [ruling.ruling for ruling in rulings if ruling.required]
-    required = [word for word in asked if word != "not_applicable"]
+    words = [ruling.ruling for ruling in rulings if ruling.required]
+    required = [word for word in words if word != "not_applicable"]
     if "fail" in required:
         return "REJECTED"
     if required and all(ruling == "pass" for ruling in required):

@@ -52,7 +52,7 @@ E = TypeVar("E")
 
 
 @dataclass(kw_only=True)
-class _Told:
+class _RankRecords:
     """What one rank of a launch has said since the launch was last started.
 
     `boot` counts the resumptions before its start: the journal's clock begins anew with each.
@@ -87,28 +87,28 @@ class _Told:
 
 def check_launches(plan: Plan, lines: Sequence[Line]) -> None:
     """EvidenceError at the first launch whose records contradict each other or the plan."""
-    told = list(_gathered(plan, lines))
-    for one in told:
+    ranks = list(_gathered(plan, lines))
+    for one in ranks:
         for rule in RULES:
             fault = rule(one)
             if fault:
                 raise EvidenceError(f"journal.jsonl: launch {one.launch.id} {fault}")
-    _check_alike(told)
+    _check_alike(ranks)
 
 
-def _gathered(plan: Plan, lines: Sequence[Line]) -> Iterator[_Told]:
+def _gathered(plan: Plan, lines: Sequence[Line]) -> Iterator[_RankRecords]:
     """What each rank of each launch said; of an untimed launch that was made again, the last."""
     cases = {case.id: case for case in plan.cases}
     launches = {launch.id: launch for launch in plan.launches}
-    found: dict[str, dict[int, _Told]] = {}
+    by_launch: dict[str, dict[int, _RankRecords]] = {}
     boot = 0
     for number, line in enumerate(lines, 1):
         event = line.event
         boot += isinstance(event, RunResumed)
         if isinstance(event, LaunchStarted):
             launch = launches[event.launch]
-            found[launch.id] = {
-                rank: _Told(
+            by_launch[launch.id] = {
+                rank: _RankRecords(
                     plan=plan,
                     case=cases[launch.case],
                     launch=launch,
@@ -119,44 +119,44 @@ def _gathered(plan: Plan, lines: Sequence[Line]) -> Iterator[_Told]:
                 for rank in range(cases[launch.case].ranks)
             }
         elif isinstance(event, LaunchEnded):
-            for one in found.get(event.launch, {}).values():
+            for one in by_launch.get(event.launch, {}).values():
                 one.ended = event
                 one.wall_ns = line.monotonic_ns - one.begin_ns if one.boot == boot else None
         elif (rank := getattr(event, "rank", None)) is not None:
             name = str(getattr(event, "launch", ""))
-            if rank not in found.get(name, {}):
+            if rank not in by_launch.get(name, {}):
                 raise EvidenceError(
                     f"journal.jsonl line {number}: launch {name} has no rank {rank}"
                 )
-            found[name][rank].lines.append(line)
-    for ranks in found.values():
+            by_launch[name][rank].lines.append(line)
+    for ranks in by_launch.values():
         yield from ranks.values()
 
 
 # ------------------------------------------------------------------ what a launch says
 
 
-def _counts(told: _Told) -> str:
+def _counts(records: _RankRecords) -> str:
     """Something that is said twice, not at all, or of a launch that has none of it."""
-    counts = Counter(type(line.event) for line in told.lines)
+    counts = Counter(type(line.event) for line in records.lines)
     twice = [name for kind, name in NAMES.items() if counts[kind] > 1]
     if twice:
         return f"tells its {twice[0]} twice"
-    if counts[Block] and not told.launch.is_timed:
+    if counts[Block] and not records.launch.is_timed:
         return "is not timed and has timed steps"
-    if not told.is_completed:
+    if not records.is_completed:
         return ""
-    owed = [Started, Calibrated]
-    owed += [Warmed] if told.is_by_blocks else []
-    owed += [] if told.launch.is_timed else [Libraries]
-    missing = [NAMES[kind] for kind in owed if not counts[kind]]
+    expected = [Started, Calibrated]
+    expected += [Warmed] if records.is_by_blocks else []
+    expected += [] if records.launch.is_timed else [Libraries]
+    missing = [NAMES[kind] for kind in expected if not counts[kind]]
     return f"completed and does not tell its {missing[0]}" if missing else ""
 
 
-def _numbers(told: _Told) -> str:
+def _numbers(records: _RankRecords) -> str:
     """Blocks or steps that were left out, or are there twice."""
-    number = sum(len(one.wall_ns) for one in told.of(Warmed)) + 1 if told.is_by_blocks else 0
-    for index, block in enumerate(told.of(Block)):
+    number = sum(len(one.wall_ns) for one in records.of(Warmed)) + 1 if records.is_by_blocks else 0
+    for index, block in enumerate(records.of(Block)):
         if block.index != index:
             return f"has block {block.index} where block {index} comes"
         if block.first_step != number:
@@ -165,63 +165,67 @@ def _numbers(told: _Told) -> str:
     return ""
 
 
-def _lengths(told: _Told) -> str:
+def _lengths(records: _RankRecords) -> str:
     """A warm-up or a block that is shorter than the protocol says; several ranks go by steps."""
-    protocol = told.plan.protocol
-    if not told.is_by_blocks or told.plan.repeat is not None:
+    protocol = records.plan.protocol
+    if not records.is_by_blocks or records.plan.repeat is not None:
         return ""
-    is_alone = told.case.ranks == 1
-    for warmed in told.of(Warmed):
+    is_alone = records.case.ranks == 1
+    for warmed in records.of(Warmed):
         is_short = is_alone and sum(warmed.wall_ns) < SHORT * protocol.warmup_seconds * 1e9
         if is_short or len(warmed.wall_ns) < protocol.warmup_steps:
             return "warmed up for less than the protocol says"
-    for block in told.of(Block):
+    for block in records.of(Block):
         is_short = is_alone and block.block_wall_ns < SHORT * protocol.block_seconds * 1e9
         if is_short or len(block.wall_ns) < protocol.block_steps:
             return f"has a block {block.index} that is shorter than the protocol says"
     return ""
 
 
-def _clocks(told: _Told) -> str:
+def _clocks(records: _RankRecords) -> str:
     """Clocks that were not compared as a launch compares them.
 
     What they told is for the judge: a clock that stands is a fault of the machine, no forgery.
     """
-    has_events = any(block.event_ns is not None for block in told.of(Block))
-    least = SHORT * told.plan.protocol.calibration_seconds * 1e9
-    for found in told.of(Calibrated):
-        spans = [found.wall_ns, found.raw_ns, *([found.event_ns] if found.event_ns else [])]
+    has_events = any(block.event_ns is not None for block in records.of(Block))
+    least = SHORT * records.plan.protocol.calibration_seconds * 1e9
+    for calibrated in records.of(Calibrated):
+        spans = [
+            calibrated.wall_ns,
+            calibrated.raw_ns,
+            *([calibrated.event_ns] if calibrated.event_ns else []),
+        ]
         if any(len(times) != NUM_CLOCK_SPANS for times in spans):
             return f"did not compare its clocks over {NUM_CLOCK_SPANS} spans of time"
-        if sum(found.wall_ns) < least:
+        if sum(calibrated.wall_ns) < least:
             return "compared its clocks for less time than the protocol says"
-        if has_events and found.event_ns is None:
+        if has_events and calibrated.event_ns is None:
             return "times its steps by a clock of the device that it did not compare with another"
     return ""
 
 
-def _spans(told: _Told) -> str:
+def _spans(records: _RankRecords) -> str:
     """Parts that together take longer than the journal's clock saw the launch take by then."""
-    ended = told.ended
+    ended = records.ended
     if (
         ended is not None
-        and told.wall_ns is not None
-        and ended.wall_ns > told.wall_ns * CLOCK_SLACK
+        and records.wall_ns is not None
+        and ended.wall_ns > records.wall_ns * CLOCK_SLACK
     ):
         return "took longer by its own record than the journal's clock says"
     inside = 0
-    for line in told.lines:
-        inside += _inside(told, line.event)
-        if inside > (line.monotonic_ns - told.begin_ns) * CLOCK_SLACK:
+    for line in records.lines:
+        inside += _inside(records, line.event)
+        if inside > (line.monotonic_ns - records.begin_ns) * CLOCK_SLACK:
             return "has steps that take longer than the journal's clock says"
     return ""
 
 
-def _inside(told: _Told, event: object) -> int:
+def _inside(records: _RankRecords, event: object) -> int:
     """Nanoseconds that this record accounts for; a first step that stands in a block, not twice."""
     match event:
         case Started():
-            is_in_block = told.launch.is_timed and told.case.steps is not None
+            is_in_block = records.launch.is_timed and records.case.steps is not None
             return event.build_ns + (0 if is_in_block else event.first_step_ns)
         case Calibrated() | Warmed():
             return sum(event.wall_ns)
@@ -234,10 +238,10 @@ def _inside(told: _Told, event: object) -> int:
 # ------------------------------------------------------------------ what a launch checks
 
 
-def _checked_steps(told: _Told) -> str:
+def _checked_steps(records: _RankRecords) -> str:
     """A first or last output that is of another step."""
-    last = _last_step(told)
-    for checked in told.checks:
+    last = _last_step(records)
+    for checked in records.checks:
         wanted = {"first": 0, "last": last}.get(checked.phase)
         if wanted is not None and checked.step != wanted:
             return (
@@ -246,48 +250,48 @@ def _checked_steps(told: _Told) -> str:
     return ""
 
 
-def _last_step(told: _Told) -> int | None:
+def _last_step(records: _RankRecords) -> int | None:
     """Number of the last step as it must have been; None where that cannot be told."""
-    steps, blocks = told.case.steps, told.of(Block)
-    if told.launch.is_timed:
+    steps, blocks = records.case.steps, records.of(Block)
+    if records.launch.is_timed:
         return blocks[-1].first_step + len(blocks[-1].wall_ns) - 1 if blocks else -1
-    return None if steps is None or told.case.evaluate_every else steps - 1
+    return None if steps is None or records.case.evaluate_every else steps - 1
 
 
-def _own_bounds(told: _Told) -> str:
+def _own_bounds(records: _RankRecords) -> str:
     """A bound that the appliance itself sets, and that is another here."""
-    for checked in told.checks:
+    for checked in records.checks:
         check = checked.check
-        if checked.phase == "repeatability" and told.case.is_repeatable and check.bound != 0:
+        if checked.phase == "repeatability" and records.case.is_repeatable and check.bound != 0:
             return "allows a difference between two outputs that must have the same bits"
         if checked.phase == "repeated" and check.bound != REPEATED_INPUT_BOUND:
             saved = f"lets a repeated input save {check.bound:g} of a step's time"
             return f"{saved}, not {REPEATED_INPUT_BOUND:g}"
-        if checked.phase in ("repeatability", "repeated") and told.launch.is_timed:
+        if checked.phase in ("repeatability", "repeated") and records.launch.is_timed:
             return f"is timed and has a check of the phase {checked.phase}"
     return ""
 
 
-def _digests(told: _Told) -> str:
+def _digests(records: _RankRecords) -> str:
     """A digest that no other launch's would be compared with."""
-    found = [(one.phase, one.step, one.what) for one in told.of(Digested)]
-    if set(found) <= {OUTPUT} and len(found) <= told.case.is_repeatable:
+    digests = [(one.phase, one.step, one.what) for one in records.of(Digested)]
+    if set(digests) <= {OUTPUT} and len(digests) <= records.case.is_repeatable:
         return ""
     return "tells other digests than that of its first output"
 
 
-def _target(told: _Told) -> str:
+def _target(records: _RankRecords) -> str:
     """Training that did not come to its target, where no check says so."""
-    if not (told.is_completed and told.launch.is_timed and told.case.evaluate_every):
+    if not (records.is_completed and records.launch.is_timed and records.case.evaluate_every):
         return ""
-    is_missed = all(block.reached_at is None for block in told.of(Block))
-    last = [checked.check for checked in told.checks if checked.phase == "last"]
+    is_missed = all(block.reached_at is None for block in records.of(Block))
+    last = [checked.check for checked in records.checks if checked.phase == "last"]
     if is_missed and all(check.is_within for check in last):
         return "did not come to its target, and no check of it says so"
     return ""
 
 
-def _check_alike(told: Sequence[_Told]) -> None:
+def _check_alike(ranks: Sequence[_RankRecords]) -> None:
     """EvidenceError where launches with the same bits as first output did not check it alike.
 
     Which checks an output gets may depend on its values, so others are not compared: where the
@@ -295,10 +299,12 @@ def _check_alike(told: Sequence[_Told]) -> None:
     what a wrong output is not even asked.
     """
     known: dict[tuple[str, int, str], tuple[str, Counter[str]]] = {}
-    for one in told:
-        is_whole = one.is_completed and all(found.check.is_within for found in one.checks)
+    for one in ranks:
+        is_whole = one.is_completed and all(checked.check.is_within for checked in one.checks)
         for digested in one.of(Digested) if is_whole else ():
-            names = Counter(found.check.name for found in one.checks if found.phase == "first")
+            names = Counter(
+                checked.check.name for checked in one.checks if checked.phase == "first"
+            )
             key = (one.case.id, one.rank, digested.digest)
             first, others = known.setdefault(key, (one.launch.id, names))
             if names != others:
@@ -309,7 +315,7 @@ def _check_alike(told: Sequence[_Told]) -> None:
                 )
 
 
-RULES: tuple[Callable[[_Told], str], ...] = (
+RULES: tuple[Callable[[_RankRecords], str], ...] = (
     _counts,
     _numbers,
     _lengths,

@@ -140,10 +140,10 @@ def check_bounds(plan: Plan, criteria: Criteria) -> None:
         raise EvidenceError("plan.json names other injected faults than its cases do")
 
 
-def _is_same(found: Bounds, wanted: Bounds) -> bool:
-    if found.interim_analyses != wanted.interim_analyses or len(found.z) != len(wanted.z):
+def _is_same(bounds: Bounds, wanted: Bounds) -> bool:
+    if bounds.interim_analyses != wanted.interim_analyses or len(bounds.z) != len(wanted.z):
         return False
-    pairs = zip((found.alpha, *found.z), (wanted.alpha, *wanted.z), strict=True)
+    pairs = zip((bounds.alpha, *bounds.z), (wanted.alpha, *wanted.z), strict=True)
     return all(math.isclose(one, other, rel_tol=RELATIVE) for one, other in pairs)
 
 
@@ -250,14 +250,14 @@ def check_conduct(plan: Plan, lines: Sequence[Line], files: Mapping[str, str]) -
 
 def _check_samples(plan: Plan, walk: _Walk, events: Sequence[object]) -> None:
     """EvidenceError unless each completed launch checked those outputs that the seed had drawn."""
-    made: dict[tuple[str, int], list[Block]] = {}
-    told: dict[tuple[str, int], set[int]] = {}
+    timed: dict[tuple[str, int], list[Block]] = {}
+    sampled: dict[tuple[str, int], set[int]] = {}
     for event in events:
         if isinstance(event, Block):
-            made.setdefault((event.launch, event.rank), []).append(event)
+            timed.setdefault((event.launch, event.rank), []).append(event)
         elif isinstance(event, Checked) and event.phase == "sampled":
-            told.setdefault((event.launch, event.rank), set()).add(event.step)
-    for (name, rank), blocks in made.items():
+            sampled.setdefault((event.launch, event.rank), set()).add(event.step)
+    for (name, rank), blocks in timed.items():
         case = walk.cases[walk.launches[name].case]
         if not case.scenario or case.steps is not None or walk.ended[name] != "completed":
             continue
@@ -265,7 +265,7 @@ def _check_samples(plan: Plan, walk: _Walk, events: Sequence[object]) -> None:
         seed = case_seed(plan.seed, case)
         drawn = sampled_steps(seed, name, plan.protocol.block_steps)
         wanted = {first + step for step in drawn if step < number}
-        if told.get((name, rank), set()) != wanted:
+        if sampled.get((name, rank), set()) != wanted:
             raise EvidenceError(
                 f"journal.jsonl: launch {name} checked other timed outputs than the seed had drawn"
             )

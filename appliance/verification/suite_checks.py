@@ -63,16 +63,16 @@ def _facts(
     unknown: dict[str, str] = {}
     versions: dict[str, int] = {}
     for case in plan.cases:
-        name, found = case.workload, known.get(case.workload)
+        name, shipped = case.workload, known.get(case.workload)
         if versions.setdefault(name, case.version) != case.version:
             raise EvidenceError(f'the plan has workload "{name}" in two versions')
-        if found is None:
+        if shipped is None:
             unknown[name] = f'workload "{name}" is not known to bench {VERSION}'
-        elif found.version != case.version:
-            here = f"bench {VERSION} has version {found.version}"
+        elif shipped.version != case.version:
+            here = f"bench {VERSION} has version {shipped.version}"
             unknown[name] = f'workload "{name}" is of version {case.version}, and {here}'
         else:
-            facts[name] = found
+            facts[name] = shipped
     return facts, tuple(unknown.values())
 
 
@@ -81,7 +81,7 @@ def _drawn_cases(
 ) -> list[tuple[Placed, Case]]:
     """Each variant of the plan, beside where it was drawn; EvidenceError for another or none."""
     left = {case.id: case for case in plan.cases if case.variant}
-    found: list[tuple[Placed, Case]] = []
+    drawn: list[tuple[Placed, Case]] = []
     for one in placed:
         named = one.case_id("")
         case = next((case for case in left.values() if case.variant_of == named), None)
@@ -91,12 +91,12 @@ def _drawn_cases(
         if case is not None and case.id != one.case_id(case.variant):
             raise EvidenceError(f'case {case.id} is not named as the variant "{case.variant}" is')
         if case is not None:
-            found.append((one, left.pop(case.id)))
+            drawn.append((one, left.pop(case.id)))
     if left:
         raise EvidenceError(
             f"case {next(iter(left))} is a variant that the run's seed did not draw"
         )
-    return found
+    return drawn
 
 
 def _check_draw(plan: Plan, case: Case | None, one: Placed, variant: str) -> None:
@@ -116,7 +116,7 @@ def _check_draw(plan: Plan, case: Case | None, one: Placed, variant: str) -> Non
 
 def _check_facts(plan: Plan, case: Case, one: Placed, known: WorkloadFacts) -> None:
     """EvidenceError unless the case is as suite, draw and workload make it."""
-    told = _named(case.parameters) | {
+    recorded = _named(case.parameters) | {
         "is_timed": case.is_timed,
         "is_repeatable": case.is_repeatable,
         "alone": case.alone,
@@ -124,7 +124,7 @@ def _check_facts(plan: Plan, case: Case, one: Placed, known: WorkloadFacts) -> N
         "injector": case.injector,
         "needs": case.needs,
     }
-    asked = _named(known.complete(one.request)) | {
+    requested = _named(known.complete(one.request)) | {
         "is_timed": known.is_timed,
         "is_repeatable": known.is_repeatable,
         "alone": known.alone if one.item.alone is None else one.item.alone,
@@ -132,8 +132,8 @@ def _check_facts(plan: Plan, case: Case, one: Placed, known: WorkloadFacts) -> N
         "injector": known.injector,
         "needs": tuple(sorted({*known.needs, *one.item.needs})),
     }
-    for name in (*asked, *(name for name in told if name not in asked)):
-        here, there = told.get(name), asked.get(name)  # None is no parameter's value
+    for name in (*requested, *(name for name in recorded if name not in requested)):
+        here, there = recorded.get(name), requested.get(name)  # None is no parameter's value
         if here != there or isinstance(here, bool) is not isinstance(there, bool):
             raise EvidenceError(
                 f"case {case.id}: its {name} is {here!r}, and by suite and workload it is "
@@ -155,15 +155,15 @@ def _is_planned(case: Case, placed: Placed, suite: Suite, criteria: Criteria) ->
     most = num_launches(suite, item, is_judged=is_judged(criteria, case.id))
     launches = most if case.is_timed else 0
     weight = 0.0 if case.variant else item.weight
-    told = (case.workload, case.small, case.launches, case.weight)
-    asked = (item.workload, item.small, launches, weight)
+    planned = (case.workload, case.small, case.launches, case.weight)
+    requested = (item.workload, item.small, launches, weight)
     limits = (case.time_limit_seconds, case.memory_limit_bytes)
     allowed = (item.time_limit_seconds, int(item.memory_limit_gib * GIB))
     where = (case.scope, case.agents, case.all_devices, case.memory_class_gib)
     gib = placed.memory.gib if placed.memory else None
     there = (item.scope, item.agents, tuple(device.id for device in placed.devices), gib)
     is_alone = item.alone is None or case.alone == item.alone
-    is_there = told == asked and where == there and limits == allowed and is_alone
+    is_there = planned == requested and where == there and limits == allowed and is_alone
     return is_there and (case.variant != "" or _has_its_own(case, placed))
 
 
@@ -173,7 +173,7 @@ def _has_its_own(case: Case, placed: Placed) -> bool:
     That is all that can be told of a workload whose facts are not known.
     """
     missing = object()
-    asked = dict(placed.request.parameters)
+    requested = dict(placed.request.parameters)
     if placed.num_ranks and "ranks" in case.parameters:
-        asked["ranks"] = placed.num_ranks
-    return all(case.parameters.get(name, missing) == value for name, value in asked.items())
+        requested["ranks"] = placed.num_ranks
+    return all(case.parameters.get(name, missing) == value for name, value in requested.items())

@@ -151,7 +151,7 @@ class _Examination:
     expectations: Expectations
     moment: datetime
     files: Mapping[str, bytes] = field(default_factory=dict)
-    found: Bundle | None = None
+    parsed: Bundle | None = None
     holder: x509.Certificate | None = None
     judge: Judge | None = None
     verdict: Verdict | None = None
@@ -165,9 +165,9 @@ class _Examination:
 
     @property
     def bundle(self) -> Bundle:
-        if self.found is None:
+        if self.parsed is None:
             raise _NotDone
-        return self.found
+        return self.parsed
 
     @property
     def certificate(self) -> x509.Certificate:
@@ -212,7 +212,7 @@ def _outcome(check: _Check, examination: _Examination) -> tuple[Status, str]:
 
 
 def _verification(examination: _Examination, checks: tuple[CheckLine, ...]) -> Verification:
-    found, derived = examination.found, examination.verdict
+    bundle, derived = examination.parsed, examination.verdict
     is_sound = all(check.status != "fail" for check in checks)
     # What was asked for and could not be checked leaves the verdict open, as all else does.
     is_answered = all(check.status == "pass" for check in checks if check.name == "expectations")
@@ -221,9 +221,9 @@ def _verification(examination: _Examination, checks: tuple[CheckLine, ...]) -> V
     return Verification(
         path=str(examination.path),
         kind="folder" if examination.pdf is None else "pdf",
-        run_id=found.plan.run_id if found else None,
-        signer=found.signer.subject if found and found.signer else None,
-        claimed=found.verdict.verdict if found and found.verdict else None,
+        run_id=bundle.plan.run_id if bundle else None,
+        signer=bundle.signer.subject if bundle and bundle.signer else None,
+        claimed=bundle.verdict.verdict if bundle and bundle.verdict else None,
         verdict=word,
         checks=checks,
         exit_code=exit_code if is_sound else NOT_VERIFIED,
@@ -248,14 +248,14 @@ def _files(examination: _Examination) -> str:
 
 
 def _records(examination: _Examination) -> str:
-    examination.found = bundles.records_of(examination.files)
-    signer = examination.found.signer
-    if signer is None or examination.found.verdict is None:
+    examination.parsed = bundles.records_of(examination.files)
+    signer = examination.parsed.signer
+    if signer is None or examination.parsed.verdict is None:
         raise EvidenceError("the bundle says neither who signed nor what was decided")
     examination.holder = keys.certificate_of(signer)
-    if examination.found.verdict.run_id != examination.found.plan.run_id:
+    if examination.parsed.verdict.run_id != examination.parsed.plan.run_id:
         raise EvidenceError("verdict.json is of another run than plan.json")
-    return f"run {examination.found.plan.run_id}, every record in its strict form"
+    return f"run {examination.parsed.plan.run_id}, every record in its strict form"
 
 
 def _signer(examination: _Examination) -> str:
@@ -306,7 +306,7 @@ def _chain(examination: _Examination) -> str:
     if bundles.JOURNAL not in examination.files:
         raise _NotDone("rulings not re-derived: the journal is not attached; verify the folder")
     lines = bundles.lines_of(examination.files)
-    examination.found = replace(bundle, lines=lines)
+    examination.parsed = replace(bundle, lines=lines)
     return f"{len(lines)} lines, each chained to the one before, the first to the plan"
 
 
@@ -319,12 +319,14 @@ def _conduct(examination: _Examination) -> str:
     launch_checks.check_launches(bundle.plan, bundle.lines)
     _check_logs(bundle)
     _check_peaks(bundle)
-    said = f"{len(bundle.plan.launches)} planned launches, each accounted for, in the plan's order"
+    sentence = (
+        f"{len(bundle.plan.launches)} planned launches, each accounted for, in the plan's order"
+    )
     challenge = examination.files.get(bundles.CHALLENGE)
     if challenge is None:
-        return said
+        return sentence
     challenge_window.check(bundle.plan, bundle.lines, challenge_window.parse(challenge))
-    return f"{said}; seeds derive from the challenge, within its time by the node's clock"
+    return f"{sentence}; seeds derive from the challenge, within its time by the node's clock"
 
 
 def _check_logs(bundle: Bundle) -> None:
@@ -397,29 +399,29 @@ def _pages(examination: _Examination) -> str:
 
 def _expected(examination: _Examination) -> str:
     bundle, wanted = examination.bundle, examination.expectations
-    said = []
+    clauses = []
     criteria = sha256(examination.files[bundles.CRITERIA])
     if wanted.criteria_digest is None:
-        said.append(f"criteria chosen by the signer: {criteria}")
+        clauses.append(f"criteria chosen by the signer: {criteria}")
     elif wanted.criteria_digest.lower() != criteria:
         raise EvidenceError(f"judged by other criteria than you expect: {criteria}")
     else:
-        said.append("judged by the criteria that you expect")
+        clauses.append("judged by the criteria that you expect")
     if bundle.baselines.baseline:
         digest = sha256(examination.files[bundles.BASELINES])
-        said.append(f"baselines chosen by the signer: {digest}")
+        clauses.append(f"baselines chosen by the signer: {digest}")
     unknown: tuple[str, ...] = ()
     if wanted.suite is not None:
         sentence, unknown = _expect_suite(bundle, wanted.suite)
-        said.append(sentence)
+        clauses.append(sentence)
     for name, data in ((bundles.ORDER, wanted.order), (bundles.CHALLENGE, wanted.challenge)):
         if data is not None and examination.files.get(name) != data:
             raise EvidenceError(f"the run was not made for the {name} that you expect")
         if data is not None:
-            said.append(f"made for your {name}")
+            clauses.append(f"made for your {name}")
     if unknown:
-        raise _NotDone("; ".join((*said, *_not_compared(unknown))))
-    return "; ".join(said)
+        raise _NotDone("; ".join((*clauses, *_not_compared(unknown))))
+    return "; ".join(clauses)
 
 
 def _not_compared(unknown: Sequence[str]) -> tuple[str, ...]:
@@ -458,8 +460,8 @@ def difference(left: Any, right: Any, where: str = "") -> str | None:
         return None if math.isclose(left, right, rel_tol=RELATIVE) else where
     else:
         return None if type(left) is type(right) and left == right else where
-    found = (difference(*pair, place) for place, pair in parts)
-    return next((place for place in found if place is not None), None)
+    differences = (difference(*pair, place) for place, pair in parts)
+    return next((place for place in differences if place is not None), None)
 
 
 def _expect_suite(bundle: Bundle, wanted: str) -> tuple[str, tuple[str, ...]]:

@@ -458,7 +458,7 @@ def test_gaps_are_listed_once_with_what_would_allow_them() -> None:
     )
     assert {gap.what: gap.hint for gap in found.gaps()} == {
         "ecc_uncorrected": "run as root",
-        "power_watts": device_health.UNTOLD,
+        "power_watts": device_health.UNREPORTED,
         "kernel_log": "add --device /dev/kmsg",
     }
 

@@ -340,8 +340,8 @@ def test_a_long_name_leaves_room_for_the_rest() -> None:
     assert page.order is not None
     (row,) = page.order.rows
     assert row.ruling == "fail"
-    assert len(row.found) < 400
-    assert row.found.endswith("characters)")
+    assert len(row.actual) < 400
+    assert row.actual.endswith("characters)")
     texts = [cell for row_ in page.certificate.devices.rows for cell in row_]
     assert max(map(len, texts)) < 200
     assert len(page.certificate.devices.notes[0]) < 200
