@@ -55,7 +55,7 @@ _SCENARIOS = {
     "offline": "Offline: all queries are there at once, a step is one batch of them.",
 }
 _LONGEST_DETAIL = 160
-_SHOWN_DIGEST = 12  # of 64 digits: enough to tell two runs apart by eye
+_SHOWN_DIGEST = 12  # of 64 digits: enough to distinguish two runs by eye
 LAUNCHES_LEGEND = (
     "Launches: the median is the mean of the launch's block medians. The series of a launch's "
     "steps is steady, or says how many steps came before its steady part and how often its level "
@@ -272,7 +272,7 @@ def _check(result: CheckResult) -> CheckRow:
 
 
 def _digests(evidence: CaseEvidence) -> Iterator[CheckRow]:
-    """Whether the launches gave the same bits, as the digests of their first outputs tell."""
+    """Whether the launches gave the same bits, as the digests of their first outputs show."""
     digests = [one.digest for launch in evidence.launches for one in launch.digested]
     if not evidence.case.is_repeatable or not digests:
         return  # what need not repeat is not compared

@@ -41,7 +41,7 @@ from reports.words import NOT_REPORTED, count
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 FEW_DEVICES = 4  # that stand below one another on page 1
 MOST_DEVICES = 8  # devices named on page 1; the system pages have them all
-MOST_INTERRUPTIONS = 2  # told on page 1; the journal has them all
+MOST_INTERRUPTIONS = 2  # stated on page 1; the journal has them all
 MOST_WORDS = 400  # characters of a sentence on page 1 that the judge wrote; page 2 has all of it
 LIMITS = (
     "This verdict holds for the devices and cases named here, at the time given; it does not "
@@ -295,7 +295,7 @@ def _order_row(bundle: Bundle) -> tuple[Row, ...]:
 
 
 def _freshness(bundle: Bundle) -> str:
-    """Who chose the inputs, as far as anybody can tell."""
+    """Who chose the inputs, as far as it is known."""
     data = bundle.files.get(CHALLENGE)
     if data is None:
         return "seed by the node"

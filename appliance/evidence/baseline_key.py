@@ -178,7 +178,7 @@ def device_name(system: System, device_id: str) -> str:
     """What a baseline calls this very device: its serial, else its place in a named system.
 
     Where neither has a name (virtual machines), the text says so and has a digest of what the
-    device tells of itself; two alike machines then have the same name.
+    device reports of itself; two alike machines then have the same name.
     """
     device = _device(system, device_id)
     if device is None:
@@ -193,7 +193,7 @@ def device_name(system: System, device_id: str) -> str:
 
 
 def is_named(system: System, device_id: str) -> bool:
-    """Whether the name of this device tells it from every other machine's."""
+    """Whether the name of this device distinguishes it from every other machine's."""
     device = _device(system, device_id)
     return device is not None and bool(device.serial or _system_name(system))
 
@@ -236,7 +236,7 @@ def find(
 def misfit(baseline: Baseline, system: System) -> str:
     """Why nothing on this node can be compared with a baseline: one clause, or "" if it can be.
 
-    Only what a probe tells is compared; the case and its protocol are the plan's.
+    Only what a probe reports is compared; the case and its protocol are the plan's.
     """
     key, clauses = baseline.key, []
     for device in system.identity.devices:

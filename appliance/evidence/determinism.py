@@ -24,7 +24,7 @@ from appliance.records.json import Parameters, to_json
 from appliance.records.plan import Case
 from appliance.records.system import System
 
-_SHOWN = 3  # names in a sentence; of more their number is told
+_SHOWN = 3  # names in a sentence; of more their number is stated
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,7 +174,7 @@ def _undecided(devices: Sequence[str], num_answers: int) -> Disagreement:
         is_certain=False,
         explanation=f"{_named('device', devices)} are of one model and gave {num_answers} "
         "different outputs for the same inputs, and no majority says which is right",
-        action="Run the case on more devices of this model, so that a majority can tell.",
+        action="Run the case on more devices of this model, so that a majority can decide.",
     )
 
 
@@ -196,7 +196,7 @@ def unlisted(evidence: CaseEvidence) -> str:
     for launch in evidence.launches:
         is_silent = not any(libraries.files for libraries in launch.libraries)
         if launch.number == 0 and launch.is_completed and is_silent:
-            return f"launch {launch.id} did not tell which libraries it ran"
+            return f"launch {launch.id} did not report which libraries it ran"
     return ""
 
 

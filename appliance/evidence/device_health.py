@@ -10,8 +10,8 @@ Telemetry counts under load only: readings between the begin of a launch's steps
 block, and none in which the device itself says that it was mostly idle. Of these come:
 
 - `throttle_share`: the part of them in which a healthy device's reasons not to slow down were
-  active (vocabulary.HARMFUL_THROTTLES); `throttle_share_NAME` that of one reason. Reasons are told
-  one by one, so that a power cap hides no heat;
+  active (vocabulary.HARMFUL_THROTTLES); `throttle_share_NAME` that of one reason. Reasons are
+  reported one by one, so that a power cap hides no heat;
 - `lost_clock`: 1 - mean clock / highest clock of the part;
 - `pcie_lanes_missing`, `pcie_generations_missing`: what the link's best reading in a launch falls
   short of the part's own maximum. The best, because idle links slow down; the worst launch counts;

@@ -93,7 +93,7 @@ class JournalIndex:
             if isinstance(event, Block):
                 self._unsettled.append((launch, event))
         elif name:
-            self._note(f"the journal tells of {name}, which was not planned")
+            self._note(f"the journal reports {name}, which was not planned")
         else:
             self._take_of_run(event, line.utc)
 

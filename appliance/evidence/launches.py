@@ -52,11 +52,11 @@ CLOCK_AGREEMENT = 0.005  # two clocks over a case, as the median of its spans
 
 @dataclass
 class LaunchEvidence:
-    """What the journal tells of one launch; of an untimed one made again, all of it.
+    """What the journal reports of one launch; of an untimed one made again, all of it.
 
     `place` is its place among the launches of the run, in the order in which they started;
     `moments` are the times (UTC) at which its blocks were recorded. `figures` grow with `settle`.
-    `blocks_before` has for each reading how many blocks had been told by then, None before the
+    `blocks_before` has for each reading how many blocks had been reported by then, None before the
     steps were under way.
     """
 
@@ -271,7 +271,7 @@ class _Interruptions:
 
 @dataclass
 class RunEvidence:
-    """What the journal tells of the run and not of one launch.
+    """What the journal reports of the run and not of one launch.
 
     `counted` has the error counters of each device in the order in which they were read, those of
     launches among them, with their values also where these were not written again. `spans` are

@@ -1,4 +1,4 @@
-"""Whether what the journal tells of each launch can be one launch: a pure function of both files.
+"""Whether the records of each launch can be one launch: a pure function of plan and journal.
 
 conduct.py asks whether the right launches were made; here is asked whether each of them was made
 as a launch is (launch.py): every rank says each thing once, steps are numbered without a gap,
@@ -46,7 +46,7 @@ NAMES: Mapping[type, str] = {
 }
 """What each rank says at most once."""
 OUTPUT = ("first", 0, "output")
-"""Phase, step and name of the one digest that a launch tells."""
+"""Phase, step and name of the one digest that a launch reports."""
 
 E = TypeVar("E")
 
@@ -141,7 +141,7 @@ def _counts(records: _RankRecords) -> str:
     counts = Counter(type(line.event) for line in records.lines)
     twice = [name for kind, name in NAMES.items() if counts[kind] > 1]
     if twice:
-        return f"tells its {twice[0]} twice"
+        return f"reports its {twice[0]} twice"
     if counts[Block] and not records.launch.is_timed:
         return "is not timed and has timed steps"
     if not records.is_completed:
@@ -150,7 +150,7 @@ def _counts(records: _RankRecords) -> str:
     expected += [Warmed] if records.is_by_blocks else []
     expected += [] if records.launch.is_timed else [Libraries]
     missing = [NAMES[kind] for kind in expected if not counts[kind]]
-    return f"completed and does not tell its {missing[0]}" if missing else ""
+    return f"completed and does not report its {missing[0]}" if missing else ""
 
 
 def _numbers(records: _RankRecords) -> str:
@@ -185,7 +185,7 @@ def _lengths(records: _RankRecords) -> str:
 def _clocks(records: _RankRecords) -> str:
     """Clocks that were not compared as a launch compares them.
 
-    What they told is for the judge: a clock that stands is a fault of the machine, no forgery.
+    What they reported is for the judge: a clock that stands is a fault of the machine, no forgery.
     """
     has_events = any(block.event_ns is not None for block in records.of(Block))
     least = SHORT * records.plan.protocol.calibration_seconds * 1e9
@@ -251,7 +251,7 @@ def _checked_steps(records: _RankRecords) -> str:
 
 
 def _last_step(records: _RankRecords) -> int | None:
-    """Number of the last step as it must have been; None where that cannot be told."""
+    """Number of the last step as it must have been; None where that is unknown."""
     steps, blocks = records.case.steps, records.of(Block)
     if records.launch.is_timed:
         return blocks[-1].first_step + len(blocks[-1].wall_ns) - 1 if blocks else -1
@@ -277,7 +277,7 @@ def _digests(records: _RankRecords) -> str:
     digests = [(one.phase, one.step, one.what) for one in records.of(Digested)]
     if set(digests) <= {OUTPUT} and len(digests) <= records.case.is_repeatable:
         return ""
-    return "tells other digests than that of its first output"
+    return "reports other digests than that of its first output"
 
 
 def _target(records: _RankRecords) -> str:

@@ -4,7 +4,7 @@ Whoever plans a run could leave out what his devices are slow at: a case, a para
 that the seed drew. So the suite is placed on the devices once more, the variants are drawn once
 more, and every case has its parameters completed once more. What a suite leaves to a workload is
 taken from the facts of `workload_facts`. They are true of one version: of another one, and of a
-workload that is not shipped, it cannot be told offline, and that is said.
+workload that is not shipped, it cannot be checked offline, and that is stated.
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ def _is_planned(case: Case, placed: Placed, suite: Suite, criteria: Criteria) ->
 def _has_its_own(case: Case, placed: Placed) -> bool:
     """Whether it has the parameters that the suite says, and a rank on each device of a job.
 
-    That is all that can be told of a workload whose facts are not known.
+    That is all that can be checked of a workload whose facts are not known.
     """
     missing = object()
     requested = dict(placed.request.parameters)

@@ -345,7 +345,7 @@ def _check_peaks(bundle: Bundle) -> None:
     """The vendors' figures are those of the same bench's device files, which no option replaces.
 
     Lower ones would make a limit that is a part of the peak easy. What another version of bench had
-    cannot be told here, and a run that repeats one keeps that one's.
+    cannot be known here, and a run that repeats one keeps that one's.
     """
     if bundle.plan.bench_version != VERSION or bundle.plan.rerun_of:
         return

@@ -160,7 +160,7 @@ FORGED: dict[str, tuple[Forge, str]] = {
         first_block(lambda one: [replace(one, block_wall_ns=29_000_000)]),
         "block 0 that is shorter than the protocol says",
     ),
-    "no warm-up": (dropped(Warmed, TIMED), "does not tell its warm-up"),
+    "no warm-up": (dropped(Warmed, TIMED), "does not report its warm-up"),
     "an empty warm-up": (
         lambda events: [
             replace(one, first_step=one.first_step - 1)
@@ -170,11 +170,11 @@ FORGED: dict[str, tuple[Forge, str]] = {
         ],
         "warmed up for less than the protocol says",
     ),
-    "no first step, which was slow": (dropped(Started, TIMED), "does not tell its first step"),
-    "a second first step": (twice(Started, TIMED), "tells its first step twice"),
+    "no first step, which was slow": (dropped(Started, TIMED), "does not report its first step"),
+    "a second first step": (twice(Started, TIMED), "reports its first step twice"),
     "clocks that were not compared": (
         dropped(Calibrated, TIMED),
-        "does not tell its comparison of clocks",
+        "does not report its comparison of clocks",
     ),
     "clocks compared over nothing": (
         fields(Calibrated, TIMED, wall_ns=(), raw_ns=()),
@@ -188,7 +188,10 @@ FORGED: dict[str, tuple[Forge, str]] = {
         first_block(lambda one: [replace(one, event_ns=one.wall_ns)]),
         "a clock of the device that it did not compare",
     ),
-    "libraries that were not told": (dropped(Libraries, UNTIMED), "does not tell its libraries"),
+    "libraries that were not reported": (
+        dropped(Libraries, UNTIMED),
+        "does not report its libraries",
+    ),
     "timed steps of the untimed launch": (
         changed(Started, UNTIMED, lambda one: (one, block(UNTIMED, 0, (10**7,) * 3))),
         "is not timed and has timed steps",
@@ -243,13 +246,13 @@ FORGED: dict[str, tuple[Forge, str]] = {
     ),
     "a digest that is compared with none": (
         fields(Digested, TIMED, what="result"),
-        "tells other digests than that of its first output",
+        "reports other digests than that of its first output",
     ),
     "a digest of another step": (
         fields(Digested, TIMED, step=1),
-        "tells other digests than that of its first output",
+        "reports other digests than that of its first output",
     ),
-    "two digests": (twice(Digested, TIMED), "tells other digests than that of its first output"),
+    "two digests": (twice(Digested, TIMED), "reports other digests than that of its first output"),
 }
 
 
@@ -351,7 +354,7 @@ def test_each_rank_tells_its_own() -> None:
     assert fault(both, plan) == ""
     for kind, what in ((Calibrated, "comparison of clocks"), (Started, "first step")):
         silent = without(both, lambda one, k=kind: isinstance(one, k) and one.rank == 1)  # type: ignore[misc]
-        assert f"does not tell its {what}" in fault(silent, plan)
+        assert f"does not report its {what}" in fault(silent, plan)
 
 
 def aimed(*, is_reached: bool, says: bool) -> str:
