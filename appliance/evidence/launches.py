@@ -423,8 +423,8 @@ def _target_fault(block: Block, case: Case) -> str:
     if block.reached_at is None:
         return ""
     steps = len(block.wall_ns)
-    is_asked = case.evaluate_every > 0 and case.steps is not None
-    if not is_asked or block.reached_at != steps:
+    has_target = case.evaluate_every > 0 and case.steps is not None
+    if not has_target or block.reached_at != steps:
         return f"came to a target after {block.reached_at} of {steps} steps, which it cannot have"
     if steps % case.evaluate_every and steps != case.steps:
         return f"came to its target after {steps} steps, where it was not asked for"
