@@ -35,7 +35,7 @@ MULTIPLE = 16  # the products of some devices take multiples of 16 alone
 class GemmFloat8(DenseProduct):
     summary: ClassVar[str] = "Dense matrix multiply of float8 (e4m3), stored in bfloat16"
     version: ClassVar[int] = 1
-    small: ClassVar[Parameters] = {"m": 256, "n": 256}
+    small: ClassVar[Parameters] = {"m": 64, "n": 64}
     dtype: ClassVar[str] = "float8"
     needs: ClassVar[frozenset[str]] = frozenset({"float8"})
 

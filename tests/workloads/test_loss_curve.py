@@ -10,6 +10,7 @@ import json
 import os
 import subprocess
 import sys
+import types
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -369,7 +370,7 @@ def test_loss_that_does_not_fall_is_refused(tmp_path: Path) -> None:
         ({"workload": "no_such"}, "workload is no_such: `bench list workloads`"),
         ({"workload": "../x"}, "workload is ../x: `bench list workloads`"),
         ({"workload": "injected.plain"}, "`bench list workloads`"),
-        ({"workload": "contract"}, "a module and no workload"),
+        ({"workload": "contract"}, "`bench list workloads`"),
         ({"workload": "gemm"}, "trains nothing"),
         ({"workload": "loss_curve"}, "trains nothing"),
         ({"workload": "pna"}, "follow it with loss_curve_varying"),
@@ -381,6 +382,16 @@ def test_loss_that_does_not_fall_is_refused(tmp_path: Path) -> None:
 def test_parameters_that_cannot_run_are_refused(parameters: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ParameterError, match=sentence.replace(".", r"\.")):
         LossCurve(**parameters)
+
+
+def test_module_that_is_no_workload_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "helper.py").touch()
+    monkeypatch.setattr(curves, "FOLDER", tmp_path)
+    monkeypatch.setitem(sys.modules, "workloads.helper", types.ModuleType("workloads.helper"))
+    with pytest.raises(ParameterError, match="a module and no workload"):
+        LossCurve(workload="helper")
 
 
 def test_what_gives_the_same_bits_is_followed_by_the_one_that_says_so() -> None:

@@ -491,7 +491,7 @@ def test_crop_other_than_the_one_drawn_is_seen(small: Trial) -> None:
 def test_network_that_stops_learning_misses_its_target(
     small: Trial, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Nesterov, "rate_at", lambda self, number: 1e-6)  # noqa: ARG005
+    monkeypatch.setattr(Nesterov, "learning_rate_at", lambda self, number: 1e-6)  # noqa: ARG005
     *_, moment = small.moments()
     assert "held-out images misread" in outside(small, moment)
 

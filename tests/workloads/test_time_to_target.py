@@ -148,7 +148,7 @@ def test_a_healthy_launch_ends_at_its_target_and_its_end_check_agrees(
 def test_a_launch_that_learns_nothing_misses_its_target(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(AdamW, "rate_at", lambda *_: 0.0, raising=False)
+    monkeypatch.setattr(AdamW, "learning_rate_at", lambda *_: 0.0)
     records = launched(DigitsMlp(width=64, num_steps=15, target=0.99), tmp_path)
     assert block(records).reached_at is None
     assert len(block(records).wall_ns) == 15
