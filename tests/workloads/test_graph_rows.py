@@ -119,6 +119,24 @@ def extreme(values: torch.Tensor) -> torch.Tensor:
     return torch.segment_reduce(values, "amax", offsets=torch.tensor([0, 2, 3]))
 
 
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+@pytest.mark.parametrize("extreme", ["max", "min"])
+def test_equal_neighbours_are_followed_with_the_gradient_that_torch_gives(
+    sign: float, extreme: str
+) -> None:
+    """Torch divides a gradient among equal values only where it is positive."""
+    values = torch.tensor([[2.0], [2.0], [5.0], [5.0], [7.0]])
+    offsets = torch.tensor([0, 2, 5])
+    device, exact = values.clone().requires_grad_(), values.double().requires_grad_()
+    with branch_points.Recorded() as recorded:
+        out = torch.segment_reduce(device, extreme, offsets=offsets)
+    (sign * out).sum().backward()
+    with branch_points.Imposed(recorded.choices) as imposed:
+        out = torch.segment_reduce(exact, extreme, offsets=offsets)
+    (sign * out).sum().backward()
+    assert (imposed.close(), device.grad.tolist()) == (0, exact.grad.tolist())
+
+
 def test_largest_of_a_segment_is_taken_from_the_device():
     with branch_points.Recorded() as recorded:
         extreme(torch.tensor([[1.0], [1.0 + 1e-6], [5.0]]))

@@ -10,7 +10,8 @@ unless float64 is as near to the branch point as a rounding may carry it (`Impos
 Every call of a rectifier (`relu`), of `max_pool2d`, of `argmax` and of `segment_reduce` for the
 smallest or the largest counts, in the order of the calls; other functions with branch points are
 not known here. An `argmax` has no gradient, but what it chooses (the bucket of a hash, say) decides
-what is computed after it. Of a segment, equal values share the gradient equally.
+what is computed after it. Of a segment, equal values have the gradient that torch gives them
+(`_Shared`).
 """
 
 from __future__ import annotations
@@ -152,7 +153,9 @@ class Imposed(TorchFunctionMode):
             self.worst = float("inf")
             return own
         self._note((own - total / count).detach().abs() / _size(values))
-        return total / count
+        apply: Function = _Shared.apply  # untyped in torch
+        shared: torch.Tensor = apply(values, total / count, chosen, count, offsets)
+        return shared
 
     def close(self) -> float:
         """Return `worst`; infinite if a choice was left over."""
@@ -168,6 +171,35 @@ class Imposed(TorchFunctionMode):
     def _note(self, distances: torch.Tensor) -> None:
         if distances.numel():
             self.worst = max(self.worst, distances.max().item())
+
+
+class _Shared(torch.autograd.Function):
+    """The extreme of a segment, with the gradient that torch gives to values that are equal.
+
+    Torch 2.13 (aten/src/ATen/native/SegmentReduce.cpp, and the kernel for accelerators beside it)
+    divides a gradient among them only where it is positive; a negative one goes whole to each.
+    """
+
+    @staticmethod
+    def forward(  # noqa: PLR0917 - autograd passes by position
+        ctx: Any,
+        values: torch.Tensor,
+        extremes: torch.Tensor,
+        chosen: torch.Tensor,
+        count: torch.Tensor,
+        offsets: torch.Tensor,
+    ) -> torch.Tensor:
+        del values
+        ctx.save_for_backward(chosen, count, offsets)
+        return extremes.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        (gradient,) = gradients
+        chosen, count, offsets = ctx.saved_tensors
+        own = torch.where(gradient > 0, gradient / count, gradient)
+        spread = own.repeat_interleave(offsets.diff(), 0, output_size=len(chosen))
+        return spread * chosen, None, None, None, None
 
 
 def go_back(loss: torch.Tensor) -> None:
