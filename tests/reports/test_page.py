@@ -36,7 +36,7 @@ ORDER = OrderTable(
             title="Devices",
             field="devices.count",
             ordered="8",
-            found="1",
+            actual="1",
             ruling="fail",
             is_required=True,
         ),

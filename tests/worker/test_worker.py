@@ -604,5 +604,5 @@ def test_missing_torch_is_said_with_the_extra_that_brings_it(
             "PYTHONPATH": f"{tmp_path}:{Path(__file__).parents[2]}",
         },
     )
-    with pytest.raises(UsageError, match=r"pip install .bench-appliance\[run\]"):
+    with pytest.raises(UsageError, match=r"pip install .bench-appliance\[torch\]"):
         execution.describe(())
