@@ -12,7 +12,6 @@ curves stay inside; otherwise the band is left as it is and must be recorded ane
 from __future__ import annotations
 
 import argparse
-import platform
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -25,11 +24,14 @@ sys.path.insert(0, str(ROOT))
 
 import torch  # noqa: E402 - the script runs uninstalled
 
+from appliance.errors import ApplianceError, UsageError  # noqa: E402 - the same
 from appliance.records.json import to_json  # noqa: E402 - the same
+from workloads.contract.failures import ParameterError  # noqa: E402 - the same
 from workloads.contract.target import Artifacts, Target  # noqa: E402 - the same
 from workloads.loss_curve import LossCurve  # noqa: E402 - the same
 from workloads.loss_curve_varying import LossCurveVarying  # noqa: E402 - the same
 from workloads.parts.curves import bands, curves  # noqa: E402 - the same
+from workloads.recording.provenance import provenance  # noqa: E402 - the same
 
 SUFFIX = "-small-float32"
 
@@ -80,18 +82,10 @@ def added(name: str, data: Path | None) -> str:
     )
     if not all(stays_inside(name, wider, seed, data) for seed in unknown):
         return "left as it is: a run from here leaves the band, which must be recorded anew"
-    source = f"{band.provenance.processor}; starts also on {processor()}"
+    source = f"{band.provenance.processor}; starts also on {provenance().processor}"
     known = replace(wider, provenance=replace(band.provenance, processor=source))
     (bands.FOLDER / f"{name}{SUFFIX}.json").write_bytes(to_json(known))
     return f"added {len(unknown)}"
-
-
-def processor() -> str:
-    """The model as the kernel has it, with torch's instruction set."""
-    lines = Path("/proc/cpuinfo").read_text().splitlines()
-    models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    model = models[0] if models else platform.machine()
-    return f"{model} ({torch.backends.cpu.get_cpu_capability()})"
 
 
 def main(words: Sequence[str]) -> int:
@@ -102,8 +96,12 @@ def main(words: Sequence[str]) -> int:
     recorded = sorted(
         path.stem.removesuffix(SUFFIX) for path in bands.FOLDER.glob(f"*{SUFFIX}.json")
     )
-    for name in options.workloads or recorded:
-        print(f"{name}: {added(name, options.data)}", flush=True)
+    try:
+        for name in options.workloads or recorded:
+            print(f"{name}: {added(name, options.data)}", flush=True)
+    except (ApplianceError, ParameterError) as error:
+        print(f"add_band_starts: {error}", file=sys.stderr)
+        return UsageError.exit_code
     return 0
 
 
