@@ -71,6 +71,7 @@ REASONS: dict[Reason, str] = {
     "too_good": "faster than the baseline can explain",
     "injected": "fault injected on purpose",
     "rerun": "repeats a disputed launch",
+    "converted": "made of another version's journal",
     "transient": "a mismatch seen once",
     "disagreement": "other bits than its equals",
     "stalled": "stalled",

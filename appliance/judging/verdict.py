@@ -74,6 +74,7 @@ TOO_GOOD = "Run again; if it stays, ask what was made ready for this suite alone
 INJECTED = "Run a suite of the appliance's own workloads."
 EXCHANGED = "Keep the node's software unchanged while it is judged, and run again."
 REPEATED = "Compare it with the run that it repeats."
+CONVERTED = "Run bench on the device itself."
 PRECEDENCE: Mapping[CriterionKind, int] = {
     "integrity": 0,
     "completion": 1,
@@ -297,6 +298,7 @@ class Judge:
             (integrity, "injected", self._injected(), INJECTED),
             (integrity, "disagreement", self._exchanged(), EXCHANGED),
             (integrity, "rerun", self._repeated(), REPEATED),
+            (integrity, "converted", self._converted(), CONVERTED),
         )
         for criterion, reason, explanations, action in table:
             for case, explanation in explanations:
@@ -329,6 +331,11 @@ class Judge:
         name = self._inputs.plan.rerun_of
         if name:
             yield "", f"this run repeats {name} to settle a dispute, so it accepts nothing"
+
+    def _converted(self) -> Iterator[tuple[str, str]]:
+        version = self._inputs.plan.converted_from
+        if version:
+            yield "", f"these records were converted from bench {version}: they accept nothing"
 
     def _decided_by(self, rulings: Sequence[Ruling]) -> str:
         criteria = (*self._requirements, *order_match.requirements(self._order))

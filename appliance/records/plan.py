@@ -133,7 +133,9 @@ class Plan(Record):
     dispute, and `repeat` the steps that the timed launch of that dispute made, None where it was
     not timed. `not_planned` are the cases of the suite that this node is too small for. `redacted`
     is the sha256 of the salt by which the names and addresses of the host were replaced before
-    anything was written, empty where nothing was.
+    anything was written, empty where nothing was. `converted_from` is the version of bench whose
+    journal a test's records were made of, empty for every run: no run is planned with it, and what
+    has it is no evidence.
     """
 
     schema: Literal["bench/plan/3"] = "bench/plan/3"
@@ -160,3 +162,4 @@ class Plan(Record):
     repeat: Repeat | None = None
     not_planned: tuple[NotPlanned, ...] = ()
     redacted: str = ""
+    converted_from: str = ""

@@ -36,6 +36,7 @@ Reason = Literal[
     "too_good",
     "injected",
     "rerun",
+    "converted",
     "transient",
     "disagreement",
     "stalled",

@@ -212,11 +212,14 @@ def _bytes(path: Path, name: str) -> bytes:
 
 
 def records_of(files: Mapping[str, bytes], *, folder: Path | None = None) -> Bundle:
-    """The bundle without its journal: all other records, strictly parsed."""
+    """The bundle without its journal: all other records, strictly parsed.
+
+    EvidenceError too for records that were converted: tests judge them, nobody else reads them.
+    """
     return Bundle(
         folder=folder,
         files=files,
-        plan=from_json(Plan, files[PLAN], name=PLAN),
+        plan=plan_of(files),
         system=from_json(System, files[SYSTEM], name=SYSTEM),
         criteria=_criteria(files[CRITERIA]),
         baselines=_baselines(files[BASELINES]),
@@ -226,6 +229,17 @@ def records_of(files: Mapping[str, bytes], *, folder: Path | None = None) -> Bun
         signer=from_json(Signer, files[SIGNER], name=SIGNER) if SIGNER in files else None,
         order=_order(files[ORDER]) if ORDER in files else None,
     )
+
+
+def plan_of(files: Mapping[str, bytes]) -> Plan:
+    """The plan; EvidenceError for one that is not in its strict form, or of no run of its own."""
+    plan = from_json(Plan, files[PLAN], name=PLAN)
+    if plan.converted_from:
+        raise EvidenceError(
+            f"{PLAN}: converted from a run of bench {plan.converted_from} for tests, so it is no "
+            "evidence; ask for the bundle of a run"
+        )
+    return plan
 
 
 def lines_of(files: Mapping[str, bytes]) -> tuple[Line, ...]:

@@ -298,7 +298,7 @@ def _files_of(folder: Path) -> tuple[Plan, System, dict[str, bytes]]:
     """Plan, system and all files of a run, whose digests are those of the plan."""
     names = [*bundle.PREPARED_FILES]
     files = {name: input_file.read(folder / name, fix=RUN_FOLDER) for name in names}
-    plan = from_json(Plan, files[bundle.PLAN], name=bundle.PLAN)
+    plan = bundle.plan_of(files)
     system = from_json(System, files[bundle.SYSTEM], name=bundle.SYSTEM)
     for digest, name in DIGESTED.items():
         if digest in plan.digests and name not in files:
