@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from appliance.evidence.disturbance import IdleTimes, idle_reading
 from appliance.evidence.launches import CaseEvidence, LaunchEvidence, RunEvidence
 from appliance.records.journal import (
     Block,
@@ -72,6 +73,7 @@ class JournalIndex:
             for case in plan.cases
         }
         self._case_of = {launch.id: self.cases[launch.case] for launch in plan.launches}
+        self._idle = IdleTimes({launch: one.case for launch, one in self._case_of.items()})
         self._unsettled: list[tuple[LaunchEvidence, Block]] = []
         self._num_started = 0
 
@@ -84,7 +86,10 @@ class JournalIndex:
         self.run.interruptions.take(event, was_open=launch is not None and launch.is_open)
         if type(event) in OF_RUN:
             self._take_beside(event, line.utc)
+        self._idle.take(line)
         if launch is not None:
+            if isinstance(event, Reading) and self._is_idle(launch, event.device, line):
+                launch.idle.append(idle_reading(event))
             if isinstance(event, LaunchStarted):
                 self._num_started += 1
                 self.run.is_log_read = False
@@ -108,6 +113,9 @@ class JournalIndex:
         for (launch, _), figures in zip(self._unsettled, settled, strict=True):
             launch.figures.append(figures)
         self._unsettled.clear()
+
+    def _is_idle(self, launch: LaunchEvidence, device: str, line: Line) -> bool:
+        return not launch.has_reported and self._idle.is_settled(device, line)
 
     def _take_beside(self, event: object, utc: str) -> None:
         """Store what is asked of the run, whether or not it names a launch."""

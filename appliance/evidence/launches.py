@@ -33,6 +33,7 @@ from appliance.records.journal import (
     RunResumed,
     Started,
     Warmed,
+    WorkerEvent,
 )
 from appliance.records.plan import Case
 from appliance.records.suite import LaunchMode, Protocol
@@ -50,6 +51,19 @@ from appliance.statistics.steady_state import Series, classify
 CLOCK_AGREEMENT = 0.005  # two clocks over a case, as the median of its spans
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IdleReading:
+    """What was read of a device at a moment at which no work of this run was on it.
+
+    `utilisation` is a share of the last moments; None is not reported.
+    """
+
+    device: str
+    memory_bytes: float | None
+    utilisation: float | None
+    power_watts: float | None
+
+
 @dataclass
 class LaunchEvidence:
     """What the journal reports of one launch; of an untimed one made again, all of it.
@@ -57,7 +71,8 @@ class LaunchEvidence:
     `place` is its place among the launches of the run, in the order in which they started;
     `moments` are the times (UTC) at which its blocks were recorded. `figures` grow with `settle`.
     `blocks_before` has for each reading how many blocks had been reported by then, None before the
-    steps were under way.
+    steps were under way. `idle` holds those that no work of this run can be in, `has_reported` says
+    that its process has sent a record.
     """
 
     id: str
@@ -73,6 +88,8 @@ class LaunchEvidence:
     figures: list[BlockFigures] = field(default_factory=list)
     readings: list[Reading] = field(default_factory=list)
     blocks_before: list[int | None] = field(default_factory=list)
+    idle: list[IdleReading] = field(default_factory=list)
+    has_reported: bool = False
     checks: list[Checked] = field(default_factory=list)
     digested: list[Digested] = field(default_factory=list)
     libraries: list[Libraries] = field(default_factory=list)
@@ -170,6 +187,7 @@ class LaunchEvidence:
 
     def take(self, event: object, utc: str, place: int) -> None:
         """Add one event that names this launch."""
+        self.has_reported |= isinstance(event, WorkerEvent)
         match event:
             case LaunchStarted():
                 self._start(event)
@@ -226,7 +244,7 @@ class LaunchEvidence:
         if not is_first and not (self.number == 0 and self.is_cut):
             self._note(f"launch {self.id} was made twice, and no result may be redrawn")
         self.mode, self.ended, self.is_open, self.is_cut = event.mode, None, True, False
-        self.is_under_way = False
+        self.is_under_way = self.has_reported = False
         self.artifacts.clear()  # made anew; what it had checked stays
 
     def _end(self, event: LaunchEnded) -> None:
@@ -442,6 +460,14 @@ def clock_fault(evidence: CaseEvidence) -> str:
     return _cached(evidence, "fault", _clock_fault)
 
 
+def device_clock_fault(evidence: CaseEvidence) -> str:
+    """A device's clock that differs from its host's by more than any slip explains, or nothing.
+
+    It is what `clock_fault` says where no other clock is at fault.
+    """
+    return _cached(evidence, "device", _device_clock_fault)
+
+
 def clock_doubt(evidence: CaseEvidence) -> str:
     """Clocks that differ by more than they may and by less than a lie, or nothing."""
     return _cached(evidence, "doubt", _clock_doubt)
@@ -466,7 +492,11 @@ def _clock_fault(evidence: CaseEvidence) -> str:
         fault = _whole_fault(launch)
         if fault:
             return f"launch {launch.id} {fault}"
-    return _disagreement(evidence, CLOCK_AGREEMENT, CLOCK_LIE)
+    return _host_disagreement(evidence) or device_clock_fault(evidence)
+
+
+def _device_clock_fault(evidence: CaseEvidence) -> str:
+    return _device_disagreement(evidence, CLOCK_LIE)
 
 
 def _clock_doubt(evidence: CaseEvidence) -> str:
@@ -477,7 +507,7 @@ def _clock_doubt(evidence: CaseEvidence) -> str:
         for block, figures in zip(launch.blocks, launch.figures, strict=True):
             if figures.doubt:
                 return f"launch {launch.id}, block {block.index} {figures.doubt}"
-    return _disagreement(evidence, CLOCK_AGREEMENT, CLOCK_AGREEMENT)
+    return _device_disagreement(evidence, CLOCK_AGREEMENT)
 
 
 def _block_fault(block: Block) -> str:
@@ -505,23 +535,28 @@ def _whole_fault(launch: LaunchEvidence) -> str:
     return "has blocks that take longer than the launch that holds them" if inside > whole else ""
 
 
-def _disagreement(evidence: CaseEvidence, of_host: float, of_device: float) -> str:
-    """Two clocks whose spans, as the median over the case, differ by more than they may."""
+def _host_disagreement(evidence: CaseEvidence) -> str:
+    """The host's two clocks, whose spans differ in the median of the case by more than they may."""
     blocks = [
         figures.clock_ratio
         for launch in evidence.timed
         for figures in launch.figures
         if math.isfinite(figures.clock_ratio)
     ]
-    spans = (
-        ("the clock of the samples", [*blocks, *_calibrated_ratios(evidence.launches, "raw")]),
-        ("the device's clock", list(_calibrated_ratios(evidence.launches, "event"))),
-    )
-    for (name, ratios), allowed in zip(spans, (of_host, of_device), strict=True):
-        ratio = statistics.median(ratios) if ratios else 1.0
-        if abs(ratio - 1) > allowed:
-            return f"{name} runs at {ratio:.4f} of the one that it is compared with"
-    return ""
+    ratios = [*blocks, *_calibrated_ratios(evidence.launches, "raw")]
+    return _differing("the clock of the samples", ratios, CLOCK_AGREEMENT)
+
+
+def _device_disagreement(evidence: CaseEvidence, allowed: float) -> str:
+    ratios = list(_calibrated_ratios(evidence.launches, "event"))
+    return _differing("the device's clock", ratios, allowed)
+
+
+def _differing(name: str, ratios: Sequence[float], allowed: float) -> str:
+    ratio = statistics.median(ratios) if ratios else 1.0
+    if abs(ratio - 1) <= allowed:
+        return ""
+    return f"{name} runs at {ratio:.4f} of the one that it is compared with"
 
 
 def _calibrated_ratios(launches: Sequence[LaunchEvidence], clock: str) -> Iterator[float]:

@@ -14,7 +14,14 @@ from dataclasses import dataclass, replace
 from appliance.evidence import device_health
 from appliance.evidence.baseline_key import peak_for
 from appliance.evidence.determinism import Disagreement, run_to_run, undigested, unlisted
-from appliance.evidence.launches import CaseEvidence, LaunchEvidence, clock_doubt, clock_fault
+from appliance.evidence.disturbance import disturbance
+from appliance.evidence.launches import (
+    CaseEvidence,
+    LaunchEvidence,
+    clock_doubt,
+    clock_fault,
+    device_clock_fault,
+)
 from appliance.judging.criteria_check import PEAK_SLACK
 from appliance.judging.limits import RulingInputs, amount_of
 from appliance.records.criteria import Criterion
@@ -46,6 +53,7 @@ HEALTH_ACTIONS: Mapping[tuple[str, ...], str] = {
 """What to do next, by how the name of what showed it begins; the first that fits."""
 OTHER_PHASES = ("repeatability", "repeated")  # which are ruled on as repeatability and integrity
 CLOCK = "Find out what disturbs the clock of this node; run again."
+ALONE = "Keep everything else off this node and its devices, and run again."
 RATES = ("flops_per_second", "bytes_per_second")
 
 
@@ -333,8 +341,9 @@ def injected(case: Case) -> str:
 
 def _integrity(evidence: CaseEvidence, inputs: RulingInputs) -> RulingDraft:
     """Whether what was recorded can be what a device did."""
+    doubt = disturbed_clock(evidence, inputs)
     fault = clock_fault(evidence)
-    if fault:
+    if fault and doubt is None:
         return RulingDraft(ruling="fail", reason="clock", explanation=fault, action=CLOCK)
     above = _above_peak(evidence, inputs)
     if above is not None:
@@ -342,6 +351,8 @@ def _integrity(evidence: CaseEvidence, inputs: RulingInputs) -> RulingDraft:
     repeated = _outside([item for item in evidence.checks if item.phase == "repeated"])
     if repeated is not None:
         return repeated
+    if doubt is not None:
+        return doubt
     if injected(evidence.case):
         return inconclusive(
             "injected",
@@ -349,6 +360,20 @@ def _integrity(evidence: CaseEvidence, inputs: RulingInputs) -> RulingDraft:
             "Run a suite of the appliance's own workloads.",
         )
     return _unattested(evidence) or RulingDraft(ruling="pass")
+
+
+def disturbed_clock(evidence: CaseEvidence, inputs: RulingInputs) -> RulingDraft | None:
+    """A device's clock that cannot be judged because others used the device; None else.
+
+    Time that a device gives to others shows in its host's clock and not in its own, so a device
+    that is shared and a clock that lies look alike. Times that no clock can give are no such thing.
+    """
+    fault = clock_fault(evidence)
+    sentence = fault or clock_doubt(evidence)
+    if not sentence or (fault and fault != device_clock_fault(evidence)):
+        return None
+    disturbed = disturbance(evidence, inputs.system)
+    return inconclusive("environment", f"{sentence}, but {disturbed}", ALONE) if disturbed else None
 
 
 def _unattested(evidence: CaseEvidence) -> RulingDraft | None:

@@ -10,7 +10,6 @@ of its baseline can be, leaves the ruling open.
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -38,8 +37,6 @@ FLOOR = 1 / 3  # of the margin: the least spread that a pass assumes
 UNSTABLE_PART = 1 / 3  # of the launches; more of them without a steady state, and nothing passes
 LEAST_TOLERANCE = 0.005  # levels of a launch that differ by less are one
 TOO_GOOD_PART, TOO_GOOD_CONFIDENCE = 0.999, 0.95
-DISTURBED_SHARE = 0.1  # of the node's processors, used by others
-DISTURBED_PART = 1 / 3  # of the readings
 
 STOP_OTHER_LOAD = "Stop other load on the node and run again, or agree on a wider limit."
 CLOCK = "Find out what disturbs the clock of this node; run again."
@@ -94,19 +91,10 @@ class LocationTest:
         return RulingDraft(ruling="pass") if bool(self.tested.is_pass) else self._open()
 
     def _failed(self) -> RulingDraft:
-        """Beyond the limit; of a node that others used that says nothing of its devices."""
-        title = self.criterion.title
-        disturbed = disturbance(self.evidence, self.inputs)
-        if disturbed:
-            return inconclusive(
-                "environment",
-                f"{title}: beyond the limit, but {disturbed}",
-                "Keep everything else off this node and run again.",
-            )
         return RulingDraft(
             ruling="fail",
             reason="over_limit",
-            explanation=f"{title}: slower than the limit ({self.limit.source}), "
+            explanation=f"{self.criterion.title}: slower than the limit ({self.limit.source}), "
             f"after {len(self.values)} launches",
             action=SLOWED,
         )
@@ -229,30 +217,6 @@ def instability(evidence: CaseEvidence, margin: float) -> str:
     return (
         f"{len(unsteady)} of {len(launches)} launches changed their level by more than "
         f"{100 * tolerance:.2g} % while they were timed, {unsteady[0]} the first"
-    )
-
-
-def disturbance(evidence: CaseEvidence, inputs: RulingInputs) -> str:
-    """Others' use of the processors while this case ran on them, or nothing."""
-    devices = {device.id: device for device in inputs.system.identity.devices}
-    device = devices.get(evidence.case.device)
-    if device is None or device.vendor != "cpu" or "usable_processors" not in device.facts:
-        return ""
-    usable = device.facts["usable_processors"].value
-    if not isinstance(usable, int | float) or usable <= 0:
-        return ""
-    shares = [
-        (foreign + (reading.values.get("stolen_processors") or 0.0)) / usable
-        for launch in evidence.timed
-        for reading in launch.readings
-        if (foreign := reading.values.get("foreign_processors")) is not None
-    ]
-    high = [share for share in shares if share >= DISTURBED_SHARE]
-    if not high or len(high) < DISTURBED_PART * len(shares):
-        return ""
-    return (
-        f"others used {100 * statistics.median(high):.0f} % of the processors "
-        f"in {len(high)} of {len(shares)} readings"
     )
 
 

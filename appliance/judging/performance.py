@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Literal
 
@@ -20,8 +20,16 @@ from scipy.special import stdtrit
 from appliance.evidence.baseline_key import find
 from appliance.evidence.case_results import log_seconds, stall_shares
 from appliance.evidence.determinism import run_to_run
+from appliance.evidence.disturbance import disturbance
 from appliance.evidence.launches import CaseEvidence, clock_doubt, clock_fault
-from appliance.judging.functional import TOLERATED_INTERRUPTIONS, RulingDraft, inconclusive, numeric
+from appliance.judging.functional import (
+    ALONE,
+    TOLERATED_INTERRUPTIONS,
+    RulingDraft,
+    disturbed_clock,
+    inconclusive,
+    numeric,
+)
 from appliance.judging.limits import RulingInputs, scaled
 from appliance.judging.location import CLOCK, SLOWED, STOP_OTHER_LOAD, analysis_at, location
 from appliance.planning.criterion_scope import alphas
@@ -40,16 +48,37 @@ from appliance.statistics.tails import (
 
 DRIFT_SECONDS = 1800.0
 LEAST_DRIFT_SECONDS = 600.0
+COUNTED = "steps_to_target"
 LOOSER = "Plan more launches or longer blocks, or agree on a wider limit."
 
 
 def judged(criterion: Criterion, evidence: CaseEvidence, inputs: RulingInputs) -> RulingDraft:
     """The ruling of one criterion on the times of one case."""
-    withheld = unjudged(evidence)
+    withheld = unjudged(evidence, inputs)
     if withheld is not None:
         return withheld
     rule = RULES.get(criterion.metric) or RULES[criterion.kind]
-    return rule(criterion, evidence, inputs)
+    draft = rule(criterion, evidence, inputs)
+    # Steps are counted: whoever shares the device makes them slower, and no more of them.
+    return draft if criterion.metric == COUNTED else undisturbed(draft, [evidence], inputs)
+
+
+def undisturbed(
+    draft: RulingDraft, cases: Sequence[CaseEvidence], inputs: RulingInputs
+) -> RulingDraft:
+    """The same ruling, but a time that failed on a device that others used says nothing of it.
+
+    A pass stays a pass: whoever was fast enough beside others is so alone.
+    """
+    if draft.ruling != "fail":
+        return draft
+    clauses = ((one.case.id, disturbance(one, inputs.system)) for one in cases)
+    case, clause = next(((case, clause) for case, clause in clauses if clause), ("", ""))
+    if not clause:
+        return draft
+    where = f" in {case}" if len(cases) > 1 else ""
+    open_draft = inconclusive("environment", f"{draft.explanation}, but{where} {clause}", ALONE)
+    return replace(open_draft, statistic=draft.statistic)
 
 
 def pooled(
@@ -61,7 +90,7 @@ def pooled(
     case. Without a baseline the spread is the case's own, by its median absolute deviation.
     """
     for evidence in cases:
-        withheld = unjudged(evidence)
+        withheld = unjudged(evidence, inputs)
         if withheld is not None:
             return withheld
     total = slow = 0
@@ -71,7 +100,8 @@ def pooled(
         if len(values):
             slow += int(np.count_nonzero(is_slow(values, _reference_spread(evidence, inputs))))
     risks = alphas(inputs.criteria, inputs.plan.num_limits)
-    return _rate(criterion, bad=slow, total=total, what="slow launches", risks=risks)
+    draft = _rate(criterion, bad=slow, total=total, what="slow launches", risks=risks)
+    return undisturbed(draft, cases, inputs)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -304,7 +334,7 @@ def _seconds(utc: str) -> float:
 # ------------------------------------------------------------------ what is not judged
 
 
-def unjudged(evidence: CaseEvidence) -> RulingDraft | None:
+def unjudged(evidence: CaseEvidence, inputs: RulingInputs) -> RulingDraft | None:
     """Why the times of this case are not judged at all."""
     if numeric(evidence).ruling != "pass" or run_to_run(evidence) is not None:
         return inconclusive(
@@ -312,6 +342,9 @@ def unjudged(evidence: CaseEvidence) -> RulingDraft | None:
             "no timing is judged while a check is missing or has failed, or launches differ",
             "Run the case again; without a check nothing is accepted.",
         )
+    open_clock = disturbed_clock(evidence, inputs)
+    if open_clock is not None:
+        return open_clock
     fault = evidence.fault or clock_fault(evidence)
     if fault:
         return inconclusive(
@@ -335,6 +368,6 @@ RULES: Mapping[str, Rule] = {
     "drift": _drift,
     "stall_rate": _stalls,
     "stall_share": _stall_shares,
-    "steps_to_target": _steps_to_target,
+    COUNTED: _steps_to_target,
     "latency_seconds": _latency,
 }

@@ -39,10 +39,9 @@ from appliance.judging.location import (
     FLOOR,
     STOP_OTHER_LOAD,
     bounds_at,
-    disturbance,
     instability,
 )
-from appliance.judging.performance import unjudged
+from appliance.judging.performance import undisturbed, unjudged
 from appliance.planning.criterion_scope import RATIO, other_of
 from appliance.records.criteria import Criterion
 from appliance.records.plan import Case
@@ -111,7 +110,7 @@ def judged(
         return inconclusive("coverage", what, "Plan the other case, or correct the criterion.")
     sides = (cases[case.id], cases[other.id])
     for evidence in sides:
-        not_judged = unjudged(evidence)
+        not_judged = unjudged(evidence, inputs)
         if not_judged is not None:
             return replace(not_judged, explanation=f"{evidence.case.id}: {not_judged.explanation}")
     num_made = _common_analysis(sides)
@@ -124,7 +123,8 @@ def judged(
         what = f"{criterion.title}: {counts} launches are too few to compare"
         return inconclusive("coverage", what, "Run both cases to their first interim analysis.")
     tested = tested_at(difference, math.log(criterion.at_least), bounds)
-    draft = _ruled(criterion, sides, times, tested, margin=margin, inputs=inputs)
+    draft = _ruled(criterion, sides, times, tested, margin=margin)
+    draft = undisturbed(draft, sides, inputs)
     return replace(draft, statistic=_statistic(criterion, other, difference, tested))
 
 
@@ -172,15 +172,9 @@ def _ruled(
     tested: Tested,
     *,
     margin: float,
-    inputs: RulingInputs,
 ) -> RulingDraft:
     """A fail, then what forbids a pass, then the pass, as for one case's limit."""
     case, other = (evidence.case.id for evidence in sides)
-    for evidence in sides:
-        disturbed = disturbance(evidence, inputs)
-        if disturbed and bool(tested.is_fail):
-            what = f"{criterion.title}: below the limit, but of {evidence.case.id} {disturbed}"
-            return inconclusive("environment", what, "Keep everything else off this node.")
     if bool(tested.is_fail):
         return RulingDraft(
             ruling="fail",
