@@ -177,3 +177,17 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(number)
+
+
+@pytest.fixture(scope="session")
+def simulated_accelerator() -> None:
+    """The simulated accelerator is built, once for all; tests without a compiler are skipped.
+
+    With REQUIRE_COMPILER, as where changes are checked, none is.
+    """
+    from support import simulated_device  # noqa: PLC0415 - most tests do without
+
+    lacking = simulated_device.missing_tools()
+    if lacking and not os.environ.get("REQUIRE_COMPILER"):
+        pytest.skip(f"the simulated accelerator cannot be built without {lacking}")
+    simulated_device.build()

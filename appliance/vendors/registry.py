@@ -6,9 +6,10 @@ A vendor's module is imported when the vendor is made, by name: what a node lack
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
+from appliance.records.system import Device
 from appliance.vendors.base import Vendor
 
 MODULES: Mapping[str, str] = {
@@ -28,3 +29,18 @@ def make_vendor(name: str) -> Vendor:
 
 
 VENDORS: Mapping[str, Callable[[], Vendor]] = {name: partial(make_vendor, name) for name in MODULES}
+
+
+def unknown_vendor(devices: Iterable[Device]) -> str:
+    """A sentence on the first device of a vendor that is none of MODULES; empty if there is none.
+
+    Whoever writes a vendor can make a program of his own from this package, with devices that say
+    what he likes. Nothing can keep him from running it; nobody signs or verifies what it left.
+    """
+    for device in devices:
+        if device.vendor not in MODULES:
+            return (
+                f'{device.id} is of the vendor "{device.vendor}", which bench does not have '
+                f"(it has {', '.join(MODULES)}): such a run proves nothing of a device"
+            )
+    return ""

@@ -17,6 +17,7 @@ from appliance.records.json import from_json, sha256, to_json
 from appliance.records.signer import Role, Signer
 from appliance.signing import keys
 from appliance.storage import bundle
+from appliance.vendors.registry import unknown_vendor
 
 ATTACHED_BYTES = 16 * 2**20  # readers choke on larger PDFs; a larger journal stays in the folder
 
@@ -41,11 +42,13 @@ def report(folder: Path, signer: Signer) -> None:
 def sign(folder: Path, key: keys.Key, role: Role) -> None:
     """Sign the data, render the pages that carry it, and sign these.
 
-    Raises UsageError if the folder is signed, or was rendered for another signer, or pages cannot
-    be rendered here.
+    Raises UsageError if the folder is signed, or was rendered for another signer, or is of devices
+    of no vendor that bench has, or pages cannot be rendered here.
     """
     _refuse_signed(folder)
     require_renderer()
+    if stranger := unknown_vendor(bundle.read(folder, complete=False).system.identity.devices):
+        raise UsageError(f"{folder} cannot be signed: {stranger}")
     _fix_signer(folder, keys.signer_record(key, role))
     source = bundle.read(folder, complete=False)
     statement = keys.sign_data(source, key)

@@ -49,6 +49,7 @@ from appliance.records.plan import Bounds, Case, Launch, Plan
 from appliance.records.suite import LaunchMode
 from appliance.records.system import System
 from appliance.storage import suite_file, units
+from appliance.vendors.registry import unknown_vendor
 
 WITHOUT_START: frozenset[Outcome] = frozenset({"not_run", "unsupported"})
 UNSTARTED_REASONS = frozenset({"decided", "reference_failed"})  # those that start no process
@@ -80,6 +81,8 @@ def check_plan(plan: Plan, system: System, files: Mapping[str, str]) -> None:
         raise EvidenceError("plan.json fixes the steps of its launches and repeats no dispute")
     check_seed(plan)
     _check_protocol(plan)
+    if stranger := unknown_vendor(system.identity.devices):
+        raise EvidenceError(f"system.json: {stranger}")
     devices = {device.id for device in system.identity.devices}
     _check_cases(plan, devices)
     planned = [launch.id for launch in plan.launches]

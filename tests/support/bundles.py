@@ -118,6 +118,15 @@ def healthy() -> Draft:
     return Draft(plan=plan, events=tuple(analysed(plan, healthy_events(plan))))
 
 
+def of_vendor(draft: Draft, vendor: str) -> Draft:
+    """The same run, of a device of another vendor."""
+    devices = tuple(replace(one, vendor=vendor) for one in SYSTEM.identity.devices)
+    system = replace(SYSTEM, identity=replace(SYSTEM.identity, devices=devices))
+    digests = {**draft.plan.digests, "identity": sha256(to_json(system.identity))}
+    others = {**draft.others, bundle.SYSTEM: to_json(system)}
+    return replace(draft, plan=replace(draft.plan, digests=digests), others=others)
+
+
 def as_drawn(plan: Plan) -> Plan:
     """The plan with the order and the checked launches that its seed draws, as verify wants it."""
 

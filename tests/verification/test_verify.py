@@ -17,6 +17,7 @@ from support.bundles import (
     files_of,
     healthy,
     html,
+    of_vendor,
     pdf,
     rejected,
     seal,
@@ -260,6 +261,15 @@ def test_other_file_than_planned_is_found(key: Key, tmp_path: Path) -> None:
     looser = CRITERIA.replace(b'kind = "numeric"', b'kind = "numeric"\ncases = "none"')
     folder = sealed(tmp_path, replace(healthy(), others={bundle.CRITERIA: looser}), key)
     assert "conduct" in failed(checked(folder))
+
+
+def test_devices_of_a_vendor_that_bench_does_not_have_are_found(key: Key, tmp_path: Path) -> None:
+    """A vendor that a test adds, or a dishonest one, accepts what it likes."""
+    found = checked(sealed(tmp_path, of_vendor(healthy(), "faulty.simulated"), key))
+    assert failed(found) == ["conduct"]
+    assert found.claimed == "ACCEPTED"
+    (fault,) = found.faults
+    assert 'cpu:0 is of the vendor "faulty.simulated", which bench does not have' in fault
 
 
 def of(event: Event, number: int) -> bool:
