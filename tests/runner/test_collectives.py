@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from support.forked_ranks import checks_of_ranks
 from support.launching import TESTS, Bench, bearers, case, plan
 
 from appliance.evidence.journal_index import JournalIndex
@@ -34,7 +35,9 @@ MARK = f"BENCH_TEST_MARK={uuid.uuid4().hex}"
 LIMIT = 300.0  # seconds; longer than the slowest machine needs
 SHORT_LIMIT = 60.0  # where one rank waits a third of it for another that does not come
 HEALTHY = {"none-2": 2, "none-4": 4}
-WRONG = ("lies-2", "withholds-2", "lies-4", "withholds-4")
+WRONG = "lies-2"
+DISAGREEING = {"all_reduce_sum", "all_gather", "all_to_all", "pairs"}
+"""Operations that show the first rank that another contributes wrongly."""
 FAULTS: dict[str, tuple[str, str, str]] = {
     # outcome, reason, and a part of what is said
     "dies-2": ("crashed", "SIGKILL", "rank 1: ended by signal 9"),
@@ -73,11 +76,10 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
     cases = (
         of_ranks("none-2"),
         of_ranks("none-4", dtype="bfloat16"),
-        *(of_ranks(name) for name in (*WRONG, *FAULTS)),
+        *(of_ranks(name) for name in (WRONG, *FAULTS)),
     )
-    together = [["none-2", "none-4"], ["hangs-2", "lies-2", "withholds-2"]]
-    together += [["hangs-4", "dies-2", "raises-2"], ["absent-2", "lies-4"]]
-    together += [["withholds-4"], ["leaves-4"]]
+    together = [["none-2", "none-4"], ["hangs-2", WRONG]]
+    together += [["hangs-4", "dies-2", "raises-2"], ["absent-2", "leaves-4"]]
     groups = [tuple(f"{name}@cpu:0/0" for name in names) for names in together]
     groups += [(f"{name}@cpu:0/1",) for name in HEALTHY]
     with pytest.MonkeyPatch.context() as patch:
@@ -182,15 +184,26 @@ def test_rank_that_said_nothing_of_its_steps_or_checks_is_missed(bench: Bench) -
 # ------------------------------------------------------------------ one rank goes wrong
 
 
-@pytest.mark.parametrize("name", WRONG)
-def test_wrong_contribution_of_one_rank_is_seen_by_all(bench: Bench, name: str) -> None:
-    launch = f"{name}@cpu:0/0"
+@pytest.mark.parametrize("fault", ["lies", "withholds"])
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_wrong_contribution_of_one_rank_is_seen_by_all(
+    tmp_path: Path, fault: str, ranks: int
+) -> None:
+    parameters = {"count": 1009, "num_sizes": 3, "fault": fault}
+    outside = [
+        {check.name.partition(":")[0] for check in of_rank if not check.is_within}
+        for of_rank in checks_of_ranks("faulty.unfaithful", parameters, ranks, tmp_path)
+    ]
+    assert all(outside)
+    assert outside[0] >= DISAGREEING
+
+
+def test_wrong_contribution_of_one_rank_fails_its_case(bench: Bench) -> None:
+    launch = f"{WRONG}@cpu:0/0"
     assert bench.ended(launch).outcome == "completed", bench.ended(launch)
     outside = [item for item in checks(bench, launch) if not item.check.is_within]
-    assert {item.rank for item in outside} == set(range(int(name[-1])))
-    seen = {item.check.name.partition(":")[0] for item in outside if item.rank == 0}
-    assert {"all_reduce_sum", "all_gather", "all_to_all", "pairs"} <= seen
-    evidence = evidence_of(bench, name)
+    assert {item.rank for item in outside} == {0, 1}
+    evidence = evidence_of(bench, WRONG)
     for draft in (numeric(evidence), _of_kind("collective", evidence)):
         assert (draft.ruling, draft.reason) == ("fail", "check")
 

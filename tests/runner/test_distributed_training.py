@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
+from support.forked_ranks import checks_of_ranks
 from support.launching import TESTS, Bench, case, plan
 
-from appliance.records.journal import Checked
-from appliance.records.plan import Case
+from appliance.records.journal import Check, Checked
 from appliance.records.workload import Work
 from workloads.bert import Bert
 from workloads.contract.failures import ParameterError
@@ -76,84 +77,85 @@ INNOCENT = {
 }
 
 
-def of_ranks(name: str, workload: str, parameters: dict[str, Any], launches: int) -> Case:
-    return case(
-        name,
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    """A run of one case as a suite has it: its untimed launch, and a timed one."""
+    workload, parameters = HEALTHY["ddp"]
+    launches = case(
+        "ddp",
         workload=workload,
         parameters={**parameters, "ranks": RANKS},
         ranks=RANKS,
         work=Work(units=1.0),
-        launches=launches,
+        launches=1,
     )
-
-
-@pytest.fixture(scope="module")
-def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
-    """One run of all, one after the other."""
-    folder = tmp_path_factory.mktemp("training")
-    cases = [
-        of_ranks(name, workload, parameters, int(name == "ddp"))
-        for name, (workload, parameters) in HEALTHY.items()
-    ]
-    given = {**Bert.small, "parallel": "ddp"}
-    cases += [of_ranks(name, "faulty.disloyal", {**given, "fault": name}, 0) for name in FAULTS]
-    given = {**LlmLora.small, "parallel": "ddp", "followed": "layers"}
-    cases += [
-        of_ranks(f"layers-{name}", "faulty.disloyal_layers", {**given, "fault": name}, 0)
-        for name in LAYER_FAULTS
-    ]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(TESTS))
         patch.setenv(*MARK.split("="))
-        made = Bench(folder / "run", plan(*cases))
+        made = Bench(tmp_path_factory.mktemp("training") / "run", plan(launches))
         made.run()
         yield made
 
 
-def checks(bench: Bench, name: str, number: int = 0) -> list[Checked]:
-    launch = f"{name}@cpu:0/{number}"
-    assert bench.ended(launch).outcome == "completed", bench.ended(launch)
-    return list(bench.of(launch, Checked))
-
-
-@pytest.mark.parametrize("name", HEALTHY)
-def test_healthy_ranks_agree_with_float64_over_the_batches_of_all(bench: Bench, name: str) -> None:
-    found = checks(bench, name)
-    assert not [item for item in found if not item.check.is_within]
-    close = [item.check for item in found if item.check.kind == "numeric"]
-    assert all(check.error <= check.bound / 2 for check in close)
-    for rank in range(RANKS):
-        names = {item.check.name for item in found if item.rank == rank}
+def require_healthy(checks: Sequence[Sequence[Check]], *, in_tensors: bool) -> None:
+    everything = [check for of_rank in checks for check in of_rank]
+    assert [check for check in everything if not check.is_within] == []
+    assert all(check.error <= check.bound / 2 for check in everything if check.kind == "numeric")
+    for of_rank in checks:
+        names = {check.name for check in of_rank}
         assert {f"weights of rank {peer} differ" for peer in range(RANKS)} <= names
         assert {f"inputs of rank {peer} differ" for peer in range(RANKS)} <= names
         shares = {name for name in names if name.startswith("share of rank")}
-        assert len(shares) == (0 if name.startswith("tensor") else RANKS)
+        assert len(shares) == (0 if in_tensors else RANKS)
 
 
-def test_last_timed_step_is_followed_too(bench: Bench) -> None:
-    found = checks(bench, "ddp", 1)
-    assert {(item.rank, item.phase) for item in found} == {
-        (rank, phase) for rank in range(RANKS) for phase in ("first", "last")
-    }
-    assert not [item for item in found if not item.check.is_within]
+def outside(checks: Sequence[Check]) -> set[str]:
+    return {check.name for check in checks if not check.is_within}
+
+
+@pytest.mark.parametrize("name", HEALTHY)
+def test_healthy_ranks_agree_with_float64_over_the_batches_of_all(
+    tmp_path: Path, name: str
+) -> None:
+    workload, parameters = HEALTHY[name]
+    checks = checks_of_ranks(f"workloads.{workload}", parameters, RANKS, tmp_path)
+    require_healthy(checks, in_tensors=name.startswith("tensor"))
+
+
+def test_first_and_last_timed_step_of_a_run_are_followed(bench: Bench) -> None:
+    for number, phases in ((0, {"first"}), (1, {"first", "last"})):
+        launch = f"ddp@cpu:0/{number}"
+        assert bench.ended(launch).outcome == "completed", bench.ended(launch)
+        checked = list(bench.of(launch, Checked))
+        numeric = [item for item in checked if item.phase in {"first", "last"}]
+        assert {(item.rank, item.phase) for item in numeric} == {
+            (rank, phase) for rank in range(RANKS) for phase in phases
+        }
+        assert not [item for item in checked if not item.check.is_within]
+        first = [item for item in checked if item.phase == "first"]
+        by_rank = [[item.check for item in first if item.rank == rank] for rank in range(RANKS)]
+        require_healthy(by_rank, in_tensors=False)
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_rank_that_goes_wrong_is_found_and_named(bench: Bench, name: str) -> None:
-    found = [item for item in checks(bench, name) if item.phase == "first"]
+def test_rank_that_goes_wrong_is_recognised_and_named(tmp_path: Path, name: str) -> None:
+    parameters = {**Bert.small, "parallel": "ddp", "fault": name}
+    checks = checks_of_ranks("faulty.disloyal", parameters, RANKS, tmp_path)
     for rank, expected in FAULTS[name].items():
-        outside = {i.check.name for i in found if i.rank == rank and not i.check.is_within}
-        assert expected <= outside
-        assert not outside & INNOCENT[name]
+        assert expected <= outside(checks[rank])
+        assert not outside(checks[rank]) & INNOCENT[name]
 
 
 @pytest.mark.parametrize("name", LAYER_FAULTS)
-def test_rank_that_goes_wrong_is_found_where_layers_are_followed(bench: Bench, name: str) -> None:
-    found = checks(bench, f"layers-{name}")
-    outside = {item.check.name for item in found if not item.check.is_within}
-    assert LAYER_FAULTS[name] <= outside
-    assert "weights of rank 0 differ" not in outside  # the loyal one is not blamed
-    assert name != "triples" or "share of rank 0 in the average gradient" not in outside
+def test_rank_that_goes_wrong_is_recognised_where_layers_are_followed(
+    tmp_path: Path, name: str
+) -> None:
+    parameters = {**LlmLora.small, "parallel": "ddp", "followed": "layers", "fault": name}
+    checks = checks_of_ranks("faulty.disloyal_layers", parameters, RANKS, tmp_path)
+    blamed = set().union(*(outside(of_rank) for of_rank in checks))
+    assert LAYER_FAULTS[name] <= blamed
+    assert "weights of rank 0 differ" not in blamed  # the loyal one is not blamed
+    assert name != "triples" or "share of rank 0 in the average gradient" not in blamed
 
 
 def test_ranks_have_inputs_of_their_own_and_the_first_those_of_one_alone() -> None:
