@@ -62,7 +62,7 @@ class RegnetY128gf(ImageTraining):
     """
 
     summary: ClassVar[str] = "RegNetY-128GF training, images on the device"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     small: ClassVar[Parameters] = {
         "batch": 4,
         "side": 64,

@@ -10,7 +10,11 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from workloads.bert import Bert
 from workloads.gemm import Gemm
 from workloads.parts.numerics.classifier import Result
-from workloads.parts.numerics.size import count_inference_flops, count_training_flops
+from workloads.parts.numerics.size import (
+    OperationCounter,
+    count_inference_flops,
+    count_training_flops,
+)
 from workloads.resnet50 import Resnet50
 
 FORWARD_AND_BACKWARD = 3  # a product, and one for the gradient of each of its sides
@@ -111,3 +115,23 @@ def test_frozen_weights_cost_no_gradient_of_their_own() -> None:
     rows = 8
     first, second = linear(rows, 64, 32), linear(rows, 32, 16)
     assert count_training_flops(Half, {"labels": (rows,)}) == 2 * first + 2 * second
+
+
+@pytest.mark.parametrize("groups", [1, 2, 192])
+@pytest.mark.parametrize("kind", [torch.nn.Conv2d, torch.nn.ConvTranspose2d])
+@pytest.mark.parametrize("wanted", [("images", "weights"), ("weights",), ("images",)])
+def test_each_gradient_of_a_convolution_has_the_products_of_its_forward_pass(
+    groups: int,
+    kind: type[torch.nn.Conv2d | torch.nn.ConvTranspose2d],
+    wanted: tuple[str, ...],
+) -> None:
+    """A formula of torch 2.8 to 2.13 counts the weights' gradient as often as there are groups."""
+    channels, side, kernel = 192, 14, 3
+    with torch.device("meta"):
+        layer = kind(channels, channels, kernel, groups=groups, padding=1)
+        layer.requires_grad_(requires_grad="weights" in wanted)
+        images = torch.empty(2, channels, side, side, requires_grad="images" in wanted)
+        with OperationCounter() as counter:
+            torch.autograd.backward(layer(images).sum())
+    forward = 2 * convolution(side, kernel, channels, channels) // groups
+    assert counter.flops == (1 + len(wanted)) * forward

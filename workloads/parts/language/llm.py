@@ -26,6 +26,7 @@ from appliance.records.workload import Work
 from workloads.contract.failures import ParameterError
 from workloads.parts.datasets.text import FIRST_ORDINARY, packed_text
 from workloads.parts.distributed.sharding import num_batches, require_parallel
+from workloads.parts.numerics.depth import count_by_depth
 from workloads.parts.numerics.parameters import require_choice, require_even_heads, require_positive
 from workloads.parts.numerics.size import count_flops, count_parameters
 from workloads.parts.numerics.weights import fill
@@ -152,18 +153,26 @@ class CausalTuning(Supervised):
 
     def work(self) -> Work:
         """Products of one pass forward and backward; what is made anew is not counted."""
+        passes = num_batches(self.ranks, self.parallel) * self.accumulation
+        flops = passes * count_by_depth(
+            self._count_flops, layers=int(self.config().num_hidden_layers)
+        )
+        return Work(units=self.tokens, unit="tokens", flops=flops, precision=self.dtype)
+
+    def _count_flops(self, *, layers: int) -> int:
+        """Of one pass over one batch, of a model with so many layers."""
 
         def loss() -> torch.Tensor:
+            config = self.config()
+            config.num_hidden_layers = layers
             tokens = torch.empty(self.count, self.length, dtype=torch.long)
             mask = torch.empty(self.count, 1, self.length, self.length, dtype=torch.bool)
-            total: torch.Tensor = self.model()(
+            total: torch.Tensor = self.adapted(LlamaForCausalLM(config))(
                 input_ids=tokens, position_ids=tokens, attention_mask=mask, labels=tokens
             ).loss
             return total
 
-        passes = num_batches(self.ranks, self.parallel) * self.accumulation
-        flops = passes * count_flops(loss)
-        return Work(units=self.tokens, unit="tokens", flops=flops, precision=self.dtype)
+        return count_flops(loss)
 
     def inputs(self, rng: torch.Generator) -> dict[str, torch.Tensor]:
         text = packed_text(

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import torch
 from torch import nn
-from torch.utils.flop_counter import FlopCounterMode
+
+from workloads.parts.numerics.size import OperationCounter
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +37,6 @@ def in_float64(model: nn.Module) -> nn.Module:
 def count_training_flops(model: Classifier, inputs: torch.Tensor) -> int:
     """Floating-point operations of matrix products, forward and backward; both on `meta`."""
     labels = torch.empty(len(inputs), dtype=torch.long, device="meta")
-    with FlopCounterMode(display=False) as counter:
+    with OperationCounter() as counter:
         torch.autograd.backward(model(inputs, labels).loss)
-    return int(counter.get_total_flops())
+    return counter.flops

@@ -11,16 +11,76 @@ mask hides; and a batch whose shape a workload fixes counts whole, whatever of i
 the number of products follows from what is drawn, nothing is counted. What a device computes on
 top, as activations made anew to save memory or the padding of a batch to a kernel's liking, is not
 counted: more time for the same work is a lower rate.
+
+The formulas are torch's, but for the backward pass of a convolution: torch counts the gradient of
+the weights as if it were not grouped, which is as many times too much as there are groups (`torch.
+utils.flop_counter.conv_backward_flop`, torch 2.8 to 2.13).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import torch
-from torch.utils.flop_counter import FlopCounterMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import conv_flop_count, flop_registry, shape_wrapper
 
 Shapes = Mapping[str, tuple[int, ...]]
+
+
+def convolution_backward_flops(
+    output: Sequence[int],
+    inputs: Sequence[int],
+    weight: Sequence[int],
+    _bias: object,
+    _stride: object,
+    _padding: object,
+    _dilation: object,
+    transposed: bool,  # noqa: FBT001 - the same
+    _output_padding: object,
+    _groups: object,
+    wanted: Sequence[bool],
+    **_shapes: object,
+) -> int:
+    """Each gradient that is wanted, of the input and of the weights, has the forward's products.
+
+    Shapes of the output's gradient, of the input and of the weight; the weight's has its groups.
+    """
+    forward = conv_flop_count(list(inputs), list(weight), list(output), transposed=transposed)
+    return int(forward) * sum(wanted[:2])  # the third is the bias, which has none
+
+
+_FORMULAS: Mapping[Any, Callable[..., int]] = {
+    **flop_registry,
+    torch.ops.aten.convolution_backward: shape_wrapper(convolution_backward_flops),
+}
+
+
+class OperationCounter(TorchDispatchMode):
+    """Adds up the operations of the matrix products that are dispatched within it.
+
+    torch's own FlopCounterMode counts by module as well, which doubles the time that it takes.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.flops = 0
+
+    def __torch_dispatch__(
+        self,
+        func: Any,
+        types: Sequence[type],
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        del types
+        named = kwargs or {}
+        output = func(*args, **named)
+        formula = _FORMULAS.get(func.overloadpacket)
+        if formula is not None:
+            self.flops += formula(*args, **named, out_val=output)
+        return output
 
 
 def count_parameters(make: Callable[[], torch.nn.Module]) -> int:
@@ -35,26 +95,26 @@ def count_flops(make: Callable[[], torch.Tensor], *, with_backward: bool = True)
     Activations that a backward pass makes anew would be counted; for a model that does so,
     count the forward pass alone.
     """
-    with torch.device("meta"), FlopCounterMode(display=False) as counter:
+    with torch.device("meta"), OperationCounter() as counter:
         with torch.set_grad_enabled(with_backward):
             loss = make()
         if with_backward:
             torch.autograd.backward(loss)
-    return int(counter.get_total_flops())
+    return counter.flops
 
 
 def count_training_flops(make: Callable[[], torch.nn.Module], inputs: Shapes) -> int:
     """Floating-point operations of matrix products in one forward and backward pass."""
-    with torch.device("meta"), FlopCounterMode(display=False) as counter:
+    with torch.device("meta"), OperationCounter() as counter:
         make()(**_tensors(inputs)).loss.backward()
-    return int(counter.get_total_flops())
+    return counter.flops
 
 
 def count_inference_flops(make: Callable[[], torch.nn.Module], inputs: Shapes) -> int:
     """Floating-point operations of matrix products in one forward pass."""
-    with torch.device("meta"), torch.no_grad(), FlopCounterMode(display=False) as counter:
+    with torch.device("meta"), torch.no_grad(), OperationCounter() as counter:
         make().eval()(**_tensors(inputs))
-    return int(counter.get_total_flops())
+    return counter.flops
 
 
 def _tensors(inputs: Shapes) -> dict[str, torch.Tensor]:

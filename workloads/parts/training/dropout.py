@@ -18,8 +18,8 @@ class Dropout(torch.nn.Module):
         self.generator = generator
 
     def forward(self, values: torch.Tensor) -> torch.Tensor:
-        if not self.training or self.rate == 0:
-            return values
+        if not self.training or self.rate == 0 or values.is_meta:
+            return values  # on the meta device there is nothing to mask
         mask = torch.empty(values.shape, device=self.generator.device)
         mask.bernoulli_(1 - self.rate, generator=self.generator)
         return values * (mask / (1 - self.rate)).to(values)
