@@ -18,7 +18,7 @@ test: ## all tests; those that start a container engine skip where there is none
 	@scripts/setup.sh cpu-test
 	@.venv/bin/python scripts/run_tests.py $(ARGS)
 
-test-quick: ## the tests below half a second, for a glance in between: about 3 minutes
+test-quick: ## the tests below a fifth of a second, for a glance in between: about 3 minutes
 	@scripts/setup.sh cpu-test
 	@.venv/bin/python scripts/run_tests.py --quick $(ARGS)
 

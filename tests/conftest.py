@@ -32,8 +32,8 @@ for name in ("FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
 
 DURATIONS = Path(__file__).parent / "durations.json"
 """Seconds of the slow tests by file name and test, as `make durations` has measured them."""
-RECORDED_SECONDS = 0.5
-QUICK_SECONDS = 0.5
+RECORDED_SECONDS = 0.2
+QUICK_SECONDS = 0.2
 ALONE = ("serial", "container")
 SHARED = "shared"
 _measured: defaultdict[str, float] = defaultdict(float)
