@@ -21,6 +21,9 @@ from typing import Any
 import torch
 from lightning.fabric.plugins.environments.lightning import LightningEnvironment
 from lightning.pytorch import Callback, LightningModule, Trainer
+from lightning.pytorch.accelerators import Accelerator, AcceleratorRegistry
+from lightning.pytorch.plugins import MixedPrecision
+from lightning.pytorch.strategies import SingleDeviceStrategy
 
 from workloads.parts.training.optimizers import Tensors
 
@@ -65,6 +68,42 @@ class Kept(Callback):
     ) -> None:
         del trainer, pl_module, batch, batch_idx
         self.loss, self.logits = outputs["loss"].detach(), outputs["logits"].detach()
+
+
+class AnyAccelerator(Accelerator):
+    """Torch's accelerator, for those of which Lightning has no class (Intel's devices)."""
+
+    def setup_device(self, device: torch.device) -> None:
+        torch.accelerator.set_device_index(device.index)
+
+    def get_device_stats(self, device: Any) -> dict[str, Any]:
+        del device
+        return {}
+
+    def teardown(self) -> None:
+        torch.accelerator.empty_cache()
+
+    @staticmethod
+    def parse_devices(devices: list[int]) -> list[int]:
+        return devices
+
+    @staticmethod
+    def get_parallel_devices(devices: list[int]) -> list[torch.device]:
+        accelerator = torch.accelerator.current_accelerator()
+        assert accelerator is not None  # noqa: S101 - the network lies on it
+        return [torch.device(accelerator.type, index) for index in devices]
+
+    @staticmethod
+    def auto_device_count() -> int:
+        return torch.accelerator.device_count()
+
+    @staticmethod
+    def is_available() -> bool:
+        return torch.accelerator.is_available()
+
+    @staticmethod
+    def name() -> str:
+        return "accelerator"
 
 
 class _Gate:
@@ -137,13 +176,20 @@ def begin(
     """Start Lightning on the network, which lies on the device; returns before the first step."""
     logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)  # no advertisements
     results = Kept()
+    is_known = device.type in AcceleratorRegistry.available_accelerators()
+    is_mixed = dtype is torch.bfloat16
+    # Left to itself Lightning computes as if all but the processors were one vendor's devices.
+    mixed = [MixedPrecision("bf16-mixed", device.type)] if is_mixed else []
+    other = SingleDeviceStrategy(device=device, accelerator=AnyAccelerator())
     trainer = Trainer(
-        accelerator=device.type,
+        accelerator=device.type if is_known else "auto",
+        strategy="auto" if is_known else other,
         devices=1 if device.index is None else [device.index],
-        precision="bf16-mixed" if dtype is torch.bfloat16 else "32-true",
+        precision=None if is_mixed else "32-true",
         max_epochs=1,
         callbacks=[results],
-        plugins=[LightningEnvironment()],  # never that of a cluster which started this process
+        # never the environment of a cluster which started this process
+        plugins=[LightningEnvironment(), *mixed],
         logger=False,
         enable_checkpointing=False,
         enable_progress_bar=False,
