@@ -41,6 +41,8 @@ _PHASES = {
     "repeatability": "same step twice",
     "repeated": "repeated inputs",
 }
+_OUTCOMES = {"software": "cannot run: software"}
+"""Outcomes that are more than their word; the others are shown as they are recorded."""
 _SERIES = {
     "": "—",
     "short": "too short to class",
@@ -373,7 +375,7 @@ def _plain(value: float | None, places: int) -> str:
 
 
 def _outcome(result: LaunchResult, ended: LaunchEnded | None) -> str:
-    outcome = result.outcome.replace("_", " ")
+    outcome = _OUTCOMES.get(result.outcome, result.outcome.replace("_", " "))
     if result.outcome == "completed":
         return outcome
     detail = "" if ended is None else ended.detail
@@ -450,7 +452,7 @@ def _clocks(courses: Sequence[_Course]) -> str:
 def _strip(result: LaunchResult, course: _Course) -> plots.Strip:
     number = result.launch.rpartition("/")[2]
     is_completed = result.outcome == "completed"
-    outcome = result.outcome.replace("_", " ")
+    outcome = _OUTCOMES.get(result.outcome, result.outcome.replace("_", " "))
     note = f"{outcome}: {result.reason}" if result.reason else outcome
     levels: list[plots.Level] = []
     samples: list[float] = []

@@ -56,6 +56,7 @@ REASONS: dict[Reason, str] = {
     "interrupted": "interrupted",
     "unsupported": "not supported here",
     "not_run": "not run",
+    "software": "cannot run: software",
     "coverage": "not covered by a case or check",
     "evidence_missing": "evidence missing",
     "noise": "too noisy to tell",

@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
 from appliance.cli.console import console
+from appliance.evidence.software_fault import UNAVAILABLE
 from appliance.records.journal import InterimAnalysis, LaunchEnded
 from appliance.records.plan import Launch, Plan
 from appliance.records.suite import LaunchMode
@@ -57,7 +58,7 @@ class Lines(Silent):
 
     def launch_ended(self, launch: Launch, event: LaunchEnded) -> None:
         self._num_done += 1
-        if (event.outcome, event.reason) == ("not_run", "decided"):
+        if event.reason == "decided" or _was_said(launch, event):
             return  # the interim analysis was printed
         self._out.print(
             f"[{self._num_done}/{self._num}] {launch_words(launch)}: {outcome_words(event)}, "
@@ -98,7 +99,8 @@ class Moving(Silent):
     def launch_ended(self, launch: Launch, event: LaunchEnded) -> None:
         if self._task is not None:
             self._progress.advance(self._task)
-        if event.outcome != "completed" and event.reason != "decided":
+        is_said = event.reason == "decided" or _was_said(launch, event)
+        if event.outcome != "completed" and not is_said:
             self._progress.console.print(
                 f"{launch_words(launch)}: {outcome_words(event)}", markup=False
             )
@@ -145,6 +147,11 @@ def minutes(seconds: float) -> str:
     return f"{seconds / MINUTE:.0f} min" if seconds >= MINUTE else f"{seconds:.0f} s"
 
 
+def _was_said(launch: Launch, event: LaunchEnded) -> bool:
+    """Whether the case's untimed launch has said why none of its launches is made."""
+    return launch.is_timed and event.outcome == "software" and event.reason == UNAVAILABLE
+
+
 def launch_words(launch: Launch) -> str:
     kind = f"launch {launch.number}" if launch.is_timed else "reference"
     return f"{launch.case} {kind}"
@@ -152,7 +159,8 @@ def launch_words(launch: Launch) -> str:
 
 def outcome_words(event: LaunchEnded) -> str:
     detail = f" ({event.reason}: {event.detail})" if event.detail else f" ({event.reason})"
-    return event.outcome + (detail if event.reason else "")
+    outcome = "cannot run: software" if event.outcome == "software" else event.outcome
+    return outcome + (detail if event.reason else "")
 
 
 def analysis_sentence(event: InterimAnalysis) -> str:

@@ -18,6 +18,7 @@ from appliance.records.journal import (
     LaunchEnded,
     LaunchStarted,
     Line,
+    Started,
 )
 from appliance.records.plan import Case, Launch, Plan
 
@@ -29,6 +30,7 @@ class _CaseState:
     artifacts: dict[str, str] = field(default_factory=dict)
     interim_analyses: set[int] = field(default_factory=set)
     is_decided: bool = False
+    has_stepped: bool = False
 
     def is_interrupted(self, number: int) -> bool:
         ended = self.ended.get(number)
@@ -59,14 +61,16 @@ class History:
             case = self._cases[event.case]
             case.interim_analyses.add(event.launches)
             case.is_decided |= event.is_decided
-        elif isinstance(event, LaunchStarted | LaunchEnded | Artifact):
+        elif isinstance(event, LaunchStarted | LaunchEnded | Artifact | Started):
             launch = self._launches[event.launch]
             self._take(self._cases[launch.case], launch.number, event)
 
     def _take(
-        self, case: _CaseState, number: int, event: LaunchStarted | LaunchEnded | Artifact
+        self, case: _CaseState, number: int, event: LaunchStarted | LaunchEnded | Artifact | Started
     ) -> None:
-        if isinstance(event, LaunchEnded):
+        if isinstance(event, Started):
+            case.has_stepped = True
+        elif isinstance(event, LaunchEnded):
             case.ended[number] = event
         elif isinstance(event, LaunchStarted):
             case.started.append(number)
@@ -96,6 +100,10 @@ class History:
     def is_decided(self, case: Case) -> bool:
         """Whether an interim analysis has decided the case: its other launches are not made."""
         return self._cases[case.id].is_decided
+
+    def has_stepped(self, case: Case) -> bool:
+        """Whether a launch of the case has made its first step."""
+        return self._cases[case.id].has_stepped
 
     def failed_reference(self, case: Case) -> LaunchEnded | None:
         """The end of the case's untimed launch, if it was made and did not complete."""

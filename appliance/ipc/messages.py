@@ -16,6 +16,7 @@ from appliance.records.journal import (
     Environment,
     Libraries,
     Outcome,
+    Stage,
     Started,
     Warmed,
 )
@@ -42,12 +43,14 @@ class Ready(Record):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class End(Record):
-    """How the launch ended, as the child reports it."""
+    """How the launch ended, as the child reports it; `LaunchEnded` says what the fields are."""
 
     kind: Literal["end"] = "end"
     outcome: Outcome
     reason: str
     detail: str
+    exceptions: tuple[str, ...] = ()
+    stage: Stage = ""
 
 
 Message = Annotated[

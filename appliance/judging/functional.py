@@ -25,7 +25,7 @@ from appliance.evidence.launches import (
 from appliance.judging.criteria_check import PEAK_SLACK
 from appliance.judging.limits import RulingInputs, amount_of
 from appliance.records.criteria import Criterion
-from appliance.records.journal import Check, Checked, CheckKind, LaunchEnded
+from appliance.records.journal import Check, Checked, CheckKind, LaunchEnded, Stage
 from appliance.records.json import Scalar
 from appliance.records.plan import Case
 from appliance.records.system import Fact, System
@@ -51,9 +51,17 @@ HEALTH_ACTIONS: Mapping[tuple[str, ...], str] = {
     "and run again.",
 }
 """What to do next, by how the name of what showed it begins; the first that fits."""
+STAGES: Mapping[Stage, str] = {
+    "load": " before its build",
+    "build": " in its build",
+    "first_step": " in its first step",
+}
 OTHER_PHASES = ("repeatability", "repeated")  # which are ruled on as repeatability and integrity
 CLOCK = "Find out what disturbs the clock of this node; run again."
 ALONE = "Keep everything else off this node and its devices, and run again."
+SOFTWARE = (
+    "Install what is named there, or the versions of the locks (see `bench doctor`), and run again."
+)
 RATES = ("flops_per_second", "bytes_per_second")
 
 
@@ -147,6 +155,10 @@ def _incomplete(evidence: CaseEvidence) -> RulingDraft | None:
                 explanation=f"launch {launch.id} was interrupted and is not made again",
                 action="Start a new run and let it finish.",
             )
+        if ended.outcome == "software":
+            return inconclusive(
+                "software", f"cannot run: software: {_lack(launch, evidence)}", SOFTWARE
+            )
         if ended.outcome not in ("completed", "interrupted") and not launch.is_decided:
             return RulingDraft(
                 ruling="inconclusive",
@@ -155,6 +167,15 @@ def _incomplete(evidence: CaseEvidence) -> RulingDraft | None:
                 action="Correct the parameters or provide what is missing, and run again.",
             )
     return _missing(evidence.fault) if evidence.fault else None
+
+
+def _lack(launch: LaunchEvidence, evidence: CaseEvidence) -> str:
+    """What of the software keeps a launch from being made."""
+    ended = launch.ended
+    if ended is None or launch.mode is None:
+        return evidence.case.software
+    stage = STAGES.get(ended.stage, "")
+    return f"launch {launch.id} failed{stage}: {_why(ended)}"
 
 
 def _is_forgiven(launch: LaunchEvidence, evidence: CaseEvidence) -> bool:

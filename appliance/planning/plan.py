@@ -327,7 +327,7 @@ def _expected_seconds(
 
     def seconds(launch: Launch) -> float:
         case = by_id[launch.case]
-        if case.unsupported or launch.number > most:
+        if case.unsupported or case.software or launch.number > most:
             return 0.0
         return case.expected_seconds if launch.is_timed else case.reference_seconds
 

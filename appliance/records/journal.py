@@ -15,9 +15,13 @@ from appliance.records.json import BigInt, Number, Record
 from appliance.records.suite import LaunchMode
 from appliance.records.system import Facts
 
-Outcome = Literal["completed", "crashed", "timed_out", "interrupted", "unsupported", "not_run"]
+Outcome = Literal[
+    "completed", "crashed", "timed_out", "interrupted", "unsupported", "not_run", "software"
+]
 CheckKind = Literal["numeric", "exact", "trajectory", "collective"]
 Phase = Literal["first", "last", "sampled", "repeatability", "repeated"]
+Stage = Literal["", "load", "build", "first_step", "later"]
+"""How far a launch had come: its imports and device, its build, its first step, or beyond it."""
 
 
 # ------------------------------------------------------------------ what happened (journal)
@@ -281,7 +285,11 @@ class Reading(Record):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchEnded(Record):
-    """What happened. `reason` is the signal, exception, "out_of_memory" or "bad_parameters"."""
+    """What happened. `reason` is the signal, exception, "out_of_memory" or "bad_parameters".
+
+    Of one that an exception ended, `exceptions` are the names of its classes, its own first and
+    Exception left out, and `stage` is how far the rank had come that raised it.
+    """
 
     kind: Literal["launch_ended"] = "launch_ended"
     launch: str
@@ -291,6 +299,8 @@ class LaunchEnded(Record):
     exit_code: int | None
     wall_ns: BigInt
     peak_memory_bytes: int | None
+    exceptions: tuple[str, ...] = ()
+    stage: Stage = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

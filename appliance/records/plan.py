@@ -23,7 +23,8 @@ class Case(Record):
     change that the seed drew to the parameters of the suite's case `variant_of`; both are empty
     for a case of the suite itself. `evaluate_every`: steps between two questions whether the
     target is reached, 0 without one. `needs` are the features that it needs, and
-    `unsupported` is why it cannot run here, or empty.
+    `unsupported` is why it cannot run here, or empty. `software` is what of its libraries is
+    missing, out of range or without its model, with the fix, or empty: it is not started then.
     `injector` names the fault that its workload injects: a run that has one is never accepted.
     """
 
@@ -53,6 +54,7 @@ class Case(Record):
     time_limit_seconds: Number
     memory_limit_bytes: int
     unsupported: str = ""
+    software: str = ""
     needs: tuple[str, ...] = ()
     scope: CaseScope = "device"
     devices: tuple[str, ...] = ()
@@ -138,7 +140,7 @@ class Plan(Record):
     has it is no evidence.
     """
 
-    schema: Literal["bench/plan/3"] = "bench/plan/3"
+    schema: Literal["bench/plan/4"] = "bench/plan/4"
     run_id: str
     created_utc: str
     bench_version: str

@@ -21,6 +21,7 @@ Reason = Literal[
     "interrupted",
     "unsupported",
     "not_run",
+    "software",
     "coverage",
     "evidence_missing",
     "noise",
@@ -215,7 +216,7 @@ class Verdict(Record):
     end in time, or had a check outside its bound: the failure rate.
     """
 
-    schema: Literal["bench/verdict/2"] = "bench/verdict/2"
+    schema: Literal["bench/verdict/3"] = "bench/verdict/3"
     run_id: str
     verdict: VerdictWord
     decided_by: str

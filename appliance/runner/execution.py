@@ -27,6 +27,7 @@ from typing import Protocol
 from appliance import extras
 from appliance.errors import ApplianceError, OutputError, RunInterrupted, UsageError
 from appliance.evidence import run_state
+from appliance.evidence.software_fault import UNAVAILABLE
 from appliance.ipc import processes
 from appliance.ipc.channel import Listener
 from appliance.ipc.worker_command import worker_command
@@ -279,7 +280,7 @@ class _Launcher:
                 {
                     item.workload
                     for item in self.plan.cases
-                    if not item.unsupported and _may_be_forked(item)
+                    if not (item.unsupported or item.software) and _may_be_forked(item)
                 }
             ),
             self.vendor(case).name,
@@ -411,6 +412,8 @@ class _Run:
         reference = self.history.failed_reference(case)
         if case.unsupported:
             self._write_off(launch, "unsupported", case.unsupported)
+        elif case.software:
+            self._write_off(launch, "software", UNAVAILABLE, case.software)
         elif launch.is_timed and self.history.is_decided(case):
             self._write_off(launch, "not_run", "decided")
         elif launch.is_timed and reference is not None:
@@ -471,7 +474,14 @@ class _Run:
             self.launcher.drop(case)
             self._write_off(launch, "interrupted", "server_lost", str(lost))
             return None
-        return running_launch(launch=launch, case=case, token=token, child=child, begin_ns=begin_ns)
+        return running_launch(
+            launch=launch,
+            case=case,
+            token=token,
+            child=child,
+            begin_ns=begin_ns,
+            has_stepped=self.history.has_stepped(case),
+        )
 
     def _spec(self, launch: Launch, case: Case, token: str) -> LaunchSpec:
         artifacts = self.launcher.work / "artifacts" / file_name(case.id)

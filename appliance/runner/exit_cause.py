@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from appliance.ipc.messages import End
 from appliance.ipc.processes import SHELL_SIGNAL_BASE
-from appliance.records.journal import Outcome
+from appliance.records.journal import Outcome, Stage
 
 PEER_LOST = "PeerLost"
 """Reason in the `End` of a rank that failed because another one had ended."""
@@ -28,11 +28,16 @@ ORDER_SECONDS = 1.0
 
 @dataclass(frozen=True, kw_only=True)
 class ExitCause:
-    """Outcome of a launch, its reason in one word, and the sentence with the facts."""
+    """Outcome of a launch, its reason in one word, and the sentence with the facts.
+
+    `exceptions` and `stage` are those of `LaunchEnded`.
+    """
 
     outcome: Outcome
     reason: str
     detail: str
+    exceptions: tuple[str, ...] = ()
+    stage: Stage = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,7 +140,13 @@ def _reported(observed: Observation) -> ExitCause:
         numbers = ", ".join(str(rank) for rank in observed.silent_ranks)
         missing = f" (no word from rank {numbers})" if numbers else ""
         detail = f"rank {failure.rank}: {detail}{missing}"
-    return ExitCause(outcome=end.outcome, reason=end.reason, detail=detail)
+    return ExitCause(
+        outcome=end.outcome,
+        reason=end.reason,
+        detail=detail,
+        exceptions=end.exceptions,
+        stage=end.stage,
+    )
 
 
 def _rank_signalled(observed: Observation) -> ExitCause:

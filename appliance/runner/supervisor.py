@@ -18,12 +18,13 @@ import secrets
 import selectors
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from appliance.evidence.software_fault import is_lack_of_software
 from appliance.ipc import processes
 from appliance.ipc.channel import Connection, Listener, ProtocolFault
 from appliance.ipc.messages import End, Hello, Message, Ready
-from appliance.records.journal import Event, LaunchEnded
+from appliance.records.journal import Event, LaunchEnded, Started
 from appliance.records.plan import Case, Launch
 from appliance.runner.children import Child, ServerLost
 from appliance.runner.exit_cause import Departure, ExitCause, Observation, exit_cause
@@ -41,7 +42,7 @@ GIB = 2**30
 
 @dataclass(kw_only=True)
 class RunningLaunch:
-    """One launch under way."""
+    """One launch under way; `has_stepped`: a launch of its case has made its first step."""
 
     launch: Launch
     case: Case
@@ -51,6 +52,7 @@ class RunningLaunch:
     deadline: float
     family: processes.Family
     kernel_kills: int
+    has_stepped: bool = False
     connections: list[Connection] = field(default_factory=list)
     ready: set[int] = field(default_factory=set)
     departures: dict[int, Departure] = field(default_factory=dict)
@@ -66,7 +68,7 @@ class RunningLaunch:
 
 
 def running_launch(
-    *, launch: Launch, case: Case, token: str, child: Child, begin_ns: int
+    *, launch: Launch, case: Case, token: str, child: Child, begin_ns: int, has_stepped: bool
 ) -> RunningLaunch:
     """A launch whose first process has just been started; its time begins now."""
     return RunningLaunch(
@@ -78,6 +80,7 @@ def running_launch(
         deadline=time.monotonic() + case.time_limit_seconds,
         family=processes.Family(child.pid, token),
         kernel_kills=processes.out_of_memory_kills(),
+        has_stepped=has_stepped,
     )
 
 
@@ -206,6 +209,7 @@ class Supervisor:
         elif (message.launch, message.rank) != (item.launch.id, rank):
             raise ProtocolFault(f"a record of {message.launch}")
         else:
+            item.has_stepped |= isinstance(message, Started)
             self._record(message)
 
     def _release_ready(self, group: Sequence[RunningLaunch]) -> None:
@@ -346,7 +350,7 @@ def _launch_ended(item: RunningLaunch, status: int | None) -> LaunchEnded:
             is_out_of_memory=processes.out_of_memory_kills() > item.kernel_kills,
         )
     )
-    return LaunchEnded(
+    ended = LaunchEnded(
         launch=item.launch.id,
         outcome=cause.outcome,
         reason=cause.reason,
@@ -354,4 +358,10 @@ def _launch_ended(item: RunningLaunch, status: int | None) -> LaunchEnded:
         exit_code=status if status is not None and status >= 0 else None,
         wall_ns=time.monotonic_ns() - item.begin_ns,
         peak_memory_bytes=item.peak_bytes,
+        exceptions=cause.exceptions,
+        stage=cause.stage,
     )
+    is_lack = cause.outcome == "crashed" and is_lack_of_software(
+        ended, has_stepped=item.has_stepped
+    )
+    return replace(ended, outcome="software") if is_lack else ended

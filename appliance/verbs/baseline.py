@@ -225,7 +225,7 @@ def _measured(run: _Run) -> list[_Measured]:
     return [
         _measurement(run, case, results[case.id])
         for case in run.bundle.plan.cases
-        if case.is_timed and not case.unsupported and case.id in results
+        if case.is_timed and not (case.unsupported or case.software) and case.id in results
     ]
 
 

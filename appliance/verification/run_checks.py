@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from appliance.errors import EvidenceError, UsageError
+from appliance.evidence.software_fault import is_lack_of_software
 from appliance.judging.verdict import Judge
 from appliance.planning.check_sampling import sampled_steps
 from appliance.planning.criterion_scope import planned_bounds
@@ -43,6 +44,7 @@ from appliance.records.journal import (
     RunResumed,
     RunStarted,
     ServerProbed,
+    Started,
 )
 from appliance.records.json import sha256, to_json
 from appliance.records.plan import Bounds, Case, Launch, Plan
@@ -51,7 +53,7 @@ from appliance.records.system import System
 from appliance.storage import suite_file, units
 from appliance.vendors.registry import unknown_vendor
 
-WITHOUT_START: frozenset[Outcome] = frozenset({"not_run", "unsupported"})
+WITHOUT_START: frozenset[Outcome] = frozenset({"not_run", "unsupported", "software"})
 UNSTARTED_REASONS = frozenset({"decided", "reference_failed"})  # those that start no process
 SERVER_LOST = "server_lost"
 MOST_RANKS = 2**16
@@ -218,6 +220,7 @@ class _Walk:
     modes: dict[str, LaunchMode] = field(default_factory=dict)
     ended: dict[str, Outcome] = field(default_factory=dict)
     decided: set[str] = field(default_factory=set)
+    stepped: set[str] = field(default_factory=set)
     interim_analyses: dict[str, list[int]] = field(default_factory=dict)
     injected: list[str] = field(default_factory=list)
     log_boot: str = ""
@@ -337,6 +340,8 @@ def _start(walk: _Walk, event: LaunchStarted) -> None:
         raise walk.fault("a launch starts before the injected faults are named")
     launch = _launch(walk, event.launch)
     case = walk.cases[launch.case]
+    if case.software:
+        raise walk.fault(f"launch {launch.id} starts, and its software cannot run it by the plan")
     if launch.id in walk.open:
         raise walk.fault(f"launch {launch.id} is started while it runs")
     is_again = launch.id in walk.ended
@@ -375,6 +380,8 @@ def _end(walk: _Walk, event: LaunchEnded) -> None:
         _end_open(walk, launch, event)
     elif launch.id in walk.ended or event.outcome not in WITHOUT_START:
         raise walk.fault(f"launch {launch.id} ends without having started")
+    elif event.outcome == "software" and event.detail != (walk.cases[launch.case].software or None):
+        raise walk.fault(f"launch {launch.id} lacks software that the plan does not name")
     elif event.reason == "decided" and launch.case not in walk.decided:
         raise walk.fault(
             f"launch {launch.id} is left out as decided, and no interim analysis decided it"
@@ -382,7 +389,23 @@ def _end(walk: _Walk, event: LaunchEnded) -> None:
     walk.ended[launch.id] = event.outcome
 
 
+def _step_once(walk: _Walk, event: Started) -> None:
+    _record(walk, event.launch)
+    walk.stepped.add(walk.launches[event.launch].case)
+
+
+def _check_software(walk: _Walk, launch: Launch, event: LaunchEnded) -> None:
+    """A crash is the software's, or is not, by its exception and how far the case had come."""
+    is_lack = is_lack_of_software(event, has_stepped=launch.case in walk.stepped)
+    if event.outcome in ("software", "crashed") and (event.outcome == "software") != is_lack:
+        raise walk.fault(
+            f"launch {launch.id} is recorded as {event.outcome}, and its exception and stage say "
+            f"{'software' if is_lack else 'crashed'}"
+        )
+
+
 def _end_open(walk: _Walk, launch: Launch, event: LaunchEnded) -> None:
+    _check_software(walk, launch, event)
     if event.outcome == "not_run" and event.reason in UNSTARTED_REASONS:
         raise walk.fault(f"launch {launch.id} was started, so it cannot be {event.reason}")
     if launch.id in walk.halted and event.outcome != "interrupted":
@@ -449,6 +472,7 @@ RULES: Mapping[type, Callable[[_Walk, Any], None]] = {
     KernelLogged: _log,
     NotObserved: _log,
     LaunchStarted: _start,
+    Started: _step_once,
     LaunchEnded: _end,
     InterimAnalysis: _interim_analysis,
     RunEnded: _finish,

@@ -22,12 +22,14 @@ import sys
 import time
 import traceback
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
 import torch
 
 from appliance.errors import ApplianceError
+from appliance.evidence.software_fault import class_names
 from appliance.ipc import processes
 from appliance.ipc.channel import Link
 from appliance.ipc.messages import End, Hello, ServeRequest
@@ -37,6 +39,7 @@ from appliance.vendors.registry import make_vendor
 from appliance.worker import torch_device, torchrun
 from appliance.worker.describe import describe
 from appliance.worker.forkserver import ForkServer, claim_stdout
+from appliance.worker.measure import Progress
 from appliance.worker.parameters import one_line
 from appliance.worker.prepare import LaunchRefused, prepared
 from appliance.worker.workload_loader import WorkloadAbsent, load_workload, workload_names
@@ -72,13 +75,19 @@ def launch(spec: LaunchSpec) -> NoReturn:
 
 
 def _ended(spec: LaunchSpec, link: Link, rank: int) -> End:
+    progress = Progress()
     try:
-        course = prepared(spec, link, rank)
+        course = prepared(spec, link, rank, progress)
         course.run()
         if spec.ranks > 1:
             ranks.join(course.target).end_together()
     except LaunchRefused as refusal:
-        return End(outcome=refusal.outcome, reason=refusal.reason, detail=one_line(refusal))
+        return End(
+            outcome=refusal.outcome,
+            reason=refusal.reason,
+            detail=one_line(refusal),
+            stage=progress.stage,
+        )
     except ParameterError as error:
         return End(outcome="not_run", reason="bad_parameters", detail=one_line(error))
     except Unsupported as lacking:
@@ -86,7 +95,8 @@ def _ended(spec: LaunchSpec, link: Link, rank: int) -> End:
     except BaseException as error:
         with contextlib.suppress(OSError):
             traceback.print_exc()
-        return _failed(error, Path(spec.artifacts_folder))
+        end = _failed(error, Path(spec.artifacts_folder))
+        return replace(end, exceptions=class_names(error), stage=progress.stage)
     return End(outcome="completed", reason="", detail="")
 
 

@@ -37,6 +37,7 @@ from appliance.records.journal import (
     Digested,
     Libraries,
     Phase,
+    Stage,
     Started,
     Warmed,
 )
@@ -77,6 +78,13 @@ class Channel:
 
 
 @dataclass(kw_only=True)
+class Progress:
+    """How far a launch has come; what fails before its first step is done may be software."""
+
+    stage: Stage = "load"
+
+
+@dataclass(kw_only=True)
 class _Start:
     """A built state and its first step; cleared when no longer wanted, as it may fill a device."""
 
@@ -110,6 +118,7 @@ class LaunchCourse:
     target: Target
     machine: Machine
     channel: Channel
+    progress: Progress = field(default_factory=Progress)
     begin_ns: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -153,9 +162,12 @@ class LaunchCourse:
 
     def _start(self) -> _Start:
         """Build, step once, digest and check the output, compare the clocks."""
+        self.progress.stage = "build"
         state, built = self._one(self._build)
+        self.progress.stage = "first_step"
         before = self.workload.snapshot(state)
         output, first = timing.one(self._step(state), self.machine.stopwatch)
+        self.progress.stage = "later"
         self._send(Started, build_ns=built.wall_ns, first_step_ns=first.wall_ns)
         self._digest(output)
         self._check("first", 0, before, state, output)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import torch
 
+from appliance.evidence.software_fault import NOT_INSTALLED
 from appliance.ipc.channel import Link
 from appliance.records.journal import Artifact, Environment, Outcome
 from appliance.records.json import Parameters
@@ -18,7 +19,7 @@ from appliance.records.request import LaunchSpec
 from appliance.vendors.base import Vendor
 from appliance.vendors.registry import make_vendor
 from appliance.worker import libraries, torch_device
-from appliance.worker.measure import Channel, LaunchCourse, Machine
+from appliance.worker.measure import Channel, LaunchCourse, Machine, Progress
 from appliance.worker.parameters import AnyWorkload, fitted, one_line
 from appliance.worker.workload_loader import WorkloadAbsent, load_workload
 from workloads.contract.target import Artifacts, Target
@@ -39,8 +40,8 @@ class LaunchRefused(Exception):
         self.outcome = outcome
 
 
-def prepared(spec: LaunchSpec, link: Link, rank: int) -> LaunchCourse:
-    """The launch, ready to run.
+def prepared(spec: LaunchSpec, link: Link, rank: int, progress: Progress) -> LaunchCourse:
+    """The launch, ready to run; `progress` is told how far it comes.
 
     Raises LaunchRefused, and ParameterError or Unsupported where the workload refuses.
     """
@@ -64,6 +65,7 @@ def prepared(spec: LaunchSpec, link: Link, rank: int) -> LaunchCourse:
         target=target,
         machine=_machine(spec, target, stopwatch),
         channel=Channel(send=link.send, wait=link.wait),
+        progress=progress,
     )
 
 
@@ -77,7 +79,7 @@ def _loaded(spec: LaunchSpec) -> type[AnyWorkload]:
     try:
         return load_workload(spec.case.workload)
     except (WorkloadAbsent, ImportError) as error:
-        raise LaunchRefused("not_installed", one_line(error)) from None
+        raise LaunchRefused(NOT_INSTALLED, one_line(error), "software") from None
 
 
 def _refuse_lacking(kind: type[AnyWorkload], spec: LaunchSpec, vendor: Vendor) -> None:

@@ -51,6 +51,18 @@ def _raise(state: State) -> None:
     raise RuntimeError("the device said no\nand more")
 
 
+def _lack_a_name(state: State) -> None:
+    state.matrix.activation_checkpointing_enable()
+
+
+def _lack_a_library(state: State) -> None:
+    import no_such_library  # type: ignore[import-not-found]  # noqa: F401, PLC0415
+
+
+def _lack_a_kernel(state: State) -> None:
+    torch.linalg.qr(torch.zeros(2, 2).to_sparse())
+
+
 def _hang(state: State) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     while True:
@@ -110,6 +122,9 @@ FAULTS: Mapping[str, Callable[[State], None]] = {
     "abort": _abort,
     "segfault": _segfault,
     "raise": _raise,
+    "lack_a_name": _lack_a_name,
+    "lack_a_library": _lack_a_library,
+    "lack_a_kernel": _lack_a_kernel,
     "hang": _hang,
     "eat": _eat,
     "refuse_to_allocate": _refuse_to_allocate,

@@ -229,7 +229,7 @@ def test_output_that_differs_between_two_builds_is_seen(faults: Bench) -> None:
     ("name", "outcome", "reason"),
     [
         ("nonsense", "not_run", "bad_parameters"),
-        ("unknown", "not_run", "not_installed"),
+        ("unknown", "software", "not_installed"),
         ("needy", "unsupported", "missing_feature"),
     ],
 )

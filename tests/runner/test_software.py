@@ -1,0 +1,185 @@
+"""Launches that end for want of software: in their first step it is that, later a crash.
+
+One run as a person starts it, of workloads of one's own, so that what the journal holds, what the
+judge says, what is printed and what is on the page are all of the same run.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.program import WITH_FAULTS, bench
+
+from appliance.errors import EvidenceError
+from appliance.records.journal import Line
+from appliance.records.json import adapter, from_json, sha256
+from appliance.records.plan import Plan
+from appliance.verification.run_checks import check_conduct
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+
+HEAD = """
+schema = "bench/suite/2"
+name = "lacking"
+version = 1
+summary = "Workloads that lack something"
+time_limit_seconds = 600
+
+[protocol]
+mode = "forked"
+calibration_seconds = 0.03
+warmup_steps = 1
+warmup_seconds = 0.0
+blocks = 1
+block_steps = 3
+block_seconds = 1e-9
+interim_analyses = [1]
+last_checks = "all"
+"""
+CASE = """
+[[case]]
+id = "{fault}-{at}"
+workload = "faulty.misbehaving"
+launches = 1
+parameters = {{ fault = "{fault}", at = {at} }}
+expected_seconds = 1
+reference_seconds = 1
+time_limit_seconds = 300
+memory_limit_gib = 4
+"""
+LACKS = {
+    "lack_a_name": ("AttributeError", "object has no attribute 'activation_checkpointing_enable'"),
+    "lack_a_library": ("ModuleNotFoundError", "No module named 'no_such_library'"),
+    "lack_a_kernel": ("NotImplementedError", "Could not run 'aten::linalg_qr'"),
+}
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished run, and what was printed of it."""
+
+    folder: Path
+    done: subprocess.CompletedProcess[str]
+
+    @property
+    def verdict(self) -> dict[str, Any]:
+        document: dict[str, Any] = json.loads((self.folder / "verdict.json").read_text())
+        return document
+
+    def completion(self, case: str) -> dict[str, Any]:
+        (ruling,) = (
+            one
+            for one in self.verdict["rulings"]
+            if one["case"] == f"{case}@cpu:0" and one["criterion"] == "completion"
+        )
+        return dict(ruling)
+
+    def ended(self, launch: str) -> dict[str, Any]:
+        lines = [
+            json.loads(line) for line in (self.folder / "journal.jsonl").read_text().splitlines()
+        ]
+        events = [line["event"] for line in lines]
+        (event,) = (
+            one
+            for one in events
+            if one["kind"] == "launch_ended" and one["launch"] == launch.replace("/", "@cpu:0/")
+        )
+        return dict(event)
+
+    def conduct(self, **changes: str) -> None:
+        """`check_conduct` of the journal in which a launch's end has other fields."""
+        plan = from_json(Plan, (self.folder / "plan.json").read_bytes(), name="plan.json")
+        lines = []
+        for text in (self.folder / "journal.jsonl").read_text().splitlines():
+            record = json.loads(text)
+            event = record["event"]
+            if event["kind"] == "launch_ended" and event["launch"] == changes.get("launch"):
+                event |= changes
+            lines.append(adapter(Line).validate_json(json.dumps(record)))
+        names = ("plan.json", "system.json")
+        files = {name: sha256((self.folder / name).read_bytes()) for name in names}
+        check_conduct(plan, lines, files)
+
+
+def run(folder: Path, *cases: tuple[str, int]) -> Run:
+    suite = folder / "lacking.toml"
+    suite.write_text(HEAD + "".join(CASE.format(fault=fault, at=at) for fault, at in cases))
+    words = ("run", "--suite", str(suite), "--vendor", "cpu", "--out", str(folder / "out"))
+    done = bench(*words, env=WITH_FAULTS)
+    (made,) = (path for path in (folder / "out").iterdir() if (path / "plan.json").exists())
+    return Run(made, done)
+
+
+@pytest.fixture(scope="module")
+def lacking(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """Every lack in the first step of all, where it is software."""
+    return run(tmp_path_factory.mktemp("lacking"), *((fault, 0) for fault in LACKS))
+
+
+@pytest.fixture(scope="module")
+def crashing(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """One in the first step, and one in a later step, which is a crash."""
+    cases = (("lack_a_name", 0), ("lack_a_name", 2))
+    return run(tmp_path_factory.mktemp("crashing"), *cases)
+
+
+def test_run_that_only_lacks_software_is_inconclusive(lacking: Run) -> None:
+    assert lacking.done.returncode == 3, lacking.done.stderr
+    assert lacking.verdict["verdict"] == "INCONCLUSIVE"
+    assert "fail" not in {one["ruling"] for one in lacking.verdict["rulings"]}
+    assert lacking.verdict["num_failed"] == 0
+
+
+@pytest.mark.parametrize("fault", LACKS)
+def test_first_step_without_its_software_is_that(lacking: Run, fault: str) -> None:
+    reason, message = LACKS[fault]
+    end = lacking.ended(f"{fault}-0/0")
+    assert (end["outcome"], end["reason"], end["stage"]) == ("software", reason, "first_step")
+    assert message in end["detail"]
+    ruling = lacking.completion(f"{fault}-0")
+    assert (ruling["ruling"], ruling["reason"]) == ("inconclusive", "software")
+    begin = f"cannot run: software: launch {fault}-0@cpu:0/0 failed in its first step: {reason}"
+    assert ruling["explanation"].startswith(begin)
+    assert f"{fault}-0@cpu:0 reference: cannot run: software ({reason}" in lacking.done.stderr
+
+
+def test_journal_says_it_again_to_who_verifies(lacking: Run) -> None:
+    lacking.conduct()
+    for launch in (f"{fault}-0@cpu:0/0" for fault in LACKS):
+        with pytest.raises(EvidenceError, match="its exception and stage say software"):
+            lacking.conduct(launch=launch, outcome="crashed")
+        with pytest.raises(EvidenceError, match="its exception and stage say crashed"):
+            lacking.conduct(launch=launch, stage="later")
+
+
+def test_later_step_without_its_software_is_a_crash(crashing: Run) -> None:
+    assert crashing.done.returncode == 1, crashing.done.stderr
+    assert crashing.verdict["verdict"] == "REJECTED"
+    end = crashing.ended("lack_a_name-2/1")
+    assert (end["outcome"], end["reason"], end["stage"]) == ("crashed", "AttributeError", "later")
+    assert crashing.completion("lack_a_name-2")["reason"] == "crashed"
+    assert crashing.completion("lack_a_name-0")["reason"] == "software"
+
+
+def test_crash_cannot_be_passed_off_as_software(crashing: Run) -> None:
+    crashing.conduct()
+    launch = "lack_a_name-2@cpu:0/1"
+    for stage in ("first_step", "later"):  # the case had made its first step before
+        with pytest.raises(EvidenceError, match="its exception and stage say crashed"):
+            crashing.conduct(launch=launch, outcome="software", stage=stage)
+
+
+def test_page_says_software_and_the_signed_bundle_verifies_as_inconclusive(lacking: Run) -> None:
+    signed = bench("sign", str(lacking.folder), env=WITH_FAULTS)
+    assert signed.returncode in (0, 3), signed.stderr
+    page = (lacking.folder / "report.html").read_text()
+    assert "cannot run: software: AttributeError" in page
+    assert 'class="word word-REJECTED"' not in page
+    verified = bench("verify", str(lacking.folder), "--allow-dev")
+    assert verified.returncode == 3, verified.stderr
+    assert "INCONCLUSIVE" in verified.stderr
