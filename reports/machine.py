@@ -227,8 +227,13 @@ def _libraries(index: JournalIndex) -> Iterable[Row]:
 def _server(index: JournalIndex) -> Iterable[Row]:
     for probe in index.probes:
         healthy = "healthy" if probe.is_healthy else f"not used: {probe.reason}"
+        mode = "" if probe.library_mode == "default" else f", {probe.library_mode}"
         took = words.duration(probe.seconds)
-        yield Row(label="Fork server", value=healthy, note=f"probe fork took {took}")
+        yield Row(
+            label=f"Fork server of {probe.device}, {probe.framework}{mode}",
+            value=healthy,
+            note=f"imports and probe fork took {took}",
+        )
 
 
 def _processes(processes: Sequence[Process]) -> Group:

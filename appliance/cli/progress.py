@@ -16,7 +16,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 
 from appliance.cli.console import console
 from appliance.evidence.software_fault import UNAVAILABLE
-from appliance.records.journal import InterimAnalysis, LaunchEnded
+from appliance.records.journal import InterimAnalysis, LaunchEnded, ServerProbed
 from appliance.records.plan import Launch, Plan
 from appliance.records.suite import LaunchMode
 
@@ -31,6 +31,7 @@ class Silent:
 
     def preflight_warnings(self, sentences: Sequence[str]) -> None: ...
     def run_begins(self, plan: Plan, num_done: int) -> None: ...
+    def server_probed(self, event: ServerProbed) -> None: ...
     def launch_started(self, launch: Launch, mode: LaunchMode) -> None: ...
     def launch_ended(self, launch: Launch, event: LaunchEnded) -> None: ...
     def analysed(self, event: InterimAnalysis) -> None: ...
@@ -55,6 +56,10 @@ class Lines(Silent):
         self._expected = plan.expected_seconds
         self._begin = time.monotonic()
         self._out.print(begin_sentence(plan, num_done))
+
+    def server_probed(self, event: ServerProbed) -> None:
+        if not event.is_healthy:
+            self._out.print(server_sentence(event), markup=False)
 
     def launch_ended(self, launch: Launch, event: LaunchEnded) -> None:
         self._num_done += 1
@@ -90,6 +95,10 @@ class Moving(Silent):
             completed=num_done,
             expected=f"about {minutes(plan.expected_seconds)}",
         )
+
+    def server_probed(self, event: ServerProbed) -> None:
+        if not event.is_healthy:
+            self._progress.console.print(server_sentence(event), markup=False)
 
     def launch_started(self, launch: Launch, mode: LaunchMode) -> None:
         if self._task is not None:
@@ -150,6 +159,17 @@ def minutes(seconds: float) -> str:
 def _was_said(launch: Launch, event: LaunchEnded) -> bool:
     """Whether the case's untimed launch has said why none of its launches is made."""
     return launch.is_timed and event.outcome == "software" and event.reason == UNAVAILABLE
+
+
+def server_sentence(event: ServerProbed) -> str:
+    """Why launches are fresh that would have been forked, in one line."""
+    mode = "" if event.library_mode == "default" else f", {event.library_mode}"
+    last = event.last_words.splitlines()[-1:]
+    words = f"; its last words: {last[0]}" if last else ""
+    return (
+        f"{event.device}: launches by {event.framework}{mode} are fresh processes, which import "
+        f"anew each time: {event.reason}{words}"
+    )
 
 
 def launch_words(launch: Launch) -> str:

@@ -20,8 +20,9 @@ from appliance.records.journal import (
     Started,
     Warmed,
 )
-from appliance.records.json import Record
+from appliance.records.json import Number, Record
 from appliance.records.request import LaunchSpec
+from appliance.records.suite import Framework
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,10 +73,15 @@ Message = Annotated[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServeRequest(Record):
-    """First line that a fork server reads: what to import before any fork."""
+    """First line that a fork server reads: what to import before any fork, and how it is probed.
+
+    The probe fork computes by `framework` on the vendor's device, and has `probe_seconds` for it.
+    """
 
     workloads: tuple[str, ...]
     vendor: str
+    framework: Framework
+    probe_seconds: Number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,10 +97,12 @@ class ForkRequest(Record):
 class ServerMessage(Record):
     """A message of the server: it is ready or not (and why), it started a launch, one has ended.
 
-    `status` is an exit status, or the negative number of the signal that ended the launch.
+    `last_words` is the end of what an unhealthy server's probe fork wrote to stderr. `status` is
+    an exit status, or the negative number of the signal that ended the launch.
     """
 
     state: Literal["ready", "unhealthy", "started", "ended"]
     reason: str = ""
+    last_words: str = ""
     pid: int = 0
     status: int = 0

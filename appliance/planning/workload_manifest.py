@@ -11,7 +11,7 @@ by them before a run, and whoever verifies the plan resolves by them once more.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -19,11 +19,15 @@ from typing import Literal
 from appliance import extras
 from appliance.errors import UsageError
 from appliance.records.json import Parameters, Record, Scalar
+from appliance.records.plan import Case
 from appliance.records.request import CaseRequest
+from appliance.records.suite import Framework
 from appliance.records.workload import Bound
 from appliance.storage import toml_file
 
 FILE = Path(__file__).parents[1].joinpath("workload_facts.json")
+BESIDE_TORCH: tuple[Framework, ...] = ("jax", "onnx")
+"""Parts of the package that compute without torch, which has all that is left."""
 NAMED = 3
 """Workloads that a sentence names before it counts the others."""
 
@@ -104,6 +108,23 @@ def refuse_absent(requests: Sequence[CaseRequest]) -> None:
             f"not installed: {libraries}, for {', '.join(lacking[:NAMED])}{others}: "
             f"{extras.line(wanted)}"
         )
+
+
+def frameworks(cases: Iterable[Case]) -> Mapping[str, Framework]:
+    """What computes the steps of each case, by the case's name.
+
+    By the parts that the imports of its workload need; of one that is not shipped, by the features
+    that the case needs.
+    """
+    known = load()
+    return {
+        case.id: _framework(known[case.workload].parts if case.workload in known else case.needs)
+        for case in cases
+    }
+
+
+def _framework(parts: Collection[str]) -> Framework:
+    return next((one for one in BESIDE_TORCH if one in parts), "torch")
 
 
 def drawn(names: Sequence[str], draw: int | None) -> str:

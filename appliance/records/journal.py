@@ -12,7 +12,7 @@ from pydantic import (
 )
 
 from appliance.records.json import BigInt, Number, Record
-from appliance.records.suite import LaunchMode
+from appliance.records.suite import Framework, LaunchMode, LibraryMode
 from appliance.records.system import Facts
 
 Outcome = Literal[
@@ -72,12 +72,21 @@ class RunResumed(Record):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerProbed(Record):
-    """Whether the fork server's watched probe fork came back right."""
+    """Whether a fork server may be forked: nothing was started in it, and its probe fork was right.
+
+    There is one for each device, framework and library mode that a launch asks for. `reason` is one
+    sentence, empty for a healthy server; `last_words` is the end of what the probe fork or the
+    server wrote to its stderr, empty for a healthy one.
+    """
 
     kind: Literal["server_probed"] = "server_probed"
+    device: str
+    framework: Framework
+    library_mode: LibraryMode
     is_healthy: bool
     seconds: Number
     reason: str
+    last_words: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,9 +160,13 @@ class NotObserved(Record):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchStarted(Record):
+    """A launch begins; `framework` names the server that forks it, None for a fresh process."""
+
     kind: Literal["launch_started"] = "launch_started"
     launch: str
     mode: LaunchMode
+    library_mode: LibraryMode = "default"
+    framework: Framework | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from appliance.records.json import BigInt, Parameters, Record
 from appliance.records.plan import Case, Repeat
-from appliance.records.suite import Protocol
+from appliance.records.suite import LibraryMode, Protocol
 from appliance.records.system import Facts
 from appliance.records.workload import Description, Resolved
 
@@ -52,7 +52,8 @@ class LaunchSpec(Record):
     """Everything that a child is told of its launch; read from its standard input or the server.
 
     `artifacts` are the digests that the case's untimed launch reported (empty in that launch).
-    `data` and `artifacts_folder` are absolute paths.
+    `data` and `artifacts_folder` are absolute paths. The environment of `library_mode` was set
+    before the child imported anything, whether it is forked or fresh.
     """
 
     launch: str
@@ -69,6 +70,7 @@ class LaunchSpec(Record):
     token: str
     num_threads: int | None
     repeat: Repeat | None = None
+    library_mode: LibraryMode = "default"
 
     @property
     def ranks(self) -> int:

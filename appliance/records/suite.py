@@ -9,6 +9,10 @@ from appliance.records.json import Number, Parameters, Record
 
 Scenario = Literal["", "single_stream", "offline"]
 LaunchMode = Literal["forked", "fresh"]
+LibraryMode = Literal["default", "deterministic"]
+"""What the environment of a launch asks of its libraries: their own ways, or the same bits."""
+Framework = Literal["torch", "jax", "onnx"]
+"""What computes a workload's steps; each has a fork server of its own."""
 CaseScope = Literal["device", "node", "job", "pair"]
 
 

@@ -10,10 +10,12 @@ from __future__ import annotations
 import contextlib
 import os
 import select
+import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -27,13 +29,28 @@ from appliance.records.request import LaunchSpec
 
 SERVER_SECONDS = 300.0
 """How long a server may take to import everything and to probe; a cold disk is slow."""
+PROBE_SECONDS = 60.0
+"""How long its probe fork may take: contexts of two libraries on a device, and a compilation."""
+LONGEST_LAST_WORDS = 2000
+"""Bytes of the end of a server's stderr that are reported when it has ended."""
 _ANSWER_SECONDS = 30.0
 _END_SECONDS = 10.0
 _PAUSE_SECONDS = 0.2
 
 
 class ServerLost(Exception):
-    """The fork server ended, or does not answer."""
+    """The fork server ended, or does not answer; one sentence that says which."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Health:
+    """Whether a server may be forked: `fault` is one sentence, empty if it may.
+
+    `last_words` is the end of what its probe fork wrote to stderr, or it itself where it ended.
+    """
+
+    fault: str = ""
+    last_words: str = ""
 
 
 class Child(Protocol):
@@ -77,15 +94,13 @@ class FreshChild:
 
 
 class ForkServer:
-    """The server's process, and the exit statuses that it has sent."""
+    """The server's process, and the exit statuses that it has sent.
 
-    def __init__(
-        self,
-        workloads: Sequence[str],
-        vendor: str,
-        environment: Mapping[str, str],
-        stderr: Path,
-    ) -> None:
+    `environment` is there before its first import, and all that it forks inherits it.
+    """
+
+    def __init__(self, request: ServeRequest, environment: Mapping[str, str], stderr: Path) -> None:
+        self._stderr = stderr
         with stderr.open("ab") as err:
             self._process = subprocess.Popen(  # noqa: S603 - our own worker
                 worker_command("serve", str(os.getpid())),
@@ -101,18 +116,28 @@ class ForkServer:
         self.pid = self._process.pid
         self._pending = b""
         self._statuses: dict[int, int] = {}
-        _write(self._process, ServeRequest(workloads=tuple(workloads), vendor=vendor))
+        _write(self._process, request)
 
-    def fault(self, interrupted: Callable[[], str]) -> str:
-        """Wait until the server has probed itself; empty if it may be forked, else why not."""
+    def health(self, interrupted: Callable[[], str]) -> Health:
+        """Wait until the server has probed itself."""
         deadline = time.monotonic() + SERVER_SECONDS
+        while not self._has_message(_PAUSE_SECONDS):
+            if interrupted():
+                return Health(fault=f"interrupted by {interrupted()}")
+            if time.monotonic() >= deadline:
+                fault = f"the fork server was not ready within {SERVER_SECONDS:g} s"
+                return Health(fault=fault, last_words=self._last_words())
         try:
-            while not self._has_message(_PAUSE_SECONDS) and time.monotonic() < deadline:
-                if interrupted():
-                    return f"interrupted by {interrupted()}"
-            return self._next_message(_PAUSE_SECONDS).reason
+            message = self._next_message(_PAUSE_SECONDS)
         except ServerLost as lost:
-            return str(lost)
+            return Health(fault=str(lost), last_words=self._last_words())
+        return Health(fault=message.reason, last_words=message.last_words)
+
+    def _last_words(self) -> str:
+        with self._stderr.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - LONGEST_LAST_WORDS))
+            return file.read().decode("utf-8", "replace").strip()
 
     def fork(self, spec: LaunchSpec, stdout: Path, stderr: Path) -> ForkedChild:
         """Start a launch; ServerLost if there is no answer."""
@@ -140,6 +165,14 @@ class ForkServer:
             self._process.wait()
         self._stdout.close()
 
+    def _ending(self) -> str:
+        """Its exit status, or the name of the signal that ended it."""
+        try:
+            status = self._process.wait(_END_SECONDS)
+        except subprocess.TimeoutExpired:
+            return "its stdout closed"
+        return str(status) if status >= 0 else signal.Signals(-status).name
+
     def _has_message(self, seconds: float) -> bool:
         """Whether a message waits; two lines may have come in one reading."""
         if b"\n" in self._pending:
@@ -153,7 +186,7 @@ class ForkServer:
                 raise ServerLost(f"the fork server did not answer within {seconds:.0f} s")
             part = os.read(self._stdout.fileno(), 2**16)
             if not part:
-                raise ServerLost("the fork server ended")
+                raise ServerLost(f"the fork server ended with {self._ending()}")
             self._pending += part
         line, _, self._pending = self._pending.partition(b"\n")
         try:

@@ -21,6 +21,8 @@ from appliance.linux.sysfs import Tree, Unreadable
 
 REFUSED = ("LD_PRELOAD", "LD_AUDIT", "BENCH_SIGN_")
 """Names, or their beginnings, that no child is given."""
+FLAGS = "_FLAGS"
+"""How the name of a variable ends that holds several settings, one after the other."""
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 _FOLDERS = {
     "HOME": "home",
@@ -39,6 +41,10 @@ _FIXED = {
     "TRANSFORMERS_OFFLINE": "1",
     "HF_HUB_DISABLE_TELEMETRY": "1",
     "TOKENIZERS_PARALLELISM": "false",
+    # From 1.29 on, importing ONNX Runtime starts an uploader: a thread, which no fork may have,
+    # a file that identifies this machine, and connections (microsoft/onnxruntime, pull request
+    # 27379, which says that this leaves out all of it).
+    "ORT_DISABLE_TELEMETRY": "1",
     "PYTHONHASHSEED": "0",
     "PYTHONUNBUFFERED": "1",
     "GLOO_SOCKET_IFNAME": "lo",
@@ -52,8 +58,12 @@ def child_environment(
     num_threads: int,
     vendor: Mapping[str, str],
     tokens: Mapping[str, str],
+    library_mode: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
-    """Variables of a child; makes the folders that they name."""
+    """Variables of a child; makes the folders that they name.
+
+    `vendor` shows it its devices; `library_mode` are those of another mode than the default.
+    """
     for folder in _FOLDERS.values():
         (work / folder).mkdir(parents=True, exist_ok=True)
     return {
@@ -63,8 +73,17 @@ def child_environment(
         **_FIXED,
         "PYTHONPATH": _python_path(inherited.get("PYTHONPATH", "")),
         **vendor,
+        **{
+            name: _added(inherited.get(name, ""), value) if name.endswith(FLAGS) else value
+            for name, value in (library_mode or {}).items()
+        },
         **tokens,
     }
+
+
+def _added(inherited: str, flags: str) -> str:
+    """What the user has set, then our flags: of two that differ, the last one holds."""
+    return f"{inherited} {flags}".strip()
 
 
 def _python_path(inherited: str) -> str:

@@ -19,7 +19,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Protocol
@@ -28,7 +28,6 @@ from appliance import extras
 from appliance.errors import ApplianceError, OutputError, RunInterrupted, UsageError
 from appliance.evidence import run_state
 from appliance.evidence.software_fault import UNAVAILABLE
-from appliance.ipc import processes
 from appliance.ipc.channel import Listener
 from appliance.ipc.worker_command import worker_command
 from appliance.planning import workload_manifest
@@ -47,9 +46,10 @@ from appliance.records.plan import Case, Launch, Plan
 from appliance.records.request import Answer, CaseRequest, LaunchSpec
 from appliance.records.suite import LaunchMode
 from appliance.records.system import Device
-from appliance.runner.children import Child, ForkServer, FreshChild, Guard, ServerLost
+from appliance.runner.children import Guard, ServerLost
 from appliance.runner.counter_log import CounterLog
 from appliance.runner.environment import child_environment, usable_cores
+from appliance.runner.launcher import Launcher, file_name
 from appliance.runner.supervisor import RunningLaunch, Supervisor, running_launch
 from appliance.storage.journal import Journal
 from appliance.vendors.base import Vendor
@@ -71,6 +71,7 @@ class Observer(Protocol):
 
     def preflight_warnings(self, sentences: Sequence[str]) -> None: ...
     def run_begins(self, plan: Plan, num_done: int) -> None: ...
+    def server_probed(self, event: ServerProbed) -> None: ...
     def launch_started(self, launch: Launch, mode: LaunchMode) -> None: ...
     def launch_ended(self, launch: Launch, event: LaunchEnded) -> None: ...
     def analysed(self, event: InterimAnalysis) -> None: ...
@@ -159,13 +160,14 @@ def run(
     with ExitStack() as stack:
         interrupted = stack.enter_context(_interruption())
         stack.enter_context(_full_disk(folder))
-        launcher = _Launcher(
+        launcher = Launcher(
             plan=plan,
             vendors=vendors,
             devices=devices,
             work=work.absolute(),
             num_threads=num_threads or max(1, usable_cores() // max(map(len, plan.groups))),
             token=secrets.token_hex(16),
+            interrupted=interrupted,
         )
         stack.callback(Guard(launcher.token, launcher.environment(plan.cases[0])).close)
         stack.callback(launcher.close)
@@ -235,101 +237,6 @@ def _full_disk(folder: Path) -> Iterator[None]:
         ) from None
 
 
-# ------------------------------------------------------------------ starting children
-
-
-@dataclass(kw_only=True)
-class _Launcher:
-    """Starts launches in the way that the plan says and the device allows."""
-
-    plan: Plan
-    vendors: Mapping[str, Vendor]
-    devices: Mapping[str, Device]
-    work: Path
-    num_threads: int
-    token: str
-    servers: dict[str, ForkServer] = field(default_factory=dict)
-    unhealthy: set[str] = field(default_factory=set)
-
-    def vendor(self, case: Case) -> Vendor:
-        return self.vendors[self.devices[case.device].vendor]
-
-    def environment(self, case: Case, tokens: Mapping[str, str] | None = None) -> dict[str, str]:
-        """Environment of a child that works on the case's device."""
-        return child_environment(
-            inherited=os.environ,
-            work=self.work,
-            num_threads=self.threads(case),
-            vendor=self.vendor(case).environment(*map(self.devices.__getitem__, case.all_devices)),
-            tokens={processes.RUN_TOKEN: self.token, **(tokens or {})},
-        )
-
-    def threads(self, case: Case) -> int:
-        """Threads of one process; the ranks of a launch share the cores."""
-        return max(1, self.num_threads // case.ranks)
-
-    def ready(self, case: Case, interrupted: Callable[[], str]) -> ServerProbed | None:
-        """Start the device's fork server if it is wanted and missing; the result of its probe."""
-        is_forked = self.plan.protocol.mode == "forked" and self.vendor(case).fork_safe
-        is_forked &= _may_be_forked(case)
-        if not is_forked or case.device in self.servers or case.device in self.unhealthy:
-            return None
-        begin = time.monotonic()
-        server = ForkServer(
-            sorted(
-                {
-                    item.workload
-                    for item in self.plan.cases
-                    if not (item.unsupported or item.software) and _may_be_forked(item)
-                }
-            ),
-            self.vendor(case).name,
-            self.environment(case),
-            self.work / f"{file_name(case.device)}.server.stderr",
-        )
-        fault = server.fault(interrupted)
-        self.servers[case.device] = server
-        if fault:
-            self.drop(case)
-        return ServerProbed(is_healthy=not fault, seconds=time.monotonic() - begin, reason=fault)
-
-    def mode(self, case: Case) -> LaunchMode:
-        """How the case's next launch is made."""
-        return "forked" if case.device in self.servers and _may_be_forked(case) else "fresh"
-
-    def start(self, spec: LaunchSpec, stdout: Path, stderr: Path) -> Child:
-        """Start one launch; ServerLost if the server is no longer there."""
-        server = self.servers.get(spec.case.device)
-        if server is not None and _may_be_forked(spec.case):
-            return server.fork(spec, stdout, stderr)
-        tokens = {processes.LAUNCH_TOKEN: spec.token}
-        return FreshChild(spec, self.environment(spec.case, tokens), stdout, stderr)
-
-    def drop(self, case: Case) -> None:
-        """Make no more forks for the case's device."""
-        self.unhealthy.add(case.device)
-        server = self.servers.pop(case.device, None)
-        if server is not None:
-            server.close()
-
-    def close(self) -> None:
-        for server in self.servers.values():
-            server.close()
-
-
-def _may_be_forked(case: Case) -> bool:
-    """Ranks are started by exec, and a server shows its forks its own device alone.
-
-    JAX has threads from its import on, which a fork would be without.
-    """
-    return case.ranks == 1 and len(case.all_devices) == 1 and "jax" not in case.needs
-
-
-def file_name(name: str) -> str:
-    """A launch, case or device id as part of a file's name."""
-    return name.replace("/", ".").replace(":", "-").replace("@", "-")
-
-
 # ------------------------------------------------------------------ the run
 
 
@@ -343,7 +250,7 @@ class _Run:
     data: Path | None
     interim_analysis: Analyse
     observer: Observer
-    launcher: _Launcher
+    launcher: Launcher
     listener: Listener
     interrupted: Callable[[], str]
     history: run_state.History
@@ -385,8 +292,7 @@ class _Run:
         # Again only where an untimed launch lost its server, which the second time is not used.
         while to_make := [launch for launch in group if self._is_to_make(launch)]:
             self._stop_if_interrupted()
-            for launch in to_make:
-                self._prepare(self.cases[launch.case])
+            self._prepare([self.cases[launch.case] for launch in to_make])
             counted = [(launch, self.cases[launch.case]) for launch in to_make]
             self.counters.before(counted)
             started = [self._start(launch) for launch in to_make]
@@ -450,28 +356,36 @@ class _Run:
                 f"`bench accept --resume {self.folder}` goes on with it"
             )
 
-    def _prepare(self, case: Case) -> None:
-        probed = self.launcher.ready(case, self.interrupted)
+    def _prepare(self, cases: Sequence[Case]) -> None:
+        """Have the fork servers that these cases need, and record what became of new ones."""
+        probes = self.launcher.prepare((case, "default") for case in cases)
         self._stop_if_interrupted()
-        if probed is not None:
-            self._record(probed)
+        for probed in probes:
+            self._record(replace(probed, last_words=self._redacted(probed.last_words)))
+            self.observer.server_probed(probed)
+
+    def _redacted(self, text: str) -> str:
+        return text if self.redact is None else self.redact(text.encode()).decode()
 
     def _start(self, launch: Launch) -> RunningLaunch | None:
         """Start a launch; None, and it has ended, if the server was lost meanwhile."""
         case = self.cases[launch.case]
         token = secrets.token_hex(16)
         spec = self._spec(launch, case, token)
-        mode = self.launcher.mode(case)
+        framework = self.launcher.forked_by(spec)
+        mode: LaunchMode = "fresh" if framework is None else "forked"
         stdout, stderr = (self._log(launch.id, stream) for stream in ("stdout", "stderr"))
         for path in (stdout, stderr):
             path.unlink(missing_ok=True)
-        self._record(LaunchStarted(launch=launch.id, mode=mode), sync=True)
+        started = LaunchStarted(
+            launch=launch.id, mode=mode, library_mode=spec.library_mode, framework=framework
+        )
+        self._record(started, sync=True)
         self.observer.launch_started(launch, mode)
         begin_ns = time.monotonic_ns()
         try:
             child = self.launcher.start(spec, stdout, stderr)
         except ServerLost as lost:
-            self.launcher.drop(case)
             self._write_off(launch, "interrupted", "server_lost", str(lost))
             return None
         return running_launch(
@@ -529,7 +443,7 @@ class _Run:
         self._record(ended, sync=True)
         self.observer.launch_ended(item.launch, ended)
         if ended.reason == "server_lost":
-            self.launcher.drop(item.case)
+            self.launcher.lose_server(item.case, "default", ended.detail)
         self.full |= ended.reason == "disk_full"
         if ended.outcome != "completed":
             self._store_logs(item.launch.id)

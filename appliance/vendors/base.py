@@ -77,6 +77,13 @@ class Vendor(Protocol):
     def environment(self, *devices: Device) -> Mapping[str, str]:
         """Variables that a child must have to see these devices alone, in this order."""
 
+    def deterministic_environment(self) -> Mapping[str, str]:
+        """Variables by which its libraries give the same bits each time, set before any import.
+
+        They belong to the library mode `deterministic`. A variable of flags (`XLA_FLAGS`) adds to
+        what the user has set there; every other replaces it.
+        """
+
     def onnx_providers(self) -> tuple[str, ...]:
         """ONNX Runtime providers in order of preference; the first must be the one used."""
 

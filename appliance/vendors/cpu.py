@@ -147,6 +147,10 @@ class Cpu:
         """
         return {"GOMP_SPINCOUNT": "1000"}
 
+    def deterministic_environment(self) -> Mapping[str, str]:
+        """Nothing: on a fixed number of threads, no library here sums in an order of chance."""
+        return {}
+
     def onnx_providers(self) -> tuple[str, ...]:
         """ONNX Runtime's own kernels."""
         return ("CPUExecutionProvider",)

@@ -32,11 +32,12 @@ from appliance.errors import ApplianceError
 from appliance.evidence.software_fault import class_names
 from appliance.ipc import processes
 from appliance.ipc.channel import Link
+from appliance.ipc.import_watch import ImportWatch
 from appliance.ipc.messages import End, Hello, ServeRequest
 from appliance.records.json import adapter, to_json
 from appliance.records.request import CaseRequest, LaunchSpec
 from appliance.vendors.registry import make_vendor
-from appliance.worker import torch_device, torchrun
+from appliance.worker import fork_probe, torchrun
 from appliance.worker.describe import describe
 from appliance.worker.forkserver import ForkServer, claim_stdout
 from appliance.worker.measure import Progress
@@ -165,11 +166,28 @@ def _serve() -> None:
             return
         line += part
     request = adapter(ServeRequest).validate_json(line)
+    imports = ImportWatch()
     for name in request.workloads:
-        with contextlib.suppress(WorkloadAbsent):  # its launches report it themselves
-            load_workload(name)
+        _import(name)
+        imports.imported(name)
     vendor = make_vendor(request.vendor)
-    ForkServer(stdout_descriptor, lambda: torch_device.probe(vendor), launch).serve()
+    ForkServer(
+        stdout_descriptor,
+        probe=lambda: fork_probe.compute(vendor, request.framework),
+        begin=launch,
+        imports=imports,
+        probe_seconds=request.probe_seconds,
+    ).serve()
+
+
+def _import(name: str) -> None:
+    """Import a workload with what it builds with; where that fails, its launches report it."""
+    try:
+        load_workload(name, is_to_be_forked=True)
+    except WorkloadAbsent as absent:
+        print(absent, file=sys.stderr)  # noqa: T201 - a log
+    except Exception:
+        traceback.print_exc()
 
 
 def main(arguments: list[str]) -> None:

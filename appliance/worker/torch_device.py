@@ -1,4 +1,4 @@
-"""What the harness does through torch: clocks, generators, copies to the host, and a probe."""
+"""What the harness does through torch: clocks, generators, copies to the host."""
 
 from __future__ import annotations
 
@@ -13,13 +13,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from appliance.errors import ApplianceError
 from appliance.records.system import Fact, Facts
-from appliance.vendors.base import Vendor
 from appliance.worker import outputs, timing
 from appliance.worker.describe import library_version
 
-PROBE_SIZE = 512
 CHOICE_WARMUP, CHOICE_CALLS = 2, 5
 """Calls of some work that is timed to choose between ways of doing the same."""
 BUSY_SIZE, BUSY_MATMULS = 256, 8
@@ -101,14 +98,6 @@ def process_facts(device: torch.device) -> Facts:
         "torch": library_version("torch"),
         **{name: Fact(value=value, source="worker") for name, value in facts.items()},
     }
-
-
-def probe(vendor: Vendor) -> None:
-    """A matmul on all threads, right or an error: what a fork of an unhealthy process cannot do."""
-    vendor.prepare()
-    ones = torch.ones(PROBE_SIZE, PROBE_SIZE, device=vendor.torch_type)
-    if not bool((ones @ ones == PROBE_SIZE).all()):
-        raise ApplianceError("the probe fork multiplied wrongly")
 
 
 def median_seconds(stopwatch: timing.Stopwatch, work: Callable[[], object]) -> float:

@@ -28,8 +28,12 @@ def workload_names() -> list[str]:
     )
 
 
-def load_workload(name: str, *, to_build: bool = True) -> type[AnyWorkload]:
+def load_workload(
+    name: str, *, to_build: bool = True, is_to_be_forked: bool = False
+) -> type[AnyWorkload]:
     """The workload of this name; `to_build` also imports the libraries that it builds with.
+
+    A process that `is_to_be_forked` leaves those out that start something when they are imported.
 
     Raises WorkloadAbsent for a name without a workload or a library that is not installed, and
     ImportError for a library that is there and cannot be imported.
@@ -37,8 +41,10 @@ def load_workload(name: str, *, to_build: bool = True) -> type[AnyWorkload]:
     path = name if "." in name else f"workloads.{name}"
     try:
         kind = getattr(importlib.import_module(path), "WORKLOAD", None)
+        starts = getattr(kind, "starts_when_imported", ()) if is_to_be_forked else ()
         for module in getattr(kind, "builds_with", ()) if to_build else ():
-            importlib.import_module(module)
+            if module not in starts:
+                importlib.import_module(module)
     except ModuleNotFoundError as error:
         if error.name is not None and f"{path}.".startswith(f"{error.name}."):
             hint = did_you_mean(name, workload_names())

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from appliance.records.system import Device
+from appliance.vendors import determinism
 from appliance.vendors.base import KernelFault
 
 
@@ -47,6 +48,9 @@ class Vendor:
 
     def environment(self, *devices: Device) -> Mapping[str, str]:
         return {"TEST_DEVICE": ",".join(device.id for device in devices)}
+
+    def deterministic_environment(self) -> Mapping[str, str]:
+        return {"TEST_LIBRARY_MODE": "deterministic", **determinism.XLA}
 
     def onnx_providers(self) -> tuple[str, ...]:
         return ("CPUExecutionProvider",)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from appliance.ipc.messages import ServerMessage
+from appliance.ipc.messages import ServeRequest, ServerMessage
 from appliance.records.json import adapter
 from appliance.runner import children
 
@@ -26,7 +26,8 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[children
     lines = b"".join(adapter(ServerMessage).dump_json(one) + b"\n" for one in MESSAGES)
     program = f"import os, sys; os.write(1, {lines!r}); sys.stdin.read()"
     monkeypatch.setattr(children, "worker_command", lambda *_: [sys.executable, "-c", program])
-    forkserver = children.ForkServer((), "cpu", {}, tmp_path / "stderr")
+    request = ServeRequest(workloads=(), vendor="cpu", framework="torch", probe_seconds=1.0)
+    forkserver = children.ForkServer(request, {}, tmp_path / "stderr")
     yield forkserver
     forkserver.close()
 
@@ -34,6 +35,6 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[children
 def test_launch_that_ended_before_its_start_was_read_has_its_status(
     server: children.ForkServer,
 ) -> None:
-    assert server.fault(lambda: "") == ""
+    assert server.health(lambda: "") == children.Health()
     assert server._next_message(60.0) == MESSAGES[1]
     assert (server.status(7), server.status(8), server.status(9)) == (-6, 0, None)

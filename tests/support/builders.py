@@ -194,7 +194,7 @@ def healthy_events(plan: Plan, *, step_ns: int = STEP_NS) -> list[Event]:
             )
             for name in plan.injectors
         ),
-        ServerProbed(is_healthy=True, seconds=0.1, reason=""),
+        healthy_server(),
     ]
     for group in plan.groups:
         for name in group:
@@ -209,6 +209,18 @@ def healthy_events(plan: Plan, *, step_ns: int = STEP_NS) -> list[Event]:
                     )
                 )
     return [*events, RunEnded(launches=len(plan.launches))]
+
+
+def healthy_server(seconds: float = 0.1) -> ServerProbed:
+    """The probe of a fork server that may be forked."""
+    return ServerProbed(
+        device="cpu:0",
+        framework="torch",
+        library_mode="default",
+        is_healthy=True,
+        seconds=seconds,
+        reason="",
+    )
 
 
 def launch_events(

@@ -12,7 +12,7 @@ from typing import Any
 
 from faulty.vendor import Vendor
 
-from appliance.records.journal import Event, InterimAnalysis, LaunchEnded
+from appliance.records.journal import Event, InterimAnalysis, LaunchEnded, ServerProbed
 from appliance.records.json import sha256, to_json
 from appliance.records.plan import Case, Launch, Plan
 from appliance.records.suite import LaunchMode, Protocol
@@ -110,6 +110,7 @@ class Seen:
 
     def __init__(self, on_start: Callable[[Launch], None] | None = None) -> None:
         self.ended: list[str] = []
+        self.probed: list[ServerProbed] = []
         self.num_done = -1
         self.foretellings: tuple[str, ...] = ()
         self._on_start = on_start
@@ -119,6 +120,9 @@ class Seen:
 
     def run_begins(self, plan: Plan, num_done: int) -> None:
         self.num_done = num_done
+
+    def server_probed(self, event: ServerProbed) -> None:
+        self.probed.append(event)
 
     def launch_started(self, launch: Launch, mode: LaunchMode) -> None:
         if self._on_start is not None:

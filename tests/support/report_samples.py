@@ -16,6 +16,8 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
 
+from support.builders import healthy_server
+
 from appliance.evidence.baseline_key import device_name, key_of
 from appliance.judging.verdict import Judge, judge
 from appliance.planning.criterion_scope import planned_bounds
@@ -41,7 +43,6 @@ from appliance.records.journal import (
     RunEnded,
     RunResumed,
     RunStarted,
-    ServerProbed,
     Started,
     Warmed,
 )
@@ -613,7 +614,7 @@ def _run(plan: Plan, story: Story, judging: Judge) -> Iterator[Event]:
         injected = tuple(case.id for case in plan.cases if case.injector == name)
         yield Injected(injector=name, cases=injected)
     yield from (_counted(device, 0) for device in devices)
-    yield ServerProbed(is_healthy=True, seconds=0.42, reason="")
+    yield healthy_server(seconds=0.42)
     for group in plan.groups:
         launch = next(one for one in plan.launches if one.id in group)
         row, case = rows[_suite_id(launch.case)], cases[launch.case]

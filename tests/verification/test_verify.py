@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from support.builders import ended, launch_events, resumed
+from support.builders import ended, healthy_server, launch_events, resumed
 from support.bundles import (
     CASE,
     CRITERIA,
@@ -35,7 +35,6 @@ from appliance.records.journal import (
     RunEnded,
     RunResumed,
     RunStarted,
-    ServerProbed,
 )
 from appliance.records.json import from_json, sha256, to_json
 from appliance.records.suite import LaunchMode
@@ -386,7 +385,7 @@ def another_machine(events: list[Event]) -> list[Event]:
 
 
 def no_start(events: list[Event]) -> list[Event]:
-    return [ServerProbed(is_healthy=True, seconds=0.1, reason=""), *events[1:]]
+    return [healthy_server(), *events[1:]]
 
 
 def no_end(events: list[Event]) -> list[Event]:
@@ -394,7 +393,7 @@ def no_end(events: list[Event]) -> list[Event]:
 
 
 def more_after_the_end(events: list[Event]) -> list[Event]:
-    return [*events, ServerProbed(is_healthy=True, seconds=0.1, reason="")]
+    return [*events, healthy_server()]
 
 
 def other_count(events: list[Event]) -> list[Event]:

@@ -101,7 +101,7 @@ import os, sys
 from appliance.worker import child
 
 class Server:
-    def __init__(self, answer, probe, begin):
+    def __init__(self, answer, **_):
         self.answer = answer
 
     def serve(self):
@@ -110,5 +110,7 @@ class Server:
 child.ForkServer = Server
 child._serve()
 """
-    request = ServeRequest(vendor="cpu", workloads=tuple(BUILDERS))
+    request = ServeRequest(
+        vendor="cpu", workloads=tuple(BUILDERS), framework="torch", probe_seconds=1.0
+    )
     assert told(code, to_json(request) + b"\n") == {"diffusers"}

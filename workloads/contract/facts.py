@@ -36,6 +36,8 @@ class Facts:
     - `builds_with`: modules that building imports and importing the workload does not, as they take
       long; before it builds, the worker imports them off its clock, and a fork server once for all
       launches.
+    - `starts_when_imported`: those of them that start a thread or compute when they are imported; a
+      process that was forked after that would lack the thread, so each launch imports them itself.
     - `injector`: the fault that it injects on purpose; a run with one is never accepted.
     """
 
@@ -54,4 +56,5 @@ class Facts:
     is_repeatable: ClassVar[bool] = True
     spread: ClassVar[float] = 0.0
     builds_with: ClassVar[tuple[str, ...]] = ()
+    starts_when_imported: ClassVar[tuple[str, ...]] = ()
     injector: ClassVar[str] = ""

@@ -23,6 +23,7 @@ from appliance.linux.fact_reader import fact, value_of
 from appliance.linux.sysfs import Tree, Unreadable, or_none
 from appliance.records.system import Device, Fact, Facts
 from appliance.records.vocabulary import CONNECTION, COUNTERS, FACTS, READINGS
+from appliance.vendors import determinism
 from appliance.vendors.amd import absent as amd_absent
 from appliance.vendors.amd import amdsmi_calls, faults, smi_tool
 from appliance.vendors.amd.amdsmi_library import Library
@@ -264,6 +265,10 @@ class Rocm:
             "HIPBLASLT_ALLOW_TF32": "1",
             "NCCL_SOCKET_IFNAME": "lo",  # processes of a launch meet there; there may be no other
         }
+
+    def deterministic_environment(self) -> Mapping[str, str]:
+        """What XLA needs; torch itself has hipBLAS do without atomics (CublasHandlePool.cpp)."""
+        return determinism.XLA
 
     def onnx_providers(self) -> tuple[str, ...]:
         """AMD's graph compiler, then the processors for operators that it lacks.

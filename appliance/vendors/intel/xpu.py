@@ -188,6 +188,10 @@ class Xpu:
             )
         return {**fixed, "ZE_AFFINITY_MASK": ",".join(map(str, numbers))}
 
+    def deterministic_environment(self) -> Mapping[str, str]:
+        """Nothing: torch sets oneDNN's attribute `deterministic` itself, and reads no variable."""
+        return {}
+
     def onnx_providers(self) -> tuple[str, ...]:
         """OpenVINO, which has the kernels for these cards, before the processors."""
         return ("OpenVINOExecutionProvider", "CPUExecutionProvider")

@@ -21,6 +21,7 @@ from appliance.errors import UsageError
 from appliance.linux import pci
 from appliance.linux.sysfs import Tree, Unreadable, or_none
 from appliance.records.system import Device, Fact, Facts
+from appliance.vendors import determinism
 from appliance.vendors.base import KernelFault
 from appliance.vendors.containers import CONTAINERS
 from appliance.vendors.nvidia import xid
@@ -130,13 +131,19 @@ class Cuda:
         return {
             "CUDA_VISIBLE_DEVICES": ",".join("-1" if uuid is None else str(uuid) for uuid in uuids),
             "CUDA_DEVICE_ORDER": "PCI_BUS_ID",  # else the fastest comes first
-            # cuBLAS gives the same bits each time only with a fixed workspace (PyTorch,
-            # "Reproducibility"); eight buffers of 4 MiB.
-            "CUBLAS_WORKSPACE_CONFIG": ":4096:8",
             # Asks NVML whether there is a device, so that what is imported starts no CUDA.
             "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
             "NCCL_SOCKET_IFNAME": "lo",  # processes of a launch meet there; there may be no other
         }
+
+    def deterministic_environment(self) -> Mapping[str, str]:
+        """A fixed workspace of cuBLAS, and what XLA needs.
+
+        cuBLAS gives the same bits on several streams only with a workspace of fixed size (cuBLAS
+        documentation, "Results reproducibility"; PyTorch, "Reproducibility"): eight buffers of
+        4 MiB.
+        """
+        return {"CUBLAS_WORKSPACE_CONFIG": ":4096:8", **determinism.XLA}
 
     def onnx_providers(self) -> tuple[str, ...]:
         """NVIDIA's, then the processors for operators that it lacks."""

@@ -1,0 +1,155 @@
+"""How a launch gets its process: forked by a server, or fresh, in the environment that it needs.
+
+A launch has a library mode. `default` is how its libraries run by themselves; `deterministic`
+adds the vendor's variables by which they give the same bits each time. The variables are set
+before the process imports anything: in the server's environment, or in that of a fresh process.
+
+    launcher.prepare([(case, "deterministic")])       the servers that these launches will need
+    spec = LaunchSpec(..., library_mode="deterministic")
+    launcher.forked_by(spec)                          a framework, or None: the launch is fresh
+    child = launcher.start(spec, stdout, stderr)
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from appliance.ipc import processes
+from appliance.ipc.messages import ServeRequest
+from appliance.planning import workload_manifest
+from appliance.records.journal import ServerProbed
+from appliance.records.plan import Case, Plan
+from appliance.records.request import LaunchSpec
+from appliance.records.suite import Framework, LibraryMode
+from appliance.records.system import Device
+from appliance.runner import children
+from appliance.runner.children import Child, ForkServer, FreshChild, ServerLost
+from appliance.runner.environment import child_environment
+from appliance.runner.servers import ForkServers, ServerKey
+from appliance.vendors.base import Vendor
+
+
+@dataclass(kw_only=True)
+class Launcher:
+    """Starts launches in the way that the plan says and the device allows.
+
+    `work` is an absolute folder; `interrupted` names the signal that a person sent, or is empty.
+    """
+
+    plan: Plan
+    vendors: Mapping[str, Vendor]
+    devices: Mapping[str, Device]
+    work: Path
+    num_threads: int
+    token: str
+    interrupted: Callable[[], str]
+    servers: ForkServers = field(init=False)
+    frameworks: Mapping[str, Framework] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.servers = ForkServers(self._start_server, self.interrupted)
+        self.frameworks = workload_manifest.frameworks(self.plan.cases)
+
+    def vendor(self, case: Case) -> Vendor:
+        return self.vendors[self.devices[case.device].vendor]
+
+    def environment(
+        self,
+        case: Case,
+        tokens: Mapping[str, str] | None = None,
+        library_mode: LibraryMode = "default",
+    ) -> dict[str, str]:
+        """Environment of a child that works on the case's devices."""
+        vendor = self.vendor(case)
+        is_default = library_mode == "default"
+        return child_environment(
+            inherited=os.environ,
+            work=self.work,
+            num_threads=self.threads(case),
+            vendor=vendor.environment(*map(self.devices.__getitem__, case.all_devices)),
+            tokens={processes.RUN_TOKEN: self.token, **(tokens or {})},
+            library_mode={} if is_default else vendor.deterministic_environment(),
+        )
+
+    def threads(self, case: Case) -> int:
+        """Threads of one process; the ranks of a launch share the cores."""
+        return max(1, self.num_threads // case.ranks)
+
+    def prepare(self, wanted: Iterable[tuple[Case, LibraryMode]]) -> list[ServerProbed]:
+        """Start the servers that these launches need and that are not there yet, all at once.
+
+        What each one's probe showed is returned, to be recorded. A launch whose server is not
+        healthy is made all the same, by a fresh process.
+        """
+        keys = [self._key(case, mode) for case, mode in wanted]
+        return self.servers.prepare(key for key in keys if key is not None)
+
+    def forked_by(self, spec: LaunchSpec) -> Framework | None:
+        """Framework of the server that the launch will be forked by; None if it will be fresh."""
+        key = self._key(spec.case, spec.library_mode)
+        return key.framework if key and isinstance(self.servers.get(key), ForkServer) else None
+
+    def start(self, spec: LaunchSpec, stdout: Path, stderr: Path) -> Child:
+        """Start one launch; ServerLost, and the server is not used again, if it has ended."""
+        key = self._key(spec.case, spec.library_mode)
+        server = None if key is None else self.servers.get(key)
+        if isinstance(server, ForkServer):
+            try:
+                return server.fork(spec, stdout, stderr)
+            except ServerLost as lost:
+                self.lose_server(spec.case, spec.library_mode, str(lost))
+                raise
+        tokens = {processes.LAUNCH_TOKEN: spec.token}
+        environment = self.environment(spec.case, tokens, spec.library_mode)
+        return FreshChild(spec, environment, stdout, stderr)
+
+    def lose_server(self, case: Case, library_mode: LibraryMode, reason: str) -> None:
+        """Make no more forks by the server that such launches of the case come from."""
+        key = self._key(case, library_mode)
+        if key is not None:
+            self.servers.drop(key, reason)
+
+    def close(self) -> None:
+        self.servers.close()
+
+    def _key(self, case: Case, library_mode: LibraryMode) -> ServerKey | None:
+        """The server that such launches are to be forked by; None where they are fresh by rule."""
+        is_forked = self.plan.protocol.mode == "forked" and self.vendor(case).fork_safe
+        if not is_forked or not _may_be_forked(case):
+            return None
+        framework = self.frameworks[case.id]
+        return ServerKey(device=case.device, framework=framework, library_mode=library_mode)
+
+    def _start_server(self, key: ServerKey) -> ForkServer:
+        """Start the server; it imports the workloads of its framework that its forks may run."""
+        cases = [
+            case
+            for case in self.plan.cases
+            if case.device == key.device
+            and not (case.unsupported or case.software)
+            and self._key(case, key.library_mode) == key
+        ]
+        name = f"{key.device}-{key.framework}-{key.library_mode}"
+        return ForkServer(
+            ServeRequest(
+                workloads=tuple(sorted({case.workload for case in cases})),
+                vendor=self.vendor(cases[0]).name,
+                framework=key.framework,
+                probe_seconds=children.PROBE_SECONDS,
+            ),
+            self.environment(cases[0], library_mode=key.library_mode),
+            self.work / f"{file_name(name)}.server.stderr",
+        )
+
+
+def _may_be_forked(case: Case) -> bool:
+    """Ranks are started by exec, and a server shows its forks its own device alone."""
+    return case.ranks == 1 and len(case.all_devices) == 1
+
+
+def file_name(name: str) -> str:
+    """A launch, case or device id as part of a file's name."""
+    return name.replace("/", ".").replace(":", "-").replace("@", "-")

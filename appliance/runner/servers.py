@@ -1,0 +1,83 @@
+"""The fork servers of a run: which there are, which may be forked, and why others may not.
+
+There is one for each device, framework and library mode that a launch asks for. Each imports what
+the plan's workloads of its framework need, in the environment of its mode, which is set before
+its first import. It is started when the first launch needs it, and probed; one that is not
+healthy, or was lost, is never used again, and launches that would come of it are fresh processes.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from appliance.records.journal import ServerProbed
+from appliance.records.suite import Framework, LibraryMode
+from appliance.runner.children import ForkServer, Health
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerKey:
+    """Which server: the device that it shows its forks, what computes there, and in what mode."""
+
+    device: str
+    framework: Framework
+    library_mode: LibraryMode
+
+
+class ForkServers:
+    """Servers by their key; `start` begins one, which imports and probes by itself.
+
+    `interrupted` names the signal that a person sent meanwhile, or is empty.
+    """
+
+    def __init__(
+        self, start: Callable[[ServerKey], ForkServer], interrupted: Callable[[], str]
+    ) -> None:
+        self._start = start
+        self._interrupted = interrupted
+        self._healthy: dict[ServerKey, ForkServer] = {}
+        self._reasons: dict[ServerKey, str] = {}
+
+    def prepare(self, keys: Iterable[ServerKey]) -> list[ServerProbed]:
+        """Start those that are not there yet, all at once; what each one's probe showed."""
+        missing = [key for key in dict.fromkeys(keys) if key not in self._healthy | self._reasons]
+        begin = time.monotonic()
+        started = [(key, self._start(key)) for key in missing]
+        return [self._settled(key, server, begin) for key, server in started]
+
+    def get(self, key: ServerKey) -> ForkServer | str:
+        """The server to fork, or in one sentence why there is none."""
+        return self._healthy.get(key) or self._reasons.get(key, "no launch has asked for it yet")
+
+    def drop(self, key: ServerKey, reason: str) -> None:
+        """Never fork this server again; what it has forked ends with it."""
+        self._reasons[key] = reason
+        server = self._healthy.pop(key, None)
+        if server is not None:
+            server.close()
+
+    def close(self) -> None:
+        """Let all of them end."""
+        for server in self._healthy.values():
+            server.close()
+
+    def _settled(self, key: ServerKey, server: ForkServer, begin: float) -> ServerProbed:
+        health = server.health(self._interrupted)
+        self._healthy[key] = server
+        if health.fault:
+            self.drop(key, health.fault)
+        return _probed(key, health, time.monotonic() - begin)
+
+
+def _probed(key: ServerKey, health: Health, seconds: float) -> ServerProbed:
+    return ServerProbed(
+        device=key.device,
+        framework=key.framework,
+        library_mode=key.library_mode,
+        is_healthy=not health.fault,
+        seconds=seconds,
+        reason=health.fault,
+        last_words=health.last_words,
+    )

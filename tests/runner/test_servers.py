@@ -1,0 +1,245 @@
+"""Fork servers: one for each framework and library mode, healthy or with the reason why not."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from faulty.vendor import Vendor
+from support.launching import SEED, TESTS, Bench, Seen, case, plan
+
+from appliance.cli.progress import server_sentence
+from appliance.ipc import processes
+from appliance.ipc.channel import Listener
+from appliance.records.journal import LaunchStarted, ServerProbed
+from appliance.records.plan import Case, Launch
+from appliance.records.request import LaunchSpec
+from appliance.records.suite import LaunchMode, LibraryMode
+from appliance.runner import children
+from appliance.runner.children import ForkServer
+from appliance.runner.launcher import Launcher
+from appliance.runner.servers import ServerKey
+
+LONG = 300.0
+
+
+@pytest.fixture(autouse=True)
+def find_faulty_workloads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(TESTS))
+
+
+@pytest.fixture
+def listener() -> Iterator[Listener]:
+    one = Listener()
+    yield one
+    one.close()
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Path:
+    folder = tmp_path / "work"
+    folder.mkdir()
+    return folder
+
+
+def a_launcher(work: Path, cases: Sequence[Case], mode: LaunchMode = "forked") -> Launcher:
+    vendor = Vendor()
+    return Launcher(
+        plan=plan(*cases, mode=mode),
+        vendors={vendor.name: vendor},
+        devices={device.id: device for device in vendor.probe()},
+        work=work,
+        num_threads=1,
+        token="run",  # noqa: S106 - names the processes
+        interrupted=lambda: "",
+    )
+
+
+def a_spec(launcher: Launcher, one: Case, listener: Listener, mode: LibraryMode) -> LaunchSpec:
+    """The untimed launch of a case, which waits for nobody."""
+    return LaunchSpec(
+        launch=f"{one.id}/0",
+        case=one,
+        vendor=Vendor.name,
+        protocol=launcher.plan.protocol,
+        is_timed=False,
+        check_last=False,
+        seed=int(SEED[:8], 16),
+        data=None,
+        artifacts_folder=str(launcher.work / "artifacts"),
+        artifacts={},
+        socket=listener.name,
+        token="launch",  # noqa: S106 - names the processes
+        num_threads=1,
+        library_mode=mode,
+    )
+
+
+def printed(launcher: Launcher, spec: LaunchSpec) -> str:
+    """What a launch writes to its stdout until it has ended with success."""
+    out = launcher.work / "stdout"
+    child = launcher.start(spec, out, launcher.work / "stderr")
+    deadline = time.monotonic() + LONG
+    while (status := child.status()) is None and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert status == 0, (launcher.work / "stderr").read_text()
+    return out.read_text().strip()
+
+
+# ------------------------------------------------------------------ the library mode
+
+
+@pytest.mark.parametrize(("plan_mode", "framework"), [("forked", "torch"), ("fresh", None)])
+def test_variables_of_a_library_mode_are_there_before_the_import(
+    plan_mode: LaunchMode,
+    framework: str | None,
+    listener: Listener,
+    work: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("XLA_FLAGS", "--of_the_user")
+    one = case("one", workload="faulty.observant")
+    launcher = a_launcher(work, [one], plan_mode)
+    modes: tuple[LibraryMode, ...] = ("default", "deterministic")
+    try:
+        launcher.prepare((one, mode) for mode in modes)
+        specs = [a_spec(launcher, one, listener, mode) for mode in modes]
+        assert [launcher.forked_by(spec) for spec in specs] == [framework] * 2
+        assert [printed(launcher, spec).splitlines()[-1] for spec in specs] == [
+            "default --of_the_user",
+            "deterministic --of_the_user --xla_gpu_deterministic_ops=true",
+        ]
+    finally:
+        launcher.close()
+
+
+def test_server_is_started_when_a_launch_needs_it_and_not_before(work: Path) -> None:
+    one = case("one")
+    launcher = a_launcher(work, [one, case("other", needs=("jax",))])
+    try:
+        (probed,) = launcher.prepare([(one, "deterministic"), (one, "deterministic")])
+        assert (probed.device, probed.framework, probed.library_mode, probed.is_healthy) == (
+            *("cpu:0", "torch", "deterministic"),
+            True,
+        )
+        assert launcher.prepare([(one, "deterministic")]) == []
+        key = ServerKey(device="cpu:0", framework="torch", library_mode="default")
+        assert launcher.servers.get(key) == "no launch has asked for it yet"
+    finally:
+        launcher.close()
+
+
+# ------------------------------------------------------------------ servers that are not used
+
+
+def probes(bench: Bench) -> dict[str, ServerProbed]:
+    """What the journal has of each framework's server."""
+    return {event.framework: event for event in bench.events if isinstance(event, ServerProbed)}
+
+
+def modes(bench: Bench, name: str) -> list[LaunchMode]:
+    return [
+        event.mode
+        for event in bench.events
+        if isinstance(event, LaunchStarted) and event.launch.startswith(f"{name}@")
+    ]
+
+
+def test_thread_of_an_import_is_named_and_the_other_framework_is_forked(tmp_path: Path) -> None:
+    """The thread would be missing in a fork; what another framework forks never had it."""
+    cases = (
+        case("threaded", workload="faulty.threaded"),
+        case("beside"),
+        case("other", workload="faulty.observant", needs=("jax",)),
+    )
+    bench, seen = Bench(tmp_path / "run", plan(*cases)), Seen()
+    bench.run(seen)
+    reason = 'a fork would be without thread "keeper" started by importing faulty.threaded'
+    found = probes(bench)
+    assert {name: (one.is_healthy, one.reason) for name, one in found.items()} == {
+        "torch": (False, reason),
+        "jax": (True, ""),
+    }
+    assert modes(bench, "threaded") == modes(bench, "beside") == ["fresh", "fresh"]
+    assert modes(bench, "other") == ["forked", "forked"]
+    ends = {bench.ended(launch.id).outcome for launch in bench.plan.launches}
+    assert ends == {"completed"}
+    assert [server_sentence(one) for one in seen.probed if not one.is_healthy] == [
+        "cpu:0: launches by torch are fresh processes, which import anew each time: " + reason
+    ]
+
+
+@pytest.mark.parametrize(
+    ("workload", "reason", "last_words"),
+    [
+        ("unforkable", "the probe fork ended with 5", ""),
+        ("hanging_in_forks", "the probe fork did not end within 2 s", "that_nobody_frees"),
+        (
+            "refusing_in_forks",
+            "the probe fork ended with 1",
+            "RuntimeError: cannot start the device again in a forked process",
+        ),
+        ("mortal", "the fork server ended with SIGABRT", "the library aborts"),
+    ],
+)
+def test_reason_and_last_words_of_an_unhealthy_server_are_recorded(
+    workload: str,
+    reason: str,
+    last_words: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if workload == "hanging_in_forks":
+        monkeypatch.setattr(children, "PROBE_SECONDS", 2.0)
+    bench = Bench(tmp_path / "run", plan(case("any", workload=f"faulty.{workload}", launches=0)))
+    bench.run()
+    probed = probes(bench)["torch"]
+    assert (probed.is_healthy, probed.reason) == (False, reason)
+    assert last_words in probed.last_words
+    assert modes(bench, "any") == ["fresh"]
+    assert bench.ended("any@cpu:0/0").outcome == "completed"
+
+
+def test_launches_are_fresh_once_their_server_died_between_two(tmp_path: Path) -> None:
+    """A server that somebody ends is no result of the device, and is not started a second time."""
+    servers: list[int] = []
+
+    def end_the_server(launch: Launch) -> None:
+        if launch.number == 1 and launch.case.startswith("one@"):
+            os.kill(servers[0], signal.SIGKILL)
+
+    class Noting(Seen):
+        def server_probed(self, event: ServerProbed) -> None:
+            super().server_probed(event)
+            servers.extend(
+                pid
+                for pid, entry in processes.table().items()
+                if entry.parent == os.getpid() and b"\0serve\0" in command(pid)
+            )
+
+    def command(pid: int) -> bytes:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+
+    bench = Bench(tmp_path / "run", plan(case("one"), case("two")))
+    bench.run(Noting(end_the_server))
+    lost = bench.ended("one@cpu:0/1")
+    assert (lost.outcome, lost.reason) == ("interrupted", "server_lost")
+    assert lost.detail == "the fork server ended with SIGKILL"
+    assert modes(bench, "two") == ["forked", "fresh"]
+    assert bench.ended("two@cpu:0/1").outcome == "completed"
+    assert len(probes(bench)) == 1
+
+
+def test_healthy_server_is_a_server_to_fork(work: Path) -> None:
+    one = case("one")
+    launcher = a_launcher(work, [one])
+    try:
+        launcher.prepare([(one, "default")])
+        key = ServerKey(device="cpu:0", framework="torch", library_mode="default")
+        assert isinstance(launcher.servers.get(key), ForkServer)
+    finally:
+        launcher.close()
