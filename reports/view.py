@@ -64,6 +64,7 @@ REASONS: dict[Reason, str] = {
     "clock": "clock fault",
     "unstable": "no steady level",
     "environment": "disturbed by others",
+    "setting": "another setting than asked for",
     "budget": "too few launches planned",
     "baseline_missing": "no baseline",
     "baseline_mismatch": "baseline of something else",

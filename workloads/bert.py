@@ -27,16 +27,12 @@ from workloads.contract.target import Target
 from workloads.contract.workload import Workload
 from workloads.parts.datasets.text import FIRST_ORDINARY, masked_text
 from workloads.parts.distributed.sharding import num_batches, require_parallel
+from workloads.parts.matmul.tf32 import refuse_processor
 from workloads.parts.numerics.parameters import require_choice, require_positive
 from workloads.parts.numerics.precision import dtype_named
 from workloads.parts.numerics.size import count_parameters, count_training_flops
 from workloads.parts.training.bounds import ErrorBounds
 from workloads.parts.training.checks import check_step
-from workloads.parts.training.float32_products import (
-    float32_products,
-    require_short_products,
-    shortened,
-)
 from workloads.parts.training.optimizers import AdamW
 from workloads.parts.training.state import Before, Trained, Training, begin_training, take_snapshot
 from workloads.parts.training.step import train_step
@@ -49,12 +45,13 @@ ACTIVATIONS = ("gelu", "silu", "relu")
 class Bert(Workload[Training, Trained]):
     """`ranks` train together, shared out as `parallel` says (`parts/distributed`).
 
-    `tf32`: what float32 products there are keep 10 bits of their operands. `batch_change` and
+    `tf32`: what float32 products there are keep 10 bits of their operands, for which the worker
+    sets the device. `batch_change` and
     `extra_layers` are added to `batch` and `layers`, so that one variant serves every size.
     """
 
     summary: ClassVar[str] = "BERT training by masked tokens"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     small: ClassVar[Parameters] = {
         "batch": 8,
         "length": 64,
@@ -148,7 +145,7 @@ class Bert(Workload[Training, Trained]):
 
     def build(self, target: Target, seed: int) -> Training:
         if self.tf32:
-            require_short_products(target)
+            refuse_processor(target)
         error_bounds = replace(ERROR_BOUNDS, has_branch_points=self.activation == "relu")
         return begin_training(
             target,
@@ -160,7 +157,7 @@ class Bert(Workload[Training, Trained]):
             ranks=self.ranks,
             parallel=self.parallel,
             dtype=dtype_named(self.dtype),
-            error_bounds=shortened(error_bounds) if self._is_short else error_bounds,
+            error_bounds=error_bounds.in_tf32() if self._is_short else error_bounds,
         )
 
     def _generate(self, seed: int) -> Iterator[dict[str, torch.Tensor]]:
@@ -175,16 +172,14 @@ class Bert(Workload[Training, Trained]):
         return {"input_ids": tokens, "labels": labels}
 
     def step(self, state: Training) -> Trained:
-        with float32_products(use_tf32=self.tf32):
-            return train_step(state)
+        return train_step(state)
 
     def snapshot(self, state: Training) -> Before:
         return take_snapshot(state)
 
     def check(self, before: object, state: Training, output: Trained) -> Iterator[Check]:
         assert isinstance(before, Before)  # noqa: S101 - what snapshot returned
-        with float32_products(use_tf32=self.tf32):
-            yield from check_step(before, state, output)
+        yield from check_step(before, state, output)
 
 
 WORKLOAD = Bert

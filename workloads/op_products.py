@@ -8,17 +8,16 @@ not be better than their format either; convolutions and attention to the error 
 makes on the host (operator_rules has the figures). A lower precision, a wrong or unwritten
 element, a lost row, an infinity too many or too few: each breaks a gate.
 
-`dtype` "tf32" asks for float32 products in TF32, of operands cut to its 10 bits: where a device
-has it, products are exact and sums as in float32, so that the gates of float32 hold; where it has
-none, float32 does the same. Convolutions and attention take no output, so they are called after
-memory of their size was poisoned.
+`dtype` "tf32" asks for float32 products in TF32, for which the worker sets the device, of operands
+cut to its 10 bits: products are exact and sums as in float32, so that the gates of float32 hold.
+Convolutions and attention take no output, so they are called after memory of their size was
+poisoned.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
@@ -37,7 +36,7 @@ from workloads.parts.operators.catalog import (
     after_poison,
     into_poison,
 )
-from workloads.parts.operators.family import OperatorFamily, Results, State
+from workloads.parts.operators.family import OperatorFamily
 from workloads.parts.operators.inputs import mask, normal, special
 
 HEADS, DEPTH = 3, 24
@@ -46,7 +45,7 @@ HEADS, DEPTH = 3, 24
 @dataclass(frozen=True, kw_only=True)
 class OpProducts(OperatorFamily):
     summary: ClassVar[str] = "Matrix products, convolutions and attention, each against float64"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     formats: ClassVar[tuple[str, ...]] = (*FLOATS, "tf32")
 
     def operators(self) -> tuple[Operator, ...]:
@@ -67,23 +66,6 @@ class OpProducts(OperatorFamily):
             attention("masked attention", size, size + 4, is_masked=True),
             attention("causal attention", size, size, is_causal=True),
         )
-
-    def step(self, state: State) -> Results:
-        with shortened(self.dtype == "tf32"):
-            return super().step(state)
-
-
-@contextmanager
-def shortened(is_wanted: bool) -> Iterator[None]:  # noqa: FBT001 - reads as a sentence
-    """Let float32 products be made in TF32 meanwhile, where a device has it."""
-    before = torch.get_float32_matmul_precision()
-    if is_wanted:
-        torch.set_float32_matmul_precision("high")
-    try:
-        yield
-    finally:
-        if is_wanted:
-            torch.set_float32_matmul_precision(before)
 
 
 # ------------------------------------------------------------------ matrix products

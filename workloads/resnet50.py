@@ -35,7 +35,7 @@ ERROR_BOUNDS = ErrorBounds(
 @dataclass(frozen=True, kw_only=True)
 class Resnet50(ResnetTraining):
     summary: ClassVar[str] = "ResNet-50 training, images on the device"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     depths: ClassVar[tuple[int, int, int, int]] = DEPTHS_50
     small: ClassVar[Parameters] = {
         "batch": 4,

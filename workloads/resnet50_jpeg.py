@@ -51,7 +51,7 @@ class Resnet50Jpeg(ResnetTraining):
     """
 
     summary: ClassVar[str] = "ResNet-50 training from JPEG files, decoded in the loop"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     depths: ClassVar[tuple[int, int, int, int]] = DEPTHS_50
     small: ClassVar[Parameters] = {
         "batch": 4,

@@ -23,6 +23,7 @@ from appliance.records.journal import (
     Checked,
     Counted,
     Digested,
+    Float32Products,
     KernelLogged,
     KernelLogRead,
     LaunchEnded,
@@ -93,6 +94,7 @@ class LaunchEvidence:
     checks: list[Checked] = field(default_factory=list)
     digested: list[Digested] = field(default_factory=list)
     libraries: list[Libraries] = field(default_factory=list)
+    float32_products: list[Float32Products] = field(default_factory=list)
     artifacts: dict[str, set[str]] = field(default_factory=dict)
     is_under_way: bool = False
     is_open: bool = False
@@ -204,7 +206,7 @@ class LaunchEvidence:
             case Reading():
                 self.readings.append(event)
                 self.blocks_before.append(len(self.blocks) if self.is_under_way else None)
-            case Checked() | Digested() | Libraries():
+            case Checked() | Digested() | Libraries() | Float32Products():
                 self._inside()
                 self._keep(event)
             case Artifact():
@@ -225,7 +227,7 @@ class LaunchEvidence:
             case Warmed():
                 self.is_under_way = True
 
-    def _keep(self, event: Checked | Digested | Libraries) -> None:
+    def _keep(self, event: Checked | Digested | Libraries | Float32Products) -> None:
         match event:
             case Checked():
                 self.checks.append(event)
@@ -233,6 +235,8 @@ class LaunchEvidence:
                 self.digested.append(event)
             case Libraries():
                 self.libraries.append(event)
+            case Float32Products():
+                self.float32_products.append(event)
 
     def cut(self) -> None:
         """The run was interrupted; a launch under way ends here, unless the journal says how."""

@@ -14,6 +14,7 @@ from appliance.records.journal import (
     Checked,
     Digested,
     Environment,
+    Float32Products,
     Libraries,
     Outcome,
     Stage,
@@ -59,6 +60,7 @@ Message = Annotated[
     | Ready
     | End
     | Environment
+    | Float32Products
     | Artifact
     | Checked
     | Digested

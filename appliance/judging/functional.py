@@ -15,6 +15,7 @@ from appliance.evidence import device_health
 from appliance.evidence.baseline_key import peak_for
 from appliance.evidence.determinism import Disagreement, run_to_run, undigested, unlisted
 from appliance.evidence.disturbance import disturbance
+from appliance.evidence.float32_products import other_products, unread_products
 from appliance.evidence.launches import (
     CaseEvidence,
     LaunchEvidence,
@@ -57,6 +58,7 @@ STAGES: Mapping[Stage, str] = {
     "first_step": " in its first step",
 }
 OTHER_PHASES = ("repeatability", "repeated")  # which are ruled on as repeatability and integrity
+SETTING = "Take away what changes torch's settings (a variable, a library), and run again."
 CLOCK = "Find out what disturbs the clock of this node; run again."
 ALONE = "Keep everything else off this node and its devices, and run again."
 SOFTWARE = (
@@ -374,13 +376,19 @@ def _integrity(evidence: CaseEvidence, inputs: RulingInputs) -> RulingDraft:
         return repeated
     if doubt is not None:
         return doubt
+    return _not_as_asked(evidence) or _unattested(evidence) or RulingDraft(ruling="pass")
+
+
+def _not_as_asked(evidence: CaseEvidence) -> RulingDraft | None:
+    """A case that injects a fault, or a launch under other settings than its case asks for."""
     if injected(evidence.case):
         return inconclusive(
             "injected",
             f"this case injects a fault on purpose: {injected(evidence.case)}",
             "Run a suite of the appliance's own workloads.",
         )
-    return _unattested(evidence) or RulingDraft(ruling="pass")
+    other = other_products(evidence)
+    return inconclusive("setting", other, SETTING) if other else None
 
 
 def disturbed_clock(evidence: CaseEvidence, inputs: RulingInputs) -> RulingDraft | None:
@@ -411,7 +419,7 @@ def _unattested(evidence: CaseEvidence) -> RulingDraft | None:
         return inconclusive(
             "evidence_missing", f"launch {uncompared[0]} did not compare its clocks", "Run again."
         )
-    silent = unlisted(evidence)
+    silent = unlisted(evidence) or unread_products(evidence)
     if silent:
         return inconclusive("evidence_missing", silent, "Run again.")
     if not 0.0 < evidence.case.work.units < math.inf:

@@ -23,7 +23,7 @@ from appliance.records.plan import Case, Launch, NotPlanned, Plan
 from appliance.records.request import Answer, CaseRequest, Refused
 from appliance.records.suite import Protocol, Suite, SuiteCase
 from appliance.records.system import Device
-from appliance.records.workload import Description, Resolved
+from appliance.records.workload import Description, Resolved, asks_for_tf32
 from appliance.statistics.estimates import planned_analyses
 from appliance.storage.toml_file import did_you_mean
 
@@ -190,6 +190,8 @@ def _case(inputs: PlanInputs, placed: Placed, resolved: Resolved | Refused) -> C
     places = inputs.places_of(placed)
     _check_data(suite, item, description, places[0])
     needs = {*description.needs, *item.needs}
+    if asks_for_tf32(resolved.parameters, resolved.work):
+        needs.add("tf32")
     name = placed.case_id(resolved.variant)
     launches = 0
     if description.is_timed:

@@ -180,6 +180,21 @@ class Environment(Record):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Float32Products(Record):
+    """The formats in which this process makes float32 products, by kind of product.
+
+    Read back from torch's own settings, before the workload is built and after its last step:
+    "ieee" for full float32, "tf32", "bf16", or "mixed" where the settings contradict one another.
+    """
+
+    kind: Literal["float32_products"] = "float32_products"
+    launch: str
+    rank: int
+    moment: Literal["before", "after"]
+    formats: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Artifact(Record):
     """A file made once per run by an untimed launch (a reference, an exported model)."""
 
@@ -344,6 +359,7 @@ Event = Annotated[
     | ServerProbed
     | LaunchStarted
     | Environment
+    | Float32Products
     | Artifact
     | Checked
     | Digested
@@ -359,7 +375,16 @@ Event = Annotated[
     Field(discriminator="kind"),
 ]
 WorkerEvent = (
-    Environment | Artifact | Checked | Digested | Libraries | Started | Calibrated | Warmed | Block
+    Environment
+    | Float32Products
+    | Artifact
+    | Checked
+    | Digested
+    | Libraries
+    | Started
+    | Calibrated
+    | Warmed
+    | Block
 )
 
 

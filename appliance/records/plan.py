@@ -8,7 +8,7 @@ from typing import Literal
 
 from appliance.records.json import Number, Parameters, Record
 from appliance.records.suite import CaseScope, Protocol, Scenario
-from appliance.records.workload import Bound, Work
+from appliance.records.workload import Bound, Work, asks_for_tf32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +68,11 @@ class Case(Record):
     def all_devices(self) -> tuple[str, ...]:
         """Every device that it works on."""
         return self.devices or (self.device,)
+
+    @property
+    def in_tf32(self) -> bool:
+        """Whether its float32 products are to be made in TF32, and not in full."""
+        return asks_for_tf32(self.parameters, self.work)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

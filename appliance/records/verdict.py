@@ -29,6 +29,7 @@ Reason = Literal[
     "clock",
     "unstable",
     "environment",
+    "setting",
     "budget",
     "baseline_missing",
     "baseline_mismatch",

@@ -31,6 +31,14 @@ class Work(Record):
     precision: str = ""
 
 
+def asks_for_tf32(parameters: Parameters, work: Work) -> bool:
+    """Whether a case wants its float32 products made in TF32: by its parameter, or by its work.
+
+    One that does runs nowhere else, and one that does not wants them in full.
+    """
+    return parameters.get("tf32") is True or work.precision == "tf32"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parameter(Record):
     """One parameter of a workload, as `worker describe` tells it."""

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import cached_property
-from typing import Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 
@@ -28,6 +28,7 @@ from appliance.records.journal import (
     Checked,
     Digested,
     Event,
+    Float32Products,
     Injected,
     InterimAnalysis,
     LaunchEnded,
@@ -315,6 +316,7 @@ class _Run:
         step_ns = round(self.node.timings[launch.case].step_seconds * 1e9)
         build_ns = round(BUILD_SECONDS * 1e9)
         yield begin, LaunchStarted(launch=launch.id, mode=self.node.plan.protocol.mode)
+        yield begin, self._products(launch, "before")
         after = begin + build_ns + 2 * step_ns
         started = Started(launch=launch.id, rank=0, build_ns=build_ns, first_step_ns=2 * step_ns)
         yield after, started
@@ -333,6 +335,11 @@ class _Run:
             ),
         )
 
+    def _products(self, launch: Launch, moment: Literal["before", "after"]) -> Float32Products:
+        """Float32 products made as the case asks for them."""
+        formats = {"matmul": "tf32" if self.cases[launch.case].in_tf32 else "ieee"}
+        return Float32Products(launch=launch.id, rank=0, moment=moment, formats=formats)
+
     def _untimed(self, launch: Launch, begin: int) -> Iterator[tuple[int, Event]]:
         moment = begin
         for moment, event in self._first(launch, begin):
@@ -340,6 +347,7 @@ class _Run:
         yield moment, Libraries(launch=launch.id, rank=0, files={"/virtual.so": sha256(b"virtual")})
         moment += round(BUILD_SECONDS * 1e9)
         yield moment, _checked(launch, "repeatability")
+        yield moment, self._products(launch, "after")
         yield moment, _ended(launch, "completed", wall_ns=moment - begin)
 
     def _timed(self, launch: Launch, begin: int) -> Iterator[tuple[int, Event]]:
@@ -374,6 +382,7 @@ class _Run:
             )
         if self.history.checks_last(case, launch.number):
             yield moment, _checked(launch, "last")
+        yield moment, self._products(launch, "after")
         yield moment, _ended(launch, "completed", wall_ns=moment - begin)
 
 

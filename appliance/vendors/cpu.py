@@ -31,6 +31,7 @@ from appliance.linux.sysfs import Tree, Unreadable, or_none
 from appliance.records.system import Device, Fact, Facts
 from appliance.records.vocabulary import COUNTERS, READINGS
 from appliance.vendors.base import KernelFault
+from appliance.vendors.torch_settings import choose_float32_products
 
 NO_SYSTEM = "mount /sys and /proc read-only into the container"
 NO_FREQUENCY = "no frequency driver is loaded; a virtual machine's host keeps it: run on the host"
@@ -165,7 +166,8 @@ class Cpu:
         return frozenset(formats | ({"jax"} if find_spec("jax") else set()))
 
     def prepare(self) -> None:
-        """Nothing to import."""
+        """Have float32 computed as float32."""
+        choose_float32_products(self.torch_type, in_tf32=False)
 
     def container_options(self) -> Mapping[str, object]:
         """Nothing to pass."""

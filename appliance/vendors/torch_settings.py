@@ -1,18 +1,81 @@
-"""Settings of torch that more than one vendor's devices heed.
+"""How many bits of their operands torch's float32 products keep: all, or the 10 of TF32.
 
-In the worker only: nothing else imports torch.
+In the worker only: nothing else imports torch. The choice is made by the switches that every torch
+from 2.8 on has (`allow_tf32` of a library, `set_float32_matmul_precision`), and by nothing else.
+From 2.9 on each of them sets the newer `fp32_precision` of its own library too, so old and new
+agree. The newer switches alone would not do: the global one is outranked by what a library was set
+to before, 2.8 has none of them, and where old and new differ torch's getters raise, those that its
+ONNX exporter reads among them. Measured on torch 2.8.0, 2.9.1, 2.10.0,
+2.11.0 and 2.13.0: tests/recorded/torch/switches.json.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from typing import Any
 
-def switch_tf32_off() -> None:
-    """Have float32 computed as float32 by every library behind torch's "cuda" device.
+FULL, TF32, MIXED = "ieee", "tf32", "mixed"
+OF_TF32: Mapping[bool, str] = {True: TF32, False: FULL}
+OF_MATMUL: Mapping[str, str] = {"highest": FULL, "high": TF32, "medium": "bf16"}
+"""What `get_float32_matmul_precision` gives, in the words of the newer switches."""
 
-    By these two flags: torch.backends.fp32_precision, which is to follow them, breaks the ONNX
-    exporter.
+
+def choose_float32_products(torch_type: str, *, in_tf32: bool) -> None:
+    """Have the float32 products of every library behind a device type made in TF32, or in full."""
+    import torch  # noqa: PLC0415 - in the worker only
+
+    torch.set_float32_matmul_precision("highest")  # the host's own products too
+    if torch_type == "cuda":
+        torch.backends.cuda.matmul.allow_tf32 = in_tf32
+        torch.backends.cudnn.allow_tf32 = in_tf32
+    elif torch_type == "xpu":
+        onednn: Any = torch.backends.mkldnn  # its flag is what kernels for this type read
+        if onednn.allow_tf32 is not None:  # as it is where torch was not built for them
+            onednn.allow_tf32 = in_tf32
+    elif in_tf32:
+        torch.set_float32_matmul_precision("high")
+
+
+def float32_products(torch_type: str) -> Mapping[str, str]:
+    """The format that float32 products are made in now, by kind: "ieee", "tf32" or "bf16".
+
+    "mixed" where torch's switches contradict one another, so that nobody knows: a library was set
+    by the old one and by the new one differently, or the environment forbids what was set.
     """
     import torch  # noqa: PLC0415 - in the worker only
 
-    torch.backends.cuda.matmul.allow_tf32 = False
-    torch.backends.cudnn.allow_tf32 = False
+    engines: Any = torch.backends  # its types do not tell of the newer switches
+    if torch_type == "cuda":
+        return {
+            "matmul": _effective(
+                lambda: OF_TF32[engines.cuda.matmul.allow_tf32],
+                lambda: engines.cuda.matmul.fp32_precision,
+            ),
+            "convolution": _effective(
+                lambda: OF_TF32[engines.cudnn.allow_tf32],
+                lambda: engines.cudnn.conv.fp32_precision,
+            ),
+        }
+    if torch_type == "xpu":
+        both = OF_TF32[bool(engines.mkldnn.allow_tf32)]
+        return {"matmul": both, "convolution": both}
+    return {
+        "matmul": _effective(
+            lambda: OF_MATMUL[torch.get_float32_matmul_precision()],
+            lambda: engines.mkldnn.matmul.fp32_precision,
+        ),
+        "convolution": _effective(lambda: FULL, lambda: engines.mkldnn.conv.fp32_precision),
+    }
+
+
+def _effective(older: Callable[[], str], newer: Callable[[], str]) -> str:
+    """What both switches of a library say; the older one alone where torch has no newer."""
+    try:
+        old = older()
+    except RuntimeError:  # torch's own finding that they differ
+        return MIXED
+    try:
+        new = newer()
+    except AttributeError:
+        return old
+    return old if old == (FULL if new == "none" else new) else MIXED

@@ -130,7 +130,9 @@ def _check_facts(plan: Plan, case: Case, one: Placed, known: WorkloadFacts) -> N
         "alone": known.alone if one.item.alone is None else one.item.alone,
         "bound_by": known.bound_by,
         "injector": known.injector,
-        "needs": tuple(sorted({*known.needs, *one.item.needs})),
+        "needs": tuple(
+            sorted({*known.needs, *one.item.needs, *(["tf32"] if case.in_tf32 else [])})
+        ),
     }
     for name in (*requested, *(name for name in recorded if name not in requested)):
         here, there = recorded.get(name), requested.get(name)  # None is no parameter's value

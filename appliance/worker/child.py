@@ -42,7 +42,7 @@ from appliance.worker.describe import describe
 from appliance.worker.forkserver import ForkServer, claim_stdout
 from appliance.worker.measure import Progress
 from appliance.worker.parameters import one_line
-from appliance.worker.prepare import LaunchRefused, prepared
+from appliance.worker.prepare import LaunchRefused, float32_products, prepared
 from appliance.worker.workload_loader import WorkloadAbsent, load_workload, workload_names
 from workloads.contract.failures import ParameterError, Unsupported
 from workloads.parts.distributed import ranks
@@ -80,6 +80,7 @@ def _ended(spec: LaunchSpec, link: Link, rank: int) -> End:
     try:
         course = prepared(spec, link, rank, progress)
         course.run()
+        link.send(float32_products(spec, rank, "after"))
         if spec.ranks > 1:
             ranks.join(course.target).end_together()
     except LaunchRefused as refusal:

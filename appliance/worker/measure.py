@@ -24,8 +24,9 @@ from __future__ import annotations
 
 import gc
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 from appliance.planning.check_sampling import sampled_steps
@@ -57,7 +58,8 @@ class Machine:
 
     `agree` gives all ranks of the launch the largest of their numbers. `make_work` gives a short
     piece of work that keeps the device busy and changes nothing;
-    `libraries` the files that this process runs, with their digests.
+    `libraries` the files that this process runs, with their digests; `more_checks` what is to be
+    checked of the device beside each output.
     """
 
     stopwatch: timing.Stopwatch
@@ -67,6 +69,7 @@ class Machine:
     values: outputs.Copy
     agree: Callable[[int], int] = int
     libraries: Callable[[], Mapping[str, str | None]]
+    more_checks: Callable[[], Iterable[Check]] = tuple
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -380,7 +383,8 @@ class LaunchCourse:
             self._send(Digested, phase="first", step=0, what="output", digest=digest)
 
     def _check(self, phase: Phase, step: int, before: object, state: Any, output: Any) -> None:
-        for check in self.workload.check(before, state, output):
+        checks = self.workload.check(before, state, output)
+        for check in chain(checks, self.machine.more_checks()):
             self._send(Checked, phase=phase, step=step, check=check)
 
     def _send_block(self, index: int, first_step: int, samples: timing.Samples) -> None:

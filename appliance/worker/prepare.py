@@ -6,16 +6,19 @@ The child owns what a workload may not have: seeds, threads, warm-up, loops, syn
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import Literal
 
 import torch
 
 from appliance.evidence.software_fault import NOT_INSTALLED
 from appliance.ipc.channel import Link
-from appliance.records.journal import Artifact, Environment, Outcome
+from appliance.records.journal import Artifact, Check, Environment, Float32Products, Outcome
 from appliance.records.json import Parameters
 from appliance.records.request import LaunchSpec
+from appliance.vendors import torch_settings
 from appliance.vendors.base import Vendor
 from appliance.vendors.registry import make_vendor
 from appliance.worker import libraries, torch_device
@@ -24,6 +27,7 @@ from appliance.worker.parameters import AnyWorkload, fitted, one_line
 from appliance.worker.workload_loader import WorkloadAbsent, load_workload
 from workloads.contract.target import Artifacts, Target
 from workloads.parts.distributed import ranks
+from workloads.parts.matmul import tf32
 
 LIBRARY_DIGESTS = "libraries.json"
 """Beside the artifacts of the cases: digests of libraries, so that a run hashes each file once."""
@@ -49,6 +53,7 @@ def prepared(spec: LaunchSpec, link: Link, rank: int, progress: Progress) -> Lau
     kind = _loaded(spec)
     vendor = make_vendor(spec.vendor)
     vendor.prepare()
+    torch_settings.choose_float32_products(vendor.torch_type, in_tf32=spec.case.in_tf32)
     if spec.num_threads is not None:
         torch.set_num_threads(spec.num_threads)
     _refuse_lacking(kind, spec, vendor)
@@ -56,8 +61,11 @@ def prepared(spec: LaunchSpec, link: Link, rank: int, progress: Progress) -> Lau
     device = rank_device(spec, vendor, rank)
     facts = torch_device.process_facts(device)
     link.send(Environment(launch=spec.launch, rank=rank, facts=facts))
+    link.send(float32_products(spec, rank, "before"))
     stopwatch = torch_device.DeviceStopwatch(device)
     target = _target(spec, vendor, rank, _artifacts(spec, link, rank), stopwatch)
+    if spec.case.in_tf32:
+        tf32.require_tf32(target)
     return LaunchCourse(
         spec=spec,
         rank=rank,
@@ -67,6 +75,20 @@ def prepared(spec: LaunchSpec, link: Link, rank: int, progress: Progress) -> Lau
         channel=Channel(send=link.send, wait=link.wait),
         progress=progress,
     )
+
+
+def float32_products(
+    spec: LaunchSpec, rank: int, moment: Literal["before", "after"]
+) -> Float32Products:
+    """What torch's settings say now of the formats in which float32 products are made."""
+    formats = torch_settings.float32_products(make_vendor(spec.vendor).torch_type)
+    return Float32Products(launch=spec.launch, rank=rank, moment=moment, formats=formats)
+
+
+def _checks_of_products(spec: LaunchSpec, device: torch.device) -> Iterator[Check]:
+    """That a product is made in TF32 now, where the case asks for it."""
+    if spec.case.in_tf32:
+        yield tf32.window_check(device)
 
 
 def _refuse_preloads() -> None:
@@ -84,11 +106,12 @@ def _loaded(spec: LaunchSpec) -> type[AnyWorkload]:
 
 def _refuse_lacking(kind: type[AnyWorkload], spec: LaunchSpec, vendor: Vendor) -> None:
     """The plan has checked this already; it matters where a device or a folder changed since."""
-    if kind.needs:
+    needs = kind.needs.union(spec.case.needs)
+    if needs:
         features = [
             vendor.features(device) for device in vendor.probe() if device.id == spec.case.device
         ]
-        lacks = kind.needs - frozenset().union(*features)
+        lacks = needs - frozenset().union(*features)
         if lacks:
             detail = f"{spec.case.device} has no {', '.join(sorted(lacks))}"
             raise LaunchRefused("missing_feature", detail, "unsupported")
@@ -180,4 +203,5 @@ def _machine(spec: LaunchSpec, target: Target, stopwatch: torch_device.DeviceSto
         values=torch_device.device_values,
         agree=int if joined is None else partial(joined.largest, device=target.device),
         libraries=partial(libraries.loaded, digests),
+        more_checks=partial(_checks_of_products, spec, target.device),
     )

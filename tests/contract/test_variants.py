@@ -48,7 +48,7 @@ def test_tensor_float_32_is_no_float_32(tmp_path: Path) -> None:
 
 def in_tf32(monkeypatch: pytest.MonkeyPatch, made: Callable[[Any, Any], Any]) -> GemmTf32:
     """The product in TF32 as a device with such products would make it: `made(left, right)`."""
-    monkeypatch.setattr("workloads.gemm_tf32.require_short_products", lambda _target: None)
+    monkeypatch.setattr("workloads.gemm_tf32.refuse_processor", lambda _target: None)
     monkeypatch.setattr(GemmTf32, "multiply", lambda _self, left, right: made(left, right))
     return GemmTf32(**SMALL)
 

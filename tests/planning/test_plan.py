@@ -260,6 +260,18 @@ def test_a_suites_own_need_is_held_against_the_device_too() -> None:
     assert there.cases[0].unsupported == ""
 
 
+@pytest.mark.parametrize(("tf32", "needs"), [(True, ("tf32",)), (False, ())])
+def test_a_case_that_asks_for_tf32_needs_it_though_its_suite_does_not_say_so(
+    tf32: bool,  # noqa: FBT001 - a parameter of the case
+    needs: tuple[str, ...],
+) -> None:
+    answer = of_ranks(1)
+    resolved = tuple(replace(one, parameters={"tf32": tf32}) for one in answer.resolved)
+    case = planned(suite(suite_case("bert")), answer=replace(answer, resolved=resolved)).cases[0]
+    assert case.needs == needs
+    assert case.unsupported == ("cpu:0 has no tf32" if tf32 else "")
+
+
 def test_what_the_node_is_too_small_for_stands_in_the_plan_with_its_reason() -> None:
     given = suite(suite_case("gemm"), replace(suite_case("bert"), num_devices=2))
     plan = planned(given, answer=of_ranks(1))

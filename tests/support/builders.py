@@ -24,6 +24,7 @@ from appliance.records.journal import (
     Digested,
     Environment,
     Event,
+    Float32Products,
     Injected,
     InterimAnalysis,
     KernelLogRead,
@@ -230,6 +231,7 @@ def launch_events(
     name = launch.id
     yield LaunchStarted(launch=name, mode=plan.protocol.mode)
     yield Environment(launch=name, rank=0, facts={"torch": Fact(value="2.13")})
+    yield float32_products(case, launch, "before")
     if case.is_timed:
         yield Artifact(
             launch=name,
@@ -251,7 +253,15 @@ def launch_events(
         if case.steps is not None and not case.is_timed:
             yield replace(checked(name, "last"), step=case.steps - 1)
         yield checked(name, "repeatability", error=0.0, bound=0.0)
+    yield float32_products(case, launch, "after")
     yield ended(name)
+
+
+def float32_products(
+    case: Case, launch: Launch, moment: Literal["before", "after"]
+) -> Float32Products:
+    formats = dict.fromkeys(("matmul", "convolution"), "tf32" if case.in_tf32 else "ieee")
+    return Float32Products(launch=launch.id, rank=0, moment=moment, formats=formats)
 
 
 def _timed(plan: Plan, case: Case, launch: Launch, step_ns: int) -> Iterator[Event]:

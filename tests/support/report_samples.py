@@ -32,6 +32,7 @@ from appliance.records.journal import (
     Digested,
     Environment,
     Event,
+    Float32Products,
     Injected,
     InterimAnalysis,
     LaunchEnded,
@@ -663,6 +664,10 @@ def _launch(launch: Launch, row: Row, case: Case, checked: int, story: Story) ->
         "num_threads": Fact(value=2, source="torch"),
     }
     yield Environment(launch=launch.id, rank=0, facts=facts)
+    products = Float32Products(
+        launch=launch.id, rank=0, moment="before", formats={"matmul": "ieee", "convolution": "ieee"}
+    )
+    yield products
     built, first = (
         int(chance.uniform(0.1, 0.8) * 1e9),
         int(row.step_ms * chance.uniform(3, 6) * 1e6),
@@ -705,6 +710,7 @@ def _launch(launch: Launch, row: Row, case: Case, checked: int, story: Story) ->
                 "foreign_processors": chance.uniform(0.0, 0.05),
             },
         )
+    yield replace(products, moment="after")
     yield _ended(launch, "completed", "")
 
 

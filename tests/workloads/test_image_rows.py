@@ -23,7 +23,6 @@ from workloads.parts.datasets.jpeg_tree import Tree, tree
 from workloads.parts.numerics.precision import rounding
 from workloads.parts.training.bounds import ErrorBounds
 from workloads.parts.training.comparisons import GRADIENTS
-from workloads.parts.training.float32_products import float32_products, shortened
 from workloads.parts.vision import jpeg_pipeline
 from workloads.parts.vision.image_training import CLASSES
 from workloads.regnet_y_128gf import RegnetY128gf
@@ -165,20 +164,9 @@ def test_precision_is_told_as_executed():
         assert small(ConvnextLarge, dtype=dtype, tf32=tf32).work().precision == precision
 
 
-def test_switch_of_short_products_is_put_back():
-    def fail() -> None:
-        with float32_products(use_tf32=True):
-            raise KeyError(torch.backends.fp32_precision)
-
-    before = torch.backends.fp32_precision
-    with pytest.raises(KeyError, match="tf32"):
-        fail()
-    assert torch.backends.fp32_precision == before
-
-
 def test_short_products_are_allowed_what_float16_is():
     error_bounds = ErrorBounds(loss=4, logits=50, gradients=20, statistics=16)
-    short = shortened(error_bounds)
+    short = error_bounds.in_tf32()
     for name in ("loss", "logits", "gradients", "statistics", "branch_points", "scale"):
         allowed = getattr(short, name) * rounding(torch.float32)
         assert allowed == pytest.approx(getattr(error_bounds, name) * rounding(torch.float16))

@@ -314,12 +314,6 @@ def test_operator_that_writes_nothing_leaves_poison() -> None:
     assert (places == torch.iinfo(torch.int64).min).all()
 
 
-def test_asking_for_tf32_is_undone_after_the_step() -> None:
-    before = torch.get_float32_matmul_precision()
-    assert all(check.is_within for check in stepped(family(OpProducts, "tf32"), 1))
-    assert torch.get_float32_matmul_precision() == before
-
-
 def test_the_formula_of_the_cast_is_that_of_the_format() -> None:
     values = torch.randn(4096, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     values = torch.cat((values, torch.ldexp(values, torch.tensor(-8)), values * 64)).float()

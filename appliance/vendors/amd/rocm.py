@@ -32,7 +32,7 @@ from appliance.vendors.amd.smi_tool import CommandLine, Tool
 from appliance.vendors.amd.values import NOT_REPORTED, Query, Readers, Source, Unit
 from appliance.vendors.base import KernelFault
 from appliance.vendors.containers import CONTAINERS
-from appliance.vendors.torch_settings import switch_tf32_off
+from appliance.vendors.torch_settings import choose_float32_products
 
 UNKNOWN_MODEL = "unknown AMD device"
 GONE = "the device does not answer any more: look at the kernel's log, and reset or replace it"
@@ -289,7 +289,7 @@ class Rocm:
 
         ONNX Runtime loads no plugin by itself, so AMD's is registered where it is installed.
         """
-        switch_tf32_off()
+        choose_float32_products(self.torch_type, in_tf32=False)
         if find_spec("onnxruntime_ep_migraphx"):
             _register_plugin()
 

@@ -35,6 +35,7 @@ from appliance.vendors.intel.cards import XE_HPC, Card, graphics
 from appliance.vendors.intel.facts import NOT_REPORTED, facts, memory_bytes, serial, uuid
 from appliance.vendors.intel.kernel import Kernel
 from appliance.vendors.intel.tool import Answers, Tool
+from appliance.vendors.torch_settings import choose_float32_products
 
 Read = Callable[[], float]
 Count = Callable[[], int]
@@ -199,10 +200,13 @@ class Xpu:
     def features(self, device: Device) -> frozenset[str]:
         """Formats that the design has units for, and JAX with Intel's plug-in for it.
 
-        float64 that software imitates (Arc A, Flex) is not there: a case would measure that.
+        float64 that software imitates (Arc A, Flex) is not there: a case would measure that. Nor is
+        int8 with a torch that cannot multiply it there.
         """
         card = self._card(device)
         formats = frozenset() if card is None else card.design.formats
+        if not software.has_integer_products(self._version):
+            formats -= {"int8"}
         has_jax = find_spec("jax") and software.is_installed(
             "intel-extension-for-openxla", self._version
         )
@@ -211,11 +215,9 @@ class Xpu:
     def prepare(self) -> None:
         """Import Intel's extension if it is there, and have float32 computed as float32."""
         software.require_a_pair(self._version)
-        import torch  # noqa: PLC0415 - in the worker alone
-
         if software.is_installed(software.EXTENSION, self._version):
             import intel_extension_for_pytorch  # type: ignore[import-not-found]  # noqa: F401, PLC0415
-        torch.set_float32_matmul_precision("highest")
+        choose_float32_products(self.torch_type, in_tf32=False)
 
     def container_options(self) -> Mapping[str, object]:
         """By the container device interface, or by the nodes and their group."""

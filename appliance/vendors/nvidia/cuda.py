@@ -46,7 +46,7 @@ from appliance.vendors.nvidia.nvml_telemetry import (
     counters,
     readings,
 )
-from appliance.vendors.torch_settings import switch_tf32_off
+from appliance.vendors.torch_settings import choose_float32_products
 
 Value = TypeVar("Value")
 
@@ -163,7 +163,7 @@ class Cuda:
 
     def prepare(self) -> None:
         """Switch TF32 off, which cuDNN has on by default."""
-        switch_tf32_off()
+        choose_float32_products(self.torch_type, in_tf32=False)
 
     def container_options(self) -> Mapping[str, object]:
         """The devices by their CDI name, or as the older runtime wants them."""

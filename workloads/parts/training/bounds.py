@@ -6,7 +6,7 @@ Each workload gives its own multiples. What was measured stands in workloads/cal
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -23,6 +23,8 @@ _CONVERGED_ERRORS = 2
 
 A converged model has a loss, and a gradient that goes with it, that are the difference of large
 numbers, made in float32."""
+_OF_TF32 = rounding(torch.float16) / rounding(torch.float32)
+"""What a rounding to 10 bits costs, which TF32 and float16 both keep, in roundings of float32."""
 LANES = 8
 """Sums side by side that a softmax may make of its exponentials at least.
 
@@ -53,6 +55,19 @@ class ErrorBounds:
     recomputes: bool = False
     scale: float = 1.0
     converged_loss: float = 0.0
+
+    def in_tf32(self) -> ErrorBounds:
+        """Roundings of float32 that a step may be off where its products are made in TF32."""
+        statistics = self.statistics
+        return replace(
+            self,
+            loss=self.loss * _OF_TF32,
+            logits=self.logits * _OF_TF32,
+            gradients=self.gradients * _OF_TF32,
+            statistics=None if statistics is None else statistics * _OF_TF32,
+            branch_points=self.branch_points * _OF_TF32,
+            scale=self.scale * _OF_TF32,
+        )
 
     def bound_loss(self, dtype: torch.dtype, loss: float, classes: int) -> float:
         """Largest error of a loss that is this in float64, relative to itself or to 1."""

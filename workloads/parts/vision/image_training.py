@@ -21,16 +21,12 @@ from workloads.contract.target import Target
 from workloads.contract.workload import Workload
 from workloads.parts.datasets.images import labelled_images
 from workloads.parts.distributed.sharding import require_parallel
+from workloads.parts.matmul.tf32 import refuse_processor
 from workloads.parts.numerics.parameters import require_positive
 from workloads.parts.numerics.precision import dtype_named
 from workloads.parts.numerics.size import count_parameters, count_training_flops
 from workloads.parts.training.bounds import ErrorBounds
 from workloads.parts.training.checks import check_step
-from workloads.parts.training.float32_products import (
-    float32_products,
-    require_short_products,
-    shortened,
-)
 from workloads.parts.training.optimizers import Momentum, Optimizer
 from workloads.parts.training.state import Before, Trained, Training, begin_training, take_snapshot
 from workloads.parts.training.step import train_step
@@ -46,8 +42,9 @@ class ImageTraining(Workload[Training, Trained]):
 
     `batch_change` is added to `batch` and `extra_layers` to the third of the four stages, so that
     one variant serves every size. `channels_last`: the layout of images and weights. `tf32`: what
-    is multiplied in float32 is cut to TF32 first, in the whole step. `ranks`, `parallel`: how many
-    processes train together, and how (`parts/distributed`); each has a batch of its own.
+    is multiplied in float32 is cut to TF32 first, for which the worker sets the device. `ranks`,
+    `parallel`: how many processes train together, and how (`parts/distributed`); each has a batch
+    of its own.
     """
 
     data_pattern: ClassVar[str] = "generated images with a pattern by class"
@@ -136,11 +133,11 @@ class ImageTraining(Workload[Training, Trained]):
     def facts(self, target: Target) -> dict[str, Any]:
         """Return what a training needs to be judged; raises ParameterError for another target."""
         if self.tf32:
-            require_short_products(target)
+            refuse_processor(target)
         error_bounds = self.error_bounds()
         return {
             "dtype": dtype_named(self.dtype),
-            "error_bounds": shortened(error_bounds) if self.precision == "tf32" else error_bounds,
+            "error_bounds": error_bounds.in_tf32() if self.precision == "tf32" else error_bounds,
         }
 
     def inputs(self, seed: int) -> Iterator[dict[str, torch.Tensor]]:
@@ -154,13 +151,11 @@ class ImageTraining(Workload[Training, Trained]):
         return {"pixel_values": images, "labels": labels}
 
     def step(self, state: Training) -> Trained:
-        with float32_products(use_tf32=self.tf32):
-            return train_step(state)
+        return train_step(state)
 
     def snapshot(self, state: Training) -> Before:
         return take_snapshot(state)
 
     def check(self, before: object, state: Training, output: Trained) -> Iterator[Check]:
         assert isinstance(before, Before)  # noqa: S101 - what snapshot returned
-        with float32_products(use_tf32=self.tf32):
-            yield from check_step(before, state, output)
+        yield from check_step(before, state, output)
