@@ -1,10 +1,10 @@
 """Dense matrix multiply of 8-bit integers with 32-bit sums: quantised inference's core.
 
-One step is one product C = A @ B of integers from -127 to 127, whose sums fit 32 bits at every K to
-133,144. They have one right answer in any order: sampled rows must be the host's to the bit, and so
-must every row's projection on a random sign vector (`parts/matmul/dense.py`), in integers that
-float64 holds. One wrong, lost or saturated element shows in both if it is in a sampled row, and in
-the projection wherever it is.
+One step is one product C = A @ B of integers from -127 to 127, the right operand by columns, whose
+sums fit 32 bits at every K to 133,144. They have one right answer in any order: sampled rows must
+be the host's to the bit, and so must every row's projection on a random sign vector
+(`parts/matmul/dense.py`), in integers that float64 holds. One wrong, lost or saturated element
+shows in both if it is in a sampled row, and in the projection wherever it is.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from appliance.records.journal import Check
 from appliance.records.json import Parameters
 from appliance.records.workload import Work
 from workloads.contract.failures import ParameterError
-from workloads.parts.matmul.dense import DenseProduct, Operands
+from workloads.parts.matmul.dense import DenseProduct, Operands, by_columns
 from workloads.parts.numerics.precision import on_host
 
 LARGEST = 127
 MOST = (2**31 - 1) // LARGEST**2
-LEAST_ROWS, MULTIPLE = 17, 8  # what the products of some devices take
+MULTIPLE, LEAST_ROWS = 16, 32  # what the products of some devices take: more than 16 rows
 
 
 @dataclass(frozen=True, kw_only=True)
 class GemmInt8(DenseProduct):
     summary: ClassVar[str] = "Dense matrix multiply of 8-bit integers, exact to the bit"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     small: ClassVar[Parameters] = {"m": 256, "n": 256}
     dtype: ClassVar[str] = "int8"
     needs: ClassVar[frozenset[str]] = frozenset({"int8"})
@@ -40,10 +40,10 @@ class GemmInt8(DenseProduct):
         super().__post_init__()
         if self.k > MOST:
             raise ParameterError(f"k is {self.k}: 32-bit sums hold at most {MOST}")
-        for name, multiple in (("n", MULTIPLE), ("k", MULTIPLE)):
+        for name in ("m", "n", "k"):
             value = getattr(self, name)
-            if value % multiple:
-                raise ParameterError(f"{name} is {value}: give a multiple of {multiple}")
+            if value % MULTIPLE:
+                raise ParameterError(f"{name} is {value}: give a multiple of {MULTIPLE}")
         if self.m < LEAST_ROWS:
             raise ParameterError(f"m is {self.m}: give {LEAST_ROWS} or more")
 
@@ -52,6 +52,9 @@ class GemmInt8(DenseProduct):
 
     def draw(self, rng: torch.Generator, shape: tuple[int, int]) -> torch.Tensor:
         return torch.randint(-LARGEST, LARGEST + 1, shape, generator=rng, dtype=torch.int8)
+
+    def place(self, right: torch.Tensor, device: torch.device) -> torch.Tensor:
+        return by_columns(right, device)
 
     def multiply(self, left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
         product: torch.Tensor = torch._int_mm(left, right)  # noqa: SLF001 - none is public

@@ -4,8 +4,8 @@ One step casts float32 operands to float8 on the device and multiplies them with
 into poisoned outputs of bfloat16. The casts have one right answer and are compared with the
 host's to the bit, but for the sign of zero. The products, of what the host cast, are held to
 float64 by the two gates of a product (operator_rules). These are wider than bfloat16's alone by
-what an accumulator of 14 bits costs, which healthy processors are known to have: 8e-7 for each of
-K, of which twice is allowed. Operands cut to fewer bits (e5m2), a wrong scale or layout, a
+what a narrow accumulator costs with fast accumulation, and without (`parts/matmul/float8.py`).
+Operands cut to fewer bits (e5m2), a wrong scale or layout, a
 wrong or unwritten element exceed them.
 """
 
@@ -19,6 +19,7 @@ import numpy as np
 import torch
 
 from appliance.records.json import Parameters
+from workloads.parts.matmul.float8 import narrow_error
 from workloads.parts.operators.catalog import (
     Array,
     Arrays,
@@ -33,13 +34,12 @@ from workloads.parts.operators.family import OperatorFamily
 FORMAT = torch.float8_e4m3fn
 MANTISSA_BITS, SMALLEST_EXPONENT = 3, -6
 SCALES = (0.5, 0.125)
-NARROW = 1.6e-6  # for each of the inner dimension: twice what 14-bit sums were seen to cost
 
 
 @dataclass(frozen=True, kw_only=True)
 class OpFloat8(OperatorFamily):
     summary: ClassVar[str] = "Scaled product in float8 (e4m3), against float64"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     needs: ClassVar[frozenset[str]] = frozenset({"float8"})
     formats: ClassVar[tuple[str, ...]] = ("float32",)
     small: ClassVar[Parameters] = {"size": 13}
@@ -53,18 +53,23 @@ class OpFloat8(OperatorFamily):
         return (
             product("float8 product", (size, 16 * self.size, size + 16)),
             product("float8 product of few rows", (16, 2 * size, size)),
+            product("float8 product, fast sums", (size, 16 * self.size, 32), is_fast=True),
         )
 
 
-def product(name: str, shape: tuple[int, int, int]) -> Operator:
-    """Scaled product of m x k by k x n; the right operand lies by columns, as devices want it."""
+def product(name: str, shape: tuple[int, int, int], *, is_fast: bool = False) -> Operator:
+    """Scaled product of m x k by k x n; the right operand lies by columns, as devices want it.
+
+    `is_fast`: with fast accumulation (`parts/matmul/float8.py`).
+    """
     m, k, n = shape
 
     def apply(inputs: Tensors) -> Tensors:
         left, right = inputs["left"].to(FORMAT), inputs["right"].to(FORMAT)
         scales = [torch.tensor(scale, device=left.device) for scale in SCALES]
         call = torch._scaled_mm  # noqa: SLF001 - torch has no public one
-        output = into_poison(call, left, right.t(), *scales, out_dtype=torch.bfloat16)
+        options = {"out_dtype": torch.bfloat16, "use_fast_accum": is_fast}
+        output = into_poison(call, left, right.t(), *scales, **options)
         positive_zero = 0.0  # added, so that a zero has one sign
         return {"": output, "cast": left.float() + positive_zero}
 
@@ -84,7 +89,7 @@ def product(name: str, shape: tuple[int, int, int]) -> Operator:
         exact=exact,
         rule="product",
         inner=k,
-        extra=NARROW * k,
+        extra=narrow_error(k, is_fast=is_fast),
         flops=2 * m * n * k,
     )
 

@@ -583,6 +583,23 @@ def installed(**versions: str) -> Callable[[str], str]:
     return version
 
 
+@pytest.mark.parametrize(
+    ("versions", "has_int8"),
+    [
+        ({"torch": "2.8.0+xpu"}, False),
+        ({"torch": "2.9.1+xpu"}, True),
+        ({"torch": "2.13.0+xpu"}, True),
+        ({}, False),
+    ],
+)
+def test_int8_is_promised_where_torch_can_multiply_it(
+    versions: dict[str, str],
+    has_int8: bool,  # noqa: FBT001 - a row of the table
+) -> None:
+    one = vendor("max_1550", version=installed(**versions))
+    assert ("int8" in one.features(one.probe()[0])) is has_int8
+
+
 def test_a_pair_that_does_not_belong_together_is_refused_when_the_node_is_probed() -> None:
     pair = installed(torch="2.9.1+xpu", intel_extension_for_pytorch="2.8.10+xpu")
     with pytest.raises(UsageError) as refusal:

@@ -14,6 +14,7 @@ from importlib.metadata import PackageNotFoundError, version
 from appliance.errors import UsageError
 
 EXTENSION = "intel-extension-for-pytorch"
+INTEGER_PRODUCTS = (2, 9)
 Version = Callable[[str], str]
 """Version of an installed distribution; raises PackageNotFoundError."""
 
@@ -36,6 +37,16 @@ def require_a_pair(of: Version = version) -> None:
             f"{EXTENSION} {extension} does not work with torch {torch}: install torch "
             f"{_series(extension)}, or remove the extension (torch has xpu without it)"
         )
+
+
+def has_integer_products(of: Version = version) -> bool:
+    """Whether the installed torch multiplies 8-bit integers on these devices.
+
+    It has the kernel of `torch._int_mm` from 2.9 on (pytorch/pytorch, native/mkldnn/xpu/Blas.cpp).
+    """
+    if not is_installed("torch", of):
+        return False
+    return tuple(map(int, _series(of("torch")).split("."))) >= INTEGER_PRODUCTS
 
 
 def _series(number: str) -> str:
