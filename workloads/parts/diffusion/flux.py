@@ -8,8 +8,12 @@ before each call: so one call is judged at a time, and errors do not grow from c
 
 Times and guidance are rounded as FLUX's own pipeline rounds them, which multiplies by 1000 in the
 latents' format: float64 is given the rounded product, since the sine of a time near 1000 knows
-nothing of the one meant. The libraries normalise T5's states and embed times in float32 even where
-all else is float64; that is a rounding of float32 and far below every bound.
+nothing of the one meant. The library embeds times and guidance as sines of their products with
+frequencies, in float32 even where all else is float64. Those frequencies are exponentials, which
+one device rounds up and another down, and a product of 3500 turns one unit in the last place into
+4e-4 of a sine: a hundred times what all else errs by. So the reference is handed the sines that
+the device makes (`with_sines_of`), and these are held by themselves to `exact_sines`. T5's states
+are normalised in float32 as well; that is a rounding, and far below every bound.
 """
 
 from __future__ import annotations
@@ -32,6 +36,11 @@ SCALING, SHIFT = 0.3611, 0.1159
 """Of FLUX.1's latents: the deviation's inverse and the mean."""
 GUIDANCE = 3.5
 _TIMES = 1000
+_PERIOD = 10_000
+"""Largest period of an embedded time."""
+EXP_ULPS, SINE_ULPS = 3, 4
+"""What a device's exponential and sine may miss by: OpenCL C 3.0, section 7.4, the widest of those
+that vendors state (CUDA C++ Programming Guide, "Mathematical Functions": 1 and 2)."""
 _SHORT, _LONG = (256, 0.5), (4096, 1.15)
 """Tokens of an image, and how far its times are shifted towards noise."""
 _HEAD = 8
@@ -173,6 +182,11 @@ class Networks:
         )[0]
         return velocity
 
+    def sines(self, products: torch.Tensor) -> torch.Tensor:
+        """Cosines and sines (product, 256) that the network embeds times (times 1000) as."""
+        sines: torch.Tensor = self.transformer.time_text_embed.time_proj(products)
+        return sines
+
     def decode(self, latents: torch.Tensor) -> torch.Tensor:
         """Images (image, 3, row, column), from about -1 to 1, of packed latents."""
         unpacked = unpack(latents) / SCALING + SHIFT
@@ -210,6 +224,43 @@ def in_float64(sizes: Sizes, seed: int, dtype: torch.dtype) -> Networks:
     return Networks(**networks)
 
 
+class _SinesOf(nn.Module):
+    """The embedding of times that other networks make, on their device and in their format."""
+
+    def __init__(self, networks: Networks, device: torch.device, dtype: torch.dtype) -> None:
+        super().__init__()
+        self._sines = networks.sines
+        self._device, self._dtype = device, dtype
+
+    def forward(self, products: torch.Tensor) -> torch.Tensor:
+        made = self._sines(products.to(self._device, self._dtype))
+        return made.to(products.device, products.dtype)
+
+
+def with_sines_of(
+    exact: Networks, networks: Networks, device: torch.device, dtype: torch.dtype
+) -> Networks:
+    """Have the reference embed times as the networks on the device do; returns the reference."""
+    exact.transformer.time_text_embed.time_proj = _SinesOf(networks, device, dtype)
+    return exact
+
+
+def exact_sines(products: torch.Tensor, width: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """In float64: cosines, then sines, of products (number) with frequencies, and their errors.
+
+    What a device's may be off, element by element: a frequency is the exponential of a number that
+    two roundings made, by a function that may miss by EXP_ULPS; its product is rounded once, and
+    the sine may miss by SINE_ULPS of 1.
+    """
+    exponents = torch.arange(width // 2, dtype=torch.float64) * (-math.log(_PERIOD) * 2 / width)
+    frequencies = exponents.exp()
+    unit = torch.finfo(torch.float32).eps / 2
+    relative = (2 * exponents.abs() + 2 * EXP_ULPS + 1) * unit
+    angles = products.double()[:, None] * frequencies
+    allowed = angles.abs() * relative + 2 * SINE_ULPS * unit
+    return torch.cat((angles.cos(), angles.sin()), 1), torch.cat((allowed, allowed), 1)
+
+
 def seed_of(seed: int, name: str) -> int:
     """Weights of one name in two networks are two draws."""
     return seed + NAMES.index(name)
@@ -240,4 +291,9 @@ def schedule(steps: int, tokens: int) -> list[float]:
 
 def rounded_times(values: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     """Float64 times that the network's multiplication makes what the device's product is."""
-    return (values.to(dtype) * _TIMES).double() / _TIMES
+    return products(values, dtype).double() / _TIMES
+
+
+def products(values: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """Times or guidance (number) times 1000, as the network rounds them."""
+    return values.to(dtype) * _TIMES
