@@ -30,6 +30,7 @@ from appliance.records.journal import (
     Digested,
     Environment,
     Event,
+    Float32Products,
     InterimAnalysis,
     LaunchEnded,
     LaunchStarted,
@@ -162,9 +163,9 @@ def test_launch_that_goes_wrong_keeps_what_it_said_before(faults: Bench, name: s
 def test_healthy_launch_says_everything_in_order(faults: Bench) -> None:
     told = faults.of("healthy@cpu:0/1")
     events = [event for event in told if not isinstance(event, Reading | Counted)]
-    expected = [LaunchStarted, Environment, Artifact, Started, Digested, Checked, Checked]
-    expected += [Calibrated, Warmed]
-    expected += [Block, Block, Checked, Checked, LaunchEnded]
+    expected = [LaunchStarted, Environment, Float32Products, Artifact, Started, Digested]
+    expected += [Checked, Checked, Calibrated, Warmed]
+    expected += [Block, Block, Checked, Checked, Float32Products, LaunchEnded]
     assert [type(event) for event in events] == expected
     phases = [(event.phase, event.step) for event in events if isinstance(event, Checked)]
     assert phases == [("first", 0)] * 2 + [("last", 7)] * 2  # 1 first, 1 warm-up, 2 blocks of 3
