@@ -39,8 +39,8 @@ _TIMES = 1000
 _PERIOD = 10_000
 """Largest period of an embedded time."""
 EXP_ULPS, SINE_ULPS = 3, 4
-"""What a device's exponential and sine may miss by: OpenCL C 3.0, section 7.4, the widest of those
-that vendors state (CUDA C++ Programming Guide, "Mathematical Functions": 1 and 2)."""
+"""What a device's exponential and sine may miss by, in units in the last place (OpenCL C
+Specification 3.0, "Relative Error as ULPs"), the widest that a vendor states."""
 _SHORT, _LONG = (256, 0.5), (4096, 1.15)
 """Tokens of an image, and how far its times are shifted towards noise."""
 _HEAD = 8
