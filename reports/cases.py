@@ -13,9 +13,9 @@ from datetime import datetime
 
 import numpy as np
 
-from appliance.evidence.determinism import run_to_run
 from appliance.evidence.journal_index import JournalIndex
 from appliance.evidence.launches import CaseEvidence, LaunchEvidence
+from appliance.evidence.repeats import described, repeats_of
 from appliance.records.baseline import Peaks
 from appliance.records.journal import LaunchEnded
 from appliance.records.plan import Case, Plan
@@ -38,7 +38,7 @@ _PHASES = {
     "first": "first output",
     "last": "last output",
     "sampled": "drawn outputs",
-    "repeatability": "same step twice",
+    "repeatability": "same step twice, default mode",
     "repeated": "repeated inputs",
 }
 _OUTCOMES = {"software": "cannot run: software"}
@@ -199,7 +199,7 @@ def _section(
         parameters=tuple(
             Row(label=name, value=words.scalar(value)) for name, value in case.parameters.items()
         ),
-        checks=(*map(_check, result.checks), *(_digests(evidence) if result.checks else ())),
+        checks=(*map(_check, result.checks), *_repeats(evidence)),
         launches=tuple(_launches(result, ended, is_timing_shown=not reason)),
         launch_counts=_launch_counts(result),
         timing=None if reason else _timing(case, result, courses, roofs),
@@ -210,7 +210,11 @@ def _section(
 
 def no_timing(case: Case, result: CaseResult) -> str:
     """Why no timing of a case is shown, or nothing."""
-    outside = [check for check in result.checks if check.num_outside or not check.worst.is_within]
+    outside = [
+        check
+        for check in result.checks
+        if (check.num_outside or not check.worst.is_within) and not _is_reported_only(check)
+    ]
     if outside:
         return f"No timing is shown: the check “{outside[0].name}” is not within its bound."
     if result.withheld:
@@ -222,6 +226,11 @@ def no_timing(case: Case, result: CaseResult) -> str:
     if not any(one.log_seconds is not None for one in result.launches):
         return "No timing is shown: no launch has a timed step."
     return ""
+
+
+def _is_reported_only(check: CheckResult) -> bool:
+    """Whether it compares bits in the library's default mode, in which they may differ."""
+    return check.phase == "repeatability" and check.worst.bound == 0
 
 
 def _scale(case: Case) -> str:
@@ -273,22 +282,24 @@ def _check(result: CheckResult) -> CheckRow:
     )
 
 
-def _digests(evidence: CaseEvidence) -> Iterator[CheckRow]:
-    """Whether the launches gave the same bits, as the digests of their first outputs show."""
-    digests = [one.digest for launch in evidence.launches for one in launch.digested]
-    if not evidence.case.is_repeatable or not digests:
-        return  # what need not repeat is not compared
-    is_same = run_to_run(evidence) is None
-    different = dict.fromkeys(digests)
+def _repeats(evidence: CaseEvidence) -> Iterator[CheckRow]:
+    """Whether the processes of the deterministic phase gave the same bits; ruled on elsewhere."""
+    repeats = repeats_of(evidence)
+    if not repeats.first:
+        return
+    is_same = not repeats.has_mismatch
+    answers = {*repeats.first.values(), *repeats.examined}
+    shown = " ".join(repeats.usual)[:_SHOWN_DIGEST]
+    operators = ", ".join(repeats.operators)
+    lacking = f"; without a deterministic form: {operators}" if operators else ""
     yield CheckRow(
-        name="same bits in every launch",
-        phase=_PHASES["first"],
-        count=count(len(digests), "time"),
-        error=f"digest {digests[0][:_SHOWN_DIGEST]}"
-        if is_same
-        else f"{len(different)} different digests",
+        name=f"bitwise reproducible{lacking}",
+        phase="deterministic phase",
+        count=f"{count(len(repeats.first), 'process', 'processes')}, "
+        f"{len(repeats.examined)} repeats after a mismatch",
+        error=f"digest {shown}" if is_same else f"{len(answers)} different digests",
         bound="one digest",
-        margin="equal" if is_same else "none: outside",
+        margin="equal" if is_same else described(evidence),
         detects="exact: any difference",
         is_within=is_same,
     )
@@ -335,14 +346,22 @@ def _is_unneeded(result: LaunchResult) -> bool:
     return (result.outcome, result.reason) == ("not_run", "decided")
 
 
+def _is_timed(result: LaunchResult) -> bool:
+    """Whether a launch is neither the untimed one nor a repeat, by its number."""
+    number = result.launch.rpartition("/")[2]
+    return number != "0" and not number.startswith("r")
+
+
 def _launch(result: LaunchResult, ended: LaunchEnded | None, *, is_timing_shown: bool) -> LaunchRow:
     number = result.launch.rpartition("/")[2]
     memory = None if ended is None else ended.peak_memory_bytes
-    is_shown = is_timing_shown and number != "0"
+    is_timed = _is_timed(result)
+    untimed = f"{number} ({'untimed' if number == '0' else 'repeat'})"
+    is_shown = is_timing_shown and is_timed
     median = None if result.log_seconds is None else math.exp(result.log_seconds) * 1e3
     first = None if result.first_step_seconds is None else result.first_step_seconds * 1e3
     return LaunchRow(
-        number=f"{number} (untimed)" if number == "0" else number,
+        number=number if is_timed else untimed,
         mode=result.mode or "—",
         outcome=_outcome(result, ended),
         is_completed=result.outcome == "completed",
@@ -390,7 +409,7 @@ def _outcome(result: LaunchResult, ended: LaunchEnded | None) -> str:
 def _timing(
     case: Case, result: CaseResult, courses: Mapping[str, _Course], roofs: roofline.Roofs
 ) -> Timing:
-    timed = [one for one in result.launches if not one.launch.endswith("/0")]
+    timed = [one for one in result.launches if _is_timed(one)]
     launches = [one for one in timed if not _is_unneeded(one)]
     strips = [_strip(one, courses.get(one.launch, _Course())) for one in launches]
     interval = _plotted_interval(result.estimates)

@@ -76,6 +76,8 @@ REASONS: dict[Reason, str] = {
     "converted": "made of another version's journal",
     "transient": "a mismatch seen once",
     "disagreement": "other bits than its equals",
+    "unqualified": "no qualified record",
+    "no_deterministic_form": "no deterministic form",
     "stalled": "stalled",
     "health": "health counter or reading",
     "not_observed": "not observed",

@@ -173,7 +173,8 @@ def server_sentence(event: ServerProbed) -> str:
 
 
 def launch_words(launch: Launch) -> str:
-    kind = f"launch {launch.number}" if launch.is_timed else "reference"
+    untimed = f"repeat {-launch.number}" if launch.is_repeat else "reference"
+    kind = f"launch {launch.number}" if launch.is_timed else untimed
     return f"{launch.case} {kind}"
 
 

@@ -74,8 +74,8 @@ def key_of(case: Case, protocol: Protocol, system: System) -> BaselineKey:
         data_pattern=case.data_pattern,
         mode=protocol.mode,
         software={
-            **_stated(LIBRARIES, system.identity.software),
-            **_stated(DEVICE_SOFTWARE, facts),
+            **stated(LIBRARIES, system.identity.software),
+            **stated(DEVICE_SOFTWARE, facts),
             **({} if device is None or case.alone else _together(device, system)),
             TIMING: _timing(protocol),
         },
@@ -106,7 +106,7 @@ def _power_limit(facts: Facts) -> float | None:
     return next((limit for limit in limits if limit is not None), None)
 
 
-def _stated(names: Sequence[str], facts: Facts) -> Mapping[str, str]:
+def stated(names: Sequence[str], facts: Facts) -> Mapping[str, str]:
     """Those of the facts that have a value."""
     texts = {name: _text(facts.get(name)) for name in names}
     return {name: value for name, value in texts.items() if value is not None}
@@ -144,20 +144,20 @@ def _differences(key: BaselineKey, other: BaselineKey) -> Iterator[tuple[str, st
         ("case", key.case, other.case),
         ("workload", key.workload, other.workload),
         ("workload version", key.version, other.version),
-        *_pairs("parameter ", key.parameters, other.parameters),
+        *pairs("parameter ", key.parameters, other.parameters),
         ("data pattern", key.data_pattern, other.data_pattern),
         ("launch mode", key.mode, other.mode),
-        *_pairs("", key.software, other.software),
+        *pairs("", key.software, other.software),
         ("image digest", key.image, other.image),
         ("power limit in watts", key.power_limit_watts, other.power_limit_watts),
     )
     for name, first, second in plain:
         # JSON reads 1.0 as 1, so these are the same; True is another parameter than 1.
         if first != second or isinstance(first, bool) is not isinstance(second, bool):
-            yield name, _worded(first), _worded(second)
+            yield name, worded(first), worded(second)
 
 
-def _pairs(
+def pairs(
     prefix: str, first: Mapping[str, object], second: Mapping[str, object]
 ) -> tuple[tuple[str, object, object], ...]:
     """Entries of two mappings side by side; None where one has none."""
@@ -165,7 +165,7 @@ def _pairs(
     return tuple((f"{prefix}{name}", first.get(name), second.get(name)) for name in names)
 
 
-def _worded(value: object) -> str:
+def worded(value: object) -> str:
     if value is None:
         return "none reported"
     return f"{value:g}" if isinstance(value, float) else str(value) or "(none)"
@@ -245,8 +245,8 @@ def misfit(baseline: Baseline, system: System) -> str:
             model=device.model,
             software={
                 **{name: key.software[name] for name in (TIMING,) if name in key.software},
-                **_stated(LIBRARIES, system.identity.software),
-                **_stated(DEVICE_SOFTWARE, device.facts),
+                **stated(LIBRARIES, system.identity.software),
+                **stated(DEVICE_SOFTWARE, device.facts),
                 **(_together(device, system) if TOGETHER in key.software else {}),
             },
             image=_text(system.identity.host.get(IMAGE)),

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from appliance.evidence.determinism import Disagreement, run_to_run
+from appliance.evidence.determinism import Disagreement
 from appliance.evidence.launches import CaseEvidence, LaunchEvidence, clock_fault
 from appliance.records.journal import Check, Checked
 from appliance.records.verdict import CaseResult, CheckResult, Estimate, LaunchResult
@@ -27,16 +27,18 @@ def log_seconds(evidence: CaseEvidence) -> list[float]:
 
 
 def case_result(evidence: CaseEvidence, apart: Disagreement | None = None) -> CaseResult:
-    """`apart` is where its device contradicts others of its model."""
+    """`apart` is where its device contradicts itself, or others of its model."""
     reason = withheld(evidence, apart)
     shown = [] if reason else evidence.timed
     first_steps = [launch.started.first_step_ns * 1e-9 for launch in shown if launch.started]
     return CaseResult(
         case=evidence.case.id,
-        num_planned=len(evidence.launches),
-        num_completed=sum(launch.is_completed for launch in evidence.launches),
+        num_planned=len(evidence.all_launches),
+        num_completed=sum(launch.is_completed for launch in evidence.all_launches),
         num_decided=sum(launch.is_decided for launch in evidence.launches),
-        launches=tuple(_launch_result(launch, is_shown=not reason) for launch in evidence.launches),
+        launches=tuple(
+            _launch_result(launch, is_shown=not reason) for launch in evidence.all_launches
+        ),
         checks=_check_results(evidence.checks),
         estimates=() if reason else _estimates(evidence, first_steps),
         withheld=reason,
@@ -45,14 +47,14 @@ def case_result(evidence: CaseEvidence, apart: Disagreement | None = None) -> Ca
 
 def withheld(evidence: CaseEvidence, apart: Disagreement | None = None) -> str:
     """Why no timing of this case may be shown, or nothing."""
-    outside = [checked.check.name for checked in evidence.checks if not checked.check.is_within]
+    ruled = evidence.ruled_checks
+    outside = [checked.check.name for checked in ruled if not checked.check.is_within]
     if outside:
         return f'no timing is shown: the check "{outside[0]}" is not within its bound'
     if not evidence.checks:
         return "no timing is shown: nothing was checked"
-    differing = run_to_run(evidence) or (apart if apart is not None and apart.is_certain else None)
-    if differing is not None:
-        return f"no timing is shown: {differing.explanation}"
+    if apart is not None and apart.is_certain:
+        return f"no timing is shown: {apart.explanation}"
     fault = clock_fault(evidence)
     return f"no timing is shown: {fault}" if fault else ""
 

@@ -1,15 +1,13 @@
-"""Whether the same step gave the same bits: in every launch, and on every device of one model.
+"""Whether devices of one model gave the same bits in the deterministic phase, and by which files.
 
 A check compares an output with its reference within a bound. This compares outputs with one
-another, bit by bit, which sees what stays below every bound. All launches of a case have the same
-inputs, and so have the same case on other devices of the node; of workloads whose operators give
-the same bits for the same inputs the digests of the first outputs must then be the same.
+another, bit by bit, which sees what stays below every bound. A case has the same inputs on all
+devices of the node, and the processes of its deterministic phase the same settings.
 
-A device that contradicts itself is wrong somewhere. Where devices contradict one another, the one
-that gives an answer of its own, against one that more than half of at least three devices share, is
-wrong; of two devices nobody can say which. Other models may round in another order, so they are
-never compared. The files that launches ran are compared too: one that changed under its path may
-be why.
+Where devices contradict one another, the one that gives an answer of its own in all of its
+processes, against one that more than half of at least three devices share, is wrong; of two devices
+nobody can say which. Other models may round in another order, so they are never compared. The
+files that launches ran are compared too: one that changed under its path may be why.
 """
 
 from __future__ import annotations
@@ -20,6 +18,7 @@ from dataclasses import dataclass
 
 from appliance.evidence.baseline_key import suite_id
 from appliance.evidence.launches import CaseEvidence, LaunchEvidence
+from appliance.evidence.repeats import repeats_of
 from appliance.records.json import Parameters, to_json
 from appliance.records.plan import Case
 from appliance.records.system import System
@@ -36,55 +35,6 @@ class Disagreement:
     action: str
 
 
-Output = tuple[int, str, int, str]
-"""What a digest is of: rank, phase, step, and its name."""
-
-
-# ------------------------------------------------------------------ run to run
-
-
-def undigested(evidence: CaseEvidence) -> str:
-    """The completed launch that lacks the digest of its first output, or nothing.
-
-    Nothing too of a workload that is not proven to give the same bits twice.
-    """
-    if not evidence.case.is_repeatable:
-        return ""
-    for launch in evidence.launches:
-        ranks = {digested.rank for digested in launch.digested if digested.phase == "first"}
-        if launch.is_completed and not ranks.issuperset(range(evidence.case.ranks)):
-            return f"launch {launch.id} has no digest of its first output"
-    return ""
-
-
-def run_to_run(evidence: CaseEvidence) -> Disagreement | None:
-    """Launches of a case on its device that gave other bits than the others, or None."""
-    for digests in _answers(evidence).values():
-        counts = Counter(digest for _, digest in digests)
-        if len(counts) > 1:
-            usual = counts.most_common(1)[0][0]
-            others = list(dict.fromkeys(name for name, digest in digests if digest != usual))
-            return Disagreement(
-                is_certain=True,
-                explanation=f"{_named('launch', others)} gave other bits for the same inputs than "
-                f"the others of {evidence.case.id}",
-                action="Repeat the case on this device with nothing else running; "
-                "if its launches still differ, replace the device.",
-            )
-    return None
-
-
-def _answers(evidence: CaseEvidence) -> dict[Output, list[tuple[str, str]]]:
-    """Launch and digest by what was digested; of a workload that need not repeat, nothing."""
-    answers: dict[Output, list[tuple[str, str]]] = {}
-    if evidence.case.is_repeatable:
-        for launch in evidence.launches:
-            for one in launch.digested:
-                key = (one.rank, one.phase, one.step, one.what)
-                answers.setdefault(key, []).append((launch.id, one.digest))
-    return answers
-
-
 # ------------------------------------------------------------------ device to device
 
 
@@ -92,10 +42,12 @@ def between_devices(cases: Sequence[CaseEvidence], system: System) -> Mapping[st
     """By case: where its device gave other bits than others of its model in the node.
 
     Only of launches of one process, as else no device could be named. A device that contradicts
-    itself has no answer.
+    itself has no answer, and neither has one whose repeats had other settings than the others'.
     """
     disagreements: dict[str, Disagreement] = {}
     for alike in groups(cases, system):
+        if len({_settings(one) for one in alike}) > 1:
+            continue  # the libraries were not asked for the same
         answers = {one.case.id: answer for one in alike if (answer := answer_of(one))}
         disagreements |= _voted(answers, {one.case.id: one.case.device for one in alike})
     return disagreements
@@ -117,17 +69,16 @@ def _thing(case: Case) -> tuple[str, str, int, bytes]:
     return suite_id(case), case.workload, case.version, to_json(case.parameters, Parameters)
 
 
+def _settings(evidence: CaseEvidence) -> frozenset[tuple[str, str]]:
+    """What the deterministic phase had set, in all of its processes."""
+    records = (one for launch in evidence.repeats for one in launch.repeated)
+    return frozenset(item for one in records for item in one.settings.items())
+
+
 def answer_of(evidence: CaseEvidence) -> str:
-    """All digests of a case as one text; empty where there is none or its launches differ."""
-    by_output = {
-        key: {digest for _, digest in digests} for key, digests in _answers(evidence).items()
-    }
-    if any(len(digests) > 1 for digests in by_output.values()):
-        return ""
-    return " ".join(
-        f"{rank}/{phase}/{step}/{what}={digest}"
-        for (rank, phase, step, what), (digest,) in sorted(by_output.items())
-    )
+    """The bits that all repeats of a case gave, as one text; empty where there is no one answer."""
+    repeats = repeats_of(evidence)
+    return "" if repeats.has_mismatch else " ".join(repeats.usual)
 
 
 def _voted(answers: Mapping[str, str], devices: Mapping[str, str]) -> dict[str, Disagreement]:

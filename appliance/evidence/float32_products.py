@@ -15,7 +15,7 @@ MOMENTS = ("before", "after")
 def other_products(evidence: CaseEvidence) -> str:
     """The first launch that made products in another format than the case asks for, or nothing."""
     requested = "tf32" if evidence.case.in_tf32 else "ieee"
-    for launch in evidence.launches:
+    for launch in evidence.all_launches:
         for record in launch.float32_products:
             for kind, actual in record.formats.items():
                 if actual != requested:
@@ -30,7 +30,7 @@ def unread_products(evidence: CaseEvidence) -> str:
     """The first completed launch of which a rank did not read the format back, or nothing."""
     ranks = range(evidence.case.ranks)
     expected = {(rank, moment) for rank in ranks for moment in MOMENTS}
-    for launch in evidence.launches:
+    for launch in evidence.all_launches:
         read = {(one.rank, one.moment) for one in launch.float32_products if one.formats}
         if launch.is_completed and not expected <= read:
             return f"launch {launch.id} did not read back the format of its float32 products"

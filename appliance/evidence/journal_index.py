@@ -67,7 +67,8 @@ class JournalIndex:
             case.id: CaseEvidence(
                 case=case,
                 protocol=plan.protocol,
-                launches=tuple(by_case[case.id]),
+                launches=tuple(one for one in by_case[case.id] if one.number >= 0),
+                repeats=tuple(one for one in by_case[case.id] if one.number < 0),
                 run=self.run,
             )
             for case in plan.cases

@@ -29,8 +29,10 @@ from appliance.records.journal import (
     LaunchEnded,
     LaunchStarted,
     Libraries,
+    MismatchExamined,
     NotObserved,
     Reading,
+    Repeated,
     RunResumed,
     Started,
     Warmed,
@@ -93,6 +95,8 @@ class LaunchEvidence:
     has_reported: bool = False
     checks: list[Checked] = field(default_factory=list)
     digested: list[Digested] = field(default_factory=list)
+    repeated: list[Repeated] = field(default_factory=list)
+    examined: list[MismatchExamined] = field(default_factory=list)
     libraries: list[Libraries] = field(default_factory=list)
     float32_products: list[Float32Products] = field(default_factory=list)
     artifacts: dict[str, set[str]] = field(default_factory=dict)
@@ -206,12 +210,19 @@ class LaunchEvidence:
             case Reading():
                 self.readings.append(event)
                 self.blocks_before.append(len(self.blocks) if self.is_under_way else None)
-            case Checked() | Digested() | Libraries() | Float32Products():
+            case (
+                Checked()
+                | Digested()
+                | Libraries()
+                | Float32Products()
+                | Repeated()
+                | MismatchExamined()
+            ):
                 self._inside()
                 self._keep(event)
             case Artifact():
                 self._inside()
-                if event.is_made and self.number > 0:
+                if event.is_made and self.number != 0:
                     return  # a timed launch that makes a file itself depends on no other
                 self.artifacts.setdefault(event.name, set()).add(event.sha256)
             case _:  # its environment decides nothing; its counters are those of the run
@@ -227,7 +238,10 @@ class LaunchEvidence:
             case Warmed():
                 self.is_under_way = True
 
-    def _keep(self, event: Checked | Digested | Libraries | Float32Products) -> None:
+    def _keep(
+        self,
+        event: Checked | Digested | Libraries | Float32Products | Repeated | MismatchExamined,
+    ) -> None:
         match event:
             case Checked():
                 self.checks.append(event)
@@ -237,6 +251,10 @@ class LaunchEvidence:
                 self.libraries.append(event)
             case Float32Products():
                 self.float32_products.append(event)
+            case Repeated():
+                self.repeated.append(event)
+            case MismatchExamined():
+                self.examined.append(event)
 
     def cut(self) -> None:
         """The run was interrupted; a launch under way ends here, unless the journal says how."""
@@ -245,7 +263,7 @@ class LaunchEvidence:
 
     def _start(self, event: LaunchStarted) -> None:
         is_first = self.mode is None and not self.ends
-        if not is_first and not (self.number == 0 and self.is_cut):
+        if not is_first and not (self.number <= 0 and self.is_cut):
             self._note(f"launch {self.id} was made twice, and no result may be redrawn")
         self.mode, self.ended, self.is_open, self.is_cut = event.mode, None, True, False
         self.is_under_way = self.has_reported = False
@@ -352,6 +370,7 @@ class CaseEvidence:
 
     `version` counts its events, so that the answer of an interim analysis can be stored.
 
+    `launches` are the untimed one and the timed ones, `repeats` those of the deterministic phase.
     `decision` is None until an interim analysis has decided the case, then what is wrong with that,
     or empty. `clocks` keeps what is said of the clocks, which several rulings ask.
     """
@@ -360,6 +379,7 @@ class CaseEvidence:
     protocol: Protocol
     launches: tuple[LaunchEvidence, ...]
     run: RunEvidence
+    repeats: tuple[LaunchEvidence, ...] = ()
     decision: str | None = None
     version: int = 0
     clocks: dict[str, tuple[int, str]] = field(default_factory=dict)
@@ -367,6 +387,15 @@ class CaseEvidence:
     @property
     def checks(self) -> list[Checked]:
         return [checked for launch in self.launches for checked in launch.checks]
+
+    @property
+    def ruled_checks(self) -> list[Checked]:
+        """The checks without comparisons of bits in the default mode, which show only an order."""
+        return [checked for checked in self.checks if not is_default_mode_bits(checked)]
+
+    @property
+    def all_launches(self) -> tuple[LaunchEvidence, ...]:
+        return (*self.launches, *self.repeats)
 
     @property
     def interim_analyses(self) -> tuple[int, ...]:
@@ -393,7 +422,7 @@ class CaseEvidence:
     @property
     def was_touched(self) -> bool:
         """Whether an interruption of the run fell into one of its launches."""
-        return any(launch.was_interrupted for launch in self.launches)
+        return any(launch.was_interrupted for launch in self.all_launches)
 
     @property
     def fault(self) -> str:
@@ -406,18 +435,26 @@ class CaseEvidence:
         return self.decision
 
 
+def is_default_mode_bits(checked: Checked) -> bool:
+    """Whether a check compares two outputs bit by bit where kernels may add up in any order.
+
+    No launch makes such a check any more; journals of earlier versions have them.
+    """
+    return checked.phase == "repeatability" and checked.check.bound == 0
+
+
 def evidence_fault(evidence: CaseEvidence) -> str:
     """Why the records of this case cannot be what happened, or nothing."""
     numbers = [launch.number for launch in evidence.launches]
     if numbers != list(range(evidence.case.launches + 1)):
         return "the planned launches are not those that the case asks for"
-    faults = (launch.fault or _length_fault(launch, evidence) for launch in evidence.launches)
+    faults = (launch.fault or _length_fault(launch, evidence) for launch in evidence.all_launches)
     return evidence.run.fault or next(filter(None, faults), "")
 
 
 def _length_fault(launch: LaunchEvidence, evidence: CaseEvidence) -> str:
     """A completed timed launch that did not make the steps that it was to make."""
-    if not launch.is_completed or launch.number == 0:
+    if not launch.is_completed or launch.number <= 0:
         return ""
     wanted = evidence.case.steps
     for rank in range(evidence.case.ranks):

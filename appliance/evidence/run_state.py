@@ -2,13 +2,14 @@
 
 Pure: events go in, in their order, those of an earlier run of the program included; the answers
 follow. No timed launch is ever made twice, whatever became of it: one that was interrupted
-counts, for otherwise a slow one could be cut short and drawn again. Only the untimed launch 0
-is made again after an interruption, as it has no timing to draw.
+counts, for otherwise a slow one could be cut short and drawn again. Only untimed launches are
+made again after an interruption, as they have no timing to draw; bits that a repeat reported before
+stay and count.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from appliance.records.journal import (
@@ -18,6 +19,7 @@ from appliance.records.journal import (
     LaunchEnded,
     LaunchStarted,
     Line,
+    Repeated,
     Started,
 )
 from appliance.records.plan import Case, Launch, Plan
@@ -29,6 +31,7 @@ class _CaseState:
     ended: dict[int, LaunchEnded] = field(default_factory=dict)
     artifacts: dict[str, str] = field(default_factory=dict)
     interim_analyses: set[int] = field(default_factory=set)
+    first_bits: dict[str, Mapping[str, str]] = field(default_factory=dict)
     is_decided: bool = False
     has_stepped: bool = False
 
@@ -41,7 +44,7 @@ class _CaseState:
         return number in self.started and (ended is None or ended.outcome != "completed")
 
     def is_settled(self, number: int) -> bool:
-        if number == 0:
+        if number <= 0:
             return number in self.ended and not self.is_interrupted(number)
         return number in self.started or number in self.ended
 
@@ -61,6 +64,9 @@ class History:
             case = self._cases[event.case]
             case.interim_analyses.add(event.launches)
             case.is_decided |= event.is_decided
+        elif isinstance(event, Repeated):
+            bits = self._cases[self._launches[event.launch].case].first_bits
+            bits.setdefault(str(event.rank), event.digests)
         elif isinstance(event, LaunchStarted | LaunchEnded | Artifact | Started):
             launch = self._launches[event.launch]
             self._take(self._cases[launch.case], launch.number, event)
@@ -114,6 +120,10 @@ class History:
         """Digests of the files that the case's untimed launch made or used, by name."""
         return dict(self._cases[case.id].artifacts)
 
+    def first_bits(self, case: Case) -> Mapping[str, Mapping[str, str]]:
+        """By rank, the digests of all tensors that the case's first repeat reported, if any."""
+        return dict(self._cases[case.id].first_bits)
+
     def checks_last(self, case: Case, number: int) -> bool:
         """Whether the launch that starts now checks its last output.
 
@@ -125,7 +135,8 @@ class History:
         past = self._cases[case.id]
         if case.checked_launch not in past.started:
             return number == case.checked_launch
-        holders = past.started[past.started.index(case.checked_launch) :]
+        begin = past.started.index(case.checked_launch)
+        holders = [other for other in past.started[begin:] if other > 0]
         return all(past.is_interrupted(holder) for holder in holders)
 
     def due_analysis(self, case: Case, interim_analyses: Sequence[int]) -> int | None:

@@ -16,7 +16,9 @@ from appliance.records.journal import (
     Environment,
     Float32Products,
     Libraries,
+    MismatchExamined,
     Outcome,
+    Repeated,
     Stage,
     Started,
     Warmed,
@@ -64,6 +66,8 @@ Message = Annotated[
     | Artifact
     | Checked
     | Digested
+    | Repeated
+    | MismatchExamined
     | Libraries
     | Started
     | Calibrated

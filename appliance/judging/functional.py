@@ -1,8 +1,9 @@
-"""Rulings on what happened: completion, integrity, checks, repeatability, health, inventory.
+"""Rulings on what happened: completion, integrity, checks, health, inventory.
 
 A launch that crashed or did not end, a clock that cannot be right, a rate above what the device
 can do or a check outside its bound fails; whatever is missing is inconclusive, so that nothing
-is accepted by default. Rulings on times are in performance.py and location.py.
+is accepted by default. Rulings on times are in performance.py and location.py, on repeats in
+repeatability.py.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from appliance.evidence import device_health
 from appliance.evidence.baseline_key import peak_for
-from appliance.evidence.determinism import Disagreement, run_to_run, undigested, unlisted
+from appliance.evidence.determinism import unlisted
 from appliance.evidence.disturbance import disturbance
 from appliance.evidence.float32_products import other_products, unread_products
 from appliance.evidence.launches import (
@@ -23,6 +24,7 @@ from appliance.evidence.launches import (
     clock_fault,
     device_clock_fault,
 )
+from appliance.evidence.qualification import find
 from appliance.judging.criteria_check import PEAK_SLACK
 from appliance.judging.limits import RulingInputs, amount_of
 from appliance.records.criteria import Criterion
@@ -57,8 +59,8 @@ STAGES: Mapping[Stage, str] = {
     "build": " in its build",
     "first_step": " in its first step",
 }
-OTHER_PHASES = ("repeatability", "repeated")  # which are ruled on as repeatability and integrity
 SETTING = "Take away what changes torch's settings (a variable, a library), and run again."
+OTHER_PHASE = "repeated"  # which is ruled on as integrity
 CLOCK = "Find out what disturbs the clock of this node; run again."
 ALONE = "Keep everything else off this node and its devices, and run again."
 SOFTWARE = (
@@ -87,13 +89,11 @@ def functional(criterion: Criterion, evidence: CaseEvidence, inputs: RulingInput
     """The ruling of a criterion that is not about times, for one case."""
     match criterion.kind:
         case "completion":
-            return _completion(evidence)
+            return _completion(evidence, inputs)
         case "integrity":
             return _integrity(evidence, inputs)
         case "numeric":
             return numeric(evidence)
-        case "determinism":
-            return _determinism(evidence)
         case "exact" | "trajectory" | "collective":
             return _of_kind(criterion.kind, evidence)
         case "health":
@@ -105,9 +105,9 @@ def functional(criterion: Criterion, evidence: CaseEvidence, inputs: RulingInput
 # ------------------------------------------------------------------ completion
 
 
-def _completion(evidence: CaseEvidence) -> RulingDraft:
+def _completion(evidence: CaseEvidence, inputs: RulingInputs) -> RulingDraft:
     case = evidence.case
-    failed = _failed_launch(evidence)
+    failed = _failed_launch(evidence.launches) or _failed_repeat(evidence, inputs)
     if failed is not None:
         return failed
     if case.unsupported:
@@ -120,9 +120,23 @@ def _completion(evidence: CaseEvidence) -> RulingDraft:
     return _incomplete(evidence) or RulingDraft(ruling="pass")
 
 
-def _failed_launch(evidence: CaseEvidence) -> RulingDraft | None:
+def _failed_repeat(evidence: CaseEvidence, inputs: RulingInputs) -> RulingDraft | None:
+    """The same of the deterministic phase; whose fault it is, only a record of this stack shows."""
+    failed = _failed_launch(evidence.repeats)
+    record, why = find(inputs.qualified, evidence.case, inputs.system)
+    if failed is None or record is not None:
+        return failed
+    return replace(
+        failed,
+        ruling="inconclusive",
+        explanation=f"{failed.explanation}, in the deterministic phase; {why}, so nothing shows "
+        "that the phase can be run here",
+    )
+
+
+def _failed_launch(launches: Sequence[LaunchEvidence]) -> RulingDraft | None:
     """The first launch that crashed or did not end; one made again is not forgotten."""
-    for ended in (ended for launch in evidence.launches for ended in launch.ends):
+    for ended in (ended for launch in launches for ended in launch.ends):
         if ended.outcome in ("crashed", "timed_out") and ended.reason != "bad_parameters":
             has_crashed = ended.outcome == "crashed"
             return RulingDraft(
@@ -146,7 +160,7 @@ def _why(ended: LaunchEnded) -> str:
 
 def _incomplete(evidence: CaseEvidence) -> RulingDraft | None:
     """Launches that are not there, where one interruption is forgiven and decided ones are."""
-    for launch in evidence.launches:
+    for launch in evidence.all_launches:
         ended = launch.ended
         if ended is None:
             return _missing(f"launch {launch.id} was not made or has no end")
@@ -199,7 +213,7 @@ def _missing(explanation: str) -> RulingDraft:
 
 
 def numeric(evidence: CaseEvidence) -> RulingDraft:
-    outside = _outside([item for item in evidence.checks if item.phase not in OTHER_PHASES])
+    outside = _outside([item for item in evidence.ruled_checks if item.phase != OTHER_PHASE])
     if outside is not None:
         return outside
     mixed = _mixed_artifact(evidence)
@@ -210,7 +224,7 @@ def numeric(evidence: CaseEvidence) -> RulingDraft:
             return _uncovered(f"launch {launch.id} yielded no check of its first output")
     if not any(launch.is_completed for launch in evidence.launches):
         return _uncovered("no launch completed, so no output was checked")
-    unchecked = _unchecked_last(evidence) or _unchecked_samples(evidence)
+    unchecked = _unchecked_last(evidence) or _unchecked_samples(evidence) or _unspread(evidence)
     return _uncovered(unchecked) if unchecked else RulingDraft(ruling="pass")
 
 
@@ -243,6 +257,16 @@ def _unchecked_samples(evidence: CaseEvidence) -> str:
     owing = [launch for launch in evidence.timed if launch.is_completed]
     missing = [launch.id for launch in owing if not launch.has_phase("sampled", case.ranks)]
     return f"launch {missing[0]} checked none of its outputs that were drawn" if missing else ""
+
+
+def _unspread(evidence: CaseEvidence) -> str:
+    """The untimed launch that did not hold its output to the workload's spread, or nothing."""
+    launch = evidence.launches[0] if evidence.launches else None
+    if evidence.case.is_repeatable or launch is None or not launch.is_completed:
+        return ""
+    if launch.has_phase("repeatability", evidence.case.ranks):
+        return ""
+    return f"launch {launch.id} made no output twice to be held to the spread of its workload"
 
 
 def _uncovered(explanation: str) -> RulingDraft:
@@ -311,43 +335,12 @@ def _mixed_artifact(evidence: CaseEvidence) -> str:
     return ""
 
 
-def _determinism(evidence: CaseEvidence) -> RulingDraft:
-    checks = [checked for checked in evidence.checks if checked.phase == "repeatability"]
-    if {checked.rank for checked in checks} < set(range(evidence.case.ranks)):
-        return _uncovered("no output was made twice to be compared")
-    outside = _outside(checks)
-    if outside is not None and outside.ruling == "fail":
-        return outside
-    differing = run_to_run(evidence)
-    if differing is not None:
-        return _disagreement(differing)
-    missing = undigested(evidence)
-    return outside or (_uncovered(missing) if missing else RulingDraft(ruling="pass"))
-
-
-def agreed(draft: RulingDraft, disagreement: Disagreement | None) -> RulingDraft:
-    """The ruling on repeatability, after what other devices of the model gave for the same."""
-    is_graver = draft.ruling != "fail" and disagreement is not None and disagreement.is_certain
-    if disagreement is None or (draft.ruling != "pass" and not is_graver):
-        return draft
-    return _disagreement(disagreement)
-
-
-def _disagreement(disagreement: Disagreement) -> RulingDraft:
-    return RulingDraft(
-        ruling="fail" if disagreement.is_certain else "inconclusive",
-        reason="disagreement",
-        explanation=disagreement.explanation,
-        action=disagreement.action,
-    )
-
-
 def _of_kind(kind: CheckKind, evidence: CaseEvidence) -> RulingDraft:
     """Checks of one kind: at least one, and all of them within; ranks that hung fail too."""
-    failed = _failed_launch(evidence) if kind == "collective" else None
+    failed = _failed_launch(evidence.launches) if kind == "collective" else None
     if failed is not None:
         return failed
-    checks = [checked for checked in evidence.checks if checked.check.kind == kind]
+    checks = [checked for checked in evidence.ruled_checks if checked.check.kind == kind]
     if not checks:
         return _uncovered(f"{evidence.case.id} yields no check of the kind {kind}")
     return _outside(checks) or numeric(evidence)

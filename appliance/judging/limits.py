@@ -15,10 +15,12 @@ from appliance.evidence.baseline_key import find, peak_for
 from appliance.records.baseline import Baseline, Baselines, Peaks
 from appliance.records.criteria import Criteria, Criterion
 from appliance.records.plan import Case, Plan
+from appliance.records.qualified import Qualified
 from appliance.records.system import System
 from appliance.records.verdict import Reason
 from appliance.storage.units import METRIC_UNITS, UNITS
 
+NO_RECORDS = Qualified(record=())
 TIMES = ("step_seconds", "first_step_seconds", "seconds_to_target")
 
 
@@ -31,6 +33,7 @@ class RulingInputs:
     baselines: Baselines
     peaks: Peaks
     system: System
+    qualified: Qualified = NO_RECORDS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,7 +19,6 @@ from scipy.special import stdtrit
 
 from appliance.evidence.baseline_key import find
 from appliance.evidence.case_results import log_seconds, stall_shares
-from appliance.evidence.determinism import run_to_run
 from appliance.evidence.disturbance import disturbance
 from appliance.evidence.launches import CaseEvidence, clock_doubt, clock_fault
 from appliance.judging.functional import (
@@ -32,6 +31,7 @@ from appliance.judging.functional import (
 )
 from appliance.judging.limits import RulingInputs, scaled
 from appliance.judging.location import CLOCK, SLOWED, STOP_OTHER_LOAD, analysis_at, location
+from appliance.judging.repeatability import contradiction
 from appliance.planning.criterion_scope import alphas
 from appliance.records.criteria import Criterion
 from appliance.records.verdict import Statistic
@@ -336,10 +336,11 @@ def _seconds(utc: str) -> float:
 
 def unjudged(evidence: CaseEvidence, inputs: RulingInputs) -> RulingDraft | None:
     """Why the times of this case are not judged at all."""
-    if numeric(evidence).ruling != "pass" or run_to_run(evidence) is not None:
+    is_unlike = contradiction(evidence, inputs) is not None
+    if numeric(evidence).ruling != "pass" or is_unlike:
         return inconclusive(
             "coverage",
-            "no timing is judged while a check is missing or has failed, or launches differ",
+            "no timing is judged while a check is missing or has failed, or repeats differ",
             "Run the case again; without a check nothing is accepted.",
         )
     open_clock = disturbed_clock(evidence, inputs)

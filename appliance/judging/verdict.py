@@ -3,8 +3,9 @@
 Nothing is accepted by default. Every criterion is applied to every case that it matches and
 gives one ruling with a reason and, unless it is a pass, one next action. ACCEPTED needs a
 pass from every required ruling that applies; one fail makes REJECTED; anything else is
-INCONCLUSIVE. Only a criterion on health may not apply, where it says so itself and the vendor
-says that the device cannot have what it asks for. The
+INCONCLUSIVE. A criterion on health may not apply, where it says so itself and the vendor says that
+the device cannot have what it asks for, and one on repeats where no qualified record says what a
+healthy device gives; page 1 says so of both. The
 four functional criteria (completed, honest clocks and no injected fault, correct, repeatable)
 hold for every planned case, whether the criteria file names them or not. Where several rulings
 stand against acceptance, the one of the highest precedence is named: integrity, correctness,
@@ -28,18 +29,18 @@ from appliance.evidence.case_results import case_result, log_seconds, withheld
 from appliance.evidence.determinism import Disagreement, between_devices, exchanged
 from appliance.evidence.device_health import Scope
 from appliance.evidence.journal_index import JournalIndex
-from appliance.evidence.launches import CaseEvidence, LaunchEvidence
-from appliance.judging import order_match, ratios, variants
+from appliance.evidence.launches import CaseEvidence, LaunchEvidence, is_default_mode_bits
+from appliance.evidence.qualification import find as find_record
+from appliance.judging import order_match, ratios, repeatability, variants
 from appliance.judging.functional import (
     RulingDraft,
-    agreed,
     functional,
     health,
     inconclusive,
     injected,
     inventory,
 )
-from appliance.judging.limits import RulingInputs
+from appliance.judging.limits import NO_RECORDS, RulingInputs
 from appliance.judging.performance import judged, pooled
 from appliance.planning import coverage
 from appliance.planning.criterion_scope import CHANCE_KINDS, RATIO, is_pooled, matches, other_of
@@ -48,6 +49,7 @@ from appliance.records.criteria import Criteria, Criterion, CriterionKind
 from appliance.records.journal import InterimAnalysis, Line
 from appliance.records.order import Order
 from appliance.records.plan import Plan
+from appliance.records.qualified import Qualified
 from appliance.records.system import System
 from appliance.records.verdict import (
     CaseResult,
@@ -72,6 +74,11 @@ UNCOVERED = (
 )
 TOO_GOOD = "Run again; if it stays, ask what was made ready for this suite alone."
 INJECTED = "Run a suite of the appliance's own workloads."
+UNJUDGED_REPEATS: Mapping[Reason, str] = {
+    "unqualified": "",
+    "no_deterministic_form": ", which have no deterministic form",
+}
+"""Why repeats are not judged, with what page 1 adds; the sentence names the first of each."""
 EXCHANGED = "Keep the node's software unchanged while it is judged, and run again."
 REPEATED = "Compare it with the run that it repeats."
 CONVERTED = "Run bench on the device itself."
@@ -125,10 +132,16 @@ class Judge:
         baselines: Baselines,
         peaks: Peaks,
         system: System,
+        qualified: Qualified = NO_RECORDS,
         order: Order | None = None,
     ) -> None:
         self._inputs = RulingInputs(
-            plan=plan, criteria=criteria, baselines=baselines, peaks=peaks, system=system
+            plan=plan,
+            criteria=criteria,
+            baselines=baselines,
+            peaks=peaks,
+            system=system,
+            qualified=qualified,
         )
         self._requirements = requirements(criteria)
         self._order = order
@@ -167,13 +180,13 @@ class Judge:
         """All rulings of the run, and what they come to."""
         self._index.settle()
         plan, cases = self._inputs.plan, self._index.cases
-        self._apart = between_devices(tuple(cases.values()), self._inputs.system)
+        self._apart = self._disagreements()
         rulings = [*self._rulings(), *self._order_rulings(), *self._run_rulings()]
         return Verdict(
             run_id=plan.run_id,
             verdict=_word(rulings),
             decided_by=self._decided_by(rulings),
-            scope=_scope(self._inputs, self._order) + _unobserved(rulings, self._inputs),
+            scope=self._scope(rulings),
             num_interruptions=self._index.run.num_interruptions,
             num_made=sum(len(_made(evidence)) for evidence in cases.values()),
             num_failed=sum(
@@ -183,6 +196,34 @@ class Judge:
             cases=tuple(map(self._result, cases.values())),
             score=self._score(),
             stragglers=self._stragglers(),
+        )
+
+    def _disagreements(self) -> Mapping[str, Disagreement]:
+        """By case: where its device contradicts itself, or others of its model.
+
+        Only where a record shows what healthy ones give.
+        """
+        inputs = self._inputs
+        known = [
+            evidence
+            for evidence in self._index.cases.values()
+            if find_record(inputs.qualified, evidence.case, inputs.system)[0] is not None
+        ]
+        own = {one.case.id: repeatability.contradiction(one, inputs) for one in known}
+        return {
+            **between_devices(known, inputs.system),
+            **{case: found for case, found in own.items() if found is not None},
+        }
+
+    def _scope(self, rulings: Sequence[Ruling]) -> str:
+        """What was judged and what was not, in the sentences of page 1."""
+        kinds = {item.id: item.kind for item in self._requirements}
+        repeats = [one for one in rulings if kinds.get(one.criterion) == "determinism" and one.case]
+        judged = {one.case for one in repeats if one.ruling != "not_applicable"}
+        return (
+            _scope(self._inputs, self._order, len(judged))
+            + _unobserved(rulings, self._inputs)
+            + _unrepeated(repeats)
         )
 
     # -------------------------------------------------------------- interim analyses
@@ -201,7 +242,7 @@ class Judge:
         is_planned = evidence.num_made in evidence.interim_analyses
         on_times = list(self._on_times(evidence)) if is_planned else []
         others = [
-            functional(criterion, evidence, self._inputs)
+            self._functional(criterion, evidence)
             for criterion in self._of_case(evidence)
             if criterion.kind not in CHANCE_KINDS
         ]
@@ -235,6 +276,11 @@ class Judge:
         if criterion.metric == RATIO:
             return ratios.judged(criterion, evidence.case, self._index.cases, self._inputs)
         return judged(criterion, evidence, self._inputs)
+
+    def _functional(self, criterion: Criterion, evidence: CaseEvidence) -> RulingDraft:
+        if criterion.kind == "determinism":
+            return repeatability.judged(evidence, self._inputs)
+        return functional(criterion, evidence, self._inputs)
 
     def _result(self, evidence: CaseEvidence) -> CaseResult:
         """What the case has shown, and its speed beside that of the cases that it belongs with."""
@@ -276,10 +322,10 @@ class Judge:
                     draft = (
                         self._judged(criterion, evidence)
                         if criterion.kind in CHANCE_KINDS
-                        else functional(criterion, evidence, self._inputs)
+                        else self._functional(criterion, evidence)
                     )
                     if criterion.kind == "determinism":
-                        draft = agreed(draft, self._apart.get(evidence.case.id))
+                        draft = repeatability.agreed(draft, self._apart.get(evidence.case.id))
                     yield _ruling(criterion, evidence.case.id, draft)
 
     def _order_rulings(self) -> Iterator[Ruling]:
@@ -323,7 +369,9 @@ class Judge:
             yield "", f"this run injects faults on purpose ({names}), so it accepts nothing"
 
     def _exchanged(self) -> Iterator[tuple[str, str]]:
-        changed = exchanged([one for item in self._index.cases.values() for one in item.launches])
+        changed = exchanged(
+            [one for item in self._index.cases.values() for one in item.all_launches]
+        )
         if changed:
             yield "", changed
 
@@ -407,6 +455,7 @@ def judge(
     baselines: Baselines,
     peaks: Peaks,
     system: System,
+    qualified: Qualified = NO_RECORDS,
     order: Order | None = None,
 ) -> Verdict:
     """All rulings of a run, and what they come to; the same for the same files, anywhere."""
@@ -416,6 +465,7 @@ def judge(
         baselines=baselines,
         peaks=peaks,
         system=system,
+        qualified=qualified,
         order=order,
     )
     for line in lines:
@@ -432,9 +482,17 @@ def interim_analysis(
     peaks: Peaks,
     system: System,
     case: str,
+    qualified: Qualified = NO_RECORDS,
 ) -> tuple[bool, str]:
     """Whether a case is decided by the lines so far; see `Judge.interim_analysis`."""
-    one = Judge(plan=plan, criteria=criteria, baselines=baselines, peaks=peaks, system=system)
+    one = Judge(
+        plan=plan,
+        criteria=criteria,
+        baselines=baselines,
+        peaks=peaks,
+        system=system,
+        qualified=qualified,
+    )
     for line in lines:
         one.take(line)
     return one.interim_analysis(case)
@@ -492,12 +550,12 @@ def _word(rulings: Sequence[Ruling]) -> VerdictWord:
     return "INCONCLUSIVE"
 
 
-def _scope(inputs: RulingInputs, order: Order | None) -> str:
+def _scope(inputs: RulingInputs, order: Order | None, num_repeatable: int) -> str:
     plan, criteria = inputs.plan, inputs.criteria
     limits = [item for item in criteria.criterion if item.kind in CHANCE_KINDS and item.required]
     num_limited = sum(any(matches(item, case.id) for item in limits) for case in plan.cases)
     num_small = sum(case.small for case in plan.cases)
-    words = ["Judged: whether every planned case completed, was correct and repeatable"]
+    words = [f"Judged: whether every planned case {_functions(num_repeatable, len(plan.cases))}"]
     if num_limited:
         words.append(
             f", and whether the limits of the criteria were met, which cover {num_limited} of "
@@ -520,6 +578,34 @@ def _scope(inputs: RulingInputs, order: Order | None) -> str:
     return "".join(words)
 
 
+def _functions(num_repeatable: int, num_cases: int) -> str:
+    """What the functional criteria asked of the cases."""
+    if num_repeatable == 0:
+        return "completed and was correct"
+    if num_repeatable == num_cases:
+        return "completed, was correct and repeatable"
+    return f"completed, was correct and, in {num_repeatable} of {num_cases}, repeatable"
+
+
+def _unrepeated(repeats: Sequence[Ruling]) -> str:
+    """Repeats that are not judged, and why; and those that differed once, for the buyer."""
+    words = []
+    for reason, what in UNJUDGED_REPEATS.items():
+        of_reason = [one for one in repeats if one.reason == reason]
+        if of_reason:
+            why = of_reason[0].explanation.partition(";")[0]
+            words.append(
+                f" Repeatability is reported, not judged, in {len(of_reason)} of "
+                f"{len(repeats)} cases{what}: {why}."
+            )
+    words += [
+        f" Transient, left to the buyer: {one.case}: {one.explanation}."
+        for one in repeats
+        if one.reason == "transient"
+    ]
+    return "".join(words)
+
+
 def _unobserved(rulings: Sequence[Ruling], inputs: RulingInputs) -> str:
     """What required criteria asked for and do not insist on, and nobody could see."""
     ids = {
@@ -533,9 +619,11 @@ def _unobserved(rulings: Sequence[Ruling], inputs: RulingInputs) -> str:
 
 def _made(evidence: CaseEvidence) -> list[LaunchEvidence]:
     """Launches that were started, the untimed one among them."""
-    return [launch for launch in evidence.launches if launch.mode is not None]
+    return [launch for launch in evidence.all_launches if launch.mode is not None]
 
 
 def _has_failed(launch: LaunchEvidence) -> bool:
     has_crashed = any(ended.outcome in ("crashed", "timed_out") for ended in launch.ends)
-    return has_crashed or any(not checked.check.is_within for checked in launch.checks)
+    return has_crashed or any(
+        not (checked.check.is_within or is_default_mode_bits(checked)) for checked in launch.checks
+    )

@@ -4,3 +4,7 @@ REPEATED_INPUT_BOUND = 0.1
 """Part of a step's time that repeating its input may save, after MLPerf's audit TEST04."""
 NUM_CLOCK_SPANS = 3
 """Spans of work over which a launch compares its clocks; one alone may be disturbed."""
+REPEATS_AFTER_MISMATCH = 100
+"""Repeats of the same operands that follow a mismatch in the deterministic phase."""
+FRESH_REPEAT = -1
+"""Number of the repeat that is a fresh process; the others are forked where that is safe."""

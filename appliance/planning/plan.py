@@ -28,6 +28,8 @@ from appliance.statistics.estimates import planned_analyses
 from appliance.storage.toml_file import did_you_mean
 
 GIB = 2**30
+REPEAT_PART = 1 / 3
+"""Of the untimed launch's time, what a repeat takes: it builds and steps, and checks nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,7 +139,7 @@ def _scheduled(
 ) -> Plan:
     """The plan with launches, their order and the time that they take."""
     suite, interim_analyses = inputs.suite, inputs.suite.protocol.interim_analyses
-    launches = tuple(launch for case in cases for launch in case_launches(case))
+    launches = tuple(launch for case in cases for launch in case_launches(case, suite.protocol))
     groups = launch_groups(cases, launches, inputs.seed)
     limits, bounds = planned_bounds(inputs.criteria, cases, interim_analyses)
     return Plan(
@@ -284,12 +286,18 @@ def _unsupported(needs: AbstractSet[str], places: Sequence[Place]) -> str:
     return ""
 
 
-def case_launches(case: Case) -> list[Launch]:
-    """The untimed reference launch 0 and the timed ones."""
+def case_launches(case: Case, protocol: Protocol) -> list[Launch]:
+    """The untimed reference launch 0, the timed ones, and the repeats, which are not timed."""
+    repeats = range(-1, -protocol.repeats - 1, -1)
     return [
-        Launch(id=f"{case.id}/{number}", case=case.id, number=number, is_timed=number > 0)
-        for number in range(case.launches + 1)
+        Launch(id=launch_id(case.id, number), case=case.id, number=number, is_timed=number > 0)
+        for number in (*range(case.launches + 1), *repeats)
     ]
+
+
+def launch_id(case: str, number: int) -> str:
+    """CASE/0 and so on; CASE/r1 for the first repeat."""
+    return f"{case}/{number}" if number >= 0 else f"{case}/r{-number}"
 
 
 def launch_groups(
@@ -298,12 +306,14 @@ def launch_groups(
     """Order of launches: by rounds, cases shuffled in each, devices of one case together.
 
     A round holds one launch of every case, so the launches of one case span the whole run and
-    meet its different thermal states. Round 0 holds the untimed reference launches.
+    meet its different thermal states. Round 0 holds the untimed reference launches; the first
+    repeats follow it, the second ones the first timed launches, and so on, so that bits are
+    repeated in those states too.
     """
     rng = random.Random(derive_seed(seed, "order"))  # noqa: S311 - an order, not a secret
     alone = {case.id for case in cases if case.alone}
     groups: list[tuple[str, ...]] = []
-    for number in range(max(case.launches for case in cases) + 1):
+    for number in _rounds(launches):
         by_name: dict[str, list[str]] = {}
         for launch in launches:
             if launch.number == number:
@@ -313,6 +323,16 @@ def launch_groups(
         rng.shuffle(one_round)
         groups += one_round
     return tuple(groups)
+
+
+def _rounds(launches: Sequence[Launch]) -> list[int]:
+    """The numbers of launches in the order of their rounds: 0, -1, 1, -2, 2 and so on."""
+    return sorted({launch.number for launch in launches}, key=round_of)
+
+
+def round_of(number: int) -> int:
+    """Place of a launch's round in the run, by the launch's number."""
+    return 2 * number if number >= 0 else -2 * number - 1
 
 
 def _expected_seconds(
@@ -331,6 +351,8 @@ def _expected_seconds(
         case = by_id[launch.case]
         if case.unsupported or case.software or launch.number > most:
             return 0.0
+        if launch.is_repeat:
+            return REPEAT_PART * case.reference_seconds
         return case.expected_seconds if launch.is_timed else case.reference_seconds
 
     of_launch = {launch.id: seconds(launch) for launch in launches}

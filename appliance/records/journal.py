@@ -219,9 +219,10 @@ class Checked(Record):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Digested(Record):
-    """The bits of an output as a digest (hexadecimal), to be compared between launches and devices.
+    """The bits of a first output, in the library's default mode, as a digest (hexadecimal).
 
-    Only of workloads whose operators give the same bits for the same inputs.
+    Launches of one digest must have checked it alike; that digests differ proves nothing in this
+    mode, in which kernels may add up in any order.
     """
 
     kind: Literal["digested"] = "digested"
@@ -231,6 +232,65 @@ class Digested(Record):
     step: int
     what: str
     digest: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repeated(Record):
+    """What one rank of a launch in the deterministic phase gave: its first step, bit by bit.
+
+    `digests` are the sha256 of each tensor of the output, by path, number format and shape, in the
+    output's order. `operators` are those that the library said have no deterministic form, and
+    `settings` what the phase set, each as the library reads it back.
+    """
+
+    kind: Literal["repeated"] = "repeated"
+    launch: str
+    rank: int
+    digests: Mapping[str, str]
+    operators: tuple[str, ...]
+    settings: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference(Record):
+    """How two outputs of the same operands differ.
+
+    `tensors` are the first few that differ, in the output's order, `num_tensors` is how many do.
+    `num_bytes` differ of `total_bytes`, over all tensors. The rest is of the first tensor that
+    differs: `num_elements` of `total_elements`, `first_indices` the first few of them (flat),
+    `xor_bits` how many numbers differ in each bit, from the lowest, and `largest_ulp` the largest
+    distance in units in the last place, None where numbers are not floating-point.
+    """
+
+    tensors: tuple[str, ...]
+    num_tensors: int
+    num_bytes: BigInt
+    total_bytes: BigInt
+    num_elements: BigInt
+    total_elements: BigInt
+    first_indices: tuple[BigInt, ...]
+    xor_bits: tuple[int, ...]
+    largest_ulp: BigInt | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MismatchExamined(Record):
+    """A repeat gave other bits than an earlier one, and the same operands were repeated.
+
+    `answers` are the digests of all tensors of each repeat that followed, in their order, of
+    `num_wanted`: fewer where the launch's time limit left no room for more. `tensors` are those
+    whose digest is not that of the earlier launch. `difference` is that of the first repeat which
+    differs from this launch's own first output; None where all gave its bits again, so that the
+    earlier launch stands alone, whose output is gone.
+    """
+
+    kind: Literal["mismatch_examined"] = "mismatch_examined"
+    launch: str
+    rank: int
+    tensors: tuple[str, ...]
+    num_wanted: int
+    answers: tuple[str, ...]
+    difference: Difference | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -363,6 +423,8 @@ Event = Annotated[
     | Artifact
     | Checked
     | Digested
+    | Repeated
+    | MismatchExamined
     | Libraries
     | Started
     | Calibrated
@@ -380,6 +442,8 @@ WorkerEvent = (
     | Artifact
     | Checked
     | Digested
+    | Repeated
+    | MismatchExamined
     | Libraries
     | Started
     | Calibrated

@@ -91,6 +91,9 @@ class NotPlanned(Record):
 class Launch(Record):
     """One planned process run of one case. Number 0 is the untimed reference launch.
 
+    Negative numbers are repeats in the deterministic phase, -1 the first; of that one the id ends
+    in "r1". They are not timed.
+
     A case's last timed output is checked in its launch `Case.checked_launch`; should that one be
     interrupted, the next launch of the case that starts takes the check over.
     """
@@ -99,6 +102,11 @@ class Launch(Record):
     case: str
     number: int
     is_timed: bool
+
+    @property
+    def is_repeat(self) -> bool:
+        """Whether it is a repeat in the deterministic phase."""
+        return self.number < 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

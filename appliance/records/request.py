@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from appliance.records.json import BigInt, Parameters, Record
 from appliance.records.plan import Case, Repeat
@@ -54,6 +54,8 @@ class LaunchSpec(Record):
     `artifacts` are the digests that the case's untimed launch reported (empty in that launch).
     `data` and `artifacts_folder` are absolute paths. The environment of `library_mode` was set
     before the child imported anything, whether it is forked or fresh.
+    A launch of the deterministic phase has `expected`: by rank, the digests of all tensors that the
+    first of them reported. `is_fresh`: no server forks it, wherever the others come from.
     """
 
     launch: str
@@ -71,6 +73,8 @@ class LaunchSpec(Record):
     num_threads: int | None
     repeat: Repeat | None = None
     library_mode: LibraryMode = "default"
+    is_fresh: bool = False
+    expected: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     @property
     def ranks(self) -> int:

@@ -24,7 +24,8 @@ class Protocol(Record):
     `warmup_steps` and `warmup_seconds`, then makes `blocks` blocks of at least `block_steps`
     steps and `block_seconds`. `interim_analyses` are the launch counts at which a case is judged;
     the last is the largest number of launches. `last_checks`: check the last timed output in every
-    launch ("all") or in one launch of each case, drawn by the seed ("one").
+    launch ("all") or in one launch of each case, drawn by the seed ("one"). `repeats` is the number
+    of processes that make the first step once more in the deterministic phase; 0 plans none.
     """
 
     mode: LaunchMode
@@ -36,6 +37,7 @@ class Protocol(Record):
     block_seconds: Number
     interim_analyses: tuple[int, ...]
     last_checks: Literal["all", "one"]
+    repeats: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

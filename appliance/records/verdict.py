@@ -41,6 +41,8 @@ Reason = Literal[
     "converted",
     "transient",
     "disagreement",
+    "unqualified",
+    "no_deterministic_form",
     "stalled",
     "health",
     "not_observed",

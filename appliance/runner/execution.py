@@ -31,6 +31,7 @@ from appliance.evidence.software_fault import UNAVAILABLE
 from appliance.ipc.channel import Listener
 from appliance.ipc.worker_command import worker_command
 from appliance.planning import workload_manifest
+from appliance.planning.launch_constants import FRESH_REPEAT
 from appliance.planning.plan import case_analyses, case_seed
 from appliance.records.journal import (
     Event,
@@ -44,7 +45,7 @@ from appliance.records.journal import (
 from appliance.records.json import adapter, from_json
 from appliance.records.plan import Case, Launch, Plan
 from appliance.records.request import Answer, CaseRequest, LaunchSpec
-from appliance.records.suite import LaunchMode
+from appliance.records.suite import LaunchMode, LibraryMode
 from appliance.records.system import Device
 from appliance.runner.children import Guard, ServerLost
 from appliance.runner.counter_log import CounterLog
@@ -292,7 +293,7 @@ class _Run:
         # Again only where an untimed launch lost its server, which the second time is not used.
         while to_make := [launch for launch in group if self._is_to_make(launch)]:
             self._stop_if_interrupted()
-            self._prepare([self.cases[launch.case] for launch in to_make])
+            self._prepare([launch for launch in to_make if launch.number != FRESH_REPEAT])
             counted = [(launch, self.cases[launch.case]) for launch in to_make]
             self.counters.before(counted)
             started = [self._start(launch) for launch in to_make]
@@ -307,7 +308,7 @@ class _Run:
         Not sooner, because the speed of one case may be held against that of another.
         """
         for case in self.cases.values():
-            if number <= case.launches:
+            if 0 <= number <= case.launches:
                 self._interim_analyses(case)
 
     def _is_to_make(self, launch: Launch) -> bool:
@@ -322,7 +323,7 @@ class _Run:
             self._write_off(launch, "software", UNAVAILABLE, case.software)
         elif launch.is_timed and self.history.is_decided(case):
             self._write_off(launch, "not_run", "decided")
-        elif launch.is_timed and reference is not None:
+        elif launch.number != 0 and reference is not None:
             detail = f"the untimed launch: {reference.outcome}, {reference.reason}"
             self._write_off(launch, "not_run", "reference_failed", detail)
         else:
@@ -356,9 +357,10 @@ class _Run:
                 f"`bench accept --resume {self.folder}` goes on with it"
             )
 
-    def _prepare(self, cases: Sequence[Case]) -> None:
-        """Have the fork servers that these cases need, and record what became of new ones."""
-        probes = self.launcher.prepare((case, "default") for case in cases)
+    def _prepare(self, launches: Sequence[Launch]) -> None:
+        """Have the fork servers that these launches need, and record what became of new ones."""
+        wanted = [(self.cases[launch.case], _library_mode(launch)) for launch in launches]
+        probes = self.launcher.prepare(wanted)
         self._stop_if_interrupted()
         for probed in probes:
             self._record(replace(probed, last_words=self._redacted(probed.last_words)))
@@ -409,11 +411,14 @@ class _Run:
             seed=case_seed(self.plan.seed, case),
             data=None if self.data is None else str(self.data),
             artifacts_folder=str(artifacts),
-            artifacts=self.history.artifacts(case) if launch.is_timed else {},
+            artifacts=self.history.artifacts(case) if launch.number != 0 else {},
             socket=self.listener.name,
             token=token,
             num_threads=self.launcher.threads(case),
             repeat=self.plan.repeat if launch.is_timed else None,
+            library_mode=_library_mode(launch),
+            is_fresh=launch.number == FRESH_REPEAT,
+            expected=self.history.first_bits(case) if launch.is_repeat else {},
         )
 
     def _interim_analyses(self, case: Case) -> None:
@@ -443,7 +448,7 @@ class _Run:
         self._record(ended, sync=True)
         self.observer.launch_ended(item.launch, ended)
         if ended.reason == "server_lost":
-            self.launcher.lose_server(item.case, "default", ended.detail)
+            self.launcher.lose_server(item.case, _library_mode(item.launch), ended.detail)
         self.full |= ended.reason == "disk_full"
         if ended.outcome != "completed":
             self._store_logs(item.launch.id)
@@ -464,6 +469,10 @@ class _Run:
                 content = _bounded(source)
                 unfinished.write_bytes(content if self.redact is None else self.redact(content))
                 unfinished.replace(stored)  # a full disk leaves no half of it in the bundle
+
+
+def _library_mode(launch: Launch) -> LibraryMode:
+    return "deterministic" if launch.is_repeat else "default"
 
 
 def _bounded(path: Path) -> bytes:

@@ -89,12 +89,12 @@ class Launcher:
 
     def forked_by(self, spec: LaunchSpec) -> Framework | None:
         """Framework of the server that the launch will be forked by; None if it will be fresh."""
-        key = self._key(spec.case, spec.library_mode)
+        key = None if spec.is_fresh else self._key(spec.case, spec.library_mode)
         return key.framework if key and isinstance(self.servers.get(key), ForkServer) else None
 
     def start(self, spec: LaunchSpec, stdout: Path, stderr: Path) -> Child:
         """Start one launch; ServerLost, and the server is not used again, if it has ended."""
-        key = self._key(spec.case, spec.library_mode)
+        key = None if spec.is_fresh else self._key(spec.case, spec.library_mode)
         server = None if key is None else self.servers.get(key)
         if isinstance(server, ForkServer):
             try:
@@ -121,6 +121,8 @@ class Launcher:
         if not is_forked or not _may_be_forked(case):
             return None
         framework = self.frameworks[case.id]
+        if not self.vendor(case).deterministic_environment():
+            library_mode = "default"  # its environment would be the same, so one server is enough
         return ServerKey(device=case.device, framework=framework, library_mode=library_mode)
 
     def _start_server(self, key: ServerKey) -> ForkServer:

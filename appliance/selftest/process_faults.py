@@ -20,6 +20,7 @@ import numpy as np
 
 from appliance.errors import ApplianceError, EvidenceError, RunInterrupted
 from appliance.evidence.baseline_key import device_name, key_of
+from appliance.judging.limits import NO_RECORDS
 from appliance.judging.verdict import Judge, judge
 from appliance.planning.criterion_scope import matches
 from appliance.planning.plan import Place, PlanInputs, make_plan, requests
@@ -323,6 +324,7 @@ def _planned(vendor: Vendor, trials: Sequence[Trial]) -> tuple[Plan, System]:
                 "criteria": sha256(to_json(CRITERIA)),
                 "baselines": sha256(to_json(NO_BASELINES)),
                 "peaks": sha256(to_json(NO_PEAKS)),
+                "qualified": sha256(to_json(NO_RECORDS)),
                 "identity": sha256(to_json(system.identity)),
             },
             seed=seed,

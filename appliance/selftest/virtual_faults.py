@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from appliance.errors import EvidenceError
+from appliance.judging.limits import NO_RECORDS
 from appliance.judging.verdict import Judge
 from appliance.records.baseline import Baselines, Peak, Peaks
 from appliance.records.criteria import Criteria, Criterion
@@ -554,6 +555,7 @@ def refused(node: Node, data: bytes) -> str:
         "criteria.toml": sha256(to_json(node.criteria)),
         "baselines.json": sha256(to_json(node.baselines)),
         "peaks.json": sha256(to_json(node.peaks)),
+        "qualified.json": sha256(to_json(NO_RECORDS)),
     }
     try:
         run_checks.check_plan(node.plan, node.system, files)

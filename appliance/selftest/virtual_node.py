@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 from appliance.evidence.baseline_key import key_of
+from appliance.judging.limits import NO_RECORDS
 from appliance.judging.verdict import Judge
 from appliance.planning.plan import Place, PlanInputs, make_plan
 from appliance.records.baseline import Baseline, Baselines, Peaks
@@ -139,6 +140,7 @@ def with_plan(node: Node, plan: Plan) -> Node:
         "criteria": sha256(to_json(node.criteria)),
         "baselines": sha256(to_json(node.baselines)),
         "peaks": sha256(to_json(node.peaks)),
+        "qualified": sha256(to_json(NO_RECORDS)),
         "identity": sha256(to_json(node.system.identity)),
     }
     named = replace(plan, digests=digests)

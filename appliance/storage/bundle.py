@@ -22,6 +22,7 @@ from appliance.records.journal import Line
 from appliance.records.json import from_json, sha256
 from appliance.records.order import Order
 from appliance.records.plan import Plan
+from appliance.records.qualified import Qualified
 from appliance.records.signer import Signer
 from appliance.records.system import System
 from appliance.records.verdict import Verdict
@@ -29,12 +30,14 @@ from appliance.storage import order_file
 from appliance.storage.criteria_file import parse_criteria
 from appliance.storage.device_file import check_baselines
 from appliance.storage.journal import replay
+from appliance.storage.qualified_file import check_qualified
 
 PLAN = "plan.json"
 SYSTEM = "system.json"
 CRITERIA = "criteria.toml"
 BASELINES = "baselines.json"
 PEAKS = "peaks.json"
+QUALIFIED = "qualified.json"
 SIGNER = "signer.json"
 ORDER = "order.toml"
 CHALLENGE = "challenge.json"
@@ -46,7 +49,7 @@ PDF = "report.pdf"
 REPORT = "report.dsse.json"
 LOGS = "logs"
 
-PREPARED_FILES = (PLAN, SYSTEM, CRITERIA, BASELINES, PEAKS)
+PREPARED_FILES = (PLAN, SYSTEM, CRITERIA, BASELINES, PEAKS, QUALIFIED)
 """What is fixed before the first launch."""
 RUN_FILES = (*PREPARED_FILES, JOURNAL)
 """What a run leaves, from which all else can be made."""
@@ -75,6 +78,7 @@ class Bundle:
     criteria: Criteria
     baselines: Baselines
     peaks: Peaks
+    qualified: Qualified
     lines: tuple[Line, ...] = field(repr=False)
     verdict: Verdict | None
     signer: Signer | None
@@ -224,6 +228,7 @@ def records_of(files: Mapping[str, bytes], *, folder: Path | None = None) -> Bun
         criteria=_criteria(files[CRITERIA]),
         baselines=_baselines(files[BASELINES]),
         peaks=from_json(Peaks, files[PEAKS], name=PEAKS),
+        qualified=_qualified(files[QUALIFIED]),
         lines=(),
         verdict=from_json(Verdict, files[VERDICT], name=VERDICT) if VERDICT in files else None,
         signer=from_json(Signer, files[SIGNER], name=SIGNER) if SIGNER in files else None,
@@ -262,6 +267,16 @@ def _baselines(data: bytes) -> Baselines:
     except UsageError as error:
         raise EvidenceError(str(error)) from None
     return baselines
+
+
+def _qualified(data: bytes) -> Qualified:
+    """Strictly parsed, and each record one by which something can be ruled."""
+    qualified = from_json(Qualified, data, name=QUALIFIED)
+    try:
+        check_qualified(qualified, QUALIFIED)
+    except UsageError as error:
+        raise EvidenceError(str(error)) from None
+    return qualified
 
 
 def _criteria(data: bytes) -> Criteria:

@@ -13,6 +13,7 @@ from appliance.storage.units import LARGEST_INT
 SUITES = ROOT / "workloads" / "suites"
 CASE_ID = re.compile(r"\w[\w.-]{0,79}", re.ASCII)  # "@", "/" part it from device and launch
 MOST_LAUNCHES = 10_000  # of a case; a plan names each
+LEAST_REPEATS, MOST_REPEATS = 3, 100  # processes of the deterministic phase
 MEMORY_CLASSES = (16, 24, 48, 80, 141, 192)  # GiB by which a suite may give parameters
 
 
@@ -55,6 +56,11 @@ def check_protocol(protocol: Protocol, name: str) -> None:
         value = getattr(protocol, key)
         if not (math.isfinite(value) and value >= 0):
             raise UsageError(f'{name}: key "{key}" of protocol must be 0 or more')
+    if protocol.repeats != 0 and not LEAST_REPEATS <= protocol.repeats <= MOST_REPEATS:
+        raise UsageError(
+            f'{name}: key "repeats" of protocol must be {LEAST_REPEATS} to {MOST_REPEATS}, or 0 '
+            "for no deterministic phase"
+        )
     positive(name, "calibration_seconds", protocol.calibration_seconds)
     positive(name, "block_seconds", protocol.block_seconds)
 

@@ -11,8 +11,12 @@ ONNX exporter reads among them. Measured on torch 2.8.0, 2.9.1, 2.10.0,
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from typing import Any
+
+BEFORE_IMPORTS = ("CUBLAS_WORKSPACE_CONFIG", "XLA_FLAGS")
+"""Variables of the deterministic phase, which libraries read when they start."""
 
 FULL, TF32, MIXED = "ieee", "tf32", "mixed"
 OF_TF32: Mapping[bool, str] = {True: TF32, False: FULL}
@@ -79,3 +83,24 @@ def _effective(older: Callable[[], str], newer: Callable[[], str]) -> str:
     except AttributeError:
         return old
     return old if old == (FULL if new == "none" else new) else MIXED
+
+
+def be_deterministic() -> Mapping[str, str]:
+    """Have torch take operators that give the same bits each time; what it then says it does.
+
+    Where an operator has no such form it warns. Never in a process that times: guards of compiled
+    graphs and plans of convolutions stay.
+    """
+    import torch  # noqa: PLC0415 - in the worker only
+
+    torch.use_deterministic_algorithms(mode=True, warn_only=True)
+    torch.backends.cudnn.deterministic = True
+    torch.backends.cudnn.benchmark = False
+    return {
+        "torch.are_deterministic_algorithms_enabled": str(
+            torch.are_deterministic_algorithms_enabled()
+        ),
+        "torch.backends.cudnn.deterministic": str(torch.backends.cudnn.deterministic),
+        "torch.backends.cudnn.benchmark": str(torch.backends.cudnn.benchmark),
+        **{name: os.environ.get(name, "not set") for name in BEFORE_IMPORTS},
+    }

@@ -38,6 +38,7 @@ def _judge(prepared: Prepared) -> Judge:
         criteria=prepared.criteria,
         baselines=prepared.baselines,
         peaks=prepared.peaks,
+        qualified=prepared.qualified,
         system=prepared.system,
         order=prepared.order,
     )

@@ -26,11 +26,20 @@ from appliance.records.journal import Injected, RunStarted
 from appliance.records.json import from_json, sha256, to_json
 from appliance.records.order import Challenge, Order
 from appliance.records.plan import Case, Plan
+from appliance.records.qualified import Qualified
 from appliance.records.request import Answer
 from appliance.records.suite import Suite
 from appliance.records.system import System, identity_differences
 from appliance.runner import execution
-from appliance.storage import bundle, criteria_file, device_file, input_file, order_file, suite_file
+from appliance.storage import (
+    bundle,
+    criteria_file,
+    device_file,
+    input_file,
+    order_file,
+    qualified_file,
+    suite_file,
+)
 from appliance.storage.journal import Journal
 from appliance.vendors.base import Vendor
 from appliance.verbs import datasets
@@ -42,6 +51,7 @@ DIGESTED = {
     "criteria": bundle.CRITERIA,
     "baselines": bundle.BASELINES,
     "peaks": bundle.PEAKS,
+    "qualified": bundle.QUALIFIED,
     "challenge": bundle.CHALLENGE,
     "order": bundle.ORDER,
 }
@@ -68,6 +78,7 @@ class Prepared:
     criteria: Criteria
     baselines: Baselines
     peaks: Peaks
+    qualified: Qualified
     order: Order | None
     files: Mapping[str, bytes]
     node: Node
@@ -92,10 +103,11 @@ class _Inputs:
 
 @dataclass(frozen=True, kw_only=True)
 class _Figures:
-    """What a run is compared with: the vendor's figures and baselines of its devices."""
+    """What a run is compared with: vendor's figures, baselines and records of its devices."""
 
     baselines: Baselines
     peaks: Peaks
+    qualified: Qualified
     files: Mapping[str, bytes] = field(default_factory=dict)
 
 
@@ -130,6 +142,7 @@ def prepare(
         criteria=inputs.criteria,
         baselines=figures.baselines,
         peaks=figures.peaks,
+        qualified=figures.qualified,
         order=inputs.order,
         files=_files(plan, here.system, inputs, figures),
         node=here,
@@ -205,8 +218,13 @@ def _figures(system: System, baseline: Path | None) -> _Figures:
     models = [device.model for device in system.identity.devices]
     peaks = device_file.load_peaks(models)
     baselines = device_file.load_baselines(models, baseline)
-    files = {bundle.BASELINES: to_json(baselines), bundle.PEAKS: to_json(peaks)}
-    return _Figures(baselines=baselines, peaks=peaks, files=files)
+    qualified = qualified_file.load_qualified(models)
+    files = {
+        bundle.BASELINES: to_json(baselines),
+        bundle.PEAKS: to_json(peaks),
+        bundle.QUALIFIED: to_json(qualified),
+    }
+    return _Figures(baselines=baselines, peaks=peaks, qualified=qualified, files=files)
 
 
 def _plan(
@@ -228,6 +246,7 @@ def _plan(
                 **inputs.digests,
                 "baselines": sha256(figures.files[bundle.BASELINES]),
                 "peaks": sha256(figures.files[bundle.PEAKS]),
+                "qualified": sha256(figures.files[bundle.QUALIFIED]),
                 "identity": node.identity_digest(here.system.identity),
             },
             seed=seed,
@@ -287,6 +306,7 @@ def prepare_again(folder: Path, data: Path | None) -> Prepared:
         criteria=criteria_file.parse_criteria(files[bundle.CRITERIA], bundle.CRITERIA),
         baselines=from_json(Baselines, files[bundle.BASELINES], name=bundle.BASELINES),
         peaks=from_json(Peaks, files[bundle.PEAKS], name=bundle.PEAKS),
+        qualified=from_json(Qualified, files[bundle.QUALIFIED], name=bundle.QUALIFIED),
         order=None if order is None else order_file.read(order, bundle.ORDER),
         files=files,
         node=here,

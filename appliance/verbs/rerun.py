@@ -113,7 +113,11 @@ def rerun(request: Request, observer: execution.Observer) -> Rerun:
 def _dispute(request: Request) -> _Dispute:
     source = _sound(request.source)
     case = _case(source.plan, request.case)
-    numbers = {item.number: item for item in source.plan.launches if item.case == case.id}
+    numbers = {
+        item.number: item
+        for item in source.plan.launches
+        if item.case == case.id and not item.is_repeat
+    }
     if request.launch not in numbers:
         raise UsageError(
             f"{case.id} has no launch {request.launch}: name one of {min(numbers)} to "
@@ -336,6 +340,7 @@ def _verdict(source: Bundle, plan: Plan, lines: Sequence[Line], system: System) 
         criteria=source.criteria,
         lines=lines,
         baselines=source.baselines,
+        qualified=source.qualified,
         peaks=source.peaks,
         system=system,
         order=source.order,

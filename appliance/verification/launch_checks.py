@@ -17,17 +17,25 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from appliance.errors import EvidenceError
-from appliance.planning.launch_constants import NUM_CLOCK_SPANS, REPEATED_INPUT_BOUND
+from appliance.planning.launch_constants import (
+    NUM_CLOCK_SPANS,
+    REPEATED_INPUT_BOUND,
+    REPEATS_AFTER_MISMATCH,
+)
 from appliance.records.journal import (
+    Artifact,
     Block,
     Calibrated,
     Checked,
     Digested,
     Environment,
+    Float32Products,
     LaunchEnded,
     LaunchStarted,
     Libraries,
     Line,
+    MismatchExamined,
+    Repeated,
     RunResumed,
     Started,
     Warmed,
@@ -43,6 +51,8 @@ NAMES: Mapping[type, str] = {
     Calibrated: "comparison of clocks",
     Warmed: "warm-up",
     Libraries: "libraries",
+    Repeated: "bits in the deterministic phase",
+    MismatchExamined: "repeats after a mismatch",
 }
 """What each rank says at most once."""
 OUTPUT = ("first", 0, "output")
@@ -94,6 +104,7 @@ def check_launches(plan: Plan, lines: Sequence[Line]) -> None:
             if fault:
                 raise EvidenceError(f"journal.jsonl: launch {one.launch.id} {fault}")
     _check_alike(ranks)
+    _check_mismatches(ranks)
 
 
 def _gathered(plan: Plan, lines: Sequence[Line]) -> Iterator[_RankRecords]:
@@ -146,11 +157,28 @@ def _counts(records: _RankRecords) -> str:
         return "is not timed and has timed steps"
     if not records.is_completed:
         return ""
-    expected = [Started, Calibrated]
-    expected += [Warmed] if records.is_by_blocks else []
-    expected += [] if records.launch.is_timed else [Libraries]
-    missing = [NAMES[kind] for kind in expected if not counts[kind]]
+    missing = [NAMES[kind] for kind in _expected(records) if not counts[kind]]
     return f"completed and does not report its {missing[0]}" if missing else ""
+
+
+def _expected(records: _RankRecords) -> list[type]:
+    """What each rank of a completed launch reports."""
+    if records.launch.is_repeat:
+        return [Repeated]
+    untimed = [] if records.launch.is_timed else [Libraries]
+    return [Started, Calibrated, *([Warmed] if records.is_by_blocks else []), *untimed]
+
+
+def _phase(records: _RankRecords) -> str:
+    """Records of the deterministic phase in another launch, or of another one in the phase."""
+    own = (Environment, Float32Products, Artifact, Repeated, MismatchExamined)
+    for line in records.lines:
+        is_of_phase = isinstance(line.event, Repeated | MismatchExamined)
+        if records.launch.is_repeat and not isinstance(line.event, own):
+            return "is of the deterministic phase, which neither times nor checks, and does"
+        if is_of_phase and not records.launch.is_repeat:
+            return "reports repeats, and is not of the deterministic phase"
+    return ""
 
 
 def _numbers(records: _RankRecords) -> str:
@@ -263,7 +291,7 @@ def _own_bounds(records: _RankRecords) -> str:
     for checked in records.checks:
         check = checked.check
         if checked.phase == "repeatability" and records.case.is_repeatable and check.bound != 0:
-            return "allows a difference between two outputs that must have the same bits"
+            return "holds outputs to a spread that are reproducible bit by bit"
         if checked.phase == "repeated" and check.bound != REPEATED_INPUT_BOUND:
             saved = f"lets a repeated input save {check.bound:g} of a step's time"
             return f"{saved}, not {REPEATED_INPUT_BOUND:g}"
@@ -315,8 +343,39 @@ def _check_alike(ranks: Sequence[_RankRecords]) -> None:
                 )
 
 
+def _check_mismatches(ranks: Sequence[_RankRecords]) -> None:
+    """EvidenceError where a repeat gave other bits than the case's first and none followed it.
+
+    Of several ranks all repeat where the bits of one differ.
+    """
+    first: dict[tuple[str, int], tuple[str, Mapping[str, str]]] = {}
+    owing: dict[str, str] = {}
+    for one in ranks:
+        for repeated in one.of(Repeated):
+            name, digests = first.setdefault(
+                (one.case.id, one.rank), (one.launch.id, repeated.digests)
+            )
+            if digests != repeated.digests:
+                owing.setdefault(one.launch.id, name)
+    for one in ranks:
+        examined = one.of(MismatchExamined)
+        if one.launch.id in owing and one.is_completed and not examined:
+            raise EvidenceError(
+                f"journal.jsonl: launch {one.launch.id} gave other bits than "
+                f"{owing[one.launch.id]} and did not repeat them"
+            )
+        for record in examined:
+            wanted = record.num_wanted
+            if wanted != REPEATS_AFTER_MISMATCH or len(record.answers) > wanted:
+                raise EvidenceError(
+                    f"journal.jsonl: launch {one.launch.id} did not follow its mismatch by "
+                    f"{REPEATS_AFTER_MISMATCH} repeats"
+                )
+
+
 RULES: tuple[Callable[[_RankRecords], str], ...] = (
     _counts,
+    _phase,
     _numbers,
     _lengths,
     _clocks,

@@ -18,12 +18,14 @@ from appliance.evidence.software_fault import is_lack_of_software
 from appliance.judging.verdict import Judge
 from appliance.planning.check_sampling import sampled_steps
 from appliance.planning.criterion_scope import planned_bounds
+from appliance.planning.launch_constants import FRESH_REPEAT
 from appliance.planning.plan import (
     case_analyses,
     case_launches,
     case_seed,
     checked_launch,
     launch_groups,
+    launch_id,
 )
 from appliance.planning.seeds import is_secret
 from appliance.records.criteria import Criteria
@@ -69,6 +71,7 @@ def check_plan(plan: Plan, system: System, files: Mapping[str, str]) -> None:
         "criteria": files["criteria.toml"],
         "baselines": files["baselines.json"],
         "peaks": files["peaks.json"],
+        "qualified": files["qualified.json"],
         "identity": sha256(to_json(system.identity)),
     }
     for name, file in (("challenge", "challenge.json"), ("order", "order.toml")):
@@ -115,7 +118,7 @@ def _check_drawn(plan: Plan) -> None:
     Whoever may choose them spares his devices what they are bad at: a launch while others work, or
     the check of a launch that goes wrong.
     """
-    launches = tuple(launch for case in plan.cases for launch in case_launches(case))
+    launches = tuple(launch for case in plan.cases for launch in case_launches(case, plan.protocol))
     if (plan.launches, plan.groups) != (
         launches,
         launch_groups(plan.cases, launches, plan.seed),
@@ -159,7 +162,7 @@ def _check_cases(plan: Plan, devices: set[str]) -> None:
     for case in plan.cases:
         _check_size(case)
     for launch in plan.launches:
-        expected = f"{launch.case}/{launch.number}"
+        expected = launch_id(launch.case, launch.number)
         if launch.case not in numbers or launch.id != expected:
             raise EvidenceError(f"plan.json: launch {launch.id} belongs to no case of the plan")
         if launch.is_timed != (launch.number > 0):
@@ -190,7 +193,7 @@ def _has_its_launches(plan: Plan, case: Case, numbers: list[int]) -> bool:
     if plan.rerun_of:
         repeated = plan.rerun_of.partition("/")[2]
         return numbers[:1] == [0] and repeated in {f"{case.id}/{number}" for number in numbers}
-    return numbers == list(range(case.launches + 1))
+    return numbers == list(range(-plan.protocol.repeats, case.launches + 1))
 
 
 # ------------------------------------------------------------------ the journal beside the plan
@@ -355,13 +358,21 @@ def _start(walk: _Walk, event: LaunchStarted) -> None:
     missed = [n for n in interim_analyses if n < launch.number]
     if set(missed) - set(walk.interim_analyses.get(case.id, [])):
         raise walk.fault(f"launch {launch.id} is made without the interim analysis before it")
-    is_forbidden = walk.plan.protocol.mode == "fresh" or case.device in walk.unhealthy
-    if event.mode == "forked" and is_forbidden:
-        raise walk.fault(f"launch {launch.id} is forked, where a fresh process is wanted")
+    _check_mode(walk, launch, case, event)
     _take_place(walk, launch)
     walk.ended.pop(launch.id, None)
     walk.modes[launch.id] = event.mode
     walk.open.add(launch.id)
+
+
+def _check_mode(walk: _Walk, launch: Launch, case: Case, event: LaunchStarted) -> None:
+    """Forked where that may be, and in the library mode of the phase that it is of."""
+    is_forbidden = walk.plan.protocol.mode == "fresh" or case.device in walk.unhealthy
+    is_fresh = is_forbidden or launch.number == FRESH_REPEAT
+    if event.mode == "forked" and is_fresh:
+        raise walk.fault(f"launch {launch.id} is forked, where a fresh process is wanted")
+    if (event.library_mode == "deterministic") != launch.is_repeat:
+        raise walk.fault(f"launch {launch.id} is made in the library mode {event.library_mode}")
 
 
 def _take_place(walk: _Walk, launch: Launch) -> None:

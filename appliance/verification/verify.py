@@ -27,7 +27,7 @@ from appliance.records.suite import Suite
 from appliance.records.verdict import EXIT_CODES, Verdict, VerdictWord
 from appliance.signing import dsse, html_attachments, keys, pades
 from appliance.storage import bundle as bundles
-from appliance.storage import device_file, suite_file
+from appliance.storage import device_file, qualified_file, suite_file
 from appliance.storage.bundle import Bundle
 from appliance.verification import launch_checks, run_checks, suite_checks
 from appliance.version import VERSION
@@ -319,6 +319,7 @@ def _conduct(examination: _Examination) -> str:
     launch_checks.check_launches(bundle.plan, bundle.lines)
     _check_logs(bundle)
     _check_peaks(bundle)
+    _check_qualified(bundle)
     sentence = (
         f"{len(bundle.plan.launches)} planned launches, each accounted for, in the plan's order"
     )
@@ -356,6 +357,23 @@ def _check_peaks(bundle: Bundle) -> None:
         )
 
 
+def _check_qualified(bundle: Bundle) -> None:
+    """The records of clean repeats are those of the same bench's package, which no option replaces.
+
+    A greater number of clean repeats would turn what is transient into a fault, a smaller one or
+    another stack a fault into what is not judged. What another version of bench had cannot be known
+    here, and a run that repeats one keeps that one's.
+    """
+    if bundle.plan.bench_version != VERSION or bundle.plan.rerun_of:
+        return
+    models = [device.model for device in bundle.system.identity.devices]
+    if bundle.qualified != qualified_file.load_qualified(models):
+        raise EvidenceError(
+            f"qualified.json has other records than the package of bench {VERSION} has of these "
+            f"devices: sha256 {sha256(bundle.files[bundles.QUALIFIED])}"
+        )
+
+
 def _interim_analyses(examination: _Examination) -> str:
     bundle = examination.bundle
     examination.judge = Judge(
@@ -363,6 +381,7 @@ def _interim_analyses(examination: _Examination) -> str:
         criteria=bundle.criteria,
         baselines=bundle.baselines,
         peaks=bundle.peaks,
+        qualified=bundle.qualified,
         system=bundle.system,
         order=bundle.order,
     )
@@ -410,6 +429,9 @@ def _expected(examination: _Examination) -> str:
     if bundle.baselines.baseline:
         digest = sha256(examination.files[bundles.BASELINES])
         clauses.append(f"baselines chosen by the signer: {digest}")
+    if bundle.qualified.record and bundle.plan.bench_version != VERSION:
+        digest = sha256(examination.files[bundles.QUALIFIED])
+        clauses.append(f"records of bench {bundle.plan.bench_version}, not compared: {digest}")
     unknown: tuple[str, ...] = ()
     if wanted.suite is not None:
         sentence, unknown = _expect_suite(bundle, wanted.suite)

@@ -1,8 +1,8 @@
 """Outputs of one step held against each other: the same bits, or the same within a spread.
 
-Repeatability is judged on copies in the host's memory, because the state that made the first
-output is gone by the time the second one is there. Between processes and devices it is judged by
-digests, which the journal keeps. An output is a tensor or array, or a dataclass, tuple, list or
+Within a process they are compared as copies in the host's memory, because the state that made the
+first output is gone by the time the second one is there; between processes and devices by digests,
+which the journal keeps. An output is a tensor or array, or a dataclass, tuple, list or
 dict of them; how a tensor becomes an array is the worker's business, which alone knows torch.
 
 Every array is known by its path, number format and shape, so that the same bytes in another form
@@ -14,11 +14,19 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from appliance.records.journal import Difference
+
+NAMED = 8
+"""Tensors and places that are named of a difference."""
+FLOATING = (" float", " bfloat", " complex")
+"""Number formats, as a name has them, whose numbers have units in the last place."""
 
 Frozen = dict[str, NDArray[Any]]
 Copy = Callable[[Any], NDArray[Any]]
@@ -45,6 +53,14 @@ def digest(output: Any, copy: Copy) -> str:
         hasher.update(f"{name}\0{content.nbytes}\0".encode())
         hasher.update(content.data)
     return hasher.hexdigest()
+
+
+def digests(output: Any, copy: Copy) -> dict[str, str]:
+    """SHA-256 of each array of an output by its name, in the output's order; one copy at a time."""
+    return {
+        _name(path, leaf): hashlib.sha256(copy(leaf).data).hexdigest()
+        for path, leaf in _leaves(output, "output")
+    }
 
 
 def _name(path: str, leaf: Any) -> str:
@@ -92,11 +108,55 @@ def values(array: NDArray[Any]) -> NDArray[np.float64]:
     return flat.astype(np.float64)
 
 
-def differing_bytes(first: Frozen, second: Frozen) -> float:
-    """Number of bytes that differ; infinite if the outputs are not of one shape."""
+def difference(first: Frozen, second: Frozen) -> Difference | None:
+    """How the bits of two outputs differ; their arrays are bytes, as `bits` gives.
+
+    None where they are the same, or of other shapes, so that no number stands beside another.
+    """
     if not _are_alike(first, second):
-        return math.inf
-    return float(sum(np.count_nonzero(first[path] != second[path]) for path in first))
+        return None
+    differing = [name for name in first if not np.array_equal(first[name], second[name])]
+    if not differing:
+        return None
+    one, two = (_numbers(differing[0], frozen[differing[0]]) for frozen in (first, second))
+    places = np.flatnonzero(one != two)
+    changed = one[places] ^ two[places]
+    width = 8 * one.itemsize
+    is_float = any(word in differing[0].rpartition(" (")[0] for word in FLOATING)
+    return Difference(
+        tensors=tuple(differing[:NAMED]),
+        num_tensors=len(differing),
+        num_bytes=int(sum(np.count_nonzero(first[name] != second[name]) for name in differing)),
+        total_bytes=sum(array.nbytes for array in first.values()),
+        num_elements=len(places),
+        total_elements=len(one),
+        first_indices=tuple(map(int, places[:NAMED])),
+        xor_bits=tuple(
+            int(np.count_nonzero(changed >> one.dtype.type(bit) & one.dtype.type(1)))
+            for bit in range(width)
+        ),
+        largest_ulp=_largest_distance(one[places], two[places]) if is_float else None,
+    )
+
+
+def _numbers(name: str, content: NDArray[np.uint8]) -> NDArray[Any]:
+    """The bytes of an array as unsigned integers of the width of its numbers."""
+    shape = re.search(r"\(([\d, ]*)\)$", name)
+    count = math.prod(int(size) for size in re.findall(r"\d+", shape[1])) if shape else 0
+    width = content.nbytes // max(1, count)
+    width = width // 2 if "complex" in name else width
+    return content.view(f"u{width}" if width in (1, 2, 4, 8) else "u1")
+
+
+def _largest_distance(one: NDArray[Any], two: NDArray[Any]) -> int:
+    """Largest distance in units in the last place; -0 and +0 are one apart.
+
+    Floating-point numbers are in the order of their bits, if those of negative ones are turned
+    round.
+    """
+    top = one.dtype.type(1 << (8 * one.itemsize - 1))
+    first, second = (np.where(bits & top, ~bits, bits | top) for bits in (one, two))
+    return int((np.maximum(first, second) - np.minimum(first, second)).max())
 
 
 def relative_difference(first: Frozen, second: Frozen) -> float:

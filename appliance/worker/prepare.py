@@ -24,6 +24,7 @@ from appliance.vendors.registry import make_vendor
 from appliance.worker import libraries, torch_device
 from appliance.worker.measure import Channel, LaunchCourse, Machine, Progress
 from appliance.worker.parameters import AnyWorkload, fitted, one_line
+from appliance.worker.repeats import RepeatCourse
 from appliance.worker.workload_loader import WorkloadAbsent, load_workload
 from workloads.contract.target import Artifacts, Target
 from workloads.parts.distributed import ranks
@@ -54,6 +55,7 @@ def prepared(spec: LaunchSpec, link: Link, rank: int, progress: Progress) -> Lau
     vendor = make_vendor(spec.vendor)
     vendor.prepare()
     torch_settings.choose_float32_products(vendor.torch_type, in_tf32=spec.case.in_tf32)
+    settings = torch_settings.be_deterministic() if spec.library_mode == "deterministic" else None
     if spec.num_threads is not None:
         torch.set_num_threads(spec.num_threads)
     _refuse_lacking(kind, spec, vendor)
@@ -66,13 +68,26 @@ def prepared(spec: LaunchSpec, link: Link, rank: int, progress: Progress) -> Lau
     target = _target(spec, vendor, rank, _artifacts(spec, link, rank), stopwatch)
     if spec.case.in_tf32:
         tf32.require_tf32(target)
+    machine = _machine(spec, target, stopwatch)
+    channel = Channel(send=link.send, wait=link.wait)
+    if settings is not None:
+        return RepeatCourse(
+            spec=spec,
+            rank=rank,
+            workload=workload,
+            target=target,
+            machine=machine,
+            channel=channel,
+            progress=progress,
+            settings=settings,
+        )
     return LaunchCourse(
         spec=spec,
         rank=rank,
         workload=workload,
         target=target,
-        machine=_machine(spec, target, stopwatch),
-        channel=Channel(send=link.send, wait=link.wait),
+        machine=machine,
+        channel=channel,
         progress=progress,
     )
 

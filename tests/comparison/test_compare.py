@@ -15,7 +15,7 @@ from scipy import stats
 from statsmodels.stats.nonparametric import rank_compare_2indep
 from statsmodels.stats.weightstats import ttost_ind
 from support import bundles as whole
-from support.builders import a_case, a_system, digested
+from support.builders import a_case, a_system, repeated
 from support.bundles import Draft, analysed, rejected, sealed
 from support.compared_runs import KEY, compared, draft, scaled, side, slower
 
@@ -30,7 +30,7 @@ from appliance.comparison.mixed_model import (
     profile,
 )
 from appliance.errors import EvidenceError, OutputError, UsageError
-from appliance.records.journal import Block, Digested, Event, RunStarted
+from appliance.records.journal import Block, Event, Repeated, RunStarted
 from appliance.records.json import from_json, to_json
 from appliance.records.system import Fact, System
 from appliance.verbs import compare as comparing
@@ -262,8 +262,8 @@ def test_what_is_alike_is_within_and_what_is_slower_is_beyond() -> None:
 def other_bits(events: list[Event]) -> list[Event]:
     """The bert case gave another first output, the same in all of its launches."""
     return [
-        digested(event.launch, answer="other")
-        if isinstance(event, Digested) and event.launch.startswith("bert")
+        repeated(event.launch, answer="other")
+        if isinstance(event, Repeated) and event.launch.startswith("bert")
         else event
         for event in events
     ]
@@ -321,14 +321,14 @@ def with_system(*, model: str = "", torch: str = "") -> Callable[[Side], Side]:
 def test_a_launch_of_other_bits_or_none_leaves_nothing_to_compare() -> None:
     def torn(events: list[Event]) -> list[Event]:
         return [
-            digested(event.launch, answer="other")
-            if isinstance(event, Digested) and event.launch == f"{BERT}/2"
+            repeated(event.launch, answer="other")
+            if isinstance(event, Repeated) and event.launch == f"{BERT}/r2"
             else event
             for event in events
         ]
 
     def silent(events: list[Event]) -> list[Event]:
-        return [event for event in events if not isinstance(event, Digested)]
+        return [event for event in events if not isinstance(event, Repeated)]
 
     assert bits(compared(draft("a"), draft("b", torn)))[BERT] is None
     assert set(bits(compared(draft("a"), draft("b", silent))).values()) == {None}

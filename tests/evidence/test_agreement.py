@@ -1,36 +1,35 @@
-"""Bits that should be the same: in every launch, on every device of a model, and what ran them."""
+"""Bits that should be the same on every device of a model, and what ran them."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import permutations
 
 import pytest
+from support import builders
 from support.builders import (
     FUNCTIONAL,
     NO_BASELINES,
     NO_PEAKS,
-    PROTOCOL,
     SYSTEM,
     a_case,
     a_plan,
     a_system,
     bare_lines,
     checked,
-    digested,
     ended,
     healthy_events,
     limited,
-    of_launch,
-    resumed,
-    verdict_of,
-    with_end,
+    records,
+    repeated,
     without,
     word_of,
 )
 
 from appliance.evidence.journal_index import index_of
+from appliance.evidence.repeats import digest_of
 from appliance.judging.verdict import Judge
-from appliance.records.journal import Check, Checked, Digested, Event, Libraries
+from appliance.records.criteria import Criteria
+from appliance.records.journal import Check, Checked, Event, Libraries, Repeated
 from appliance.records.plan import Case, Plan
 from appliance.records.system import System
 from appliance.records.verdict import Ruling, Verdict
@@ -38,7 +37,8 @@ from reports import cases, machine
 from reports.model import CheckRow, Row
 
 CASE = "gemm@cpu:0"
-PLAN = a_plan()
+PROTOCOL = replace(builders.PROTOCOL, repeats=3)
+PLAN = a_plan(protocol=PROTOCOL)
 HEALTHY = healthy_events(PLAN)
 
 
@@ -54,43 +54,24 @@ def said(verdict: Verdict, criterion: str = "repeatability", case: str = CASE) -
 def with_answers(events: Sequence[Event], answers: Mapping[str, str]) -> list[Event]:
     """The same run, where these launches (or all launches of these cases) gave other bits."""
 
-    def changed(event: Digested) -> Digested:
+    def changed(event: Repeated) -> Repeated:
         case = event.launch.rpartition("/")[0]
         answer = answers.get(event.launch, answers.get(case))
-        return event if answer is None else digested(event.launch, answer=answer)
+        return event if answer is None else repeated(event.launch, answer=answer)
 
-    return [changed(event) if isinstance(event, Digested) else event for event in events]
-
-
-# ------------------------------------------------------------------ run to run
+    return [changed(event) if isinstance(event, Repeated) else event for event in events]
 
 
-@pytest.mark.parametrize("number", range(6))
-def test_one_launch_of_other_bits_rejects_and_is_named(number: int) -> None:
-    verdict = verdict_of(PLAN, with_answers(HEALTHY, {f"{CASE}/{number}": "other"}))
-    found = ruled(verdict)
-    assert (verdict.verdict, found.ruling, found.reason) == ("REJECTED", "fail", "disagreement")
-    assert f"launch {CASE}/{number} gave other bits" in found.explanation
-    assert verdict.decided_by == f"repeatability of {CASE}"
-
-
-def test_no_timing_is_shown_or_judged_where_launches_disagree() -> None:
-    events = with_answers(HEALTHY, {f"{CASE}/3": "other"})
-    verdict = verdict_of(PLAN, events, limited(0.02))
-    assert verdict.cases[0].estimates == ()
-    assert "gave other bits" in verdict.cases[0].withheld
-    assert said(verdict, "speed") == ("inconclusive", "coverage")
-    assert said(verdict_of(PLAN, HEALTHY, limited(0.02)), "speed") == ("pass", "")
-
-
-def test_an_interim_analysis_stops_a_case_whose_launches_disagree() -> None:
-    plan = a_plan(a_case(launches=10), protocol=replace(PROTOCOL, interim_analyses=(5, 10)))
-    events = with_answers(healthy_events(plan), {f"{CASE}/2": "other"})
-    after_five = events[: events.index(ended(f"{CASE}/5")) + 1]
-    judge = a_judge(plan, after_five)
-    is_decided, reason = judge.interim_analysis(CASE)
-    assert is_decided
-    assert "gave other bits" in reason
+def verdict_of(
+    plan: Plan,
+    events: Sequence[Event],
+    criteria: Criteria = FUNCTIONAL,
+    *,
+    system: System = SYSTEM,
+) -> Verdict:
+    """The judge's verdict where records of all cases are known."""
+    known = records(plan, system)
+    return builders.verdict_of(plan, events, criteria, system=system, qualified=known)
 
 
 def a_judge(plan: Plan, events: Sequence[Event], system: System = SYSTEM) -> Judge:
@@ -100,72 +81,21 @@ def a_judge(plan: Plan, events: Sequence[Event], system: System = SYSTEM) -> Jud
         baselines=NO_BASELINES,
         peaks=NO_PEAKS,
         system=system,
+        qualified=records(plan, system),
     )
     for line in bare_lines(events):
         judge.take(line)
     return judge
 
 
-@pytest.mark.parametrize("number", range(6))
-def test_a_launch_without_its_digest_is_not_covered(number: int) -> None:
-    events = without(HEALTHY, lambda e: isinstance(e, Digested) and e.launch == f"{CASE}/{number}")
-    verdict = verdict_of(PLAN, events)
-    assert (verdict.verdict, said(verdict)) == ("INCONCLUSIVE", ("inconclusive", "coverage"))
-
-
-def test_every_rank_owes_its_digest_and_only_to_its_own_number() -> None:
-    plan = a_plan(replace(a_case(), ranks=2))
-    events = healthy_events(plan)
-    assert said(verdict_of(plan, events)) == ("inconclusive", "coverage")
-    second = [replace(digested(event.launch), rank=1, digest="1" * 64) for event in given(events)]
-    of_both = [*interleaved(events, second)]
-    assert said(verdict_of(plan, of_both)) == ("pass", "")
-    of_both[of_both.index(second[2])] = replace(second[2], digest="2" * 64)
-    assert said(verdict_of(plan, of_both)) == ("fail", "disagreement")
-
-
-def given(events: Sequence[Event]) -> list[Digested]:
-    return [event for event in events if isinstance(event, Digested)]
-
-
-def interleaved(events: Sequence[Event], second: Sequence[Digested]) -> list[Event]:
-    """Each launch tells its second digest right after the first, and its second rank's checks."""
-    left = list(second)
+def of_two_ranks(events: Sequence[Event]) -> list[Event]:
+    """Each launch reports its second rank's bits and checks right after the first's."""
     found: list[Event] = []
     for event in events:
         found.append(event)
-        if isinstance(event, Digested):
-            found.append(left.pop(0))
-        elif isinstance(event, Checked):
+        if isinstance(event, Repeated | Checked):
             found.append(replace(event, rank=1))
     return found
-
-
-def test_a_workload_that_need_not_repeat_owes_no_digest_and_is_not_compared() -> None:
-    plan = a_plan(replace(a_case(), is_repeatable=False))
-    events = healthy_events(plan)
-    assert word_of(plan, without(events, lambda e: isinstance(e, Digested))) == "ACCEPTED"
-    assert word_of(plan, with_answers(events, {f"{CASE}/3": "other"})) == "ACCEPTED"
-
-
-def test_what_an_interrupted_launch_gave_counts_though_it_owes_nothing() -> None:
-    cut = with_end(HEALTHY, f"{CASE}/3", "interrupted", "SIGINT")
-    silent = without(cut, lambda e: isinstance(e, Digested) and e.launch == f"{CASE}/3")
-    assert word_of(PLAN, silent) == "ACCEPTED"
-    assert word_of(PLAN, with_answers(cut, {f"{CASE}/3": "other"})) == "REJECTED"
-
-
-def test_what_the_interrupted_untimed_launch_gave_is_not_forgotten() -> None:
-    untimed = [event for event in HEALTHY if of_launch(event, f"{CASE}/0")]
-    place = HEALTHY.index(untimed[0])
-    cut = [*untimed[:-1], *resumed(1, f"{CASE}/0")]
-    assert word_of(PLAN, [*HEALTHY[:place], *cut, *HEALTHY[place:]]) == "ACCEPTED"
-    other = with_answers(cut, {CASE: "other"})
-    assert word_of(PLAN, [*HEALTHY[:place], *other, *HEALTHY[place:]]) == "REJECTED"
-
-
-def test_a_digest_from_outside_its_launch_is_not_accepted() -> None:
-    assert word_of(PLAN, [*HEALTHY, digested(f"{CASE}/3")]) == "INCONCLUSIVE"
 
 
 # ------------------------------------------------------------------ device to device
@@ -182,7 +112,8 @@ def on_devices(number: int, *, models: Sequence[str] = ()) -> tuple[Plan, System
         )
     )
     identity = replace(system.identity, devices=devices)
-    return a_plan(*(a_case(device=name) for name in names)), replace(system, identity=identity)
+    cases = (a_case(device=name) for name in names)
+    return a_plan(*cases, protocol=PROTOCOL), replace(system, identity=identity)
 
 
 def voted(answers: str, *, models: Sequence[str] = ()) -> tuple[str, list[str]]:
@@ -239,7 +170,7 @@ def test_a_device_that_stands_alone_fails_though_a_launch_is_not_covered() -> No
     plan, system = on_devices(3)
     events = with_answers(healthy_events(plan), {"gemm@cpu:2": "other"})
     silent = without(
-        events, lambda e: isinstance(e, Digested) and e.launch in ("gemm@cpu:1/3", "gemm@cpu:2/3")
+        events, lambda e: isinstance(e, Repeated) and e.launch in ("gemm@cpu:1/r3", "gemm@cpu:2/r3")
     )
     verdict = verdict_of(plan, silent, system=system)
     assert said(verdict, case="gemm@cpu:1") == ("inconclusive", "coverage")
@@ -268,9 +199,8 @@ def test_other_models_are_never_compared() -> None:
         lambda case: replace(case, ranks=2),
         lambda case: replace(case, parameters={"size": 7}),
         lambda case: replace(case, version=2),
-        lambda case: replace(case, is_repeatable=False),
     ],
-    ids=["several processes", "other parameters", "another version", "not repeatable"],
+    ids=["several processes", "other parameters", "another version"],
 )
 def test_only_the_same_thing_of_one_process_is_compared(change: Callable[[Case], Case]) -> None:
     plan, system = on_devices(3)
@@ -278,20 +208,18 @@ def test_only_the_same_thing_of_one_process_is_compared(change: Callable[[Case],
     plan = replace(plan, cases=(*plan.cases[:2], last))
     events = with_answers(healthy_events(plan), {"gemm@cpu:2": "other"})
     if last.ranks == 2:
-        events = interleaved(
-            events,
-            [replace(event, rank=1) for event in given(events)],
-        )
+        events = of_two_ranks(events)
     assert said(verdict_of(plan, events, system=system), case="gemm@cpu:2") == ("pass", "")
 
 
 def test_a_device_that_contradicts_itself_has_no_vote() -> None:
     plan, system = on_devices(3)
-    own = {"gemm@cpu:1/2": "other", "gemm@cpu:2": "another"}
+    own = {"gemm@cpu:1/r2": "other", "gemm@cpu:2": "another"}
     verdict = verdict_of(plan, with_answers(healthy_events(plan), own), system=system)
     rulings = [ruled(verdict, case=f"gemm@cpu:{n}") for n in range(3)]
-    assert [one.ruling for one in rulings] == [I, F, I]
-    assert "cpu:1/2 gave other bits" in rulings[1].explanation
+    assert [one.ruling for one in rulings] == [I, I, I]
+    assert rulings[1].reason == "transient"
+    assert "cpu:1/r2 gave other bits" in rulings[1].explanation
     assert "cpu:0 and cpu:2" in rulings[0].explanation
 
 
@@ -418,33 +346,30 @@ def test_a_failed_check_stands_over_a_transient_one() -> None:
     assert f"{CASE}/4" in ruled(verdict, "correctness").explanation
 
 
-def test_criteria_of_one_kind_and_on_repeatability_know_it_too() -> None:
+def test_criteria_of_one_kind_know_it_too() -> None:
     exact = replace(FUNCTIONAL.criterion[2], id="exactness", kind="exact")
     criteria = replace(FUNCTIONAL, criterion=(*FUNCTIONAL.criterion, exact))
     verdict = verdict_of(PLAN, with_soft(soft(f"{CASE}/2")), criteria)
     assert said(verdict, "exactness") == ("inconclusive", "transient")
-    twice = replace(soft(f"{CASE}/0"), phase="repeatability")
-    verdict = verdict_of(PLAN, with_soft(twice))
-    assert said(verdict) == ("inconclusive", "transient")
-    assert said(verdict, "correctness") == ("pass", "")
 
 
 # ------------------------------------------------------------------ on paper
 
 
 def shown(events: Sequence[Event], plan: Plan = PLAN) -> CheckRow:
-    """The row on digests of the first case's page."""
+    """The row on repeats of the first case's page."""
     index = index_of(plan, bare_lines(events))
     (section, *_) = cases.sections(index, verdict_of(plan, events), NO_PEAKS, SYSTEM)
-    (row,) = [row for row in section.checks if row.name == "same bits in every launch"]
+    (row,) = [row for row in section.checks if row.phase == "deterministic phase"]
     return row
 
 
 def test_the_page_shows_one_digest_or_how_many() -> None:
     row = shown(HEALTHY)
-    digest = digested(f"{CASE}/0").digest
-    assert (row.count, row.error, row.is_within) == ("6 times", f"digest {digest[:12]}", True)
-    row = shown(with_answers(HEALTHY, {f"{CASE}/3": "other"}))
+    digest = digest_of(repeated(f"{CASE}/r1"))
+    assert row.count == "3 processes, 0 repeats after a mismatch"
+    assert (row.error, row.is_within) == (f"digest {digest[:12]}", True)
+    row = shown(with_answers(HEALTHY, {f"{CASE}/r3": "other"}))
     assert (row.error, row.is_within) == ("2 different digests", False)
 
 

@@ -1,4 +1,4 @@
-"""A workload that says it is repeatable and is not, or says so and names too small a spread."""
+"""A workload whose output differs from build to build, within its spread or beyond."""
 
 # ruff: noqa: ARG002 - the contract names the arguments
 
@@ -27,6 +27,8 @@ class Drifting(Workload[torch.Tensor, dict[str, torch.Tensor]]):
     small: ClassVar[Parameters] = {}
     needs: ClassVar[frozenset[str]] = frozenset({"float64"})
     is_timed: ClassVar[bool] = False
+    is_repeatable: ClassVar[bool] = False
+    spread: ClassVar[float] = 0.05
 
     by: float = 0.0
 

@@ -21,6 +21,7 @@ from support.builders import (
     limited,
     not_made,
     of_launch,
+    records,
     resumed,
     verdict_of,
     with_bounds,
@@ -36,6 +37,7 @@ from appliance.records.journal import (
     Artifact,
     Block,
     Checked,
+    Digested,
     Environment,
     Event,
     InterimAnalysis,
@@ -56,6 +58,8 @@ from appliance.records.workload import Work
 CASE = "gemm@cpu:0"
 PLAN = a_plan()
 HEALTHY = healthy_events(PLAN)
+REPEATING = replace(PROTOCOL, repeats=3)
+THREE = (a_case(), a_case("exact", is_timed=False), a_case("digits", steps=7))
 
 
 def ruling(events: Sequence[Event], criterion: str, criteria: Criteria = FUNCTIONAL) -> Ruling:
@@ -90,6 +94,7 @@ TELLS_NOTHING_OF_THE_DEVICE = (
     Environment,  # printed; the identity in system.json is what binds
     Started,  # the time to the first step is reported, and no criterion reads it
     Warmed,  # warm-up is no sample
+    Digested,  # bits in the default mode, which verify holds to the checks of their launches
     Reading,  # telemetry is printed beside the samples
     InterimAnalysis,  # only an interim analysis that decides leaves launches out, and these need it
 )
@@ -102,24 +107,24 @@ def is_made_again_elsewhere(event: Event) -> bool:
 
 
 def test_a_healthy_run_is_accepted() -> None:
-    plan = a_plan(a_case(), a_case("exact", is_timed=False), a_case("digits", steps=7))
-    verdict = verdict_of(plan, healthy_events(plan))
+    plan = a_plan(*THREE, protocol=REPEATING)
+    verdict = verdict_of(plan, healthy_events(plan), qualified=records(plan))
     assert verdict.verdict == "ACCEPTED"
     assert [(item.ruling, item.reason, item.action) for item in verdict.rulings] == [
         ("pass", "", "")
     ] * 12
     assert [(case.num_planned, case.num_completed) for case in verdict.cases] == [
-        (6, 6),
-        (1, 1),
-        (6, 6),
+        (9, 9),
+        (4, 4),
+        (9, 9),
     ]
 
 
 def test_no_ruling_event_can_be_left_out() -> None:
-    plan = a_plan(a_case(), a_case("exact", is_timed=False), a_case("digits", steps=7))
-    events = healthy_events(plan)
+    plan = a_plan(*THREE, protocol=REPEATING)
+    events, known = healthy_events(plan), records(plan)
     for index, event in enumerate(events):
-        word = word_of(plan, events[:index] + events[index + 1 :])
+        word = verdict_of(plan, events[:index] + events[index + 1 :], qualified=known).verdict
         is_spare = isinstance(event, TELLS_NOTHING_OF_THE_DEVICE) or is_made_again_elsewhere(event)
         assert (word == "ACCEPTED") == is_spare, event
 
@@ -170,7 +175,7 @@ def test_an_unsupported_case_is_inconclusive() -> None:
     verdict = verdict_of(plan, events)
     assert verdict.verdict == "INCONCLUSIVE"
     reasons = {item.reason for item in verdict.rulings if item.case == "other@cpu:0"}
-    assert reasons == {"unsupported", "coverage"}
+    assert reasons == {"unsupported", "coverage", "unqualified"}
 
 
 def test_every_ruling_but_pass_says_why_and_what_to_do() -> None:
@@ -233,10 +238,30 @@ def test_a_phase_that_was_not_checked_is_inconclusive(phase: str) -> None:
     assert answer(events, "correctness") == ("inconclusive", "coverage")
 
 
-def test_repeatability_that_was_not_tried_is_inconclusive() -> None:
-    events = without(HEALTHY, lambda e: isinstance(e, Checked) and e.phase == "repeatability")
-    assert answer(events, "repeatability") == ("inconclusive", "coverage")
-    assert answer(events, "correctness") == ("pass", "")
+def test_an_output_that_was_not_held_to_its_spread_is_not_covered() -> None:
+    plan = a_plan(replace(a_case(), is_repeatable=False))
+    events = healthy_events(plan)
+    assert word_of(plan, events) == "ACCEPTED"
+    silent = without(events, lambda e: isinstance(e, Checked) and e.phase == "repeatability")
+    assert word_of(plan, silent) == "INCONCLUSIVE"
+    beyond = [
+        checked(event.launch, "repeatability", error=0.02, bound=0.01)
+        if isinstance(event, Checked) and event.phase == "repeatability"
+        else event
+        for event in events
+    ]
+    verdict = verdict_of(plan, beyond)
+    assert (verdict.verdict, verdict.decided_by) == ("REJECTED", f"correctness of {CASE}")
+
+
+def test_bits_that_differ_in_the_default_mode_fail_nothing() -> None:
+    """An accelerator adds up in any order there: 0.4 held it against a healthy one."""
+    twice = checked(f"{CASE}/0", "repeatability", error=1e8, bound=0.0)
+    events = [*HEALTHY[: HEALTHY.index(ended(f"{CASE}/0"))], twice]
+    events += HEALTHY[HEALTHY.index(ended(f"{CASE}/0")) :]
+    verdict = verdict_of(PLAN, events)
+    assert (verdict.verdict, verdict.num_failed) == ("ACCEPTED", 0)
+    assert verdict.cases[0].estimates
 
 
 def test_the_drawn_launch_must_check_its_last_output_and_no_other_will_do() -> None:

@@ -8,10 +8,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from appliance.evidence.qualification import stack
+from appliance.evidence.repeats import digest_of
+from appliance.judging.limits import NO_RECORDS
 from appliance.judging.verdict import judge
 from appliance.planning.check_sampling import sampled_steps
 from appliance.planning.criterion_scope import planned_bounds
-from appliance.planning.plan import case_seed
+from appliance.planning.launch_constants import FRESH_REPEAT
+from appliance.planning.plan import case_launches, case_seed, round_of
 from appliance.records.baseline import Baselines, Peaks
 from appliance.records.criteria import Criteria, Criterion
 from appliance.records.journal import (
@@ -21,6 +25,7 @@ from appliance.records.journal import (
     Check,
     Checked,
     Counted,
+    Difference,
     Digested,
     Environment,
     Event,
@@ -32,10 +37,12 @@ from appliance.records.journal import (
     LaunchStarted,
     Libraries,
     Line,
+    MismatchExamined,
     NotObserved,
     Outcome,
     Phase,
     Reading,
+    Repeated,
     RunEnded,
     RunResumed,
     RunStarted,
@@ -45,11 +52,25 @@ from appliance.records.journal import (
 )
 from appliance.records.json import Parameters, sha256, to_json
 from appliance.records.plan import Case, Launch, Plan
+from appliance.records.qualified import Qualified, QualifiedRecord
 from appliance.records.suite import Protocol
 from appliance.records.system import Conditions, Device, Fact, Identity, System
 from appliance.records.verdict import Verdict, VerdictWord
 from appliance.records.workload import Work
 
+TENSOR = "output.value float32 (4,)"
+FLIPPED = Difference(
+    tensors=(TENSOR,),
+    num_tensors=1,
+    num_bytes=1,
+    total_bytes=20,
+    num_elements=1,
+    total_elements=4,
+    first_indices=(2,),
+    xor_bits=(*(0,) * 30, 1, 0),
+    largest_ulp=2**30,
+)
+"""One high bit of one number."""
 SEED = "5e" * 32
 RUN = "20261121T120000Z-abcdef"
 STEP_NS = 10_000_000
@@ -145,11 +166,7 @@ def a_case(
 def a_plan(*cases: Case, protocol: Protocol = PROTOCOL) -> Plan:
     """A plan of these cases (one case if none is given), in rounds, not shuffled."""
     cases = cases or (a_case(),)
-    launches = tuple(
-        Launch(id=f"{case.id}/{number}", case=case.id, number=number, is_timed=number > 0)
-        for case in cases
-        for number in range(case.launches + 1)
-    )
+    launches = tuple(launch for case in cases for launch in case_launches(case, protocol))
     return Plan(
         run_id=RUN,
         created_utc="2026-11-21T12:00:00Z",
@@ -163,7 +180,9 @@ def a_plan(*cases: Case, protocol: Protocol = PROTOCOL) -> Plan:
         protocol=protocol,
         cases=cases,
         launches=launches,
-        groups=tuple((launch.id,) for launch in sorted(launches, key=lambda item: item.number)),
+        groups=tuple(
+            (launch.id,) for launch in sorted(launches, key=lambda item: round_of(item.number))
+        ),
         num_limits=0,
         bounds=(),
         expected_seconds=60.0,
@@ -229,9 +248,18 @@ def launch_events(
 ) -> Iterator[Event]:
     """Events of one healthy launch, from its start to its end."""
     name = launch.id
-    yield LaunchStarted(launch=name, mode=plan.protocol.mode)
+    yield LaunchStarted(
+        launch=name,
+        mode="fresh" if launch.number == FRESH_REPEAT else plan.protocol.mode,
+        library_mode="deterministic" if launch.is_repeat else "default",
+    )
     yield Environment(launch=name, rank=0, facts={"torch": Fact(value="2.13")})
     yield float32_products(case, launch, "before")
+    if launch.is_repeat:
+        yield repeated(name)
+        yield float32_products(case, launch, "after")
+        yield ended(name)
+        return
     if case.is_timed:
         yield Artifact(
             launch=name,
@@ -252,7 +280,8 @@ def launch_events(
         yield Libraries(launch=name, rank=0, files={"/lib/libm.so.6": "d" * 64})
         if case.steps is not None and not case.is_timed:
             yield replace(checked(name, "last"), step=case.steps - 1)
-        yield checked(name, "repeatability", error=0.0, bound=0.0)
+        if not case.is_repeatable:
+            yield checked(name, "repeatability", error=0.0, bound=0.01)
     yield float32_products(case, launch, "after")
     yield ended(name)
 
@@ -308,6 +337,53 @@ def digested(launch: str, *, answer: str = "") -> Digested:
     """The digest of a first output: that of all launches and devices of the case, or `answer`'s."""
     digest = sha256((answer or launch.partition("@")[0]).encode())
     return Digested(launch=launch, rank=0, phase="first", step=0, what="output", digest=digest)
+
+
+def repeated(launch: str, *, answer: str = "", rank: int = 0) -> Repeated:
+    """The bits of a repeat: those of all repeats and devices of the case, or `answer`'s."""
+    digest = sha256((answer or launch.partition("@")[0]).encode())
+    return Repeated(
+        launch=launch,
+        rank=rank,
+        digests={TENSOR: digest, "output.loss float32 ()": "e" * 64},
+        operators=(),
+        settings={"deterministic": "True"},
+    )
+
+
+def examined(launch: str, *answers: str, tensors: tuple[str, ...] = (TENSOR,)) -> MismatchExamined:
+    """Repeats after a mismatch; "" is the answer of the case, another text that of `repeated`."""
+    return MismatchExamined(
+        launch=launch,
+        rank=0,
+        tensors=tensors,
+        num_wanted=100,
+        answers=tuple(digest_of(repeated(launch, answer=answer)) for answer in answers),
+        difference=FLIPPED,
+    )
+
+
+def records(plan: Plan, system: System | None = None, *, num_clean: int = 1000) -> Qualified:
+    """Qualified records of all cases of a plan on the devices of a system, by default SYSTEM."""
+    system = system or SYSTEM
+    devices = {device.id: device for device in system.identity.devices}
+    found = {
+        (case.workload, case.version, devices[case.device].model): QualifiedRecord(
+            workload=case.workload,
+            version=case.version,
+            model=devices[case.device].model,
+            stack=stack(system, devices[case.device]),
+            form="deterministic",
+            num_clean=num_clean,
+            devices=("0" * 64,),
+            operators=(),
+            sources=(f"tests/{case.id}, journal {'1' * 64}",),
+            recorded_utc="2026-11-21T12:00:00Z",
+            bench_version="0.5.0",
+        )
+        for case in plan.cases
+    }
+    return Qualified(record=tuple(found.values()))
 
 
 def ended(launch: str, outcome: Outcome = "completed", reason: str = "") -> LaunchEnded:
@@ -498,6 +574,7 @@ def verdict_of(
     baselines: Baselines = NO_BASELINES,
     peaks: Peaks = NO_PEAKS,
     system: System = SYSTEM,
+    qualified: Qualified = NO_RECORDS,
 ) -> Verdict:
     """The judge's verdict; the plan gets the bounds that these criteria need."""
     return judge(
@@ -507,6 +584,7 @@ def verdict_of(
         baselines=baselines,
         peaks=peaks,
         system=system,
+        qualified=qualified,
     )
 
 

@@ -29,9 +29,10 @@ from appliance.judging.verdict import interim_analysis, judge
 from appliance.planning.plan import checked_launch, launch_groups
 from appliance.records.baseline import Baselines, Peaks
 from appliance.records.journal import Checked, Event, InterimAnalysis, LaunchEnded, RunStarted
-from appliance.records.json import sha256, to_json
+from appliance.records.json import from_json, sha256, to_json
 from appliance.records.plan import Case, Plan
-from appliance.records.system import Conditions, Device, Identity, System
+from appliance.records.qualified import Qualified
+from appliance.records.system import Conditions, Device, Fact, Identity, System
 from appliance.signing import keys
 from appliance.signing.keys import Key
 from appliance.storage import bundle, order_file
@@ -77,13 +78,14 @@ SYSTEM = System(
         memory_modules=(),
         disks=(),
         interfaces=(),
-        software={},
+        software={"python": Fact(value="3.11.7")},
     ),
     conditions=Conditions(utc="2026-11-21T12:00:00Z", facts={}, foreign_processes=()),
 )
 NOTHING_KNOWN: dict[str, Any] = {
     "baselines": Baselines(baseline=()),
     "peaks": Peaks(peak=()),
+    "qualified": Qualified(record=()),
     "system": SYSTEM,
 }
 
@@ -100,9 +102,9 @@ class Draft:
         return replace(self, events=tuple(change(list(self.events))))
 
 
-def healthy() -> Draft:
+def healthy(*, repeats: int = 0) -> Draft:
     """Three cases of five launches (one of them untimed), analysed after two and after five."""
-    protocol = replace(PROTOCOL, interim_analyses=(2, 5))
+    protocol = replace(PROTOCOL, interim_analyses=(2, 5), repeats=repeats)
     cases = (a_case(), a_case("bert"), a_case("exact", is_timed=False))
     plan = as_drawn(a_plan(*cases, protocol=protocol))
     plan = replace(
@@ -112,6 +114,7 @@ def healthy() -> Draft:
             "criteria": sha256(CRITERIA),
             "baselines": sha256(to_json(NOTHING_KNOWN["baselines"])),
             "peaks": sha256(to_json(NOTHING_KNOWN["peaks"])),
+            "qualified": sha256(to_json(NOTHING_KNOWN["qualified"])),
             "identity": sha256(to_json(SYSTEM.identity)),
         },
     )
@@ -201,6 +204,7 @@ def files_of(draft: Draft, key: Key) -> dict[str, bytes]:
         bundle.CRITERIA: CRITERIA,
         bundle.BASELINES: to_json(NOTHING_KNOWN["baselines"]),
         bundle.PEAKS: to_json(NOTHING_KNOWN["peaks"]),
+        bundle.QUALIFIED: to_json(NOTHING_KNOWN["qualified"]),
         bundle.SIGNER: to_json(keys.signer_record(key, "tester")),
         **draft.others,
     }
@@ -208,7 +212,11 @@ def files_of(draft: Draft, key: Key) -> dict[str, bytes]:
     lines = chain(events, sha256(files[bundle.PLAN]))
     files[bundle.JOURNAL] = journal_bytes(lines)
     order = order_file.read(files[bundle.ORDER], bundle.ORDER) if bundle.ORDER in files else None
-    verdict = judge(plan=draft.plan, criteria=FUNCTIONAL, lines=lines, order=order, **NOTHING_KNOWN)
+    known = {
+        **NOTHING_KNOWN,
+        "qualified": from_json(Qualified, files[bundle.QUALIFIED], name=bundle.QUALIFIED),
+    }
+    verdict = judge(plan=draft.plan, criteria=FUNCTIONAL, lines=lines, order=order, **known)
     files.setdefault(bundle.VERDICT, to_json(verdict))
     return files
 

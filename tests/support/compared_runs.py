@@ -52,7 +52,7 @@ def draft(
     mode: str = "fresh",
 ) -> Draft:
     """A healthy run of its own name, on this system, with its events changed."""
-    protocol = replace(PROTOCOL, interim_analyses=(2, 5), block_seconds=0.01, mode=mode)  # type: ignore[arg-type]
+    protocol = replace(PROTOCOL, interim_analyses=(2, 5), block_seconds=0.01, mode=mode, repeats=3)  # type: ignore[arg-type]
     known = cases or (a_case(), a_case("bert"), a_case("exact", is_timed=False))
     plan = as_drawn(a_plan(*known, protocol=protocol))
     identity = sha256(to_json(system.identity))

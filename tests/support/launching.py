@@ -12,6 +12,7 @@ from typing import Any
 
 from faulty.vendor import Vendor
 
+from appliance.planning.plan import case_launches, round_of
 from appliance.records.journal import Event, InterimAnalysis, LaunchEnded, ServerProbed
 from appliance.records.json import sha256, to_json
 from appliance.records.plan import Case, Launch, Plan
@@ -63,13 +64,26 @@ def plan(
     groups: Sequence[tuple[str, ...]] = (),
     warmup_steps: int = 1,
     warmup_seconds: float = 0.0,
+    repeats: int = 0,
 ) -> Plan:
     """All launches of the cases; in rounds, one by one, if no groups are given."""
+    protocol = Protocol(
+        mode=mode,
+        calibration_seconds=0.03,
+        warmup_steps=warmup_steps,
+        warmup_seconds=warmup_seconds,
+        blocks=2,
+        block_steps=3,
+        block_seconds=0.0,
+        interim_analyses=interim_analyses,
+        last_checks="one",
+        repeats=repeats,
+    )
     launches = tuple(
-        Launch(id=f"{case.id}/{number}", case=case.id, number=number, is_timed=number > 0)
-        for number in range(max(case.launches for case in cases) + 1)
-        for case in cases
-        if number <= case.launches
+        sorted(
+            (launch for case in cases for launch in case_launches(case, protocol)),
+            key=lambda launch: round_of(launch.number),
+        )
     )
     return Plan(
         run_id="test-run",
@@ -81,17 +95,7 @@ def plan(
         suite_summary="",
         criteria="functional",
         digests={},
-        protocol=Protocol(
-            mode=mode,
-            calibration_seconds=0.03,
-            warmup_steps=warmup_steps,
-            warmup_seconds=warmup_seconds,
-            blocks=2,
-            block_steps=3,
-            block_seconds=0.0,
-            interim_analyses=interim_analyses,
-            last_checks="one",
-        ),
+        protocol=protocol,
         cases=cases,
         launches=launches,
         groups=tuple(groups) or tuple((launch.id,) for launch in launches),

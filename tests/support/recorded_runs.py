@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
+from appliance.judging.limits import NO_RECORDS
 from appliance.judging.verdict import Judge
 from appliance.planning.criterion_scope import planned_bounds
 from appliance.records.baseline import Baselines, Peaks
@@ -115,12 +116,14 @@ def files_of(name: str, *, converted_from: str) -> dict[str, bytes]:
         bundle.CRITERIA: CRITERIA_DATA,
         bundle.BASELINES: to_json(Baselines(baseline=())),
         bundle.PEAKS: to_json(run.peaks),
+        bundle.QUALIFIED: to_json(NO_RECORDS),
     }
     digests = {
         "suite": run.plan.digests["suite"],
         "criteria": sha256(files[bundle.CRITERIA]),
         "baselines": sha256(files[bundle.BASELINES]),
         "peaks": sha256(files[bundle.PEAKS]),
+        "qualified": sha256(files[bundle.QUALIFIED]),
         "identity": sha256(to_json(run.system.identity)),
     }
     plan = replace(run.plan, digests=digests, converted_from=converted_from)

@@ -49,6 +49,7 @@ from appliance.records.journal import (
 )
 from appliance.records.json import Scalar, sha256, to_json
 from appliance.records.plan import Case, Launch, Plan
+from appliance.records.qualified import Qualified
 from appliance.records.signer import Signer
 from appliance.records.suite import Protocol, Scenario
 from appliance.records.system import Conditions, Device, Fact, Identity, Process, System
@@ -79,7 +80,7 @@ title = "Every check against an independent reference within its bound"
 [[criterion]]
 id = "repeatability"
 kind = "determinism"
-title = "The same inputs give the same output twice"
+title = "The same inputs give the same bits in the deterministic phase"
 """
 LIMITS = b"""
 [[criterion]]
@@ -318,6 +319,7 @@ def sample(
         "criteria.toml": criteria,
         "baselines.json": to_json(baselines),
         "peaks.json": to_json(peaks),
+        "qualified.json": to_json(Qualified(record=())),
         "signer.json": to_json(signer or _signer(is_development=True)),
         "journal.jsonl": _journal(_events(plan, story, judging), sha256(plan_bytes)),
     }

@@ -102,6 +102,7 @@ def make(key: Key, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Pa
             "criteria": sha256(CRITERIA),
             "baselines": sha256(to_json(NOTHING_KNOWN["baselines"])),
             "peaks": sha256(to_json(NOTHING_KNOWN["peaks"])),
+            "qualified": sha256(to_json(NOTHING_KNOWN["qualified"])),
             "identity": sha256(to_json(system.identity)),
         }
         plan = replace(plan, run_id=f"20261121T120000Z-{run:>06}", digests=digests)

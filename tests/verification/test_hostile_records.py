@@ -19,13 +19,17 @@ from support.builders import (
     a_plan,
     block,
     chain,
+    checked,
+    examined,
     healthy_events,
     limited,
+    records,
+    repeated,
     resumed,
     verdict_of,
     without,
 )
-from support.bundles import SYSTEM, files_of, healthy, sealed
+from support.bundles import NOTHING_KNOWN, SYSTEM, Draft, files_of, healthy, sealed
 
 from appliance.errors import EvidenceError
 from appliance.planning import challenge_window
@@ -41,14 +45,18 @@ from appliance.records.journal import (
     Event,
     KernelLogRead,
     LaunchEnded,
+    LaunchStarted,
     Libraries,
     Line,
+    Repeated,
+    RunEnded,
     Started,
     Warmed,
 )
 from appliance.records.json import sha256, to_json
 from appliance.records.order import Challenge
 from appliance.records.plan import Case, Plan
+from appliance.records.qualified import Qualified
 from appliance.signing.keys import development_key
 from appliance.storage import bundle
 from appliance.storage.journal import replay
@@ -235,13 +243,11 @@ FORGED: dict[str, tuple[Forge, str]] = {
     ),
     "a check of its own": (check_of(TIMED, name="easy"), 'do not both check "easy"'),
     "bits that may differ": (
-        of_phase(
-            UNTIMED, "repeatability", check=Check(name="same bits twice", error=3.0, bound=9.0)
-        ),
-        "allows a difference between two outputs that must have the same bits",
+        of_phase(UNTIMED, "first", phase="repeatability"),
+        "holds outputs to a spread that are reproducible bit by bit",
     ),
     "a repeated input that may save all": (
-        of_phase(UNTIMED, "repeatability", phase="repeated"),
+        of_phase(UNTIMED, "first", phase="repeated", check=Check(name="saved", error=0, bound=0)),
         f"lets a repeated input save 0 of a step's time, not {REPEATED_INPUT_BOUND}",
     ),
     "a digest that is compared with none": (
@@ -400,6 +406,7 @@ def refused(plan: Plan, criteria: object = FUNCTIONAL) -> str:
         "criteria.toml": plan.digests["criteria"],
         "baselines.json": plan.digests["baselines"],
         "peaks.json": plan.digests["peaks"],
+        "qualified.json": plan.digests["qualified"],
     }
     try:
         run_checks.check_plan(plan, SYSTEM, files)
@@ -659,9 +666,11 @@ def test_a_baseline_that_no_run_can_give_is_refused(
 # ------------------------------------------------------------------ what the signer chose
 
 
-def with_files(files: dict[str, bytes], version: str, folder: Path) -> Verification:
+def with_files(
+    files: dict[str, bytes], version: str, folder: Path, draft: Draft | None = None
+) -> Verification:
     """A sound run that was planned with these files by this version of bench."""
-    draft = healthy()
+    draft = draft or healthy()
     digests = {name.partition(".")[0]: sha256(data) for name, data in files.items()}
     plan = replace(draft.plan, bench_version=version, digests={**draft.plan.digests, **digests})
     made = replace(draft, plan=plan, others=files)
@@ -691,3 +700,89 @@ def test_verify_says_that_the_signer_chose_the_baselines(tmp_path: Path) -> None
     found = with_files(files, VERSION, tmp_path)
     digest = sha256(files[bundle.BASELINES])
     assert f"baselines chosen by the signer: {digest}" in found.checks[-1].sentence
+
+
+# ------------------------------------------------------------------ the deterministic phase
+
+REPEAT = "gemm@cpu:0/r2"
+MISMATCH = repeated(REPEAT, answer="flipped")
+
+
+def of_repeat(*events: Event) -> Forge:
+    """What this repeat reports instead of its bits."""
+    return lambda all_events: [
+        new
+        for event in all_events
+        for new in (events if isinstance(event, Repeated) and event.launch == REPEAT else (event,))
+    ]
+
+
+@pytest.mark.parametrize(
+    ("forge", "sentence"),
+    [
+        (of_repeat(), "completed and does not report its bits in the deterministic phase"),
+        (of_repeat(repeated(REPEAT), repeated(REPEAT)), "reports its bits in the deterministic"),
+        (of_repeat(MISMATCH), "gave other bits than gemm@cpu:0/r1 and did not repeat them"),
+        (
+            of_repeat(MISMATCH, examined(REPEAT, *[""] * 101)),
+            "did not follow its mismatch by 100 repeats",
+        ),
+        (
+            of_repeat(repeated(REPEAT), checked(REPEAT, "first")),
+            "is of the deterministic phase, which neither times nor checks, and does",
+        ),
+        (
+            changed(Started, TIMED, lambda event: (event, repeated(TIMED))),
+            "reports repeats, and is not of the deterministic phase",
+        ),
+        (
+            of_repeat(MISMATCH, replace(examined(REPEAT, ""), num_wanted=1)),
+            "did not follow its mismatch by 100 repeats",
+        ),
+        (
+            changed(LaunchStarted, REPEAT, lambda event: replace(event, library_mode="default")),
+            f"launch {REPEAT} is made in the library mode default",
+        ),
+    ],
+    ids=["no bits", "bits twice", "not examined", "too many", "a check", "timed", "one", "mode"],
+)
+def test_a_repeat_that_contradicts_itself_is_found(
+    forge: Forge, sentence: str, tmp_path: Path
+) -> None:
+    draft = healthy(repeats=3).with_events(forge)
+    found = checks(sealed(tmp_path / "bundle", draft, development_key()))
+    assert (found.exit_code, failed(found)) == (4, ["conduct"])
+    assert sentence in found.faults[0]
+
+
+def test_repeats_cannot_be_left_out_of_the_plan(tmp_path: Path) -> None:
+    whole = healthy(repeats=3)
+    assert checks(sealed(tmp_path / "whole", whole, development_key())).faults == ()
+    left = [one for one in whole.plan.launches if one.id != REPEAT]
+    groups = [group for group in whole.plan.groups if REPEAT not in group]
+    plan = replace(whole.plan, launches=tuple(left), groups=tuple(groups))
+    events = [event for event in whole.events if getattr(event, "launch", "") != REPEAT]
+    events[-1] = RunEnded(launches=len(left))
+    draft = replace(whole, plan=plan, events=tuple(events))
+    found = checks(sealed(tmp_path / "left", draft, development_key()))
+    assert "case gemm@cpu:0 has not the launches that it says" in found.faults[0]
+
+
+@pytest.mark.parametrize("change", [{"num_clean": 10**6}, {"stack": {"torch": "2.12.0"}}])
+def test_records_of_repeats_are_those_of_the_same_bench(
+    change: dict[str, object], tmp_path: Path
+) -> None:
+    """More clean repeats make a fault of what is transient, and another stack makes it nothing."""
+    draft = healthy(repeats=3)
+    (record, *_) = records(draft.plan, NOTHING_KNOWN["system"]).record
+    known = Qualified(record=(replace(record, **change),))  # type: ignore[arg-type]
+    files = {bundle.QUALIFIED: to_json(known)}
+    found = with_files(files, VERSION, tmp_path / "same", draft)
+    assert (found.exit_code, failed(found)) == (4, ["conduct"])
+    assert "qualified.json has other records than the package" in found.faults[0]
+    assert sha256(files[bundle.QUALIFIED]) in found.faults[0]
+    other = with_files(files, "0.0.1", tmp_path / "other", draft)
+    assert other.faults == ()
+    assert f"records of bench 0.0.1, not compared: {sha256(files[bundle.QUALIFIED])}" in (
+        other.checks[-1].sentence
+    )

@@ -30,9 +30,9 @@ class Facts:
     - `data`: names of data sets.
     - `alone`: no other device works meanwhile.
     - `is_timed`: False for a pure correctness case.
-    - `is_repeatable`: the same build and first step are bitwise reproducible in one process; where
-      an operator is not proven so, set it False and `spread`, the measured largest relative
-      difference.
+    - `is_repeatable`: the same build and first step are bitwise reproducible on processors in the
+      library's default mode; where an operator is not proven so, set it False and `spread`, the
+      measured largest relative difference. Bits are judged in the deterministic phase alone.
     - `builds_with`: modules that building imports and importing the workload does not, as they take
       long; before it builds, the worker imports them off its clock, and a fork server once for all
       launches.

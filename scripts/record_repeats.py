@@ -1,0 +1,154 @@
+"""Records in appliance/qualified how often repeats gave the same bits, from the journals of runs.
+
+    scripts/record_repeats.py RUN... [--out FILE]
+
+RUN is the folder that `bench run` left of a healthy device, by a suite whose protocol says
+`repeats` (up to 100 processes a case). What is in FILE already stays and grows by them: a journal
+counts once. Of each case every repeat but the first counts, which the others are compared with. A
+case whose repeats differ is not recorded as clean: where the library said of an operator that it
+has no deterministic form, the record says so, else the script ends with exit code 1 and names it,
+because the device or the workload is wrong.
+
+A record is part of the package and of its version: `verify` holds a bundle's records to those of
+its own package, so recording writes into this checkout, to be reviewed like any other change.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))
+
+from appliance.errors import BenchError, UsageError  # noqa: E402 - runs where nothing is installed
+from appliance.evidence.journal_index import index_of  # noqa: E402 - the same
+from appliance.evidence.launches import CaseEvidence  # noqa: E402 - the same
+from appliance.evidence.qualification import device_digest, stack  # noqa: E402 - the same
+from appliance.evidence.repeats import described, repeats_of  # noqa: E402 - the same
+from appliance.records.json import sha256, to_json  # noqa: E402 - the same
+from appliance.records.qualified import Qualified, QualifiedRecord  # noqa: E402 - the same
+from appliance.storage import bundle  # noqa: E402 - the same
+from appliance.storage.bundle import Bundle  # noqa: E402 - the same
+from appliance.storage.qualified_file import QUALIFIED, parse_qualified  # noqa: E402 - the same
+from appliance.verification import launch_checks, run_checks  # noqa: E402 - the same
+
+OUT = QUALIFIED / "processors.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recorded:
+    """The records as they are now, and what was not recorded, a sentence each."""
+
+    qualified: Qualified
+    faults: tuple[str, ...]
+
+
+def recorded(known: Qualified, runs: Sequence[Bundle]) -> Recorded:
+    """What is known, grown by these runs; UsageError for a run that shows nothing of a device."""
+    records = {_key(one): one for one in known.record}
+    faults: list[str] = []
+    for run in runs:
+        _check(run)
+        journal = sha256(run.files[bundle.JOURNAL])
+        for evidence in index_of(run.plan, run.lines).cases.values():
+            found = _record(run, evidence, journal)
+            if isinstance(found, str):
+                faults.append(f"{evidence.case.id} of {run.plan.run_id}: {found}")
+            elif found is not None:
+                key = _key(found)
+                records[key] = _joined(records[key], found) if key in records else found
+    return Recorded(qualified=Qualified(record=tuple(records.values())), faults=tuple(faults))
+
+
+def _check(run: Bundle) -> None:
+    """UsageError or EvidenceError for a run whose repeats say nothing of a healthy device."""
+    plan = run.plan
+    if plan.injectors or plan.rerun_of:
+        raise UsageError(f"{plan.run_id} injects a fault or repeats a dispute: name another run")
+    digests = {name: sha256(data) for name, data in run.files.items()}
+    run_checks.check_plan(plan, run.system, digests)
+    run_checks.check_conduct(plan, run.lines, digests)
+    launch_checks.check_launches(plan, run.lines)
+
+
+def _record(run: Bundle, evidence: CaseEvidence, journal: str) -> QualifiedRecord | str | None:
+    """The record of one case; a sentence where its repeats differ, None where it has too few."""
+    case, repeats = evidence.case, repeats_of(evidence)
+    device = next(one for one in run.system.identity.devices if one.id == case.device)
+    has_form = not repeats.has_mismatch
+    if not has_form and not repeats.operators:
+        return f"{described(evidence)}: a healthy device gives the same bits"
+    num_clean = len(repeats.first) - 1 if has_form else 0
+    if has_form and num_clean < 1:
+        return None
+    return QualifiedRecord(
+        workload=case.workload,
+        version=case.version,
+        model=device.model,
+        stack=stack(run.system, device),
+        form="deterministic" if has_form else "no_deterministic_form",
+        num_clean=num_clean,
+        devices=(device_digest(run.system, device),),
+        operators=repeats.operators,
+        sources=(f"{run.plan.suite}/{case.id}, journal {journal}",),
+        recorded_utc=run.plan.created_utc,
+        bench_version=run.plan.bench_version,
+    )
+
+
+def _key(record: QualifiedRecord) -> tuple[object, ...]:
+    return (record.workload, record.version, record.model, *sorted(record.stack.items()))
+
+
+def _joined(known: QualifiedRecord, new: QualifiedRecord) -> QualifiedRecord:
+    """Two records of one key; a case of a journal that is known already counts once."""
+    if set(new.sources) <= set(known.sources):
+        return known
+    if "no_deterministic_form" in (known.form, new.form):
+        known = replace(known, form="no_deterministic_form", num_clean=0)
+        new = replace(new, num_clean=0)
+    return replace(
+        known,
+        num_clean=known.num_clean + new.num_clean,
+        devices=tuple(dict.fromkeys((*known.devices, *new.devices))),
+        operators=tuple(dict.fromkeys((*known.operators, *new.operators))),
+        sources=tuple(dict.fromkeys((*known.sources, *new.sources))),
+        recorded_utc=max(known.recorded_utc, new.recorded_utc),
+        bench_version=new.bench_version,
+    )
+
+
+def _lines(found: Recorded) -> Iterator[str]:
+    for one in found.qualified.record:
+        what = f"{one.num_clean} clean repeats" if one.num_clean else "no deterministic form"
+        yield f"{one.workload} {one.version} on {one.model}: {what}, {len(one.devices)} device(s)"
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Write the records; 1 if a case was not recorded, 2 for a run that cannot be read."""
+    parser = argparse.ArgumentParser(description="Record clean repeats from the folders of runs.")
+    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN")
+    parser.add_argument("--out", type=Path, default=OUT)
+    options = parser.parse_args(arguments)
+    try:
+        empty = Qualified(record=())
+        is_there = options.out.exists()
+        known = parse_qualified(options.out.read_bytes(), options.out.name) if is_there else empty
+        found = recorded(known, [bundle.read(run, complete=False) for run in options.runs])
+        bundle.write(options.out, to_json(found.qualified))
+    except BenchError as error:
+        print(f"record_repeats: {error}", file=sys.stderr)
+        return 2
+    for line in _lines(found):
+        print(line)
+    for fault in found.faults:
+        print(f"not recorded: {fault}", file=sys.stderr)
+    return 1 if found.faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
