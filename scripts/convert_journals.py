@@ -31,16 +31,19 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from appliance.planning import plan as planning  # noqa: E402 - after the path
+from appliance.evidence.software_fault import is_lack_of_software  # noqa: E402 - after the path
+from appliance.planning import plan as planning  # noqa: E402 - the same
 from appliance.planning.seeds import derive_seed  # noqa: E402 - the same
 from appliance.records.journal import (  # noqa: E402 - the same
     Calibrated,
     Checked,
     Event,
     InterimAnalysis,
+    LaunchEnded,
     LaunchStarted,
     Line,
     RunStarted,
+    Started,
 )
 from appliance.records.json import adapter, sha256, to_json  # noqa: E402 - the same
 from appliance.records.plan import Case, Plan  # noqa: E402 - the same
@@ -55,6 +58,8 @@ CRITERIA = "accelerator"
 RENAMED_EVENTS = {"looked": "interim_analysis"}
 RENAMED_PARAMETERS = {"rate": "learning_rate"}
 """By their names in 0.4.0."""
+ONE_SERVER = {"device": "cuda:0", "framework": "torch", "library_mode": "default"}
+"""What 0.4.0 had one fork server for; it imported what torch's workloads and JAX's needed."""
 AMPLE_SECONDS = 1e6
 Data = dict[str, Any]
 
@@ -111,9 +116,10 @@ def read(folder: Path, name: str) -> Recorded:
     """The journal of a run, in today's names."""
     with gzip.open(folder / f"run-{name}.jsonl.gz", "rt") as file:
         lines = [json.loads(line) for line in file]
+    events = tuple(modern(line["event"]) for line in lines)
     return Recorded(
         name=name,
-        events=tuple(modern(line["event"]) for line in lines),
+        events=tuple(as_software(event, events) for event in events),
         times=tuple((line["utc"], int(line["monotonic_ns"])) for line in lines),
     )
 
@@ -121,8 +127,26 @@ def read(folder: Path, name: str) -> Recorded:
 def modern(event: Data) -> Event:
     """An event of 0.4.0 by today's names; what it does not hold is left to today's defaults."""
     kind = RENAMED_EVENTS.get(event["kind"], event["kind"])
-    result: Event = adapter(Event).validate_json(json.dumps({**event, "kind": kind}))
+    later = ONE_SERVER if kind == "server_probed" else {}
+    result: Event = adapter(Event).validate_json(json.dumps({**later, **event, "kind": kind}))
     return result
+
+
+def as_software(event: Event, events: Sequence[Event]) -> Event:
+    """A crash that today's runner calls a lack of software; every other event as it is.
+
+    The journal names the exception's own class, and no first step stands in it: how far before
+    that the launch had come is not known, so the last stage that it can have reached is named.
+    """
+    if not isinstance(event, LaunchEnded) or event.outcome != "crashed":
+        return event
+    case = event.launch.rpartition("/")[0]
+    started = {one.launch.rpartition("/")[0] for one in events if isinstance(one, Started)}
+    if case in started:
+        return event
+    early = replace(event, exceptions=(event.reason,), stage="first_step")
+    is_lack = is_lack_of_software(early, has_stepped=False)
+    return replace(early, outcome="software" if is_lack else "crashed")
 
 
 # ------------------------------------------------------------------ the plan
@@ -241,6 +265,7 @@ def _protocol(protocol: Protocol, run: Recorded) -> Protocol:
         mode="forked" if is_forked else "fresh",
         calibration_seconds=one_digit(min(spans)),
         interim_analyses=tuple(sorted(analyses)),
+        repeats=0,  # it had no deterministic phase
     )
 
 
@@ -281,6 +306,7 @@ def changes(run: Recorded, plan: Plan, source: Source) -> list[str]:
         "Looks are called interim analyses; what they say is the judge's answer of then.",
         rebuilt,
         f"Clocks were compared over {protocol.calibration_seconds:g} s at least, by the journal.",
+        "The one fork server of then is called that of torch in the library's default mode.",
         "The work of a step is counted by today's code.",
         "The seed is a stand-in: order, inputs and drawn checks do not follow from it.",
         "The criteria, the figures of vendors and the baselines (none) are today's.",
@@ -290,6 +316,12 @@ def changes(run: Recorded, plan: Plan, source: Source) -> list[str]:
         sentences.append(
             "The suite was one of its own: its parameters are taken from the note of who ran it."
         )
+    lacks = [event for event in run.of(LaunchEnded) if event.outcome == "software"]
+    sentences += [
+        f"Launch {event.launch} crashed by {event.reason} before its first step: it ends as "
+        "today's runner would have said, and its stage is the last that it can have reached."
+        for event in lacks
+    ]
     if not_made:
         sentences.append(
             f"The run was stopped: of {not_made} launches nothing is recorded, and how many more "

@@ -7,9 +7,10 @@ means that it was not recorded. So the lines are chained anew where a bundle's b
 import json
 import lzma
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from appliance.judging.limits import NO_RECORDS
 from appliance.judging.verdict import Judge
@@ -63,13 +64,20 @@ def stored_lines(name: str) -> list[bytes]:
 @cache
 def recorded_run(name: str) -> RecordedRun:
     """The run `name`, one of RUNS."""
-    plan = adapter(Plan).validate_json((FOLDER / name / "plan.json").read_bytes())
+    plan = _read(Plan, FOLDER / name / "plan.json")
     number, bounds = planned_bounds(CRITERIA, plan.cases, plan.protocol.interim_analyses)
     return RecordedRun(
         plan=replace(plan, num_limits=number, bounds=bounds),
-        system=adapter(System).validate_json((FOLDER / "system.json").read_bytes()),
+        system=_read(System, FOLDER / "system.json"),
         lines=tuple(adapter(Line).validate_json(text) for text in stored_lines(name)),
     )
+
+
+def _read(kind: type[Any], path: Path) -> Any:
+    """A record by today's schema, whichever it was written by."""
+    (schema,) = (one for one in fields(kind) if one.name == "schema")
+    data = {**json.loads(path.read_bytes()), "schema": schema.default}
+    return adapter(kind).validate_json(json.dumps(data))
 
 
 @cache
