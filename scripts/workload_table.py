@@ -1,7 +1,9 @@
-"""Writes the table of workloads into README.md, from what the workloads say of themselves.
+"""Writes the tables of workloads and of their operations, from what they say of themselves.
 
 Part of `make generate`; run that after adding or changing a workload; a test compares what it would
-write with what is there. The table stands between two markers; nothing else of the file is touched.
+write with what is there. The table of README.md, and that of
+docs/reference/operations.md (scripts/operations_table.py), stand between two markers each; nothing
+else of the files is touched.
 """
 
 from __future__ import annotations
@@ -9,6 +11,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+
+import operations_table
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
@@ -54,8 +58,11 @@ def written(text: str, rows: str) -> str:
 
 
 def main() -> None:
-    """Write the table anew."""
-    README.write_text(written(README.read_text(), table(listed())))
+    """Write both tables anew."""
+    found = listed()
+    README.write_text(written(README.read_text(), table(found)))
+    page = operations_table.PAGE
+    page.write_text(operations_table.written(page.read_text(), operations_table.table(found)))
 
 
 if __name__ == "__main__":

@@ -39,7 +39,7 @@ class Dimenet(Supervised):
     """`cutoff` in angstrom; `bilinear`, `spherical`, `radial`: sizes of the two bases."""
 
     summary: ClassVar[str] = "DimeNet training: messages along pairs and angles of atoms"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     bound_by: ClassVar[Bound] = "latency"
     data_pattern: ClassVar[str] = "generated molecules in space, their energy to be predicted"
     domain: ClassVar[str] = "graphs"
@@ -78,12 +78,23 @@ class Dimenet(Supervised):
             raise ParameterError(f"cutoff is {self.cutoff}: give a distance from 2 to 10 angstrom")
 
     def work(self) -> Work:
-        """Graphs; the operations are unknown, for they are not the same in any two steps.
+        """Graphs, and the operations that such graphs take on average, forward and backward.
 
         Products are made for each pair of near atoms, and for each two pairs that meet. How many
-        there are follows from where the drawn atoms lie, and a case is planned before any is drawn.
+        there are follows from where the drawn atoms lie, so their expectation is counted.
         """
-        return Work(units=self.count, unit="graphs", precision=self.dtype)
+        flops = self.flops(molecules.expected_neighbours(self.count, self.cutoff))
+        return Work(units=self.count, unit="graphs", flops=round(flops), precision=self.dtype)
+
+    def flops(self, near: molecules.Near) -> float:
+        """Operations of one step on so many atoms, pairs and triplets."""
+        blocks, width = self.blocks + self.extra_layers, self.hidden
+        bases = 2 * blocks + 2  # layers that read the basis of distances, which is learned
+        pair = 6 * (bases * self.radial * width + (3 + 9 * blocks) * width**2)
+        angle = 4 * self.spherical * self.radial * self.bilinear  # the basis of angles is not
+        triplet = blocks * (angle + 6 * self.bilinear * width**2)
+        atom = 6 * (blocks + 1) * (3 * width**2 + width)
+        return pair * near.pairs + triplet * near.triplets + atom * near.atoms
 
     def model(self) -> Directional:
         return Directional(

@@ -88,13 +88,12 @@ def describe(requests: Sequence[CaseRequest]) -> Answer:
     return _ask("describe", requests)
 
 
-def describe_present(requests: Sequence[CaseRequest]) -> Answer:
-    """The same, but a request whose part is not installed is answered by a refusal of its own."""
-    return _ask("describe", requests)
-
-
 def describe_all() -> Answer:
-    """Ask a child to describe every workload there is; raises as `describe` does."""
+    """Ask a child to describe every workload there is, and to resolve each at full and small size.
+
+    Resolved are two for each description, in their order; one whose part of the package is not
+    installed is answered by a refusal. Raises as `describe` does.
+    """
     return _ask("list", ())
 
 

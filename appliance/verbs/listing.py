@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from appliance.records.json import Parameters, Record
-from appliance.records.request import CaseRequest, Refused
+from appliance.records.request import Refused
 from appliance.records.suite import CaseScope, Suite
-from appliance.records.workload import Bound, Description, Resolved
+from appliance.records.workload import Bound, Description, Resolved, Work
 from appliance.runner import execution
 from appliance.storage import suite_file
 
@@ -22,7 +22,8 @@ from appliance.storage import suite_file
 class ListedWorkload(Record):
     """One workload: `parameters` and counts of model parameters at full size and at small size.
 
-    A count is None where there is no model or the size cannot be resolved here; so is `unit`.
+    `work_full` is that of one step at full size. A count is None where there is no model or the
+    size cannot be resolved here; so are `unit` and `work_full`.
     """
 
     name: str
@@ -30,6 +31,7 @@ class ListedWorkload(Record):
     summary: str
     version: int
     unit: str | None
+    work_full: Work | None
     scope: tuple[CaseScope, ...]
     needs: tuple[str, ...]
     data: tuple[str, ...]
@@ -44,19 +46,13 @@ class ListedWorkload(Record):
 
 
 def listed() -> tuple[ListedWorkload, ...]:
-    """Every workload that can be described, by name; asks two children, which import them."""
-    descriptions = execution.describe_all().descriptions
-    sizes = execution.describe_present(
-        tuple(
-            CaseRequest(workload=item.name, small=small, parameters={})
-            for item in descriptions
-            for small in (False, True)
-        )
-    ).resolved
+    """Every workload that can be described, by name; asks a child, which imports them."""
+    answer = execution.describe_all()
+    sizes = answer.resolved
     suites = tuple(suite_file.load_suite(name)[0] for name in suite_file.list_suites())
     return tuple(
         _listed(item, full, small, suites)
-        for item, full, small in zip(descriptions, sizes[::2], sizes[1::2], strict=True)
+        for item, full, small in zip(answer.descriptions, sizes[::2], sizes[1::2], strict=True)
     )
 
 
@@ -75,6 +71,7 @@ def _listed(
         summary=item.summary,
         version=item.version,
         unit=known.work.unit if isinstance(known, Resolved) else None,
+        work_full=full.work if isinstance(full, Resolved) else None,
         scope=tuple(dict.fromkeys(case.scope for _, case in uses)),
         needs=item.needs,
         data=item.data,

@@ -21,7 +21,7 @@ import resource
 import sys
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
@@ -35,10 +35,10 @@ from appliance.ipc.channel import Link
 from appliance.ipc.import_watch import ImportWatch
 from appliance.ipc.messages import End, Hello, ServeRequest
 from appliance.records.json import adapter, to_json
-from appliance.records.request import CaseRequest, LaunchSpec
+from appliance.records.request import Answer, CaseRequest, LaunchSpec
 from appliance.vendors.registry import make_vendor
 from appliance.worker import fork_probe, torchrun
-from appliance.worker.describe import describe
+from appliance.worker.describe import describe, describe_all
 from appliance.worker.forkserver import ForkServer, claim_stdout
 from appliance.worker.measure import Progress
 from appliance.worker.parameters import one_line
@@ -136,10 +136,18 @@ def _is_out_of_memory(error: BaseException) -> bool:
 # ------------------------------------------------------------------ the programs
 
 
-def _describe(others: Sequence[str] = ()) -> None:
-    stdout_descriptor = claim_stdout()
+def _describe() -> None:
     requests = adapter(tuple[CaseRequest, ...]).validate_json(sys.stdin.buffer.read())
-    text = to_json(describe(requests, others))
+    _answer(lambda: describe(requests))
+
+
+def _list() -> None:
+    _answer(lambda: describe_all(workload_names()))
+
+
+def _answer(make: Callable[[], Answer]) -> None:
+    stdout_descriptor = claim_stdout()
+    text = to_json(make())
     with os.fdopen(stdout_descriptor, "wb") as stdout:
         stdout.write(text)
 
@@ -197,7 +205,7 @@ def main(arguments: list[str]) -> None:
         processes.die_with(int(arguments[1]))
     programs = {
         "describe": _describe,
-        "list": lambda: _describe(workload_names()),
+        "list": _list,
         "launch": _launch,
         "rank": _rank,
         "agent": torchrun.run_agent,

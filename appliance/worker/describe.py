@@ -6,6 +6,7 @@ import importlib.metadata
 import platform
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import torch
 
@@ -46,6 +47,17 @@ def describe(requests: tuple[CaseRequest, ...], others: Sequence[str] = ()) -> A
         resolved=tuple(resolved),
         software=_software(),
     )
+
+
+def describe_all(names: Sequence[str]) -> Answer:
+    """These workloads, and two resolved requests for each: at full size, then at small size."""
+    answer = describe((), names)
+    requests = tuple(
+        CaseRequest(workload=item.name, small=small, parameters={})
+        for item in answer.descriptions
+        for small in (False, True)
+    )
+    return replace(answer, resolved=describe(requests).resolved)
 
 
 def _descriptions(kinds: Mapping[str, type[AnyWorkload]]) -> Iterator[Description]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+import statistics
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from workloads.parts.graphs import molecules
 from workloads.parts.graphs.directional import SphericalBasis, roots
 from workloads.parts.graphs.geometric import SphericalBasisLayer
 from workloads.parts.graphs.graphs import Deviation
+from workloads.parts.numerics.size import OperationCounter
 from workloads.parts.training import branch_points
 from workloads.parts.training.supervised import Supervised
 from workloads.pna import Pna
@@ -164,18 +166,36 @@ def test_operations_are_those_that_are_counted(tmp_path: Path):
     assert counter.get_total_flops() == workload.work().flops
 
 
-def test_operations_that_no_plan_can_know_are_not_counted(tmp_path: Path):
-    """Steps of one case differ, from seed to seed and from one to the next."""
-    found = []
-    for seed in (1, 2):
-        state = small(Dimenet).build(target(tmp_path), seed)
-        for _ in range(2):
-            with FlopCounterMode(display=False) as counter:
-                small(Dimenet).step(state)
-            found.append(counter.get_total_flops())
-    assert len(set(found)) == len(found)
-    assert small(Dimenet).work().flops is None
-    assert Dimenet().work().flops is None
+DIMENETS = (
+    Dimenet(),
+    Dimenet(batch=5, blocks=2, hidden=16, bilinear=4, cutoff=3.0, activation="gelu"),
+)
+
+
+def drawn_inputs(workload: Dimenet, seed: int) -> dict[str, torch.Tensor]:
+    return workload.inputs(torch.Generator().manual_seed(seed))
+
+
+def near(inputs: dict[str, torch.Tensor]) -> molecules.Near:
+    atoms, pairs, triplets = (inputs[name].shape[-1] for name in ("numbers", "pairs", "before"))
+    return molecules.Near(atoms=atoms, pairs=pairs, triplets=triplets)
+
+
+@pytest.mark.parametrize("workload", DIMENETS, ids=["full size", "small"])
+def test_operations_on_drawn_molecules_are_those_that_are_counted(workload: Dimenet):
+    inputs = drawn_inputs(workload, 1)
+    with torch.device("meta"), OperationCounter() as counter:
+        on_meta = {name: values.to("meta") for name, values in inputs.items()}
+        workload.model().to("meta")(**on_meta).loss.backward()
+    assert workload.flops(near(inputs)) == pytest.approx(counter.flops, rel=1e-3)
+
+
+@pytest.mark.parametrize("workload", DIMENETS, ids=["full size", "small"])
+def test_operations_are_those_of_drawn_molecules_on_average(workload: Dimenet):
+    """Batches differ in their pairs; the mean of many is what the workload says of itself."""
+    drawn = [workload.flops(near(drawn_inputs(workload, seed))) for seed in range(100)]
+    assert len(set(drawn)) > 1
+    assert workload.work().flops == pytest.approx(statistics.mean(drawn), rel=0.02)
 
 
 # ------------------------------------------------------------------ steps

@@ -8,9 +8,9 @@ The rule for operations, the same for every workload: a product of an m x k with
 backward pass has the products of both gradients where both are wanted (not that of the images, or
 of frozen weights). Attention is two products over the whole square of its lengths, whatever a
 mask hides; and a batch whose shape a workload fixes counts whole, whatever of it has ended. Where
-the number of products follows from what is drawn, nothing is counted. What a device computes on
-top, as activations made anew to save memory or the padding of a batch to a kernel's liking, is not
-counted: more time for the same work is a lower rate.
+the number of products follows from what is drawn, its expectation is counted. What a device
+computes on top, as activations made anew to save memory or the padding of a batch to a kernel's
+liking, is not counted: more time for the same work is a lower rate.
 
 The formulas are torch's, but for the backward pass of a convolution: torch counts the gradient of
 the weights as if it were not grouped, which is as many times too much as there are groups (`torch.
