@@ -81,6 +81,8 @@ REASONS: dict[Reason, str] = {
     "stalled": "stalled",
     "health": "health counter or reading",
     "not_observed": "not observed",
+    "not_shown": "the driver shows none",
+    "fabric": "way between devices",
     "absent": "the device cannot have it",
     "inventory": "not what was ordered",
 }

@@ -25,6 +25,7 @@ from appliance.evidence.launches import (
     device_clock_fault,
 )
 from appliance.evidence.qualification import find
+from appliance.judging import hidden_links
 from appliance.judging.criteria_check import PEAK_SLACK
 from appliance.judging.limits import RulingInputs, amount_of
 from appliance.records.criteria import Criterion
@@ -466,6 +467,13 @@ def health(
     absent = [one.device for one in observed if one.is_absent]
     if beyond:
         return _unhealthy(criterion, beyond)
+    if unseen and all(hidden_links.are_hidden(criterion, one, inputs) for one in unseen):
+        return RulingDraft(
+            ruling="not_applicable",
+            reason="not_shown",
+            explanation=hidden_links.SENTENCE,
+            action="Nothing for a device alone; to have them judged, run where they are shown.",
+        )
     if unseen or not observed:
         return _unseen(criterion, unseen)
     if absent and (criterion.if_absent != "not_applicable" or not present):

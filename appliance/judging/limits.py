@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from appliance.evidence.baseline_key import find, peak_for
 from appliance.records.baseline import Baseline, Baselines, Peaks
 from appliance.records.criteria import Criteria, Criterion
+from appliance.records.order import Order
 from appliance.records.plan import Case, Plan
 from appliance.records.qualified import Qualified
 from appliance.records.system import System
@@ -34,6 +35,7 @@ class RulingInputs:
     peaks: Peaks
     system: System
     qualified: Qualified = NO_RECORDS
+    order: Order | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,7 +31,14 @@ from appliance.evidence.device_health import Scope
 from appliance.evidence.journal_index import JournalIndex
 from appliance.evidence.launches import CaseEvidence, LaunchEvidence, is_default_mode_bits
 from appliance.evidence.qualification import find as find_record
-from appliance.judging import order_match, ratios, repeatability, variants
+from appliance.judging import (
+    fabric,
+    hidden_links,
+    order_match,
+    ratios,
+    repeatability,
+    variants,
+)
 from appliance.judging.functional import (
     RulingDraft,
     functional,
@@ -91,6 +98,7 @@ PRECEDENCE: Mapping[CriterionKind, int] = {
     "trajectory": 1,
     "collective": 1,
     "health": 2,
+    "fabric": 2,
     "inventory": 2,
     "perf": 3,
     "tail": 3,
@@ -142,6 +150,7 @@ class Judge:
             peaks=peaks,
             system=system,
             qualified=qualified,
+            order=order,
         )
         self._requirements = requirements(criteria)
         self._order = order
@@ -293,7 +302,7 @@ class Judge:
     def _of_case(self, evidence: CaseEvidence) -> Iterator[Criterion]:
         """Required criteria whose ruling is about this case alone."""
         for criterion in self._requirements:
-            is_alone = criterion.kind != "inventory" and not is_pooled(criterion)
+            is_alone = criterion.kind not in ("inventory", "fabric") and not is_pooled(criterion)
             can_be = evidence.case.is_timed or criterion.kind not in CHANCE_KINDS
             if criterion.required and is_alone and can_be and matches(criterion, evidence.case.id):
                 yield criterion
@@ -310,6 +319,8 @@ class Judge:
             ]
             if criterion.kind == "inventory":
                 yield _ruling(criterion, "", inventory(criterion, self._inputs.system))
+            elif criterion.kind == "fabric":
+                yield _ruling(criterion, "", fabric.ruling(criterion, cases, self._inputs))
             elif not cases:
                 yield _unmatched(criterion)
             elif is_pooled(criterion):
@@ -614,7 +625,9 @@ def _unobserved(rulings: Sequence[Ruling], inputs: RulingInputs) -> str:
         if ruling.ruling == "not_applicable" and ruling.reason == "not_observed" and ruling.required
     }
     titles = [item.title for item in inputs.criteria.criterion if item.id in ids]
-    return f" Not observed, so not judged: {'; '.join(titles)}." if titles else ""
+    unseen = f" Not observed, so not judged: {'; '.join(titles)}." if titles else ""
+    is_hidden = any(ruling.reason == "not_shown" and ruling.required for ruling in rulings)
+    return unseen + (f" {hidden_links.SENTENCE.capitalize()}." if is_hidden else "")
 
 
 def _made(evidence: CaseEvidence) -> list[LaunchEvidence]:

@@ -35,7 +35,7 @@ def sentences(plan: Plan) -> tuple[str, ...]:
 def unmatched(plan: Plan, criteria: Criteria) -> Iterator[str]:
     """A sentence for each required criterion that no planned case can be judged by."""
     for criterion in criteria.criterion:
-        is_found = criterion.kind == "inventory" or any(
+        is_found = criterion.kind in ("inventory", "fabric") or any(
             matches(criterion, case.id) and (case.is_timed or criterion.kind not in CHANCE_KINDS)
             for case in plan.cases
         )

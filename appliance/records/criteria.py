@@ -17,6 +17,7 @@ CriterionKind = Literal[
     "trajectory",
     "collective",
     "health",
+    "fabric",
     "inventory",
     "perf",
     "tail",
@@ -44,6 +45,8 @@ class Criterion(Record):
       `at_least` or `at_most`; one ruling over all devices of the matching cases. `if_absent` is
       what becomes of a device that cannot have it at all, as its vendor says; `if_not_observed` of
       one that may not be looked at, as a file may state openly of a second witness.
+    - fabric: nothing but what devices of one vendor, two or more, show of the way between them; one
+      ruling, which takes no metric and no limit. `if_not_observed` as for health.
     - inventory: `metric` a fact of system.json ("devices.count", "devices.memory_bytes",
       "devices.FACT", "host.FACT"), with `equals`, `at_least` or `at_most`.
 

@@ -46,6 +46,8 @@ Reason = Literal[
     "stalled",
     "health",
     "not_observed",
+    "not_shown",
+    "fabric",
     "absent",
     "inventory",
 ]

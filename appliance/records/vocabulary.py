@@ -51,6 +51,7 @@ FACTS: Mapping[str, str] = {
     "memory_partition_mode": "how its memory is divided: none, or the vendor's word for it",
     "partitions": "the parts that it is divided into now",
     "fabric": "state of the switches between devices",
+    "links_shown": "whether the driver shows links at all",
     "link_kind": "the vendor's own links between devices",
     "num_links": "links that the part has",
     "num_links_up": "links that work",

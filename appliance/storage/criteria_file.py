@@ -106,6 +106,14 @@ def _fault(criterion: Criterion) -> str:
         return ""
     if criterion.kind in CHECK_KINDS:
         return "takes no limit: its checks have their own bounds" if limits else ""
+    if criterion.kind == "fabric":
+        is_bare = not limits and not criterion.metric and criterion.cases == "*"
+        return "" if is_bare else "is of all devices: it takes no metric, no limit and no cases"
+    return _measured_fault(criterion, limits)
+
+
+def _measured_fault(criterion: Criterion, limits: Sequence[str]) -> str:
+    """The same, of a criterion on a metric."""
     if not criterion.metric:
         return 'needs a "metric"'
     for fault in (_metric_fault, _number_fault, _choice_fault, _quantile_fault, _against_fault):

@@ -538,6 +538,36 @@ def fabric_not_ready() -> Record:
     return faulty(("nvmlDeviceGetGpuFabricInfoV()", {"state": 2, "status": 0}))
 
 
+PASSED_THROUGH = (
+    *SOURCES,
+    "what an H100 80GB HBM3 in a virtual machine answered about its links (driver 580.159.04)",
+    "https://github.com/leptonai/gpud/issues/1140 (the same of another one)",
+)
+
+
+def links_not_shown() -> Record:
+    """A device that is passed through to a virtual machine, alone."""
+    pair = links_not_shown_of_two()
+    return {**pair, "devices": pair["devices"][:1]}
+
+
+def links_not_shown_of_two() -> Record:
+    """The same of two devices, which may have links to each other all the same."""
+    record = h100_sxm()
+    for device in record["devices"]:
+        answers, of_fields = device["answers"], device["fields"]
+        kept = {name: one for name, one in answers.items() if "NvLink" not in name}
+        device["answers"] = {**kept, "nvmlDeviceGetGpuFabricInfoV()": {"state": 0, "status": 0}}
+        device["fields"] = {name: one for name, one in of_fields.items() if "NVLINK" not in name}
+    return {**record, "sources": list(PASSED_THROUGH)}
+
+
+def nothing_supported() -> Record:
+    """A device that supports no question at all, not even its name."""
+    record = links_not_shown()
+    return {**record, "devices": [{"answers": {"*": error(UNSUPPORTED)}, "fields": {}}]}
+
+
 def driver_broken() -> Record:
     """The device is there, and library and kernel driver differ in version."""
     return {**h100_sxm(), "init": error("NVML_ERROR_LIB_RM_VERSION_MISMATCH")}
@@ -548,6 +578,7 @@ FAULTY = (
     *(ecc_uncorrected, remap_pending, link_down, pcie_x8, thermal_throttle, missing_fields),
     *(gpu_lost, handle_lost, permission_denied, not_ours, reset_wanted, fabric_not_ready),
     *(driver_broken, pages_retired, pcie_naks),
+    *(links_not_shown, links_not_shown_of_two, nothing_supported),
 )
 
 

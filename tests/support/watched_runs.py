@@ -123,6 +123,8 @@ RECORDED = (
     Recorded("nvml", "h100_sxm", "gpu_lost", "lost", FAIL),
     Recorded("nvml", "h100_sxm", "missing_fields", "ecc-uncorrected", UNSEEN),
     Recorded("nvml", "h100_sxm", "permission_denied", "ecc-uncorrected", UNSEEN),
+    Recorded("nvml", "links_not_shown_of_two", "links_not_shown_of_two", "links-down", UNSEEN),
+    Recorded("nvml", "fabric_not_ready", "fabric_not_ready", "fabric", ("inconclusive", "fabric")),
     Recorded("nvml", "pages_retired", "pages_retired", "pages-pending", FAIL),
     Recorded("rocm", "mi300x", "ecc_uncorrected", "ecc-uncorrected", FAIL),
     Recorded("rocm", "mi300x", "bad_page_pending", "pages-pending", FAIL),

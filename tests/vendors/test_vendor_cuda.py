@@ -459,6 +459,33 @@ def test_a_part_without_links_can_have_none_down(vendor: Named) -> None:
     assert {"links_down", "link_errors"} < one.absent(device)
 
 
+def test_a_driver_that_supports_no_question_about_links_shows_none(vendor: Named) -> None:
+    (device,) = vendor("links_not_shown").probe()
+    assert device.facts["links_shown"].value is False
+    assert (device.facts["num_links"].value, device.facts["num_links"].hint) == (None, NEVER_GIVEN)
+    assert vendor("h100_sxm").probe()[0].facts["links_shown"].value is True
+
+
+@pytest.mark.parametrize("code", ["NO_PERMISSION", "GPU_IS_LOST", "RESET_REQUIRED", "UNKNOWN"])
+@pytest.mark.parametrize(
+    "question", ["nvmlDeviceGetNvLinkState(17)", "nvmlDeviceGetNvLinkVersion(0)"]
+)
+def test_any_other_refusal_leaves_unknown_whether_there_are_links(
+    vendor: Named, code: str, question: str
+) -> None:
+    one = vendor("links_not_shown")
+    library(one).record["devices"][0]["answers"][question] = {"error": f"NVML_ERROR_{code}"}
+    (device,) = one.probe()
+    assert device.facts["links_shown"].value is None
+    assert device.facts["links_shown"].hint == HINTS[getattr(pynvml, f"NVML_ERROR_{code}")]
+
+
+def test_a_link_that_is_shown_is_shown(vendor: Named) -> None:
+    one = vendor("links_not_shown")
+    library(one).record["devices"][0]["answers"]["nvmlDeviceGetNvLinkState(17)"] = 0
+    assert one.probe()[0].facts["links_shown"].value is True
+
+
 def test_a_sum_with_a_gap_is_none(vendor: Named) -> None:
     one = vendor("h100_sxm")
     replays = [0] * 17  # the last link does not tell

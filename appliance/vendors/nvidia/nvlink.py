@@ -18,7 +18,7 @@ from appliance.linux.fact_reader import fact
 from appliance.linux.sysfs import Unreadable, or_none
 from appliance.records.system import Device, Fact, Facts
 from appliance.records.vocabulary import CONNECTION
-from appliance.vendors.nvidia.nvml import Handle, Nvml, as_text, attempt, first
+from appliance.vendors.nvidia.nvml import Handle, Nvml, Refusal, as_text, attempt, first
 
 KIND = "NVLink"
 NO_LINKS = "this part has no such links"
@@ -61,6 +61,8 @@ SWITCH = 2
 TO_SWITCH = "switch"
 P2P_NVLINK, P2P_OK = 2, 0
 """NVML_P2P_CAPS_INDEX_NVLINK and NVML_P2P_STATUS_OK."""
+NOT_SUPPORTED = 3
+"""NVML_ERROR_NOT_SUPPORTED."""
 MEGABYTE = 1_000_000
 
 
@@ -83,6 +85,26 @@ class Links:
         if not count:
             raise Unreadable(NO_LINKS)
         return count
+
+    def shown(self) -> bool:
+        """Whether the driver shows links: not where it supports none of the questions about them.
+
+        It answers so for a device that is passed through to a virtual machine, whatever links the
+        part has. Any other refusal (no permission, a lost device) leaves it unknown.
+        """
+        nvml, handle = self.nvml, self.handle
+        answers = (
+            attempt(lambda: nvml.field(handle, "NVML_FI_DEV_NVLINK_LINK_COUNT")),
+            attempt(partial(nvml.whole, "nvmlDeviceGetNvLinkVersion", handle, 0)),
+            *self._states(),
+        )
+        gaps = [answer for answer in answers if isinstance(answer, Unreadable)]
+        if len(gaps) < len(answers):
+            return True
+        for gap in gaps:
+            if not isinstance(gap, Refusal) or gap.code != NOT_SUPPORTED:
+                raise gap
+        return False
 
     def up(self) -> tuple[int, ...]:
         """Numbers of the links that work."""
@@ -126,6 +148,7 @@ class Links:
             )
 
         return {
+            "links_shown": fact(self.shown, source="NVML nvmlDeviceGetNvLinkState"),
             "link_kind": fact(kind, source="NVML nvmlDeviceGetNvLinkVersion"),
             "num_links": fact(self.number, source="NVML NVML_FI_DEV_NVLINK_LINK_COUNT"),
             "num_links_up": fact(lambda: len(self.up()), source="NVML nvmlDeviceGetNvLinkState"),
@@ -151,11 +174,15 @@ class Links:
 
     def _answering(self) -> int:
         """Links for which the driver has a state, where it does not give their number."""
-        most = self.nvml.constant("NVML_NVLINK_MAX_LINKS")
-        states = [attempt(partial(self._is_up, link)) for link in range(most)]
+        states = self._states()
         if states and all(isinstance(state, Unreadable) for state in states):
             raise next(state for state in states if isinstance(state, Unreadable))
         return sum(isinstance(state, bool) for state in states)
+
+    def _states(self) -> tuple[bool | Unreadable, ...]:
+        """Of every link that a part may have, whether it works, or why that is not known."""
+        most = self.nvml.constant("NVML_NVLINK_MAX_LINKS")
+        return tuple(attempt(partial(self._is_up, link)) for link in range(most))
 
     def _is_up(self, link: int) -> bool:
         return self.nvml.whole("nvmlDeviceGetNvLinkState", self.handle, link) == 1
