@@ -29,6 +29,8 @@ NAMES = (
     "arc_b580",
     "max_1550_ecc",
     "max_1550_link_down",
+    "max_1550_tool_2",
+    "max_1550_tool_2_ecc",
     "max_1550_x8",
     "max_1550_throttled",
     "max_1550_missing_field",

@@ -30,6 +30,7 @@ SOURCES = (
     "intel-gpu/intel-gpu-i915-backports, drivers/gpu/drm/i915/gt/sysfs_gt_errors.c",
     "intel/compute-runtime, level_zero/sysman, sysman_product_helper_pvc.cpp, sysman_pmt.cpp",
     "intel/xpumanager, cli/src/core_stub/*.cpp and doc/smi_user_guide.md",
+    "intel/xpumanager, tag v2.0.0, ial/cmn/cmd_config.cpp, cmd_health.cpp, cmd_stats.cpp",
     "https://github.com/Syllo/nvtop/pull/344 (the link that is stated behind a card's switch)",
 )
 ORIGIN = "built from documentation"
@@ -316,6 +317,39 @@ def statistics(number: int, **counts: int) -> Answers:
     return {"device_id": number, "device_level": [*rows, heat], "tile_level": []}
 
 
+def of_version_2(answers: Answers) -> Answers:
+    """The same card as xpu-smi 2.0.0 tells of it: other keys, and nothing of Xe Links."""
+    told = copy.deepcopy(answers)
+    told["topology -m"] = {"headers": ["GPU 0/0"], "matrix": []}
+    for number, address in enumerate((FIRST, SECOND)):
+        config = told[f"config -d {address}"]
+        config["power_valid_range"] = config.pop("power_vaild_range")
+        for tile in config["tile_config_data"]:
+            tile.pop("port_up")
+            tile.pop("port_down")
+        parts = told[f"health -d {address}"]
+        del parts["xe_link_port"]
+        for part in ("power", "memory", "frequency"):
+            parts[f"{part}_health"] = parts.pop(part) | {"status": "OK"}
+        told[f"stats -d {address} -r"] = {
+            "device_index": number,
+            "pci_bdf": address,
+            "ras_errors": {name: errors(0, 0) for name in CATEGORIES},
+        }
+        for key in ("max_fabric_port_speed", "number_of_fabric_ports"):
+            told[f"discovery -d {address}"].pop(key)
+    return told
+
+
+CATEGORIES = ("Reset", "Programming Errors", "Driver Errors", "Cache Errors", "Mem Errors")
+
+
+def errors(correctable: int, uncorrectable: int) -> Answers:
+    total = correctable + uncorrectable
+    counts = {"correctable_total": correctable, "uncorrectable_total": uncorrectable}
+    return {**counts, "total": total}
+
+
 # ------------------------------------------------------------------ Arc B580
 
 
@@ -440,6 +474,7 @@ def without(answer: Answers, *keys: str) -> Answers:
 
 
 HEALTHY = max_answers()
+TOLD_BY_2 = of_version_2(HEALTHY)
 DENIED = {"error": "Level Zero Initialization Error", "errno": 2}
 FEWER = statistics(0)
 FEWER["device_level"] = [row for row in FEWER["device_level"] if "NON_COMPUTE" not in str(row)]
@@ -457,6 +492,8 @@ TREES: Mapping[str, str] = {
     "inside_a_processor": tree({**SYSTEM, **inside()}),
     "max_1550_ecc": tree({f"{CLOCKS[0]}/error_counter/soc_fatal_hbm_ss0_0": "2"}, "max_1550"),
     "max_1550_link_down": tree({}, "max_1550"),
+    "max_1550_tool_2": tree({}, "max_1550"),
+    "max_1550_tool_2_ecc": tree({}, "max_1550"),
     "max_1550_x8": tree({f"{UP}/current_link_width": "8"}, "max_1550"),
     "max_1550_throttled": tree(throttled(), "max_1550"),
     "max_1550_missing_field": tree(
@@ -483,6 +520,16 @@ ANSWERS: Mapping[str, str] = {
             f"health -d {FIRST}": health(0, ("Critical", DEAD_PORT)),
         },
         "max_1550",
+    ),
+    "max_1550_tool_2": document(TOLD_BY_2),
+    "max_1550_tool_2_ecc": document(
+        {
+            f"stats -d {FIRST} -r": {
+                "ras_errors": {name: errors(0, 0) for name in CATEGORIES}
+                | {"Mem Errors": errors(5, 2), "Reset": errors(0, 1)}
+            }
+        },
+        "max_1550_tool_2",
     ),
     "max_1550_x8": document({}, "max_1550"),
     "max_1550_throttled": document({}, "max_1550"),

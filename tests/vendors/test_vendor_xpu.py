@@ -813,3 +813,31 @@ def test_the_probe_takes_every_machine(name: str, tmp_path: Path) -> None:
 def test_the_answers_of_a_fault_are_those_of_its_base_but_for_its_own() -> None:
     healthy, faulty = answers("max_1550"), answers("max_1550_ecc")
     assert {key for key in healthy if healthy[key] != faulty[key]} == {"stats -d 0000:4d:00.0 -r"}
+
+
+# ------------------------------------------------------------------ version 2 of the tool
+
+
+def test_version_2_of_the_tool_has_other_keys_for_the_same() -> None:
+    one, other = (vendor(name) for name in ("max_1550", "max_1550_tool_2"))
+    first, second = one.probe()[0], other.probe()[0]
+    for fact in ("power_limit_highest", "slowdown_temperature", "ecc_mode", "serial", "memory"):
+        assert first.facts.get(fact) == second.facts.get(fact)
+    assert second.facts["power_limit_highest"].value == 600
+    counts, told = one.counters(first), other.counters(second)
+    assert {name for name in counts if counts[name] != told[name]} == {"links_down"}
+    assert told["row_remap_pending"] == told["row_remap_failed"] == 0
+
+
+def test_version_2_counts_errors_by_category() -> None:
+    one = vendor("max_1550_tool_2_ecc")
+    counts = one.counters(one.probe()[0])
+    names = ("ecc_corrected", "ecc_uncorrected", "resets", "ras_uncorrected", "driver_errors")
+    assert [counts[name] for name in names] == [5, 2, 1, 0, 0]
+
+
+def test_version_2_tells_nothing_of_links() -> None:
+    one = vendor("max_1550_tool_2")
+    device = one.probe()[0]
+    assert one.counters(device)["links_down"] is None
+    assert "version 2 tells nothing of Xe Links" in one.hints(device)["links_down"]

@@ -149,8 +149,8 @@ def _memory(card: Card, kernel: Kernel, answers: Answers, name: str) -> Facts:
 
 def _limits(kernel: Kernel, answers: Answers, name: str) -> Facts:
     def bound(place: int) -> int:
-        """The tool writes the range of the limit as "1 to 600" (its key is misspelt)."""
-        words = text(answers.settings(name), "power_vaild_range").split(" to ")
+        """The tool writes the range of the limit as "1 to 600"."""
+        words = answers.power_range(name).split(" to ")
         if len(words) != len(("lowest", "highest")) or not all(map(str.isdecimal, words)):
             raise Unreadable("xpu-smi does not report the range of the power limit")
         return int(words[place])

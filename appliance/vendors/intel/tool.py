@@ -2,8 +2,12 @@
 
 Keys and units by intel/xpumanager: cli/src/core_stub/devices_stub.cpp (discovery; the names of the
 properties in lower case), lib_core_stub.cpp (config, health, topology), statistics_stub.cpp (stats)
-and doc/smi_user_guide.md. A card is named by its PCI address, which every command takes, so that
-nothing hangs on the tool's own numbering; the matrix of the topology alone goes by numbers.
+and doc/smi_user_guide.md; those of version 2 by ial/cmn/cmd_config.cpp, cmd_health.cpp and
+cmd_stats.cpp of its tag v2.0.0. It renamed keys, counts errors in another form, and tells nothing
+of Xe Links any more. Both are read, each by the keys that it answers with.
+
+A card is named by its PCI address, which every command takes, so that nothing hangs on the tool's
+own numbering; the matrix of the topology alone goes by numbers.
 
 Starting it takes about as long as a step that is timed, so it is called when the node is probed and
 when errors are counted, never for a reading. A child that is being timed never starts it at all.
@@ -34,6 +38,18 @@ NOT_INSTALLED = "xpu-smi is not installed: install it (package xpu-smi) to have 
 FILTERS = ("ZE_AFFINITY_MASK", "ONEAPI_DEVICE_SELECTOR", "ZE_FLAT_DEVICE_HIERARCHY")
 """Variables that would hide cards from the tool, too."""
 MEBI = 2**20
+RAS = "XPUM_STATS_RAS_ERROR_CAT_"
+"""Beginning of the names of errors, as version 1 calls its metrics and this module both."""
+CATEGORIES = {
+    "RESET": "Reset",
+    "PROGRAMMING_ERRORS": "Programming Errors",
+    "DRIVER_ERRORS": "Driver Errors",
+    "CACHE_ERRORS": "Cache Errors",
+    "NON_COMPUTE_ERRORS": "Mem Errors",
+}
+"""What version 2 calls the categories of errors."""
+TOTALS = {"_CORRECTABLE": "correctable_total", "_UNCORRECTABLE": "uncorrectable_total"}
+NO_PORTS = "xpu-smi of version 2 tells nothing of Xe Links: version 1.3 does"
 
 
 def run(arguments: Sequence[str]) -> str:
@@ -100,16 +116,29 @@ class Answers:
     def settings(self, card: str) -> Mapping[str, Any]:
         return self.ask("config", "-d", card)
 
+    def power_range(self, card: str) -> str:
+        """The range of the power limit ("1 to 600"); version 1 misspells its key."""
+        settings = self.settings(card)
+        name = "power_valid_range"
+        return text(settings, name if name in settings else "power_vaild_range")
+
     def health(self, card: str, part: str) -> Mapping[str, Any]:
         """Status, description and thresholds of one part of a card."""
-        answer = self.ask("health", "-d", card).get(part)
+        parts = self.ask("health", "-d", card)
+        answer = parts.get(part, parts.get(f"{part}_health"))
         if not isinstance(answer, Mapping):
+            if part == "xe_link_port" and "memory_health" in parts:
+                raise Unreadable(NO_PORTS)
             raise Unreadable(f"xpu-smi does not tell the health of {part}")
         return answer
 
     def statistic(self, card: str, name: str) -> int:
-        """A count of the whole card, by the name that the tool gives its metrics."""
-        for one in _rows(self.ask("stats", "-d", card, "-r"), "device_level"):
+        """A count of the whole card, by the name that version 1 gives its metrics."""
+        answer = self.ask("stats", "-d", card, "-r")
+        errors = answer.get("ras_errors")
+        if isinstance(errors, Mapping) and name.startswith(RAS):
+            return _error_total(errors, name.removeprefix(RAS))
+        for one in _rows(answer, "device_level"):
             if one.get("metrics_type") == name:
                 return whole(one, "value")
         raise Unreadable(f"xpu-smi does not tell {name} of this card")
@@ -127,6 +156,16 @@ class Answers:
         mine = self.number(card)
         rows = _rows(self.ask("topology", "-m"), "topo_list")
         return sum(ports(row) for row in rows if row.get("local_device_id") == mine)
+
+
+def _error_total(errors: Mapping[str, Any], kind: str) -> int:
+    """Errors of one kind, as version 2 counts them by category."""
+    ending = next((one for one in TOTALS if kind.endswith(one)), "")
+    category = CATEGORIES.get(kind.removesuffix(ending), "")
+    counts = errors.get(category)
+    if not isinstance(counts, Mapping):
+        raise Unreadable(f"xpu-smi does not tell {kind} of this card")
+    return whole(counts, TOTALS.get(ending, "total"))
 
 
 def ports(row: Mapping[str, Any]) -> int:
