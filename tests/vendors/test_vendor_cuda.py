@@ -130,6 +130,7 @@ def test_a_module_is_told_with_all_its_facts(vendor: Named) -> None:
         "pcie_width_slot": 16,
         "numa_node": 0,
         "cpu_affinity": "0-55",
+        "links_shown": True,
         "link_kind": "NVLink 4",
         "num_links": 18,
         "num_links_up": 18,
@@ -205,6 +206,7 @@ def test_a_part_without_its_files_tells_what_the_driver_knows(vendor: Named) -> 
     assert set(facts) == {
         *("uuid", "product", "architecture", "driver", "driver_api", "memory", "partitions"),
         *("confidential_mode", "partition_mode", "pci_address", "pci_device", "pci_subsystem"),
+        "links_shown",
     }
     assert other.serial == other.facts["uuid"].value
     assert one.facts["pcie_width_highest"].hint
