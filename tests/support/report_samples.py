@@ -684,8 +684,6 @@ def _launch(launch: Launch, row: Row, case: Case, checked: int, story: Story) ->
     yield _checked(launch, row, "first", chance, is_outside=is_outside)
     if launch.number == 0:
         yield Libraries(launch=launch.id, rank=0, files=LIBRARIES)
-        same = Check(name="bytes that differ", error=0.0, bound=0.0)
-        yield Checked(launch=launch.id, rank=0, phase="repeatability", step=0, check=same)
     span = 200_000_000
     yield Calibrated(
         launch=launch.id,
