@@ -55,6 +55,11 @@ def digest(output: Any, copy: Copy) -> str:
     return hasher.hexdigest()
 
 
+def num_bytes(output: Any) -> int:
+    """Bytes of all arrays of an output."""
+    return sum(int(leaf.nbytes) for _, leaf in _leaves(output, "output"))
+
+
 def digests(output: Any, copy: Copy) -> dict[str, str]:
     """SHA-256 of each array of an output by its name, in the output's order; one copy at a time."""
     return {

@@ -49,8 +49,12 @@ class RepeatCourse(LaunchCourse):
         tensors = tuple(
             name for name in {**digests, **expected} if expected.get(name) != digests.get(name)
         )
-        if self.machine.agree(int(bool(tensors))):
-            self._examine(output, tensors)
+        if not self.machine.agree(int(bool(tensors))):
+            return
+        is_large = outputs.num_bytes(output) > LARGEST_EVIDENCE
+        own = None if is_large else outputs.freeze(output, self.machine.bits)
+        del output  # which may fill a device
+        self._examine(own, joint_digest(digests), tensors)
 
     def _output(self) -> Any:
         """Output of the first step of a state that is built anew; the state is not kept."""
@@ -58,13 +62,10 @@ class RepeatCourse(LaunchCourse):
         gc.collect()
         return output
 
-    def _examine(self, first: Any, tensors: tuple[str, ...]) -> None:
-        """Repeat the same operands, and send what they gave."""
-        frozen = outputs.freeze(first, self.machine.bits)
-        is_large = sum(int(array.nbytes) for array in frozen.values()) > LARGEST_EVIDENCE
-        kept = None if is_large else frozen
-        own = joint_digest(outputs.digests(first, self.machine.bits))
-        del first, frozen
+    def _examine(
+        self, own: outputs.Frozen | None, own_digest: str, tensors: tuple[str, ...]
+    ) -> None:
+        """Repeat the same operands, and send what they gave beside this launch's own output."""
         answers: list[str] = []
         found: Difference | None = None
         longest = 0
@@ -72,8 +73,9 @@ class RepeatCourse(LaunchCourse):
             begin = self.machine.stopwatch.now()
             output = self._output()
             answers.append(joint_digest(outputs.digests(output, self.machine.bits)))
-            if found is None and kept is not None and answers[-1] != own:
-                found = outputs.difference(kept, outputs.freeze(output, self.machine.bits))
+            if found is None and own is not None and answers[-1] != own_digest:
+                found = outputs.difference(own, outputs.freeze(output, self.machine.bits))
+            del output
             longest = max(longest, self.machine.stopwatch.now() - begin)
         self._send(
             MismatchExamined,
