@@ -112,6 +112,16 @@ def copies_conjugated_numbers() -> None:
 
 
 @check()
+def moves_what_two_layers_share() -> None:
+    layers = nn.ModuleList([nn.Linear(4, 4), nn.Linear(4, 4)])
+    layers[1].weight = layers[0].weight
+    layers.to("simulated:1")
+    assert layers[1].weight is layers[0].weight
+    assert layers[1].weight.device == torch.device("simulated:1")
+    assert layers.cpu()[0].weight.device == torch.device("cpu")
+
+
+@check()
 def refuses_tensors_of_two_devices() -> None:
     a, b = operands(4)
     first, second = a.to("simulated:0"), b.to("simulated:1")

@@ -567,6 +567,12 @@ const Tensor& resize_(const Tensor& tensor, c10::IntArrayRef size,
   return at::native::resize_(tensor, size, format);
 }
 
+// By torch's own list a tensor of this kind of device cannot become the data of a parameter of the
+// host, as one of any other device can; then a module that is moved would lose what layers share.
+bool can_be_data(const Tensor& tensor, const Tensor& data) {
+  return tensor.layout() == c10::kStrided && data.layout() == c10::kStrided;
+}
+
 Tensor& set_(Tensor& tensor, at::Storage source, int64_t offset, c10::IntArrayRef size,
              c10::IntArrayRef stride) {
   return at::native::set_storage_cpu_(tensor, std::move(source), offset, size, stride);
@@ -771,6 +777,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("_copy_from_and_resize", &copy_from_and_resize);
   m.impl("_local_scalar_dense", &local_scalar_dense);
   m.impl("resize_", &resize_);
+  m.impl("_has_compatible_shallow_copy_type", &can_be_data);
   m.impl("set_.source_Storage_storage_offset", &set_);
   m.impl("set_.source_Storage", TORCH_FN(at::native::set_));
   m.impl("set_.source_Tensor", TORCH_FN(at::native::set_tensor_));

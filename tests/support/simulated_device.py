@@ -135,9 +135,6 @@ def register() -> types.ModuleType:
         torch.utils.rename_privateuse1_backend(NAME)
         torch._register_device_module(NAME, _device_module(extension))
         torch.utils.generate_methods_for_privateuse1_backend()
-        # A module that is moved keeps its parameters, as on other devices, where those that two
-        # layers share stay one; by default torch makes new ones for a device type of this kind.
-        torch.__future__.set_swap_module_params_on_conversion(True)
         _register_collectives(extension)
     module: types.ModuleType = getattr(torch, NAME)
     return module
