@@ -15,15 +15,15 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import cast
 
 from support import simulated_device
 
-from appliance.records.system import Device, Fact
-from appliance.records.vocabulary import COUNTERS, THROTTLES
-from appliance.vendors.base import KernelFault
+from appliance.records.system import Device, Fact, Facts
+from appliance.records.vocabulary import CONNECTION, COUNTERS, THROTTLES
+from appliance.vendors.base import KernelFault, Vendor
 from appliance.vendors.registry import VENDORS
 
 GIB = 2**30
@@ -43,11 +43,16 @@ class Simulated:
     fork_safe = True
 
     def probe(self) -> tuple[Device, ...]:
-        return tuple(map(self._device, range(int(os.environ.get("SIMULATED_DEVICES", "2")))))
+        return tuple(map(self._device, range(_num_devices())))
 
     def _device(self, index: int) -> Device:
         memory = int(os.environ.get(simulated_device.MEMORY, str(GIB)))
+        is_silent = simulated_device.planted("unlinked")
+        hint = NOT_SUPPORTED if is_silent else ""
         facts = {
+            **_ways(index),
+            "links_shown": Fact(value=not is_silent, source="simulated"),
+            "num_links": Fact(value=None if is_silent else 1, source="simulated", hint=hint),
             "driver": Fact(value="1.0", source="simulated"),
             "memory": Fact(value=memory, unit="bytes", source="simulated"),
             "highest_graphics_clock": Fact(value=10**9, unit="hertz", source="simulated"),
@@ -55,7 +60,6 @@ class Simulated:
             "pcie_width_highest": Fact(value=16, source="simulated"),
             "pcie_generation_highest": Fact(value=5, source="simulated"),
             "link_kind": Fact(value="simulated", source="simulated"),
-            "num_links": Fact(value=1, source="simulated"),
         }
         return Device(
             id=f"simulated:{index}",
@@ -94,7 +98,7 @@ class Simulated:
     def counters(self, device: Device) -> Mapping[str, int | None]:
         counters: dict[str, int | None] = {
             "ecc_uncorrected": 0,
-            "links_down": None if _has_fault(device, "unlinked") else 0,
+            "links_down": None if simulated_device.planted("unlinked") else 0,
         }
         if _is_lost(device):
             return {**dict.fromkeys(counters), "lost": 1}
@@ -113,6 +117,9 @@ class Simulated:
     def environment(self, *devices: Device) -> Mapping[str, str]:
         return {simulated_device.VISIBLE: ",".join(str(device.index) for device in devices)}
 
+    def deterministic_environment(self) -> Mapping[str, str]:
+        return {}
+
     def onnx_providers(self) -> tuple[str, ...]:
         return ("CPUExecutionProvider",)
 
@@ -124,6 +131,16 @@ class Simulated:
 
     def container_options(self) -> Mapping[str, object]:
         return {}
+
+
+def _num_devices() -> int:
+    return int(os.environ.get("SIMULATED_DEVICES", "2"))
+
+
+def _ways(index: int) -> Facts:
+    """How the device is joined to each other."""
+    others = (other for other in range(_num_devices()) if other != index)
+    return {f"{CONNECTION}{one}": Fact(value="host bridge", source="simulated") for one in others}
 
 
 def _has_fault(device: Device, name: str) -> bool:
@@ -158,7 +175,7 @@ def main() -> None:
     """Be `bench`, with this vendor added."""
     from appliance.cli.main import main as bench  # noqa: PLC0415 - the vendor is used without
 
-    cast("dict[str, object]", VENDORS)[Simulated.name] = Simulated
+    cast("dict[str, Callable[[], Vendor]]", VENDORS)[Simulated.name] = Simulated
     bench()
 
 

@@ -233,7 +233,7 @@ void synchronise(Index index, c10::StreamId id) {
   carry_out(devices[index].streams[id]);
 }
 
-// The fault "forgets": the highest exponent bit of the number in the middle of the largest block.
+// The fault "forgets": a bit of the exponent of one number of the largest block, each time another.
 void forget(Index index) {
   const auto every = settings.fault(index, "forgets");
   const Lock lock(mutex);
@@ -241,7 +241,8 @@ void forget(Index index) {
   if (!every || ++device.waits % int64_t(*every) || device.blocks.empty()) return;
   const auto largest = *std::max_element(device.blocks.begin(), device.blocks.end(),
       [](const auto& a, const auto& b) { return a.second < b.second; });
-  static_cast<uint8_t*>(largest.first)[largest.second / 8 * 4 + 3] ^= 0x40;
+  const size_t place = device.waits * 4099 % (largest.second / 4);
+  static_cast<uint8_t*>(largest.first)[4 * place + 3] ^= 0x40;
 }
 
 void synchronise(Index index) {
