@@ -12,6 +12,7 @@ ONNX exporter reads among them. Measured on torch 2.8.0, 2.9.1, 2.10.0,
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -93,12 +94,21 @@ def be_deterministic() -> Mapping[str, str]:
     """
     import torch  # noqa: PLC0415 - in the worker only
 
-    torch.use_deterministic_algorithms(mode=True, warn_only=True)
+    # torch.use_deterministic_algorithms would import torch's compiler to set its `deterministic`,
+    # which takes a second or two; this sets the same where the compiler is used at all.
+    torch.set_deterministic_debug_mode("warn")
+    os.environ["TORCHINDUCTOR_DETERMINISTIC"] = "1"
+    compiler: Any = sys.modules.get("torch._inductor.config")
+    if compiler is not None:
+        compiler.deterministic = True
     torch.backends.cudnn.deterministic = True
     torch.backends.cudnn.benchmark = False
     return {
         "torch.are_deterministic_algorithms_enabled": str(
             torch.are_deterministic_algorithms_enabled()
+        ),
+        "torch.is_deterministic_algorithms_warn_only_enabled": str(
+            torch.is_deterministic_algorithms_warn_only_enabled()
         ),
         "torch.backends.cudnn.deterministic": str(torch.backends.cudnn.deterministic),
         "torch.backends.cudnn.benchmark": str(torch.backends.cudnn.benchmark),

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import os
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -28,7 +31,8 @@ from workloads.contract.target import Artifacts, Target
 @pytest.fixture
 def settings() -> Iterator[Mapping[str, str]]:
     yield be_deterministic()
-    torch.use_deterministic_algorithms(mode=False)
+    torch.set_deterministic_debug_mode("default")
+    os.environ.pop("TORCHINDUCTOR_DETERMINISTIC")
     torch.backends.cudnn.deterministic = False
 
 
@@ -112,6 +116,23 @@ def test_bits_are_reported_by_tensor_with_what_was_set(
     assert told.settings["torch.are_deterministic_algorithms_enabled"] == "True"
     assert told.settings["torch.backends.cudnn.deterministic"] == "True"
     assert told.settings["torch.backends.cudnn.benchmark"] == "False"
+
+
+COMPILER = """
+from appliance.vendors.torch_settings import be_deterministic
+import sys
+be_deterministic()
+print("torch._inductor.config" in sys.modules)
+from torch._inductor import config
+print(config.deterministic)
+"""
+
+
+def test_torch_s_compiler_is_not_imported_and_is_deterministic_where_it_is_used() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", COMPILER], capture_output=True, text=True, check=True, timeout=300
+    )
+    assert done.stdout.split() == ["False", "True"]
 
 
 def test_an_operator_without_a_deterministic_form_is_named(
