@@ -37,6 +37,7 @@ def in_float64(model: nn.Module) -> nn.Module:
 def count_training_flops(model: Classifier, inputs: torch.Tensor) -> int:
     """Floating-point operations of matrix products, forward and backward; both on `meta`."""
     labels = torch.empty(len(inputs), dtype=torch.long, device="meta")
-    with OperationCounter() as counter:
+    counter = OperationCounter()
+    with counter:
         torch.autograd.backward(model(inputs, labels).loss)
     return counter.flops

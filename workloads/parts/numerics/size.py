@@ -53,19 +53,19 @@ def convolution_backward_flops(
 
 _FORMULAS: Mapping[Any, Callable[..., int]] = {
     **flop_registry,
-    torch.ops.aten.convolution_backward: shape_wrapper(convolution_backward_flops),
+    torch.ops.aten.convolution_backward: shape_wrapper(convolution_backward_flops),  # type: ignore[no-untyped-call]
 }
 
 
-class OperationCounter(TorchDispatchMode):
+class OperationCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Adds up the operations of the matrix products that are dispatched within it.
 
     torch's own FlopCounterMode counts by module as well, which doubles the time that it takes.
     """
 
     def __init__(self) -> None:
-        super().__init__()
-        self.flops = 0
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.flops: int = 0
 
     def __torch_dispatch__(
         self,
@@ -95,7 +95,8 @@ def count_flops(make: Callable[[], torch.Tensor], *, with_backward: bool = True)
     Activations that a backward pass makes anew would be counted; for a model that does so,
     count the forward pass alone.
     """
-    with torch.device("meta"), OperationCounter() as counter:
+    counter = OperationCounter()
+    with torch.device("meta"), counter:
         with torch.set_grad_enabled(with_backward):
             loss = make()
         if with_backward:
@@ -105,14 +106,16 @@ def count_flops(make: Callable[[], torch.Tensor], *, with_backward: bool = True)
 
 def count_training_flops(make: Callable[[], torch.nn.Module], inputs: Shapes) -> int:
     """Floating-point operations of matrix products in one forward and backward pass."""
-    with torch.device("meta"), OperationCounter() as counter:
+    counter = OperationCounter()
+    with torch.device("meta"), counter:
         make()(**_tensors(inputs)).loss.backward()
     return counter.flops
 
 
 def count_inference_flops(make: Callable[[], torch.nn.Module], inputs: Shapes) -> int:
     """Floating-point operations of matrix products in one forward pass."""
-    with torch.device("meta"), torch.no_grad(), OperationCounter() as counter:
+    counter = OperationCounter()
+    with torch.device("meta"), torch.no_grad(), counter:
         make().eval()(**_tensors(inputs))
     return counter.flops
 
