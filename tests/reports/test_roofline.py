@@ -106,8 +106,8 @@ def test_bytes_whose_operations_are_not_counted_are_not_said_to_be_all() -> None
     assert "Its bytes alone are counted: 20 % of 100.0 GB/s." in said
 
 
-def test_operations_that_follow_from_what_is_drawn_are_unknown_and_no_rate() -> None:
-    work = Work(units=16, unit="graphs", precision="float32")  # that of dimenet
+def test_operations_that_are_not_counted_are_unknown_and_no_rate() -> None:
+    work = Work(units=16, unit="graphs", precision="float32")
     said = told(work, ARITHMETIC, MEMORY)
     assert said.startswith("MFU unknown: this workload's operations are not counted.")
     assert "%" not in said
