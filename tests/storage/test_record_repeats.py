@@ -13,10 +13,11 @@ import pytest
 from support.builders import ended, examined, repeated
 from support.bundles import Draft, files_of, healthy
 
+from appliance.planning import workload_manifest
 from appliance.records.journal import Event, Repeated
 from appliance.signing.keys import development_key
 from appliance.storage import bundle
-from appliance.storage.qualified_file import load_qualified, parse_qualified
+from appliance.storage.qualified_file import QUALIFIED, load_qualified, parse_qualified
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "record_repeats.py"
 
@@ -105,3 +106,13 @@ def test_a_folder_that_is_no_run_is_refused_in_one_sentence(
 ) -> None:
     assert script.main([str(tmp_path / "none"), "--out", str(tmp_path / "out.json")]) == 2
     assert "there is no folder" in capsys.readouterr().err
+
+
+def test_shipped_records_are_sound_and_of_workloads_that_there_are() -> None:
+    known = workload_manifest.load()
+    files = sorted(QUALIFIED.glob("*.json"))
+    assert files
+    for path in files:
+        for record in parse_qualified(path.read_bytes(), path.name).record:
+            assert record.version <= known[record.workload].version, record.workload
+            assert record.sources
