@@ -14,6 +14,7 @@ from appliance.records.request import LaunchSpec
 from appliance.records.workload import Work
 from appliance.vendors.cpu import Cpu
 from appliance.worker import prepare
+from appliance.worker.measure import Progress
 from workloads.contract.failures import Unsupported
 from workloads.parts.matmul import tf32
 
@@ -100,7 +101,7 @@ def prepared(sent: list[Any], folder: Path) -> Any:
         token="",
         num_threads=None,
     )
-    return prepare.prepared(spec, Link(), 0)  # type: ignore[arg-type]
+    return prepare.prepared(spec, Link(), 0, Progress())  # type: ignore[arg-type]
 
 
 def test_a_device_without_it_refuses_the_case_in_one_sentence(
