@@ -4,7 +4,8 @@ One step is forward, mean square error of a predicted energy, backward and AdamW
 molecules (`parts/graphs/molecules.py`) whose energy depends on elements, neighbours and distances.
 Pairs within the cutoff and the triplets that they make are found on the host when inputs are drawn,
 so the search for them is no part of the step. `parts/graphs/directional.py` says what else differs
-from the library: bases made quicker, and weights that begin small enough for six blocks.
+from the library: bases made quicker, blocks that are called together where they can be, and weights
+that begin small enough for six blocks.
 
 The checks of `parts/training` recompute the step: a lost pair or triplet, a wrong angle or
 target, a product in a lower precision, a stale gradient and a weight that AdamW missed would each

@@ -11,14 +11,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import FlopCounterMode
 
 from workloads.contract.failures import ParameterError
 from workloads.contract.target import Artifacts, Target
 from workloads.dimenet import Dimenet
 from workloads.parts.graphs import molecules
-from workloads.parts.graphs.directional import SphericalBasis, roots
-from workloads.parts.graphs.geometric import SphericalBasisLayer
+from workloads.parts.graphs.directional import Directional, SphericalBasis, roots
+from workloads.parts.graphs.geometric import InteractionBlock, SphericalBasisLayer, scatter
 from workloads.parts.graphs.graphs import Deviation
 from workloads.parts.numerics.size import OperationCounter
 from workloads.parts.training import branch_points
@@ -337,3 +338,83 @@ def test_model_can_be_copied(kind: type[Supervised]):
     assert [p.shape for p in copy.deepcopy(model).double().parameters()] == [
         p.shape for p in model.parameters()
     ]
+
+
+# ------------------------------------------------------------------ DimeNet's blocks, together
+
+
+class Operators(TorchDispatchMode):
+    """Counts operators as they reach the device."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.number = 0
+
+    def __torch_dispatch__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        self.number += 1
+        return function(*args, **(kwargs or {}))
+
+
+def one_by_one(model: Directional, batch: dict[str, torch.Tensor]) -> torch.Tensor:
+    """The loss as the library's own blocks make it of the same weights."""
+    numbers, places, before, after = (
+        batch[name] for name in ("numbers", "places", "before", "after")
+    )
+    source, target = batch["pairs"]
+    ways = places[source] - places[target]
+    radial = model.rbf(ways.square().sum(dim=-1).sqrt())
+    angles = model._angles(places, batch["pairs"], before, after)
+    spherical = model.sbf(ways.square().sum(dim=-1).sqrt(), angles, before)
+    messages = model.emb(numbers, radial, target, source)
+    blocks, readers = model._blocks()
+    total = readers[0](messages, radial, target, len(places))
+    for block, reader in zip(blocks, readers[1:], strict=True):
+        messages = InteractionBlock.forward(block, messages, radial, spherical, before, after)
+        total = total + reader(messages, radial, target, len(places))
+    logits = scatter(total, batch["owners"], dim_size=len(batch["targets"]))
+    return torch.nn.functional.mse_loss(logits / model.typical, batch["targets"])
+
+
+@pytest.fixture(scope="module")
+def directional() -> tuple[Directional, dict[str, torch.Tensor]]:
+    """A model of six blocks and a batch, in float64."""
+    workload = small(Dimenet, blocks=6)
+    rng = torch.Generator().manual_seed(3)
+    batch = {
+        name: value.double() if value.is_floating_point() else value
+        for name, value in workload.inputs(rng).items()
+    }
+    torch.manual_seed(4)
+    return workload.model().double(), batch
+
+
+def test_blocks_that_are_called_together_make_what_the_librarys_make(
+    directional: tuple[Directional, dict[str, torch.Tensor]],
+):
+    model, batch = directional
+    ways = (lambda: model(**batch).loss, lambda: one_by_one(model, batch))
+    losses, gradients = [], []
+    for way in ways:
+        model.zero_grad()
+        loss = way()
+        loss.backward()
+        losses.append(loss.item())
+        gradients.append({name: p.grad.clone() for name, p in model.named_parameters()})
+    assert losses[0] == pytest.approx(losses[1], rel=1e-12)
+    for name, gradient in gradients[0].items():
+        assert torch.allclose(gradient, gradients[1][name], rtol=1e-9, atol=1e-12), name
+
+
+def test_blocks_that_are_called_together_ask_for_fewer_operators(
+    directional: tuple[Directional, dict[str, torch.Tensor]],
+):
+    model, batch = directional
+    counts = []
+    for way in (lambda: model(**batch).loss, lambda: one_by_one(model, batch)):
+        model.zero_grad()
+        with Operators() as counted:
+            way().backward()
+        counts.append(counted.number)
+    assert counts[0] < 0.85 * counts[1]
