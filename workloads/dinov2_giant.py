@@ -119,7 +119,7 @@ class Distillation(Taught):
         `large` (2 * batch, 3, side, side) and `small` (8 * batch, ...) view by view; `masks`
         (2 * batch, patches) is 1 where a patch is hidden, `hidden` the numbers of those patches.
         """
-        seen = _features(self.student, large, bool_masked_pos=masks)
+        seen = _features(self.student, large, bool_masked_pos=masks.bool())
         glimpsed = _features(self.student, small)
         answers = self.student.image_head(torch.cat((seen[:, 0], glimpsed[:, 0])))
         patches = self.student.patch_head(_chosen(seen, hidden))

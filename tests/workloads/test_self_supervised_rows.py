@@ -230,3 +230,18 @@ def test_count_by_depth_asks_for_shallow_models_only():
 def test_what_cannot_run_is_refused(kind: Kind, wrong: dict[str, Any], message: str):
     with pytest.raises(ParameterError, match=message):
         kind(**wrong)
+
+
+def test_the_library_is_given_masks_that_are_boolean(tmp_path: Path):
+    """Some of its versions hand them to `torch.where`, which takes nothing else."""
+    workload = Dinov2Giant(**Dinov2Giant.small)
+    state = workload.build(on_processor(tmp_path), 1)
+    masks: list[torch.Tensor] = []
+
+    def look(_module: Any, _inputs: Any, named: dict[str, torch.Tensor]) -> None:
+        masks.extend(value for name, value in named.items() if name == "bool_masked_pos")
+
+    student: Any = state.model
+    student.student.backbone.register_forward_pre_hook(look, with_kwargs=True)
+    workload.step(state)
+    assert [mask.dtype for mask in masks] == [torch.bool]
