@@ -6,6 +6,7 @@ signer could, down to a journal that is chained and signed anew.
 
 import base64
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from io import BytesIO
@@ -25,6 +26,7 @@ from support.builders import (
 )
 from weasyprint import HTML, Attachment
 
+from appliance.errors import EvidenceError
 from appliance.judging.verdict import interim_analysis, judge
 from appliance.planning.plan import checked_launch, launch_groups
 from appliance.records.baseline import Baselines, Peaks
@@ -216,6 +218,8 @@ def files_of(draft: Draft, key: Key) -> dict[str, bytes]:
         **NOTHING_KNOWN,
         "qualified": from_json(Qualified, files[bundle.QUALIFIED], name=bundle.QUALIFIED),
     }
+    with suppress(EvidenceError):  # a file that is spoiled is not judged by
+        known["system"] = from_json(System, files[bundle.SYSTEM], name=bundle.SYSTEM)
     verdict = judge(plan=draft.plan, criteria=FUNCTIONAL, lines=lines, order=order, **known)
     files.setdefault(bundle.VERDICT, to_json(verdict))
     return files
