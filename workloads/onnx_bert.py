@@ -47,7 +47,7 @@ class Served(torch.nn.Module):
 @dataclass(frozen=True, kw_only=True)
 class OnnxBert(OnnxInference):
     summary: ClassVar[str] = "BERT-base inference through ONNX Runtime, one masked word a sequence"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     small: ClassVar[Parameters] = {
         "batch": 4,
         "sequence": 64,

@@ -54,7 +54,7 @@ class OnnxLlama(OnnxInference):
     """`shared_heads`: heads of keys and values, each of which several queries share."""
 
     summary: ClassVar[str] = "One decoder block of Llama-3.1-8B's shape through ONNX Runtime"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     small: ClassVar[Parameters] = {
         "batch": 2,
         "sequence": 32,

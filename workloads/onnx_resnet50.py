@@ -121,7 +121,7 @@ class OnnxResnet50(Inference[State, Images]):
     """
 
     summary: ClassVar[str] = "ResNet-50 inference through ONNX Runtime"
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 4
     domain: ClassVar[str] = "inference"
     small: ClassVar[Parameters] = {
         "batch": 4,

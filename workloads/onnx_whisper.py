@@ -47,7 +47,7 @@ class OnnxWhisper(OnnxInference):
     """`positions` is the number of places that the encoder attends to, 50 for each second."""
 
     summary: ClassVar[str] = "Whisper-large-v3 encoder inference through ONNX Runtime"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     small: ClassVar[Parameters] = {
         "batch": 2,
         "positions": 50,

@@ -7,6 +7,7 @@ for it; the true output must not be.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from support.subjects import PROVIDER, SEED, Subject
 from transformers import LlamaConfig
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
+from appliance.vendors.torch_settings import choose_float32_products
 from workloads.contract.failures import ParameterError
 from workloads.contract.target import Artifacts, Target
 from workloads.contract.workload import Workload
@@ -27,6 +29,8 @@ from workloads.onnx_llama import OnnxLlama
 from workloads.onnx_whisper import OnnxWhisper
 from workloads.parts.diffusion import flux
 from workloads.parts.inference import redrawn
+from workloads.parts.inference.onnx_inference import OnnxInference
+from workloads.parts.inference.onnx_sessions import export, in_full, open_session, run
 from workloads.parts.language.decoder import Shape, Stretch, _rotations, layer
 from workloads.text_to_image import TextToImage
 from workloads.whisper_transcribe import WhisperTranscribe
@@ -280,6 +284,59 @@ def test_answers_in_a_lower_precision_or_of_another_provider_are_refused(
         "nodes that ran on another provider",
         "provider that runs is not the one asked for",
     }
+
+
+@pytest.fixture
+def put_back() -> Iterator[None]:
+    yield
+    choose_float32_products("cuda", in_tf32=False)
+
+
+@pytest.mark.usefixtures("put_back")
+@pytest.mark.parametrize("in_tf32", [True, False], ids=["tf32", "full"])
+@pytest.mark.parametrize("kind", [OnnxBert, OnnxLlama, OnnxWhisper])
+def test_network_is_exported_whatever_products_torch_makes(
+    kind: type[OnnxInference],
+    in_tf32: bool,  # noqa: FBT001 - a row of the table
+    tmp_path: Path,
+):
+    """Torch's exporter reads its older switches, which raise where newer ones say otherwise."""
+    choose_float32_products("cuda", in_tf32=in_tf32)
+    workload = kind(**kind.small)
+    network = workload.network().float()
+    workload.fill(network, SEED)
+    inputs = workload.inputs(torch.Generator().manual_seed(SEED))
+    export(network, inputs, "answer", tmp_path / "network.onnx")
+    session = open_session(tmp_path / "network.onnx", (PROVIDER,))
+    answer = run(session, {name: value.numpy() for name, value in inputs.items()})
+    with torch.no_grad():
+        expected = network(**inputs)
+    torch.testing.assert_close(torch.from_numpy(answer), expected, atol=1e-4, rtol=1e-3)
+
+
+class FakeSession:
+    """A session on a provider with options of its own."""
+
+    def __init__(self, **options: str) -> None:
+        self.options = options
+        self.changes: list[object] = []
+
+    def get_providers(self) -> list[str]:
+        return ["AnExecutionProvider", "CPUExecutionProvider"]
+
+    def get_provider_options(self) -> dict[str, dict[str, str]]:
+        return {"AnExecutionProvider": self.options}
+
+    def set_providers(self, names: list[str], options: list[dict[str, str]]) -> None:
+        self.changes.append((names, options))
+
+
+def test_provider_that_shortens_float32_unasked_is_told_not_to():
+    short = FakeSession(use_tf32="1", device_id="0")
+    assert in_full(short) is short
+    assert short.changes == [(["AnExecutionProvider"], [{"use_tf32": "0"}])]
+    for other in (FakeSession(use_tf32="0"), FakeSession(device_id="0")):
+        assert in_full(other).changes == []
 
 
 def test_word_that_float64_would_not_choose_is_refused(tmp_path: Path):

@@ -27,6 +27,7 @@ from appliance.records.journal import Check
 ON_HOST = "CPUExecutionProvider"
 MOST_BYTES = 2**31
 """Of one file, weights and all: what the format allows."""
+TF32_OPTION = "use_tf32"
 Array = np.ndarray[Any, np.dtype[Any]]
 Nodes = Counter[tuple[str, str]]
 """How many nodes ran, by provider and kind."""
@@ -74,8 +75,20 @@ def open_session(file: Path, providers: Sequence[str], options: Any = None) -> A
         return onnxruntime.InferenceSession(file, options, providers=list(providers))
     options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
     if is_built_in:
-        return onnxruntime.InferenceSession(file, options, providers=[first])
+        return in_full(onnxruntime.InferenceSession(file, options, providers=[first]))
     return open_on(file, options, plugged(first)[0])
+
+
+def in_full(session: Any) -> Any:
+    """Have a provider that would shorten float32 products unasked make them in full; the session.
+
+    ONNX Runtime's own for devices with TF32 have it on by default (its documentation of execution
+    providers, option "use_tf32"); torch's settings mean nothing to them.
+    """
+    first = session.get_providers()[0]
+    if session.get_provider_options().get(first, {}).get(TF32_OPTION, "0") != "0":
+        session.set_providers([first], [{TF32_OPTION: "0"}])
+    return session
 
 
 def plugged(provider: str) -> list[Any]:
