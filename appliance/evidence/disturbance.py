@@ -17,13 +17,14 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from appliance.evidence.launches import CaseEvidence, IdleReading
+from appliance.evidence.launches import CaseEvidence, IdleReading, LaunchEvidence, UsersSeen
 from appliance.records.journal import (
     LaunchEnded,
     Line,
     Reading,
     RunResumed,
     ServerProbed,
+    UsersCounted,
 )
 from appliance.records.plan import Case
 from appliance.records.system import Device, System
@@ -33,9 +34,12 @@ DISTURBED_SHARE = 0.1
 DISTURBED_PART = 1 / 3  # of the readings
 LOADED_PART = 0.5
 """Of its power limit a device draws less than this while it is idle; an H100 draws 10 to 20 %."""
+HELD_BYTES = 2**27
+"""Memory in use that is more than a driver's own: somebody may be there. An idle H100 has none."""
 SETTLED_NS = 1_500_000_000
 """After our own work, until a reading no longer has any of it: NVML's use is that of the last
 sixth of a second to a second (nvml.h, nvmlUtilization_t)."""
+HIDDEN = "the list of them leaves out even our own: start the container with --pid=host"
 GIB = 2**30
 
 
@@ -70,7 +74,7 @@ class IdleTimes:
         self._since.update(dict.fromkeys(devices, line.monotonic_ns))
 
 
-def idle_reading(reading: Reading) -> IdleReading:
+def idle_reading(reading: Reading | UsersCounted) -> IdleReading:
     """What a reading that holds no work of this run says of others."""
     values = reading.values
     return IdleReading(
@@ -78,6 +82,51 @@ def idle_reading(reading: Reading) -> IdleReading:
         memory_bytes=values.get("memory_used_bytes"),
         utilisation=values.get("utilisation_fraction"),
         power_watts=values.get("power_watts"),
+    )
+
+
+def users_seen(counted: UsersCounted, launch: LaunchEvidence, case: Case) -> UsersSeen:
+    """Processes on a device beside a launch of this case, which has one for each of its ranks."""
+    is_inside = counted.moment == "inside"
+    ranks_of_device = -(-case.ranks // len(case.all_devices))
+    return UsersSeen(
+        device=counted.device,
+        count=counted.count,
+        hint=counted.hint,
+        num_ours=ranks_of_device if is_inside else 0,
+        has_ours=is_inside and launch.has_stepped,
+    )
+
+
+def unlisted(cases: Iterable[CaseEvidence], device: str) -> str:
+    """Why the processes on a device cannot be listed, or nothing; also where none was counted.
+
+    A list that leaves out our own, whose first step is made, shows nobody: in a container drivers
+    leave out processes that it cannot name.
+    """
+    seen = [
+        one
+        for evidence in cases
+        for launch in evidence.launches
+        for one in launch.users
+        if one.device == device
+    ]
+    ours = [one.count for one in seen if one.has_ours and one.count is not None]
+    if ours and not any(ours):
+        return HIDDEN
+    return "" if any(one.count is not None for one in seen) else next((s.hint for s in seen), "")
+
+
+def _num_others(evidence: CaseEvidence, device: str) -> int:
+    """The most processes on a device that cannot be ours; 0 also where none can be seen."""
+    return max(
+        (
+            one.count - one.num_ours
+            for launch in evidence.launches
+            for one in launch.users
+            if one.device == device and one.count is not None
+        ),
+        default=0,
     )
 
 
@@ -127,8 +176,10 @@ def _of_device(evidence: CaseEvidence, device: Device) -> str:
         used += busy if len(busy) >= DISTURBED_PART * len(idle) else []
     if not used:
         return ""
+    others = _num_others(evidence, device.id)
+    who = f"{others} other processes" if others > 1 else "another process"
     return (
-        f"another process used {device.id}: {_figures(used)} in {len(used)} of {len(total)} "
+        f"{who} used {device.id}: {_figures(used)} in {len(used)} of {len(total)} "
         "readings before the work of a launch began"
     )
 

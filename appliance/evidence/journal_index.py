@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from appliance.evidence.disturbance import IdleTimes, idle_reading
+from appliance.evidence.disturbance import IdleTimes, idle_reading, users_seen
 from appliance.evidence.launches import CaseEvidence, LaunchEvidence, RunEvidence
 from appliance.records.journal import (
     Block,
@@ -27,6 +27,7 @@ from appliance.records.journal import (
     RunResumed,
     RunStarted,
     ServerProbed,
+    UsersCounted,
 )
 from appliance.records.plan import Plan
 from appliance.statistics.estimates import block_figures
@@ -89,8 +90,8 @@ class JournalIndex:
             self._take_beside(event, line.utc)
         self._idle.take(line)
         if launch is not None:
-            if isinstance(event, Reading) and self._is_idle(launch, event.device, line):
-                launch.idle.append(idle_reading(event))
+            if isinstance(event, Reading | UsersCounted):
+                self._take_use(launch, event, line)
             if isinstance(event, LaunchStarted):
                 self._num_started += 1
                 self.run.is_log_read = False
@@ -115,8 +116,14 @@ class JournalIndex:
             launch.figures.append(figures)
         self._unsettled.clear()
 
-    def _is_idle(self, launch: LaunchEvidence, device: str, line: Line) -> bool:
-        return not launch.has_reported and self._idle.is_settled(device, line)
+    def _take_use(self, launch: LaunchEvidence, event: Reading | UsersCounted, line: Line) -> None:
+        """Store what an event says of others on a device of the launch."""
+        if isinstance(event, UsersCounted):
+            launch.users.append(users_seen(event, launch, self._case_of[launch.id].case))
+        has_values = isinstance(event, Reading) or event.moment == "before"
+        is_before = isinstance(event, UsersCounted) or not launch.has_reported
+        if has_values and is_before and self._idle.is_settled(event.device, line):
+            launch.idle.append(idle_reading(event))
 
     def _take_beside(self, event: object, utc: str) -> None:
         """Store what is asked of the run, whether or not it names a launch."""

@@ -67,6 +67,21 @@ class IdleReading:
     power_watts: float | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsersSeen:
+    """Compute processes on a device beside a launch; `count` None where they cannot be seen.
+
+    `num_ours` is how many of them may be the launch's own, and `has_ours` says that its first step
+    is behind it, so that each of its own must be among them.
+    """
+
+    device: str
+    count: int | None
+    hint: str
+    num_ours: int
+    has_ours: bool
+
+
 @dataclass
 class LaunchEvidence:
     """What the journal reports of one launch; of an untimed one made again, all of it.
@@ -75,7 +90,8 @@ class LaunchEvidence:
     `moments` are the times (UTC) at which its blocks were recorded. `figures` grow with `settle`.
     `blocks_before` has for each reading how many blocks had been reported by then, None before the
     steps were under way. `idle` holds those that no work of this run can be in, `has_reported` says
-    that its process has sent a record.
+    that its process has sent a record,
+    `has_stepped` that it has made its first step; `users` are processes on its devices.
     """
 
     id: str
@@ -92,7 +108,9 @@ class LaunchEvidence:
     readings: list[Reading] = field(default_factory=list)
     blocks_before: list[int | None] = field(default_factory=list)
     idle: list[IdleReading] = field(default_factory=list)
+    users: list[UsersSeen] = field(default_factory=list)
     has_reported: bool = False
+    has_stepped: bool = False
     checks: list[Checked] = field(default_factory=list)
     digested: list[Digested] = field(default_factory=list)
     repeated: list[Repeated] = field(default_factory=list)
@@ -231,7 +249,7 @@ class LaunchEvidence:
     def _prepare(self, event: Started | Calibrated | Warmed) -> None:
         match event:
             case Started():
-                self.started = event
+                self.started, self.has_stepped = event, True
             case Calibrated():
                 self.calibrated.append(event)
                 self.is_under_way = True
@@ -266,7 +284,7 @@ class LaunchEvidence:
         if not is_first and not (self.number <= 0 and self.is_cut):
             self._note(f"launch {self.id} was made twice, and no result may be redrawn")
         self.mode, self.ended, self.is_open, self.is_cut = event.mode, None, True, False
-        self.is_under_way = self.has_reported = False
+        self.is_under_way = self.has_reported = self.has_stepped = False
         self.artifacts.clear()  # made anew; what it had checked stays
 
     def _end(self, event: LaunchEnded) -> None:

@@ -28,6 +28,7 @@ from appliance.evidence.baseline_key import find
 from appliance.evidence.case_results import case_result, log_seconds, withheld
 from appliance.evidence.determinism import Disagreement, between_devices, exchanged
 from appliance.evidence.device_health import Scope
+from appliance.evidence.disturbance import disturbance, unlisted
 from appliance.evidence.journal_index import JournalIndex
 from appliance.evidence.launches import CaseEvidence, LaunchEvidence, is_default_mode_bits
 from appliance.evidence.qualification import find as find_record
@@ -233,6 +234,7 @@ class Judge:
             _scope(self._inputs, self._order, len(judged))
             + _unobserved(rulings, self._inputs)
             + _unrepeated(repeats)
+            + self._others()
         )
 
     # -------------------------------------------------------------- interim analyses
@@ -413,6 +415,26 @@ class Judge:
         return f"{first.criterion} of {first.case}" if first.case else first.criterion
 
     # -------------------------------------------------------------- figures of the whole run
+
+    def _others(self) -> str:
+        """Who else used what was judged, and where that could not be seen."""
+        system = self._inputs.system
+        cases = tuple(self._index.cases.values())
+        clauses = {
+            one.case.all_devices: clause for one in cases if (clause := disturbance(one, system))
+        }
+        gaps = {
+            device.id: gap
+            for device in system.identity.devices
+            if (gap := unlisted(cases, device.id))
+        }
+        words = [f" Not alone: {clause}." for clause in clauses.values()]
+        named = {gap: [name for name in gaps if gaps[name] == gap] for gap in gaps.values()}
+        words += [
+            f" The processes on {', '.join(names)} could not be listed: {gap}."
+            for gap, names in named.items()
+        ]
+        return "".join(words)
 
     def _score(self) -> Score | None:
         inputs = self._inputs

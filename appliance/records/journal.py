@@ -120,6 +120,26 @@ class Counted(Record):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class UsersCounted(Record):
+    """How many compute processes an accelerator has, ours included, and what is read beside that.
+
+    Counted when the run begins and ends (`launch` empty), just before a launch starts on the device
+    (`moment` "before"), and while the launch prepares, never while its steps are timed ("inside").
+    `count` None: they cannot be seen, and `hint` says why. `memory_bytes` is what they hold, and
+    `values` are readings of the same moment, of a launch under way none: it has its own.
+    """
+
+    kind: Literal["users_counted"] = "users_counted"
+    device: str
+    count: int | None
+    memory_bytes: int | None
+    hint: str
+    launch: str = ""
+    moment: Literal["before", "inside"] = "before"
+    values: Mapping[str, Number | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class KernelLogRead(Record):
     """The kernel's log was read up to record `sequence` of the boot of this id; -1: it is empty.
 
@@ -413,6 +433,7 @@ Event = Annotated[
     | RunResumed
     | Injected
     | Counted
+    | UsersCounted
     | KernelLogRead
     | KernelLogged
     | NotObserved

@@ -52,6 +52,7 @@ from appliance.runner.counter_log import CounterLog
 from appliance.runner.environment import child_environment, usable_cores
 from appliance.runner.launcher import Launcher, file_name
 from appliance.runner.supervisor import RunningLaunch, Supervisor, running_launch
+from appliance.runner.users_log import UsersLog
 from appliance.storage.journal import Journal
 from appliance.vendors.base import Vendor
 
@@ -176,6 +177,8 @@ def run(
         counters = _counter_log(plan, vendors, devices, journal)
         stack.callback(counters.close)
         counters.begin(journal.lines)
+        users = UsersLog(vendors=vendors, devices=counters.devices, record=journal.append)
+        users.begin()
         _Run(
             plan=plan,
             journal=journal,
@@ -188,8 +191,10 @@ def run(
             interrupted=interrupted,
             history=run_state.History(plan, journal.lines),
             counters=counters,
+            users=users,
             redact=redact,
         ).settle_all()
+        users.end()
         counters.end()
 
 
@@ -255,6 +260,7 @@ class _Run:
     interrupted: Callable[[], str]
     history: run_state.History
     counters: CounterLog
+    users: UsersLog
     redact: Callable[[bytes], bytes] | None
     cases: Mapping[str, Case] = field(init=False)
     logs: Path = field(init=False)
@@ -295,8 +301,10 @@ class _Run:
             self._prepare([launch for launch in to_make if launch.number != FRESH_REPEAT])
             counted = [(launch, self.cases[launch.case]) for launch in to_make]
             self.counters.before(counted)
+            self.users.before(counted)
             started = [self._start(launch) for launch in to_make]
             supervisor.until_ended([item for item in started if item is not None])
+            self.users.after(counted)
             self.counters.after(counted)
             self._stop_if_full()
             self._stop_if_interrupted()
@@ -364,6 +372,8 @@ class _Run:
         for probed in probes:
             self._record(replace(probed, last_words=self._redacted(probed.last_words)))
             self.observer.server_probed(probed)
+        if probes:
+            self.users.used(name for case, _ in wanted for name in case.all_devices)
 
     def _redacted(self, text: str) -> str:
         return text if self.redact is None else self.redact(text.encode()).decode()
@@ -437,11 +447,13 @@ class _Run:
     def _record(self, event: Event, *, sync: bool = False) -> None:
         self.journal.append(event, sync=sync)
         self.history.take(event)
+        self.users.take(event)
 
     def _read(self, item: RunningLaunch) -> None:
         for name in item.case.all_devices:
             values = self.launcher.vendor(item.case).read(self.launcher.devices[name])
             self._record(Reading(launch=item.launch.id, device=name, values=dict(values)))
+        self.users.inside(item.launch.id, item.case.all_devices, is_ready=bool(item.ready))
 
     def _finish(self, item: RunningLaunch, ended: LaunchEnded) -> None:
         self._record(ended, sync=True)

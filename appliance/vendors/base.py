@@ -30,6 +30,20 @@ class KernelFault:
     meaning: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceUsers:
+    """How many compute processes have a device at one moment, ours and others' alike.
+
+    Nothing names them: a container shows no process numbers, or the host's. `count` is None where
+    they cannot be seen, and `hint` says why or what would allow it; none at all are 0.
+    `memory_bytes` is what they hold of the device's memory together, None where not reported.
+    """
+
+    count: int | None
+    memory_bytes: int | None = None
+    hint: str = ""
+
+
 class Vendor(Protocol):
     """One vendor: how its devices are enumerated, read and made visible."""
 
@@ -54,6 +68,13 @@ class Vendor(Protocol):
         """Error counters since boot (`ecc_uncorrected`), by the names of `vocabulary.COUNTERS`.
 
         It never raises; `lost` is 1 for a device that `probe` returned and that is gone.
+        """
+
+    def users(self, device: Device) -> DeviceUsers | None:
+        """The compute processes on a device now; never asked while steps are timed.
+
+        None of a device whose readings already say what others use of it (processors). It never
+        raises; a device that is lost or forbidden cannot be seen.
         """
 
     def hints(self, device: Device) -> Mapping[str, str]:

@@ -111,6 +111,9 @@ class Cpu:
             "thermal_throttles": or_none(self._sensors.thermal_throttles),
         }
 
+    def users(self, device: Device) -> None:
+        """Nothing: every process uses them, and readings have the share of others."""
+
     def hints(self, device: Device) -> Mapping[str, str]:
         """Why a sensor or a count is not there: a virtual machine shows neither."""
         values = {**self.read(device), **self.counters(device)}

@@ -47,6 +47,7 @@ from appliance.records.journal import (
     RunStarted,
     ServerProbed,
     Started,
+    UsersCounted,
 )
 from appliance.records.json import sha256, to_json
 from appliance.records.plan import Bounds, Case, Launch, Plan
@@ -326,6 +327,18 @@ def _count(walk: _Walk, event: Counted) -> None:
             raise walk.fault(f"{event.launch} is counted after its end, before it has one")
 
 
+def _count_users(walk: _Walk, event: UsersCounted) -> None:
+    """Processes are counted on the plan's devices, inside a launch while that runs."""
+    if all(event.device not in case.all_devices for case in walk.plan.cases):
+        raise walk.fault(f"processes are counted on {event.device}, which the plan does not use")
+    if event.launch:
+        launch = _launch(walk, event.launch)
+        if event.device not in walk.cases[launch.case].all_devices:
+            raise walk.fault(f"{launch.id} is counted on {event.device}, where it does not run")
+    if (event.moment == "inside") != (event.launch in walk.open):
+        raise walk.fault(f"processes on {event.device} are counted at another moment than is said")
+
+
 def _log(walk: _Walk, event: KernelLogRead | KernelLogged | NotObserved) -> None:
     """The kernel's log is read between launches."""
     if walk.open:
@@ -479,6 +492,7 @@ RULES: Mapping[type, Callable[[_Walk, Any], None]] = {
     RunResumed: _resume,
     Injected: _inject,
     Counted: _count,
+    UsersCounted: _count_users,
     KernelLogRead: _log,
     KernelLogged: _log,
     NotObserved: _log,

@@ -23,7 +23,7 @@ from support import simulated_device
 
 from appliance.records.system import Device, Fact, Facts
 from appliance.records.vocabulary import CONNECTION, COUNTERS, THROTTLES
-from appliance.vendors.base import KernelFault, Vendor
+from appliance.vendors.base import DeviceUsers, KernelFault, Vendor
 from appliance.vendors.registry import VENDORS
 
 GIB = 2**30
@@ -94,6 +94,10 @@ class Simulated:
         if _has_fault(device, "shared"):
             return {0: FOREIGN_BYTES, **_processes(device)}
         return _processes(device)
+
+    def users(self, device: Device) -> DeviceUsers:
+        held = self.processes(device)
+        return DeviceUsers(count=len(held), memory_bytes=sum(held.values()))
 
     def counters(self, device: Device) -> Mapping[str, int | None]:
         counters: dict[str, int | None] = {

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from appliance.records.system import Device
 from appliance.vendors import determinism
-from appliance.vendors.base import KernelFault
+from appliance.vendors.base import DeviceUsers, KernelFault
 
 
 class Vendor:
@@ -36,6 +36,9 @@ class Vendor:
 
     def counters(self, device: Device) -> Mapping[str, int | None]:
         return {}
+
+    def users(self, device: Device) -> DeviceUsers | None:
+        return None
 
     def hints(self, device: Device) -> Mapping[str, str]:
         return {"power_watts": "this vendor has no meter"}

@@ -254,6 +254,7 @@ def hopper(number: int, name: str, ids: tuple[int, int], **more: Any) -> Record:
             **errors(),
             **links("NVML_NVLINK_VERSION_4_0"),
             "nvmlDeviceGetGpuFabricInfoV()": {"state": 3, "status": 0},
+            "nvmlDeviceGetComputeRunningProcesses()": [],
         },
         "fields": fields(18, 26562, 37, **UP_TO_4),
     }
@@ -505,7 +506,15 @@ def handle_lost() -> Record:
 def permission_denied() -> Record:
     """The driver tells this user names and clocks, and no counter."""
     record = h100_sxm()
-    closed = ("TotalEcc", "Remapped", "Retired", "Violation", "TotalEnergy", "PcieReplay")
+    closed = (
+        "TotalEcc",
+        "Remapped",
+        "Retired",
+        "Violation",
+        "TotalEnergy",
+        "PcieReplay",
+        "ComputeRunning",
+    )
     for device in record["devices"]:
         for name in device["answers"]:
             if name.startswith(tuple(f"nvmlDeviceGet{word}" for word in closed)):
@@ -568,6 +577,17 @@ def nothing_supported() -> Record:
     return {**record, "devices": [{"answers": {"*": error(UNSUPPORTED)}, "fields": {}}]}
 
 
+def shared() -> Record:
+    """Another program computes on the second device; figures of one that was recorded so."""
+    held = {"total": 81559 * MIB, "reserved": 480 * MIB, "free": 80228 * MIB, "used": 851 * MIB}
+    return faulty(
+        ("nvmlDeviceGetComputeRunningProcesses()", [{"pid": 4711, "usedGpuMemory": 851 * MIB}]),
+        ("nvmlDeviceGetMemoryInfo(nvmlMemory_v2)", held),
+        ("nvmlDeviceGetUtilizationRates()", {"gpu": 100, "memory": 31}),
+        ("nvmlDeviceGetPowerUsage()", 697_608),
+    )
+
+
 def driver_broken() -> Record:
     """The device is there, and library and kernel driver differ in version."""
     return {**h100_sxm(), "init": error("NVML_ERROR_LIB_RM_VERSION_MISMATCH")}
@@ -577,7 +597,7 @@ HEALTHY = (h100_sxm, h200_sxm, a100_sxm, b200, mig_slices, card_without_bridge)
 FAULTY = (
     *(ecc_uncorrected, remap_pending, link_down, pcie_x8, thermal_throttle, missing_fields),
     *(gpu_lost, handle_lost, permission_denied, not_ours, reset_wanted, fabric_not_ready),
-    *(driver_broken, pages_retired, pcie_naks),
+    *(driver_broken, pages_retired, pcie_naks, shared),
     *(links_not_shown, links_not_shown_of_two, nothing_supported),
 )
 

@@ -134,6 +134,10 @@ class Replayed:
             setattr(pointer._obj, name, value)
         return 0
 
+    def _nvmlDeviceGetComputeRunningProcesses(self, handle: Handle) -> Any:  # noqa: N802
+        listed = self._from(self._answers(handle), "nvmlDeviceGetComputeRunningProcesses", ())
+        return [pynvml.nvmlFriendlyObject({"usedGpuMemory": None, **one}) for one in listed]
+
     def _nvmlDeviceGetFieldValues(self, handle: Handle, wanted: Sequence[Any]) -> Any:  # noqa: N802
         known = self.record["devices"][handle.number]["fields"]
         numbers = {getattr(pynvml, name): one for name, one in known.items() if name != "*"}

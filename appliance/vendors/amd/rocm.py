@@ -25,12 +25,12 @@ from appliance.records.system import Device, Fact, Facts
 from appliance.records.vocabulary import CONNECTION, COUNTERS, FACTS, READINGS
 from appliance.vendors import determinism
 from appliance.vendors.amd import absent as amd_absent
-from appliance.vendors.amd import amdsmi_calls, faults, smi_tool
+from appliance.vendors.amd import amdsmi_calls, faults, kfd, smi_tool
 from appliance.vendors.amd.amdsmi_library import Library
 from appliance.vendors.amd.bus import Place, accelerators
 from appliance.vendors.amd.smi_tool import CommandLine, Tool
 from appliance.vendors.amd.values import NOT_REPORTED, Query, Readers, Source, Unit
-from appliance.vendors.base import KernelFault
+from appliance.vendors.base import DeviceUsers, KernelFault
 from appliance.vendors.containers import CONTAINERS
 from appliance.vendors.torch_settings import choose_float32_products
 
@@ -198,6 +198,13 @@ class Rocm:
         """Errors since the driver was loaded, retired pages, and PCIe's errors."""
         counts = {name: _value(read) for name, read in self._counters(device).items()}
         return {name: None if value is None else int(value) for name, value in counts.items()}
+
+    def users(self, device: Device) -> DeviceUsers:
+        """Compute processes of the device, by the kernel's compute driver."""
+        try:
+            return kfd.users(self._tree, _address(device))
+        except (Unreadable, *FAULTS) as gap:
+            return DeviceUsers(count=None, hint=getattr(gap, "hint", "") or NOT_REPORTED)
 
     def hints(self, device: Device) -> Mapping[str, str]:
         """Why a reading or a counter is None now."""

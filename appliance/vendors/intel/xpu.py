@@ -22,12 +22,13 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from appliance.errors import UsageError
+from appliance.linux.drm_clients import clients
 from appliance.linux.fact_reader import value_of
 from appliance.linux.pci import errors_of
 from appliance.linux.sysfs import Tree, Unreadable, or_none
 from appliance.records.system import Device, Fact
 from appliance.records.vocabulary import COUNTERS, READINGS, THROTTLES
-from appliance.vendors.base import KernelFault
+from appliance.vendors.base import DeviceUsers, KernelFault
 from appliance.vendors.containers import CONTAINERS
 from appliance.vendors.intel import log, software
 from appliance.vendors.intel import tool as xpu_tool
@@ -122,6 +123,17 @@ class Xpu:
             return {**dict.fromkeys(COUNTERS), "lost": 1}
         counts = self._counts(card)
         return {name: or_none(counts[name]) if name in counts else None for name in COUNTERS}
+
+    def users(self, device: Device) -> DeviceUsers:
+        """Processes that have the card open, by what the kernel says of their open files."""
+        card = self._card(device)
+        if card is None or card.is_lost:
+            return DeviceUsers(count=None, hint=GONE)
+        try:
+            seen = clients(self._tree, card.function.address)
+        except Unreadable as gap:
+            return DeviceUsers(count=None, hint=gap.hint or NOT_REPORTED)
+        return DeviceUsers(count=len(seen.processes), memory_bytes=seen.memory_bytes)
 
     def hints(self, device: Device) -> Mapping[str, str]:
         """Why a reading or a count is None now."""

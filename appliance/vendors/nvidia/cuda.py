@@ -22,13 +22,15 @@ from appliance.linux import pci
 from appliance.linux.sysfs import Tree, Unreadable, or_none
 from appliance.records.system import Device, Fact, Facts
 from appliance.vendors import determinism
-from appliance.vendors.base import KernelFault
+from appliance.vendors.base import DeviceUsers, KernelFault
 from appliance.vendors.containers import CONTAINERS
 from appliance.vendors.nvidia import xid
 from appliance.vendors.nvidia.nvlink import End, Links, connections
 from appliance.vendors.nvidia.nvml import (
     LOST,
+    NO_VALUE,
     UNKNOWN_DEVICE,
+    UNKNOWN_FORM,
     Handle,
     Library,
     Nvml,
@@ -105,6 +107,21 @@ class Cuda:
     def counters(self, device: Device) -> Mapping[str, int | None]:
         """Errors since the driver was loaded, and states that show a fault."""
         return {name: _or_none(value) for name, value in self._counters(device).items()}
+
+    def users(self, device: Device) -> DeviceUsers:
+        """Compute processes of the device, or of the slice alone; about a millisecond.
+
+        nvmlDeviceGetComputeRunningProcesses (nvml.h, nvmlProcessInfo_t: usedGpuMemory in bytes).
+        """
+        try:
+            own = self._place(device).own
+            processes = self._nvml.ask("nvmlDeviceGetComputeRunningProcesses", own)
+            used = [one.usedGpuMemory for one in processes]
+        except Unreadable as gap:
+            return DeviceUsers(count=None, hint=gap.hint or NO_VALUE)
+        except (AttributeError, TypeError):
+            return DeviceUsers(count=None, hint=UNKNOWN_FORM)
+        return DeviceUsers(count=len(used), memory_bytes=None if None in used else sum(used))
 
     def hints(self, device: Device) -> Mapping[str, str]:
         """For each reading and counter without a value, why."""

@@ -1,0 +1,135 @@
+"""Who else has the devices of a run: counted when it begins and ends, and around what is timed.
+
+Counting takes about a millisecond, and what a device is used for shows only once our own work on
+it is a while ago. So a device that nobody has and nobody holds memory of costs no time; where
+somebody is there before a launch, the launch waits until the device's use is that of others alone.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from appliance.evidence.disturbance import HELD_BYTES, SETTLED_NS
+from appliance.records.journal import Event, Started, UsersCounted, WorkerEvent
+from appliance.records.plan import Case, Launch
+from appliance.records.system import Device
+from appliance.vendors.base import DeviceUsers, Vendor
+
+VALUES = ("memory_used_bytes", "utilisation_fraction", "power_watts")
+"""Readings that say what others do on a device."""
+SILENT, REPORTED, STARTED, DONE = range(4)
+"""How far a launch has come: it has said nothing, something, made its first step, was counted."""
+
+
+@dataclass(kw_only=True)
+class UsersLog:
+    """Counts the processes on the devices of one run; `record` keeps an event.
+
+    `vendors` are by name, `devices` those that the plan uses, by id.
+    """
+
+    vendors: Mapping[str, Vendor]
+    devices: Mapping[str, Device]
+    record: Callable[[Event], object]
+    now: Callable[[], int] = time.monotonic_ns
+    sleep: Callable[[float], object] = time.sleep
+    _left: dict[str, int] = field(default_factory=dict)
+    _stages: dict[str, int] = field(default_factory=dict)
+
+    def begin(self) -> None:
+        """Say who has the devices before the run does anything."""
+        self._count_all()
+
+    def end(self) -> None:
+        """Say who has them when it is over."""
+        self._count_all()
+
+    def before(self, launches: Iterable[tuple[Launch, Case]]) -> None:
+        """Count for launches that are about to start; wait where somebody is there."""
+        for launch, case in launches:
+            self._stages[launch.id] = SILENT
+            for name in case.all_devices:
+                self._before(launch.id, self.devices[name])
+
+    def after(self, launches: Iterable[tuple[Launch, Case]]) -> None:
+        """Note that our own work on their devices ends here, as far as any was on them."""
+        for _, case in launches:
+            self.used(case.all_devices)
+
+    def used(self, devices: Iterable[str]) -> None:
+        """Note that these devices may have had work of ours until now."""
+        self._left.update(dict.fromkeys(devices, self.now()))
+
+    def take(self, event: Event) -> None:
+        """Note how far a launch has come."""
+        if isinstance(event, WorkerEvent) and event.launch in self._stages:
+            stage = STARTED if isinstance(event, Started) else REPORTED
+            self._stages[event.launch] = max(self._stages[event.launch], stage)
+
+    def inside(self, launch: str, devices: Sequence[str], *, is_ready: bool) -> None:
+        """Count beside a reading, until the launch reports, and once when its own must be there."""
+        stage = self._stages.get(launch, DONE)
+        if is_ready or stage not in (SILENT, STARTED):
+            return
+        if stage == STARTED:
+            self._stages[launch] = DONE
+        for name in devices:
+            device = self.devices[name]
+            users = self.vendors[device.vendor].users(device)
+            if users is not None:
+                self._record(device, users, launch, is_inside=True)
+
+    def _before(self, launch: str, device: Device) -> None:
+        users, values = self._ask(device)
+        if users is None:
+            return
+        left = self._left.get(device.id)
+        early = 0 if left is None else SETTLED_NS - (self.now() - left)
+        if early > 0 and _is_somebody_there(users, values):
+            self.sleep(early / 1e9)
+            users, values = self._ask(device)
+        if users is not None:
+            self._record(device, users, launch, values)
+
+    def _count_all(self) -> None:
+        for device in self.devices.values():
+            users, values = self._ask(device)
+            if users is not None:
+                self._record(device, users, values=values)
+
+    def _ask(self, device: Device) -> tuple[DeviceUsers | None, Mapping[str, float | None]]:
+        vendor = self.vendors[device.vendor]
+        users = vendor.users(device)
+        if users is None:
+            return None, {}
+        readings = vendor.read(device)
+        return users, {name: readings.get(name) for name in VALUES}
+
+    def _record(
+        self,
+        device: Device,
+        users: DeviceUsers,
+        launch: str = "",
+        values: Mapping[str, float | None] | None = None,
+        *,
+        is_inside: bool = False,
+    ) -> None:
+        self.record(
+            UsersCounted(
+                device=device.id,
+                count=users.count,
+                memory_bytes=users.memory_bytes,
+                hint=users.hint,
+                launch=launch,
+                moment="inside" if is_inside else "before",
+                values=dict(values or {}),
+            )
+        )
+
+
+def _is_somebody_there(users: DeviceUsers, values: Mapping[str, float | None]) -> bool:
+    """Whether a device that we left has a process, or memory that is not ours."""
+    held = values.get("memory_used_bytes")
+    return bool(users.count) or (held is not None and held >= HELD_BYTES)
