@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from appliance.planning.launch_constants import WIDEST_BRACKET
 from appliance.records.journal import (
     Artifact,
     Block,
@@ -555,18 +556,21 @@ def _clock_fault(evidence: CaseEvidence) -> str:
 
 
 def _device_clock_fault(evidence: CaseEvidence) -> str:
-    return _device_disagreement(evidence, CLOCK_LIE)
+    return _device_disagreement(evidence, CLOCK_LIE, is_certain=True)
 
 
 def _clock_doubt(evidence: CaseEvidence) -> str:
+    differing = _device_disagreement(evidence, CLOCK_AGREEMENT, is_certain=False)
+    if differing:
+        return differing
     for launch in evidence.launches:
-        for ratio in _calibrated_ratios([launch], "raw"):
+        for ratio in _raw_ratios([launch]):
             if abs(ratio - 1) > CLOCK_LIE:
                 return f"launch {launch.id} was cut off between two readings of its clocks"
         for block, figures in zip(launch.blocks, launch.figures, strict=True):
             if figures.doubt:
                 return f"launch {launch.id}, block {block.index} {figures.doubt}"
-    return _device_disagreement(evidence, CLOCK_AGREEMENT)
+    return _open_bracket(evidence)
 
 
 def _block_fault(block: Block) -> str:
@@ -602,13 +606,65 @@ def _host_disagreement(evidence: CaseEvidence) -> str:
         for figures in launch.figures
         if math.isfinite(figures.clock_ratio)
     ]
-    ratios = [*blocks, *_calibrated_ratios(evidence.launches, "raw")]
+    ratios = [*blocks, *_raw_ratios(evidence.launches)]
     return _differing("the clock of the samples", ratios, CLOCK_AGREEMENT)
 
 
-def _device_disagreement(evidence: CaseEvidence, allowed: float) -> str:
-    ratios = list(_calibrated_ratios(evidence.launches, "event"))
+def _device_disagreement(evidence: CaseEvidence, allowed: float, *, is_certain: bool) -> str:
+    """The device's clock, by how far its spans lie outside of the bracket that its host gives them.
+
+    A record without bracket leaves open how long the device waited at its begin. So a span that is
+    too short is no certain fault there.
+    """
+    ratios = [
+        statistics.median(
+            _outside(calibrated, span, is_certain=is_certain)
+            for span in range(len(calibrated.event_ns))
+        )
+        for calibrated in _device_comparisons(evidence)
+        if calibrated.event_ns
+    ]
     return _differing("the device's clock", ratios, allowed)
+
+
+def _outside(calibrated: Calibrated, span: int, *, is_certain: bool) -> float:
+    """A span of the device over the nearer end of its bracket; 1 inside of it."""
+    event = (calibrated.event_ns or ())[span]
+    outer = calibrated.wall_ns[span]
+    least = outer if calibrated.inner_ns is None else calibrated.inner_ns[span]
+    if event > outer:
+        return event / outer if outer > 0 else math.inf
+    if event >= least or (calibrated.inner_ns is None and is_certain):
+        return 1.0
+    return event / least
+
+
+def _open_bracket(evidence: CaseEvidence) -> str:
+    """Brackets that leave more open than they may, in the median of the case; or nothing."""
+    widths = [
+        statistics.median(
+            1 - inner / outer if outer > 0 else math.inf
+            for inner, outer in zip(calibrated.inner_ns, calibrated.wall_ns, strict=True)
+        )
+        for calibrated in _device_comparisons(evidence)
+        if calibrated.inner_ns
+    ]
+    width = statistics.median(widths) if widths else 0.0
+    if width <= WIDEST_BRACKET:
+        return ""
+    return (
+        f"the device's clock can be compared to within {100 * width:.2g} % only, "
+        "for the device was late to begin what it was given"
+    )
+
+
+def _device_comparisons(evidence: CaseEvidence) -> Iterator[Calibrated]:
+    """Comparisons of the device's clock, as many spans of each clock in each."""
+    for launch in evidence.launches:
+        for one in launch.calibrated:
+            spans = [one.event_ns, *([] if one.inner_ns is None else [one.inner_ns])]
+            if one.event_ns and all(s is not None and len(s) == len(one.wall_ns) for s in spans):
+                yield one
 
 
 def _differing(name: str, ratios: Sequence[float], allowed: float) -> str:
@@ -618,15 +674,13 @@ def _differing(name: str, ratios: Sequence[float], allowed: float) -> str:
     return f"{name} runs at {ratio:.4f} of the one that it is compared with"
 
 
-def _calibrated_ratios(launches: Sequence[LaunchEvidence], clock: str) -> Iterator[float]:
-    """Of each launch the median ratio: samples over raw, or device over samples.
+def _raw_ratios(launches: Sequence[LaunchEvidence]) -> Iterator[float]:
+    """Of each launch the median ratio of the samples' clock over the raw one.
 
-    It is infinite where the clock that is compared with stood still.
+    It is infinite where the raw one stood still.
     """
     for launch in launches:
-        for calibrated in launch.calibrated:
-            below = calibrated.raw_ns if clock == "raw" else calibrated.wall_ns
-            above = calibrated.wall_ns if clock == "raw" else calibrated.event_ns
-            if above and len(above) == len(below):
-                pairs = zip(above, below, strict=True)
+        for one in launch.calibrated:
+            if one.wall_ns and len(one.wall_ns) == len(one.raw_ns):
+                pairs = zip(one.wall_ns, one.raw_ns, strict=True)
                 yield statistics.median(a / b if b > 0 else math.inf for a, b in pairs)

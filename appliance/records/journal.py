@@ -339,7 +339,10 @@ class Calibrated(Record):
     """The same spans of work by the clocks that the launch uses, to compare them.
 
     `wall_ns` is the clock of the samples, `raw_ns` the one that no time service slews
-    (CLOCK_MONOTONIC_RAW), `event_ns` the device's own; None where it has none.
+    (CLOCK_MONOTONIC_RAW), `event_ns` the device's own; None where it has none. A device may begin
+    later what it was given, so its span lies between two of its host's: `wall_ns`, and `inner_ns`
+    from the device's first mark having been reached to its last one being given. None without a
+    device's clock, and where a converted journal did not record it.
     """
 
     kind: Literal["calibrated"] = "calibrated"
@@ -348,6 +351,7 @@ class Calibrated(Record):
     wall_ns: tuple[BigInt, ...]
     raw_ns: tuple[BigInt, ...]
     event_ns: tuple[BigInt, ...] | None
+    inner_ns: tuple[BigInt, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

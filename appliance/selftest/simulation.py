@@ -332,6 +332,7 @@ class _Run:
                 wall_ns=(span,) * 3,
                 raw_ns=(span,) * 3,
                 event_ns=(span - span // 10_000,) * 3 if has_events else None,
+                inner_ns=(span - span // 5_000,) * 3 if has_events else None,
             ),
         )
 

@@ -222,6 +222,7 @@ def _clocks(records: _RankRecords) -> str:
             calibrated.wall_ns,
             calibrated.raw_ns,
             *([calibrated.event_ns] if calibrated.event_ns else []),
+            *([calibrated.inner_ns] if calibrated.inner_ns else []),
         ]
         if any(len(times) != NUM_CLOCK_SPANS for times in spans):
             return f"did not compare its clocks over {NUM_CLOCK_SPANS} spans of time"
@@ -229,6 +230,12 @@ def _clocks(records: _RankRecords) -> str:
             return "compared its clocks for less time than the protocol says"
         if has_events and calibrated.event_ns is None:
             return "times its steps by a clock of the device that it did not compare with another"
+        has_both = (calibrated.event_ns is None) == (calibrated.inner_ns is None)
+        if not has_both and not records.plan.converted_from:
+            return "compared the device's clock without the host's time inside of its spans"
+        pairs = zip(calibrated.inner_ns or (), calibrated.wall_ns, strict=False)
+        if any(not 0 <= inner <= outer for inner, outer in pairs):
+            return "compared its clocks over spans that are longer inside than outside"
     return ""
 
 

@@ -192,11 +192,13 @@ class LaunchCourse:
             round(self.spec.protocol.calibration_seconds * 1e9),
         )
         events = tuple(span.event_ns for span in spans if span.event_ns is not None)
+        inner = tuple(span.inner_ns for span in spans if span.inner_ns is not None)
         self._send(
             Calibrated,
             wall_ns=tuple(span.wall_ns for span in spans),
             raw_ns=tuple(span.raw_ns for span in spans),
             event_ns=events or None,
+            inner_ns=inner or None,
         )
 
     def _warm_up(self, state: Any) -> tuple[int, ...]:

@@ -32,7 +32,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeVar
 
-from appliance.planning.launch_constants import NUM_CLOCK_SPANS
+from appliance.planning.launch_constants import (
+    LONGEST_CLOCK_SECONDS,
+    NUM_CLOCK_SPANS,
+    WIDEST_BRACKET,
+)
 
 T = TypeVar("T")
 
@@ -111,13 +115,15 @@ NOTHING = BlockHooks()
 class Span:
     """One stretch of time in nanoseconds, by each clock; the device's is None where it has none.
 
-    `load_ns` is the part of it that loading took, None where nothing is loaded.
+    `load_ns` is the part of it that loading took, None where nothing is loaded. `inner_ns` is the
+    part of `wall_ns` in which the device's span must lie wholly, of a comparison of clocks alone.
     """
 
     wall_ns: int
     raw_ns: int
     event_ns: int | None = None
     load_ns: int | None = None
+    inner_ns: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -202,18 +208,49 @@ def one(step: Step, stopwatch: Stopwatch) -> tuple[Any, Span]:
 def compare_clocks(
     work: Callable[[], object], stopwatch: Stopwatch, nanoseconds: int
 ) -> tuple[Span, ...]:
-    """Spans of at least `nanoseconds` in all, by each clock, in which `work` is done repeatedly."""
+    """Spans of at least `nanoseconds` in all, by each clock, in which `work` is done repeatedly.
 
-    def keep_busy() -> None:
-        until = stopwatch.now() + nanoseconds // NUM_CLOCK_SPANS
-        while True:
-            work()
-            stopwatch.synchronise()
-            if stopwatch.now() >= until:
-                return
-
+    A mark waits in the device's queue, for as long as another user has the device. So the host's
+    clock is read before the first mark is given and once it was reached, and before the last one is
+    given and once that was reached: an honest span of the device lies between the inner and the
+    outer span of its host. Where these differ by too much the span is lengthened.
+    """
     stopwatch.synchronise()
-    return tuple(one(Step(make=keep_busy), stopwatch)[1] for _ in range(NUM_CLOCK_SPANS))
+    shortest = nanoseconds // NUM_CLOCK_SPANS
+    return tuple(_clock_span(work, stopwatch, shortest) for _ in range(NUM_CLOCK_SPANS))
+
+
+def _clock_span(work: Callable[[], object], stopwatch: Stopwatch, shortest: int) -> Span:
+    begin = _moment(stopwatch)
+    first = stopwatch.mark()
+    stopwatch.synchronise()
+    entered = stopwatch.now()
+    longest = begin.wall_ns + round(LONGEST_CLOCK_SECONDS * 1e9) // NUM_CLOCK_SPANS
+    until = entered + shortest
+    while True:
+        left = _keep_busy(work, stopwatch, until)
+        last = stopwatch.mark()
+        stopwatch.synchronise()
+        span = begin.until(_moment(stopwatch))
+        inner = left - entered
+        open_ns = span.wall_ns - inner
+        if first is None or open_ns <= WIDEST_BRACKET * span.wall_ns or left >= longest:
+            break
+        # The next end may come later than this one did, so the span is somewhat longer than needed.
+        until = min(longest, max(2 * left - entered, entered + round(2 * open_ns / WIDEST_BRACKET)))
+    if first is None:
+        return span
+    return replace(span, event_ns=stopwatch.between(first, last), inner_ns=inner)
+
+
+def _keep_busy(work: Callable[[], object], stopwatch: Stopwatch, until: int) -> int:
+    """Do the work at least once, and until then; the moment at which the last of it was done."""
+    while True:
+        work()
+        stopwatch.synchronise()
+        now = stopwatch.now()
+        if now >= until:
+            return now
 
 
 def warm_up(step: Step, stopwatch: Stopwatch, length: Length) -> tuple[int, ...]:

@@ -199,6 +199,18 @@ def calibrated(**fields: tuple[int, ...]) -> Callable[[Event], Event]:
 SPAN = (10**9,) * 3
 
 
+def of_device(event: int, *, inner: int | None = 998) -> Callable[[Event], Event]:
+    """The device's clock, and its host's inside of the spans, in thousandths of the host's."""
+
+    def change(one: Event) -> Event:
+        assert isinstance(one, Calibrated)
+        within = None if inner is None else (inner * 10**6,) * 3
+        spans = (event * 10**6,) * 3
+        return replace(one, wall_ns=SPAN, raw_ns=SPAN, event_ns=spans, inner_ns=within)
+
+    return change
+
+
 @pytest.mark.parametrize(
     ("kind", "change", "answer"),
     [
@@ -206,21 +218,20 @@ SPAN = (10**9,) * 3
         (Calibrated, calibrated(wall_ns=(9 * 10**8,) * 3, raw_ns=SPAN), ("fail", "clock")),
         (Calibrated, calibrated(wall_ns=(994 * 10**6,) * 3, raw_ns=SPAN), ("fail", "clock")),
         (Calibrated, calibrated(wall_ns=(998 * 10**6,) * 3, raw_ns=SPAN), ("pass", "")),
-        (
-            Calibrated,
-            calibrated(wall_ns=SPAN, raw_ns=SPAN, event_ns=(9 * 10**8,) * 3),
-            ("fail", "clock"),
-        ),
-        (
-            Calibrated,
-            calibrated(wall_ns=SPAN, raw_ns=SPAN, event_ns=(99 * 10**7,) * 3),
-            ("inconclusive", "clock"),
-        ),
-        (
-            Calibrated,
-            calibrated(wall_ns=SPAN, raw_ns=SPAN, event_ns=(998 * 10**6,) * 3),
-            ("pass", ""),
-        ),
+        (Calibrated, of_device(900), ("fail", "clock")),
+        (Calibrated, of_device(977), ("fail", "clock")),
+        (Calibrated, of_device(990), ("inconclusive", "clock")),
+        (Calibrated, of_device(997), ("pass", "")),
+        (Calibrated, of_device(1001), ("pass", "")),
+        (Calibrated, of_device(1010), ("inconclusive", "clock")),
+        (Calibrated, of_device(1030), ("fail", "clock")),
+        # Another user has the device, and the first mark waits for a tenth of the time.
+        (Calibrated, of_device(910, inner=900), ("inconclusive", "clock")),
+        (Calibrated, of_device(870, inner=900), ("fail", "clock")),
+        # No bracket was recorded: a clock that is too fast is certain, one too slow is not.
+        (Calibrated, of_device(966, inner=None), ("inconclusive", "clock")),
+        (Calibrated, of_device(1030, inner=None), ("fail", "clock")),
+        (Calibrated, of_device(998, inner=None), ("pass", "")),
         (LaunchEnded, lambda event: replace(event, wall_ns=10**6), ("fail", "clock")),
     ],
 )

@@ -192,6 +192,14 @@ FORGED: dict[str, tuple[Forge, str]] = {
         fields(Calibrated, TIMED, wall_ns=(1,) * 3, raw_ns=(1,) * 3),
         "compared its clocks for less time",
     ),
+    "a device's clock without the bracket of its host's": (
+        fields(Calibrated, TIMED, event_ns=(10**7,) * 3),
+        "compared the device's clock without the host's time inside of its spans",
+    ),
+    "a bracket that is longer inside than outside": (
+        fields(Calibrated, TIMED, event_ns=(10**7,) * 3, inner_ns=(10**9,) * 3),
+        "over spans that are longer inside than outside",
+    ),
     "a clock of the device that is compared with none": (
         first_block(lambda one: [replace(one, event_ns=one.wall_ns)]),
         "a clock of the device that it did not compare",

@@ -161,8 +161,42 @@ def test_time_of_one_step_is_that_of_every_clock() -> None:
 def test_clocks_are_compared_over_three_spans_of_work() -> None:
     watch = FakeWatch(has_events=True)
     spans = timing.compare_clocks(watch.action("work", 4), watch, 30)
-    assert spans == (timing.Span(wall_ns=12, raw_ns=24, event_ns=12),) * 3
+    assert spans == (timing.Span(wall_ns=12, raw_ns=24, event_ns=12, inner_ns=12),) * 3
     assert watch.log.count("synchronise") > watch.log.count("work") == 9
+
+
+class SharedWatch(FakeWatch):
+    """A device that others have for `wait` whenever it is given something after a rest."""
+
+    def __init__(self, wait: int) -> None:
+        super().__init__(has_events=True)
+        self.wait = wait
+
+    def mark(self) -> int:
+        self.time += self.wait
+        return self.time
+
+
+MILLISECOND = 10**6
+
+
+def test_a_mark_that_waits_lengthens_the_span_until_the_bracket_is_narrow() -> None:
+    watch = SharedWatch(2 * MILLISECOND)
+    spans = timing.compare_clocks(watch.action("work", MILLISECOND), watch, 30 * MILLISECOND)
+    for span in spans:
+        assert span.inner_ns is not None
+        assert span.event_ns is not None
+        assert span.inner_ns <= span.event_ns <= span.wall_ns
+        width = (span.wall_ns - span.inner_ns) / span.wall_ns
+        assert 0.002 < width <= 0.005
+        assert span.wall_ns < 10 * 10**9 / 3
+
+
+def test_a_mark_that_waits_for_too_long_leaves_the_bracket_open_after_ten_seconds() -> None:
+    watch = SharedWatch(100 * MILLISECOND)
+    spans = timing.compare_clocks(watch.action("work", MILLISECOND), watch, 30 * MILLISECOND)
+    assert 9 * 10**9 < sum(span.wall_ns for span in spans) < 11 * 10**9
+    assert all(span.wall_ns - (span.inner_ns or 0) > 0.005 * span.wall_ns for span in spans)
 
 
 def test_clocks_are_compared_over_some_work_even_if_no_time_is_given() -> None:
