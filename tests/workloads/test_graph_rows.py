@@ -169,7 +169,7 @@ def test_operations_are_those_that_are_counted(tmp_path: Path):
 
 DIMENETS = (
     Dimenet(),
-    Dimenet(batch=5, blocks=2, hidden=16, bilinear=4, cutoff=3.0, activation="gelu"),
+    Dimenet(batch=11, blocks=2, hidden=16, bilinear=4, cutoff=3.0, activation="gelu"),
 )
 
 
