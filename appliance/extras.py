@@ -9,15 +9,19 @@ from __future__ import annotations
 
 import ctypes
 import re
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from importlib import metadata, util
+from types import ModuleType
 
 from appliance.errors import UsageError
 
 DISTRIBUTION = "bench-appliance"
 MODULES = {"pillow": "PIL", "scikit-learn": "sklearn"}
 """Distributions of the suite whose module has another name than they have."""
+OR = " or "
+"""Between two ranges of which either will do."""
 REPORT, COMPARE, TORCH, RUN = "report", "compare", "torch", "run"
 RENDERING = (
     "libgobject-2.0.so.0",
@@ -54,11 +58,100 @@ def parts() -> Mapping[str, tuple[str, ...]]:
         return {}
     by_extra: dict[str, list[str]] = {}
     for requirement in wanted:
-        extra = re.search(r"extra\s*==\s*[\"']([^\"']+)", requirement)
-        names = by_extra.setdefault(extra[1] if extra else "", [])
+        names = by_extra.setdefault(_extra(requirement), [])
         if normal(requirement) != DISTRIBUTION:
             names.append(normal(requirement))
     return {part: tuple(names) for part, names in by_extra.items()}
+
+
+def _extra(requirement: str) -> str:
+    extra = re.search(r"extra\s*==\s*[\"']([^\"']+)", requirement)
+    return extra[1] if extra else ""
+
+
+def ranges() -> dict[str, str]:
+    """The versions that each distribution may have, those of all parts and of the base.
+
+    As PEP 440 writes them, ">=2.13,<2.14"; "" where any will do. Empty where this package is not
+    installed, but read from a folder.
+    """
+    try:
+        wanted = metadata.requires(DISTRIBUTION) or []
+    except metadata.PackageNotFoundError:
+        return {}
+    named = ((normal(one), one.partition(";")[0]) for one in wanted)
+    return {
+        name: ",".join(sorted(re.findall(r"[<>=!~]=?\s*[^,\s()]+", text), reverse=True))
+        for name, text in named
+        if name != DISTRIBUTION
+    }
+
+
+def installed_version(distribution: str) -> str | None:
+    """Version of a distribution, or of the one that brings its module; None where none does.
+
+    A library that is built for one vendor's devices mostly has another name.
+    """
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        if not _is_there(distribution):
+            return None
+    others = metadata.packages_distributions().get(module_of(distribution), ())
+    return metadata.version(others[0]) if others else None
+
+
+def importable_version(distribution: str) -> str | None:
+    """The version of a distribution whose module can be found; None of one that cannot."""
+    return installed_version(distribution) if _is_there(distribution) else None
+
+
+def is_in_range(version: str, allowed: str) -> bool:
+    """Whether a version is one of a range, or of one of several with `OR` between them.
+
+    A part behind "+" says how a version was built, and a pre-release counts as what it is. What is
+    no version is in no range.
+    """
+    from packaging.specifiers import SpecifierSet  # noqa: PLC0415 - most verbs need none
+    from packaging.version import InvalidVersion  # noqa: PLC0415 - the same
+
+    try:
+        return any(
+            SpecifierSet(one).contains(version, prereleases=True) for one in allowed.split(OR)
+        )
+    except InvalidVersion:
+        return False
+
+
+def contradiction(distribution: str) -> str:
+    """Where a library that is loaded states another version than its package; or empty.
+
+    How a version was built ("+cpu") is not compared, and a library that states none is believed.
+    """
+    module = sys.modules.get(module_of(distribution))
+    stated = getattr(module, "__version__", None) if isinstance(module, ModuleType) else None
+    packaged = installed_version(distribution)
+    if stated is None or packaged is None:
+        return ""
+    from packaging.version import InvalidVersion  # noqa: PLC0415 - most verbs need none
+
+    try:
+        is_same = _public(str(stated)) == _public(packaged)
+    except InvalidVersion:
+        is_same = str(stated) == packaged
+    if is_same:
+        return ""
+    return (
+        f"{distribution} states version {stated} and its package {packaged}: "
+        f"pip install --force-reinstall {distribution}=={packaged}"
+    )
+
+
+def _public(version: str) -> object:
+    """The version without how it was built."""
+    from packaging.version import Version  # noqa: PLC0415 - most verbs need none
+
+    return Version(Version(version).public)
 
 
 def absent(part: str) -> tuple[str, ...]:
@@ -85,6 +178,13 @@ def line_for(module: str | None) -> str:
         if part and top in map(module_of, names):
             return line([part])
     return line([RUN])
+
+
+def line_that_brings(distributions: Iterable[str]) -> str:
+    """The command that installs the parts with these distributions; the suite's if none has one."""
+    wanted = {*distributions}
+    bringing = [part for part, names in parts().items() if part and not wanted.isdisjoint(names)]
+    return line(bringing or [RUN])
 
 
 def require(part: str, what: str) -> None:

@@ -47,6 +47,7 @@ from appliance.records.journal import (  # noqa: E402 - the same
 )
 from appliance.records.json import adapter, sha256, to_json  # noqa: E402 - the same
 from appliance.records.plan import Case, Plan  # noqa: E402 - the same
+from appliance.records.request import Question  # noqa: E402 - the same
 from appliance.records.suite import Protocol, Suite, SuiteCase  # noqa: E402 - the same
 from appliance.records.system import System  # noqa: E402 - the same
 from appliance.storage import criteria_file, suite_file  # noqa: E402 - the same
@@ -157,7 +158,7 @@ def rebuilt_plan(run: Recorded, source: Source, system: System, facts: Mapping[s
     suite, data = _suite(run, source, facts)
     criteria, criteria_data = criteria_file.load_criteria(CRITERIA)
     seed = _stand_in_seed(run)
-    answer = describe(planning.requests(suite, system.identity.devices, seed))
+    answer = describe(Question(requests=planning.requests(suite, system.identity.devices, seed)))
     features = {need for one in answer.descriptions for need in one.needs}
     features |= {need for case in suite.case for need in case.needs}
     available = {name for one in answer.descriptions for name in one.data}

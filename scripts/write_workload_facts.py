@@ -31,6 +31,7 @@ from appliance.planning.workload_manifest import FILE, Variant, WorkloadFacts, W
 from appliance.records.json import Scalar, to_data  # noqa: E402 - the same
 from workloads.contract.workload import Workload  # noqa: E402 - the same
 
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 FOLLOWS = ("workloads.parts.curves.curves", "workloads.parts.reinforcement.jax_devices")
 """An import that happens only for a workload that is followed and needs the library itself."""
 
@@ -70,10 +71,9 @@ def libraries(module: str) -> set[str]:
 @cache
 def parts_of_libraries() -> dict[str, str]:
     """The part of the suite that brings a library, "" for the base."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    optional = project["optional-dependencies"]
+    optional = PROJECT["optional-dependencies"]
     suite = Requirement(optional[extras.RUN][0]).extras
-    listed = {"": project["dependencies"], **{part: optional[part] for part in suite}}
+    listed = {"": PROJECT["dependencies"], **{part: optional[part] for part in suite}}
     return {
         extras.module_of(extras.normal(item)): part
         for part, items in listed.items()
@@ -88,6 +88,19 @@ def parts(name: str) -> tuple[str, ...]:
     if named - known.keys():
         raise ApplianceError(f"no part of pyproject.toml brings {named - known.keys()} of {name}")
     return tuple(sorted({extras.TORCH, *(known[one] for one in named)} - {""}))
+
+
+def distributions(name: str) -> tuple[str, ...]:
+    """What must be installed for it: of the shared parts what it imports, all of its own ones."""
+    named = libraries(f"workloads.{name}")
+    listed = {
+        part: sorted({extras.normal(item) for item in items} - {extras.DISTRIBUTION})
+        for part, items in {"": PROJECT["dependencies"], **PROJECT["optional-dependencies"]}.items()
+    }
+    shared = [one for part in ("", extras.TORCH) for one in listed[part]]
+    imports = {one for one in shared if extras.module_of(one) in named}
+    own = {one for part in parts(name) if part != extras.TORCH for one in listed[part]}
+    return tuple(sorted({extras.TORCH} | imports | own))
 
 
 def kinds() -> Iterator[tuple[str, type[Workload[Any, Any]]]]:
@@ -105,6 +118,9 @@ def facts(name: str, kind: type[Workload[Any, Any]]) -> WorkloadFacts:
         name=name,
         version=kind.version,
         parts=parts(name),
+        libraries=distributions(name),
+        summary=kind.summary,
+        data_pattern=kind.data_pattern,
         is_timed=kind.is_timed,
         is_repeatable=kind.is_repeatable,
         alone=kind.alone,

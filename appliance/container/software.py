@@ -17,7 +17,8 @@ import appliance
 from appliance import extras
 from appliance.container import preflight
 from appliance.container.doctor_rows import REPORTS, RUNS, Place, Row, not_needed, row_of
-from appliance.planning import workload_manifest
+from appliance.planning import library_ranges, workload_manifest
+from appliance.vendors import registry
 from appliance.vendors.containers import CONTAINERS
 
 OLDEST_PYTHON = (3, 11)
@@ -66,6 +67,41 @@ def _part(part: str, count: int) -> Row:
     fix = extras.line([part]) if part else f"pip install {extras.DISTRIBUTION}"
     needed_for = NEEDED_FOR.get(part, f"workloads of {part}")
     return row_of(what, detected, needed_for, fix, ok=not absent, required=part in REQUIRED)
+
+
+def ranges(place: Place) -> Iterator[Row]:
+    """A row for each package whose version is outside its range, or one for all of them."""
+    here = (
+        name
+        for name, one in CONTAINERS.items()
+        if preflight.visible_devices(place.tree, one).functions
+    )
+    allowed = extras.ranges()
+    for vendor in here:
+        allowed = library_ranges.allowed(allowed, registry.libraries_of(vendor).ranges)
+    versions = {name: extras.installed_version(name) for name in allowed}
+    installed = {name: version for name, version in versions.items() if version is not None}
+    outside = [name for name in installed if not extras.is_in_range(installed[name], allowed[name])]
+    for name in outside:
+        yield _outside(name, installed[name], allowed[name])
+    if installed and not outside:
+        detected = f"{len(installed)} within their ranges"
+        yield row_of("versions of packages", detected, RUNS, "", ok=True, required=True)
+
+
+def _outside(name: str, version: str, allowed: str) -> Row:
+    """One package; without a part that is required, only the cases that need it cannot run."""
+    bringing = [part for part, names in extras.parts().items() if name in names]
+    is_required = any(part in REQUIRED for part in bringing)
+    purposes = [NEEDED_FOR.get(part, f"workloads of {part}") for part in bringing]
+    return Row(
+        what=name,
+        detected=f"{version}, outside {allowed}",
+        needed_for=purposes[0] if purposes else RUNS,
+        state="out of range",
+        fix=f'pip install "{name}{allowed.partition(extras.OR)[0]}"',
+        is_required=is_required,
+    )
 
 
 def _installed() -> dict[str, str]:

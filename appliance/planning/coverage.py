@@ -29,7 +29,18 @@ def sentences(plan: Plan) -> tuple[str, ...]:
     return (
         *(f"{named(item)} is not planned: {item.reason}" for item in plan.not_planned),
         *(f"{case.id} cannot run: {case.unsupported}" for case in plan.cases if case.unsupported),
+        *lacks(plan),
     )
+
+
+def lacks(plan: Plan) -> Iterator[str]:
+    """A sentence for each lack of software, with the cases that cannot run for it."""
+    cases: dict[str, list[str]] = {}
+    for case in plan.cases:
+        if case.software:
+            cases.setdefault(case.software, []).append(case.id)
+    for lack, names in cases.items():
+        yield f"{', '.join(names)} cannot run: software: {lack}"
 
 
 def unmatched(plan: Plan, criteria: Criteria) -> Iterator[str]:
@@ -52,7 +63,7 @@ def preflight_warnings(plan: Plan, criteria: Criteria) -> tuple[str, ...]:
     warnings = tuple(unmatched(plan, criteria))
     if missing:
         warnings += (f"the run cannot be accepted: {explained(missing)}",)
-    return warnings
+    return (*warnings, *(f"the run cannot be accepted: {lack}" for lack in lacks(plan)))
 
 
 def named(item: NotPlanned) -> str:

@@ -11,16 +11,18 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from appliance.errors import UsageError
-from appliance.planning import placement
+from appliance.planning import placement, undescribed
 from appliance.planning.criterion_scope import RATIO, is_judged, matches, other_of, planned_bounds
+from appliance.planning.library_ranges import libraries
 from appliance.planning.placement import Placed
 from appliance.planning.seeds import derive_seed
+from appliance.planning.workload_manifest import WorkloadFacts
 from appliance.records.criteria import Criteria
 from appliance.records.plan import Case, Launch, NotPlanned, Plan
-from appliance.records.request import Answer, CaseRequest, Refused
+from appliance.records.request import Answer, CaseRequest, Lacking, Refused
 from appliance.records.suite import Protocol, Suite, SuiteCase
 from appliance.records.system import Device
 from appliance.records.workload import Description, Resolved, asks_for_tf32
@@ -72,7 +74,9 @@ class PlanInputs:
     """All that a plan is made of.
 
     `answer` is the worker's answer to `requests`, in the same order; `places` are the node's
-    devices; `digests` are the sha256 of the files that the run uses, by name.
+    devices; `digests` are the sha256 of the files that the run uses, by name. `manifest` has what
+    is known of workloads whose software is lacking, and `ranges` the versions that are allowed of
+    the libraries that cases need.
     """
 
     suite: Suite
@@ -84,22 +88,41 @@ class PlanInputs:
     run_id: str
     created_utc: str
     bench_version: str
+    manifest: Mapping[str, WorkloadFacts] = field(default_factory=dict)
+    ranges: Mapping[str, str] = field(default_factory=dict)
 
     def places_of(self, placed: Placed) -> list[Place]:
         """Where a case goes, in the order of its devices."""
         by_device = {place.device.id: place for place in self.places}
         return [by_device[device.id] for device in placed.devices]
 
+    def is_lacking(self, item: SuiteCase) -> bool:
+        """Whether software is lacking for each request of the case's workload."""
+        asked = requests(self.suite, [place.device for place in self.places], self.seed)
+        answers = zip(asked, self.answer.resolved, strict=True)
+        own = [answer for request, answer in answers if request.workload == item.workload]
+        return bool(own) and all(isinstance(answer, Lacking) for answer in own)
+
     def description(self, item: SuiteCase) -> Description:
         """What the worker says of the case's workload; UsageError if there is none."""
         for description in self.answer.descriptions:
             if description.name == item.workload:
                 return description
+        if self.is_lacking(item):
+            return undescribed.description(item.workload, self.manifest)
         hint = did_you_mean(item.workload, [one.name for one in self.answer.descriptions])
         raise UsageError(
             f'suite {self.suite.name}, case "{item.id}": there is no workload '
             f'"{item.workload}"{hint}'
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Planned:
+    """A case as the worker resolved it, and what of its software is lacking."""
+
+    resolved: Resolved
+    software: str = ""
 
 
 def make_plan(inputs: PlanInputs) -> Plan:
@@ -130,8 +153,22 @@ def make_plan(inputs: PlanInputs) -> Plan:
 def _cases(inputs: PlanInputs, placed: Sequence[Placed]) -> tuple[Case, ...]:
     """The cases with what the worker resolved; without variants of workloads that have none."""
     resolved = dict(zip(placement.distinct(placed), inputs.answer.resolved, strict=True))
-    pairs = [(one, resolved[placement.key(one)]) for one in placed]
-    return tuple(_case(inputs, *pair) for pair in pairs if not _has_no_variant(*pair))
+    planned = [(one, _planned(inputs, one, resolved[placement.key(one)])) for one in placed]
+    return tuple(
+        _case(inputs, one, answer)
+        for one, answer in planned
+        if not _has_no_variant(one, answer.resolved)
+    )
+
+
+def _planned(inputs: PlanInputs, placed: Placed, answer: Resolved | Refused | Lacking) -> _Planned:
+    """What a case is planned from; UsageError where the worker refused its parameters."""
+    if isinstance(answer, Refused):
+        raise UsageError(f'suite {inputs.suite.name}, case "{placed.item.id}": {answer.error}')
+    if isinstance(answer, Resolved):
+        return _Planned(resolved=answer)
+    known = answer.resolved or undescribed.resolved(placed.request, inputs.manifest)
+    return _Planned(resolved=known, software=answer.lack)
 
 
 def _scheduled(
@@ -164,6 +201,11 @@ def _scheduled(
         injectors=tuple(dict.fromkeys(case.injector for case in cases if case.injector)),
         rerun_of="",
         not_planned=not_planned,
+        ranges={
+            name: inputs.ranges[name]
+            for name in sorted({name for case in cases for name in case.libraries})
+            if name in inputs.ranges
+        },
     )
 
 
@@ -172,22 +214,21 @@ def _check_ratios(criteria: Criteria, cases: Sequence[Case]) -> None:
     for criterion in criteria.criterion:
         if criterion.metric == RATIO:
             for case in cases:
-                is_meant = case.is_timed and matches(criterion, case.id)
+                can_run = case.is_timed and not case.software
+                is_meant = can_run and matches(criterion, case.id)
                 fault = other_of(criterion, case, cases) if is_meant else case
                 if isinstance(fault, str):
                     raise UsageError(f'criterion "{criterion.id}" cannot be judged: {fault}')
 
 
-def _has_no_variant(placed: Placed, resolved: Resolved | Refused) -> bool:
+def _has_no_variant(placed: Placed, resolved: Resolved) -> bool:
     """Whether a variant was wanted of a workload that has none."""
-    return placed.draw is not None and isinstance(resolved, Resolved) and not resolved.variant
+    return placed.draw is not None and not resolved.variant
 
 
-def _case(inputs: PlanInputs, placed: Placed, resolved: Resolved | Refused) -> Case:
-    """One case as it runs; UsageError where the worker refused it or a data set is missing."""
-    suite, item = inputs.suite, placed.item
-    if isinstance(resolved, Refused):
-        raise UsageError(f'suite {suite.name}, case "{item.id}": {resolved.error}')
+def _case(inputs: PlanInputs, placed: Placed, planned: _Planned) -> Case:
+    """One case as it runs; UsageError where a data set is missing."""
+    suite, item, resolved = inputs.suite, placed.item, planned.resolved
     description = inputs.description(item)
     places = inputs.places_of(placed)
     _check_data(suite, item, description, places[0])
@@ -225,7 +266,9 @@ def _case(inputs: PlanInputs, placed: Placed, resolved: Resolved | Refused) -> C
         reference_seconds=item.reference_seconds,
         time_limit_seconds=item.time_limit_seconds,
         memory_limit_bytes=int(item.memory_limit_gib * GIB),
-        unsupported=_unsupported(needs, places),
+        unsupported="" if planned.software else _unsupported(needs, places),
+        software=planned.software,
+        libraries=libraries(placed.request, inputs.manifest),
         needs=tuple(sorted(needs)),
         scope=item.scope,
         devices=_all_of_job(placed),

@@ -45,12 +45,17 @@ class WorkloadFacts(Record):
     """One workload: what its class says of it, its parameters with their defaults, its variants.
 
     `small` are the parameters of the reduced size. The variants stand in the order of the module,
-    by which a number draws one of them. `parts` are those of the package that its imports need.
+    by which a number draws one of them. `parts` are those of the package that its imports need,
+    and `libraries` the distributions: those of the parts that are its own, and what it imports of
+    the part that all of them share.
     """
 
     name: str
     version: int
     parts: tuple[str, ...]
+    libraries: tuple[str, ...]
+    summary: str
+    data_pattern: str
     is_timed: bool
     is_repeatable: bool
     alone: bool
@@ -76,7 +81,7 @@ class WorkloadFacts(Record):
 class WorkloadFile(Record):
     """appliance/workload_facts.json."""
 
-    schema: Literal["bench/workloads/1"] = "bench/workloads/1"
+    schema: Literal["bench/workloads/2"] = "bench/workloads/2"
     workload: tuple[WorkloadFacts, ...]
 
 
@@ -89,7 +94,8 @@ def load() -> Mapping[str, WorkloadFacts]:
 def refuse_absent(requests: Sequence[CaseRequest]) -> None:
     """UsageError with the command to give, unless the parts that these workloads need are there.
 
-    A workload that follows another, which it names in a parameter, needs what that one needs.
+    For who cannot do without any of them; a plan goes on without. A workload that follows another,
+    which it names in a parameter, needs what that one needs.
     """
     known = load()
     named = (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from appliance.records.json import Number, Parameters, Record
@@ -25,6 +25,7 @@ class Case(Record):
     target is reached, 0 without one. `needs` are the features that it needs, and
     `unsupported` is why it cannot run here, or empty. `software` is what of its libraries is
     missing, out of range or without its model, with the fix, or empty: it is not started then.
+    `libraries` are the distributions that it needs, as far as is known of its workload.
     `injector` names the fault that its workload injects: a run that has one is never accepted.
     """
 
@@ -55,6 +56,7 @@ class Case(Record):
     memory_limit_bytes: int
     unsupported: str = ""
     software: str = ""
+    libraries: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
     scope: CaseScope = "device"
     devices: tuple[str, ...] = ()
@@ -177,4 +179,5 @@ class Plan(Record):
     repeat: Repeat | None = None
     not_planned: tuple[NotPlanned, ...] = ()
     redacted: str = ""
+    ranges: Mapping[str, str] = field(default_factory=dict)
     converted_from: str = ""

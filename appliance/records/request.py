@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from appliance.records.json import BigInt, Parameters, Record
 from appliance.records.plan import Case, Repeat
 from appliance.records.suite import LibraryMode, Protocol
-from appliance.records.system import Facts
+from appliance.records.system import DeviceLibraries, Facts
 from appliance.records.workload import Description, Resolved
 
 
@@ -36,6 +36,28 @@ class Refused(Record):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Lacking(Record):
+    """What of the software a request needs and this machine has not: one sentence with the fix.
+
+    `resolved` is the request, where its workload could be loaded all the same.
+    """
+
+    lack: str
+    resolved: Resolved | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question(Record):
+    """What `worker describe` reads: requests, and what must drive the devices that they are for.
+
+    `libraries` is None where no devices are meant.
+    """
+
+    requests: tuple[CaseRequest, ...]
+    libraries: DeviceLibraries | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Answer(Record):
     """What `worker describe` prints: workloads, and the resolved requests in their order.
 
@@ -43,7 +65,7 @@ class Answer(Record):
     """
 
     descriptions: tuple[Description, ...]
-    resolved: tuple[Resolved | Refused, ...]
+    resolved: tuple[Resolved | Refused | Lacking, ...]
     software: Facts
 
 

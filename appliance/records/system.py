@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from appliance.records.json import Number, Record, Scalar
@@ -39,6 +39,24 @@ class Device(Record):
     serial: str | None
     memory_bytes: int | None
     facts: Facts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceLibraries(Record):
+    """What beside torch must be installed for a vendor's devices to be used by other libraries.
+
+    `onnx_provider` is the provider of ONNX Runtime that must run there, which is built in or
+    registered by the module `onnx_plugin`, and comes with `onnx_package`. `jax_plugins` are the
+    modules any of which lets JAX drive the devices, as `jax_package` installs it; none is needed
+    where there are none. `ranges` are versions that are right here beside those of the package.
+    """
+
+    onnx_provider: str
+    onnx_package: str
+    onnx_plugin: str = ""
+    jax_plugins: tuple[str, ...] = ()
+    jax_package: str = "jax"
+    ranges: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,8 +30,9 @@ from appliance.evidence import run_state
 from appliance.evidence.software_fault import UNAVAILABLE
 from appliance.ipc.channel import Listener
 from appliance.ipc.worker_command import worker_command
-from appliance.planning import workload_manifest
+from appliance.planning import library_ranges, workload_manifest
 from appliance.planning.launch_constants import FRESH_REPEAT
+from appliance.planning.library_ranges import Stack
 from appliance.planning.plan import case_analyses, case_seed
 from appliance.records.journal import (
     Event,
@@ -42,11 +43,11 @@ from appliance.records.journal import (
     Reading,
     ServerProbed,
 )
-from appliance.records.json import adapter, from_json
+from appliance.records.json import from_json, to_json
 from appliance.records.plan import Case, Launch, Plan
-from appliance.records.request import Answer, CaseRequest, LaunchSpec
+from appliance.records.request import Answer, CaseRequest, Lacking, LaunchSpec, Question
 from appliance.records.suite import LaunchMode, LibraryMode
-from appliance.records.system import Device
+from appliance.records.system import Device, DeviceLibraries
 from appliance.runner.children import Guard, ServerLost
 from appliance.runner.counter_log import CounterLog
 from appliance.runner.environment import child_environment, usable_cores
@@ -86,7 +87,36 @@ def describe(requests: Sequence[CaseRequest]) -> Answer:
     needs is not installed, ApplianceError if the child fails.
     """
     workload_manifest.refuse_absent(requests)
-    return _ask("describe", requests)
+    answer = _ask("describe", requests)
+    for one in answer.resolved:
+        if isinstance(one, Lacking):
+            raise UsageError(one.lack)
+    return answer
+
+
+def describe_present(
+    requests: Sequence[CaseRequest],
+    *,
+    stack: Stack | None = None,
+    libraries: DeviceLibraries | None = None,
+) -> Answer:
+    """The same, but a request whose software is lacking is answered by that, and ends no other's.
+
+    What lacks a library of `stack`, or has it outside its range, is not imported at all.
+    `libraries` must drive the devices that the requests are for.
+    """
+    if stack is not None and extras.TORCH not in stack.installed:
+        raise UsageError(f"torch is not installed: {extras.line_for('torch')}")
+    manifest = workload_manifest.load()
+    lacks = [
+        "" if stack is None else stack.lack(one.workload, library_ranges.libraries(one, manifest))
+        for one in requests
+    ]
+    there = [one for one, lack in zip(requests, lacks, strict=True) if not lack]
+    answer = _ask("describe", there, libraries)
+    answers = iter(answer.resolved)
+    resolved = (Lacking(lack=lack) if lack else next(answers) for lack in lacks)
+    return replace(answer, resolved=tuple(resolved))
 
 
 def describe_all() -> Answer:
@@ -98,8 +128,10 @@ def describe_all() -> Answer:
     return _ask("list", ())
 
 
-def _ask(program: str, requests: Sequence[CaseRequest]) -> Answer:
-    question = adapter(tuple[CaseRequest, ...]).dump_json(tuple(requests))
+def _ask(
+    program: str, requests: Sequence[CaseRequest], libraries: DeviceLibraries | None = None
+) -> Answer:
+    question = to_json(Question(requests=tuple(requests), libraries=libraries))
     with tempfile.TemporaryDirectory(prefix="bench-") as work:
         environment = child_environment(
             inherited=os.environ,

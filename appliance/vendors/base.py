@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from appliance.records.system import Device
+from appliance.records.system import Device, DeviceLibraries
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +53,8 @@ class Vendor(Protocol):
     """Name of the torch.distributed backend."""
     fork_safe: bool
     """A process that has imported torch, and run nothing, may be forked and then use a device."""
+    libraries: DeviceLibraries
+    """What other libraries need to drive the devices; without it a case cannot run: software."""
 
     def probe(self) -> tuple[Device, ...]:
         """Devices that are present, in a stable order; empty if there are none of this vendor."""

@@ -28,7 +28,7 @@ from appliance.linux.processors import (
 )
 from appliance.linux.sensors import Sensors
 from appliance.linux.sysfs import Tree, Unreadable, or_none
-from appliance.records.system import Device, Fact, Facts
+from appliance.records.system import Device, DeviceLibraries, Fact, Facts
 from appliance.records.vocabulary import COUNTERS, READINGS
 from appliance.vendors.base import KernelFault
 from appliance.vendors.torch_settings import choose_float32_products
@@ -55,6 +55,7 @@ class Cpu:
     torch_type = "cpu"
     collectives = "gloo"
     fork_safe = True
+    libraries = DeviceLibraries(onnx_provider="CPUExecutionProvider", onnx_package="onnxruntime")
 
     def __init__(self, root: Path = Path("/"), own: int | None = None) -> None:
         self._tree = Tree(root)

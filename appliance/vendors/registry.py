@@ -9,7 +9,7 @@ import importlib
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
-from appliance.records.system import Device
+from appliance.records.system import Device, DeviceLibraries
 from appliance.vendors.base import Vendor
 
 MODULES: Mapping[str, str] = {
@@ -26,6 +26,13 @@ def make_vendor(name: str) -> Vendor:
     module = importlib.import_module(MODULES.get(name, name))
     vendor: Vendor = getattr(module, name.rpartition(".")[2].capitalize())()
     return vendor
+
+
+def libraries_of(name: str) -> DeviceLibraries:
+    """What drives that vendor's devices, without looking for any; of a vendor of `MODULES`."""
+    module = importlib.import_module(MODULES[name])
+    kind: type[Vendor] = getattr(module, name.capitalize())
+    return kind.libraries
 
 
 VENDORS: Mapping[str, Callable[[], Vendor]] = {name: partial(make_vendor, name) for name in MODULES}

@@ -15,7 +15,7 @@ from appliance.planning.criterion_scope import matches
 from appliance.records.baseline import Baseline, Baselines, Peaks
 from appliance.records.criteria import Criteria
 from appliance.records.json import Record
-from appliance.records.request import Answer, CaseRequest, Refused
+from appliance.records.request import Answer, CaseRequest, Lacking, Refused
 from appliance.records.system import Device, System
 from appliance.records.workload import Bound, Description, Resolved, Work
 from appliance.storage import device_file
@@ -113,7 +113,7 @@ def _known(baselines: Baselines, answer: Answer) -> list[_Known]:
 
 
 def _known_of(
-    baseline: Baseline, description: Description | None, resolved: Resolved | Refused
+    baseline: Baseline, description: Description | None, resolved: Resolved | Refused | Lacking
 ) -> _Known:
     if description is None or not isinstance(resolved, Resolved):
         return _Known(baseline=baseline)

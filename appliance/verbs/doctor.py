@@ -1,8 +1,8 @@
 """The verb `doctor`: what this machine needs for a run, what it has of it, and what to do.
 
-One row for each thing, with its state: ok, missing, not needed here, or not known. Some rows are
-required: without them `bench accept` cannot run here, or would not see a device that is on the
-bus. The others make a run better (steadier figures, more facts, a container). Nothing is
+One row for each thing, with its state: ok, missing, out of range, not needed here, or not known.
+Some rows are required: without them `bench accept` cannot run here, or would not see a device that
+is on the bus. The others make a run better (steadier figures, more facts, a container). Nothing is
 changed and no device is used; what takes long (importing torch, which `software.py` does) happens
 in a child that is stopped after some seconds. An examination that fails is a row of its own and
 never an error.
@@ -27,6 +27,7 @@ from appliance.container.container_options import SHM_BYTES_EACH, Engine
 from appliance.container.doctor_rows import (
     FIGURES,
     IN_CONTAINER,
+    LACKS,
     RUNS,
     Place,
     Row,
@@ -79,8 +80,8 @@ def examine(
 
 
 def can_accept(rows: Iterable[Row]) -> bool:
-    """Whether nothing that is required is missing."""
-    return not any(row.is_required and row.state == "missing" for row in rows)
+    """Whether nothing that is required is missing or of a version outside its range."""
+    return not any(row.is_required and row.state in LACKS for row in rows)
 
 
 def to_document(rows: Iterable[Row]) -> dict[str, object]:
@@ -91,12 +92,17 @@ def to_document(rows: Iterable[Row]) -> dict[str, object]:
 
 def table(rows: Iterable[Row]) -> Table:
     """The rows for a person; what is missing stands out, and what is required of it more."""
-    styles = {"missing": "bold yellow", "ok": "", "not needed here": "dim", "not known": "dim"}
+    styles = {
+        **dict.fromkeys(LACKS, "bold yellow"),
+        "ok": "",
+        "not needed here": "dim",
+        "not known": "dim",
+    }
     grid = Table(box=None, pad_edge=False)
     for name in ("what", "detected", "needed for", "state", "fix"):
         grid.add_column(name, overflow="fold")
     for row in rows:
-        is_fatal = row.is_required and row.state == "missing"
+        is_fatal = row.is_required and row.state in LACKS
         cells = (
             row.what,
             row.detected,
@@ -315,6 +321,7 @@ def _key(place: Place) -> Iterator[Row]:
 EXAMINATIONS: tuple[Examination, ...] = (
     software.python,
     software.packages,
+    software.ranges,
     software.locked,
     software.rendering,
     _room,

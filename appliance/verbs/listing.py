@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from appliance.records.json import Parameters, Record
-from appliance.records.request import Refused
+from appliance.records.request import Lacking, Refused
 from appliance.records.suite import CaseScope, Suite
 from appliance.records.workload import Bound, Description, Resolved, Work
 from appliance.runner import execution
@@ -58,8 +58,8 @@ def listed() -> tuple[ListedWorkload, ...]:
 
 def _listed(
     item: Description,
-    full: Resolved | Refused,
-    small: Resolved | Refused,
+    full: Resolved | Refused | Lacking,
+    small: Resolved | Refused | Lacking,
     suites: Sequence[Suite],
 ) -> ListedWorkload:
     uses = [(suite, case) for suite in suites for case in suite.case if case.workload == item.name]
@@ -86,7 +86,7 @@ def _listed(
     )
 
 
-def _count(resolved: Resolved | Refused) -> int | None:
+def _count(resolved: Resolved | Refused | Lacking) -> int | None:
     return resolved.num_parameters if isinstance(resolved, Resolved) else None
 
 

@@ -14,10 +14,11 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from appliance import extras
 from appliance.errors import EvidenceError, OutputError, UsageError
 from appliance.judging.criteria_check import check_health, check_limits, check_margins
 from appliance.linux.sysfs import Tree
-from appliance.planning import challenge_window
+from appliance.planning import challenge_window, library_ranges, workload_manifest
 from appliance.planning.plan import Place, PlanInputs, make_plan, requests
 from appliance.probe import node, redaction
 from appliance.records.baseline import Baselines, Peaks
@@ -127,15 +128,19 @@ def prepare(
     now = datetime.now(UTC)
     # Drawn or derived before the suite's variants are, and when suite and criteria are fixed.
     seed = _seed(inputs, now)
-    answer = execution.describe(requests(inputs.suite, vendor.probe(), seed))
+    stack = _stack(vendor)
+    answer = execution.describe_present(
+        requests(inputs.suite, vendor.probe(), seed), stack=stack, libraries=vendor.libraries
+    )
     here = _probed(vendor, answer, draw_salt=redact)
     if inputs.order is not None and options.order is not None:
         order_file.check_here(inputs.order, here.probed, options.order.name)
     figures = _figures(here.system, options.baseline)
-    plan = _plan(inputs, here, figures, answer, seed=seed, now=now)
+    plan = _plan(inputs, here, figures, answer, ranges=stack.allowed, seed=seed, now=now)
     check_health(inputs.criteria, here.system)
-    check_limits(inputs.criteria, plan.cases, figures.peaks, here.system)
-    check_margins(inputs.criteria, figures.baselines, plan.cases, plan.protocol, here.system)
+    able = tuple(case for case in plan.cases if not case.software)
+    check_limits(inputs.criteria, able, figures.peaks, here.system)
+    check_margins(inputs.criteria, figures.baselines, able, plan.protocol, here.system)
     return Prepared(
         plan=plan,
         system=here.system,
@@ -147,6 +152,23 @@ def prepare(
         files=_files(plan, here.system, inputs, figures),
         node=here,
         data=inputs.data,
+    )
+
+
+def _stack(vendor: Vendor) -> library_ranges.Stack:
+    """The libraries that are installed here, and the versions that may be for these devices."""
+    allowed = library_ranges.allowed(extras.ranges(), vendor.libraries.ranges)
+    versions = {name: extras.importable_version(name) for name in allowed}
+    models = [device.model for device in vendor.probe()]
+    known = library_ranges.known_stacks(
+        qualified_file.load_qualified(models),
+        {name: facts.version for name, facts in workload_manifest.load().items()},
+        models,
+    )
+    return library_ranges.Stack(
+        allowed=allowed,
+        installed={name: version for name, version in versions.items() if version is not None},
+        known=known,
     )
 
 
@@ -233,6 +255,7 @@ def _plan(
     figures: _Figures,
     answer: Answer,
     *,
+    ranges: Mapping[str, str],
     seed: str,
     now: datetime,
 ) -> Plan:
@@ -253,6 +276,8 @@ def _plan(
             run_id=new_run_id(now),
             created_utc=f"{now:%Y-%m-%dT%H:%M:%SZ}",
             bench_version=VERSION,
+            manifest=workload_manifest.load(),
+            ranges=ranges,
         )
     )
     return plan if here.redactor is None else _without_names(plan, here.redactor)
@@ -273,7 +298,14 @@ def _places(here: Node, data: Path | None) -> tuple[Place, ...]:
 
 def _without_names(plan: Plan, redactor: redaction.Redactor) -> Plan:
     """The plan redacted where a library's message stands in it; it names the salt's digest."""
-    cases = (replace(one, unsupported=redactor.text(one.unsupported)) for one in plan.cases)
+    cases = (
+        replace(
+            one,
+            unsupported=redactor.text(one.unsupported),
+            software=redactor.text(one.software),
+        )
+        for one in plan.cases
+    )
     return replace(plan, cases=tuple(cases), redacted=redactor.commitment)
 
 

@@ -23,6 +23,7 @@ from appliance.records.plan import Case, Launch, Plan
 from appliance.records.request import Answer, CaseRequest, Refused
 from appliance.records.system import Device, System, identity_differences
 from appliance.records.verdict import CaseResult, Verdict
+from appliance.records.workload import Resolved
 from appliance.runner import execution
 from appliance.storage import bundle
 from appliance.storage.bundle import Bundle
@@ -218,8 +219,9 @@ def _check_workload(plan: Plan, case: Case, answer: Answer) -> None:
             f"({then}): use that one"
         )
     resolved = answer.resolved[0]
-    if isinstance(resolved, Refused):
-        raise UsageError(f"{case.id} cannot be made here: {resolved.error} ({then})")
+    if not isinstance(resolved, Resolved):
+        reason = resolved.error if isinstance(resolved, Refused) else resolved.lack
+        raise UsageError(f"{case.id} cannot be made here: {reason} ({then})")
     if to_json(resolved.parameters, Parameters) != to_json(case.parameters, Parameters):
         raise UsageError(f"{case.workload} has other parameters here ({then}): use that one")
 

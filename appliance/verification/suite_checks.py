@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 
 from appliance.errors import EvidenceError
 from appliance.planning.criterion_scope import is_judged
+from appliance.planning.library_ranges import libraries
 from appliance.planning.placement import GIB, Placed, place
 from appliance.planning.plan import num_launches
 from appliance.planning.workload_manifest import WorkloadFacts
@@ -51,7 +52,7 @@ def check_suite(
         if not _is_planned(case, one, suite, criteria):
             raise EvidenceError(f"case {case.id} is not planned as suite {suite.name} says")
         if case.workload in facts:
-            _check_facts(plan, case, one, facts[case.workload])
+            _check_facts(plan, case, one, known)
     return unknown
 
 
@@ -114,8 +115,11 @@ def _check_draw(plan: Plan, case: Case | None, one: Placed, variant: str) -> Non
         )
 
 
-def _check_facts(plan: Plan, case: Case, one: Placed, known: WorkloadFacts) -> None:
+def _check_facts(
+    plan: Plan, case: Case, one: Placed, manifest: Mapping[str, WorkloadFacts]
+) -> None:
     """EvidenceError unless the case is as suite, draw and workload make it."""
+    known = manifest[case.workload]
     recorded = _named(case.parameters) | {
         "is_timed": case.is_timed,
         "is_repeatable": case.is_repeatable,
@@ -123,6 +127,7 @@ def _check_facts(plan: Plan, case: Case, one: Placed, known: WorkloadFacts) -> N
         "bound_by": case.bound_by,
         "injector": case.injector,
         "needs": case.needs,
+        "libraries": case.libraries,
     }
     requested = _named(known.complete(one.request)) | {
         "is_timed": known.is_timed,
@@ -133,6 +138,7 @@ def _check_facts(plan: Plan, case: Case, one: Placed, known: WorkloadFacts) -> N
         "needs": tuple(
             sorted({*known.needs, *one.item.needs, *(["tf32"] if case.in_tf32 else [])})
         ),
+        "libraries": libraries(one.request, manifest),
     }
     for name in (*requested, *(name for name in recorded if name not in requested)):
         here, there = recorded.get(name), requested.get(name)  # None is no parameter's value

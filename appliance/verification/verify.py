@@ -18,9 +18,10 @@ from typing import Any, Literal
 
 from cryptography import x509
 
+from appliance import extras
 from appliance.errors import EvidenceError, UsageError
 from appliance.judging.verdict import Judge
-from appliance.planning import challenge_window, workload_manifest
+from appliance.planning import challenge_window, library_ranges, workload_manifest
 from appliance.records.journal import LaunchEnded
 from appliance.records.json import Record, sha256, to_data
 from appliance.records.suite import Suite
@@ -29,6 +30,7 @@ from appliance.signing import dsse, html_attachments, keys, pades
 from appliance.storage import bundle as bundles
 from appliance.storage import device_file, qualified_file, suite_file
 from appliance.storage.bundle import Bundle
+from appliance.vendors.registry import MODULES, libraries_of
 from appliance.verification import launch_checks, run_checks, suite_checks
 from appliance.version import VERSION
 
@@ -320,6 +322,7 @@ def _conduct(examination: _Examination) -> str:
     _check_logs(bundle)
     _check_peaks(bundle)
     _check_qualified(bundle)
+    _check_libraries(bundle)
     sentence = (
         f"{len(bundle.plan.launches)} planned launches, each accounted for, in the plan's order"
     )
@@ -372,6 +375,37 @@ def _check_qualified(bundle: Bundle) -> None:
             f"qualified.json has other records than the package of bench {VERSION} has of these "
             f"devices: sha256 {sha256(bundle.files[bundles.QUALIFIED])}"
         )
+
+
+def _check_libraries(bundle: Bundle) -> None:
+    """No case ran on a library outside its range, and the ranges are those of the same bench.
+
+    By the versions that the node recorded. A case that was not started, because the plan says that
+    its software is lacking, is accepted by nothing, so its reason needs no proof.
+    """
+    plan = bundle.plan
+    software = library_ranges.installed(bundle.system.identity.software)
+    known = library_ranges.known_stacks(
+        bundle.qualified,
+        {case.workload: case.version for case in plan.cases},
+        [device.model for device in bundle.system.identity.devices],
+    )
+    stack = library_ranges.Stack(allowed=plan.ranges, installed=software, known=known)
+    for case in plan.cases:
+        lack = library_ranges.unplanned_lack(case, stack)
+        if lack:
+            raise EvidenceError(f"case {case.id} is planned, and system.json says {lack}")
+    shipped = extras.ranges()
+    if not shipped or plan.bench_version != VERSION or plan.rerun_of:
+        return
+    vendors = {device.vendor for device in bundle.system.identity.devices}
+    for vendor in vendors & MODULES.keys():
+        allowed = library_ranges.allowed(shipped, libraries_of(vendor).ranges)
+        needed = {name for case in plan.cases for name in case.libraries}
+        if plan.ranges != {name: allowed[name] for name in sorted(needed & allowed.keys())}:
+            raise EvidenceError(
+                f"plan.json allows other versions of libraries than bench {VERSION}"
+            )
 
 
 def _interim_analyses(examination: _Examination) -> str:

@@ -1,6 +1,6 @@
 """The child: the one program that imports workloads and torch.
 
-    python -m appliance.worker.child describe         requests on stdin, an Answer on stdout
+    python -m appliance.worker.child describe         a Question on stdin, an Answer on stdout
     python -m appliance.worker.child list             the same, with every workload there is
     python -m appliance.worker.child launch PARENT    a LaunchSpec on stdin, records over its socket
     python -m appliance.worker.child rank PARENT      the same in a process that torchrun started
@@ -35,7 +35,7 @@ from appliance.ipc.channel import Link
 from appliance.ipc.import_watch import ImportWatch
 from appliance.ipc.messages import End, Hello, ServeRequest
 from appliance.records.json import adapter, to_json
-from appliance.records.request import Answer, CaseRequest, LaunchSpec
+from appliance.records.request import Answer, LaunchSpec, Question
 from appliance.vendors.registry import make_vendor
 from appliance.worker import fork_probe, torchrun
 from appliance.worker.describe import describe, describe_all
@@ -137,8 +137,8 @@ def _is_out_of_memory(error: BaseException) -> bool:
 
 
 def _describe() -> None:
-    requests = adapter(tuple[CaseRequest, ...]).validate_json(sys.stdin.buffer.read())
-    _answer(lambda: describe(requests))
+    question = adapter(Question).validate_json(sys.stdin.buffer.read())
+    _answer(lambda: describe(question))
 
 
 def _list() -> None:

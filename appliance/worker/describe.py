@@ -2,44 +2,52 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import platform
 import sys
+import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
+from importlib.util import find_spec
 
 import torch
 
-from appliance.records.request import Answer, CaseRequest, Refused
-from appliance.records.system import Fact, Facts
-from appliance.records.workload import Description
+from appliance import extras
+from appliance.planning import library_ranges, workload_manifest
+from appliance.records.request import Answer, CaseRequest, Lacking, Question, Refused
+from appliance.records.system import DeviceLibraries, Fact, Facts
+from appliance.records.workload import Description, Resolved
 from appliance.worker.parameters import AnyWorkload, description, one_line, resolve
 from appliance.worker.workload_loader import WorkloadAbsent, load_workload
 from workloads.contract.failures import ParameterError
 
 LIBRARIES = (
-    *("torch", "transformers", "onnxruntime", "onnx", "numpy", "scikit-learn"),
-    *("jax", "jaxlib", "optax", "brax", "gymnax", "ale-py"),
+    *("torch", "transformers", "onnxruntime", "onnx", "onnxscript", "numpy", "scipy"),
+    *("scikit-learn", "pillow", "diffusers", "torch-geometric", "lightning", "peft"),
+    *("jax", "jaxlib", "optax", "brax", "gymnax", "six", "ale-py"),
 )
+"""Whose versions are recorded: all that a workload needs, by which a case is planned or not."""
 
 
-def describe(requests: tuple[CaseRequest, ...], others: Sequence[str] = ()) -> Answer:
+Loaded = type[AnyWorkload] | Refused | Lacking
+
+
+def describe(question: Question, others: Sequence[str] = ()) -> Answer:
     """The requests resolved in their order, their workloads and `others`, and the software.
 
     What cannot be loaded is described by nothing. Nothing else is imported: the libraries of all
     workloads take many seconds.
     """
-    kinds: dict[str, type[AnyWorkload] | WorkloadAbsent] = {}
-    requested = dict.fromkeys(request.workload for request in requests)
+    kinds: dict[str, Loaded] = {}
+    requested = dict.fromkeys(request.workload for request in question.requests)
     for name in [*others, *requested]:
         if name not in kinds:
-            try:
-                kinds[name] = load_workload(name, to_build=name in requested)
-            except WorkloadAbsent as absent:
-                kinds[name] = absent
+            kinds[name] = _loaded(name, to_build=name in requested)
+    answers = (_resolved(kinds[request.workload], request) for request in question.requests)
+    lack = Drivers(question.libraries).lack
     resolved = [
-        Refused(error=str(kind)) if isinstance(kind, WorkloadAbsent) else resolve(kind, request)
-        for kind, request in ((kinds[request.workload], request) for request in requests)
+        _with_lack(answer, lack(request))
+        for answer, request in zip(answers, question.requests, strict=True)
     ]
     loaded = {name: kind for name, kind in kinds.items() if isinstance(kind, type)}
     return Answer(
@@ -51,13 +59,37 @@ def describe(requests: tuple[CaseRequest, ...], others: Sequence[str] = ()) -> A
 
 def describe_all(names: Sequence[str]) -> Answer:
     """These workloads, and two resolved requests for each: at full size, then at small size."""
-    answer = describe((), names)
+    answer = describe(Question(requests=()), names)
     requests = tuple(
         CaseRequest(workload=item.name, small=small, parameters={})
         for item in answer.descriptions
         for small in (False, True)
     )
-    return replace(answer, resolved=describe(requests).resolved)
+    return replace(answer, resolved=describe(Question(requests=requests)).resolved)
+
+
+def _loaded(name: str, *, to_build: bool) -> Loaded:
+    """The workload, or why there is none; what its libraries raise ends no other's description."""
+    try:
+        return load_workload(name, to_build=to_build)
+    except WorkloadAbsent as absent:
+        return Lacking(lack=str(absent)) if absent.is_software else Refused(error=str(absent))
+    except Exception as error:  # noqa: BLE001 - importing touches no device, so it is software
+        traceback.print_exc(file=sys.stderr)
+        what = f"{type(error).__name__}: {one_line(error)}"
+        line = extras.line_for(error.name if isinstance(error, ImportError) else None)
+        return Lacking(lack=f'workload "{name}" cannot be imported ({what}): {line} --upgrade')
+
+
+def _resolved(kind: Loaded, request: CaseRequest) -> Resolved | Refused | Lacking:
+    return resolve(kind, request) if isinstance(kind, type) else kind
+
+
+def _with_lack(answer: Resolved | Refused | Lacking, sentence: str) -> Resolved | Refused | Lacking:
+    """The answer, and what the devices lack of what is needed for it."""
+    if sentence and isinstance(answer, Resolved):
+        return Lacking(lack=sentence, resolved=answer)
+    return answer
 
 
 def _descriptions(kinds: Mapping[str, type[AnyWorkload]]) -> Iterator[Description]:
@@ -67,6 +99,57 @@ def _descriptions(kinds: Mapping[str, type[AnyWorkload]]) -> Iterator[Descriptio
             yield description(name, kind)
         except ParameterError as error:
             print(f"{name} is left out: {one_line(error)}", file=sys.stderr)  # noqa: T201 - a log
+
+
+# ------------------------------------------------------------------ what the devices lack
+
+ONNX, JAX = "onnxruntime", "jax"
+
+
+class Drivers:
+    """What there is to drive devices with; asked once, and only if a request needs it."""
+
+    def __init__(self, wanted: DeviceLibraries | None) -> None:
+        self._wanted = wanted
+        self._manifest = workload_manifest.load()
+
+    def lack(self, request: CaseRequest) -> str:
+        """One sentence with the fix; empty where nothing is lacking."""
+        needed = library_ranges.libraries(request, self._manifest)
+        return (
+            next(filter(None, map(extras.contradiction, needed)), "")
+            or (ONNX in needed and self._of_onnx)
+            or (JAX in needed and self._of_jax)
+            or ""
+        )
+
+    @cached_property
+    def _of_onnx(self) -> str:
+        if self._wanted is None:
+            return ""
+        import onnxruntime  # noqa: PLC0415 - only where a request needs it
+
+        return provider_lack(self._wanted, onnxruntime.get_available_providers())
+
+    @cached_property
+    def _of_jax(self) -> str:
+        plugins = self._wanted.jax_plugins if self._wanted is not None else ()
+        if self._wanted is None or not plugins or any(map(find_spec, plugins)):
+            return ""
+        return f"JAX has no plug-in for this device: pip install {self._wanted.jax_package}"
+
+
+def provider_lack(wanted: DeviceLibraries, available: Sequence[str]) -> str:
+    """What ONNX Runtime lacks for these devices, of which it has these providers; or empty."""
+    plugin, name = wanted.onnx_plugin, wanted.onnx_provider
+    if name in available or (plugin and find_spec(plugin)):
+        return ""
+    package = wanted.onnx_package
+    fix = f"pip install {package}" + ("" if plugin else f", in place of {ONNX}")
+    return f"ONNX Runtime has no {name}, only {', '.join(available) or 'none'}: {fix}"
+
+
+# ------------------------------------------------------------------ the software
 
 
 def _software() -> Facts:
@@ -87,7 +170,6 @@ def _software() -> Facts:
 
 
 def library_version(library: str) -> Fact:
-    try:
-        return Fact(value=importlib.metadata.version(library), source="package metadata")
-    except importlib.metadata.PackageNotFoundError:
-        return Fact(value=None, source="package metadata", hint=f"{library} is not installed")
+    version = extras.installed_version(library)
+    hint = f"{library} is not installed" if version is None else ""
+    return Fact(value=version, source="package metadata", hint=hint)

@@ -16,9 +16,10 @@ import typing
 from collections.abc import Mapping
 from typing import Any, Literal, cast
 
+from appliance.evidence.software_fault import ANY_MESSAGE, class_names
 from appliance.planning.workload_manifest import complete, drawn
 from appliance.records.json import Parameters, Scalar
-from appliance.records.request import CaseRequest, Refused
+from appliance.records.request import CaseRequest, Lacking, Refused
 from appliance.records.workload import Description, Parameter, Resolved
 from appliance.storage.toml_file import did_you_mean
 from workloads.contract.failures import ParameterError
@@ -69,8 +70,11 @@ def description(name: str, kind: type[AnyWorkload]) -> Description:
     )
 
 
-def resolve(kind: type[AnyWorkload], request: CaseRequest) -> Resolved | Refused:
-    """One request with all of its parameters, its work and its size; or why not."""
+def resolve(kind: type[AnyWorkload], request: CaseRequest) -> Resolved | Refused | Lacking:
+    """One request with all of its parameters, its work and its size; or why not.
+
+    No device is used for that, so a library that lacks a name or a call is software's fault.
+    """
     try:
         variant = _drawn(kind, request)
         parameters = _complete(kind, request, kind.variants.get(variant, {}))
@@ -90,6 +94,9 @@ def resolve(kind: type[AnyWorkload], request: CaseRequest) -> Resolved | Refused
     except Exception as error:  # noqa: BLE001 - whatever a workload raises is an answer, no end
         traceback.print_exc(file=sys.stderr)
         what = f"{type(error).__name__}: {one_line(error)}"
+        if not ANY_MESSAGE.isdisjoint(class_names(error)):
+            fix = "install the versions of the locks (`bench doctor` compares them)"
+            return Lacking(lack=f'workload "{request.workload}" cannot be sized ({what}): {fix}')
         return Refused(error=f'workload "{request.workload}" refuses its parameters ({what})')
 
 

@@ -16,7 +16,14 @@ from workloads.contract.workload import Workload
 
 
 class WorkloadAbsent(Exception):
-    """A workload cannot be loaded; one sentence that says why."""
+    """A workload cannot be loaded; one sentence that says why.
+
+    `is_software`: there is such a workload, and a library that it needs is not there.
+    """
+
+    def __init__(self, sentence: str, *, is_software: bool = False) -> None:
+        super().__init__(sentence)
+        self.is_software = is_software
 
 
 def workload_names() -> list[str]:
@@ -50,7 +57,8 @@ def load_workload(
             hint = did_you_mean(name, workload_names())
             raise WorkloadAbsent(f'there is no workload "{name}"{hint}') from None
         line = extras.line_for(error.name)
-        raise WorkloadAbsent(f'workload "{name}" needs {error.name}: {line}') from None
+        sentence = f'workload "{name}" needs {error.name}: {line}'
+        raise WorkloadAbsent(sentence, is_software=True) from None
     if not (isinstance(kind, type) and issubclass(kind, Workload)):
         raise WorkloadAbsent(f'"{name}" is no workload: its module has no WORKLOAD')
     return kind

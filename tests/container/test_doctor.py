@@ -1,8 +1,10 @@
 """`bench doctor`: a row for each thing, required ones decide, and nothing raises."""
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from support.engine_devices import with_devices
@@ -10,7 +12,7 @@ from support.program import ROOT, bench
 
 from appliance import extras
 from appliance.container import software
-from appliance.container.doctor_rows import Place, Row
+from appliance.container.doctor_rows import LACKS, Place, Row, State
 from appliance.linux.sysfs import Tree
 from appliance.verbs import datasets, doctor
 
@@ -40,8 +42,8 @@ def test_this_machine_is_told_in_one_document() -> None:
     rows = [Row(**row) for row in document["rows"]]
     assert (done.returncode == 0) == document["can_accept"] == doctor.can_accept(rows)
     assert [row.what for row in rows[:2]] == ["Python", "torch"]
-    assert {row.state for row in rows} <= {"ok", "missing", "not needed here", "not known"}
-    assert all(row.fix for row in rows if row.state == "missing")
+    assert {row.state for row in rows} <= {*get_args(State)}
+    assert all(row.fix for row in rows if row.state in LACKS)
 
 
 def test_required_row_that_is_missing_forbids_acceptance() -> None:
@@ -200,6 +202,47 @@ def test_each_part_of_the_package_has_its_row(monkeypatch: pytest.MonkeyPatch) -
     assert (jax.state, jax.is_required) == ("missing", False)
     assert jax.detected == "not installed: no-such"
     assert jax.fix == 'pip install "bench-appliance[jax]"'
+
+
+def with_package(folder: Path, name: str, version: str) -> str:
+    """A folder in which a package of this name says that it is of this version."""
+    about = folder / f"{name}-{version}.dist-info"
+    about.mkdir(parents=True)
+    text = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+    (about / "METADATA").write_text(text)
+    return str(folder)
+
+
+def test_package_below_its_range_is_a_line_with_its_fix(tmp_path: Path) -> None:
+    """As a person sees it: the folder stands ahead of what is installed."""
+    ahead = with_package(tmp_path, "transformers", "5.0.0")
+    environment = {**os.environ, "PYTHONPATH": f"{ahead}{os.pathsep}{ROOT}"}
+    done = bench("doctor", "--json", env=environment)
+    rows = [Row(**row) for row in json.loads(done.stdout)["rows"]]
+    (row,) = [row for row in rows if row.state == "out of range"]
+    allowed = extras.ranges()["transformers"]
+    assert (row.what, row.detected) == ("transformers", f"5.0.0, outside {allowed}")
+    assert (row.is_required, row.needed_for) == (True, "every run")
+    assert row.fix == f'pip install "transformers{allowed}"'
+    assert done.returncode == 2
+
+
+def test_packages_are_held_to_their_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
+    versions = {"torch": "2.8.0+x", "peft": "0.20.0", "numpy": "2.4.6"}
+    parts = {"": ("numpy",), "torch": ("torch",), "lora": ("peft",), "atari": ("ale-py",)}
+    wanted = {"numpy": ">=2.0", "torch": ">=2.13,<2.14", "peft": ">=0.21,<0.22", "ale-py": ">=0.12"}
+    monkeypatch.setattr(extras, "parts", lambda: parts)
+    monkeypatch.setattr(extras, "ranges", lambda: wanted)
+    monkeypatch.setattr(extras, "installed_version", versions.get)
+    torch, peft = look("ranges", ROOT)
+    assert (torch.what, torch.is_required, torch.state) == ("torch", True, "out of range")
+    assert (peft.is_required, peft.needed_for) == (False, "workloads of lora")
+    assert peft.detected == "0.20.0, outside >=0.21,<0.22"
+    assert not doctor.can_accept([torch])
+    assert doctor.can_accept([peft])
+    versions |= {"torch": "2.13.0+x", "peft": "0.21.3"}
+    (row,) = look("ranges", ROOT)
+    assert (row.what, row.detected) == ("versions of packages", "3 within their ranges")
 
 
 def test_package_that_is_not_installed_is_a_row(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,7 @@ from typing import cast
 
 from support import simulated_device
 
-from appliance.records.system import Device, Fact, Facts
+from appliance.records.system import Device, DeviceLibraries, Fact, Facts
 from appliance.records.vocabulary import CONNECTION, COUNTERS, THROTTLES
 from appliance.vendors.base import DeviceUsers, KernelFault, Vendor
 from appliance.vendors.registry import VENDORS
@@ -41,6 +41,7 @@ class Simulated:
     torch_type = simulated_device.NAME
     collectives = simulated_device.COLLECTIVES
     fork_safe = True
+    libraries = DeviceLibraries(onnx_provider="CPUExecutionProvider", onnx_package="onnxruntime")
 
     def probe(self) -> tuple[Device, ...]:
         return tuple(map(self._device, range(_num_devices())))

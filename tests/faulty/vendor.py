@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from appliance.records.system import Device
+from appliance.records.system import Device, DeviceLibraries
 from appliance.vendors import determinism
 from appliance.vendors.base import DeviceUsers, KernelFault
 
@@ -16,6 +16,7 @@ class Vendor:
     torch_type = "cpu"
     collectives = "gloo"
     fork_safe = True
+    libraries = DeviceLibraries(onnx_provider="CPUExecutionProvider", onnx_package="onnxruntime")
 
     def probe(self) -> tuple[Device, ...]:
         return tuple(

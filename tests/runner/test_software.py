@@ -7,7 +7,9 @@ judge says, what is printed and what is on the page are all of the same run.
 from __future__ import annotations
 
 import json
+import os
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -107,10 +109,16 @@ class Run:
 
 
 def run(folder: Path, *cases: tuple[str, int]) -> Run:
+    return run_suite(folder, [CASE.format(fault=fault, at=at) for fault, at in cases])
+
+
+def run_suite(folder: Path, cases: Sequence[str], ahead: Sequence[Path] = ()) -> Run:
+    """A run of these cases, with folders ahead of all others where modules are looked for."""
     suite = folder / "lacking.toml"
-    suite.write_text(HEAD + "".join(CASE.format(fault=fault, at=at) for fault, at in cases))
+    suite.write_text(HEAD + "".join(cases))
     words = ("run", "--suite", str(suite), "--vendor", "cpu", "--out", str(folder / "out"))
-    done = bench(*words, env=WITH_FAULTS)
+    paths = os.pathsep.join([*map(str, ahead), WITH_FAULTS["PYTHONPATH"]])
+    done = bench(*words, env={**WITH_FAULTS, "PYTHONPATH": paths})
     (made,) = (path for path in (folder / "out").iterdir() if (path / "plan.json").exists())
     return Run(made, done)
 
@@ -183,3 +191,60 @@ def test_page_says_software_and_the_signed_bundle_verifies_as_inconclusive(lacki
     verified = bench("verify", str(lacking.folder), "--allow-dev")
     assert verified.returncode == 3, verified.stderr
     assert "INCONCLUSIVE" in verified.stderr
+
+
+# ------------------------------------------------------------------ before the first launch
+
+NAMED = """
+[[case]]
+id = "{name}"
+workload = "{name}"
+small = true
+launches = 1
+expected_seconds = 1
+reference_seconds = 1
+time_limit_seconds = 300
+memory_limit_gib = 4
+"""
+
+
+@pytest.fixture(scope="module")
+def outside(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """Two rows, one of which needs a library that says it is of a version below its range."""
+    folder = tmp_path_factory.mktemp("outside")
+    about = folder / "ahead" / "transformers-5.0.0.dist-info"
+    about.mkdir(parents=True)
+    text = "Metadata-Version: 2.1\nName: transformers\nVersion: 5.0.0\n"
+    (about / "METADATA").write_text(text)
+    cases = [NAMED.format(name=name) for name in ("gemm", "bert")]
+    return run_suite(folder, cases, ahead=[folder / "ahead"])
+
+
+def test_library_outside_its_range_is_said_before_anything_runs(outside: Run) -> None:
+    assert outside.done.returncode == 3, outside.done.stderr
+    lack = "transformers 5.0.0 is outside >=5."
+    first = outside.done.stderr.partition("gemm@cpu:0 reference")[0]
+    assert f"the run cannot be accepted: bert@cpu:0 cannot run: software: {lack}" in first
+    assert outside.verdict["verdict"] == "INCONCLUSIVE"
+    ruling = outside.completion("bert")
+    assert (ruling["ruling"], ruling["reason"]) == ("inconclusive", "software")
+    assert ruling["explanation"].startswith(f"cannot run: software: {lack}")
+    assert 'pip install "transformers>=5.' in ruling["explanation"]
+    for number in (0, 1):
+        end = outside.ended(f"bert/{number}")
+        assert (end["outcome"], end["reason"], end["wall_ns"]) == ("software", "unavailable", "0")
+
+
+def test_rows_that_need_it_not_run_and_pass(outside: Run) -> None:
+    assert outside.completion("gemm")["ruling"] == "pass"
+    assert outside.ended("gemm/1")["outcome"] == "completed"
+
+
+def test_run_without_a_row_for_want_of_software_is_signed_and_verified(outside: Run) -> None:
+    outside.conduct()
+    with pytest.raises(EvidenceError, match="lacks software that the plan does not name"):
+        outside.conduct(launch="bert@cpu:0/1", detail="something else")
+    assert bench("sign", str(outside.folder)).returncode in (0, 3)
+    assert "transformers 5.0.0 is outside" in (outside.folder / "report.html").read_text()
+    verified = bench("verify", str(outside.folder), "--allow-dev")
+    assert verified.returncode == 3, verified.stderr

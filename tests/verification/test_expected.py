@@ -26,7 +26,7 @@ from appliance.planning.plan import Place, PlanInputs, launch_groups, make_plan,
 from appliance.planning.workload_manifest import Variant, WorkloadFacts
 from appliance.records.json import Parameters, sha256
 from appliance.records.plan import Case, Plan
-from appliance.records.request import Answer
+from appliance.records.request import Answer, Question
 from appliance.records.suite import MemoryClass, Suite, SuiteCase
 from appliance.records.system import Device, System
 from appliance.signing import keys
@@ -44,6 +44,9 @@ VARIANTS = (
 GEMM = WorkloadFacts(
     name="gemm",
     parts=("torch",),
+    libraries=(),
+    summary="",
+    data_pattern="random",
     version=1,
     is_timed=True,
     is_repeatable=True,
@@ -422,7 +425,7 @@ def vendor_device(index: int) -> Device:
 
 def made(suite: Suite, devices: tuple[Device, ...], features: frozenset[str]) -> Plan:
     """The plan that planning makes of this suite for these devices, each workload resolved."""
-    answer: Answer = describe(requests(suite, devices, SEED))
+    answer: Answer = describe(Question(requests=requests(suite, devices, SEED)))
     data = frozenset(name for one in answer.descriptions for name in one.data)
     return make_plan(
         PlanInputs(
@@ -438,6 +441,7 @@ def made(suite: Suite, devices: tuple[Device, ...], features: frozenset[str]) ->
             run_id="run",
             created_utc="2026-11-21T12:00:00Z",
             bench_version=VERSION,
+            manifest=workload_manifest.load(),
         )
     )
 

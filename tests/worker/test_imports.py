@@ -88,8 +88,9 @@ print(len(before) > 0, *libraries() - before)
 def test_listing_workloads_does_not_import_what_they_build_with() -> None:
     code = f"""
 import sys
+from appliance.records.request import Question
 from appliance.worker.describe import describe
-answer = describe((), {BUILDERS!r})
+answer = describe(Question(requests=()), {BUILDERS!r})
 print(*(one.name for one in answer.descriptions), *({{*sys.modules}} & {{*{LATE!r}}}))
 """
     assert told(code) == {*BUILDERS}

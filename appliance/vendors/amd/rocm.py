@@ -21,7 +21,7 @@ from typing import Any
 from appliance.errors import UsageError
 from appliance.linux.fact_reader import fact, value_of
 from appliance.linux.sysfs import Tree, Unreadable, or_none
-from appliance.records.system import Device, Fact, Facts
+from appliance.records.system import Device, DeviceLibraries, Fact, Facts
 from appliance.records.vocabulary import CONNECTION, COUNTERS, FACTS, READINGS
 from appliance.vendors import determinism
 from appliance.vendors.amd import absent as amd_absent
@@ -66,6 +66,13 @@ class Rocm:
     collectives = "nccl"
     fork_safe = False
     """No document says that a process forked after the runtime's libraries are loaded works."""
+    libraries = DeviceLibraries(
+        onnx_provider="MIGraphXExecutionProvider",
+        onnx_package="onnxruntime-ep-migraphx",
+        onnx_plugin="onnxruntime_ep_migraphx",
+        jax_plugins=JAX_PLUGINS,
+        jax_package="jax_rocm10_plugin",
+    )
 
     def __init__(
         self,

@@ -26,7 +26,7 @@ from appliance.linux.drm_clients import clients
 from appliance.linux.fact_reader import value_of
 from appliance.linux.pci import errors_of
 from appliance.linux.sysfs import Tree, Unreadable, or_none
-from appliance.records.system import Device, Fact
+from appliance.records.system import Device, DeviceLibraries, Fact
 from appliance.records.vocabulary import COUNTERS, READINGS, THROTTLES
 from appliance.vendors.base import DeviceUsers, KernelFault
 from appliance.vendors.containers import CONTAINERS
@@ -67,6 +67,13 @@ class Xpu:
     torch_type = "xpu"
     collectives = "xccl"
     fork_safe = False  # nothing of Intel says that a context survives a fork
+    libraries = DeviceLibraries(
+        onnx_provider="OpenVINOExecutionProvider",
+        onnx_package="onnxruntime-openvino",
+        jax_plugins=("intel_extension_for_openxla",),
+        jax_package="intel-extension-for-openxla",
+        ranges={"torch": "==2.8.0"},  # the newest torch that Intel's extension was released for
+    )
 
     def __init__(
         self,

@@ -20,7 +20,7 @@ from typing import TypeVar
 from appliance.errors import UsageError
 from appliance.linux import pci
 from appliance.linux.sysfs import Tree, Unreadable, or_none
-from appliance.records.system import Device, Fact, Facts
+from appliance.records.system import Device, DeviceLibraries, Fact, Facts
 from appliance.vendors import determinism
 from appliance.vendors.base import DeviceUsers, KernelFault
 from appliance.vendors.containers import CONTAINERS
@@ -77,6 +77,12 @@ class Cuda:
     """Importing torch starts no CUDA, and a context is not inherited by a fork: only a process
     that started CUDA cannot be forked. `environment` keeps `torch.cuda.is_available`, which
     libraries call when they are imported, from starting it."""
+    libraries = DeviceLibraries(
+        onnx_provider="CUDAExecutionProvider",
+        onnx_package="onnxruntime-gpu",
+        jax_plugins=JAX_PLUGINS,
+        jax_package='"jax[cuda13]"',
+    )
 
     def __init__(self, library: Library | None = None, root: Path = Path("/")) -> None:
         self._nvml = Nvml(library)
