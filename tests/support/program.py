@@ -19,8 +19,18 @@ def bench(
     env: Mapping[str, str] | None = None,
     timeout: float | None = 1500,
 ) -> subprocess.CompletedProcess[str]:
+    return program("-m", "appliance", *words, cwd=cwd, env=env, timeout=timeout)
+
+
+def program(
+    *words: str,
+    cwd: Path = ROOT,
+    env: Mapping[str, str] | None = None,
+    timeout: float | None = 1500,
+) -> subprocess.CompletedProcess[str]:
+    """What Python does with these words."""
     return subprocess.run(
-        [sys.executable, "-m", "appliance", *words],
+        [sys.executable, *words],
         cwd=cwd,
         env=env,
         capture_output=True,
