@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from appliance.records.json import Parameters
-from workloads.parts.reinforcement.simulated_ppo import SimulatedPpo
+from workloads.parts.reinforcement.simulated_ppo import BUILDS_WITH, SimulatedPpo
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +34,7 @@ class BraxPpo(SimulatedPpo):
         "epochs": 2,
         "value_width": 64,
     }
+    builds_with: ClassVar[tuple[str, ...]] = BUILDS_WITH
     variants: ClassVar[Mapping[str, Parameters]] = {
         "tanh": {"activation": "tanh"},
         "a layer less": {"value_layers": 4},

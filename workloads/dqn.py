@@ -48,6 +48,8 @@ from workloads.parts.reinforcement.reinforcement import (
 WIDTH, ACTIONS = 600, 4
 """Fields of an observation (10 x 10, six kinds of thing); what a player can do."""
 GAMES = ("SpaceInvaders-MinAtar",)
+PROGRAM = "workloads.parts.reinforcement.dqn_program"
+"""Brings gymnax, whose games make arrays on JAX's default device as they are imported."""
 _LOSS, _GRADIENTS = 128.0, 1024.0
 _SURE = 1e-4
 """Lead of the best action over the second, relative to the largest value, that must decide."""
@@ -112,6 +114,8 @@ class Dqn(Workload[State, Learned]):
     needs: ClassVar[frozenset[str]] = frozenset({"jax"})
     bound_by: ClassVar[Bound] = "memory"
     data_pattern: ClassVar[str] = "a game that the learner itself plays"
+    builds_with: ClassVar[tuple[str, ...]] = ("jax", "optax", PROGRAM)
+    starts_when_imported: ClassVar[tuple[str, ...]] = (PROGRAM,)
     small: ClassVar[Parameters] = {
         "num_envs": 16,
         "batch": 256,

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from appliance.records.json import Parameters
-from workloads.parts.reinforcement.simulated_ppo import SimulatedPpo
+from workloads.parts.reinforcement.simulated_ppo import BUILDS_WITH, SimulatedPpo
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +33,7 @@ class Ppo(SimulatedPpo):
         "policy_width": 32,
         "value_width": 32,
     }
+    builds_with: ClassVar[tuple[str, ...]] = BUILDS_WITH
     variants: ClassVar[Mapping[str, Parameters]] = {
         "swish": {"activation": "swish"},
         "a layer more": {"policy_layers": 3},

@@ -51,7 +51,7 @@ from appliance.records.journal import (
 )
 from appliance.records.json import sha256, to_json
 from appliance.records.plan import Bounds, Case, Launch, Plan
-from appliance.records.suite import LaunchMode
+from appliance.records.suite import Framework, LibraryMode
 from appliance.records.system import System
 from appliance.storage import suite_file, units
 from appliance.vendors.registry import unknown_vendor
@@ -200,13 +200,23 @@ def _has_its_launches(plan: Plan, case: Case, numbers: list[int]) -> bool:
 # ------------------------------------------------------------------ the journal beside the plan
 
 
+@dataclass(frozen=True, slots=True)
+class _Server:
+    """A fork server, as launches name it."""
+
+    device: str
+    framework: Framework | None
+    library_mode: LibraryMode
+
+
 @dataclass
 class _Walk:
     """What is known of the run at one line of its journal.
 
     `halted` launches were running when the parent died; `unexcused` ones were cut short by a
-    person, which only a resumption excuses. A device is `unhealthy` for forked launches once a
-    fork server was lost on it, so that losing servers cannot be used to choose results.
+    person, which only a resumption excuses. A fork server is `unhealthy` once its probe
+    failed or it was lost, so that losing servers cannot be used to choose results; `forked_by` is
+    the server of each launch that was forked, `frameworks` what forks the launches of a case.
     """
 
     plan: Plan
@@ -217,11 +227,13 @@ class _Walk:
     num_resumed: int = 0
     place: int = 0
     is_ended: bool = False
+    has_launched: bool = False
     open: set[str] = field(default_factory=set)
     halted: set[str] = field(default_factory=set)
     unexcused: set[str] = field(default_factory=set)
-    unhealthy: set[str] = field(default_factory=set)
-    modes: dict[str, LaunchMode] = field(default_factory=dict)
+    unhealthy: set[_Server] = field(default_factory=set)
+    forked_by: dict[str, _Server] = field(default_factory=dict)
+    frameworks: dict[str, Framework | None] = field(default_factory=dict)
     ended: dict[str, Outcome] = field(default_factory=dict)
     decided: set[str] = field(default_factory=set)
     stepped: set[str] = field(default_factory=set)
@@ -289,7 +301,7 @@ def _step(walk: _Walk, event: object) -> None:
     rule = RULES.get(type(event))
     if rule is not None:
         rule(walk, event)
-    elif not isinstance(event, ServerProbed):
+    else:
         _record(walk, str(getattr(event, "launch", "")))
 
 
@@ -308,7 +320,7 @@ def _inject(walk: _Walk, event: Injected) -> None:
     cases = tuple(case.id for case in walk.plan.cases if case.injector == event.injector)
     if event.injector not in walk.plan.injectors or event.cases != cases:
         raise walk.fault(f'the injected fault "{event.injector}" is not as the plan says')
-    if walk.modes:
+    if walk.has_launched:
         raise walk.fault("an injected fault is named after the first launch")
     walk.injected.append(event.injector)
 
@@ -374,18 +386,33 @@ def _start(walk: _Walk, event: LaunchStarted) -> None:
     _check_mode(walk, launch, case, event)
     _take_place(walk, launch)
     walk.ended.pop(launch.id, None)
-    walk.modes[launch.id] = event.mode
+    walk.has_launched = True
     walk.open.add(launch.id)
 
 
 def _check_mode(walk: _Walk, launch: Launch, case: Case, event: LaunchStarted) -> None:
     """Forked where that may be, and in the library mode of the phase that it is of."""
-    is_forbidden = walk.plan.protocol.mode == "fresh" or case.device in walk.unhealthy
-    is_fresh = is_forbidden or launch.number == FRESH_REPEAT
-    if event.mode == "forked" and is_fresh:
-        raise walk.fault(f"launch {launch.id} is forked, where a fresh process is wanted")
     if (event.library_mode == "deterministic") != launch.is_repeat:
         raise walk.fault(f"launch {launch.id} is made in the library mode {event.library_mode}")
+    walk.forked_by.pop(launch.id, None)
+    if event.mode == "forked":
+        is_fresh = walk.plan.protocol.mode == "fresh" or launch.number == FRESH_REPEAT
+        _fork(walk, event, case, is_forbidden=is_fresh)
+
+
+def _fork(walk: _Walk, event: LaunchStarted, case: Case, *, is_forbidden: bool) -> None:
+    """A launch is forked by a healthy server, and by the framework that its case always has."""
+    server = _Server(case.device, event.framework, event.library_mode)
+    if is_forbidden or server in walk.unhealthy:
+        raise walk.fault(f"launch {event.launch} is forked, where a fresh process is wanted")
+    if walk.frameworks.setdefault(case.id, event.framework) != event.framework:
+        raise walk.fault(f"launch {event.launch} is forked by another framework than its case was")
+    walk.forked_by[event.launch] = server
+
+
+def _probe(walk: _Walk, event: ServerProbed) -> None:
+    if not event.is_healthy:
+        walk.unhealthy.add(_Server(event.device, event.framework, event.library_mode))
 
 
 def _take_place(walk: _Walk, launch: Launch) -> None:
@@ -435,8 +462,8 @@ def _end_open(walk: _Walk, launch: Launch, event: LaunchEnded) -> None:
     if launch.id in walk.halted and event.outcome != "interrupted":
         raise walk.fault(f"launch {launch.id} was interrupted, so it cannot be {event.outcome}")
     if event.outcome == "interrupted" and launch.id not in walk.halted:
-        if event.reason == SERVER_LOST and walk.modes[launch.id] == "forked":
-            walk.unhealthy.add(walk.cases[launch.case].device)
+        if event.reason == SERVER_LOST and launch.id in walk.forked_by:
+            walk.unhealthy.add(walk.forked_by[launch.id])
         else:
             walk.unexcused.add(launch.id)
     walk.open.discard(launch.id)
@@ -496,6 +523,7 @@ RULES: Mapping[type, Callable[[_Walk, Any], None]] = {
     KernelLogRead: _log,
     KernelLogged: _log,
     NotObserved: _log,
+    ServerProbed: _probe,
     LaunchStarted: _start,
     Started: _step_once,
     LaunchEnded: _end,

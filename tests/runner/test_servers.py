@@ -15,12 +15,15 @@ from support.launching import SEED, TESTS, Bench, Seen, case, plan
 from appliance.cli.progress import server_sentence
 from appliance.ipc import processes
 from appliance.ipc.channel import Listener
+from appliance.ipc.messages import ServeRequest
+from appliance.planning import workload_manifest
 from appliance.records.journal import LaunchStarted, ServerProbed
 from appliance.records.plan import Case, Launch
 from appliance.records.request import LaunchSpec
-from appliance.records.suite import LaunchMode, LibraryMode
+from appliance.records.suite import Framework, LaunchMode, LibraryMode
 from appliance.runner import children
-from appliance.runner.children import ForkServer
+from appliance.runner.children import ForkServer, Health
+from appliance.runner.environment import child_environment
 from appliance.runner.launcher import Launcher
 from appliance.runner.servers import ServerKey
 
@@ -234,12 +237,22 @@ def test_launches_are_fresh_once_their_server_died_between_two(tmp_path: Path) -
     assert len(probes(bench)) == 1
 
 
-def test_healthy_server_is_a_server_to_fork(work: Path) -> None:
-    one = case("one")
-    launcher = a_launcher(work, [one])
+@pytest.mark.parametrize("framework", ["torch", "jax", "onnx"])
+def test_server_with_every_shipped_workload_of_a_framework_is_healthy(
+    framework: Framework, work: Path
+) -> None:
+    """What a library starts when it is imported changes with its version, and shows here."""
+    facts = workload_manifest.load()
+    cases = [case(name, workload=name) for name in facts]
+    frameworks = workload_manifest.frameworks(cases)
+    names = tuple(one.workload for one in cases if frameworks[one.id] == framework)
+    assert names
+    server = ForkServer(
+        ServeRequest(workloads=names, vendor="cpu", framework=framework, probe_seconds=LONG),
+        child_environment(inherited=os.environ, work=work, num_threads=2, vendor={}, tokens={}),
+        work / "stderr",
+    )
     try:
-        launcher.prepare([(one, "default")])
-        key = ServerKey(device="cpu:0", framework="torch", library_mode="default")
-        assert isinstance(launcher.servers.get(key), ForkServer)
+        assert server.health(lambda: "") == Health()
     finally:
-        launcher.close()
+        server.close()

@@ -35,9 +35,10 @@ from appliance.records.journal import (
     RunEnded,
     RunResumed,
     RunStarted,
+    ServerProbed,
 )
 from appliance.records.json import from_json, sha256, to_json
-from appliance.records.suite import LaunchMode
+from appliance.records.suite import Framework, LaunchMode
 from appliance.records.verdict import Verdict as VerdictRecord
 from appliance.signing import dsse, keys, pades
 from appliance.signing.keys import Key
@@ -119,16 +120,23 @@ def test_untimed_launch_is_made_again_after_an_interruption(key: Key, tmp_path: 
     assert (failed(found), found.verdict) == ([], "ACCEPTED")
 
 
-@pytest.mark.parametrize(("mode", "faults"), [("fresh", []), ("forked", ["conduct"])])
-def test_device_that_lost_its_fork_server_is_not_forked_on_again(
-    mode: LaunchMode, faults: list[str], key: Key, tmp_path: Path
+@pytest.mark.parametrize(
+    ("mode", "framework", "faults"),
+    [("fresh", None, []), ("forked", "torch", ["conduct"]), ("forked", "jax", ["conduct"])],
+)
+def test_fork_server_that_was_lost_is_not_used_again_by_that_name_or_another(
+    mode: LaunchMode, framework: Framework | None, faults: list[str], key: Key, tmp_path: Path
 ) -> None:
     """Else whoever does not like a launch could end its server, as often as he likes."""
     draft = healthy()
     plan = replace(draft.plan, protocol=replace(draft.plan.protocol, mode="forked"))
     at = begin(draft.events, 3)
     events = [
-        replace(event, mode="forked" if index <= at else mode)
+        replace(
+            event,
+            mode="forked" if index <= at else mode,
+            framework="torch" if index <= at else framework,
+        )
         if isinstance(event, LaunchStarted)
         else event
         for index, event in enumerate(draft.events)
@@ -137,6 +145,27 @@ def test_device_that_lost_its_fork_server_is_not_forked_on_again(
     lost = ended(f"{CASE}/3", "interrupted", "server_lost")
     events = [lost if of(e, 3) and isinstance(e, LaunchEnded) else e for e in events]
     draft = Draft(plan=plan, events=tuple(analysed(plan, events)))
+    assert failed(checked(sealed(tmp_path, draft, key))) == faults
+
+
+@pytest.mark.parametrize(("is_healthy", "faults"), [(True, []), (False, ["conduct"])])
+def test_unhealthy_fork_server_makes_no_launch(
+    is_healthy: bool,  # noqa: FBT001 - a parameter of the test
+    faults: list[str],
+    key: Key,
+    tmp_path: Path,
+) -> None:
+    draft = healthy()
+    plan = replace(draft.plan, protocol=replace(draft.plan.protocol, mode="forked"))
+    probed = replace(healthy_server(), is_healthy=is_healthy)
+    events = [
+        replace(event, mode="forked", framework="torch")
+        if isinstance(event, LaunchStarted)
+        else event
+        for event in draft.events
+        if not isinstance(event, ServerProbed)
+    ]
+    draft = Draft(plan=plan, events=tuple(analysed(plan, [events[0], probed, *events[1:]])))
     assert failed(checked(sealed(tmp_path, draft, key))) == faults
 
 

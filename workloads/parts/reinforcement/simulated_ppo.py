@@ -47,6 +47,8 @@ from workloads.parts.reinforcement.reinforcement import (
     differing,
 )
 
+BUILDS_WITH = ("workloads.parts.reinforcement.brax_program",)
+"""What building a row of this kind imports: JAX and brax, which start nothing by that."""
 WIDTHS: Mapping[str, tuple[int, int]] = {"ant": (27, 8), "hopper": (11, 3)}
 """By environment: numbers of an observation and of an action."""
 HIDDEN: Mapping[str, int] = {"ant": 2, "hopper": 1}
