@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -26,6 +26,7 @@ from appliance.runner.children import ForkServer, Health
 from appliance.runner.environment import child_environment
 from appliance.runner.launcher import Launcher
 from appliance.runner.servers import ServerKey
+from appliance.vendors import determinism
 
 LONG = 300.0
 
@@ -237,21 +238,32 @@ def test_launches_are_fresh_once_their_server_died_between_two(tmp_path: Path) -
     assert len(probes(bench)) == 1
 
 
-@pytest.mark.parametrize("framework", ["torch", "jax", "onnx"])
+@pytest.mark.parametrize(
+    ("framework", "library_mode"),
+    [("torch", {}), ("jax", {}), ("onnx", {}), ("jax", determinism.XLA)],
+)
 def test_server_with_every_shipped_workload_of_a_framework_is_healthy(
-    framework: Framework, work: Path
+    framework: Framework, library_mode: Mapping[str, str], work: Path
 ) -> None:
-    """What a library starts when it is imported changes with its version, and shows here."""
+    """What a library starts when it is imported changes with its version, and shows here.
+
+    A flag that XLA does not know ends the process.
+    """
     facts = workload_manifest.load()
     cases = [case(name, workload=name) for name in facts]
     frameworks = workload_manifest.frameworks(cases)
     names = tuple(one.workload for one in cases if frameworks[one.id] == framework)
     assert names
-    server = ForkServer(
-        ServeRequest(workloads=names, vendor="cpu", framework=framework, probe_seconds=LONG),
-        child_environment(inherited=os.environ, work=work, num_threads=2, vendor={}, tokens={}),
-        work / "stderr",
+    environment = child_environment(
+        inherited=os.environ,
+        work=work,
+        num_threads=2,
+        vendor={},
+        tokens={},
+        library_mode=library_mode,
     )
+    request = ServeRequest(workloads=names, vendor="cpu", framework=framework, probe_seconds=LONG)
+    server = ForkServer(request, environment, work / "stderr")
     try:
         assert server.health(lambda: "") == Health()
     finally:

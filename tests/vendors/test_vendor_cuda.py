@@ -697,6 +697,17 @@ def test_children_see_the_devices_by_uuid_in_order(vendor: Named) -> None:
     assert Cuda().environment()["CUDA_VISIBLE_DEVICES"] == ""
 
 
+def test_only_the_deterministic_mode_fixes_a_workspace_and_the_choice_of_kernels(
+    vendor: Named,
+) -> None:
+    added = Cuda().deterministic_environment()
+    assert added == {
+        "CUBLAS_WORKSPACE_CONFIG": ":4096:8",
+        "XLA_FLAGS": "--xla_gpu_deterministic_ops=true",
+    }
+    assert added.keys() & Cuda().environment(*vendor("h100_sxm").probe()).keys() == set()
+
+
 @pytest.mark.parametrize(
     ("name", "has", "lacks"),
     [
