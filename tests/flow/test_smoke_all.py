@@ -44,3 +44,25 @@ def test_every_workload_completes_and_every_check_is_within(tmp_path: Path) -> N
     for case in verdict["cases"]:
         assert case["num_completed"] == case["num_planned"], case["case"]
         assert case["checks"], case["case"]
+    assert_forked_where_a_fork_is_safe(next(tmp_path.rglob("journal.jsonl")).parent)
+
+
+def assert_forked_where_a_fork_is_safe(folder: Path) -> None:
+    """Rows of JAX and ONNX Runtime beside those of torch, each from a healthy server of its own."""
+    plan = json.loads((folder / "plan.json").read_text())
+    events = [json.loads(line)["event"] for line in (folder / "journal.jsonl").open()]
+    probed = {
+        one["framework"]: (one["is_healthy"], one["reason"], one["last_words"])
+        for one in events
+        if one["kind"] == "server_probed"
+    }
+    assert probed == dict.fromkeys(("jax", "onnx", "torch"), (True, "", ""))
+    single = {
+        case["id"] for case in plan["cases"] if case["ranks"] == 1 and len(case["devices"]) < 2
+    }
+    modes = {
+        (one["mode"], one["launch"].rpartition("/")[0] in single)
+        for one in events
+        if one["kind"] == "launch_started"
+    }
+    assert modes == {("forked", True), ("fresh", False)}
