@@ -34,7 +34,8 @@ lint: ## formatting, style and types
 
 generate: ## write what is generated: schemas, workload facts, README's table, the reference of the verbs
 	@scripts/setup.sh cpu-test
-	@for script in write_schemas write_workload_facts workload_table write_cli_reference; do \
+	@for script in write_schemas write_workload_facts workload_table write_cli_reference \
+	    write_healthy_errors; do \
 	    .venv/bin/python scripts/$$script.py || exit; done
 
 bench: ## the figures that the project promises of itself, as ratios and seconds

@@ -1,6 +1,7 @@
 """Converts checks of bench 0.4.0 on a real device into tests/recorded/, beside today's bounds.
 
     scripts/convert_checks.py FOLDER --facts FILE [--out FOLDER] [--work FOLDER]
+    scripts/convert_checks.py [--out FOLDER] [--work FOLDER]
 
 FOLDER holds checks-small, full-size and checks-under-tf32-override (.jsonl.gz, one JSON document a
 line: every check with its error and the bound that it was held to then), FILE is the
@@ -14,7 +15,9 @@ nothing of the recorded device enters it. What cannot be made here (a full size,
 needs another library's device) has none, and its line says why. No processor has TF32, so it is off
 here: the bound of float32 is the smaller one.
 
-Steps that were timed are stored with the work of a step as today's code counts it.
+Without FOLDER the table that is there is made current: what was computed by an older version of a
+workload is computed anew. Steps that were timed are stored with the work of a step as today's code
+counts it.
 """
 
 from __future__ import annotations
@@ -44,10 +47,11 @@ RECORDS = {
 }
 RENAMED = {"rate": "learning_rate"}
 """Parameters by their names in 0.4.0, where they have another now."""
+TABLE = "checks.jsonl.gz"
 NUM_LATER = 20
 """Steps between the first check and the late one, of a workload that does not say its own."""
 FULL_SIZE = "full size is not made on a processor"
-LIMIT_SECONDS = 200
+LIMIT_SECONDS = 60
 NO_TF32 = {"tf32": False}
 Row = dict[str, Any]
 
@@ -62,6 +66,12 @@ def parameters_then(facts: Mapping[str, Any], name: str, given: Row, *, small: b
     one = facts[name]
     merged = {**one["parameters"], **(one["small"] if small else {}), **given}
     return {RENAMED.get(key, key): value for key, value in merged.items()}
+
+
+def completed(name: str, parameters: Row) -> Row:
+    """All parameters of today's workload, with its defaults for those that did not exist then."""
+    defaults = workload_manifest.load()[name].parameters
+    return {key: parameters.get(key, default) for key, default in defaults.items()}
 
 
 # ------------------------------------------------------------------ the bounds of today
@@ -151,44 +161,60 @@ def converted(
             groups.setdefault(key, []).append(row)
     for (name, text), checks in groups.items():
         parameters = parameters_then(facts, name, json.loads(text), small=record != "full")
-        today: list[Row] | str = FULL_SIZE
-        if record != "full":
-            request = {
-                "name": name,
-                "parameters": parameters,
-                "seeds": sorted({row["seed"] for row in checks}),
-                "late": any(row["phase"] == "late" for row in checks),
+        today = bounds_today(record, name, parameters, checks, work)
+        for check in table(checks):
+            yield {
+                "record": record,
+                "workload": name,
+                "version": facts[name]["version"],
+                "parameters": json.loads(text),
+                "ran": completed(name, parameters),
+                **with_bounds(check, today),
             }
-            today = made("bounds", request, work)
-        print(f"{record}: {name} {text}", today if isinstance(today, str) else "", file=sys.stderr)
-        yield from table(record, checks, facts[name]["version"], today)
 
 
-def table(
-    record: str, checks: Sequence[Row], version: int, today: list[Row] | str
-) -> Iterator[Row]:
+def bounds_today(
+    record: str, name: str, parameters: Row, checks: Sequence[Row], work: Path
+) -> list[Row] | str:
+    """Today's bounds of these checks, or why there is none; said to whoever waits."""
+    today: list[Row] | str = FULL_SIZE
+    if record != "full":
+        request = {
+            "name": name,
+            "parameters": parameters,
+            "seeds": sorted({row["seed"] for row in checks}),
+            "late": any(row["phase"] == "late" for row in checks),
+        }
+        today = made("bounds", request, work)
+    print(f"{record}: {name}", today if isinstance(today, str) else "", file=sys.stderr)
+    return today
+
+
+def table(checks: Sequence[Row]) -> Iterator[Row]:
     """The checks of one workload and its parameters, by their names."""
-    known = {} if isinstance(today, str) else {_key(row): row["bound"] for row in today}
-    versions = {} if isinstance(today, str) else {row["version"] for row in today}
     by_name: dict[str, list[Row]] = {}
     for row in checks:
         by_name.setdefault(row["check"], []).append(row)
     for name, made_then in by_name.items():
-        bounds = [known.get(_key(row)) for row in made_then]
-        absent = today if isinstance(today, str) else "today's code makes no check of this name"
-        yield {
-            "record": record,
-            "workload": made_then[0]["name"],
-            "version": version,
-            "parameters": made_then[0]["params"],
-            "check": name,
-            "bound_version": next(iter(versions), None),
-            "no_bound_now": absent if None in bounds else "",
-            "made": [
-                [row["seed"], row["phase"], row["error"], row["bound"], bound]
-                for row, bound in zip(made_then, bounds, strict=True)
-            ],
-        }
+        values = [[row["seed"], row["phase"], row["error"], row["bound"]] for row in made_then]
+        yield {"check": name, "made": values}
+
+
+def with_bounds(check: Row, today: list[Row] | str) -> Row:
+    """One check with today's bound behind the recorded one, each time that it was made."""
+    known = {} if isinstance(today, str) else {_key(row): row["bound"] for row in today}
+    versions = {} if isinstance(today, str) else {row["version"] for row in today}
+    values = [
+        [seed, phase, error, bound, known.get((seed, phase, check["check"]))]
+        for seed, phase, error, bound, *_ in check["made"]
+    ]
+    absent = today if isinstance(today, str) else "today's code makes no check of this name"
+    return {
+        **check,
+        "made": values,
+        "bound_version": next(iter(versions), None),
+        "no_bound_now": absent if any(bound is None for *_, bound in values) else "",
+    }
 
 
 def _key(row: Row) -> tuple[Any, ...]:
@@ -220,10 +246,39 @@ def timed(rows: Iterable[Row], facts: Mapping[str, Any], work: Path) -> Iterator
                 "record": "timed",
                 "workload": row["name"],
                 "parameters": row["params"],
+                "ran": completed(row["name"], parameters),
                 "median_seconds": row["median_s"],
                 "least_seconds": row["min_s"],
                 "work": counted,
             }
+
+
+# ------------------------------------------------------------------ the table once more
+
+
+def refreshed(rows: Sequence[Row], work: Path) -> Iterator[Row]:
+    """The rows of a table, with what was computed by an older version of a workload made anew."""
+    shipped = workload_manifest.load()
+    today: dict[str, list[Row] | str] = {}
+    for row in rows:
+        name = row["workload"]
+        if row["record"] == "timed" and row["work"]["version"] != shipped[name].version:
+            (counted,) = made("work", {"name": name, "parameters": row["ran"]}, work)
+            yield {**row, "work": counted}
+        elif row.get("bound_version") in (None, shipped[name].version):
+            yield row
+        else:
+            key = json.dumps([row["record"], name, row["ran"]])
+            if key not in today:
+                alike = [one for one in rows if one["record"] == row["record"]]
+                checks = [
+                    {"seed": seed, "phase": phase}
+                    for one in alike
+                    if one["workload"] == name and one.get("ran") == row["ran"]
+                    for seed, phase, *_ in one["made"]
+                ]
+                today[key] = bounds_today(row["record"], name, row["ran"], checks, work)
+            yield {**row, **with_bounds(row, today[key])}
 
 
 def write(path: Path, rows: Iterable[Row]) -> int:
@@ -232,6 +287,16 @@ def write(path: Path, rows: Iterable[Row]) -> int:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(gzip.compress(text.encode(), mtime=0))
     return path.stat().st_size
+
+
+def first_table(folder: Path, facts_file: Path, work: Path) -> Iterator[Row]:
+    """The table of a record that was not converted yet."""
+    facts = {one["name"]: one for one in json.loads(facts_file.read_text())["workload"]}
+    sources = {record: read(folder / f"{name}.jsonl.gz") for record, name in RECORDS.items()}
+    for record, checks in sources.items():
+        yield from converted(record, checks, facts, work)
+    yield from differing(sources["small"])
+    yield from timed(sources["full"], facts, work)
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -247,23 +312,16 @@ def main(words: Sequence[str] | None = None) -> int:
         for row in CHILDREN[what](**json.loads(request)):
             print(json.dumps(row), flush=True)
         os._exit(0)  # a library's threads may not end in peace
-    if given.folder is None or given.facts is None:
-        parser.error("name the folder of the record, and --facts of the version that made it")
-    facts = {one["name"]: one for one in json.loads(given.facts.read_text())["workload"]}
     with tempfile.TemporaryDirectory() as temporary:
         work = given.work or Path(temporary)
         work.mkdir(parents=True, exist_ok=True)
-        read_now = {
-            record: read(given.folder / f"{name}.jsonl.gz") for record, name in RECORDS.items()
-        }
-        rows = [
-            row
-            for record, checks in read_now.items()
-            for row in converted(record, checks, facts, work)
-        ]
-        rows += differing(read_now["small"])
-        rows += timed(read_now["full"], facts, work)
-    size = write(given.out / "checks.jsonl.gz", rows)
+        if given.folder is None:
+            rows = list(refreshed(read(given.out / TABLE), work))
+        elif given.facts is None:
+            parser.error("name --facts, the workload_facts.json of the version that ran")
+        else:
+            rows = list(first_table(given.folder, given.facts, work))
+    size = write(given.out / TABLE, rows)
     print(f"{given.out / 'checks.jsonl.gz'}: {len(rows)} lines, {size} bytes", file=sys.stderr)
     return 0
 

@@ -12,7 +12,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from appliance.judging.limits import NO_RECORDS
 from appliance.judging.verdict import Judge
 from appliance.planning.criterion_scope import planned_bounds
 from appliance.records.baseline import Baselines, Peaks
@@ -20,9 +19,11 @@ from appliance.records.criteria import Criteria
 from appliance.records.journal import Event, InterimAnalysis, Line, RunStarted
 from appliance.records.json import adapter, sha256, to_json
 from appliance.records.plan import Plan
+from appliance.records.qualified import Qualified
 from appliance.records.system import System
 from appliance.records.verdict import Ruling, Verdict
 from appliance.storage import bundle, criteria_file, device_file
+from appliance.storage.qualified_file import load_qualified
 
 FOLDER = Path(__file__).parents[1] / "recorded" / "h100"
 RUNS = sorted(path.parent.name for path in FOLDER.glob("*/plan.json"))
@@ -43,6 +44,11 @@ class RecordedRun:
         return device_file.load_peaks([one.model for one in self.system.identity.devices])
 
     @property
+    def qualified(self) -> Qualified:
+        """What is known today of repeats on this model."""
+        return load_qualified([one.model for one in self.system.identity.devices])
+
+    @property
     def criteria(self) -> Criteria:
         return CRITERIA
 
@@ -54,6 +60,7 @@ class RecordedRun:
             baselines=Baselines(baseline=()),
             peaks=self.peaks,
             system=self.system,
+            qualified=self.qualified,
         )
 
 
@@ -124,7 +131,7 @@ def files_of(name: str, *, converted_from: str) -> dict[str, bytes]:
         bundle.CRITERIA: CRITERIA_DATA,
         bundle.BASELINES: to_json(Baselines(baseline=())),
         bundle.PEAKS: to_json(run.peaks),
-        bundle.QUALIFIED: to_json(NO_RECORDS),
+        bundle.QUALIFIED: to_json(run.qualified),
     }
     digests = {
         "suite": run.plan.digests["suite"],
