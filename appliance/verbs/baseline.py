@@ -1,10 +1,10 @@
 """The verb `baseline create`: measured figures from signed runs.
 
 A baseline is only worth what it came from, so each run is verified first, and refused where its
-outputs were wrong, where a fault was injected, or where it was measured under other conditions
-than the others. Its spread is that of launches within a run and between runs, because five
-launches in a row agree better than two days do; from it follows the smallest margin at which a
-healthy machine will pass.
+outputs were wrong, where a fault was injected, where others used its devices, or where it was
+measured under other conditions than the others. Its spread is that of launches within a run and
+between runs, because five launches in a row agree better than two days do; from it follows the
+smallest margin at which a healthy machine will pass.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ from appliance.evidence.baseline_key import (
     least_seconds,
     mismatch,
 )
+from appliance.evidence.disturbance import disturbance
+from appliance.evidence.journal_index import index_of
 from appliance.judging.criteria_check import PEAK_SLACK, rounded_up
 from appliance.judging.verdict import IMPLIED, requirements
 from appliance.planning.criterion_scope import CHANCE_KINDS
@@ -201,6 +203,19 @@ def _check_usable(run: _Run) -> None:
     if verdict is None:
         raise EvidenceError(f"{run.folder} has no verdict")
     _check_right(run, verdict)
+    _check_undisturbed(run)
+
+
+def _check_undisturbed(run: _Run) -> None:
+    """What a device did beside others is nothing to hold another one to."""
+    plan, system = run.bundle.plan, run.bundle.system
+    for evidence in index_of(plan, run.bundle.lines).cases.values():
+        clause = disturbance(evidence, system) if evidence.case.is_timed else ""
+        if clause:
+            raise UsageError(
+                f"{run.folder}: {evidence.case.id} was disturbed ({clause}): a baseline is made "
+                "of runs that had their devices alone; run it again"
+            )
 
 
 def _check_right(run: _Run, verdict: Verdict) -> None:

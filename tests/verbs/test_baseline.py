@@ -19,7 +19,7 @@ from appliance.evidence.baseline_key import find
 from appliance.judging.criteria_check import check_margins, rounded_up
 from appliance.records.baseline import Baseline, Baselines, Peak, Peaks
 from appliance.records.criteria import Criteria
-from appliance.records.journal import Block, Event
+from appliance.records.journal import Block, Event, Reading
 from appliance.records.json import sha256, to_json
 from appliance.records.plan import Case
 from appliance.records.request import Answer
@@ -83,6 +83,7 @@ def make(key: Key, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Pa
         system: System = NODE,
         protocol: Protocol = TIMED,
         change: Callable[[Case], Case] = lambda case: case,
+        altered: Callable[[Event], Event] = lambda event: event,
     ) -> Path:
         cases = [
             change(
@@ -114,7 +115,7 @@ def make(key: Key, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Pa
             step = steps[case][int(number) - 1]
             return block(event.launch, event.index, (step - 1000, step, step + 1000))
 
-        events = analysed(plan, [at_its_time(event) for event in healthy_events(plan)])
+        events = analysed(plan, [altered(at_its_time(event)) for event in healthy_events(plan)])
         others = {bundle.SYSTEM: to_json(system)}
         draft = Draft(plan=plan, events=tuple(events), others=others)
         return sealed(tmp_path_factory.mktemp("run") / run, draft, key)
@@ -338,6 +339,27 @@ def test_a_run_with_an_injected_fault_is_refused(make: Callable[..., Path]) -> N
         "i", {"gemm@cpu:0": DAY_ONE}, change=lambda case: replace(case, injector="slow device")
     )
     assert "injected a fault (slow device)" in str(refused(folder))
+
+
+@pytest.mark.parametrize("foreign", [0.01, 1.0])
+def test_a_run_that_others_disturbed_is_refused_by_name(
+    make: Callable[..., Path], foreign: float
+) -> None:
+    def beside(event: Event) -> Event:
+        values = {"foreign_processors": foreign}
+        return replace(event, values=values) if isinstance(event, Reading) else event
+
+    usable = {"usable_processors": Fact(value=2.0)}
+    identity = NODE.identity
+    devices = tuple(replace(device, facts=usable) for device in identity.devices)
+    system = replace(NODE, identity=replace(identity, devices=devices))
+    run = make(f"f{foreign:.0f}", {"gemm@cpu:0": DAY_ONE}, system=system, altered=beside)
+    if foreign < 1:
+        assert of(run).baselines.baseline
+        return
+    fault = str(refused(run))
+    assert fault.startswith(f"{run}: gemm@cpu:0 was disturbed (others used 50 % of the processors")
+    assert fault.endswith("made of runs that had their devices alone; run it again")
 
 
 def test_a_run_whose_results_were_wrong_is_refused(tmp_path: Path, key: Key) -> None:
