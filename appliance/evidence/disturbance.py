@@ -25,6 +25,7 @@ from appliance.records.journal import (
     RunResumed,
     ServerProbed,
     UsersCounted,
+    Witnessed,
 )
 from appliance.records.plan import Case
 from appliance.records.system import Device, System
@@ -39,6 +40,8 @@ HELD_BYTES = 2**27
 SETTLED_NS = 1_500_000_000
 """After our own work, until a reading no longer has any of it: NVML's use is that of the last
 sixth of a second to a second (nvml.h, nvmlUtilization_t)."""
+LEAST_PIECES, GAP_NS = 8, 300_000
+"""Of a train of equal work: pieces that must be free of the host, and the least gap."""
 HIDDEN = "the list of them leaves out even our own: start the container with --pid=host"
 GIB = 2**30
 
@@ -175,13 +178,58 @@ def _of_device(evidence: CaseEvidence, device: Device) -> str:
         total += idle
         used += busy if len(busy) >= DISTURBED_PART * len(idle) else []
     if not used:
-        return ""
+        return _stood_still(evidence, device, total)
     others = _num_others(evidence, device.id)
     who = f"{others} other processes" if others > 1 else "another process"
     return (
         f"{who} used {device.id}: {_figures(used)} in {len(used)} of {len(total)} "
         "readings before the work of a launch began"
     )
+
+
+def _stood_still(evidence: CaseEvidence, device: Device, idle: Sequence[IdleReading]) -> str:
+    """Others who hold the device and whose use no reading shows, but our work stood still.
+
+    No device has proven yet that the witness raises no false alarm on it, so it counts only beside
+    somebody who is there: a process, or memory that is not ours.
+    """
+    held = [one for one in idle if (one.memory_bytes or 0.0) >= HELD_BYTES]
+    is_held = bool(held) and len(held) >= DISTURBED_PART * len(idle)
+    if _num_others(evidence, device.id) < 1 and not is_held:
+        return ""
+    looks = [
+        share
+        for launch in evidence.launches
+        for witnessed in launch.witnessed
+        if (share := gap_share(witnessed)) is not None
+    ]
+    gaps = [share for share in looks if share >= DISTURBED_SHARE]
+    if not gaps or len(gaps) < DISTURBED_PART * len(looks):
+        return ""
+    memory = _median([one.memory_bytes for one in held])
+    what = "" if memory is None else f" ({memory / GIB:.1f} GiB)"
+    percent = 100 * statistics.median(gaps)
+    return (
+        f"another process holds {device.id}{what}, and a train of equal pieces of work stood still "
+        f"for {percent:.0f} % of its time in {len(gaps)} of {len(looks)} looks"
+    )
+
+
+def gap_share(witnessed: Witnessed) -> float | None:
+    """Part of a train's time in which its device stood still; None where it cannot be said.
+
+    Only pieces count that began after all were handed over. One that took 0.3 ms and three times
+    their median more than that median holds a gap: slices of time are milliseconds.
+    """
+    begin, free = 0, list[int]()
+    for piece in witnessed.piece_ns:
+        free += [piece] if begin >= witnessed.issue_ns else []
+        begin += piece
+    if len(free) < LEAST_PIECES or sum(free) <= 0:
+        return None
+    middle = statistics.median(free)
+    excess = [piece - middle for piece in free]
+    return sum(one for one in excess if one >= max(GAP_NS, 3 * middle)) / sum(free)
 
 
 def _is_used(reading: IdleReading, power_limit: float | None) -> bool:

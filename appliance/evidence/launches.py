@@ -37,6 +37,7 @@ from appliance.records.journal import (
     RunResumed,
     Started,
     Warmed,
+    Witnessed,
     WorkerEvent,
 )
 from appliance.records.plan import Case
@@ -91,8 +92,8 @@ class LaunchEvidence:
     `moments` are the times (UTC) at which its blocks were recorded. `figures` grow with `settle`.
     `blocks_before` has for each reading how many blocks had been reported by then, None before the
     steps were under way. `idle` holds those that no work of this run can be in, `has_reported` says
-    that its process has sent a record,
-    `has_stepped` that it has made its first step; `users` are processes on its devices.
+    that its process has sent a record, `has_stepped` that it has made its first step. `witnessed`
+    are trains of equal work, `users` are processes on its devices.
     """
 
     id: str
@@ -110,6 +111,7 @@ class LaunchEvidence:
     blocks_before: list[int | None] = field(default_factory=list)
     idle: list[IdleReading] = field(default_factory=list)
     users: list[UsersSeen] = field(default_factory=list)
+    witnessed: list[Witnessed] = field(default_factory=list)
     has_reported: bool = False
     has_stepped: bool = False
     checks: list[Checked] = field(default_factory=list)
@@ -229,6 +231,9 @@ class LaunchEvidence:
             case Reading():
                 self.readings.append(event)
                 self.blocks_before.append(len(self.blocks) if self.is_under_way else None)
+            case Witnessed():
+                self._inside()
+                self.witnessed.append(event)
             case (
                 Checked()
                 | Digested()

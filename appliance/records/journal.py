@@ -355,6 +355,23 @@ class Calibrated(Record):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Witnessed(Record):
+    """A train of equal pieces of work by the device's clock, to see others' time slices in it.
+
+    `piece_ns` are the times of the pieces, `issue_ns` what the host took to hand over all of them,
+    from before the first mark on: only a piece that begins later shows nothing of the host. Looked
+    at once the clocks are compared, and after each block of a launch of one rank. `index` counts.
+    """
+
+    kind: Literal["witnessed"] = "witnessed"
+    launch: str
+    rank: int
+    index: int
+    piece_ns: tuple[BigInt, ...]
+    issue_ns: BigInt
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Warmed(Record):
     kind: Literal["warmed"] = "warmed"
     launch: str
@@ -453,6 +470,7 @@ Event = Annotated[
     | Libraries
     | Started
     | Calibrated
+    | Witnessed
     | Warmed
     | Block
     | Reading
@@ -472,6 +490,7 @@ WorkerEvent = (
     | Libraries
     | Started
     | Calibrated
+    | Witnessed
     | Warmed
     | Block
 )

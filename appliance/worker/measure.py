@@ -42,10 +42,12 @@ from appliance.records.journal import (
     Stage,
     Started,
     Warmed,
+    Witnessed,
 )
 from appliance.records.json import Record
 from appliance.records.request import LaunchSpec
 from appliance.worker import cache_check, outputs, timing
+from appliance.worker.witness import Witness
 from workloads.contract.target import Target
 from workloads.contract.workload import Workload
 
@@ -59,6 +61,7 @@ class Machine:
 
     `agree` gives all ranks of the launch the largest of their numbers. `make_work` gives a short
     piece of work that keeps the device busy and changes nothing;
+    `make_witness` gives a witness of the device's other users, None where it can have none;
     `libraries` the files that this process runs, with their digests; `more_checks` what is to be
     checked of the device beside each output.
     """
@@ -70,6 +73,7 @@ class Machine:
     values: outputs.Copy
     agree: Callable[[int], int] = int
     libraries: Callable[[], Mapping[str, str | None]]
+    make_witness: Callable[[], Witness | None] = lambda: None
     more_checks: Callable[[], Iterable[Check]] = tuple
 
 
@@ -124,6 +128,7 @@ class LaunchCourse:
     channel: Channel
     progress: Progress = field(default_factory=Progress)
     begin_ns: int = field(init=False)
+    witnesses: list[Witness | None] = field(default_factory=list, init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "begin_ns", self.machine.stopwatch.now())
@@ -179,6 +184,7 @@ class LaunchCourse:
         self._digest(output)
         self._check("first", 0, before, state, output)
         self._compare_clocks()
+        self._look(0)
         return _Start(state=state, before=before, output=output, span=first)
 
     def _build(self) -> Any:
@@ -200,6 +206,18 @@ class LaunchCourse:
             event_ns=events or None,
             inner_ns=inner or None,
         )
+
+    def _look(self, index: int) -> None:
+        """Look for other users of the device; with several ranks not between blocks.
+
+        The others would wait for this one in their next step.
+        """
+        if index == 0:
+            self.witnesses.append(self.machine.make_witness())
+        (witness,) = self.witnesses
+        if witness is not None and (index == 0 or self.spec.ranks == 1):
+            train = witness.look(self.machine.stopwatch)
+            self._send(Witnessed, index=index, piece_ns=train.piece_ns, issue_ns=train.issue_ns)
 
     def _warm_up(self, state: Any) -> tuple[int, ...]:
         """Times of the steps that were made."""
@@ -246,6 +264,7 @@ class LaunchCourse:
             begin = first_step + num_steps
             num_steps += len(samples.wall_ns)
             self._send_block(index, begin, samples)
+            self._look(index + 1)
             for drawn in samples.drawn:
                 self._check("sampled", begin + drawn.number, drawn.before, state, drawn.output)
             if hooks.has_last:

@@ -218,5 +218,6 @@ def _machine(spec: LaunchSpec, target: Target, stopwatch: torch_device.DeviceSto
         values=torch_device.device_values,
         agree=int if joined is None else partial(joined.largest, device=target.device),
         libraries=partial(libraries.loaded, digests),
+        make_witness=partial(torch_device.device_witness, target.device, stopwatch),
         more_checks=partial(_checks_of_products, spec, target.device),
     )

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from appliance.records.system import Fact, Facts
-from appliance.worker import outputs, timing
+from appliance.worker import outputs, timing, witness
 from appliance.worker.describe import library_version
 
 CHOICE_WARMUP, CHOICE_CALLS = 2, 5
@@ -60,6 +60,20 @@ def busy_work(device: torch.device) -> Callable[[], None]:
             torch.matmul(matrix, matrix)
 
     return multiply
+
+
+def device_witness(device: torch.device, stopwatch: timing.Stopwatch) -> witness.Witness | None:
+    """A witness of the device's other users; None on one without clock, or that is full."""
+
+    def piece(size: int) -> Callable[[], object]:
+        matrix = torch.ones(size, size, device=device, dtype=torch.float32)
+        product = torch.empty_like(matrix)
+        return lambda: torch.matmul(matrix, matrix, out=product)
+
+    try:
+        return witness.make_witness(piece, stopwatch)
+    except torch.OutOfMemoryError:
+        return None
 
 
 def seed_generators(seed: int) -> None:

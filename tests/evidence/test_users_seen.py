@@ -1,6 +1,6 @@
 """Processes on a device beside launches: how many are others', and where none can be seen."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import pytest
@@ -20,7 +20,15 @@ from appliance.evidence.disturbance import HIDDEN, disturbance, unlisted
 from appliance.evidence.journal_index import index_of
 from appliance.evidence.launches import CaseEvidence
 from appliance.judging.verdict import judge
-from appliance.records.journal import Event, LaunchStarted, Line, Started, UsersCounted
+from appliance.records.journal import (
+    Calibrated,
+    Event,
+    LaunchStarted,
+    Line,
+    Started,
+    UsersCounted,
+    Witnessed,
+)
 from appliance.records.json import sha256, to_json
 from appliance.records.system import System
 from appliance.verification.run_checks import check_conduct
@@ -45,7 +53,7 @@ def a_node() -> System:
 
 
 def counted(
-    count: int | None, launch: str = "", *, is_inside: bool = False, **values: float
+    count: int | None, launch: str = "", *, is_inside: bool = False, **values: float | None
 ) -> UsersCounted:
     return UsersCounted(
         device=DEVICE,
@@ -58,7 +66,9 @@ def counted(
     )
 
 
-def beside(before: int | None, inside: int | None, values: dict[str, float]) -> list[Event]:
+def beside(
+    before: int | None, inside: int | None, values: Mapping[str, float | None]
+) -> list[Event]:
     """A healthy run whose devices are watched as the runner does it."""
     events: list[Event] = []
     for event in healthy_events(PLAN):
@@ -91,7 +101,7 @@ def case_of(events: Sequence[Event]) -> CaseEvidence:
     ],
 )
 def test_others_disturb_by_their_use_and_are_counted_where_they_can_be_seen(
-    before: int | None, values: dict[str, float], clause: str
+    before: int | None, values: Mapping[str, float | None], clause: str
 ) -> None:
     inside = None if before is None else before + 1
     got = disturbance(case_of(beside(before, inside, values)), a_node())
@@ -129,7 +139,7 @@ def test_a_list_that_is_refused_or_leaves_out_our_own_shows_nobody(
     ],
 )
 def test_the_scope_on_page_1_says_who_else_was_there_and_a_right_run_is_accepted(
-    before: int | None, inside: int | None, values: dict[str, float], sentence: str
+    before: int | None, inside: int | None, values: Mapping[str, float | None], sentence: str
 ) -> None:
     got = judge(
         plan=PLAN,
@@ -171,3 +181,40 @@ def test_counts_stand_between_launches_and_inside_the_launch_that_they_name() ->
     started = next(i for i, one in enumerate(events) if isinstance(one, Started))
     with pytest.raises(EvidenceError, match="at another moment than is said"):
         conduct([*events[:started], counted(1, launch), *events[started:]])
+
+
+# ------------------------------------------------------------------ the witness
+
+
+def witnessed(launch: str, *, has_gaps: bool) -> Witnessed:
+    """A train of forty pieces of 0.1 ms, with a slice of 2 ms after each tenth or none."""
+    pieces = [100_000 + (2_000_000 if has_gaps and n % 10 == 9 else 0) for n in range(40)]
+    return Witnessed(launch=launch, rank=0, index=0, piece_ns=tuple(pieces), issue_ns=500_000)
+
+
+@pytest.mark.parametrize(
+    ("before", "values", "has_gaps", "clause"),
+    [
+        (1, IDLE, True, "another process holds cuda:0, and a train of equal pieces"),
+        (None, {**USED, "utilisation_fraction": None}, True, "another process holds cuda:0 (0.8"),
+        (0, IDLE, True, ""),  # nobody is there: the witness alone decides nothing
+        (None, IDLE, True, ""),
+        (1, IDLE, False, ""),
+    ],
+)
+def test_gaps_count_only_beside_somebody_who_is_there(
+    before: int | None,
+    values: Mapping[str, float | None],
+    has_gaps: bool,  # noqa: FBT001 - a parameter
+    clause: str,
+) -> None:
+    events: list[Event] = []
+    for event in beside(before, None if before is None else before + 1, values):
+        events.append(event)
+        if isinstance(event, Calibrated):
+            events.append(witnessed(event.launch, has_gaps=has_gaps))
+    got = disturbance(case_of(events), a_node())
+    assert got.startswith(clause)
+    assert bool(got) == bool(clause)
+    if clause:
+        assert got.endswith("stood still for 67 % of its time in 6 of 6 looks")

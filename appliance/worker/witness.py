@@ -1,0 +1,71 @@
+"""A witness of other users of a device: a train of equal pieces of work that should run through.
+
+The device gets many short pieces of the same work at once, with a mark of its own clock after each.
+Alone it makes them one after another in equal times. A device that is shared by time slices stands
+still for us while another has it, and one of the pieces seems to take the whole slice. How long
+the pieces took is recorded; what stands out is for the judge. It takes about 10 ms, knows no
+vendor, and says nothing of processors, which have no clock of their own.
+
+Only pieces count that the device began after all had been handed over: a host that is held up while
+it hands over work leaves gaps, too. So the whole of that is measured, and recorded with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+
+from appliance.worker.timing import Stopwatch
+
+LEAST_PIECE_NS = 30_000
+"""A piece that takes longer than its handing over, some 10 us, leaves a queue behind it."""
+SIZES = (256, 512, 1024, 2048)
+"""Sides of the matrices that are multiplied; the first that takes long enough."""
+TRAIN_NS = 10_000_000
+LEAST_PIECES, MOST_PIECES = 16, 256
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Train:
+    """Nanoseconds that each piece took by the device's clock, and their handing over the host."""
+
+    piece_ns: tuple[int, ...]
+    issue_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Witness:
+    """`work` is one piece, of which `pieces` make a train."""
+
+    work: Callable[[], object]
+    pieces: int
+
+    def look(self, stopwatch: Stopwatch) -> Train:
+        """Run the train once on a device that has nothing else to do."""
+        stopwatch.synchronise()
+        begin = stopwatch.now()
+        marks = [stopwatch.mark()]
+        for _ in range(self.pieces):
+            self.work()
+            marks.append(stopwatch.mark())
+        issue_ns = stopwatch.now() - begin
+        stopwatch.synchronise()
+        pairs = pairwise(marks)
+        return Train(piece_ns=tuple(stopwatch.between(*pair) for pair in pairs), issue_ns=issue_ns)
+
+
+def make_witness(
+    make_piece: Callable[[int], Callable[[], object]], stopwatch: Stopwatch
+) -> Witness | None:
+    """A witness for this device; None where it has no clock. `make_piece` makes work of a side."""
+    if stopwatch.mark() is None:
+        return None
+    for size in SIZES:
+        work = make_piece(size)
+        work()  # the first call may choose a kernel
+        took = min(Witness(work=work, pieces=LEAST_PIECES).look(stopwatch).piece_ns)
+        if took >= LEAST_PIECE_NS:
+            break
+    pieces = min(MOST_PIECES, max(LEAST_PIECES, TRAIN_NS // max(1, took)))
+    return Witness(work=work, pieces=pieces)

@@ -1,0 +1,113 @@
+"""The witness of a device's other users: gaps of slices, none of a quiet device or a slow host."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from appliance.evidence.disturbance import gap_share
+from appliance.records.journal import Witnessed
+from appliance.worker.torch_device import DeviceStopwatch, device_witness
+from appliance.worker.witness import MOST_PIECES, Train, Witness, make_witness
+
+MICROSECOND = 1_000
+HAND_OVER = 10 * MICROSECOND
+
+
+class Device:
+    """A device with a queue: the host hands work over in 10 us, the device does it in its order.
+
+    Of each `period` the device is ours for `ours`, by default for all of it. The host stands still
+    for `held` ns at the piece of the number `at`.
+    """
+
+    def __init__(
+        self, *, ours: int = 1, period: int = 1, held: int = 0, at: int = -1, jitter: int = 0
+    ) -> None:
+        self.host = self.done = self.given = 0
+        self.ours, self.period, self.held, self.at = ours, period, held, at
+        self.jitter = jitter
+
+    def now(self) -> int:
+        return self.host
+
+    def raw(self) -> int:
+        return self.host
+
+    def synchronise(self) -> None:
+        self.host = max(self.host, self.done)
+
+    def mark(self) -> int:
+        self.host += HAND_OVER // 2
+        return max(self.done, self.host)
+
+    def between(self, begin: int, end: int) -> int:
+        return end - begin
+
+    def piece(self, size: int) -> Callable[[], object]:
+        """Work of 2 us for matrices of 256, eight times as long for each larger size."""
+        length = 2 * MICROSECOND * (size // 256) ** 3
+
+        def work() -> None:
+            self.host += HAND_OVER // 2 + (self.held if self.given == self.at else 0)
+            self.given += 1
+            begin = max(self.done, self.host)
+            left = length + (self.given % 3) * self.jitter
+            while left > 0:
+                if self.period > 1 and begin % self.period >= self.ours:
+                    begin += self.period - begin % self.period
+                room = left if self.period == 1 else self.ours - begin % self.period
+                begin, left = begin + min(left, room), left - min(left, room)
+            self.done = begin
+
+        return work
+
+
+def share(train: Train) -> float | None:
+    return gap_share(
+        Witnessed(launch="a/0", rank=0, index=0, piece_ns=train.piece_ns, issue_ns=train.issue_ns)
+    )
+
+
+def looked(device: Device) -> float | None:
+    witness = make_witness(device.piece, device)
+    assert witness is not None
+    return share(witness.look(device))
+
+
+def test_a_train_is_long_enough_to_show_slices_and_short_enough_to_cost_nothing() -> None:
+    device = Device()
+    witness = make_witness(device.piece, device)
+    assert witness is not None
+    train = witness.look(device)
+    assert 5_000_000 < sum(train.piece_ns) < 15_000_000
+    assert len(train.piece_ns) <= MOST_PIECES
+
+
+@pytest.mark.parametrize("jitter", [0, 3 * MICROSECOND])
+def test_a_quiet_device_shows_no_gap(jitter: int) -> None:
+    assert looked(Device(jitter=jitter)) == 0.0
+
+
+def test_time_slices_of_another_user_are_gaps() -> None:
+    millisecond = 1_000_000
+    gaps = looked(Device(ours=2 * millisecond, period=4 * millisecond))
+    assert gaps is not None
+    assert 0.3 < gaps < 0.6
+
+
+@pytest.mark.parametrize("at", [120, 140, 200])
+def test_a_host_that_is_held_up_while_it_hands_over_leaves_no_gap(at: int) -> None:
+    """Counted from the first piece of all, those with which the size is chosen among them."""
+    gaps = looked(Device(held=5_000_000, at=at))
+    assert gaps in (None, 0.0)
+
+
+def test_a_train_whose_pieces_are_shorter_than_their_handing_over_says_nothing() -> None:
+    device = Device()
+    assert share(Witness(work=device.piece(256), pieces=100).look(device)) is None
+
+
+def test_processors_have_no_witness() -> None:
+    device = torch.device("cpu")
+    assert device_witness(device, DeviceStopwatch(device)) is None
