@@ -217,4 +217,4 @@ def test_gaps_count_only_beside_somebody_who_is_there(
     assert got.startswith(clause)
     assert bool(got) == bool(clause)
     if clause:
-        assert got.endswith("stood still for 67 % of its time in 6 of 6 looks")
+        assert got.endswith("stood still for 70 % of its time in 6 of 6 looks")
