@@ -15,13 +15,14 @@ import torch
 
 from appliance.evidence.software_fault import NOT_INSTALLED
 from appliance.ipc.channel import Link
+from appliance.linux import libraries
 from appliance.records.journal import Artifact, Check, Environment, Float32Products, Outcome
 from appliance.records.json import Parameters
 from appliance.records.request import LaunchSpec
 from appliance.vendors import torch_settings
 from appliance.vendors.base import Vendor
 from appliance.vendors.registry import make_vendor
-from appliance.worker import libraries, torch_device
+from appliance.worker import torch_device
 from appliance.worker.measure import Channel, LaunchCourse, Machine, Progress
 from appliance.worker.parameters import AnyWorkload, fitted, one_line
 from appliance.worker.repeats import RepeatCourse

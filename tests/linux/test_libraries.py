@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from appliance.worker import libraries
+from appliance.linux import libraries
 
 TABLE = b"""\
 55d0c0a00000-55d0c0a01000 r--p 00000000 08:01 11 /usr/bin/python3.11
