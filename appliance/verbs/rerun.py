@@ -153,6 +153,7 @@ def _sound(path: Path) -> Bundle:
     if plan.rerun_of:
         raise UsageError(f"{path} repeats {plan.rerun_of} itself: name the folder of that run")
     digests = {name: sha256(data) for name, data in files.items()}
+    run_checks.check_vendors(source.system)
     run_checks.check_plan(plan, source.system, digests)
     run_checks.check_bounds(plan, source.criteria)
     run_checks.check_conduct(plan, source.lines, digests)

@@ -63,6 +63,12 @@ MOST_RANKS = 2**16
 RELATIVE = 1e-9  # bounds computed on another machine may differ by this much
 
 
+def check_vendors(system: System) -> None:
+    """EvidenceError unless bench has the vendor of every device: the self-test's have none."""
+    if stranger := unknown_vendor(system.identity.devices):
+        raise EvidenceError(f"system.json: {stranger}")
+
+
 def check_plan(plan: Plan, system: System, files: Mapping[str, str]) -> None:
     """EvidenceError unless the plan names these files and this machine, and agrees with itself.
 
@@ -87,8 +93,6 @@ def check_plan(plan: Plan, system: System, files: Mapping[str, str]) -> None:
         raise EvidenceError("plan.json fixes the steps of its launches and repeats no dispute")
     check_seed(plan)
     _check_protocol(plan)
-    if stranger := unknown_vendor(system.identity.devices):
-        raise EvidenceError(f"system.json: {stranger}")
     devices = {device.id for device in system.identity.devices}
     _check_cases(plan, devices)
     planned = [launch.id for launch in plan.launches]

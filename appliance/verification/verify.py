@@ -315,6 +315,7 @@ def _chain(examination: _Examination) -> str:
 def _conduct(examination: _Examination) -> str:
     bundle = examination.bundle
     digests = {name: sha256(data) for name, data in examination.files.items()}
+    run_checks.check_vendors(bundle.system)
     run_checks.check_plan(bundle.plan, bundle.system, digests)
     run_checks.check_bounds(bundle.plan, bundle.criteria)
     run_checks.check_conduct(bundle.plan, bundle.lines, digests)
