@@ -39,7 +39,9 @@ def test_every_workload_completes_and_every_check_is_within(tmp_path: Path) -> N
     assert "Traceback" not in done.stderr, done.stderr
     assert done.stdout, done.stderr
     verdict: dict[str, Any] = json.loads(done.stdout)["verdict"]
-    assert [one for one in verdict["rulings"] if one["ruling"] != "pass"] == []
+    # what no record qualifies on this processor is reported and not judged
+    judged = [one for one in verdict["rulings"] if one["reason"] != "unqualified"]
+    assert [one for one in judged if one["ruling"] != "pass"] == []
     assert (done.returncode, verdict["verdict"]) == (0, "ACCEPTED")
     assert len(verdict["cases"]) == len(SUITE["case"])
     for case in verdict["cases"]:
