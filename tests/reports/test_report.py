@@ -143,8 +143,11 @@ def test_every_ruling_that_is_not_a_pass_is_shown_with_its_reason_and_next_actio
 
 def test_required_failures_stand_before_what_is_inconclusive():
     page = view(sample(failing="resnet50", unsupported="gemm-bf16"))
+    order = ["fail", "inconclusive", "not_applicable"]
     found = [one.ruling for one in page.open_rulings]
-    assert found == ["fail"] + ["inconclusive"] * (len(found) - 1)
+    assert found == sorted(found, key=order.index)
+    assert found.count("fail") == 1
+    assert "inconclusive" in found
 
 
 def test_the_summary_counts_the_rulings_of_each_requirement():
