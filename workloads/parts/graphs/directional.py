@@ -105,7 +105,7 @@ class SphericalBasis(nn.Module):
         return torch.stack(output[: self.orders], dim=1)
 
 
-class Interaction(InteractionBlock):
+class Interaction(InteractionBlock):  # type: ignore[misc]  # the library has no types
     """The library's block, given both bases as its own weights project them."""
 
     def forward(
@@ -133,7 +133,7 @@ def projected(values: torch.Tensor, layers: Sequence[nn.Module]) -> tuple[torch.
     """What linear layers without bias make of one input (count, width), in one product."""
     weights = [cast(torch.Tensor, layer.weight) for layer in layers]
     joined = nn.functional.linear(values, torch.cat(weights))
-    return joined.split([len(weight) for weight in weights], dim=1)
+    return tuple(torch.split(joined, [len(weight) for weight in weights], dim=1))
 
 
 def read_out(
@@ -155,7 +155,8 @@ def read_out(
         bias = torch.stack([layer.bias for layer in layers])[:, None]
         heard = blocks[0].act(torch.baddbmm(bias, heard, weight.mT))
     last = torch.stack([block.lin.weight for block in blocks])
-    return (heard @ last.mT).sum(dim=0)
+    output: torch.Tensor = (heard @ last.mT).sum(dim=0)
+    return output
 
 
 class Directional(nn.Module):
