@@ -68,7 +68,13 @@ class RunningLaunch:
 
 
 def running_launch(
-    *, launch: Launch, case: Case, token: str, child: Child, begin_ns: int, has_stepped: bool
+    *,
+    launch: Launch,
+    case: Case,
+    token: str,
+    child: Child,
+    begin_ns: int,
+    has_stepped: bool = False,
 ) -> RunningLaunch:
     """A launch whose first process has just been started; its time begins now."""
     return RunningLaunch(

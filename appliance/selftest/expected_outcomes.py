@@ -43,6 +43,10 @@ class Row(Record):
     is_ok: bool
 
 
+HARMLESS = ("pass", "not_applicable")
+"""Rulings that hold nothing against a run."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expected:
     """What must become of a fault once its name is taken out.
@@ -82,7 +86,7 @@ def fault_of(expected: Expected, named: VerdictWord, concealed: Verdict) -> str:
     if concealed.verdict == "ACCEPTED" or catching(expected, concealed) is None:
         return f"the fault slipped through: {against(concealed)}"
     for ruling in concealed.rulings:
-        if ruling.criterion in expected.passing and ruling.ruling != "pass":
+        if ruling.criterion in expected.passing and ruling.ruling not in HARMLESS:
             return f"another criterion was to pass and did not: {ruling_sentence(ruling)}"
     return ""
 
@@ -90,7 +94,7 @@ def fault_of(expected: Expected, named: VerdictWord, concealed: Verdict) -> str:
 def against(verdict: Verdict) -> str:
     """The first ruling that is not a pass, in words."""
     return next(
-        (ruling_sentence(ruling) for ruling in verdict.rulings if ruling.ruling != "pass"),
+        (ruling_sentence(ruling) for ruling in verdict.rulings if ruling.ruling not in HARMLESS),
         "no ruling was made against it",
     )
 

@@ -249,7 +249,7 @@ def test_answers_that_were_kept_fail_integrity(error: float) -> None:
     check = Check(name="saved", error=error, bound=0.1)
 
     def told(event: Event) -> list[Event]:
-        if isinstance(event, Checked) and event.phase == "repeatability":
+        if isinstance(event, Checked) and event.phase == "first" and event.launch.endswith("/0"):
             kept = Checked(launch=event.launch, rank=0, phase="repeated", step=0, check=check)
             return [event, kept]
         return [event]
