@@ -22,6 +22,7 @@ from appliance.records.journal import (
     Stage,
     Started,
     Warmed,
+    Witnessed,
 )
 from appliance.records.json import Number, Record
 from appliance.records.request import LaunchSpec
@@ -72,6 +73,7 @@ Message = Annotated[
     | Started
     | Calibrated
     | Warmed
+    | Witnessed
     | Block,
     Field(discriminator="kind"),
 ]

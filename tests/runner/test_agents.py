@@ -10,7 +10,7 @@ import pytest
 from support.launching import TESTS, Bench, bearers, case, plan
 
 from appliance.evidence.journal_index import JournalIndex
-from appliance.judging.functional import RulingDraft, _completion, _determinism, _of_kind, numeric
+from appliance.judging.functional import RulingDraft, _completion, _of_kind, numeric
 from appliance.records.journal import Checked, Warmed
 from appliance.records.plan import Case
 from appliance.records.workload import Work
@@ -73,7 +73,7 @@ def test_ranks_of_two_agents_complete_and_each_of_them_checks(bench: Bench, name
     index.settle()
     found = index.cases[f"{name}@cpu:0"]
     collective = _of_kind("collective", found)
-    for draft in (_completion(found), numeric(found), collective, _determinism(found)):
+    for draft in (_completion(found), numeric(found), collective):
         assert draft == RulingDraft(ruling="pass")
 
 

@@ -15,7 +15,7 @@ from support.launching import TESTS, Bench, bearers, case, plan
 
 from appliance.evidence.journal_index import JournalIndex
 from appliance.evidence.launches import CaseEvidence
-from appliance.judging.functional import RulingDraft, _completion, _determinism, _of_kind, numeric
+from appliance.judging.functional import RulingDraft, _completion, _of_kind, numeric
 from appliance.records.journal import (
     Block,
     Checked,
@@ -119,11 +119,11 @@ def test_healthy_ranks_complete_and_each_of_them_checks_everything(
             assert len(first) == 12  # eleven operations, and the digest
             assert {check.kind for check in first} == {"collective"}
             phases = {item.phase for item in told}
-            assert phases == ({"first", "last"} if number else {"first", "repeatability"})
+            assert phases == ({"first", "last"} if number else {"first"})
     evidence = evidence_of(bench, name)
     assert not evidence.fault
     collective = _of_kind("collective", evidence)
-    for draft in (_completion(evidence), numeric(evidence), collective, _determinism(evidence)):
+    for draft in (_completion(evidence), numeric(evidence), collective):
         assert draft == RulingDraft(ruling="pass")
 
 
@@ -177,8 +177,6 @@ def test_rank_that_said_nothing_of_its_steps_or_checks_is_missed(bench: Bench) -
     for phase in ("first", "last"):
         draft = numeric(without(bench, Checked, phase))
         assert (draft.ruling, draft.reason) == ("inconclusive", "coverage")
-    draft = _determinism(without(bench, Checked, "repeatability"))
-    assert (draft.ruling, draft.reason) == ("inconclusive", "coverage")
 
 
 # ------------------------------------------------------------------ one rank goes wrong

@@ -544,8 +544,10 @@ def test_another_order_than_that_of_the_slots_is_refused() -> None:
 
 
 def test_formats_are_those_of_the_design() -> None:
-    max_card, arc = vendor("max_1550"), vendor("arc_b580")
+    max_card, arc = vendor("max_1550", version=lambda _: "2.13.0"), vendor("arc_b580")
+    older = vendor("max_1550", version=lambda _: "2.8.0")
     assert max_card.features(max_card.probe()[0]) >= {"float64", "tf32", "bfloat16", "int8"}
+    assert "int8" not in older.features(older.probe()[0])
     assert "float8" not in max_card.features(max_card.probe()[0])
     assert "tf32" not in arc.features(arc.probe()[0])
     assert {"float64", "tf32"} & XE_HPG.formats == set()
