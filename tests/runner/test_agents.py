@@ -73,7 +73,7 @@ def test_ranks_of_two_agents_complete_and_each_of_them_checks(bench: Bench, name
     index.settle()
     found = index.cases[f"{name}@cpu:0"]
     collective = _of_kind("collective", found)
-    for draft in (_completion(found), numeric(found), collective):
+    for draft in (_completion(found, bench.inputs), numeric(found), collective):
         assert draft == RulingDraft(ruling="pass")
 
 

@@ -123,7 +123,7 @@ def test_healthy_ranks_complete_and_each_of_them_checks_everything(
     evidence = evidence_of(bench, name)
     assert not evidence.fault
     collective = _of_kind("collective", evidence)
-    for draft in (_completion(evidence), numeric(evidence), collective):
+    for draft in (_completion(evidence, bench.inputs), numeric(evidence), collective):
         assert draft == RulingDraft(ruling="pass")
 
 
@@ -213,7 +213,7 @@ def test_rank_that_does_not_go_on_is_named_within_the_limit(bench: Bench, name: 
     assert (ended.outcome, ended.reason) == (outcome, reason), ended
     assert said in ended.detail
     assert ended.wall_ns < (SHORT_LIMIT if name in WAITED else LIMIT) * 1e9
-    completion = _completion(evidence_of(bench, name))
+    completion = _completion(evidence_of(bench, name), bench.inputs)
     assert completion.ruling == "fail"
     assert completion.reason == ("stalled" if reason == "stalled" else "crashed")
     assert _of_kind("collective", evidence_of(bench, name)) == completion

@@ -199,11 +199,11 @@ def test_launches_of_a_case_tell_one_digest_and_the_untimed_one_its_libraries(
 
 
 def test_artifact_is_made_once_and_known_by_its_digest(faults: Bench) -> None:
-    made = faults.of("healthy@cpu:0/0", Artifact)
+    (made,) = faults.of("healthy@cpu:0/0", Artifact)
     (used,) = faults.of("healthy@cpu:0/1", Artifact)
-    assert [event.is_made for event in made] == [True, False]
+    assert made.is_made
     assert not used.is_made
-    assert {event.sha256 for event in made} == {used.sha256}
+    assert made.sha256 == used.sha256
 
 
 def test_exact_number_of_steps_is_one_block_that_begins_with_the_first(faults: Bench) -> None:
@@ -214,16 +214,6 @@ def test_exact_number_of_steps_is_one_block_that_begins_with_the_first(faults: B
     phases = [(event.phase, event.step) for event in faults.of("steps@cpu:0/1", Checked)]
     assert phases == [("first", 0)] * 2 + [("last", 4)] * 2
     assert not faults.of("steps@cpu:0/1", Warmed)
-
-
-def test_output_that_differs_between_two_builds_is_seen(faults: Bench) -> None:
-    def error(name: str) -> float:
-        events = faults.of(f"{name}@cpu:0/0", Checked)
-        (found,) = [event.check.error for event in events if event.phase == "repeatability"]
-        return float(found)
-
-    assert error("steady") == 0.0
-    assert error("drifting") > 0.0
 
 
 @pytest.mark.parametrize(

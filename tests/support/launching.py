@@ -11,7 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from faulty.vendor import Vendor
+from support.builders import FUNCTIONAL
+from support.bundles import NOTHING_KNOWN
 
+from appliance.judging.limits import RulingInputs
 from appliance.planning.plan import case_launches, round_of
 from appliance.records.journal import Event, InterimAnalysis, LaunchEnded, ServerProbed
 from appliance.records.json import sha256, to_json
@@ -152,6 +155,11 @@ class Bench:
         path, first = self.folder / "journal.jsonl", sha256(to_json(self.plan))
         exists = path.exists()
         self.journal = Journal.reopen(path, first)[0] if exists else Journal.create(path, first)
+
+    @property
+    def inputs(self) -> RulingInputs:
+        """What its rulings stand on where nothing is known of the device."""
+        return RulingInputs(plan=self.plan, criteria=FUNCTIONAL, **NOTHING_KNOWN)
 
     def run(self, observer: Seen | None = None) -> None:
         vendor = Vendor()
