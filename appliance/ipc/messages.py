@@ -7,23 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from appliance.records.journal import (
-    Artifact,
-    Block,
-    Calibrated,
-    Checked,
-    Digested,
-    Environment,
-    Float32Products,
-    Libraries,
-    MismatchExamined,
-    Outcome,
-    Repeated,
-    Stage,
-    Started,
-    Warmed,
-    Witnessed,
-)
+from appliance.records.journal import Outcome, Stage, WorkerEvent
 from appliance.records.json import Number, Record
 from appliance.records.request import LaunchSpec
 from appliance.records.suite import Framework
@@ -58,25 +42,7 @@ class End(Record):
     stage: Stage = ""
 
 
-Message = Annotated[
-    Hello
-    | Ready
-    | End
-    | Environment
-    | Float32Products
-    | Artifact
-    | Checked
-    | Digested
-    | Repeated
-    | MismatchExamined
-    | Libraries
-    | Started
-    | Calibrated
-    | Warmed
-    | Witnessed
-    | Block,
-    Field(discriminator="kind"),
-]
+Message = Annotated[Hello | Ready | End | WorkerEvent, Field(discriminator="kind")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

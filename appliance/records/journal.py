@@ -449,36 +449,6 @@ class RunEnded(Record):
     launches: int
 
 
-Event = Annotated[
-    RunStarted
-    | RunResumed
-    | Injected
-    | Counted
-    | UsersCounted
-    | KernelLogRead
-    | KernelLogged
-    | NotObserved
-    | ServerProbed
-    | LaunchStarted
-    | Environment
-    | Float32Products
-    | Artifact
-    | Checked
-    | Digested
-    | Repeated
-    | MismatchExamined
-    | Libraries
-    | Started
-    | Calibrated
-    | Witnessed
-    | Warmed
-    | Block
-    | Reading
-    | LaunchEnded
-    | InterimAnalysis
-    | RunEnded,
-    Field(discriminator="kind"),
-]
 WorkerEvent = (
     Environment
     | Float32Products
@@ -494,6 +464,25 @@ WorkerEvent = (
     | Warmed
     | Block
 )
+"""What the processes of a launch report: messages of theirs, and events of the journal."""
+Event = Annotated[
+    RunStarted
+    | RunResumed
+    | Injected
+    | Counted
+    | UsersCounted
+    | KernelLogRead
+    | KernelLogged
+    | NotObserved
+    | ServerProbed
+    | LaunchStarted
+    | WorkerEvent
+    | Reading
+    | LaunchEnded
+    | InterimAnalysis
+    | RunEnded,
+    Field(discriminator="kind"),
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
