@@ -122,7 +122,7 @@ def _loaded(spec: LaunchSpec) -> type[AnyWorkload]:
 
 def _refuse_lacking(kind: type[AnyWorkload], spec: LaunchSpec, vendor: Vendor) -> None:
     """The plan has checked this already; it matters where a device or a folder changed since."""
-    needs = kind.needs.union({"tf32"}.intersection(spec.case.needs))  # which a parameter asks for
+    needs = kind.needs.union(spec.case.needs)
     if needs:
         features = [
             vendor.features(device) for device in vendor.probe() if device.id == spec.case.device

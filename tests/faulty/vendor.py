@@ -60,7 +60,7 @@ class Vendor:
         return ("CPUExecutionProvider",)
 
     def features(self, device: Device) -> frozenset[str]:
-        return frozenset({"float64"})
+        return frozenset({"float64", "jax"})
 
     def prepare(self) -> None:
         return
