@@ -113,27 +113,6 @@ def recorded_checks(lines: Sequence[Data]) -> Iterator[RecordedCheck]:
             )
 
 
-def beyond(
-    lines: Sequence[Data], name: str, parameters: Data, bounds: Mapping[str, float]
-) -> list[str]:
-    """Recorded healthy errors of the workload at these parameters that its bounds do not hold.
-
-    Only of checks whose bound was the same for every seed and step, so that it depends on the
-    parameters alone and may be compared with that of another seed.
-    """
-    faults = []
-    for row in lines:
-        is_it = row["workload"] == name and row["record"] in HEALTHY and row["check"] in bounds
-        if not is_it or any(parameters.get(key) != value for key, value in row["ran"].items()):
-            continue
-        now = {bound for *_, bound in row["made"]}
-        worst = max(float(error) for _, _, error, *_ in row["made"])
-        if len(now) == 1 and None not in now and worst > bounds[row["check"]] >= 0:
-            bound = bounds[row["check"]]
-            faults.append(f"{row['check']}: a healthy device's {worst:.3g} over bound {bound:.3g}")
-    return faults
-
-
 def tightest(checks: Sequence[RecordedCheck]) -> list[RecordedCheck]:
     """The largest share of its bound of each check, the nearest first; those within alone."""
     worst: dict[tuple[str, str], RecordedCheck] = {}

@@ -124,8 +124,10 @@ def _completion(evidence: CaseEvidence, inputs: RulingInputs) -> RulingDraft:
 def _failed_repeat(evidence: CaseEvidence, inputs: RulingInputs) -> RulingDraft | None:
     """The same of the deterministic phase; whose fault it is, only a record of this stack shows."""
     failed = _failed_launch(evidence.repeats)
+    if failed is None:
+        return None
     record, why = find(inputs.qualified, evidence.case, inputs.system)
-    if failed is None or record is not None:
+    if record is not None:
         return failed
     return replace(
         failed,
@@ -365,7 +367,7 @@ def _integrity(evidence: CaseEvidence, inputs: RulingInputs) -> RulingDraft:
     above = _above_peak(evidence, inputs)
     if above is not None:
         return above
-    repeated = _outside([item for item in evidence.checks if item.phase == "repeated"])
+    repeated = _outside([item for item in evidence.checks if item.phase == OTHER_PHASE])
     if repeated is not None:
         return repeated
     if doubt is not None:
