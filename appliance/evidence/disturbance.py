@@ -18,6 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from appliance.evidence.launches import CaseEvidence, IdleReading, LaunchEvidence, UsersSeen
+from appliance.planning.placement import GIB
 from appliance.records.journal import (
     LaunchEnded,
     Line,
@@ -43,7 +44,6 @@ sixth of a second to a second (nvml.h, nvmlUtilization_t)."""
 LEAST_PIECES, GAP_NS = 8, 300_000
 """Of a train of equal work: pieces that must be free of the host, and the least gap."""
 HIDDEN = "the list of them leaves out even our own: start the container with --pid=host"
-GIB = 2**30
 
 
 @dataclass

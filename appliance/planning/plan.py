@@ -17,7 +17,7 @@ from appliance.errors import UsageError
 from appliance.planning import placement, undescribed
 from appliance.planning.criterion_scope import RATIO, is_judged, matches, other_of, planned_bounds
 from appliance.planning.library_ranges import libraries
-from appliance.planning.placement import Placed
+from appliance.planning.placement import GIB, Placed
 from appliance.planning.seeds import derive_seed
 from appliance.planning.workload_manifest import WorkloadFacts
 from appliance.records.criteria import Criteria
@@ -29,7 +29,6 @@ from appliance.records.workload import Description, Resolved, asks_for_tf32
 from appliance.statistics.estimates import planned_analyses
 from appliance.storage.toml_file import did_you_mean
 
-GIB = 2**30
 REPEAT_PART = 1 / 3
 """Of the untimed launch's time, what a repeat takes: it builds and steps, and checks nothing."""
 

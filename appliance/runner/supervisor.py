@@ -24,6 +24,7 @@ from appliance.evidence.software_fault import is_lack_of_software
 from appliance.ipc import processes
 from appliance.ipc.channel import Connection, Listener, ProtocolFault
 from appliance.ipc.messages import End, Hello, Message, Ready
+from appliance.planning.placement import GIB
 from appliance.records.journal import Event, LaunchEnded, Started
 from appliance.records.plan import Case, Launch
 from appliance.runner.children import Child, ServerLost
@@ -37,7 +38,6 @@ EXIT_SECONDS = 5.0
 """How long a launch whose ranks have all sent their `End` may take to exit."""
 PEER_EXIT_SECONDS, STALLED_EXIT_SECONDS = 60.0, 3.0
 """How long torchrun has to end the other ranks when one failed, or waited in vain for one."""
-GIB = 2**30
 
 
 @dataclass(kw_only=True)
