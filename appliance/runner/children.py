@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import os
 import select
-import signal
 import subprocess
 import sys
 import time
@@ -22,6 +21,7 @@ from typing import Protocol
 from pydantic import ValidationError
 
 from appliance.ipc import processes
+from appliance.ipc.endings import last_words, status_name
 from appliance.ipc.messages import ForkRequest, ServeRequest, ServerMessage
 from appliance.ipc.worker_command import worker_command
 from appliance.records.json import Record, adapter
@@ -31,8 +31,6 @@ SERVER_SECONDS = 300.0
 """How long a server may take to import everything and to probe; a cold disk is slow."""
 PROBE_SECONDS = 60.0
 """How long its probe fork may take: contexts of two libraries on a device, and a compilation."""
-LONGEST_LAST_WORDS = 2000
-"""Bytes of the end of a server's stderr that are reported when it has ended."""
 _ANSWER_SECONDS = 30.0
 _END_SECONDS = 10.0
 _PAUSE_SECONDS = 0.2
@@ -135,9 +133,7 @@ class ForkServer:
 
     def _last_words(self) -> str:
         with self._stderr.open("rb") as file:
-            size = file.seek(0, os.SEEK_END)
-            file.seek(max(0, size - LONGEST_LAST_WORDS))
-            return file.read().decode("utf-8", "replace").strip()
+            return last_words(file)
 
     def fork(self, spec: LaunchSpec, stdout: Path, stderr: Path) -> ForkedChild:
         """Start a launch; ServerLost if there is no answer."""
@@ -171,7 +167,7 @@ class ForkServer:
             status = self._process.wait(_END_SECONDS)
         except subprocess.TimeoutExpired:
             return "its stdout closed"
-        return str(status) if status >= 0 else signal.Signals(-status).name
+        return status_name(status)
 
     def _has_message(self, seconds: float) -> bool:
         """Whether a message waits; two lines may have come in one reading."""

@@ -27,13 +27,12 @@ from collections.abc import Callable, Iterator
 from typing import NoReturn
 
 from appliance.ipc import processes
+from appliance.ipc.endings import last_words, status_name
 from appliance.ipc.import_watch import ImportWatch
 from appliance.ipc.messages import ForkRequest, ServerMessage
 from appliance.records.json import adapter
 from appliance.records.request import LaunchSpec
 
-LONGEST_LAST_WORDS = 2000
-"""Bytes of the probe fork's stderr that are reported: a traceback's end."""
 _ABORT_SECONDS = 2.0
 """How long a probe fork that hangs may take to write where it hangs."""
 _PAUSE_SECONDS = 0.005
@@ -148,7 +147,8 @@ class ForkServer:
         if not reasons:
             os.close(words)
             return ServerMessage(state="ready")
-        return ServerMessage(state="unhealthy", reason=reasons, last_words=_end_of(words))
+        with os.fdopen(words, "rb") as file:
+            return ServerMessage(state="unhealthy", reason=reasons, last_words=last_words(file))
 
     def _run_probe(self, server: int) -> NoReturn:
         """The probe fork: exit status 0 if it computed rightly, else 1 and why on its stderr."""
@@ -168,7 +168,7 @@ class ForkServer:
         limit = f"the probe fork did not end within {self._probe_seconds:g} s"
         status = _status_within(pid, self._probe_seconds)
         if status is not None:
-            return "" if status == 0 else f"the probe fork ended with {_named(status)}"
+            return "" if status == 0 else f"the probe fork ended with {status_name(status)}"
         os.kill(pid, signal.SIGABRT)  # it writes where it hangs, if it can
         if _status_within(pid, _ABORT_SECONDS) is None:
             os.kill(pid, signal.SIGKILL)
@@ -200,18 +200,6 @@ def _status_within(pid: int, seconds: float) -> int | None:
         if time.monotonic() >= deadline:
             return None
         time.sleep(_PAUSE_SECONDS)
-
-
-def _named(status: int) -> str:
-    return str(status) if status >= 0 else signal.Signals(-status).name
-
-
-def _end_of(file: int) -> str:
-    """The last lines of what was written to an open file, which is closed."""
-    with os.fdopen(file, "rb") as words:
-        size = words.seek(0, os.SEEK_END)
-        words.seek(max(0, size - LONGEST_LAST_WORDS))
-        return words.read().decode("utf-8", "replace").strip()
 
 
 def _redirect(request: ForkRequest) -> None:
