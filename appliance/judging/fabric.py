@@ -11,7 +11,7 @@ be: faster than PCIe carries in the device's generation and lanes. Links that ca
 that (one link of some parts) are held to half of what they carry instead, whichever is less; for a
 copy may use one engine that fills one link of several, and a healthy device is not to be rejected
 for it. Where the way is over the host, a copy that was made and was right is enough; its rate is
-reported.
+reported. Copies that are slow beside others who use the devices say nothing of the links.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from appliance.evidence.case_results import log_seconds
 from appliance.evidence.launches import CaseEvidence
 from appliance.judging.functional import RulingDraft, inconclusive
 from appliance.judging.limits import RulingInputs
+from appliance.judging.performance import undisturbed
 from appliance.linux.fact_reader import value_of
 from appliance.records.criteria import Criterion
 from appliance.records.system import Device
@@ -60,21 +61,29 @@ def ruling(
             action="Nothing: it applies to two devices or more.",
         )
     rates = _rates(cases)
-    faults = [fault for group in groups for fault in _faults(group, rates)]
-    if faults:
-        return RulingDraft(
-            ruling="fail",
-            reason="fabric",
-            explanation=f"{criterion.title}: {_some(faults)}",
-            action="Look at the links, the switches and the service that sets them up, at peer "
-            "access and at the host's IOMMU, and run again.",
-        )
+    broken = [fault for group in groups for fault in _broken(group)]
+    slow = [fault for group in groups for fault in _slow(group, rates)]
+    if broken:
+        return _failed(criterion, [*broken, *slow])
+    if slow:
+        copies = [one for one in cases if one.case.workload == COPIES]
+        return undisturbed(_failed(criterion, slow), copies, inputs)
     unready = [state for group in groups for state in _unready(group)]
     if unready:
         action = "Wait until the service that sets up the switches is done, and run again."
         return inconclusive("fabric", _some(unready), action)
     gaps = [gap for group in groups for gap in _gaps(group, rates)]
     return _unseen(criterion, gaps) if gaps else RulingDraft(ruling="pass")
+
+
+def _failed(criterion: Criterion, faults: Sequence[str]) -> RulingDraft:
+    return RulingDraft(
+        ruling="fail",
+        reason="fabric",
+        explanation=f"{criterion.title}: {_some(faults)}",
+        action="Look at the links, the switches and the service that sets them up, at peer "
+        "access and at the host's IOMMU, and run again.",
+    )
 
 
 def _unseen(criterion: Criterion, gaps: Sequence[str]) -> RulingDraft:
@@ -109,11 +118,14 @@ def _rates(cases: Sequence[CaseEvidence]) -> Rates:
     return rates
 
 
-def _faults(group: Sequence[Device], rates: Rates) -> Iterator[str]:
+def _broken(group: Sequence[Device]) -> Iterator[str]:
     for device in group:
         state = value_of(device.facts, "fabric")
         if isinstance(state, str) and FAILED in state:
             yield f"the switches of {device.id} are {state}"
+
+
+def _slow(group: Sequence[Device], rates: Rates) -> Iterator[str]:
     for one, other in permutations(group, 2):
         rate, least = rates.get((one.id, other.id)), _least(one, other)
         if rate is not None and least is not None and rate < least:

@@ -24,6 +24,7 @@ from appliance.errors import UsageError
 from appliance.judging.hidden_links import SENTENCE
 from appliance.judging.verdict import judge
 from appliance.records.criteria import Criteria
+from appliance.records.journal import Event, LaunchStarted, Reading
 from appliance.records.json import Scalar
 from appliance.records.order import Order, OrderLine
 from appliance.records.plan import Plan
@@ -192,6 +193,41 @@ def test_links_that_read_active_while_copies_go_by_the_host_fail() -> None:
     assert (found.ruling, found.reason) == ("fail", "fabric")
     assert "copies from card:0 to card:1 move 30" in found.explanation
     assert "not over NVLink x18: at least 63.01 GB/s" in found.explanation
+
+
+@pytest.mark.parametrize(
+    ("state", "use", "answer"),
+    [
+        ("completed", 0.0, ("fail", "fabric")),
+        ("completed", 0.98, ("inconclusive", "environment")),
+        ("completed, with error 15", 0.98, ("fail", "fabric")),
+    ],
+)
+def test_copies_beside_others_on_the_devices_say_nothing_of_the_links(
+    state: str, use: float, answer: tuple[str, str]
+) -> None:
+    plan = with_bounds(copies(*BOTH), NODE)
+    events: list[Event] = []
+    for line in timed(plan, steady(BYTES / (30 * GIGA))):
+        events.append(line.event)
+        if isinstance(line.event, LaunchStarted):
+            values = {"utilisation_fraction": use}
+            events += [
+                Reading(launch=line.event.launch, device=name, values=values) for name in PAIR
+            ]
+    # seconds between the lines, so that what a device did for us is over
+    lines = [replace(line, monotonic_ns=2 * GIGA * line.seq) for line in bare_lines(events)]
+    found = judge(
+        plan=plan,
+        criteria=NODE,
+        lines=lines,
+        baselines=NO_BASELINES,
+        peaks=NO_PEAKS,
+        system=joined(fabric=state),
+    )
+    one = ruling(found, "fabric")
+    assert (one.ruling, one.reason) == answer
+    assert ("another process used card:0: 98 %" in one.explanation) == (answer[0] != "fail")
 
 
 def test_one_engine_that_fills_one_link_of_several_is_healthy() -> None:
