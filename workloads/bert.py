@@ -46,8 +46,8 @@ class Bert(Workload[Training, Trained]):
     """`ranks` train together, shared out as `parallel` says (`parts/distributed`).
 
     `tf32`: what float32 products there are keep 10 bits of their operands, for which the worker
-    sets the device. `batch_change` and
-    `extra_layers` are added to `batch` and `layers`, so that one variant serves every size.
+    sets the device. `batch_change` and `extra_layers` are added to `batch` and `layers`, so that
+    one variant serves every size.
     """
 
     summary: ClassVar[str] = "BERT training by masked tokens"

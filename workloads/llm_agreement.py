@@ -13,9 +13,8 @@ With random weights every token would be all but equally likely, and the diverge
 models next to nothing. So the model is first trained on the host, once per run and for some tens of
 steps, on generated text that it must attend to predict (`parts/datasets/sentences.py`): a check
 holds the float64 loss within `GAP` of the best that is possible, where an untrained one lies 2.3
-nat above it. The weights are
-in the run's evidence by their digest, are rounded to the format that is judged before either side
-gets them, and the reference reads them from the file.
+nat above it. The weights are in the run's evidence by their digest, are rounded to the format that
+is judged before either side gets them, and the reference reads them from the file.
 
 Another engine (attention without a fused kernel, one text at a time) shows what healthy ones may
 differ by (`calibration/llm_agreement.toml`). `LOGITS` allows more than three times the errors that

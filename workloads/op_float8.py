@@ -5,8 +5,8 @@ into poisoned outputs of bfloat16. The casts have one right answer and are compa
 host's to the bit, but for the sign of zero. The products, of what the host cast, are held to
 float64 by the two gates of a product (operator_rules). These are wider than bfloat16's alone by
 what a narrow accumulator costs with fast accumulation, and without (`parts/matmul/float8.py`).
-Operands cut to fewer bits (e5m2), a wrong scale or layout, a
-wrong or unwritten element exceed them.
+Operands cut to fewer bits (e5m2), a wrong scale or layout, a wrong or unwritten element exceed
+them.
 """
 
 from __future__ import annotations
