@@ -133,6 +133,12 @@ def test_unit_tests_stand_in_the_rooms_that_they_test() -> None:
     assert folders - others <= rooms
 
 
+def test_no_two_files_of_tests_have_one_name() -> None:
+    """Pytest imports them by their names alone."""
+    names = Counter(path.name for path in (ROOT / "tests").rglob("test_*.py"))
+    assert [name for name, times in names.items() if times > 1] == []
+
+
 def test_no_file_of_tests_imports_another() -> None:
     """What two of them need is in support/, where its name says what it builds."""
     tests = sorted((ROOT / "tests").rglob("*.py"))
