@@ -196,6 +196,12 @@ def scaled(leaf: Leaf, factor: float) -> Leaf:
     return like(leaf, torch.as_tensor(leaf).detach() * factor)
 
 
+def stored_roundoff(leaf: Leaf) -> float:
+    """The smallest relative change that moves every element of the format; 0 for integers."""
+    dtype = torch.as_tensor(leaf).dtype
+    return torch.finfo(dtype).eps / 2 if dtype.is_floating_point or dtype.is_complex else 0.0
+
+
 def nudged(leaf: Leaf) -> Leaf:
     """Every element changed in its lowest bit."""
     wrong = _real(leaf)

@@ -35,6 +35,7 @@ from corruptions import (
     num_bits,
     place,
     scaled,
+    stored_roundoff,
 )
 from leaves import (
     Leaf,
@@ -410,6 +411,8 @@ def blind_to_scale(probe: Probe, report: Callable[[str, object], None]) -> list[
         if least == math.inf:
             continue
         report(f"{moment.name}: scale of {'.'.join(path) or 'output'} that shows", 1 + least)
+        # A factor below the format's roundoff leaves what is stored as it was: no fault to see.
+        least = max(least, stored_roundoff(leaf)) if least else least
         wrong = scaled(leaf, 1 + least) if least else nudged(leaf)
         if not trial.is_rejected(moment, replaced(moment.output, path, wrong)):
             where = f"output{list(path)} times 1 + {least:.3g}: "
