@@ -346,7 +346,9 @@ def test_misbehaving_workload_is_recorded_and_rejected(fault: str, tmp_path: Pat
     assert (run / "logs").is_dir()
     rulings = json.loads(stdout)["verdict"]["rulings"]
     healthy = [item for item in rulings if str(item["case"]).startswith("gemm")]
-    assert {item["ruling"] for item in healthy} == {"pass"}
+    by_criterion = {str(item["criterion"]): item["ruling"] for item in healthy}
+    assert by_criterion.pop("repeatability") == "not_applicable"  # this suite has no such phase
+    assert set(by_criterion.values()) == {"pass"}
     assert bench("verify", str(run), "--allow-dev")[0] == 1
 
 

@@ -59,7 +59,8 @@ def test_every_workload_completes_and_every_check_is_within(tmp_path: Path) -> N
 def assert_forked_where_a_fork_is_safe(folder: Path) -> None:
     """Rows of JAX and ONNX Runtime beside those of torch, each from a healthy server of its own."""
     plan = json.loads((folder / "plan.json").read_text())
-    events = [json.loads(line)["event"] for line in (folder / "journal.jsonl").open()]
+    journal = (folder / "journal.jsonl").read_text()
+    events = [json.loads(line)["event"] for line in journal.splitlines()]
     probed = {
         one["framework"]: (one["is_healthy"], one["reason"], one["last_words"])
         for one in events
