@@ -77,6 +77,7 @@ REASONS: dict[Reason, str] = {
     "transient": "a mismatch seen once",
     "disagreement": "other bits than its equals",
     "unqualified": "no qualified record",
+    "unplanned": "no deterministic phase planned",
     "no_deterministic_form": "no deterministic form",
     "stalled": "stalled",
     "health": "health counter or reading",

@@ -6,7 +6,9 @@ than another is followed by 100 repeats of the same operands. So many difference
 this rate would hardly ever give them are a fault of the device. Fewer are `transient`: they
 happened, nothing shows that they will again, and whether a device is bought that has done so is not
 the judge's to say; the run is inconclusive and page 1 names it. Without a record nothing can be
-held against a device: the bits are reported, the criterion does not apply, and page 1 says so.
+held against a device: the bits are reported, the criterion does not apply, and page 1 says so. A
+suite without the phase asks nothing of the device, so neither is it judged; whoever agreed on
+another suite learns it from `verify --expect-suite`.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ UNQUALIFIED = (
     "Record clean repeats of this model with this library stack to have it judged; "
     "until then the bits are reported."
 )
+UNPLANNED = "Give the suite's protocol a number of repeats to have it judged."
 NO_FORM = "Nothing: this workload gives no output that could be held to its bits here."
 AGAIN = "Run the case again for longer: if it happens again, the device is at fault."
 REPLACE = (
@@ -36,6 +39,9 @@ MISSING = "Run the case again and let its deterministic phase finish."
 
 def judged(evidence: CaseEvidence, inputs: RulingInputs) -> RulingDraft:
     """The ruling on the repeats of one case."""
+    if not evidence.repeats:
+        why = "the suite plans no deterministic phase"
+        return _not_applicable("unplanned", why, UNPLANNED)
     repeats = repeats_of(evidence)
     record, why = find(inputs.qualified, evidence.case, inputs.system)
     if record is None:
@@ -44,7 +50,7 @@ def judged(evidence: CaseEvidence, inputs: RulingInputs) -> RulingDraft:
         return _without_form(evidence, record, repeats)
     if repeats.has_mismatch:
         return _mismatch(evidence, repeats, record)
-    lacking = _lacking(evidence)
+    lacking = unreported(evidence)
     if lacking:
         return inconclusive("coverage", lacking, MISSING)
     return RulingDraft(ruling="pass")
@@ -68,19 +74,12 @@ def _without_form(evidence: CaseEvidence, record: QualifiedRecord, repeats: Repe
 
 def _reported(evidence: CaseEvidence, repeats: Repeats) -> str:
     """What the repeats showed, in one clause, where nothing is ruled on it."""
-    lacking = _lacking(evidence)
+    lacking = unreported(evidence)
     if repeats.has_mismatch:
         return f"reported, not judged: {described(evidence)}; {_counted(repeats)}"
     if lacking:
         return f"reported, not judged: {lacking}"
     return f"reported, not judged: {len(repeats.first)} processes gave the same bits"
-
-
-def _lacking(evidence: CaseEvidence) -> str:
-    """Why the phase is not covered, in one clause; or nothing."""
-    if not evidence.repeats:
-        return "the suite plans no deterministic phase"
-    return unreported(evidence)
 
 
 def _counted(repeats: Repeats) -> str:

@@ -83,10 +83,11 @@ UNCOVERED = (
 TOO_GOOD = "Run again; if it stays, ask what was made ready for this suite alone."
 INJECTED = "Run a suite of the appliance's own workloads."
 UNJUDGED_REPEATS: Mapping[Reason, str] = {
-    "unqualified": "",
-    "no_deterministic_form": ", which have no deterministic form",
+    "unplanned": "not measured, in {cases}",
+    "unqualified": "reported, not judged, in {cases}",
+    "no_deterministic_form": "reported, not judged, in {cases}, which have no deterministic form",
 }
-"""Why repeats are not judged, with what page 1 adds; the sentence names the first of each."""
+"""Why repeats are not judged, and what page 1 says of it; the sentence names the first of each."""
 EXCHANGED = "Keep the node's software unchanged while it is judged, and run again."
 REPEATED = "Compare it with the run that it repeats."
 CONVERTED = "Run bench on the device itself."
@@ -627,10 +628,8 @@ def _unrepeated(repeats: Sequence[Ruling]) -> str:
         of_reason = [one for one in repeats if one.reason == reason]
         if of_reason:
             why = of_reason[0].explanation.partition(";")[0]
-            words.append(
-                f" Repeatability is reported, not judged, in {len(of_reason)} of "
-                f"{len(repeats)} cases{what}: {why}."
-            )
+            cases = f"{len(of_reason)} of {len(repeats)} cases"
+            words.append(f" Repeatability is {what.format(cases=cases)}: {why}.")
     words += [
         f" Transient, left to the buyer: {one.case}: {one.explanation}."
         for one in repeats

@@ -42,6 +42,7 @@ Reason = Literal[
     "transient",
     "disagreement",
     "unqualified",
+    "unplanned",
     "no_deterministic_form",
     "stalled",
     "health",

@@ -45,10 +45,9 @@ def test_every_workload_completes_and_every_check_is_within(tmp_path: Path) -> N
     verdict: dict[str, Any] = json.loads(done.stdout)["verdict"]
     open_rulings = [one for one in verdict["rulings"] if one["ruling"] != "pass"]
     assert {(one["criterion"], one["reason"]) for one in open_rulings} <= {
-        ("repeatability", "unqualified"),
-        ("repeatability", "coverage"),  # of rows whose repeats on this processor are recorded
+        ("repeatability", "unplanned")
     }
-    assert (done.returncode, verdict["verdict"]) in {(0, "ACCEPTED"), (3, "INCONCLUSIVE")}
+    assert (done.returncode, verdict["verdict"]) == (0, "ACCEPTED")
     assert len(verdict["cases"]) == len(SUITE["case"])
     for case in verdict["cases"]:
         assert case["num_completed"] == case["num_planned"], case["case"]

@@ -151,11 +151,18 @@ def test_a_repeat_that_reported_nothing_is_not_covered(number: int) -> None:
     assert said(not_made(HEALTHY, name))[1:] == ("inconclusive", "coverage")
 
 
-def test_a_suite_without_a_deterministic_phase_is_not_covered_where_a_record_is_known() -> None:
+@pytest.mark.parametrize("known", [KNOWN, None], ids=["record", "no record"])
+def test_a_suite_without_a_deterministic_phase_is_not_judged_by_it(known: Qualified | None) -> None:
+    """Whether this model was recorded changes nothing for who never asked for repeats."""
     plan = a_plan()
-    verdict = verdict_of(plan, healthy_events(plan), qualified=KNOWN)
-    assert ruled(verdict).reason == "coverage"
-    assert "plans no deterministic phase" in ruled(verdict).explanation
+    given = {} if known is None else {"qualified": known}
+    verdict = verdict_of(plan, healthy_events(plan), **given)
+    assert (verdict.verdict, ruled(verdict).ruling) == ("ACCEPTED", "not_applicable")
+    assert ruled(verdict).reason == "unplanned"
+    assert (
+        "Repeatability is not measured, in 1 of 1 cases: the suite plans no deterministic phase."
+        in verdict.scope
+    )
 
 
 def test_bits_that_an_interrupted_repeat_reported_are_not_forgotten() -> None:

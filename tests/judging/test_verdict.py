@@ -175,7 +175,7 @@ def test_an_unsupported_case_is_inconclusive() -> None:
     verdict = verdict_of(plan, events)
     assert verdict.verdict == "INCONCLUSIVE"
     reasons = {item.reason for item in verdict.rulings if item.case == "other@cpu:0"}
-    assert reasons == {"unsupported", "coverage", "unqualified"}
+    assert reasons == {"unsupported", "coverage", "unplanned"}
 
 
 def test_every_ruling_but_pass_says_why_and_what_to_do() -> None:
