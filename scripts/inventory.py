@@ -57,8 +57,10 @@ class Part:
 def python_parts(paths: Sequence[str] | None = None) -> Iterator[Part]:
     """Every distribution that the interpreter sees, once: the first on its path is the one used."""
     seen: set[str] = set()
-    found = metadata.distributions() if paths is None else metadata.distributions(path=[*paths])
-    for item in found:
+    distributions = (
+        metadata.distributions() if paths is None else metadata.distributions(path=[*paths])
+    )
+    for item in distributions:
         name = re.sub(r"[-_.]+", "-", item.metadata["Name"] or "").lower()
         if name and name not in seen:
             seen.add(name)
@@ -159,8 +161,8 @@ def _distribution(root: Path) -> str:
         text = (root / "etc" / "os-release").read_text(encoding="utf-8")
     except OSError:
         return "unknown"
-    found = re.search(r'(?m)^ID="?([a-z0-9._-]+)', text)
-    return found[1] if found else "unknown"
+    match = re.search(r'(?m)^ID="?([a-z0-9._-]+)', text)
+    return match[1] if match else "unknown"
 
 
 # ------------------------------------------------------------------ data sets

@@ -168,14 +168,14 @@ def limit_table(rows: Sequence[AtLimit]) -> str:
     )
 
 
-def power_table(found: Mapping[tuple[float, float], Rates]) -> str:
+def power_table(results: Mapping[tuple[float, float], Rates]) -> str:
     return table(
         ["slower by", *(f"CV {percent(spread)}" for spread in SPREADS)],
         [
             [
                 percent(slowdown) + (" (limit)" if slowdown == MARGIN else ""),
                 *(
-                    f"{both(found[slowdown, spread])}, {found[slowdown, spread].launches:.1f}"
+                    f"{both(results[slowdown, spread])}, {results[slowdown, spread].launches:.1f}"
                     for spread in SPREADS
                 ),
             ]
@@ -184,7 +184,7 @@ def power_table(found: Mapping[tuple[float, float], Rates]) -> str:
     )
 
 
-def node_table(found: Mapping[str, Rates]) -> str:
+def node_table(results: Mapping[str, Rates]) -> str:
     return table(
         ["node", "PASS", "FAIL", "open", "launches of a limit"],
         [
@@ -195,7 +195,7 @@ def node_table(found: Mapping[str, Rates]) -> str:
                 share(rates.num_open, rates.total),
                 f"{rates.launches:.1f}",
             ]
-            for name, rates in found.items()
+            for name, rates in results.items()
         ],
     )
 
@@ -249,16 +249,16 @@ def slow_table(rows: Sequence[SlowLaunches]) -> str:
     )
 
 
-def stall_table(found: Mapping[tuple[float, int], Rates]) -> str:
-    rates = dict.fromkeys(rate for rate, _ in found)
-    steps = dict.fromkeys(count for _, count in found)
+def stall_table(results: Mapping[tuple[float, int], Rates]) -> str:
+    rates = dict.fromkeys(rate for rate, _ in results)
+    steps = dict.fromkeys(count for _, count in results)
     return table(
         ["stalled steps", *(f"{count} steps in a launch" for count in steps)],
         [
             [
                 percent(rate),
                 *(
-                    f"{both(found[rate, count])}, {found[rate, count].launches:.1f}"
+                    f"{both(results[rate, count])}, {results[rate, count].launches:.1f}"
                     for count in steps
                 ),
             ]
@@ -267,10 +267,10 @@ def stall_table(found: Mapping[tuple[float, int], Rates]) -> str:
     )
 
 
-def least_table(what: str, found: Mapping[int, float]) -> str:
+def least_table(what: str, results: Mapping[int, float]) -> str:
     return table(
-        [what, *(f"{count:,}" for count in found)],
-        [["smallest limit", *(f"{100 * rate:.2g} %" for rate in found.values())]],
+        [what, *(f"{count:,}" for count in results)],
+        [["smallest limit", *(f"{100 * rate:.2g} %" for rate in results.values())]],
     )
 
 
@@ -298,21 +298,21 @@ def steps_table(rows: Sequence[Stepped]) -> str:
     )
 
 
-def shapes_table(found: Mapping[tuple[str, float], Rates]) -> str:
-    names = dict.fromkeys(name for name, _ in found)
-    spreads = dict.fromkeys(spread for _, spread in found)
+def shapes_table(results: Mapping[tuple[str, float], Rates]) -> str:
+    names = dict.fromkeys(name for name, _ in results)
+    spreads = dict.fromkeys(spread for _, spread in results)
     return table(
         ["shape of launch times", *(f"CV {percent(spread)}" for spread in spreads)],
-        [[name, *(both(found[name, spread]) for spread in spreads)] for name in names],
+        [[name, *(both(results[name, spread]) for spread in spreads)] for name in names],
     )
 
 
-def neighbours_table(found: Mapping[tuple[float, float], Rates]) -> str:
-    correlations = dict.fromkeys(rho for rho, _ in found)
-    spreads = dict.fromkeys(spread for _, spread in found)
+def neighbours_table(results: Mapping[tuple[float, float], Rates]) -> str:
+    correlations = dict.fromkeys(rho for rho, _ in results)
+    spreads = dict.fromkeys(spread for _, spread in results)
     return table(
         ["correlation of neighbours", *(f"CV {percent(spread)}" for spread in spreads)],
-        [[f"{rho:g}", *(both(found[rho, spread]) for spread in spreads)] for rho in correlations],
+        [[f"{rho:g}", *(both(results[rho, spread]) for spread in spreads)] for rho in correlations],
     )
 
 
@@ -321,7 +321,7 @@ def neighbours_table(found: Mapping[tuple[float, float], Rates]) -> str:
 
 def aims_table(
     limit: Sequence[AtLimit],
-    found: Mapping[str, Rates],
+    results: Mapping[str, Rates],
     strength: Mapping[tuple[float, float], Rates],
 ) -> str:
     rows = [
@@ -333,14 +333,14 @@ def aims_table(
         ),
         _aim(
             "a node with one limit exactly met is passed: at most 1.2 % (worst CV)",
-            max((found[name] for name in ONE_AT_LIMIT), key=lambda rates: rates.num_pass),
+            max((results[name] for name in ONE_AT_LIMIT), key=lambda rates: rates.num_pass),
             "pass",
             AIM_AT_LIMIT,
         ),
         _aim(
             "a node with all limits exactly met is failed: at most 1.2 % (worst CV)",
             max(
-                (found[ALL_AT_LIMIT], *(row.node for row in limit)),
+                (results[ALL_AT_LIMIT], *(row.node for row in limit)),
                 key=lambda rates: rates.num_fail,
             ),
             "fail",
@@ -348,11 +348,11 @@ def aims_table(
         ),
     ]
     for name, what in HEALTHY_KINDS.items():
-        is_met = _is_healthy(found[name])
+        is_met = _is_healthy(results[name])
         aim = f"a healthy node is passed: at least 99 % ({what})"
-        rows.append([aim, passed(found[name]), _met(is_met)])
+        rows.append([aim, passed(results[name]), _met(is_met)])
     for slowdown, name in ((0.05, FIVE), (0.08, EIGHT)):
-        node, alone = found[name], strength[slowdown, AIM_SPREAD]
+        node, alone = results[name], strength[slowdown, AIM_SPREAD]
         most = AIM_LAUNCHES[slowdown]
         rows += [
             [
@@ -394,16 +394,16 @@ def _against(count: int, total: int) -> str:
 
 def promises_table(
     limit: Sequence[AtLimit],
-    found: Mapping[str, Rates],
+    results: Mapping[str, Rates],
     strength: Mapping[tuple[float, float], Rates],
     slow: Sequence[SlowLaunches],
 ) -> str:
     worst_pass = max(
-        (*(row.alone for row in limit), *(found[name] for name in ONE_AT_LIMIT)),
+        (*(row.alone for row in limit), *(results[name] for name in ONE_AT_LIMIT)),
         key=lambda rates: rates.num_pass,
     )
     worst_fail = max(
-        (found[ALL_AT_LIMIT], *(row.node for row in limit)), key=lambda rates: rates.num_fail
+        (results[ALL_AT_LIMIT], *(row.node for row in limit)), key=lambda rates: rates.num_fail
     )
     pass_at_limit = _against(worst_pass.num_pass, worst_pass.total)
     fail_at_limit = _against(worst_fail.num_fail, worst_fail.total)
@@ -414,7 +414,8 @@ def promises_table(
         for rates in row.pooled[:1]
     )
     healthy = "; ".join(
-        f"{what}: {passed(found[name])}" + ("" if _is_healthy(found[name]) else ", **not kept**")
+        f"{what}: {passed(results[name])}"
+        + ("" if _is_healthy(results[name]) else ", **not kept**")
         for name, what in HEALTHY_KINDS.items()
     )
     missed = strength[0.05, AIM_SPREAD]
@@ -465,14 +466,14 @@ def promises_table(
 # ------------------------------------------------------------------ figures
 
 
-def power_figure(found: Mapping[tuple[float, float], Rates]) -> str:
+def power_figure(results: Mapping[tuple[float, float], Rates]) -> str:
     lines = [
         Line(
             label=f"{word}, CV {percent(spread)}",
             x=tuple(100 * slowdown for slowdown in FINE),
             y=tuple(
                 100 * (rates.num_pass if word == "PASS" else rates.num_fail) / rates.total
-                for rates in (found[slowdown, spread] for slowdown in FINE)
+                for rates in (results[slowdown, spread] for slowdown in FINE)
             ),
             look=look,
             dash=dash,
@@ -489,12 +490,12 @@ def power_figure(found: Mapping[tuple[float, float], Rates]) -> str:
     )
 
 
-def launches_figure(found: Mapping[tuple[float, float], Rates]) -> str:
+def launches_figure(results: Mapping[tuple[float, float], Rates]) -> str:
     lines = [
         Line(
             label=f"CV {percent(spread)}",
             x=tuple(100 * slowdown for slowdown in FINE),
-            y=tuple(found[slowdown, spread].launches for slowdown in FINE),
+            y=tuple(results[slowdown, spread].launches for slowdown in FINE),
             look=look,
         )
         for look, spread in enumerate(SPREADS[1:])
@@ -507,13 +508,13 @@ def launches_figure(found: Mapping[tuple[float, float], Rates]) -> str:
     )
 
 
-def healthy_figure(found: Mapping[tuple[float, float], Rates]) -> str:
+def healthy_figure(results: Mapping[tuple[float, float], Rates]) -> str:
     lines = [
         Line(
             label=f"margin {percent(margin)}",
             x=tuple(100 * spread for spread in SWEEP),
             y=tuple(
-                100 * found[spread, margin].num_pass / found[spread, margin].total
+                100 * results[spread, margin].num_pass / results[spread, margin].total
                 for spread in SWEEP
             ),
             look=look,
@@ -534,7 +535,7 @@ def healthy_figure(found: Mapping[tuple[float, float], Rates]) -> str:
 
 def document(nodes: int) -> tuple[str, dict[str, str]]:
     """The text, and the figures by their file names."""
-    limit, found = at_the_limit(nodes), node_level(nodes)
+    limit, results = at_the_limit(nodes), node_level(nodes)
     bare = [row.without_floor for row in limit]
     bare_pass, bare_total = sum(row.num_pass for row in bare), sum(row.total for row in bare)
     strength = power(nodes, FINE)
@@ -582,11 +583,11 @@ workloads have {NUM_LIMITS} of them from {percent(HEALTHY_SPREADS[0])} to
 
 ## Aims
 
-{aims_table(limit, found, strength)}
+{aims_table(limit, results, strength)}
 
 ## Promises
 
-{promises_table(limit, found, strength, slow)}
+{promises_table(limit, results, strength, slow)}
 
 Nothing is promised of rare defects outside the time that was tested, of shapes that were not run,
 or where the host lies below the attested layer.
@@ -616,7 +617,7 @@ beyond that more nodes end open than anybody wants, and a wider margin is the ho
 
 ## Nodes of {NUM_LIMITS} limits
 
-{node_table(found)}
+{node_table(results)}
 
 "One exactly at the limit" and "one 5 % slower" are exact for that workload on every node; "on any
 healthy device" adds the spread between devices, by which some are not 5 % but less slow.

@@ -99,9 +99,9 @@ def evaluated(text: str, names: Mapping[str, Scalar]) -> float:
     return value(ast.parse(text, mode="eval").body)
 
 
-def table(found: Sequence[ListedWorkload]) -> str:
+def table(workloads: Sequence[ListedWorkload]) -> str:
     """The rows by name; a pipe in a text would end its cell."""
-    own = {item.name: item for item in found}
+    own = {item.name: item for item in workloads}
     return HEAD + "".join(
         _row(row, own[row.name]) for row in sorted(rows(), key=lambda row: row.name)
     )
@@ -130,9 +130,9 @@ def _giga(operations: float | None) -> str:
 
 def written(text: str, rows_text: str) -> str:
     """The page's text with these rows between its markers; ApplianceError if it has none."""
-    before, found, rest = text.partition(BEGIN)
+    before, begun, rest = text.partition(BEGIN)
     _, ended, after = rest.partition(END)
-    if not found or not ended:
+    if not begun or not ended:
         raise ApplianceError(
             f"{PAGE.name} has not the two markers {BEGIN.strip()} and {END.strip()}"
         )

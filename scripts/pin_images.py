@@ -108,22 +108,22 @@ def parse(text: str) -> Reference:
 
 def bases(files: Sequence[Path] = ()) -> tuple[Base, ...]:
     """The base image of each file; of every Dockerfile in this folder if none is named."""
-    found = tuple(files) or tuple(sorted(Path().glob(PATTERN)))
-    if not found:
+    paths = tuple(files) or tuple(sorted(Path().glob(PATTERN)))
+    if not paths:
         raise UsageError(f"there is no {PATTERN} here: go to a checkout of bench, or name one")
-    return tuple(_base(file) for file in found)
+    return tuple(_base(file) for file in paths)
 
 
 def check(files: Sequence[Path] = ()) -> tuple[Base, ...]:
     """The base images, all pinned. Raises UsageError that names those that are not."""
-    found = bases(files)
-    loose = [f"{base.file} ({base.image})" for base in found if not base.image.digest]
+    images = bases(files)
+    loose = [f"{base.file} ({base.image})" for base in images if not base.image.digest]
     if loose:
         raise UsageError(
             f"not pinned to a digest: {', '.join(loose)}; scripts/pin_images.py does it where the "
             "registry can be reached"
         )
-    return found
+    return images
 
 
 def pin(files: Sequence[Path] = (), *, dry_run: bool = False) -> tuple[Pinned, ...]:
@@ -132,14 +132,14 @@ def pin(files: Sequence[Path] = (), *, dry_run: bool = False) -> tuple[Pinned, .
     Nothing is written before every registry has answered. Raises UsageError if one cannot be
     reached, does not know the tag or wants an account, OutputError if a file cannot be written.
     """
-    found = []
+    pinned = []
     for base in bases(files):
         digest = resolve(base.image)
-        found.append(Pinned(base=base, digest=digest, is_changed=digest != base.image.digest))
-    for item in found:
+        pinned.append(Pinned(base=base, digest=digest, is_changed=digest != base.image.digest))
+    for item in pinned:
         if not dry_run:
             _write(item)
-    return tuple(found)
+    return tuple(pinned)
 
 
 def _base(file: Path) -> Base:
@@ -148,14 +148,14 @@ def _base(file: Path) -> Base:
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is no text"
         raise UsageError(f"{file} cannot be read ({reason}): name a Dockerfile") from None
-    found = _BASE.findall(text)
-    if len(found) != 1:
+    matches = _BASE.findall(text)
+    if len(matches) != 1:
         raise UsageError(
-            f"{file} has {len(found)} lines ARG BASE_IMAGE=... instead of one: name a Dockerfile "
+            f"{file} has {len(matches)} lines ARG BASE_IMAGE=... instead of one: name a Dockerfile "
             "of bench"
         )
     try:
-        return Base(file=file, image=parse(found[0]))
+        return Base(file=file, image=parse(matches[0]))
     except UsageError as error:
         raise UsageError(f"{file}: {error}") from None
 

@@ -55,12 +55,12 @@ def recorded(known: Qualified, runs: Sequence[Bundle]) -> Recorded:
         _check(run)
         journal = sha256(run.files[bundle.JOURNAL])
         for evidence in index_of(run.plan, run.lines).cases.values():
-            found = _record(run, evidence, journal)
-            if isinstance(found, str):
-                faults.append(f"{evidence.case.id} of {run.plan.run_id}: {found}")
-            elif found is not None:
-                key = _key(found)
-                records[key] = _joined(records[key], found) if key in records else found
+            record = _record(run, evidence, journal)
+            if isinstance(record, str):
+                faults.append(f"{evidence.case.id} of {run.plan.run_id}: {record}")
+            elif record is not None:
+                key = _key(record)
+                records[key] = _joined(records[key], record) if key in records else record
     return Recorded(qualified=Qualified(record=tuple(records.values())), faults=tuple(faults))
 
 
@@ -122,8 +122,8 @@ def _joined(known: QualifiedRecord, new: QualifiedRecord) -> QualifiedRecord:
     )
 
 
-def _lines(found: Recorded) -> Iterator[str]:
-    for one in found.qualified.record:
+def _lines(result: Recorded) -> Iterator[str]:
+    for one in result.qualified.record:
         what = f"{one.num_clean} clean repeats" if one.num_clean else "no deterministic form"
         yield f"{one.workload} {one.version} on {one.model}: {what}, {len(one.devices)} device(s)"
 
@@ -138,16 +138,16 @@ def main(arguments: Sequence[str]) -> int:
         empty = Qualified(record=())
         is_there = options.out.exists()
         known = parse_qualified(options.out.read_bytes(), options.out.name) if is_there else empty
-        found = recorded(known, [bundle.read(run, complete=False) for run in options.runs])
-        bundle.write(options.out, to_json(found.qualified))
+        result = recorded(known, [bundle.read(run, complete=False) for run in options.runs])
+        bundle.write(options.out, to_json(result.qualified))
     except BenchError as error:
         print(f"record_repeats: {error}", file=sys.stderr)
         return 2
-    for line in _lines(found):
+    for line in _lines(result):
         print(line)
-    for fault in found.faults:
+    for fault in result.faults:
         print(f"not recorded: {fault}", file=sys.stderr)
-    return 1 if found.faults else 0
+    return 1 if result.faults else 0
 
 
 if __name__ == "__main__":

@@ -122,12 +122,12 @@ class Rates:
         return self.total - self.num_pass - self.num_fail
 
 
-def rates_of_limits(found: Decided) -> Rates:
+def rates_of_limits(decisions: Decided) -> Rates:
     return Rates(
-        total=found.is_pass.size,
-        num_pass=int(found.is_pass.sum()),
-        num_fail=int(found.is_fail.sum()),
-        launches=float(found.launches.mean()),
+        total=decisions.is_pass.size,
+        num_pass=int(decisions.is_pass.sum()),
+        num_fail=int(decisions.is_fail.sum()),
+        launches=float(decisions.launches.mean()),
     )
 
 
@@ -237,13 +237,13 @@ def node_rates(rng: np.random.Generator, nodes: int, fleet: Fleet) -> Rates:
     """A node passes with every limit, and fails with any."""
     passed = failed = launches = 0
     for size in chunks(nodes):
-        found = decided(
+        decisions = decided(
             launches_of(rng, size, fleet), num_limits=len(fleet.spreads), margin=fleet.margin
         )
-        is_fail = found.is_fail.any(axis=1)
-        passed += int(np.count_nonzero(found.is_pass.all(axis=1)))
+        is_fail = decisions.is_fail.any(axis=1)
+        passed += int(np.count_nonzero(decisions.is_pass.all(axis=1)))
         failed += int(np.count_nonzero(is_fail))
-        launches += int(found.launches.sum())
+        launches += int(decisions.launches.sum())
     mean = launches / nodes / len(fleet.spreads)
     return Rates(total=nodes, num_pass=passed, num_fail=failed, launches=mean)
 
@@ -397,11 +397,13 @@ def _two_moded_nodes(
         values[:, :1] = _two_moded(rng, (size, 1), mode, math.log1p(MARGIN))
         others = values[:, 1:num_two_moded]
         others += math.log1p(mode.shift) * (rng.random(others.shape) < mode.part)
-        found = decided(values, num_limits=NUM_LIMITS + 1)
-        slow, total = _num_slow(values, found.launches, np.full(found.launches.shape, MODE_SPREAD))
+        decisions = decided(values, num_limits=NUM_LIMITS + 1)
+        slow, total = _num_slow(
+            values, decisions.launches, np.full(decisions.launches.shape, MODE_SPREAD)
+        )
         is_pass, is_fail = _pooled(slow, total, SLOW_LIMITS[-1])
         pooled.append(np.array([is_pass, is_fail]))
-        both.append(_together(found, is_pass, is_fail))
+        both.append(_together(decisions, is_pass, is_fail))
     return _counted(both), _counted(pooled)
 
 
@@ -449,14 +451,14 @@ def _slow_launches(rng: np.random.Generator, nodes: int, mode: Mode) -> SlowLaun
     num_slow = num_made = 0
     for size in chunks(nodes):
         values = launches_of(rng, size, fleet)
-        found = decided(values, num_limits=NUM_LIMITS + 1)
-        spreads = np.broadcast_to(np.array(fleet.spreads), found.launches.shape)
-        slow, made = _num_slow(values, found.launches, spreads)
+        decisions = decided(values, num_limits=NUM_LIMITS + 1)
+        spreads = np.broadcast_to(np.array(fleet.spreads), decisions.launches.shape)
+        slow, made = _num_slow(values, decisions.launches, spreads)
         num_slow, num_made = num_slow + int(slow.sum()), num_made + int(made.sum())
         for limit in SLOW_LIMITS:
             answers = _pooled(slow, made, limit)
             pooled[limit].append(np.array(answers))
-            node[limit].append(_together(found, *answers))
+            node[limit].append(_together(decisions, *answers))
     return SlowLaunches(
         mode=mode,
         launches=num_made / nodes,
@@ -466,9 +468,11 @@ def _slow_launches(rng: np.random.Generator, nodes: int, mode: Mode) -> SlowLaun
     )
 
 
-def _together(found: Decided, is_pass: Answers, is_fail: Answers) -> Answers:
+def _together(decisions: Decided, is_pass: Answers, is_fail: Answers) -> Answers:
     """Passes and fails of nodes, by their forty limits and the pooled one."""
-    return np.array([found.is_pass.all(axis=1) & is_pass, found.is_fail.any(axis=1) | is_fail])
+    return np.array(
+        [decisions.is_pass.all(axis=1) & is_pass, decisions.is_fail.any(axis=1) | is_fail]
+    )
 
 
 # ------------------------------------------------------------------ tables: steps
@@ -641,11 +645,11 @@ def neighbours(
 ) -> dict[tuple[float, float], Rates]:
     """One limit, exactly met, whose launches resemble the launch before them."""
     rng = stream("neighbours")
-    found = {}
+    rates = {}
     for rho in correlations:
         for spread in spreads:
             noise = rng.standard_normal((nodes, ANALYSES[-1]))
             noise[:, 1:] *= math.sqrt(1.0 - rho**2)
             values = math.log1p(MARGIN) + spread * lfilter([1.0], [1.0, -rho], noise, axis=-1)
-            found[rho, spread] = rates_of_limits(decided(values, num_limits=1))
-    return found
+            rates[rho, spread] = rates_of_limits(decided(values, num_limits=1))
+    return rates

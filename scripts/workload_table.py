@@ -29,9 +29,9 @@ HEAD = (
 )
 
 
-def table(found: Sequence[ListedWorkload]) -> str:
+def table(workloads: Sequence[ListedWorkload]) -> str:
     """The rows, by domain and name; a pipe in a text would end its cell."""
-    rows = sorted(found, key=lambda item: (item.domain, item.name))
+    rows = sorted(workloads, key=lambda item: (item.domain, item.name))
     return HEAD + "".join(_row(item) for item in rows)
 
 
@@ -50,19 +50,19 @@ def _row(item: ListedWorkload) -> str:
 
 def written(text: str, rows: str) -> str:
     """The README's text with these rows between its markers; ApplianceError if it has none."""
-    before, found, rest = text.partition(BEGIN)
+    before, begun, rest = text.partition(BEGIN)
     _, ended, after = rest.partition(END)
-    if not found or not ended:
+    if not begun or not ended:
         raise ApplianceError(f"README.md has not the two markers {BEGIN.strip()} and {END.strip()}")
     return f"{before}{BEGIN}{rows}{END}{after}"
 
 
 def main() -> None:
     """Write both tables anew."""
-    found = listed()
-    README.write_text(written(README.read_text(), table(found)))
+    workloads = listed()
+    README.write_text(written(README.read_text(), table(workloads)))
     page = operations_table.PAGE
-    page.write_text(operations_table.written(page.read_text(), operations_table.table(found)))
+    page.write_text(operations_table.written(page.read_text(), operations_table.table(workloads)))
 
 
 if __name__ == "__main__":

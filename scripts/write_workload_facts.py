@@ -107,9 +107,9 @@ def kinds() -> Iterator[tuple[str, type[Workload[Any, Any]]]]:
     """Every workload of the folder with its module's name, by which a suite calls it."""
     for module in sorted(pkgutil.iter_modules(workloads.__path__), key=lambda one: one.name):
         if not module.ispkg:
-            found = getattr(importlib.import_module(f"workloads.{module.name}"), "WORKLOAD", None)
-            if found is not None:
-                yield module.name, found
+            kind = getattr(importlib.import_module(f"workloads.{module.name}"), "WORKLOAD", None)
+            if kind is not None:
+                yield module.name, kind
 
 
 def facts(name: str, kind: type[Workload[Any, Any]]) -> WorkloadFacts:

@@ -126,9 +126,9 @@ class Distillation(Taught):
         with torch.no_grad():
             whole = _features(self.teacher, large)
             teacher_logits = self.teacher.image_head(whole[:, 0])
-            told_patches = self.teacher.patch_head(_chosen(whole, hidden))
+            teacher_patches = self.teacher.patch_head(_chosen(whole, hidden))
             targets = assigned(teacher_logits, self.temperature)
-            patch_targets = assigned(told_patches, self.temperature)
+            patch_targets = assigned(teacher_patches, self.temperature)
         loss = _image_loss(targets, answers, len(large))
         weights = 1 / masks.sum(dim=1)[hidden // masks.shape[1]]
         loss = loss + (weights * cross_entropy(patch_targets, patches)).sum() / len(large)

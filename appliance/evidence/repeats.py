@@ -143,24 +143,26 @@ def _named(names: Sequence[str]) -> str:
 def _difference(launch: LaunchEvidence, one: MismatchExamined) -> str:
     place = f"first in {one.tensors[0]}" if one.tensors else "in no tensor"
     witness = _witness(launch)
-    found = one.difference
-    if found is None:
+    difference = one.difference
+    if difference is None:
         return f"{place}; the bits that differed were given once and are gone{witness}"
-    bits = [bit for bit, count in enumerate(found.xor_bits) if count]
-    ulp = "" if found.largest_ulp is None else f", at most {found.largest_ulp:,} ulp"
-    span = f"bits {bits[0]} to {bits[-1]} of {len(found.xor_bits)}" if bits else "no bit"
+    bits = [bit for bit, count in enumerate(difference.xor_bits) if count]
+    ulp = "" if difference.largest_ulp is None else f", at most {difference.largest_ulp:,} ulp"
+    span = f"bits {bits[0]} to {bits[-1]} of {len(difference.xor_bits)}" if bits else "no bit"
+    share = f"{difference.num_bytes:,} of {difference.total_bytes:,} bytes differ"
+    numbers = f"{difference.num_elements:,} of {difference.total_elements:,} numbers"
+    places = ", ".join(map(str, difference.first_indices[:_SHOWN]))
     return (
-        f"{found.num_bytes:,} of {found.total_bytes:,} bytes differ, first in {found.tensors[0]}: "
-        f"{found.num_elements:,} of {found.total_elements:,} numbers, {span}{ulp}, first at "
-        f"{', '.join(map(str, found.first_indices[:_SHOWN]))}; {points_to(found)}{witness}"
+        f"{share}, first in {difference.tensors[0]}: {numbers}, {span}{ulp}, first at "
+        f"{places}; {points_to(difference)}{witness}"
     )
 
 
-def points_to(found: Difference) -> str:
+def points_to(difference: Difference) -> str:
     """What the differing bits point to: many low bits to order, all else to silent corruption."""
-    low = sum(found.xor_bits[: len(found.xor_bits) // 2])
-    is_many = found.num_elements > FEW_ELEMENTS
-    if is_many and found.largest_ulp is not None and 2 * low > sum(found.xor_bits):
+    low = sum(difference.xor_bits[: len(difference.xor_bits) // 2])
+    is_many = difference.num_elements > FEW_ELEMENTS
+    if is_many and difference.largest_ulp is not None and 2 * low > sum(difference.xor_bits):
         return "many low bits, which points to another order of sums"
     return "few numbers or high bits, which points to silent corruption"
 

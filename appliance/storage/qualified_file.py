@@ -21,9 +21,9 @@ def load_qualified(models: Sequence[str], folder: Path = QUALIFIED) -> Qualified
     records: list[QualifiedRecord] = []
     for path in sorted(folder.glob("*.json")):
         records += parse_qualified(path.read_bytes(), path.name).record
-    found = Qualified(record=tuple(item for item in records if item.model in models))
-    check_qualified(found, folder.name)
-    return found
+    selected = Qualified(record=tuple(item for item in records if item.model in models))
+    check_qualified(selected, folder.name)
+    return selected
 
 
 def parse_qualified(data: bytes, name: str) -> Qualified:

@@ -67,14 +67,14 @@ class RepeatCourse(LaunchCourse):
     ) -> None:
         """Repeat the same operands, and send what they gave beside this launch's own output."""
         answers: list[str] = []
-        found: Difference | None = None
+        difference: Difference | None = None
         longest = 0
         while len(answers) < REPEATS_AFTER_MISMATCH and self._has_room(longest):
             begin = self.machine.stopwatch.now()
             output = self._output()
             answers.append(joint_digest(outputs.digests(output, self.machine.bits)))
-            if found is None and own is not None and answers[-1] != own_digest:
-                found = outputs.difference(own, outputs.freeze(output, self.machine.bits))
+            if difference is None and own is not None and answers[-1] != own_digest:
+                difference = outputs.difference(own, outputs.freeze(output, self.machine.bits))
             del output
             longest = max(longest, self.machine.stopwatch.now() - begin)
         self._send(
@@ -82,7 +82,7 @@ class RepeatCourse(LaunchCourse):
             tensors=tensors[: outputs.NAMED],
             num_wanted=REPEATS_AFTER_MISMATCH,
             answers=tuple(answers),
-            difference=found,
+            difference=difference,
         )
 
     def _has_room(self, longest: int) -> bool:

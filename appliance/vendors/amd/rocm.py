@@ -371,9 +371,9 @@ def _as_fact(query: Query) -> Fact:
 def _order(units: Sequence[Unit]) -> Callable[[Unit], int]:
     """By the numbers of programs where each device has one of its own."""
     numbers = {unit.order for unit in units}
-    is_told = None not in numbers and len(numbers) == len(units)
+    is_ordered = None not in numbers and len(numbers) == len(units)
     places = {id(unit): index for index, unit in enumerate(units)}
-    return lambda unit: unit.order if is_told and unit.order is not None else places[id(unit)]
+    return lambda unit: unit.order if is_ordered and unit.order is not None else places[id(unit)]
 
 
 def _module(unit: Unit) -> str:
