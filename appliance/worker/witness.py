@@ -58,13 +58,19 @@ class Witness:
 def make_witness(
     make_piece: Callable[[int], Callable[[], object]], stopwatch: Stopwatch
 ) -> Witness | None:
-    """A witness for this device; None where it has no clock. `make_piece` makes work of a side."""
+    """A witness for this device; None where it has no clock, or one that stands still.
+
+    `make_piece` makes work of a side.
+    """
     if stopwatch.mark() is None:
         return None
     for size in SIZES:
         work = make_piece(size)
         work()  # the first call may choose a kernel
-        took = min(Witness(work=work, pieces=LEAST_PIECES).look(stopwatch).piece_ns)
+        pieces_ns = Witness(work=work, pieces=LEAST_PIECES).look(stopwatch).piece_ns
+        if not any(pieces_ns):
+            return None  # by such a clock no work is long enough, and ever more would be made
+        took = min(pieces_ns)
         if took >= LEAST_PIECE_NS:
             break
     pieces = min(MOST_PIECES, max(LEAST_PIECES, TRAIN_NS // max(1, took)))

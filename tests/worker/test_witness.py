@@ -8,7 +8,7 @@ import torch
 from appliance.evidence.disturbance import gap_share
 from appliance.records.journal import Witnessed
 from appliance.worker.torch_device import DeviceStopwatch, device_witness
-from appliance.worker.witness import MOST_PIECES, Train, Witness, make_witness
+from appliance.worker.witness import LEAST_PIECES, MOST_PIECES, Train, Witness, make_witness
 
 MICROSECOND = 1_000
 HAND_OVER = 10 * MICROSECOND
@@ -111,3 +111,14 @@ def test_a_train_whose_pieces_are_shorter_than_their_handing_over_says_nothing()
 def test_processors_have_no_witness() -> None:
     device = torch.device("cpu")
     assert device_witness(device, DeviceStopwatch(device)) is None
+
+
+def test_a_clock_that_stands_still_gives_no_witness_and_costs_no_work() -> None:
+    class Dead(Device):
+        def between(self, begin: int, end: int) -> int:
+            del begin, end
+            return 0
+
+    device = Dead()
+    assert make_witness(device.piece, device) is None
+    assert device.given <= LEAST_PIECES + 1
