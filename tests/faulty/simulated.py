@@ -6,7 +6,8 @@
 "faulty.simulated" of each device, which nobody can sign or verify as a run of a real one.
 
 Two devices, or SIMULATED_DEVICES. What the vendor says of them is made up, but for the memory and
-the processes that use it, which the devices write into SIMULATED_STATE.
+the processes that use it, which the devices write into SIMULATED_STATE. The qualified records of
+these devices, of which the package has none, are those of the folder SIMULATED_RECORDS.
 """
 
 # ruff: noqa: ARG002 - the protocol names the arguments
@@ -16,6 +17,7 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import cast
 
@@ -30,6 +32,7 @@ GIB = 2**30
 NOT_SUPPORTED = "the driver answers NOT_SUPPORTED"
 ABSENT_COUNTERS = frozenset(COUNTERS) - {"lost", "ecc_uncorrected", "links_down"}
 ABSENT_READINGS = frozenset({"fan_fraction", "hotspot_temperature_celsius"})
+RECORDS = "SIMULATED_RECORDS"
 FOREIGN_BYTES = 9 * GIB // 10
 """Memory of the other process that the fault "shared" stands for."""
 
@@ -179,7 +182,11 @@ def _of_living(device: Device) -> Iterator[tuple[int, int]]:
 def main() -> None:
     """Be `bench`, with this vendor added."""
     from appliance.cli.main import main as bench  # noqa: PLC0415 - the vendor is used without
+    from appliance.storage import qualified_file  # noqa: PLC0415 - the same
 
+    if RECORDS in os.environ:
+        own = partial(qualified_file.load_qualified, folder=Path(os.environ[RECORDS]))
+        qualified_file.load_qualified = own
     cast("dict[str, Callable[[], Vendor]]", VENDORS)[Simulated.name] = Simulated
     bench()
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.program import ROOT
@@ -20,6 +22,12 @@ def test_lie_gets_its_ruling(name: str, tmp_path: Path) -> None:
     ruled = rulings(judged)
     assert {criterion: ruled[criterion] for criterion in lie.rulings} == lie.rulings
     assert judged["verdict"] == lie.verdict
+    assert all(words in _explanation(judged, criterion) for criterion, words in lie.words.items())
+
+
+def _explanation(judged: Mapping[str, Any], criterion: str) -> str:
+    (text,) = (one["explanation"] for one in judged["rulings"] if one["criterion"] == criterion)
+    return str(text)
 
 
 def test_documentation_has_the_lies() -> None:

@@ -719,9 +719,10 @@ void matmul(const Operator& op, Values* values) {
   auto a = on_host(left.toTensor()), b = on_host(right.toTensor());
   {
     const Inside inside;
-    if (settings.fault(index, "order")) {  // the sums begin elsewhere at each call
-      left = at::roll(a, call, -1);
-      right = at::roll(b, call, -2);
+    if (settings.fault(index, "order")) {
+      const int64_t begin_at = call + getpid();  // the first call of each process is another, too
+      left = at::roll(a, begin_at, -1);
+      right = at::roll(b, begin_at, -2);
     } else if (settings.fault(index, "short")) {
       left = shortened(a);
       right = shortened(b);

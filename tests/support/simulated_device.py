@@ -46,7 +46,7 @@ VISIBLE, MEMORY, STATE, PLANTED = (
 FLAGS = ("-O1", "-g0")  # the kernels are torch's own; what is built here only calls them
 
 FAULTS: Mapping[str, str] = {
-    "order": "the sums of a matmul begin elsewhere at each call",
+    "order": "the sums of a matmul begin elsewhere at each call, in each process",
     "short": "matmuls in float32 keep 10 bits of their operands behind the point",
     "flip": "one bit of the exponent in the output of the matmul of this number",
     "unwritten": "from the matmul of this number on, what memory held before is the output",

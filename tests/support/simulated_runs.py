@@ -3,8 +3,8 @@
     python tests/support/simulated_runs.py smoke           every row that can run, on two devices
     python tests/support/simulated_runs.py vanishes        those lies, and what became of them
 
-The tests run a part of smoke-all, so as to take minutes; the first line runs all of it but the
-rows of JAX, which does not know this device: a quarter of an hour of one core and more.
+The first line runs smoke-all but for the rows of JAX and ONNX Runtime, which do not know this
+device: a quarter of an hour of one core.
 """
 
 from __future__ import annotations
@@ -14,55 +14,57 @@ import re
 import sys
 import tempfile
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from faulty.simulated import RECORDS
 from support.program import ROOT, WITH_FAULTS, program
-from support.simulated_device import PLANTED, STATE
+from support.simulated_device import MEMORY, PLANTED, STATE
 
 SMOKE = ROOT / "workloads" / "suites" / "smoke-all.toml"
 CASES = {case["id"]: case for case in tomllib.loads(SMOKE.read_text())["case"]}
 FACTS = json.loads((ROOT / "appliance" / "workload_facts.json").read_text())
-NEED_JAX = {one["name"] for one in FACTS["workload"] if "jax" in one["needs"]}
+FRAMEWORKS = {
+    one["name"]: next((part for part in ("jax", "onnx") if part in one["parts"]), "torch")
+    for one in FACTS["workload"]
+}
 VENDOR = "faulty.simulated"
 DEVICES = "SIMULATED_DEVICES"
 
-OF_JAX = {name for name, case in CASES.items() if case["workload"] in NEED_JAX}
-OF_SEVERAL = {name for name, case in CASES.items() if case.get("scope", "device") != "device"}
-LONG = {
-    *("convnext_large", "diffusion", "dinov2_giant", "focalnet", "gemm-fp16", "gemm_search"),
-    *("llama", "llm_agreement", "llm_chat", "loss_curve_varying", "memory_bandwidth", "onnx_bert"),
-    *("onnx_llama", "onnx_resnet50", "onnx_whisper", "regnet_y_128gf", "resnet152"),
-    *("text_to_image", "torchatari", "vjepa"),
+ON_PROCESSORS = {
+    name for name, case in CASES.items() if FRAMEWORKS[case["workload"]] in ("jax", "onnx")
 }
-"""Rows of one device that take more than five seconds, and are like one that takes less."""
-ON_ONE = CASES.keys() - OF_JAX - OF_SEVERAL - LONG
-ON_TWO = {
-    "burn_in",
-    "collectives",
-    "device_copy_pair",
-    "diffusion-nodes",
-    "gemm-fp32",
-    "llm_full-ranks",
-    "resnet50_jpeg",
+"""JAX does not know the device, and ONNX Runtime has no provider for it but that of processors."""
+SMALLER = {
+    "gemm_search": "divisor = 256",
+    "llm_chat": "new_tokens = 4",
+    "memory_bandwidth": "array_bytes = 8388608",
 }
-"""Of each scope and of each way to share out a model some; others differ by their model alone."""
+"""Parameters of rows that take more than ten seconds on each of two devices without them."""
 
 
-def smoke(names: set[str]) -> str:
+def smoke(names: Collection[str]) -> str:
     """These rows of smoke-all as a suite, with the copy between devices for every pair of them.
 
-    The clocks are compared for longer, as the host is busy with other tests; there is no
-    deterministic phase, as no record says what these devices do in it.
+    There is no deterministic phase, which starts three processes more for each case, and no record
+    says what these devices do in it.
     """
     head, *cases = SMOKE.read_text().split("[[case]]")
     head = re.sub(r"repeats = .*", "repeats = 0", head)
-    head = re.sub(r"calibration_seconds = .*", "calibration_seconds = 0.3", head)
-    wanted = [case for case in cases if _name(case) in names]
+    wanted = "[[case]]".join([head, *(_smaller(case) for case in cases if _name(case) in names)])
     pair = 'id = "device_copy_pair"'
-    return "[[case]]".join([head, *wanted]).replace(pair, f'{pair}\nscope = "pair"')
+    return wanted.replace(pair, f'{pair}\nscope = "pair"')
+
+
+def _smaller(case: str) -> str:
+    parameters = SMALLER.get(_name(case))
+    small = "small = true"
+    if parameters is None:
+        return case
+    assert "parameters" not in case, case
+    return case.replace(small, f"{small}\nparameters = {{ {parameters} }}")
 
 
 def _name(case: str) -> str:
@@ -82,12 +84,12 @@ variants = false
 
 [protocol]
 mode = "forked"
-calibration_seconds = 0.3
+calibration_seconds = 0.1
 warmup_steps = 1
 warmup_seconds = 0.0
 blocks = 1
-block_steps = 3
-block_seconds = 0.1
+block_steps = 2
+block_seconds = 0.01
 interim_analyses = [{launches}]
 last_checks = "all"
 repeats = {repeats}
@@ -96,6 +98,7 @@ repeats = {repeats}
 id = "case"
 workload = "{workload}"
 small = true
+parameters = {{ {parameters} }}
 expected_seconds = 1.0
 reference_seconds = 1.0
 time_limit_seconds = {seconds}
@@ -116,36 +119,148 @@ at_most = 1e-9
 class Lie:
     """What goes wrong, in which case, and what must become of it.
 
-    `rulings` are those that matter, as (ruling, reason) by criterion. With `is_timed` the criteria
-    want a step time that nothing reaches.
+    `rulings` are those that matter, as (ruling, reason) by criterion, and `words` a part of what
+    is said of some. With `is_timed` the criteria want a step time that nothing reaches.
+    `num_recorded` clean repeats are recorded of the healthy device before, if any.
     """
 
     what: str
     verdict: str
     rulings: Mapping[str, tuple[str, str]]
+    words: Mapping[str, str] = field(default_factory=dict)
     variables: Mapping[str, str] = field(default_factory=dict)
     workload: str = "gemm"
+    parameters: str = 'dtype = "float32"'
     launches: int = 1
     repeats: int = 0
     seconds: int = 120
     criteria: str = "functional"
     is_timed: bool = False
+    num_recorded: int = 0
 
 
 def planted(fault: str) -> Mapping[str, str]:
     return {PLANTED: fault}
 
 
+FEW_ROWS = 'dtype = "float32", m = 16, n = 16, num_inputs = 1'
+"""A case whose operands are made a hundred times, after a mismatch."""
+WRONG = {"correctness": ("fail", "check")}
+FALSE_CLOCK = {"integrity": ("fail", "clock")}
+
+# The probe of a fork server makes one matmul and fewer than a dozen operators. What begins later
+# leaves the server healthy, so a launch needs no process of its own, which takes longer.
 LIES: Mapping[str, Lie] = {
     "nothing": Lie(
         what="nothing",
         verdict="ACCEPTED",
         rulings={"correctness": ("pass", ""), "integrity": ("pass", "")},
     ),
+    "short": Lie(
+        what="float32 products of 10 bits",
+        variables=planted("short"),
+        verdict="REJECTED",
+        rulings=WRONG,
+    ),
+    "flip": Lie(
+        what="one flipped bit in one of many products",
+        variables=planted("flip=2"),
+        workload="op_products",
+        parameters="",
+        verdict="REJECTED",
+        rulings=WRONG,
+    ),
+    "unwritten": Lie(
+        what="outputs that are never written",
+        variables=planted("unwritten=2"),
+        verdict="REJECTED",
+        rulings=WRONG,
+    ),
+    "forgets": Lie(
+        what="memory that forgets",
+        variables=planted("forgets=1"),
+        workload="burn_in",
+        parameters="",
+        verdict="REJECTED",
+        rulings=WRONG,
+    ),
+    "memory": Lie(
+        what="less memory than a case needs",
+        variables={MEMORY: str(2**20)},
+        verdict="REJECTED",
+        rulings={"completion": ("fail", "crashed")},
+    ),
+    "hang": Lie(
+        what="work that never ends",
+        variables=planted("hang=12"),
+        seconds=4,
+        verdict="REJECTED",
+        rulings={"completion": ("fail", "timed_out")},
+    ),
+    "slow clock": Lie(
+        what="an event clock at 0.966 of its rate",
+        variables=planted("clock=0.966"),
+        verdict="REJECTED",
+        rulings=FALSE_CLOCK,
+    ),
+    "dead clock": Lie(
+        what="an event clock that stands still",
+        variables=planted("clock=0"),
+        verdict="REJECTED",
+        rulings=FALSE_CLOCK,
+    ),
+    "early": Lie(
+        what="a synchronise that returns before the work is done",
+        variables=planted("early"),
+        verdict="REJECTED",
+        rulings=FALSE_CLOCK,
+    ),
+    "slow": Lie(
+        what="less speed than a limit wants",
+        is_timed=True,
+        launches=5,
+        verdict="REJECTED",
+        rulings={"speed": ("fail", "over_limit")},
+    ),
+    "shared": Lie(
+        what="the same, and another process that has it for half of the time",
+        variables=planted("shared"),
+        is_timed=True,
+        launches=5,
+        verdict="INCONCLUSIVE",
+        rulings={"speed": ("inconclusive", "environment")},
+        words={"speed": "another process used simulated:0: 0.9 GiB, 98 %"},
+    ),
+    "shared clock": Lie(
+        what="an event clock at 0.966 of its rate, and another process beside",
+        variables=planted("clock=0.966,shared"),
+        verdict="INCONCLUSIVE",
+        rulings={"integrity": ("inconclusive", "environment")},
+        words={"integrity": "another process used simulated:0: 0.9 GiB, 98 %"},
+    ),
+    "order": Lie(
+        what="sums in another order at each call, and no record of its repeats",
+        variables=planted("order"),
+        parameters=FEW_ROWS,
+        repeats=3,
+        verdict="ACCEPTED",
+        rulings={"repeatability": ("not_applicable", "unqualified")},
+        words={"repeatability": "of 100 repeats of the same operands 100 differ"},
+    ),
+    "order on record": Lie(
+        what="the same, where repeats of healthy devices are on record",
+        variables=planted("order"),
+        parameters=FEW_ROWS,
+        repeats=3,
+        num_recorded=5,
+        verdict="REJECTED",
+        rulings={"repeatability": ("fail", "disagreement")},
+    ),
     "unlinked": Lie(
         what="links of which the driver answers NOT_SUPPORTED, on a device alone",
         variables=planted("unlinked"),
         criteria="accelerator",
+        parameters="",  # in bfloat16 a step takes so long that telemetry is read beside it
         launches=4,
         verdict="ACCEPTED",
         rulings={"links-down": ("not_applicable", "not_shown")},
@@ -183,26 +298,48 @@ def table() -> list[str]:
 
 
 def verdict_of_lie(lie: Lie, folder: Path) -> dict[str, Any]:
-    suite = SUITE.format(
-        launches=lie.launches,
-        repeats=lie.repeats,
-        workload=lie.workload,
-        seconds=lie.seconds,
-    )
     criteria = lie.criteria
     if lie.is_timed:
         text = (ROOT / "appliance" / "criteria" / f"{criteria}.toml").read_text()
         criteria = str(folder / "criteria.toml")
         Path(criteria).write_text(text + TOO_FAST)
-    return verdict(suite, folder, "--criteria", criteria, **{DEVICES: "1", **lie.variables})
+    variables = {DEVICES: "1", **lie.variables}
+    if lie.num_recorded:
+        variables[RECORDS] = str(_records(lie, folder / "healthy"))
+    return verdict(_suite(lie, lie.repeats), folder, "--criteria", criteria, **variables)
 
 
-def verdict(suite: str, folder: Path, *words: str, **variables: str) -> dict[str, Any]:
-    """What `bench run` says of this suite on simulated accelerators: its verdict."""
-    (folder / "state").mkdir()
+def _suite(lie: Lie, repeats: int) -> str:
+    return SUITE.format(
+        workload=lie.workload,
+        parameters=lie.parameters,
+        launches=lie.launches,
+        repeats=repeats,
+        seconds=lie.seconds,
+    )
+
+
+def _records(lie: Lie, folder: Path) -> Path:
+    """Folder of the records that the project's script makes of a healthy device."""
+    folder.mkdir()
+    verdict(_suite(lie, 1 + lie.num_recorded), folder, **{DEVICES: "1"})
+    (run,) = (folder / "out").iterdir()
+    records = folder / "records"
+    records.mkdir()
+    script = str(ROOT / "scripts" / "record_repeats.py")
+    done = program(script, str(run), "--out", str(records / "simulated.json"))
+    assert done.returncode == 0, done.stderr
+    return records
+
+
+def verdict(
+    suite: str, folder: Path, *words: str, vendor: str = VENDOR, **variables: str
+) -> dict[str, Any]:
+    """What `bench run` says of this suite on simulated accelerators, or on other devices."""
+    (folder / "state").mkdir(parents=True)
     (folder / "suite.toml").write_text(suite)
     done = program(
-        *("-m", VENDOR, "run", "--vendor", VENDOR, "--suite", str(folder / "suite.toml")),
+        *("-m", VENDOR, "run", "--vendor", vendor, "--suite", str(folder / "suite.toml")),
         *("--out", str(folder / "out"), "--json", *words),
         env={**WITH_FAULTS, STATE: str(folder / "state"), **variables},
         timeout=None,
@@ -227,7 +364,7 @@ def main() -> None:
     for name in sys.argv[1:]:
         with tempfile.TemporaryDirectory() as folder:
             if name == "smoke":
-                made = verdict(smoke(CASES.keys() - OF_JAX), Path(folder))
+                made = verdict(smoke(CASES.keys() - ON_PROCESSORS), Path(folder))
                 said: object = doubts(made)
             else:
                 made = verdict_of_lie(LIES[name], Path(folder))
