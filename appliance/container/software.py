@@ -105,7 +105,12 @@ def _outside(name: str, version: str, allowed: str) -> Row:
 
 
 def _installed() -> dict[str, str]:
-    return {extras.normal(one.name): one.version for one in metadata.distributions() if one.name}
+    """Versions by name; of a package that is there twice the one that Python would import."""
+    versions: dict[str, str] = {}
+    for one in metadata.distributions():
+        if one.name:
+            versions.setdefault(extras.normal(one.name), one.version)
+    return versions
 
 
 def locked(_place: Place) -> Iterator[Row]:

@@ -117,6 +117,18 @@ def test_locked_versions_that_differ_are_named(monkeypatch: pytest.MonkeyPatch) 
     assert row.state == "ok"
 
 
+def test_package_that_is_there_twice_counts_as_the_one_that_is_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    metadata = tmp_path / "numpy-0.1.dist-info" / "METADATA"
+    metadata.parent.mkdir()
+    metadata.write_text("Metadata-Version: 2.1\nName: numpy\nVersion: 0.1\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    (row,) = look("locked", ROOT)
+    assert row.state == "missing"
+    assert "numpy 0.1 (lock " in row.detected
+
+
 def test_library_that_does_not_load_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(extras, "RENDERING", ("libc.so.6", "libnothing.so.7"))
     row = row_of(look("rendering", ROOT), "WeasyPrint's libraries")
