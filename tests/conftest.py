@@ -94,15 +94,32 @@ def is_wanted(item: pytest.Function, part: str, seconds: dict[str, float]) -> bo
         return part == "all" or is_alone
     if part == "parallel":
         return not is_alone
-    keys = (key_of(item.nodeid), group_of(item))
     is_slow = item.get_closest_marker("slow") is not None
-    return not (is_alone or is_slow) and all(seconds.get(key, 0.0) < QUICK_SECONDS for key in keys)
+    return not (is_alone or is_slow) and seconds.get(key_of(item.nodeid), 0.0) < QUICK_SECONDS
+
+
+def without_slow_groups(items: list[pytest.Item], seconds: dict[str, float]) -> list[pytest.Item]:
+    """Those of groups in which nothing takes long.
+
+    What a group shares is made by whoever comes first: where the test that is recorded with the
+    seconds of it is left out, the next would take them.
+    """
+    groups = [group_of(item) for item in items]
+    sums = defaultdict(float, {group: seconds.get(group, 0.0) for group in set(groups)})
+    for item, group in zip(items, groups, strict=True):
+        sums[group] += seconds.get(key_of(item.nodeid), 0.0)
+    return [
+        item
+        for item, group in zip(items, groups, strict=True)
+        if not (group.endswith(SHARED) and sums[group] >= QUICK_SECONDS)
+    ]
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     part, seconds = config.getoption("--part"), recorded()
-    wanted = [item for item in items if is_wanted(item, part, seconds)]
+    quick = without_slow_groups(items, seconds) if part == "quick" else items
+    wanted = [item for item in quick if is_wanted(item, part, seconds)]
     if dropped := [item for item in items if item not in set(wanted)]:
         config.hook.pytest_deselected(items=dropped)
     items[:] = wanted
@@ -166,6 +183,16 @@ def quick_programs() -> Iterator[None]:
 
     with quickly_compiled():
         yield
+
+
+@pytest.fixture(scope="module")
+def light_collections() -> None:
+    """What other tests have imported since is not visited by the collections that a launch makes.
+
+    A launch collects garbage before each block: a second beside the libraries of all workloads.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="module")

@@ -30,6 +30,7 @@ from workloads.contract.input_cycle import InputCycle
 from workloads.contract.target import Artifacts, Target
 from workloads.contract.workload import Workload
 
+pytestmark = pytest.mark.usefixtures("light_collections")
 MS = 1_000_000
 
 

@@ -34,7 +34,7 @@ from workloads.parts.training.optimizers import AdamW
 
 HOST = torch.device("cpu")
 
-pytestmark = pytest.mark.usefixtures("one_thread")
+pytestmark = pytest.mark.usefixtures("one_thread", "light_collections")
 
 
 class Ticking:
