@@ -18,7 +18,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import psutil
@@ -27,6 +27,8 @@ NUM_WORKERS = 2
 PARALLEL = ("-n", f"{NUM_WORKERS}", "--dist", "loadgroup", "--no-loadscope-reorder")
 SLOWEST = "--durations=20"
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+UNCACHED = "PYTHONDONTWRITEBYTECODE"
+"""With it every process would compile again what it imports, and pytest rewrite all tests."""
 NO_TESTS_COLLECTED = 5  # pytest's exit code
 CLOSING = re.compile(r"^(?:=+ )?((?:\d+ [a-z]+(?:, )?)+) in [\d.]+s")
 IMAGES = re.compile(r"^engine images made in ([\d.]+) s")
@@ -65,13 +67,12 @@ class Memory:
 def run_part(name: str, words: Sequence[str], *, workers: bool) -> Part:
     """Run pytest, show what it says as it says it, and keep its closing line."""
     argv = [sys.executable, "-m", "pytest", "--part", name, SLOWEST, *words]
-    threads = dict.fromkeys(THREADS, "1") if workers else {}
     begin, closing, images = time.monotonic(), "", 0.0
     with subprocess.Popen(  # noqa: S603 - this interpreter's pytest
         [*argv, *(PARALLEL if workers else ())],
         stdout=subprocess.PIPE,
         text=True,
-        env={**os.environ, **threads},
+        env=environment(os.environ, workers=workers),
     ) as process:
         for line in process.stdout or ():
             sys.stdout.write(line)
@@ -85,6 +86,12 @@ def run_part(name: str, words: Sequence[str], *, workers: bool) -> Part:
         closing=closing,
         images_seconds=images,
     )
+
+
+def environment(own: Mapping[str, str], *, workers: bool) -> dict[str, str]:
+    """Variables of a run of pytest: one thread where workers share the processors."""
+    threads = dict.fromkeys(THREADS, "1") if workers else {}
+    return {name: value for name, value in own.items() if name != UNCACHED} | threads
 
 
 def counted(parts: Sequence[Part]) -> str:

@@ -120,7 +120,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     part, seconds = config.getoption("--part"), recorded()
     quick = without_slow_groups(items, seconds) if part == "quick" else items
     wanted = [item for item in quick if is_wanted(item, part, seconds)]
-    if dropped := [item for item in items if item not in set(wanted)]:
+    chosen = set(wanted)
+    if dropped := [item for item in items if item not in chosen]:
         config.hook.pytest_deselected(items=dropped)
     items[:] = wanted
     if not hasattr(config, "workerinput"):

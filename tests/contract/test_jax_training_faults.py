@@ -7,6 +7,7 @@ fit each other; what is found wrong stands beside each fault.
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -19,7 +20,8 @@ from workloads.contract.target import Artifacts, Target
 from workloads.parts.reinforcement.simulated_ppo import SimulatedPpo
 from workloads.ppo import Ppo
 
-pytest.importorskip("brax")
+if importlib.util.find_spec("brax") is None:  # which takes seconds to import
+    pytest.skip("needs brax", allow_module_level=True)
 
 
 @dataclass(frozen=True)
