@@ -30,7 +30,11 @@ from appliance.records.plan import Case, Launch
 from appliance.runner.children import Child, ServerLost
 from appliance.runner.exit_cause import Departure, ExitCause, Observation, exit_cause
 
-TICK_SECONDS = 0.1
+TICK_SECONDS, EXIT_TICK_SECONDS = 0.1, 0.01
+"""How long nothing is supervised unless a message comes: while ranks work, and once all have left.
+
+No message comes of the process's end, so the longer one would be added to every launch.
+"""
 MEMORY_SECONDS = 0.25
 TELEMETRY_SECONDS = 0.5
 FAMILY_SECONDS = 1.0
@@ -134,7 +138,7 @@ class Supervisor:
             raise
 
     def _poll(self, group: Sequence[RunningLaunch]) -> None:
-        for key, _ in self._selector.select(TICK_SECONDS):
+        for key, _ in self._selector.select(_tick(group)):
             if key.fileobj is self._listener.socket:
                 self._accept()
             else:
@@ -283,6 +287,12 @@ class Supervisor:
         return _status_of_stopped(item.child) if status is None else status
 
 
+def _tick(group: Sequence[RunningLaunch]) -> float:
+    """Seconds until the launches are supervised again at the latest."""
+    left = any(item.ended is None and len(item.departures) == item.case.ranks for item in group)
+    return EXIT_TICK_SECONDS if left else TICK_SECONDS
+
+
 def _grace_period(item: RunningLaunch, end: End) -> float:
     """Seconds that a launch may go on after the `End` of one rank."""
     if len(item.departures) == item.case.ranks:
@@ -312,7 +322,7 @@ def _status_of_stopped(child: Child) -> int | None:
     deadline = time.monotonic() + EXIT_SECONDS
     try:
         while (status := child.status()) is None and time.monotonic() < deadline:
-            time.sleep(TICK_SECONDS / 10)
+            time.sleep(EXIT_TICK_SECONDS)
     except ServerLost:
         return None
     return status

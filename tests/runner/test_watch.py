@@ -130,6 +130,21 @@ def test_every_device_of_a_group_is_read(supervised: Supervised) -> None:
     assert {what for what, _ in supervised.log} == {"read cpu:0", "read cpu:1", "end"}
 
 
+@pytest.mark.parametrize(
+    ("departed", "has_ended", "is_short"),
+    [((0,), False, False), ((0, 1), False, True), ((0, 1), True, False)],
+)
+def test_end_of_a_process_is_awaited_by_shorter_ticks_once_all_its_ranks_have_left(
+    departed: tuple[int, ...], *, has_ended: bool, is_short: bool
+) -> None:
+    left: Any = SimpleNamespace(
+        departures=dict.fromkeys(departed), case=SimpleNamespace(ranks=2), ended=has_ended or None
+    )
+    at_work: Any = SimpleNamespace(departures={}, case=SimpleNamespace(ranks=1), ended=None)
+    tick = supervisor._tick([at_work, left])
+    assert tick == (supervisor.EXIT_TICK_SECONDS if is_short else supervisor.TICK_SECONDS)
+
+
 LOST = End(outcome="crashed", reason=PEER_LOST, detail="")
 DONE = End(outcome="completed", reason="", detail="")
 
