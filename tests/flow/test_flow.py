@@ -12,9 +12,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from support.program import ROOT, WITH_FAULTS
-
-TINY = ROOT / "tests" / "suites" / "tiny.toml"
+from support.program import ROOT, TINY, WITH_FAULTS, called
 
 pytestmark = pytest.mark.slow
 
@@ -38,6 +36,12 @@ def bench(*words: str) -> tuple[int, str, str]:
     return process.returncode, out, err
 
 
+def asked(*words: str) -> tuple[int, str, str]:
+    """The same of a verb that makes no launch, in this process."""
+    done = called(*words)
+    return done.returncode, done.stdout, done.stderr
+
+
 def only_run(out: Path) -> Path:
     runs = [path for path in out.iterdir() if not path.name.startswith(".")]
     assert len(runs) == 1
@@ -52,7 +56,7 @@ def events(run: Path, kind: str) -> list[dict[str, object]]:
 @pytest.fixture(scope="module")
 def accepted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("accepted")
-    code, stdout, stderr = bench("accept", "--suite", str(TINY), "--out", str(out), "--json")
+    code, stdout, stderr = bench("accept", "--suite", TINY, "--out", str(out), "--json")
     assert code == 0, stderr
     document = json.loads(stdout)
     assert document["verdict"]["verdict"] == "ACCEPTED"
@@ -82,7 +86,7 @@ def test_counters_are_read_around_every_launch_and_the_log_between_them(accepted
 
 def test_untrusted_signer_is_exit_4(accepted: Path) -> None:
     for path in (accepted, accepted / "report.pdf"):
-        code, _, stderr = bench("verify", str(path))
+        code, _, stderr = asked("verify", str(path))
         assert code == 4
         assert "--allow-dev" in stderr or "--trust" in stderr
 
@@ -92,49 +96,49 @@ def test_one_changed_byte_in_any_file_is_exit_4(copy: Path) -> None:
         whole = path.read_bytes()
         middle = len(whole) // 2
         path.write_bytes(whole[:middle] + bytes([whole[middle] ^ 1]) + whole[middle + 1 :])
-        assert bench("verify", str(copy), "--allow-dev")[0] == 4, path.name
+        assert asked("verify", str(copy), "--allow-dev")[0] == 4, path.name
         path.write_bytes(whole)
-    assert bench("verify", str(copy), "--allow-dev")[0] == 0
+    assert asked("verify", str(copy), "--allow-dev")[0] == 0
 
 
 def test_a_file_too_many_or_too_few_is_exit_4(copy: Path) -> None:
     (copy / "notes.txt").write_text("harmless")
-    code, _, stderr = bench("verify", str(copy), "--allow-dev")
+    code, _, stderr = asked("verify", str(copy), "--allow-dev")
     assert (code, "notes.txt" in stderr) == (4, True)
     (copy / "notes.txt").unlink()
     (copy / "peaks.json").unlink()
-    code, _, stderr = bench("verify", str(copy), "--allow-dev")
+    code, _, stderr = asked("verify", str(copy), "--allow-dev")
     assert (code, "peaks.json" in stderr) == (4, True)
 
 
 def test_other_criteria_or_suite_than_expected_is_exit_4(accepted: Path) -> None:
-    code, *_ = bench("verify", str(accepted), "--allow-dev", "--expect-criteria", "0" * 64)
+    code, *_ = asked("verify", str(accepted), "--allow-dev", "--expect-criteria", "0" * 64)
     assert code == 4
-    assert bench("verify", str(accepted), "--allow-dev", "--expect-suite", "intake")[0] == 4
-    assert bench("verify", str(accepted), "--allow-dev", "--expect-suite", str(TINY))[0] == 0
+    assert asked("verify", str(accepted), "--allow-dev", "--expect-suite", "intake")[0] == 4
+    assert asked("verify", str(accepted), "--allow-dev", "--expect-suite", TINY)[0] == 0
 
 
 def test_signed_run_is_never_written_over(copy: Path) -> None:
     for words in (("sign", str(copy)), ("report", str(copy)), ("accept", "--resume", str(copy))):
         before = {path: path.read_bytes() for path in copy.rglob("*") if path.is_file()}
-        code, _, stderr = bench(*words)
+        code, _, stderr = asked(*words)
         assert (code, "signed" in stderr) == (2, True)
         assert before == {path: path.read_bytes() for path in copy.rglob("*") if path.is_file()}
 
 
 def test_run_report_and_sign_apart_make_what_verify_trusts(tmp_path: Path) -> None:
-    assert bench("keys", "create", "Example Laboratory", "--out", str(tmp_path))[0] == 0
+    assert asked("keys", "create", "Example Laboratory", "--out", str(tmp_path))[0] == 0
     key, certificate = str(tmp_path / "key.pem"), str(tmp_path / "certificate.pem")
     out = tmp_path / "out"
-    assert bench("run", "--suite", str(TINY), "--out", str(out), "--quiet")[0] == 0
+    assert bench("run", "--suite", TINY, "--out", str(out), "--quiet")[0] == 0
     run = only_run(out)
-    assert bench("report", str(run), "--signer", certificate)[0] == 0
-    code, _, stderr = bench("sign", str(run))
+    assert asked("report", str(run), "--signer", certificate)[0] == 0
+    code, _, stderr = asked("sign", str(run))
     assert (code, "bench report --signer" in stderr) == (2, True)
-    assert bench("sign", str(run), "--key", key, "--certificate", certificate)[0] == 0
+    assert asked("sign", str(run), "--key", key, "--certificate", certificate)[0] == 0
     for path in (run, run / "report.pdf"):
-        assert bench("verify", str(path), "--trust", certificate)[0] == 0
-        assert bench("verify", str(path), "--allow-dev")[0] == 4
+        assert asked("verify", str(path), "--trust", certificate)[0] == 0
+        assert asked("verify", str(path), "--allow-dev")[0] == 4
 
 
 # ------------------------------------------------------------------ interruption
@@ -168,7 +172,7 @@ def halted(out: Path, num_ended: int, *words: str) -> Halted:
 
     Of a launch too short to be met the next one is taken.
     """
-    words = words or ("accept", "--suite", str(TINY), "--out", str(out))
+    words = words or ("accept", "--suite", TINY, "--out", str(out))
     process = start(*words, "--quiet")
     while process.poll() is None:
         if _is_in_a_launch(out, num_ended, process.pid):
@@ -234,7 +238,7 @@ def test_killed_run_resumes_keeps_its_records_and_leaves_no_child(tmp_path: Path
     started = [item["launch"] for item in events(run, "launch_started")]
     timed = [launch for launch in started if not str(launch).endswith("/0")]
     assert len(timed) == len(set(timed)), "a timed launch was made again"
-    assert bench("verify", str(run), "--allow-dev")[0] == 0
+    assert asked("verify", str(run), "--allow-dev")[0] == 0
 
 
 def test_second_interruption_leaves_the_cases_touched_inconclusive(tmp_path: Path) -> None:
@@ -246,7 +250,7 @@ def test_second_interruption_leaves_the_cases_touched_inconclusive(tmp_path: Pat
     assert code == 3, stderr
     rulings = json.loads(stdout)["verdict"]["rulings"]
     assert "interrupted" in {ruling["reason"] for ruling in rulings}
-    assert bench("verify", str(run), "--allow-dev")[0] == code
+    assert asked("verify", str(run), "--allow-dev")[0] == code
 
 
 def test_ctrl_c_is_exit_130_and_names_how_to_go_on(tmp_path: Path) -> None:
@@ -258,7 +262,7 @@ def test_ctrl_c_is_exit_130_and_names_how_to_go_on(tmp_path: Path) -> None:
     assert "Traceback" not in stderr
     assert alive(halt.children) == []
     assert bench("accept", "--resume", str(run), "--quiet")[0] == 0
-    assert bench("verify", str(run), "--allow-dev")[0] == 0
+    assert asked("verify", str(run), "--allow-dev")[0] == 0
 
 
 def test_resume_refuses_another_plan_and_another_machine(tmp_path: Path) -> None:
@@ -267,7 +271,7 @@ def test_resume_refuses_another_plan_and_another_machine(tmp_path: Path) -> None
     halt.kill()
     plan = (run / "plan.json").read_bytes()
     (run / "plan.json").write_bytes(plan.replace(b'"warmup_steps":1', b'"warmup_steps":2'))
-    code, _, stderr = bench("accept", "--resume", str(run))
+    code, _, stderr = asked("accept", "--resume", str(run))
     assert (code, "plan.json" in stderr) == (4, True)
     (run / "plan.json").write_bytes(plan)
 
@@ -275,13 +279,13 @@ def test_resume_refuses_another_plan_and_another_machine(tmp_path: Path) -> None
     model = system["identity"]["devices"][0]["model"]
     text = (run / "system.json").read_bytes()
     (run / "system.json").write_bytes(text.replace(json.dumps(model).encode(), b'"Another"'))
-    code, _, stderr = bench("accept", "--resume", str(run))
+    code, _, stderr = asked("accept", "--resume", str(run))
     assert (code, "system.json" in stderr) == (4, True)
     (run / "system.json").write_bytes(text)
 
     peaks = (run / "peaks.json").read_bytes()
     (run / "peaks.json").write_bytes(peaks.replace(b'"peak":', b'"peak" :'))
-    code, _, stderr = bench("accept", "--resume", str(run))
+    code, _, stderr = asked("accept", "--resume", str(run))
     assert (code, "peaks.json" in stderr) == (4, True)
 
 
@@ -299,7 +303,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_full_disk_loses_nothing_and_the_run_goes_on(small_disk: Path) -> None:
-    code, _, stderr = bench("accept", "--suite", str(TINY), "--out", str(small_disk), "--quiet")
+    code, _, stderr = bench("accept", "--suite", TINY, "--out", str(small_disk), "--quiet")
     assert code == 2, stderr
     assert "--resume" in stderr
     run = only_run(small_disk)
@@ -309,7 +313,7 @@ def test_full_disk_loses_nothing_and_the_run_goes_on(small_disk: Path) -> None:
     code, _, stderr = bench("accept", "--resume", str(run), "--quiet")
     assert code in {0, 3}, stderr
     assert (run / "journal.jsonl").read_bytes().startswith(before)
-    assert bench("verify", str(run), "--allow-dev")[0] == code
+    assert asked("verify", str(run), "--allow-dev")[0] == code
 
 
 # ------------------------------------------------------------------ workloads that misbehave
@@ -323,33 +327,65 @@ FAULTS = {
 }
 
 
+MISBEHAVING = """
+[[case]]
+id = "{fault}"
+workload = "faulty.misbehaving"
+parameters = {{ fault = "{fault}", at = 3 }}
+expected_seconds = 1
+reference_seconds = 1
+time_limit_seconds = {limit}
+memory_limit_gib = 1
+launches = 1
+"""
+
+
+@dataclass(frozen=True)
+class Misbehaved:
+    """A run of one healthy case and of those that misbehave: its exit code and its rulings."""
+
+    folder: Path
+    code: int
+    rulings: list[dict[str, object]]
+
+    def words(self, case: str) -> dict[str, object]:
+        """By criterion."""
+        of_case = [one for one in self.rulings if str(one["case"]).partition("@")[0] == case]
+        return {str(one["criterion"]): one["ruling"] for one in of_case}
+
+
+@pytest.fixture(scope="module")
+def misbehaved(tmp_path_factory: pytest.TempPathFactory) -> Misbehaved:
+    folder = tmp_path_factory.mktemp("misbehaved")
+    suite, out = folder / "suite.toml", folder / "out"
+    healthy = Path(TINY).read_text().rpartition("[[case]]")[0]
+    faults = [MISBEHAVING.format(fault=name, limit=limit) for name, (_, _, limit) in FAULTS.items()]
+    suite.write_text(healthy + "".join(faults))
+    code, stdout, stderr = bench("accept", "--suite", str(suite), "--out", str(out), "--json")
+    assert stdout, stderr
+    return Misbehaved(only_run(out), code, json.loads(stdout)["verdict"]["rulings"])
+
+
 @pytest.mark.parametrize("fault", FAULTS)
-def test_misbehaving_workload_is_recorded_and_rejected(fault: str, tmp_path: Path) -> None:
-    outcome, reason, limit = FAULTS[fault]
-    suite = TINY.read_text()
-    suite = suite[: suite.index('id = "gemm_exact"')] + (
-        f'id = "{fault}"\nworkload = "faulty.misbehaving"\n'
-        f'parameters = {{ fault = "{fault}", at = 3 }}\nexpected_seconds = 1\n'
-        f"reference_seconds = 1\ntime_limit_seconds = {limit}\n"
-        "memory_limit_gib = 1\nlaunches = 1\n"
-    )
-    (tmp_path / "suite.toml").write_text(suite)
-    out = tmp_path / "out"
-    code, stdout, stderr = bench(
-        "accept", "--suite", str(tmp_path / "suite.toml"), "--out", str(out), "--json"
-    )
-    assert code == 1, stderr
-    run = only_run(out)
-    ends = [item for item in events(run, "launch_ended") if str(item["launch"]).startswith(fault)]
+def test_misbehaving_workload_is_recorded_and_fails(misbehaved: Misbehaved, fault: str) -> None:
+    outcome, reason, _ = FAULTS[fault]
+    ended = events(misbehaved.folder, "launch_ended")
+    ends = [item for item in ended if str(item["launch"]).startswith(fault)]
     assert [end["outcome"] for end in ends] == ["completed", outcome]
     assert reason in str(ends[1]["reason"])
-    assert (run / "logs").is_dir()
-    rulings = json.loads(stdout)["verdict"]["rulings"]
-    healthy = [item for item in rulings if str(item["case"]).startswith("gemm")]
-    by_criterion = {str(item["criterion"]): item["ruling"] for item in healthy}
-    assert by_criterion.pop("repeatability") == "not_applicable"  # this suite has no such phase
-    assert set(by_criterion.values()) == {"pass"}
-    assert bench("verify", str(run), "--allow-dev")[0] == 1
+    logs = [path.name for path in (misbehaved.folder / "logs").iterdir()]
+    assert any(name.startswith(fault) for name in logs)
+    assert misbehaved.words(fault)["completion"] == "fail"
+
+
+def test_run_with_misbehaving_workloads_is_rejected_and_spares_the_healthy_one(
+    misbehaved: Misbehaved,
+) -> None:
+    assert misbehaved.code == 1
+    words = misbehaved.words("gemm")
+    assert words.pop("repeatability") == "not_applicable"  # this suite has no such phase
+    assert set(words.values()) == {"pass"}
+    assert asked("verify", str(misbehaved.folder), "--allow-dev")[0] == 1
 
 
 def test_verification_as_json_is_one_document(accepted: Path) -> None:

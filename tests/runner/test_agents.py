@@ -88,7 +88,6 @@ def test_rank_that_goes_wrong_is_named_whatever_agent_started_it(bench: Bench, n
     ended = bench.ended(f"{name}@cpu:0/0")
     assert (ended.outcome, ended.reason) == (outcome, reason), ended
     assert said in ended.detail
-    assert ended.wall_ns < (SHORT_LIMIT if reason == "stalled" else LIMIT) * 1e9
 
 
 def test_no_process_of_any_agent_is_left(bench: Bench) -> None:

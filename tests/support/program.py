@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import io
 import os
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
+import pytest
+
+from appliance.cli import main
+
 ROOT = Path(__file__).parents[2]
+TINY = str(ROOT / "tests" / "suites" / "tiny.toml")
 WITH_FAULTS = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}"}
 """Variables with which the program finds the workloads and vendors of the tests, too."""
 
@@ -39,6 +46,21 @@ def program(
         timeout=timeout,
         stdin=subprocess.DEVNULL,
     )
+
+
+def called(*words: str) -> subprocess.CompletedProcess[str]:
+    """What `bench` does in this process: from its entry on, without a second of imports each time.
+
+    For verbs of which one test, at least, is of the process itself.
+    """
+    out, err = io.StringIO(), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+        patch.setattr(sys, "argv", ["bench", *words])
+        with pytest.raises(SystemExit) as left:
+            main.main()
+    code = left.value.code
+    assert isinstance(code, int)
+    return subprocess.CompletedProcess(words, code, out.getvalue(), err.getvalue())
 
 
 def answered(*words: str) -> tuple[int, str, str]:
