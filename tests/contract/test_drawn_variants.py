@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import pkgutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from appliance.records.workload import Resolved
 from appliance.worker.parameters import resolve
 from workloads.contract.target import Artifacts, Target
 from workloads.contract.workload import Workload
+from workloads.parts.reinforcement.simulated_ppo import SimulatedPpo
 
 
 def kinds() -> dict[str, type[Workload[Any, Any]]]:
@@ -30,6 +32,18 @@ KINDS = kinds()
 DRAWN = [(name, variant) for name, kind in KINDS.items() for variant in kind.variants]
 
 
+@pytest.fixture
+def one_simulation() -> Iterator[None]:
+    """Variants of these change networks and learning and never the simulation.
+
+    It is compiled once for all of them; the contract test has all of a step in one program.
+    """
+    from support.quick_programs import simulated_apart  # noqa: PLC0415 - imports JAX
+
+    with simulated_apart():
+        yield
+
+
 @pytest.mark.parametrize(("name", "variant"), DRAWN)
 def test_variant_is_right_at_small_size(
     tmp_path: Path, name: str, variant: str, request: pytest.FixtureRequest
@@ -37,6 +51,8 @@ def test_variant_is_right_at_small_size(
     kind = KINDS[name]
     if "jax" in kind.needs:
         request.getfixturevalue("quick_programs")
+    if issubclass(kind, SimulatedPpo):
+        request.getfixturevalue("one_simulation")
     workload = kind(**{**kind.small, **kind.variants[variant]})
     torch.manual_seed(11)
     target = Target(device=torch.device("cpu"), artifacts=Artifacts(tmp_path))

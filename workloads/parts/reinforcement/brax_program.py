@@ -400,6 +400,14 @@ def _advanced(name: str, shapes: tuple[tuple[int, ...], ...], *contents: bytes) 
     return jax.tree.map(lambda *leaves: np.concatenate(leaves)[:count], *parts)
 
 
+@lru_cache(maxsize=8)
+def _shapes(name: str, episode: int, count: int) -> Any:
+    """Shape and type of every array of a state of `count` environments."""
+    wrapped = training.wrap(environment(name), episode_length=episode)
+    keys = jax.ShapeDtypeStruct((count, 2), jnp.uint32)  # type: ignore[no-untyped-call]
+    return quietly(lambda: jax.eval_shape(wrapped.reset, keys))
+
+
 def begin(settings: Settings, rng: np.random.Generator) -> Any:
     """First state of all environments, made on the host in float64 and stored in float32."""
     env = environment(settings.environment)
@@ -413,9 +421,7 @@ def begin(settings: Settings, rng: np.random.Generator) -> Any:
     )
     still = np.zeros((count, env.action_size))
     start, observations, _ = advance(settings.environment, positions, velocities, still)
-    wrapped = training.wrap(env, episode_length=settings.episode)
-    keys = jax.ShapeDtypeStruct((count, 2), jnp.uint32)  # type: ignore[no-untyped-call]
-    shapes = quietly(lambda: jax.eval_shape(wrapped.reset, keys))
+    shapes = _shapes(settings.environment, settings.episode, count)
     empty = jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)
     start = jax.tree.map(lambda leaf, like: leaf.astype(like.dtype), start, shapes.pipeline_state)
     observations = observations.astype(np.float32)
