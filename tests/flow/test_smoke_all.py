@@ -1,15 +1,23 @@
-"""The suite of every workload, run as a person runs it: all complete, and every check is within."""
+"""The suite of every workload: all complete, and every check is within.
+
+Two runs of the program have all of its rows: what torch computes runs on two simulated
+accelerators, JAX and ONNX Runtime on the processors.
+"""
 
 from __future__ import annotations
 
 import json
 import pkgutil
 import tomllib
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support.program import ROOT, bench
+from support.program import ROOT, answered
+from support.simulated_runs import CASES, ON_PROCESSORS, VENDOR, doubts, smoke, verdict
 
 import workloads
 from appliance.planning.launch_constants import FRESH_REPEAT
@@ -18,6 +26,14 @@ SHIPPED = ROOT / "workloads" / "suites" / "smoke-all.toml"
 SUITE = tomllib.loads(SHIPPED.read_text())
 NEED_DATA = {"char_lm", "cifar10_resnet", "gcn_cora"}
 NEED_A_DEVICE = {"gemm_tf32"}
+QUICK = (
+    "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true "
+    "--xla_cpu_use_fusion_emitters=false"
+)
+"""Flags by which JAX compiles in a quarter of the time what runs once or twice."""
+ON_DEVICES = CASES.keys() - ON_PROCESSORS
+OF_TORCH = "digits_mlp"
+"""A row beside those of JAX and ONNX Runtime: so one run has a server for each of the three."""
 
 
 def test_suite_has_every_workload_that_runs_anywhere() -> None:
@@ -32,46 +48,116 @@ def test_suite_has_jobs_of_several_ranks_and_one_of_two_agents() -> None:
     assert sum(case.get("agents", 1) > 1 for case in jobs) == 1
 
 
+def test_shipped_suite_has_a_plan_for_processors() -> None:
+    exit_code, stdout, stderr = answered(
+        "plan", "--suite", "smoke-all", "--vendor", "cpu", "--json"
+    )
+    assert exit_code == 0, stderr
+    cases = json.loads(stdout)["cases"]
+    assert [case["id"].partition("@")[0] for case in cases] == [one["id"] for one in SUITE["case"]]
+
+
+def test_the_two_runs_have_every_row() -> None:
+    assert {case["id"] for case in SUITE["case"]} == ON_PROCESSORS | ON_DEVICES
+    scopes = {case.get("scope", "device") for case in SUITE["case"] if case["id"] in ON_DEVICES}
+    assert scopes == {"device", "job", "node"}  # and pair: `smoke` makes it of a row
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """What a run leaves: its verdict, and its folder."""
+
+    verdict: Mapping[str, Any]
+    folder: Path
+
+    def records(self, name: str) -> Any:
+        return json.loads((self.folder / name).read_text())
+
+    @property
+    def events(self) -> list[Mapping[str, Any]]:
+        lines = (self.folder / "journal.jsonl").read_text().splitlines()
+        return [json.loads(line)["event"] for line in lines]
+
+
+@pytest.fixture(scope="module")
+def runs(simulated_accelerator: None, tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Run]:
+    """The rows of torch on two simulated accelerators; beside it the others on the processors.
+
+    One waits for processes to start while the other computes.
+    """
+    del simulated_accelerator
+    folder = tmp_path_factory.mktemp("smoke-all")
+    with ThreadPoolExecutor() as pool:
+        devices = pool.submit(verdict, smoke(ON_DEVICES), folder / "devices")
+        processors = pool.submit(
+            verdict,
+            smoke(ON_PROCESSORS | {OF_TORCH}),
+            folder / "processors",
+            vendor="cpu",
+            XLA_FLAGS=QUICK,
+        )
+        return tuple(
+            Run(verdict=one.result(), folder=next((folder / name / "out").iterdir()))
+            for name, one in (("devices", devices), ("processors", processors))
+        )
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(2400)
-def test_every_workload_completes_and_every_check_is_within(tmp_path: Path) -> None:
-    """Without the deterministic phase, which starts three processes more for each case."""
-    suite = tmp_path / "smoke-all.toml"
-    suite.write_text(SHIPPED.read_text().replace("repeats = 3", "repeats = 0"))
-    words = ["run", "--suite", str(suite), "--vendor", "cpu", "--out", str(tmp_path), "--json"]
-    done = bench(*words, timeout=None)
-    assert "Traceback" not in done.stderr, done.stderr
-    assert done.stdout, done.stderr
-    verdict: dict[str, Any] = json.loads(done.stdout)["verdict"]
-    open_rulings = [one for one in verdict["rulings"] if one["ruling"] != "pass"]
-    assert {(one["criterion"], one["reason"]) for one in open_rulings} <= {
-        ("repeatability", "unplanned")
-    }
-    assert (done.returncode, verdict["verdict"]) == (0, "ACCEPTED")
-    assert len(verdict["cases"]) == len(SUITE["case"])
-    for case in verdict["cases"]:
-        assert case["num_completed"] == case["num_planned"], case["case"]
-        assert case["checks"], case["case"]
-    assert_forked_where_a_fork_is_safe(next(tmp_path.rglob("journal.jsonl")).parent)
+def test_every_workload_completes_and_every_check_is_within(runs: tuple[Run, Run]) -> None:
+    done = set()
+    for run in runs:
+        assert doubts(run.verdict) == []
+        assert run.verdict["verdict"] == "ACCEPTED"
+        assert len(run.verdict["cases"]) == len(run.records("plan.json")["cases"])
+        for case in run.verdict["cases"]:
+            assert case["num_completed"] == case["num_planned"], case["case"]
+            assert case["checks"], case["case"]
+            done.add(case["case"].partition("@")[0])
+    assert done == {case["id"] for case in SUITE["case"]}
 
 
-def assert_forked_where_a_fork_is_safe(folder: Path) -> None:
-    """Rows of JAX and ONNX Runtime beside those of torch, each from a healthy server of its own."""
-    plan = json.loads((folder / "plan.json").read_text())
-    journal = (folder / "journal.jsonl").read_text()
-    events = [json.loads(line)["event"] for line in journal.splitlines()]
-    probed = {
-        one["framework"]: (one["is_healthy"], one["reason"], one["last_words"])
-        for one in events
-        if one["kind"] == "server_probed"
-    }
-    assert probed == dict.fromkeys(("jax", "onnx", "torch"), (True, "", ""))
+@pytest.mark.slow
+def test_rows_ran_on_both_devices_and_across_them(runs: tuple[Run, Run]) -> None:
+    devices, _ = runs
+    places: dict[str, set[str]] = {}
+    for case in devices.verdict["cases"]:
+        name, _, place = case["case"].partition("@")
+        places.setdefault(name, set()).add(place)
+    one, other, both = "simulated:0", "simulated:1", f"{VENDOR}:all"
+    across = {f"{one}+{other}", f"{other}+{one}"}
+    for case in SUITE["case"]:
+        if case["id"] == "device_copy_pair":
+            assert places[case["id"]] == across
+        elif case["id"] in ON_DEVICES:
+            expected = {both} if case.get("scope") == "job" else {one, other}
+            assert places[case["id"]] == expected, case["id"]
+
+
+@pytest.mark.slow
+def test_launches_are_forked_where_a_fork_is_safe(runs: tuple[Run, Run]) -> None:
+    """Rows of JAX and ONNX Runtime beside one of torch, each from a healthy server of its own."""
+    for run, frameworks in zip(runs, (("torch",), ("jax", "onnx", "torch")), strict=True):
+        probed = {
+            one["framework"]: (one["is_healthy"], one["reason"], one["last_words"])
+            for one in run.events
+            if one["kind"] == "server_probed"
+        }
+        assert probed == dict.fromkeys(frameworks, (True, "", ""))
+    devices, processors = runs
+    assert _modes(devices) == {("forked", True), ("fresh", False)}
+    assert _modes(processors) == {("forked", True)}
+
+
+def _modes(run: Run) -> set[tuple[str, bool]]:
+    """How launches were started, and whether each was of one process on one device."""
     single = {
-        case["id"] for case in plan["cases"] if case["ranks"] == 1 and len(case["devices"]) < 2
+        case["id"]
+        for case in run.records("plan.json")["cases"]
+        if case["ranks"] == 1 and len(case["devices"]) < 2
     }
-    modes = {
+    return {
         (one["mode"], one["launch"].rpartition("/")[0] in single)
-        for one in events
+        for one in run.events
         if one["kind"] == "launch_started" and not one["launch"].endswith(f"/{FRESH_REPEAT}")
     }
-    assert modes == {("forked", True), ("fresh", False)}
