@@ -245,7 +245,7 @@ LIES: Mapping[str, Lie] = {
         repeats=3,
         verdict="ACCEPTED",
         rulings={"repeatability": ("not_applicable", "unqualified")},
-        words={"repeatability": "of 100 repeats of the same operands 100 differ"},
+        words={"repeatability": "many low bits, which points to another order of sums"},
     ),
     "order on record": Lie(
         what="the same, where repeats of healthy devices are on record",
