@@ -2,7 +2,6 @@
 
 import math
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +47,7 @@ def of_agents(name: str, **fields: Any) -> Case:
 
 
 @pytest.fixture(scope="module")
-def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Bench:
     """One run of all, the faulty ones one after the other."""
     cases = tuple(of_agents(name) for name in (*HEALTHY, "lies-2", *FAULTS))
     with pytest.MonkeyPatch.context() as patch:
@@ -56,7 +55,7 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
         patch.setenv(*MARK.split("="))
         made = Bench(tmp_path_factory.mktemp("agents") / "run", plan(*cases, warmup_seconds=0.02))
         made.run()
-        yield made
+    return made  # without the mark, which whatever a test starts would inherit
 
 
 @pytest.mark.parametrize("name", HEALTHY)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +67,7 @@ def of_ranks(name: str, **fields: Any) -> Case:
 
 
 @pytest.fixture(scope="module")
-def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Bench:
     """One run of all: two and four healthy ranks, and such of which one goes wrong in its way.
 
     Those that wait for a rank which does not come do so beside others.
@@ -87,7 +87,7 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
         patch.setenv(*MARK.split("="))
         made = Bench(folder / "run", plan(*cases, groups=groups, warmup_seconds=0.02))
         made.run()
-        yield made
+    return made  # without the mark, which whatever a test starts would inherit
 
 
 def evidence_of(bench: Bench, name: str) -> CaseEvidence:
