@@ -52,7 +52,7 @@ class Figure(Record):
 class DeviceFile(Record):
     """appliance/devices/NAME.toml: a device's figures; `models` as the vendors' tools name it."""
 
-    schema: Literal["bench/device/1"] = "bench/device/1"
+    schema: Literal["bench/device/2"] = "bench/device/2"
     name: str
     vendor: str
     models: tuple[str, ...]

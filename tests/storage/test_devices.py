@@ -125,7 +125,7 @@ def test_what_second_hand_sources_alone_say_is_marked() -> None:
 
 # ------------------------------------------------------------------ what is refused
 
-SOUND = """schema = "bench/device/1"
+SOUND = """schema = "bench/device/2"
 name = "One"
 vendor = "Somebody"
 models = ["One"]
