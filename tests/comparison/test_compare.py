@@ -410,7 +410,7 @@ def test_no_case_in_common_is_a_usage_error() -> None:
 
 
 def test_a_failed_check_withholds_the_time_and_is_beyond() -> None:
-    failed = _of_run("20261121T120000Z-b", rejected())
+    failed = _of_run("20261121T120000Z-b", rejected(repeats=3))
     found = compared(draft("a"), failed)
     (refused,) = found.refused
     assert (refused.case, refused.kind) == (GEMM, "no_timing")

@@ -144,9 +144,9 @@ def as_drawn(plan: Plan) -> Plan:
     return replace(plan, cases=tuple(map(drawn, plan.cases)), groups=groups)
 
 
-def rejected() -> Draft:
+def rejected(*, repeats: int = 0) -> Draft:
     """The same run, but one check fails, so that the first interim analysis decides its case."""
-    draft = healthy()
+    draft = healthy(repeats=repeats)
 
     def spoil(event: Event) -> Event:
         if isinstance(event, Checked) and event.launch == f"{CASE}/1" and event.phase == "last":
