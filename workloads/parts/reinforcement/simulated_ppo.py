@@ -8,9 +8,7 @@ Everything is judged against something that does not share its code. Counters, r
 of the samples and the observations of every step are compared exactly; actions, values,
 advantages, rewards and statistics in float64; every update by Adam's formula, and the loss and
 gradients of drawn minibatches by torch in float64. The physics of drawn steps is simulated again
-in float64 on the host, twice: from the recorded coordinates, and from some that are a rounding
-away. Where a foot touches the ground a rounding grows, and what these two differ in is allowed
-several times over.
+in float64 on the host (`physics.py`).
 """
 
 from __future__ import annotations
@@ -18,6 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -31,7 +30,7 @@ from workloads.contract.input_cycle import InputCycle
 from workloads.contract.target import Target
 from workloads.contract.workload import Workload
 from workloads.parts.numerics.parameters import require_choice, require_positive, require_share
-from workloads.parts.reinforcement import reinforcement
+from workloads.parts.reinforcement import physics, reinforcement
 from workloads.parts.reinforcement.perceptrons import forward_flops, training_flops
 from workloads.parts.reinforcement.reinforcement import (
     ACTIVATIONS,
@@ -67,20 +66,9 @@ _TRANSITIONS = 1024
 """Steps whose physics is simulated again, at most."""
 _UPDATES = 8
 """Minibatches whose gradients are computed again, at most."""
-_NUDGE = 4 * ROUNDING
-"""How far the other start lies from the recorded one, relative to its coordinates or to 1."""
-
 # Roundings of float32, each four times or more what was measured; see the docstring.
 _ACTIONS, _VALUES, _ADVANTAGES, _STATISTICS, _REWARDS = 64.0, 256.0, 32.0, 64.0, 64.0
 _LOSS, _GRADIENTS = 128.0, 1024.0
-_WORST, _USUAL, _SHARE = 0.02, 2e-4, 0.25
-"""Relative error of a coordinate after one step; what most steps keep to; share that need not.
-
-The contacts' forces come of a search that a rounding can send another way: of 3,072 steps of
-ants in float32 1 in 100 was further off than 4e-4 and the worst 2.5e-3 (hoppers: 2e-4). In the
-first steps of a small ant, when it lands, 11 in 100 are further off than 2e-4."""
-_ALLOWED = 32.0
-"""Times what a start that is a rounding away makes of the same step, that is allowed beside."""
 
 
 @dataclass(kw_only=True)
@@ -662,60 +650,23 @@ class _Judge:
             name: leaf[:length].reshape(length * count, -1)[rows]
             for name, leaf in self._rollout.items()
         }
-        later = {
+        after = {
             name: self._rollout[name][1:].reshape(length * count, -1)[rows]
             for name in ("positions", "velocities")
         }
-        middle, other = self._simulated(at)
-        allowed = {name: np.abs(other[name] - exact) for name, exact in middle.items()}
-        goes_on = at["dones"][:, 0] == 0
-        pairs = {name: (later[name], goes_on) for name in later}
-        pairs["rewards"] = (at["rewards"], np.ones_like(goes_on))
-        for name, (actual, use) in pairs.items():
-            exact, spread = (part[name].reshape(len(use), -1)[use] for part in (middle, allowed))
-            sizes = np.maximum(1.0, np.abs(exact)) + _ALLOWED / _WORST * spread
-            errors = np.abs(actual[use] - exact) / sizes
-            yield _largest(f"{name} against the simulation in float64", errors)
-            yield _frequent(f"steps whose {name} are further from float64 than most", errors)
-        is_sure = allowed["dones"] == 0
+        steps = physics.Steps(
+            advance=partial(self._program.advance, self._name),
+            start={name: at[name] for name in after},
+            actions=np.tanh(at["drawn"]),
+            after={**after, "rewards": at["rewards"]},
+            goes_on=at["dones"][:, 0] == 0,
+        )
+        yield from steps.checks()
         is_long = at["counters"][:, 0] >= self._workload.episode
-        wrong = is_sure & (at["dones"][:, 0] != np.maximum(middle["dones"], is_long))
-        wrong |= is_sure & is_long & (at["cuts"][:, 0] != 1 - middle["dones"])
+        dones = steps.exact["dones"]
+        wrong = steps.is_end_sure & (at["dones"][:, 0] != np.maximum(dones, is_long))
+        wrong |= steps.is_end_sure & is_long & (at["cuts"][:, 0] != 1 - dones)
         yield counted("episodes that ended wrongly", np.count_nonzero(wrong))
-
-    def _simulated(self, at: Arrays) -> tuple[Arrays, Arrays]:
-        """One step from the recorded coordinates, and from some that are a rounding away."""
-        names, next_states = ("positions", "velocities"), []
-        signs = {n: np.random.default_rng(1).choice((-1.0, 1.0), at[n].shape) for n in names}
-        for lane in (0, 1):
-            positions, velocities = (
-                at[n] + lane * _NUDGE * signs[n] * np.maximum(1, np.abs(at[n])) for n in names
-            )
-            actions = np.tanh(at["drawn"])
-            next_states.append(self._program.advance(self._name, positions, velocities, actions)[2])
-        return next_states[0], next_states[1]
-
-
-def _largest(name: str, errors: Array) -> Check:
-    return Check(
-        name=name,
-        error=float(np.max(errors, initial=0.0)),
-        bound=_WORST,
-        detects=_WORST,
-        detects_what="error of one number after a step, relative to itself or to 1; more where "
-        "a rounding of its start makes more",
-    )
-
-
-def _frequent(name: str, errors: Array) -> Check:
-    is_far = ~(errors.max(axis=-1, initial=0.0) <= _USUAL)
-    return Check(
-        name=name,
-        error=float(is_far.mean()) if is_far.size else 0.0,
-        bound=_SHARE,
-        detects=_SHARE,
-        detects_what=f"share of the steps with a relative error above {_USUAL:g}",
-    )
 
 
 def _tensors(arrays: Arrays) -> dict[str, torch.Tensor]:
