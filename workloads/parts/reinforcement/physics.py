@@ -32,8 +32,8 @@ _NUDGE = 4 * ROUNDING
 _ALLOWED = 32.0
 """Times what a start that is a rounding away makes of the same step, that is allowed beside."""
 _STARTS = 64
-"""From which a step is simulated that is too far off: of a step with two branches about one start
-in thirty took the rarer one."""
+"""From which a step is simulated that is too far off: of the one that was recorded two starts in
+five took the other branch (tests/recorded/branched_step.json), and of others it may be fewer."""
 _MOST_BRANCHED = 16
 """Steps that are simulated again at most; where more are too far off it is no matter of roundings.
 """
