@@ -5,6 +5,7 @@
     │   └── OutputError        exit 2: the output folder cannot take the evidence
     ├── EvidenceError          exit 4: evidence that is not whole, or not by a trusted signer
     ├── ApplianceError         exit 5: the appliance itself failed; never the device's fault
+    ├── SessionsLeft           exit 3: a session has ended, and nothing is decided before the last
     └── RunInterrupted         exit 130: stopped by a person; the run can be resumed
 
 They are raised where the fault is seen and caught once, in cli.py. What a workload does
@@ -42,6 +43,12 @@ class ApplianceError(BenchError):
     """A part of the appliance did not do its work."""
 
     exit_code = 5
+
+
+class SessionsLeft(BenchError):
+    """A session but the last has ended as planned; the next one is begun by a person."""
+
+    exit_code = 3
 
 
 class RunInterrupted(BenchError):

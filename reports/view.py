@@ -14,6 +14,7 @@ from appliance.errors import EvidenceError
 from appliance.evidence.journal_index import JournalIndex, index_of
 from appliance.judging import order_match
 from appliance.judging.verdict import PRECEDENCE, requirements
+from appliance.planning.sessions import num_in_all, seconds_between
 from appliance.records.criteria import Criterion
 from appliance.records.json import sha256
 from appliance.records.order import Order
@@ -87,6 +88,8 @@ REASONS: dict[Reason, str] = {
     "absent": "the device cannot have it",
     "inventory": "not what was ordered",
 }
+ONE_SESSION = "one session: the level of a run was not sampled"
+MOST_DATES = 3  # of sessions on page 1; the journal has them all
 LONGEST_CELL = 300  # characters of a cell of the order; the bundle has the rest
 CLASSES = ("integrity", "correctness", "health", "performance")
 """What a criterion's precedence is called, the highest first."""
@@ -287,7 +290,7 @@ def _run(
         _row("Suite score", judging.score_words(verdict.score, hidden)),
         _row(
             "Run",
-            _times(index),
+            f"{_times(index)}; {_sessions(plan, index)}",
             f"planned {words.utc(plan.created_utc)}",
         ),
         *(() if verdict.num_interruptions else (_row("Interruptions", "none"),)),
@@ -318,7 +321,10 @@ def _protocol(plan: Plan) -> str:
         if protocol.last_checks == "all"
         else "one launch of each case, drawn by the seed"
     )
-    analyses = protocol.interim_analyses
+    analyses = [
+        num_in_all(protocol.interim_analyses, launches, plan.sessions)
+        for launches in protocol.interim_analyses
+    ]
     judged = words.listed([str(launches) for launches in analyses])
     return (
         f"For each case one untimed launch for reference, then up to "
@@ -339,6 +345,25 @@ def _launches(verdict: Verdict) -> str:
     return (
         f"{planned} planned, {completed} completed, {decided} not needed, {missing} missing; "
         f"failure rate {verdict.num_failed} of {verdict.num_made} made{rate}"
+    )
+
+
+def _sessions(plan: Plan, index: JournalIndex) -> str:
+    """How many there were with their days and the pauses between them; what one cannot show."""
+    if plan.sessions == 1:
+        return ONE_SESSION
+    begins = [index.begin_utc, *(utc for utc, _ in index.session_begins)]
+    pauses = [
+        words.span(seconds_between(ended, end_utc, began, begin_utc))
+        for (end_utc, ended), (begin_utc, began) in zip(
+            index.session_ends, index.session_begins, strict=False
+        )
+    ]
+    days = words.listed([words.utc(utc) for utc in begins[:MOST_DATES]])
+    rest = " and later" if len(begins) > MOST_DATES else ""
+    return (
+        f"{plan.sessions} sessions, begun {days}{rest}, with pauses of {words.listed(pauses)}; "
+        "times are judged at the launches of all of them"
     )
 
 

@@ -77,7 +77,7 @@ def _run(options: RunOptions, *, as_json: bool) -> Finished:
     is_quiet = options.quiet or as_json
     with observer(quiet=is_quiet) as watching:
         if options.resume is not None:
-            fixed = ("vendor", "criteria", "challenge", "suite", "baseline")
+            fixed = ("vendor", "criteria", "challenge", "suite", "baseline", "sessions", "pause")
             options.refuse_changes("--resume", *fixed)
             return accept.resume(options, watching)
         finished = accept.run(options, watching)
@@ -100,7 +100,7 @@ def _rerun(
     from appliance.verbs.rerun_diff import sentences
 
     fixed = ("vendor", "criteria", "challenge", "order", "suite", "baseline", "resume")
-    options.refuse_changes("--from", *fixed)
+    options.refuse_changes("--from", *fixed, "sessions", "pause")
     if source is None or case is None or launch is None:
         raise UsageError("--from, --case and --launch go together: they name what to repeat")
     request = rerun.Request(

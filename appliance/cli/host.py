@@ -39,7 +39,9 @@ def start(
     from appliance.verbs.start import dry_line, start
 
     if options.resume is not None:
-        options.refuse_changes("--resume", "criteria", "challenge", "baseline", "suite")
+        options.refuse_changes(
+            "--resume", "criteria", "challenge", "baseline", "suite", "sessions", "pause"
+        )
     key, role = signing.signer()
     inside = replace(options, quiet=options.quiet or as_json)
     if dry_run:

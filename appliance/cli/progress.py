@@ -30,7 +30,8 @@ class Silent:
     """An observer that says nothing."""
 
     def preflight_warnings(self, sentences: Sequence[str]) -> None: ...
-    def run_begins(self, plan: Plan, num_done: int) -> None: ...
+    def run_begins(self, plan: Plan, num_done: int, session: int) -> None: ...
+    def session_ended(self, plan: Plan, session: int) -> None: ...
     def server_probed(self, event: ServerProbed) -> None: ...
     def launch_started(self, launch: Launch, mode: LaunchMode) -> None: ...
     def launch_ended(self, launch: Launch, event: LaunchEnded) -> None: ...
@@ -46,16 +47,21 @@ class Lines(Silent):
         self._num_done = 0
         self._num = 0
         self._expected = 0.0
+        self._session = ""
 
     def preflight_warnings(self, sentences: Sequence[str]) -> None:
         for sentence in sentences:
             self._out.print(sentence, markup=False)
 
-    def run_begins(self, plan: Plan, num_done: int) -> None:
+    def run_begins(self, plan: Plan, num_done: int, session: int) -> None:
         self._num, self._num_done = len(plan.launches), num_done
         self._expected = plan.expected_seconds
         self._begin = time.monotonic()
-        self._out.print(begin_sentence(plan, num_done))
+        self._session = session_words(plan, session)
+        self._out.print(begin_sentence(plan, num_done, session))
+
+    def session_ended(self, plan: Plan, session: int) -> None:
+        self._out.print(pause_sentence(plan, session))
 
     def server_probed(self, event: ServerProbed) -> None:
         if not event.is_healthy:
@@ -66,7 +72,8 @@ class Lines(Silent):
         if event.reason == "decided" or _was_said(launch, event):
             return  # the interim analysis was printed
         self._out.print(
-            f"[{self._num_done}/{self._num}] {launch_words(launch)}: {outcome_words(event)}, "
+            f"[{self._num_done}/{self._num}{self._session}] {launch_words(launch)}: "
+            f"{outcome_words(event)}, "
             f"{event.wall_ns * 1e-9:.1f} s; elapsed {time.monotonic() - self._begin:.0f} s "
             f"of about {self._expected:.0f} s",
             markup=False,
@@ -87,14 +94,20 @@ class Moving(Silent):
         for sentence in sentences:
             self._progress.console.print(sentence, markup=False)
 
-    def run_begins(self, plan: Plan, num_done: int) -> None:
-        self._progress.console.print(begin_sentence(plan, num_done))
+    def run_begins(self, plan: Plan, num_done: int, session: int) -> None:
+        self._progress.console.print(begin_sentence(plan, num_done, session))
         self._task = self._progress.add_task(
             "starting",
             total=len(plan.launches),
             completed=num_done,
-            expected=f"about {minutes(plan.expected_seconds)}",
+            expected=f"about {minutes(plan.expected_seconds)}{session_words(plan, session)}",
         )
+
+    def session_ended(self, plan: Plan, session: int) -> None:
+        self._progress.console.print(pause_sentence(plan, session))
+        if self._task is not None:
+            self._progress.remove_task(self._task)
+            self._task = None
 
     def server_probed(self, event: ServerProbed) -> None:
         if not event.is_healthy:
@@ -141,14 +154,28 @@ def observer(*, quiet: bool) -> Iterator[Observer]:
 # ------------------------------------------------------------------ sentences
 
 
-def begin_sentence(plan: Plan, num_done: int) -> str:
+def begin_sentence(plan: Plan, num_done: int, session: int = 0) -> str:
     done = f", {num_done} of them made before" if num_done else ""
     longest = plan.longest_seconds > plan.expected_seconds
     return (
-        f"run {plan.run_id}: suite {plan.suite}, {len(plan.cases)} cases, "
-        f"{len(plan.launches)} launches{done}; about {plan.expected_seconds:.0f} s"
+        f"run {plan.run_id}{session_words(plan, session)}: suite {plan.suite}, "
+        f"{len(plan.cases)} cases, {len(plan.launches)} launches{done}; "
+        f"about {plan.expected_seconds:.0f} s"
         + (f", at most {plan.longest_seconds:.0f} s" if longest else "")
     )
+
+
+def session_words(plan: Plan, session: int) -> str:
+    """Which session of a run is made; nothing of a run that has one, or of a plan alone."""
+    return f", session {session} of {plan.sessions}" if session and plan.sessions > 1 else ""
+
+
+def pause_sentence(plan: Plan, session: int) -> str:
+    """What follows the end of a session; without a fixed pause the error of the verb says it."""
+    ended = f"session {session} of {plan.sessions} has ended"
+    if plan.pause_seconds is None:
+        return ended
+    return f"{ended}; the next one begins in {minutes(plan.pause_seconds)}"
 
 
 def minutes(seconds: float) -> str:

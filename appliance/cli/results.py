@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 
 from appliance.cli.console import console
-from appliance.cli.progress import begin_sentence
+from appliance.cli.progress import begin_sentence, minutes
 from appliance.planning import coverage
+from appliance.planning.sessions import num_in_all, seconds_of_run
 from appliance.records.plan import Case, Plan
 from appliance.records.system import Fact, System
 from appliance.records.verdict import CaseResult, Estimate, Ruling, Verdict
@@ -26,7 +27,8 @@ MOST_RULINGS = 20  # that are not a pass and are printed; verdict.json and the r
 
 def plan_sentences(plan: Plan) -> tuple[str, ...]:
     """How the cases will be judged, how long it will take, and what the run is not."""
-    counts = [str(launches) for launches in plan.protocol.interim_analyses]
+    analyses = plan.protocol.interim_analyses
+    counts = [str(num_in_all(analyses, launches, plan.sessions)) for launches in analyses]
     judged = " and ".join(filter(None, (", ".join(counts[:-1]), counts[-1])))
     limits = (
         f"{plan.num_limits} limits on times, which share the risk of a wrong rejection"
@@ -39,7 +41,7 @@ def plan_sentences(plan: Plan) -> tuple[str, ...]:
         f"{plan.time_limit_seconds:.0f} s"
     )
     judging = f"judged after {judged} timed launches of a case; {limits}"
-    sentences = [begin_sentence(plan, 0), judging, times]
+    sentences = [begin_sentence(plan, 0), judging, times, session_sentence(plan)]
     sentences += coverage.sentences(plan)
     if plan.injectors:
         sentences.append(
@@ -48,6 +50,21 @@ def plan_sentences(plan: Plan) -> tuple[str, ...]:
     if plan.rerun_of:
         sentences.append(f"repeats {plan.rerun_of}: accepts nothing")
     return tuple(sentences)
+
+
+def session_sentence(plan: Plan) -> str:
+    """In how many sessions the run is made, and what one alone cannot show."""
+    if plan.sessions == 1:
+        return "one session: the level of a run is not sampled; --sessions 3 samples it"
+    pauses = (
+        "each begun with --resume"
+        if plan.pause_seconds is None
+        else f"with pauses of {minutes(plan.pause_seconds)}, {minutes(seconds_of_run(plan))} in all"
+    )
+    return (
+        f"{plan.sessions} sessions, {pauses}; times are judged in the last one, at the launches "
+        "of all of them"
+    )
 
 
 def fact_words(fact: Fact) -> str:

@@ -222,7 +222,9 @@ class Ledger:
         """Neighbouring readings; but for the run, those with a launch of the cases between."""
         if self.scope == "run":
             past = self.run.counted.get(self.device.id, [])
-            yield from pairwise(past)
+            booted = self.run.booted.get(self.device.id, set())
+            pairs = enumerate(pairwise(past), 1)
+            yield from (pair for place, pair in pairs if place not in booted)
             return
         for launch in self._launches():
             yield from self.run.spans.get((self.device.id, launch.id), [])

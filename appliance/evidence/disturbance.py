@@ -25,6 +25,7 @@ from appliance.records.journal import (
     Reading,
     RunResumed,
     ServerProbed,
+    SessionBegan,
     UsersCounted,
     Witnessed,
 )
@@ -50,8 +51,8 @@ HIDDEN = "the list of them leaves out even our own: start the container with --p
 class IdleTimes:
     """Since when each device has had no work of this run, from the lines of the journal in order.
 
-    A device that no launch has used yet is idle. Whatever a fork server's probe or an interrupted
-    run left behind ends with the line that reports it.
+    A device that no launch of the session has used yet is idle. Whatever a fork server's probe or
+    an interrupted run left behind ends with the line that reports it.
     """
 
     cases: Mapping[str, Case]
@@ -67,6 +68,8 @@ class IdleTimes:
         elif isinstance(event, ServerProbed | RunResumed):
             devices = {name for case in self.cases.values() for name in case.all_devices}
             self._used(devices, line)
+        elif isinstance(event, SessionBegan):
+            self._since.clear()  # no work of this run was in the pause, whose clock may be another
 
     def is_settled(self, device: str, line: Line) -> bool:
         """Whether a reading of this line can hold no work of an earlier launch."""

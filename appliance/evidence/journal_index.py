@@ -27,6 +27,8 @@ from appliance.records.journal import (
     RunResumed,
     RunStarted,
     ServerProbed,
+    SessionBegan,
+    SessionEnded,
     UsersCounted,
 )
 from appliance.records.plan import Plan
@@ -42,9 +44,9 @@ class JournalIndex:
     """What the journal holds of every planned case, line by line, for the judge and the report.
 
     `cases` are by id, `run` is what is of no case. The rest is for whoever shows the run: the
-    times (UTC) of its first and last line, resumptions with their times, the last interim analysis
-    of each case, what the fork servers' probes said, and in the
-    journal's order readings with their times, and what launches ran in.
+    times (UTC) of its first and last line, resumptions with their times, ends and begins of
+    sessions with theirs, the last interim analysis of each case, what the fork servers' probes
+    said, and in the journal's order readings with their times, and what launches ran in.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -52,6 +54,8 @@ class JournalIndex:
         self.begin_utc = ""
         self.end_utc = ""
         self.resumptions: list[tuple[str, RunResumed]] = []
+        self.session_ends: list[tuple[str, SessionEnded]] = []
+        self.session_begins: list[tuple[str, SessionBegan]] = []
         self.interim_analyses: dict[str, InterimAnalysis] = {}
         self.probes: list[ServerProbed] = []
         self.readings: list[tuple[str, Reading]] = []
@@ -59,7 +63,8 @@ class JournalIndex:
         self.libraries: list[Libraries] = []
         self._run_id = plan.run_id
         self._launches = {
-            launch.id: LaunchEvidence(launch.id, launch.number) for launch in plan.launches
+            launch.id: LaunchEvidence(launch.id, launch.number, launch.session)
+            for launch in plan.launches
         }
         by_case: dict[str, list[LaunchEvidence]] = {case.id: [] for case in plan.cases}
         for launch in plan.launches:
@@ -71,6 +76,7 @@ class JournalIndex:
                 launches=tuple(one for one in by_case[case.id] if one.number >= 0),
                 repeats=tuple(one for one in by_case[case.id] if one.number < 0),
                 run=self.run,
+                sessions=plan.sessions,
             )
             for case in plan.cases
         }
@@ -143,10 +149,14 @@ class JournalIndex:
         match event:
             case RunResumed():
                 self.resumptions.append((utc, event))
-                for launch in self._launches.values():
-                    launch.cut()
-                for case in self.cases.values():
-                    case.version += 1
+                self._go_on()
+            case SessionEnded():
+                self.session_ends.append((utc, event))
+                self.run.pause(event)
+            case SessionBegan():
+                self.session_begins.append((utc, event))
+                self.run.pause(event)
+                self._go_on()
             case RunStarted() if event.run_id != self._run_id:
                 self._note(f"the journal is of the run {event.run_id}")
             case Injected():
@@ -157,6 +167,14 @@ class JournalIndex:
                 self.probes.append(event)
             case _:  # the begin and the end
                 pass
+
+    def _go_on(self) -> None:
+        """Another process goes on: what was under way is cut, and every ruling may change."""
+        for launch in self._launches.values():
+            launch.cut()
+            launch.go_on()
+        for case in self.cases.values():
+            case.version += 1
 
     def _note(self, fault: str) -> None:
         self.run.fault = self.run.fault or fault

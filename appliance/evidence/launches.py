@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from appliance.planning.launch_constants import WIDEST_BRACKET
+from appliance.planning.sessions import judged_analyses
 from appliance.records.journal import (
     Artifact,
     Block,
@@ -35,6 +36,8 @@ from appliance.records.journal import (
     Reading,
     Repeated,
     RunResumed,
+    SessionBegan,
+    SessionEnded,
     Started,
     Warmed,
     Witnessed,
@@ -49,7 +52,6 @@ from appliance.statistics.estimates import (
     BlockFigures,
     has_plausible_loads,
     launch_statistic,
-    planned_analyses,
 )
 from appliance.statistics.steady_state import Series, classify
 
@@ -88,7 +90,8 @@ class UsersSeen:
 class LaunchEvidence:
     """What the journal reports of one launch; of an untimed one made again, all of it.
 
-    `place` is its place among the launches of the run, in the order in which they started;
+    `session` is the one that it is planned in; `place` is its place among the launches of the run,
+    in the order in which they started;
     `moments` are the times (UTC) at which its blocks were recorded. `figures` grow with `settle`.
     `blocks_before` has for each reading how many blocks had been reported by then, None before the
     steps were under way. `idle` holds those that no work of this run can be in, `has_reported` says
@@ -98,6 +101,7 @@ class LaunchEvidence:
 
     id: str
     number: int
+    session: int = 1
     mode: LaunchMode | None = None
     place: int | None = None
     ended: LaunchEnded | None = None
@@ -124,6 +128,7 @@ class LaunchEvidence:
     is_under_way: bool = False
     is_open: bool = False
     is_cut: bool = False
+    is_of_before: bool = False
     was_interrupted: bool = False
     fault: str = ""
     _mean: tuple[int, float | None] | None = None
@@ -285,13 +290,19 @@ class LaunchEvidence:
         if self.is_open:
             self.is_open, self.is_cut, self.was_interrupted = False, True, True
 
+    def go_on(self) -> None:
+        """The run goes on in another process; an untimed launch may have to make its files anew."""
+        self.is_of_before = self.number == 0 and self.is_completed
+
     def _start(self, event: LaunchStarted) -> None:
         is_first = self.mode is None and not self.ends
-        if not is_first and not (self.number <= 0 and self.is_cut):
+        if not (is_first or self.is_of_before or (self.number <= 0 and self.is_cut)):
             self._note(f"launch {self.id} was made twice, and no result may be redrawn")
         self.mode, self.ended, self.is_open, self.is_cut = event.mode, None, True, False
         self.is_under_way = self.has_reported = self.has_stepped = False
-        self.artifacts.clear()  # made anew; what it had checked stays
+        if not self.is_of_before:  # launches have read what it had made
+            self.artifacts.clear()  # made anew; what it had checked stays
+        self.is_of_before = False
 
     def _end(self, event: LaunchEnded) -> None:
         if self.ended is not None:
@@ -343,7 +354,8 @@ class RunEvidence:
     `hints` say why something is None, and `absent` what a device cannot have. `logged` are faults
     that the kernel logged, `log_gap` is why its log was not read, or not all of it;
     `num_log_marks` counts the places up to which it was, and `is_log_read` says whether no launch
-    has started since the last.
+    has started since the last. `booted` has for each device the places in `counted` before which
+    the node was booted in a pause, which sets counters to zero.
     """
 
     fault: str = ""
@@ -356,6 +368,9 @@ class RunEvidence:
     log_gap: str = ""
     num_log_marks: int = 0
     is_log_read: bool = False
+    last_boot: str = ""
+    is_rebooted: bool = False
+    booted: dict[str, set[int]] = field(default_factory=dict)
     interruptions: _Interruptions = field(default_factory=_Interruptions)
 
     @property
@@ -365,9 +380,12 @@ class RunEvidence:
     def count(self, event: Counted) -> None:
         """Keep one reading of counters."""
         past = self.counted.setdefault(event.device, [])
+        is_after_boot = self.is_rebooted and not event.launch and event.moment == "before"
+        if is_after_boot:
+            self.booted.setdefault(event.device, set()).add(len(past))
         if event.is_same:  # without a reading before it, it says nothing
             event = replace(event, counters=past[-1].counters if past else {})
-        if past:
+        if past and not is_after_boot:
             launch = past[-1].launch if past[-1].moment == "before" else ""
             self.spans.setdefault((event.device, launch), []).append((past[-1], event))
         past.append(event)
@@ -375,6 +393,13 @@ class RunEvidence:
             self.hints.setdefault(event.device, {}).update(event.hints)
             absent = frozenset(event.absent)
             self.absent[event.device] = self.absent.get(event.device, absent) & absent
+
+    def pause(self, event: SessionEnded | SessionBegan) -> None:
+        """Note the end of a session, or that the next begins, perhaps after another boot."""
+        if isinstance(event, SessionEnded):
+            self.last_boot = event.boot
+        else:
+            self.is_rebooted = event.boot != self.last_boot
 
     def log(self, event: KernelLogRead | KernelLogged | NotObserved) -> None:
         """Keep what was read of the kernel's log; a record that was read twice counts once."""
@@ -396,7 +421,8 @@ class CaseEvidence:
 
     `launches` are the untimed one and the timed ones, `repeats` those of the deterministic phase.
     `decision` is None until an interim analysis has decided the case, then what is wrong with that,
-    or empty. `clocks` keeps what is said of the clocks, which several rulings ask.
+    or empty. `clocks` keeps what is said of the clocks, which several rulings ask. `sessions` are
+    those that the run is planned in.
     """
 
     case: Case
@@ -404,6 +430,7 @@ class CaseEvidence:
     launches: tuple[LaunchEvidence, ...]
     run: RunEvidence
     repeats: tuple[LaunchEvidence, ...] = ()
+    sessions: int = 1
     decision: str | None = None
     version: int = 0
     clocks: dict[str, tuple[int, str]] = field(default_factory=dict)
@@ -423,7 +450,8 @@ class CaseEvidence:
 
     @property
     def interim_analyses(self) -> tuple[int, ...]:
-        return planned_analyses(self.protocol.interim_analyses, self.case.launches)
+        """Launch counts at which its times are judged."""
+        return judged_analyses(self.protocol.interim_analyses, self.case.launches, self.sessions)
 
     @property
     def timed(self) -> list[LaunchEvidence]:
@@ -457,6 +485,18 @@ class CaseEvidence:
         if self.decision is None:
             return "launches were left out, but no interim analysis had decided the case"
         return self.decision
+
+
+def values_by_session(evidence: CaseEvidence) -> tuple[tuple[float, ...], ...]:
+    """ln(seconds) of a step of each launch that counts, by session in their order."""
+    return tuple(
+        tuple(
+            launch.statistic
+            for launch in evidence.counted
+            if launch.session == session and launch.statistic is not None
+        )
+        for session in range(1, evidence.sessions + 1)
+    )
 
 
 def is_default_mode_bits(checked: Checked) -> bool:

@@ -124,6 +124,10 @@ class History:
         """By rank, the digests of all tensors that the case's first repeat reported, if any."""
         return dict(self._cases[case.id].first_bits)
 
+    def make_again(self, case: Case) -> None:
+        """Have the case's untimed launch made again, because the files that it made are gone."""
+        self._cases[case.id].ended.pop(0, None)
+
     def checks_last(self, case: Case, number: int) -> bool:
         """Whether the launch that starts now checks its last output.
 
@@ -139,15 +143,17 @@ class History:
         holders = [other for other in past.started[begin:] if other > 0]
         return all(past.is_interrupted(holder) for holder in holders)
 
-    def due_analysis(self, case: Case, interim_analyses: Sequence[int]) -> int | None:
-        """The interim analysis that is due and was not made; None if there is none.
+    def due_analysis(self, case: Case, interim_analyses: Sequence[int], reached: int) -> int | None:
+        """The first of these analyses that is due and was not made; None if there is none.
 
-        An interim analysis is due when all of its launches are settled and one of them was made.
+        It is due when all of its launches are settled, no more than `reached`, and one of them was
+        made.
         """
         past = self._cases[case.id]
         for count in interim_analyses:
             numbers = range(1, count + 1)
             is_due = all(map(past.is_settled, numbers)) and any(n in past.started for n in numbers)
-            if count not in past.interim_analyses and is_due and not past.is_decided:
+            is_left = count not in past.interim_analyses and not past.is_decided
+            if count <= reached and is_due and is_left:
                 return count
         return None

@@ -27,6 +27,7 @@ from appliance.judging.limits import (
     unit_of,
 )
 from appliance.planning.criterion_scope import alphas
+from appliance.planning.sessions import num_in_all
 from appliance.records.criteria import Criterion
 from appliance.records.verdict import Statistic
 from appliance.statistics.estimates import CONFIDENCE, interval
@@ -130,7 +131,9 @@ class LocationTest:
     def _open(self) -> RulingDraft:
         evidence = self.evidence
         has_all = evidence.num_made >= evidence.case.launches
-        is_short = has_all and evidence.case.launches < evidence.protocol.interim_analyses[-1]
+        analyses = evidence.protocol.interim_analyses
+        most = num_in_all(analyses, analyses[-1], evidence.sessions)
+        is_short = has_all and evidence.case.launches < most
         return inconclusive(
             "budget" if is_short else "noise",
             f"{self.criterion.title}: {len(self.values)} launches cannot tell it from the limit"

@@ -261,6 +261,9 @@ class Judge:
         for draft in (*others, *on_times):
             if draft.ruling == "fail":
                 return True, f"decided: {draft.explanation}"
+        if evidence.num_made < evidence.interim_analyses[0] and evidence.sessions > 1:
+            last = evidence.sessions
+            return False, f"open: nothing has failed; times are judged in session {last}"
         if not is_planned:
             return False, f"open: no interim analysis is planned after {evidence.num_made} launches"
         if not on_times:

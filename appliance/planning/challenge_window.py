@@ -60,6 +60,18 @@ def refusal(challenge: Challenge, moment: datetime, criteria: str, suite: str) -
     return ""
 
 
+def too_long(challenge: Challenge, begin: datetime, seconds: float) -> str:
+    """Why a run of so many seconds cannot end under this challenge, or nothing."""
+    left = (_time(challenge.not_after_utc, "the challenge") - begin).total_seconds()
+    if seconds <= left:
+        return ""
+    return (
+        f"the run takes about {seconds:.0f} s with its pauses, and the challenge ends in "
+        f"{max(0.0, left):.0f} s, at {challenge.not_after_utc}: plan less, or ask the buyer for a "
+        "longer one"
+    )
+
+
 def check(plan: Plan, lines: Sequence[Line], challenge: Challenge) -> None:
     """EvidenceError unless the run's seed is the challenge's and it was made in its window."""
     if plan.seed != run_seed(challenge):

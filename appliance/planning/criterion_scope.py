@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 
+from appliance.planning.sessions import judged_analyses
 from appliance.records.criteria import Criteria, Criterion
 from appliance.records.plan import Bounds, Case
-from appliance.statistics.estimates import planned_analyses
 from appliance.statistics.group_sequential import group_bounds
 
 CHANCE_KINDS = ("perf", "tail", "drift")
@@ -112,16 +112,16 @@ def alphas(criteria: Criteria, number: int) -> tuple[float, float]:
 
 
 def planned_bounds(
-    criteria: Criteria, cases: Sequence[Case], interim_analyses: Sequence[int]
+    criteria: Criteria, cases: Sequence[Case], interim_analyses: Sequence[int], sessions: int = 1
 ) -> tuple[int, tuple[Bounds, ...]]:
     """The number of limits, and the bounds of every test at each interim analysis of these cases.
 
     `interim_analyses` are the protocol's; a case has those below its number of launches, and that
-    number.
+    number, and of several sessions those of the last, with the launches before it.
     """
     number = num_limits(criteria, cases)
     schedules = dict.fromkeys(
-        planned_analyses(interim_analyses, case.launches)
+        judged_analyses(interim_analyses, case.launches, sessions)
         for case in cases
         if case.is_timed
         and any(item.kind == "perf" and matches(item, case.id) for item in criteria.criterion)

@@ -8,6 +8,8 @@ REPEATS_AFTER_MISMATCH = 100
 """Repeats of the same operands that follow a mismatch in the deterministic phase."""
 FRESH_REPEAT = -1
 """Number of the repeat that is a fresh process; the others are forked where that is safe."""
+MOST_SESSIONS = 12
+"""Sessions of a run."""
 WIDEST_BRACKET = 0.005
 """Part of a span by which the host may leave open when the device began and ended it."""
 LONGEST_CLOCK_SECONDS = 10.0

@@ -19,6 +19,14 @@ from appliance.planning.criterion_scope import RATIO, is_judged, matches, other_
 from appliance.planning.library_ranges import libraries
 from appliance.planning.placement import GIB, Placed
 from appliance.planning.seeds import derive_seed
+from appliance.planning.sessions import (
+    judged_analyses,
+    launches_of_session,
+    num_in_all,
+    rounds,
+    session_ends,
+    session_of,
+)
 from appliance.planning.workload_manifest import WorkloadFacts
 from appliance.records.criteria import Criteria
 from appliance.records.plan import Case, Launch, NotPlanned, Plan
@@ -26,7 +34,6 @@ from appliance.records.request import Answer, CaseRequest, Lacking, Refused
 from appliance.records.suite import Protocol, Suite, SuiteCase
 from appliance.records.system import Device
 from appliance.records.workload import Description, Resolved, asks_for_tf32
-from appliance.statistics.estimates import planned_analyses
 from appliance.storage.toml_file import did_you_mean
 
 REPEAT_PART = 1 / 3
@@ -54,18 +61,27 @@ def requests(suite: Suite, devices: Sequence[Device], seed: str) -> tuple[CaseRe
 
 
 def case_analyses(plan: Plan, case: Case) -> tuple[int, ...]:
-    """Launch counts at which a case is judged; the last one is all of its launches."""
-    return planned_analyses(plan.protocol.interim_analyses, case.launches)
+    """Launch counts at which a case is analysed; the last one is all of its launches.
+
+    Those at the ends of sessions but the last are of its outputs alone.
+    """
+    interim_analyses, sessions = plan.protocol.interim_analyses, plan.sessions
+    return (
+        *session_ends(interim_analyses, case.launches, sessions),
+        *judged_analyses(interim_analyses, case.launches, sessions),
+    )
 
 
-def num_launches(suite: Suite, item: SuiteCase, *, is_judged: bool) -> int:
-    """Timed launches of a case at most.
+def num_launches(suite: Suite, item: SuiteCase, *, is_judged: bool, sessions: int = 1) -> int:
+    """Timed launches of a case at most, in all sessions.
 
     Where no limit is set on its times the first interim analysis's are enough: more would only
     report them more closely.
     """
-    largest = item.launches or suite.protocol.interim_analyses[-1]
-    return largest if is_judged else min(largest, suite.protocol.interim_analyses[0])
+    interim_analyses = suite.protocol.interim_analyses
+    largest = item.launches or interim_analyses[-1]
+    most = largest if is_judged else min(largest, interim_analyses[0])
+    return num_in_all(interim_analyses, most, sessions)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +91,7 @@ class PlanInputs:
     `answer` is the worker's answer to `requests`, in the same order; `places` are the node's
     devices; `digests` are the sha256 of the files that the run uses, by name. `manifest` has what
     is known of workloads whose software is lacking, and `ranges` the versions that are allowed of
-    the libraries that cases need.
+    the libraries that cases need. `sessions` and the pause between them are as the plan has them.
     """
 
     suite: Suite
@@ -89,6 +105,8 @@ class PlanInputs:
     bench_version: str
     manifest: Mapping[str, WorkloadFacts] = field(default_factory=dict)
     ranges: Mapping[str, str] = field(default_factory=dict)
+    sessions: int = 1
+    pause_seconds: float | None = None
 
     def places_of(self, placed: Placed) -> list[Place]:
         """Where a case goes, in the order of its devices."""
@@ -127,8 +145,8 @@ class _Planned:
 def make_plan(inputs: PlanInputs) -> Plan:
     """The plan of one run; UsageError if it plans nothing or more than the suite's time limit.
 
-    The limit is held by the time of a node whose cases are decided at their first interim analysis,
-    as those of a healthy one mostly are.
+    The limit, which is of each session, is held by the time of a node whose cases are decided at
+    their first interim analysis, as those of a healthy one mostly are.
     """
     suite = inputs.suite
     if not inputs.places:
@@ -141,10 +159,12 @@ def make_plan(inputs: PlanInputs) -> Plan:
         raise UsageError(f"suite {suite.name} plans nothing: of {first.case}, {first.reason}")
     _check_ratios(inputs.criteria, cases)
     plan = _scheduled(inputs, cases, not_planned)
-    if plan.expected_seconds > suite.time_limit_seconds:
+    most = suite.time_limit_seconds * inputs.sessions
+    if plan.expected_seconds > most:
+        each = f" for {inputs.sessions} sessions" if inputs.sessions > 1 else ""
         raise UsageError(
             f"suite {suite.name} plans {plan.expected_seconds:.1f} s, more than its limit of "
-            f"{suite.time_limit_seconds:.1f} s: remove cases or raise time_limit_seconds"
+            f"{most:.1f} s{each}: remove cases or raise time_limit_seconds"
         )
     return plan
 
@@ -174,10 +194,17 @@ def _scheduled(
     inputs: PlanInputs, cases: tuple[Case, ...], not_planned: tuple[NotPlanned, ...]
 ) -> Plan:
     """The plan with launches, their order and the time that they take."""
-    suite, interim_analyses = inputs.suite, inputs.suite.protocol.interim_analyses
-    launches = tuple(launch for case in cases for launch in case_launches(case, suite.protocol))
+    suite, sessions = inputs.suite, inputs.sessions
+    interim_analyses = suite.protocol.interim_analyses
+    launches = tuple(
+        launch for case in cases for launch in case_launches(case, suite.protocol, sessions)
+    )
     groups = launch_groups(cases, launches, inputs.seed)
-    limits, bounds = planned_bounds(inputs.criteria, cases, interim_analyses)
+    limits, bounds = planned_bounds(inputs.criteria, cases, interim_analyses, sessions)
+    least = {
+        case.id: judged_analyses(interim_analyses, case.launches, sessions)[0] for case in cases
+    }
+    most = {case.id: case.launches for case in cases}
     return Plan(
         run_id=inputs.run_id,
         created_utc=inputs.created_utc,
@@ -194,8 +221,8 @@ def _scheduled(
         groups=groups,
         num_limits=limits,
         bounds=bounds,
-        expected_seconds=_expected_seconds(cases, launches, groups, interim_analyses[0]),
-        longest_seconds=_expected_seconds(cases, launches, groups, interim_analyses[-1]),
+        expected_seconds=_expected_seconds(cases, launches, groups, least),
+        longest_seconds=_expected_seconds(cases, launches, groups, most),
         time_limit_seconds=suite.time_limit_seconds,
         injectors=tuple(dict.fromkeys(case.injector for case in cases if case.injector)),
         rerun_of="",
@@ -205,6 +232,8 @@ def _scheduled(
             for name in sorted({name for case in cases for name in case.libraries})
             if name in inputs.ranges
         },
+        sessions=sessions,
+        pause_seconds=inputs.pause_seconds,
     )
 
 
@@ -237,7 +266,12 @@ def _case(inputs: PlanInputs, placed: Placed, planned: _Planned) -> Case:
     name = placed.case_id(resolved.variant)
     launches = 0
     if description.is_timed:
-        launches = num_launches(suite, item, is_judged=is_judged(inputs.criteria, name))
+        launches = num_launches(
+            suite,
+            item,
+            is_judged=is_judged(inputs.criteria, name),
+            sessions=inputs.sessions,
+        )
     return Case(
         id=name,
         workload=item.workload,
@@ -260,7 +294,9 @@ def _case(inputs: PlanInputs, placed: Placed, planned: _Planned) -> Case:
         ranks=_ranks(suite, placed, resolved),
         device=placed.devices[0].id,
         launches=launches,
-        checked_launch=checked_launch(suite.protocol, item.id, launches, inputs.seed),
+        checked_launch=checked_launch(
+            suite.protocol, item.id, launches, inputs.seed, inputs.sessions
+        ),
         expected_seconds=item.expected_seconds,
         reference_seconds=item.reference_seconds,
         time_limit_seconds=item.time_limit_seconds,
@@ -307,7 +343,9 @@ def _ranks(suite: Suite, placed: Placed, resolved: Resolved) -> int:
     return ranks
 
 
-def checked_launch(protocol: Protocol, name: str, launches: int, seed: str) -> int | None:
+def checked_launch(
+    protocol: Protocol, name: str, launches: int, seed: str, sessions: int = 1
+) -> int | None:
     """The launch that checks its last output, of the suite's case `name`; None means each does.
 
     It is made before the first interim analysis, which may decide the case, and never the last one,
@@ -315,7 +353,8 @@ def checked_launch(protocol: Protocol, name: str, launches: int, seed: str) -> i
     """
     if protocol.last_checks == "all" or launches == 0:
         return None
-    first_analysis = planned_analyses(protocol.interim_analyses, launches)[0]
+    schedule = protocol.interim_analyses, launches, sessions
+    first_analysis = (*session_ends(*schedule), *judged_analyses(*schedule))[0]
     return 1 + derive_seed(seed, f"checked launch:{name}") % max(1, first_analysis - 1)
 
 
@@ -328,11 +367,18 @@ def _unsupported(needs: AbstractSet[str], places: Sequence[Place]) -> str:
     return ""
 
 
-def case_launches(case: Case, protocol: Protocol) -> list[Launch]:
+def case_launches(case: Case, protocol: Protocol, sessions: int = 1) -> list[Launch]:
     """The untimed reference launch 0, the timed ones, and the repeats, which are not timed."""
     repeats = range(-1, -protocol.repeats - 1, -1)
+    each = launches_of_session(protocol.interim_analyses, case.launches, sessions)
     return [
-        Launch(id=launch_id(case.id, number), case=case.id, number=number, is_timed=number > 0)
+        Launch(
+            id=launch_id(case.id, number),
+            case=case.id,
+            number=number,
+            is_timed=number > 0,
+            session=session_of(number, each, sessions, protocol.repeats),
+        )
         for number in (*range(case.launches + 1), *repeats)
     ]
 
@@ -350,15 +396,16 @@ def launch_groups(
     A round holds one launch of every case, so the launches of one case span the whole run and
     meet its different thermal states. Round 0 holds the untimed reference launches; the first
     repeats follow it, the second ones the first timed launches, and so on, so that bits are
-    repeated in those states too.
+    repeated in those states too. Sessions follow one another, each with rounds of its own.
     """
     rng = random.Random(derive_seed(seed, "order"))  # noqa: S311 - an order, not a secret
     alone = {case.id for case in cases if case.alone}
+    places = rounds(launches)
     groups: list[tuple[str, ...]] = []
-    for number in _rounds(launches):
+    for place in sorted(set(places.values())):
         by_name: dict[str, list[str]] = {}
         for launch in launches:
-            if launch.number == number:
+            if places[launch.id] == place:
                 name = launch.case if launch.case in alone else launch.case.partition("@")[0]
                 by_name.setdefault(name, []).append(launch.id)
         one_round = [tuple(ids) for ids in by_name.values()]
@@ -367,31 +414,21 @@ def launch_groups(
     return tuple(groups)
 
 
-def _rounds(launches: Sequence[Launch]) -> list[int]:
-    """The numbers of launches in the order of their rounds: 0, -1, 1, -2, 2 and so on."""
-    return sorted({launch.number for launch in launches}, key=round_of)
-
-
-def round_of(number: int) -> int:
-    """Place of a launch's round in the run, by the launch's number."""
-    return 2 * number if number >= 0 else -2 * number - 1
-
-
 def _expected_seconds(
     cases: Sequence[Case],
     launches: Sequence[Launch],
     groups: Sequence[Sequence[str]],
-    most: int,
+    most: Mapping[str, int],
 ) -> float:
     """Planned time: groups one after another, each as long as its slowest launch.
 
-    Counts the first `most` timed launches of each case.
+    Counts so many timed launches of each case at `most`, by its id; pauses are not counted.
     """
     by_id = {case.id: case for case in cases}
 
     def seconds(launch: Launch) -> float:
         case = by_id[launch.case]
-        if case.unsupported or case.software or launch.number > most:
+        if case.unsupported or case.software or launch.number > most[case.id]:
             return 0.0
         if launch.is_repeat:
             return REPEAT_PART * case.reference_seconds

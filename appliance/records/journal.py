@@ -71,6 +71,37 @@ class RunResumed(Record):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SessionEnded(Record):
+    """A session but the last has ended: each launch that was planned in it is settled.
+
+    `boot` is the id of the kernel's boot, empty where it cannot be read, and `since_boot_ns` the
+    time since then, suspended time included (CLOCK_BOOTTIME).
+    """
+
+    kind: Literal["session_ended"] = "session_ended"
+    session: int
+    boot: str
+    since_boot_ns: BigInt
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionBegan(Record):
+    """The next session begins, on the machine of the one before; no interruption.
+
+    `identity` is the digest of the machine's identity, probed anew; `dropped` is the unfinished
+    line that a parent left which ended in the pause.
+    """
+
+    kind: Literal["session_began"] = "session_began"
+    session: int
+    boot: str
+    since_boot_ns: BigInt
+    identity: str
+    dropped: str
+    pid: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ServerProbed(Record):
     """Whether a fork server may be forked: nothing was started in it, and its probe fork was right.
 
@@ -480,6 +511,8 @@ Event = Annotated[
     | Reading
     | LaunchEnded
     | InterimAnalysis
+    | SessionEnded
+    | SessionBegan
     | RunEnded,
     Field(discriminator="kind"),
 ]

@@ -97,13 +97,15 @@ class Launch(Record):
     in "r1". They are not timed.
 
     A case's last timed output is checked in its launch `Case.checked_launch`; should that one be
-    interrupted, the next launch of the case that starts takes the check over.
+    interrupted, the next launch of the case that starts takes the check over. `session` is the
+    part of the run that it is made in, from 1 on.
     """
 
     id: str
     case: str
     number: int
     is_timed: bool
+    session: int = 1
 
     @property
     def is_repeat(self) -> bool:
@@ -152,7 +154,9 @@ class Plan(Record):
     is the sha256 of the salt by which the names and addresses of the host were replaced before
     anything was written, empty where nothing was. `converted_from` is the version of bench whose
     journal a test's records were made of, empty for every run: no run is planned with it, and what
-    has it is no evidence.
+    has it is no evidence. `sessions` are the parts of the run, each made by processes of its own;
+    the next begins `pause_seconds` after the end of the one before, None whenever it is gone on
+    with.
     """
 
     schema: Literal["bench/plan/4"] = "bench/plan/4"
@@ -181,3 +185,5 @@ class Plan(Record):
     redacted: str = ""
     ranges: Mapping[str, str] = field(default_factory=dict)
     converted_from: str = ""
+    sessions: int = 1
+    pause_seconds: Number | None = None

@@ -7,7 +7,7 @@ timed, and whatever grows falls between two readings that name the launch.
 The journal stays small: counters that equal the reading before them are recorded as the same. Of
 the kernel's log only those lines are stored that a vendor calls a fault of a device of the run. A
 log that may not be read is recorded once, with what would allow it; a run that goes on reads what
-was logged meanwhile, if the node was not started again.
+was logged meanwhile, if the node was not started again; it may be in a pause between two sessions.
 """
 
 from __future__ import annotations
@@ -16,16 +16,24 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from appliance.linux.boot_clock import BOOT_ID
 from appliance.linux.kernel_log import KernelLog
 from appliance.linux.kernel_log import Record as LogRecord
 from appliance.linux.sysfs import Tree, Unreadable
-from appliance.records.journal import Counted, Event, KernelLogged, KernelLogRead, Line, NotObserved
+from appliance.records.journal import (
+    Counted,
+    Event,
+    KernelLogged,
+    KernelLogRead,
+    Line,
+    NotObserved,
+    SessionBegan,
+)
 from appliance.records.plan import Case, Launch
 from appliance.records.system import Device
 from appliance.vendors.base import KernelFault, Vendor
 
 LOGGED = (KernelLogRead, KernelLogged)
-BOOT_ID = "/proc/sys/kernel/random/boot_id"
 LONGEST_TEXT = 300
 MOST_FAULTS = 500
 """Lines stored of one run: a device that fails may fill the log with the same line."""
@@ -129,7 +137,7 @@ class CounterLog:
             if read and read[-1].boot == self.boot:
                 self.sequence = max(event.sequence for event in events if isinstance(event, LOGGED))
                 self._drain({})
-            elif read:
+            elif read and not isinstance(events[-1], SessionBegan):  # booted in no pause
                 self._lose(STARTED_AGAIN)
             else:
                 for entry in self.log.new():

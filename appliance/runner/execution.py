@@ -30,7 +30,7 @@ from appliance.evidence import run_state
 from appliance.evidence.software_fault import UNAVAILABLE
 from appliance.ipc.channel import Listener
 from appliance.ipc.worker_command import worker_command
-from appliance.planning import library_ranges, workload_manifest
+from appliance.planning import library_ranges, sessions, workload_manifest
 from appliance.planning.launch_constants import FRESH_REPEAT
 from appliance.planning.library_ranges import Stack
 from appliance.planning.plan import case_analyses, case_seed
@@ -69,11 +69,13 @@ Analyse = Callable[[str], tuple[bool, str]]
 class Observer(Protocol):
     """Whoever watches a run: receives every launch that is settled, made or not.
 
-    `preflight_warnings` comes first: why the run cannot end accepted, if it cannot.
+    `preflight_warnings` comes first: why the run cannot end accepted, if it cannot. `run_begins`
+    comes for each session.
     """
 
     def preflight_warnings(self, sentences: Sequence[str]) -> None: ...
-    def run_begins(self, plan: Plan, num_done: int) -> None: ...
+    def run_begins(self, plan: Plan, num_done: int, session: int) -> None: ...
+    def session_ended(self, plan: Plan, session: int) -> None: ...
     def server_probed(self, event: ServerProbed) -> None: ...
     def launch_started(self, launch: Launch, mode: LaunchMode) -> None: ...
     def launch_ended(self, launch: Launch, event: LaunchEnded) -> None: ...
@@ -181,7 +183,9 @@ def run(
     num_threads: int | None = None,
     redact: Callable[[bytes], bytes] | None = None,
 ) -> None:
-    """Make every launch of the plan that the journal does not have yet, and every interim analysis.
+    """Make every launch of the session that the journal does not have yet, and its analyses.
+
+    The session is the one that the journal is in; with the last of them the plan is made.
 
     `folder` is the bundle, which gets logs/; `work` holds caches and artifacts and must stay
     the same when a run goes on. `num_threads` None means the physical cores, shared among the
@@ -191,7 +195,7 @@ def run(
     Raises RunInterrupted after SIGINT, SIGTERM or SIGHUP, OutputError if the disk takes no more.
     """
     with ExitStack() as stack:
-        interrupted = stack.enter_context(_interruption())
+        interrupted = stack.enter_context(interruption())
         stack.enter_context(_full_disk(folder))
         launcher = Launcher(
             plan=plan,
@@ -225,6 +229,7 @@ def run(
             counters=counters,
             users=users,
             redact=redact,
+            session=sessions.current(journal.lines),
         ).settle_all()
         users.end()
         counters.end()
@@ -243,7 +248,7 @@ def _counter_log(
 
 
 @contextmanager
-def _interruption() -> Iterator[Callable[[], str]]:
+def interruption() -> Iterator[Callable[[], str]]:
     """Name of the signal that a person sent meanwhile, or empty; no signal ends us before that."""
     caught: list[str] = []
     if threading.current_thread() is not threading.main_thread():
@@ -294,20 +299,26 @@ class _Run:
     counters: CounterLog
     users: UsersLog
     redact: Callable[[bytes], bytes] | None
+    session: int = 1
     cases: Mapping[str, Case] = field(init=False)
     logs: Path = field(init=False)
+    rounds: Mapping[str, tuple[int, int]] = field(init=False)
     full: bool = False
 
     def __post_init__(self) -> None:
         self.cases = {case.id: case for case in self.plan.cases}
+        self.rounds = sessions.rounds(self.plan.launches)
         self.logs = self.launcher.work / "launches"
         self.logs.mkdir(parents=True, exist_ok=True)
 
     def settle_all(self) -> None:
-        """Settle every group in its order."""
+        """Settle every group up to the end of the session, in their order."""
+        for case in self.cases.values():
+            if self._has_lost_artifacts(case):
+                self.history.make_again(case)
         for name in self.history.incomplete():  # whose parent may not have stored them
             self._store_logs(name)
-        self.observer.run_begins(self.plan, self.history.num_settled)
+        self.observer.run_begins(self.plan, self.history.num_settled, self.session)
         launches = {launch.id: launch for launch in self.plan.launches}
         supervisor = Supervisor(
             listener=self.listener,
@@ -317,11 +328,12 @@ class _Run:
             interrupted=self.interrupted,
         )
         try:
-            for group, later in pairwise((*self.plan.groups, ())):
+            ahead = [one for one in self.plan.groups if launches[one[0]].session <= self.session]
+            for group, later in pairwise((*ahead, ())):
                 self._group([launches[name] for name in group], supervisor)
-                number = launches[group[0]].number
-                if not later or launches[later[0]].number != number:
-                    self._round_ends(number)
+                place = self.rounds[group[0]]
+                if not later or self.rounds[later[0]] != place:
+                    self._round_ends(place)
         finally:
             supervisor.close()
 
@@ -341,14 +353,24 @@ class _Run:
             self._stop_if_full()
             self._stop_if_interrupted()
 
-    def _round_ends(self, number: int) -> None:
-        """Make the interim analyses that are due, once every case has its launch of this number.
+    def _has_lost_artifacts(self, case: Case) -> bool:
+        """Whether files are gone that the case's untimed launch made for the others."""
+        folder = self._artifacts(case)
+        is_made = self.history.failed_reference(case) is None
+        names = self.history.artifacts(case) if is_made else {}
+        return any(not (folder / name).exists() for name in names)
+
+    def _round_ends(self, place: tuple[int, int]) -> None:
+        """Make the interim analyses that are due, once every case has its launch of this round.
 
         Not sooner, because the speed of one case may be held against that of another.
         """
+        reached = dict.fromkeys(self.cases, 0)
+        for launch in self.plan.launches:
+            if self.rounds[launch.id] <= place:
+                reached[launch.case] = max(reached[launch.case], launch.number)
         for case in self.cases.values():
-            if 0 <= number <= case.launches:
-                self._interim_analyses(case)
+            self._interim_analyses(case, reached[case.id])
 
     def _is_to_make(self, launch: Launch) -> bool:
         """Whether a launch needs a process; one that needs none is settled here."""
@@ -441,7 +463,6 @@ class _Run:
         )
 
     def _spec(self, launch: Launch, case: Case, token: str) -> LaunchSpec:
-        artifacts = self.launcher.work / "artifacts" / file_name(case.id)
         return LaunchSpec(
             launch=launch.id,
             case=case,
@@ -451,7 +472,7 @@ class _Run:
             check_last=self.history.checks_last(case, launch.number),
             seed=case_seed(self.plan.seed, case),
             data=None if self.data is None else str(self.data),
-            artifacts_folder=str(artifacts),
+            artifacts_folder=str(self._artifacts(case)),
             artifacts=self.history.artifacts(case) if launch.number != 0 else {},
             socket=self.listener.name,
             token=token,
@@ -462,11 +483,16 @@ class _Run:
             expected=self.history.first_bits(case) if launch.is_repeat else {},
         )
 
-    def _interim_analyses(self, case: Case) -> None:
+    def _artifacts(self, case: Case) -> Path:
+        """Where the case's untimed launch puts files that the others read."""
+        return self.launcher.work / "artifacts" / file_name(case.id)
+
+    def _interim_analyses(self, case: Case, reached: int) -> None:
+        """Those that are due after so many launches."""
         if not case.is_timed:
             return
         interim_analyses = case_analyses(self.plan, case)
-        while (count := self.history.due_analysis(case, interim_analyses)) is not None:
+        while (count := self.history.due_analysis(case, interim_analyses, reached)) is not None:
             is_decided, reason = self.interim_analysis(case.id)
             event = InterimAnalysis(
                 case=case.id, launches=count, is_decided=is_decided, reason=reason

@@ -278,8 +278,8 @@ class _Run:
             self._record(_ended(launch, "interrupted", STOPPED))
 
     def _interim_analyses(self, case: Case) -> None:
-        interim_analyses = case_analyses(self.node.plan, case)
-        while (count := self.history.due_analysis(case, interim_analyses)) is not None:
+        interim_analyses, most = case_analyses(self.node.plan, case), case.launches
+        while (count := self.history.due_analysis(case, interim_analyses, most)) is not None:
             is_decided, reason = self.judge.interim_analysis(case.id)
             self._record(
                 InterimAnalysis(case=case.id, launches=count, is_decided=is_decided, reason=reason)

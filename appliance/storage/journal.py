@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from appliance.errors import EvidenceError, OutputError
-from appliance.records.journal import Event, Line, RunResumed, RunStarted
+from appliance.records.journal import Event, Line, RunResumed, RunStarted, SessionBegan
 from appliance.records.json import from_json, sha256, to_json
 
 Rewrite = Callable[[Event], Event]
@@ -132,7 +132,7 @@ class Journal:
         """Write one event; with `sync`, wait until the disk has it. OutputError if it cannot."""
         line = Line(
             seq=len(self._lines),
-            utc=self._clock.utc().isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            utc=as_written(self._clock.utc()),
             monotonic_ns=self._clock.monotonic_ns(),
             prev=self._head,
             event=event if self._rewrite is None else self._rewrite(event),
@@ -165,6 +165,11 @@ class Journal:
         os.close(self._descriptor)
 
 
+def as_written(moment: datetime) -> str:
+    """A time as lines have it: in UTC, to the millisecond."""
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
 def replay(data: bytes, first_prev: str) -> tuple[Line, ...]:
     """Lines of a journal, with the chain, the numbering and the clock checked.
 
@@ -186,7 +191,7 @@ def replay(data: bytes, first_prev: str) -> tuple[Line, ...]:
             )
         if line.seq != number - 1:
             raise EvidenceError(f"journal.jsonl line {number} carries the number {line.seq}")
-        if isinstance(line.event, RunStarted | RunResumed):
+        if isinstance(line.event, RunStarted | RunResumed | SessionBegan):
             last_ns = -1  # another boot may count from zero
         if not _is_time(line.utc):
             raise EvidenceError(f"journal.jsonl line {number}: {line.utc!r} is no time in UTC")

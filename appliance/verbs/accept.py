@@ -1,6 +1,7 @@
 """The verbs `run` and `accept`: prepare, make every launch, judge, and leave an unsigned folder.
 
-A run that was cut short goes on with `resume`, on the same machine and the same plan only.
+A run that was cut short goes on with `resume`, on the same machine and the same plan only, and so
+does one whose next session is due.
 """
 
 from __future__ import annotations
@@ -13,11 +14,13 @@ from pathlib import Path
 
 from appliance.errors import OutputError, UsageError
 from appliance.judging.verdict import Judge
-from appliance.planning import coverage
+from appliance.planning import coverage, sessions
+from appliance.probe import node
 from appliance.records.journal import LaunchEnded, LaunchStarted, Line, RunEnded, RunResumed
 from appliance.records.json import sha256, to_json
 from appliance.records.verdict import Verdict
 from appliance.runner import execution
+from appliance.runner.session_change import Pause, end_session
 from appliance.storage import bundle, input_file
 from appliance.storage.journal import Journal
 from appliance.verbs.preparation import RUN_FOLDER, Prepared, begin, prepare, prepare_again
@@ -45,7 +48,10 @@ def _judge(prepared: Prepared) -> Judge:
 
 
 def run(options: RunOptions, observer: execution.Observer) -> Finished:
-    """Prepare, make every launch, judge; leaves an unsigned folder."""
+    """Prepare, make every launch, judge; leaves an unsigned folder.
+
+    Raises SessionsLeft at the end of a session after which the plan has no fixed pause.
+    """
     check_writable(options.out)
     prepared = prepare(options, challenge=options.challenge, redact=options.redact)
     folder = options.out / prepared.plan.run_id
@@ -54,7 +60,7 @@ def run(options: RunOptions, observer: execution.Observer) -> Finished:
 
 
 def resume(options: RunOptions, observer: execution.Observer) -> Finished:
-    """Go on with the interrupted run in the folder `options.resume`.
+    """Go on with the run in the folder `options.resume`: one interrupted, or between two sessions.
 
     `order` and `redact`, where set, are what the run must have been begun with. Raises UsageError
     on another machine or for a run that is signed, EvidenceError if a file of the run was changed
@@ -73,9 +79,9 @@ def resume(options: RunOptions, observer: execution.Observer) -> Finished:
         sha256(prepared.files[bundle.PLAN]),
         rewrite=None if redactor is None else redactor.record,
     )
-    if not _has_ended(lines):
+    if not (sessions.has_ended(lines) or sessions.is_paused(lines)):
         _note_interruption(journal, lines, dropped)
-    return _finish(folder, prepared, journal, observer)
+    return _finish(folder, prepared, journal, observer, dropped)
 
 
 def _check_unchanged(folder: Path, prepared: Prepared, options: RunOptions) -> None:
@@ -87,10 +93,6 @@ def _check_unchanged(folder: Path, prepared: Prepared, options: RunOptions) -> N
         )
     if options.redact and prepared.node.redactor is None:
         raise UsageError(f"{folder} was begun without --redact: start a new run with it")
-
-
-def _has_ended(lines: Sequence[Line]) -> bool:
-    return any(isinstance(line.event, RunEnded) for line in lines)
 
 
 def _note_interruption(journal: Journal, lines: Sequence[Line], dropped: str) -> None:
@@ -128,15 +130,24 @@ def _open_launches(lines: Sequence[Line]) -> dict[str, int]:
 
 
 def _finish(
-    folder: Path, prepared: Prepared, journal: Journal, observer: execution.Observer
+    folder: Path,
+    prepared: Prepared,
+    journal: Journal,
+    observer: execution.Observer,
+    dropped: str = "",
 ) -> Finished:
-    """Make the launches that are left, judge all of them, and tidy up."""
+    """Make the sessions that are left, judge all launches, and tidy up.
+
+    `dropped` is an unfinished line that the journal had.
+    """
     observer.preflight_warnings(coverage.preflight_warnings(prepared.plan, prepared.criteria))
     judge = _judge(prepared)
     journal.follow(judge.take)
     work = work_folder(folder, prepared.plan.run_id)
     try:
-        if not _has_ended(journal.lines):
+        while not sessions.has_ended(journal.lines):
+            if sessions.is_paused(journal.lines):
+                prepared = _begin_session(folder, prepared, journal, dropped)
             _make_launches(folder, prepared, journal, observer, judge)
         verdict = judge.verdict()
         bundle.write(folder / bundle.VERDICT, to_json(verdict))
@@ -144,6 +155,20 @@ def _finish(
         journal.close()
     tidy(work)
     return Finished(folder=folder, verdict=verdict)
+
+
+def _begin_session(folder: Path, prepared: Prepared, journal: Journal, dropped: str) -> Prepared:
+    """Wait for the rest of the pause, and begin the next session: the run as prepared anew.
+
+    `dropped` is an unfinished line that the journal had. Raises UsageError on another machine or
+    where the clock was set back, RunInterrupted after a signal in the pause.
+    """
+    pause = Pause(folder=folder, plan=prepared.plan, last=journal.lines[-1])
+    pause.wait()
+    again = prepare_again(folder, prepared.data)
+    identity = node.identity_digest(again.node.system.identity)
+    journal.append(pause.end(identity, dropped), sync=True)
+    return again
 
 
 def _make_launches(
@@ -166,7 +191,12 @@ def _make_launches(
         observer=observer,
         redact=None if here.redactor is None else here.redactor.data,
     )
-    journal.append(RunEnded(launches=len(prepared.plan.launches)), sync=True)
+    session = sessions.current(journal.lines)
+    if session < prepared.plan.sessions:
+        end_session(folder, prepared.plan, journal, session)
+        observer.session_ended(prepared.plan, session)
+    else:
+        journal.append(RunEnded(launches=len(prepared.plan.launches)), sync=True)
 
 
 # ------------------------------------------------------------------ folders

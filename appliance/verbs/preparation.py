@@ -20,6 +20,7 @@ from appliance.judging.criteria_check import check_health, check_limits, check_m
 from appliance.linux.sysfs import Tree
 from appliance.planning import challenge_window, library_ranges, workload_manifest
 from appliance.planning.plan import Place, PlanInputs, make_plan, requests
+from appliance.planning.sessions import seconds_of_run
 from appliance.probe import node, redaction
 from appliance.records.baseline import Baselines, Peaks
 from appliance.records.criteria import Criteria
@@ -96,6 +97,8 @@ class _Inputs:
     challenge: Challenge | None
     data: Path | None
     contents: Mapping[str, bytes]
+    sessions: int = 1
+    pause_seconds: float | None = None
 
     @property
     def digests(self) -> dict[str, str]:
@@ -201,6 +204,8 @@ def _read(options: PlanOptions, vendor: Vendor, challenge: Path | None) -> _Inpu
         challenge=parsed,
         data=data,
         contents=contents,
+        sessions=options.num_sessions,
+        pause_seconds=options.pause_seconds,
     )
 
 
@@ -220,6 +225,14 @@ def _seed(inputs: _Inputs, now: datetime) -> str:
     if reason:
         raise UsageError(reason)
     return challenge_window.run_seed(inputs.challenge)
+
+
+def _check_window(inputs: _Inputs, plan: Plan, now: datetime) -> None:
+    """UsageError where the run, with its pauses, must end after its challenge."""
+    if inputs.challenge is not None:
+        reason = challenge_window.too_long(inputs.challenge, now, seconds_of_run(plan))
+        if reason:
+            raise UsageError(reason)
 
 
 def _probed(vendor: Vendor, answer: Answer, *, draw_salt: bool) -> Node:
@@ -278,8 +291,11 @@ def _plan(
             bench_version=VERSION,
             manifest=workload_manifest.load(),
             ranges=ranges,
+            sessions=inputs.sessions,
+            pause_seconds=inputs.pause_seconds,
         )
     )
+    _check_window(inputs, plan, now)
     return plan if here.redactor is None else _without_names(plan, here.redactor)
 
 

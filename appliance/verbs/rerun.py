@@ -288,6 +288,8 @@ def _plan(dispute: _Dispute, here: _Here) -> Plan:
         longest_seconds=seconds,
         injectors=(case.injector,) if case.injector else (),
         rerun_of=f"{then.run_id}/{dispute.launch.id}",
+        sessions=1,
+        pause_seconds=None,
         repeat=dispute.evidence[number].repeat,
         redacted="" if here.node.redactor is None else here.node.redactor.commitment,
     )

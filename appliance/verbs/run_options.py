@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 
 from appliance.errors import UsageError
+from appliance.planning.launch_constants import MOST_SESSIONS
 from appliance.vendors.visibility import NOT_VISIBLE
 
 DEFAULT_SUITE = "smoke"
@@ -20,6 +21,8 @@ LONGEST_RUN = 10_000_000
 """Seconds: four months."""
 IMAGE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]{0,254}", re.ASCII)
 """What no shell and no engine takes for anything but an image."""
+TIME_UNITS = {"s": 1, "m": 60, "h": 3600}
+LONGEST_PAUSE = 30 * 24 * 3600
 SIZE_UNITS = {"": 1, "b": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 LEAST_MEMORY = 6 * 2**20
 """What the engine's documentation of `--memory` calls the least value allowed."""
@@ -65,6 +68,36 @@ class PlanOptions:
         Path | None, typer.Option(help="The buyer's order, which the node is compared with.")
     ] = None
     data: DataOption = None
+    sessions: Annotated[
+        int | None,
+        typer.Option(
+            help=f"Parts of the run, 1 to {MOST_SESSIONS}, each begun anew; 1 by default."
+        ),
+    ] = None
+    pause: Annotated[
+        str | None,
+        typer.Option(
+            help="Time between two sessions, as in 4h (s, m or h); without it --resume begins the "
+            "next one."
+        ),
+    ] = None
+
+    def __post_init__(self) -> None:
+        """UsageError for sessions that no run can have."""
+        if not 1 <= self.num_sessions <= MOST_SESSIONS:
+            raise UsageError(
+                f"--sessions is {self.num_sessions}: give a number from 1 to {MOST_SESSIONS}"
+            )
+        if self.pause_seconds is not None and self.num_sessions == 1:
+            raise UsageError("--pause is the time between sessions: give --sessions 2 or more")
+
+    @property
+    def num_sessions(self) -> int:
+        return 1 if self.sessions is None else self.sessions
+
+    @property
+    def pause_seconds(self) -> float | None:
+        return None if self.pause is None else seconds_of(self.pause)
 
     @property
     def suite_name(self) -> str:
@@ -121,6 +154,7 @@ class StartOptions(RunOptions):
 
     def __post_init__(self) -> None:
         """UsageError for values that no engine takes."""
+        PlanOptions.__post_init__(self)
         if self.timeout is not None and not 0 < self.timeout <= LONGEST_RUN:
             raise UsageError(
                 f"--timeout is {self.timeout:g}: give seconds, above 0 and at most {LONGEST_RUN}"
@@ -129,6 +163,17 @@ class StartOptions(RunOptions):
             raise UsageError(f'--image is "{self.image}": write NAME, NAME:TAG or NAME@sha256:...')
         if self.memory is not None:
             bytes_of(self.memory)
+
+
+def seconds_of(text: str) -> float:
+    """Seconds of a time such as 90s, 30m or 4h. Raises UsageError."""
+    match = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,3})?)([smh])", text.strip().lower())
+    if match is None:
+        raise UsageError(f'--pause is "{text}": give a number with s, m or h, as in 4h')
+    seconds = float(match[1]) * TIME_UNITS[match[2]]
+    if seconds > LONGEST_PAUSE:
+        raise UsageError(f'--pause is "{text}": give at most {LONGEST_PAUSE // 3600} h')
+    return seconds
 
 
 def bytes_of(text: str) -> int:

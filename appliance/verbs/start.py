@@ -31,7 +31,14 @@ from appliance.container.container_options import (
     options,
 )
 from appliance.container.engine_client import SCHEME, ContainerExit, EngineClient, address, opened
-from appliance.errors import ApplianceError, BenchError, OutputError, RunInterrupted, UsageError
+from appliance.errors import (
+    ApplianceError,
+    BenchError,
+    OutputError,
+    RunInterrupted,
+    SessionsLeft,
+    UsageError,
+)
 from appliance.linux.sysfs import Tree
 from appliance.records.json import from_json
 from appliance.records.signer import Role
@@ -104,6 +111,10 @@ def start(
     folder = options.resume or _folder(options.out, ended.container.name)
     if ended.exit_code not in JUDGED or folder is None:
         raise fault(ended, folder)
+    if not (folder / bundle.VERDICT).exists():
+        raise SessionsLeft(
+            f"a session has ended: begin the next one with `bench start --resume {folder}`"
+        )
     publish.sign(folder, key, role)
     _hand_over(folder)
     return _verified(folder, key, ended.container)
@@ -250,6 +261,8 @@ def _words(options: StartOptions, vendor: str) -> tuple[tuple[str, ...], tuple[B
             if text is None:  # the container knows what is usual for its devices
                 continue
             words += placed(option, Path(text)) if _is_path(text) else (f"--{option}", text)
+        for option, number in {"sessions": options.sessions, "pause": options.pause}.items():
+            words += () if number is None else (f"--{option}", str(number))
         for option, path in {"baseline": options.baseline, "challenge": options.challenge}.items():
             words += placed(option, path) if path is not None else ()
     for option, path in {"order": options.order, "data": options.data}.items():

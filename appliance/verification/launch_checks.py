@@ -37,6 +37,7 @@ from appliance.records.journal import (
     MismatchExamined,
     Repeated,
     RunResumed,
+    SessionBegan,
     Started,
     Warmed,
 )
@@ -65,7 +66,8 @@ E = TypeVar("E")
 class _RankRecords:
     """What one rank of a launch has said since the launch was last started.
 
-    `boot` counts the resumptions before its start: the journal's clock begins anew with each.
+    `boot` counts the resumptions and sessions before its start: the journal's clock begins anew
+    with each.
     """
 
     plan: Plan
@@ -115,7 +117,7 @@ def _gathered(plan: Plan, lines: Sequence[Line]) -> Iterator[_RankRecords]:
     boot = 0
     for number, line in enumerate(lines, 1):
         event = line.event
-        boot += isinstance(event, RunResumed)
+        boot += isinstance(event, RunResumed | SessionBegan)
         if isinstance(event, LaunchStarted):
             launch = launches[event.launch]
             by_launch[launch.id] = {

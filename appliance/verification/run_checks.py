@@ -16,9 +16,10 @@ from typing import Any
 from appliance.errors import EvidenceError, UsageError
 from appliance.evidence.software_fault import is_lack_of_software
 from appliance.judging.verdict import Judge
+from appliance.planning import sessions
 from appliance.planning.check_sampling import sampled_steps
 from appliance.planning.criterion_scope import planned_bounds
-from appliance.planning.launch_constants import FRESH_REPEAT
+from appliance.planning.launch_constants import FRESH_REPEAT, MOST_SESSIONS
 from appliance.planning.plan import (
     case_analyses,
     case_launches,
@@ -46,6 +47,8 @@ from appliance.records.journal import (
     RunResumed,
     RunStarted,
     ServerProbed,
+    SessionBegan,
+    SessionEnded,
     Started,
     UsersCounted,
 )
@@ -115,6 +118,11 @@ def _check_protocol(plan: Plan) -> None:
         suite_file.check_protocol(plan.protocol, "plan.json")
     except UsageError as error:
         raise EvidenceError(str(error)) from None
+    if not 1 <= plan.sessions <= MOST_SESSIONS:
+        raise EvidenceError(f"plan.json: a run cannot have {plan.sessions} sessions")
+    is_paused = plan.pause_seconds is not None
+    if is_paused and not (plan.sessions > 1 and 0 <= (plan.pause_seconds or 0) < math.inf):
+        raise EvidenceError("plan.json: its sessions cannot have such a pause between them")
 
 
 def _check_drawn(plan: Plan) -> None:
@@ -123,7 +131,11 @@ def _check_drawn(plan: Plan) -> None:
     Whoever may choose them spares his devices what they are bad at: a launch while others work, or
     the check of a launch that goes wrong.
     """
-    launches = tuple(launch for case in plan.cases for launch in case_launches(case, plan.protocol))
+    launches = tuple(
+        launch
+        for case in plan.cases
+        for launch in case_launches(case, plan.protocol, plan.sessions)
+    )
     if (plan.launches, plan.groups) != (
         launches,
         launch_groups(plan.cases, launches, plan.seed),
@@ -131,7 +143,8 @@ def _check_drawn(plan: Plan) -> None:
         raise EvidenceError("plan.json: its launches are not in the order that its seed draws")
     for case in plan.cases:
         name = (case.variant_of or case.id).partition("@")[0]
-        if case.checked_launch != checked_launch(plan.protocol, name, case.launches, plan.seed):
+        drawn = checked_launch(plan.protocol, name, case.launches, plan.seed, plan.sessions)
+        if case.checked_launch != drawn:
             raise EvidenceError(
                 f"plan.json: {case.id} checks its last output in another launch than its seed draws"
             )
@@ -144,7 +157,9 @@ def check_bounds(plan: Plan, criteria: Criteria) -> None:
     """
     if plan.criteria != criteria.name:
         raise EvidenceError("plan.json names other criteria than criteria.toml does")
-    number, bounds = planned_bounds(criteria, plan.cases, plan.protocol.interim_analyses)
+    number, bounds = planned_bounds(
+        criteria, plan.cases, plan.protocol.interim_analyses, plan.sessions
+    )
     same = plan.num_limits == number and len(plan.bounds) == len(bounds)
     if not same or not all(map(_is_same, plan.bounds, bounds)):
         raise EvidenceError("plan.json: its bounds are not those that its criteria need")
@@ -165,13 +180,15 @@ def _check_cases(plan: Plan, devices: set[str]) -> None:
     if len(numbers) != len(plan.cases) or not plan.cases:
         raise EvidenceError("plan.json: it needs cases, each of its own name")
     for case in plan.cases:
-        _check_size(case)
+        _check_size(case, plan.sessions)
     for launch in plan.launches:
         expected = launch_id(launch.case, launch.number)
         if launch.case not in numbers or launch.id != expected:
             raise EvidenceError(f"plan.json: launch {launch.id} belongs to no case of the plan")
         if launch.is_timed != (launch.number > 0):
             raise EvidenceError(f"plan.json: launch {launch.id} is timed or not against the rule")
+        if not 1 <= launch.session <= plan.sessions:
+            raise EvidenceError(f"plan.json: launch {launch.id} is of no session of the run")
         numbers[launch.case].append(launch.number)
     for case in plan.cases:
         if not _has_its_launches(plan, case, sorted(numbers[case.id])):
@@ -180,10 +197,11 @@ def _check_cases(plan: Plan, devices: set[str]) -> None:
             raise EvidenceError(f"plan.json: case {case.id} is for a device that system.json lacks")
 
 
-def _check_size(case: Case) -> None:
+def _check_size(case: Case, num_sessions: int) -> None:
     """EvidenceError for a case that no suite can plan: without a launch, a rank or a step."""
+    least = num_sessions * case.is_timed
     counts = {
-        "launches": (case.launches, int(case.is_timed), suite_file.MOST_LAUNCHES * case.is_timed),
+        "launches": (case.launches, least, suite_file.MOST_LAUNCHES * least),
         "ranks": (case.ranks, 1, MOST_RANKS),
         "steps": (1 if case.steps is None else case.steps, 1, units.LARGEST_INT),
         "evaluate_every": (case.evaluate_every, 0, units.LARGEST_INT),
@@ -218,15 +236,20 @@ class _Walk:
     """What is known of the run at one line of its journal.
 
     `halted` launches were running when the parent died; `unexcused` ones were cut short by a
-    person, which only a resumption excuses. A fork server is `unhealthy` once its probe
-    failed or it was lost, so that losing servers cannot be used to choose results; `forked_by` is
-    the server of each launch that was forked, `frameworks` what forks the launches of a case.
+    person, which only a resumption excuses. It `is_paused` between sessions, and `is_beginning`
+    once a process goes on with it, until a launch starts that was not made before. A fork server is
+    `unhealthy` once its probe failed or it was lost, so that losing servers cannot be used to
+    choose results; `forked_by` is the server of each launch that was forked, `frameworks` what
+    forks the launches of a case.
     """
 
     plan: Plan
     cases: Mapping[str, Case]
     launches: Mapping[str, Launch]
     places: Mapping[str, int]
+    session: int = 1
+    is_paused: bool = False
+    is_beginning: bool = False
     number: int = 0
     num_resumed: int = 0
     place: int = 0
@@ -271,7 +294,20 @@ def check_conduct(plan: Plan, lines: Sequence[Line], files: Mapping[str, str]) -
         _step(walk, event)
     if not walk.is_ended:
         raise EvidenceError("journal.jsonl: the run did not end; go on with bench accept --resume")
+    _check_pauses(plan, lines)
     _check_samples(plan, walk, events)
+
+
+def _check_pauses(plan: Plan, lines: Sequence[Line]) -> None:
+    """EvidenceError unless each session began after the end of the one before, by every clock."""
+    ended: tuple[SessionEnded, str] | None = None
+    for number, line in enumerate(lines, 1):
+        if isinstance(line.event, SessionEnded):
+            ended = line.event, line.utc
+        elif isinstance(line.event, SessionBegan) and ended is not None:
+            reason = sessions.refusal(*ended, line.event, line.utc, plan.pause_seconds)
+            if reason:
+                raise EvidenceError(f"journal.jsonl line {number}: {reason}")
 
 
 def _check_samples(plan: Plan, walk: _Walk, events: Sequence[object]) -> None:
@@ -302,6 +338,8 @@ def _step(walk: _Walk, event: object) -> None:
         raise walk.fault("something was recorded after the end of the run")
     if isinstance(event, RunStarted):
         raise walk.fault("the run starts a second time")
+    if walk.is_paused and not isinstance(event, SessionBegan):
+        raise walk.fault("something was recorded between two sessions")
     rule = RULES.get(type(event))
     if rule is not None:
         rule(walk, event)
@@ -317,6 +355,31 @@ def _resume(walk: _Walk, event: RunResumed) -> None:
         raise walk.fault("the launches said to be interrupted are not those that were running")
     walk.halted = set(walk.open)
     walk.unexcused.clear()
+    walk.unhealthy.clear()
+    walk.is_beginning = True
+
+
+def _end_session(walk: _Walk, event: SessionEnded) -> None:
+    """A session ends when each launch that was planned in it is accounted for, and not later."""
+    if event.session != walk.session or walk.session >= walk.plan.sessions:
+        raise walk.fault(f"session {event.session} ends, which the plan does not say here")
+    left = [
+        launch.id
+        for launch in walk.plan.launches
+        if launch.session <= walk.session and launch.id not in walk.ended
+    ]
+    if walk.open or walk.unexcused or left:
+        name = next(iter([*sorted(walk.open), *sorted(walk.unexcused), *left]))
+        raise walk.fault(f"session {event.session} ends, and launch {name} is not accounted for")
+    walk.is_paused = True
+
+
+def _begin_session(walk: _Walk, event: SessionBegan) -> None:
+    if not walk.is_paused or event.session != walk.session + 1:
+        raise walk.fault(f"session {event.session} begins, which the plan does not say here")
+    if event.identity != walk.plan.digests["identity"]:
+        raise walk.fault(f"session {event.session} begins on another machine than the run")
+    walk.session, walk.is_paused, walk.is_beginning = event.session, False, True
     walk.unhealthy.clear()
 
 
@@ -377,7 +440,7 @@ def _start(walk: _Walk, event: LaunchStarted) -> None:
     if launch.id in walk.open:
         raise walk.fault(f"launch {launch.id} is started while it runs")
     is_again = launch.id in walk.ended
-    if is_again and (launch.is_timed or walk.ended[launch.id] != "interrupted"):
+    if is_again and not _may_be_made_again(walk, launch):
         raise walk.fault(f"launch {launch.id} is made a second time, and no result is redrawn")
     if walk.halted or walk.unexcused:
         raise walk.fault("a launch starts before the interrupted ones are accounted for")
@@ -388,10 +451,17 @@ def _start(walk: _Walk, event: LaunchStarted) -> None:
     if set(missed) - set(walk.interim_analyses.get(case.id, [])):
         raise walk.fault(f"launch {launch.id} is made without the interim analysis before it")
     _check_mode(walk, launch, case, event)
-    _take_place(walk, launch)
+    _take_place(walk, launch, is_again=is_again)
+    walk.is_beginning &= is_again
     walk.ended.pop(launch.id, None)
     walk.has_launched = True
     walk.open.add(launch.id)
+
+
+def _may_be_made_again(walk: _Walk, launch: Launch) -> bool:
+    """Of untimed launches one that was interrupted, or whose files another process has lost."""
+    is_lost = walk.is_beginning and launch.number == 0 and walk.ended[launch.id] == "completed"
+    return not launch.is_timed and (is_lost or walk.ended[launch.id] == "interrupted")
 
 
 def _check_mode(walk: _Walk, launch: Launch, case: Case, event: LaunchStarted) -> None:
@@ -419,20 +489,28 @@ def _probe(walk: _Walk, event: ServerProbed) -> None:
         walk.unhealthy.add(_Server(event.device, event.framework, event.library_mode))
 
 
-def _take_place(walk: _Walk, launch: Launch) -> None:
-    """Groups follow one another in the order of the plan, each ended before the next."""
+def _take_place(walk: _Walk, launch: Launch, *, is_again: bool) -> None:
+    """Groups follow one another in the order of the plan, each ended before the next.
+
+    A process that goes on makes untimed launches again before it comes to its place.
+    """
     place = walk.places[launch.id]
-    if place < walk.place:
+    if launch.session != walk.session and not is_again:
+        raise walk.fault(f"launch {launch.id} is made in session {walk.session}")
+    is_before = is_again and walk.is_beginning
+    if place < walk.place and not is_before:
         raise walk.fault(f"launch {launch.id} is made out of the order of the plan")
     if any(walk.places[name] != place for name in walk.open):
         raise walk.fault(f"launch {launch.id} starts while another group runs")
-    walk.place = place
+    walk.place = max(walk.place, place)
 
 
 def _end(walk: _Walk, event: LaunchEnded) -> None:
     launch = _launch(walk, event.launch)
     if launch.id in walk.open:
         _end_open(walk, launch, event)
+    elif launch.session != walk.session:
+        raise walk.fault(f"launch {launch.id} is left out in session {walk.session}")
     elif launch.id in walk.ended or event.outcome not in WITHOUT_START:
         raise walk.fault(f"launch {launch.id} ends without having started")
     elif event.outcome == "software" and event.detail != (walk.cases[launch.case].software or None):
@@ -504,6 +582,8 @@ def _record(walk: _Walk, launch: str) -> None:
 
 
 def _finish(walk: _Walk, event: RunEnded) -> None:
+    if walk.session != walk.plan.sessions:
+        raise walk.fault(f"the run ends in session {walk.session} of {walk.plan.sessions}")
     left = [launch.id for launch in walk.plan.launches if launch.id not in walk.ended]
     if walk.open or walk.unexcused or left:
         name = next(iter([*sorted(walk.open), *sorted(walk.unexcused), *left]))
@@ -532,6 +612,8 @@ RULES: Mapping[type, Callable[[_Walk, Any], None]] = {
     Started: _step_once,
     LaunchEnded: _end,
     InterimAnalysis: _interim_analysis,
+    SessionEnded: _end_session,
+    SessionBegan: _begin_session,
     RunEnded: _finish,
 }
 """What each kind of line may do; all others are of a launch that runs."""

@@ -49,7 +49,7 @@ def check_suite(
         raise EvidenceError(f"the plan has other cases or another protocol than suite {suite.name}")
     varied = _drawn_cases(plan, [one for one in placed if one.draw is not None], facts)
     for one, case in [*((one, cases[name]) for name, one in fixed.items()), *varied]:
-        if not _is_planned(case, one, suite, criteria):
+        if not _is_planned(plan, case, one, suite, criteria):
             raise EvidenceError(f"case {case.id} is not planned as suite {suite.name} says")
         if case.workload in facts:
             _check_facts(plan, case, one, known)
@@ -158,9 +158,9 @@ def _made_by(plan: Plan) -> str:
     return "" if made_by == VERSION else f"; it was made by bench {made_by}, this is {VERSION}"
 
 
-def _is_planned(case: Case, placed: Placed, suite: Suite, criteria: Criteria) -> bool:
-    item = placed.item
-    most = num_launches(suite, item, is_judged=is_judged(criteria, case.id))
+def _is_planned(plan: Plan, case: Case, placed: Placed, suite: Suite, criteria: Criteria) -> bool:
+    item, sessions = placed.item, plan.sessions
+    most = num_launches(suite, item, is_judged=is_judged(criteria, case.id), sessions=sessions)
     launches = most if case.is_timed else 0
     weight = 0.0 if case.variant else item.weight
     planned = (case.workload, case.small, case.launches, case.weight)

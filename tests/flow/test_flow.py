@@ -4,7 +4,6 @@ import json
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,21 +11,9 @@ from pathlib import Path
 
 import psutil
 import pytest
-from support.program import ROOT, TINY, WITH_FAULTS, called
+from support.program import TINY, called, events, only_run, start
 
 pytestmark = pytest.mark.slow
-
-
-def start(*words: str, cwd: Path = ROOT) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "appliance", *words],
-        cwd=cwd,
-        env=WITH_FAULTS,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        stdin=subprocess.DEVNULL,
-        text=True,
-    )
 
 
 def bench(*words: str) -> tuple[int, str, str]:
@@ -40,17 +27,6 @@ def asked(*words: str) -> tuple[int, str, str]:
     """The same of a verb that makes no launch, in this process."""
     done = called(*words)
     return done.returncode, done.stdout, done.stderr
-
-
-def only_run(out: Path) -> Path:
-    runs = [path for path in out.iterdir() if not path.name.startswith(".")]
-    assert len(runs) == 1
-    return runs[0]
-
-
-def events(run: Path, kind: str) -> list[dict[str, object]]:
-    lines = [json.loads(line) for line in (run / "journal.jsonl").read_text().splitlines()]
-    return [line["event"] for line in lines if line["event"]["kind"] == kind]
 
 
 @pytest.fixture(scope="module")

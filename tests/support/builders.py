@@ -15,7 +15,8 @@ from appliance.judging.verdict import judge
 from appliance.planning.check_sampling import sampled_steps
 from appliance.planning.criterion_scope import planned_bounds
 from appliance.planning.launch_constants import FRESH_REPEAT
-from appliance.planning.plan import case_launches, case_seed, round_of
+from appliance.planning.plan import case_launches, case_seed
+from appliance.planning.sessions import rounds
 from appliance.records.baseline import Baselines, Peaks
 from appliance.records.criteria import Criteria, Criterion
 from appliance.records.journal import (
@@ -47,6 +48,8 @@ from appliance.records.journal import (
     RunResumed,
     RunStarted,
     ServerProbed,
+    SessionBegan,
+    SessionEnded,
     Started,
     Warmed,
 )
@@ -163,10 +166,11 @@ def a_case(
     )
 
 
-def a_plan(*cases: Case, protocol: Protocol = PROTOCOL) -> Plan:
+def a_plan(*cases: Case, protocol: Protocol = PROTOCOL, sessions: int = 1) -> Plan:
     """A plan of these cases (one case if none is given), in rounds, not shuffled."""
     cases = cases or (a_case(),)
-    launches = tuple(launch for case in cases for launch in case_launches(case, protocol))
+    launches = tuple(launch for case in cases for launch in case_launches(case, protocol, sessions))
+    places = rounds(launches)
     return Plan(
         run_id=RUN,
         created_utc="2026-11-21T12:00:00Z",
@@ -180,9 +184,7 @@ def a_plan(*cases: Case, protocol: Protocol = PROTOCOL) -> Plan:
         protocol=protocol,
         cases=cases,
         launches=launches,
-        groups=tuple(
-            (launch.id,) for launch in sorted(launches, key=lambda item: round_of(item.number))
-        ),
+        groups=tuple((launch.id,) for launch in sorted(launches, key=lambda one: places[one.id])),
         num_limits=0,
         bounds=(),
         expected_seconds=60.0,
@@ -190,12 +192,15 @@ def a_plan(*cases: Case, protocol: Protocol = PROTOCOL) -> Plan:
         time_limit_seconds=300.0,
         injectors=tuple(dict.fromkeys(case.injector for case in cases if case.injector)),
         rerun_of="",
+        sessions=sessions,
     )
 
 
 def with_bounds(plan: Plan, criteria: Criteria) -> Plan:
     """The same plan with the bounds that planning stores for these criteria."""
-    num_limits, bounds = planned_bounds(criteria, plan.cases, plan.protocol.interim_analyses)
+    num_limits, bounds = planned_bounds(
+        criteria, plan.cases, plan.protocol.interim_analyses, plan.sessions
+    )
     return replace(plan, num_limits=num_limits, bounds=bounds)
 
 
@@ -216,10 +221,14 @@ def healthy_events(plan: Plan, *, step_ns: int = STEP_NS) -> list[Event]:
         ),
         healthy_server(),
     ]
+    session = 1
     for group in plan.groups:
         for name in group:
             launch = launches[name]
             case = cases[launch.case]
+            if launch.session > session:
+                events += session_change(session, plan.digests.get("identity", ""))
+                session = launch.session
             events += launch_events(plan, case, launch, step_ns=step_ns)
             if launch.number == case.launches and case.is_timed:
                 reason = "nothing has failed; performance is reported, not judged"
@@ -403,6 +412,23 @@ def resumed(number: int, *interrupted: str) -> list[Event]:
     return [
         RunResumed(interruption=number, interrupted=interrupted, dropped="", pid=2),
         *(ended(launch, "interrupted", "the appliance was stopped") for launch in interrupted),
+    ]
+
+
+def session_change(session: int, identity: str, *, seconds: float = 0.5) -> list[Event]:
+    """The end of a session and the begin of the next, so long after it by the time since boot."""
+    since_boot_ns = 10**12 * session
+    return [
+        SessionEnded(session=session, boot="b" * 8, since_boot_ns=since_boot_ns),
+        SessionBegan(
+            session=session + 1,
+            boot="b" * 8,
+            since_boot_ns=since_boot_ns + round(seconds * 1e9),
+            identity=identity,
+            dropped="",
+            pid=2,
+        ),
+        healthy_server(),
     ]
 
 

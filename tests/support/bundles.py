@@ -28,7 +28,7 @@ from weasyprint import HTML, Attachment
 
 from appliance.errors import EvidenceError
 from appliance.judging.verdict import interim_analysis, judge
-from appliance.planning.plan import checked_launch, launch_groups
+from appliance.planning.plan import case_analyses, checked_launch, launch_groups
 from appliance.records.baseline import Baselines, Peaks
 from appliance.records.journal import Checked, Event, InterimAnalysis, LaunchEnded, RunStarted
 from appliance.records.json import from_json, sha256, to_json
@@ -104,11 +104,19 @@ class Draft:
         return replace(self, events=tuple(change(list(self.events))))
 
 
-def healthy(*, repeats: int = 0) -> Draft:
-    """Three cases of five launches (one of them untimed), analysed after two and after five."""
+def healthy(*, repeats: int = 0, sessions: int = 1) -> Draft:
+    """Three cases of five launches (one of them untimed), analysed after two and after five.
+
+    With more sessions two launches are made in each of those before.
+    """
     protocol = replace(PROTOCOL, interim_analyses=(2, 5), repeats=repeats)
-    cases = (a_case(), a_case("bert"), a_case("exact", is_timed=False))
-    plan = as_drawn(a_plan(*cases, protocol=protocol))
+    launches = 2 * (sessions - 1) + 5
+    cases = (
+        a_case(launches=launches),
+        a_case("bert", launches=launches),
+        a_case("exact", is_timed=False),
+    )
+    plan = as_drawn(a_plan(*cases, protocol=protocol, sessions=sessions))
     plan = replace(
         plan,
         digests={
@@ -137,7 +145,7 @@ def as_drawn(plan: Plan) -> Plan:
 
     def drawn(case: Case) -> Case:
         name = (case.variant_of or case.id).partition("@")[0]
-        number = checked_launch(plan.protocol, name, case.launches, plan.seed)
+        number = checked_launch(plan.protocol, name, case.launches, plan.seed, plan.sessions)
         return replace(case, checked_launch=number)
 
     groups = launch_groups(plan.cases, plan.launches, plan.seed)
@@ -176,13 +184,14 @@ def analysed(plan: Plan, events: Sequence[Event]) -> list[Event]:
     """The same events with every interim analysis where the runner makes it, by the judge."""
     made: list[Event] = []
     decided: set[str] = set()
+    counts = {case.id: case_analyses(plan, case) for case in plan.cases if case.is_timed}
     for event in events:
         if isinstance(event, InterimAnalysis):
             continue
         made.append(event)
         case = event.launch.partition("/")[0] if isinstance(event, LaunchEnded) else ""
         number = event.launch.partition("/")[2] if isinstance(event, LaunchEnded) else ""
-        if number in ("2", "5") and case not in decided:
+        if number in map(str, counts.get(case, ())) and case not in decided:
             is_decided, reason = interim_analysis(
                 plan=plan, criteria=FUNCTIONAL, lines=bare_lines(made), case=case, **NOTHING_KNOWN
             )

@@ -15,7 +15,8 @@ from support.builders import FUNCTIONAL
 from support.bundles import NOTHING_KNOWN
 
 from appliance.judging.limits import RulingInputs
-from appliance.planning.plan import case_launches, round_of
+from appliance.planning.plan import case_launches
+from appliance.planning.sessions import rounds
 from appliance.records.journal import Event, InterimAnalysis, LaunchEnded, ServerProbed
 from appliance.records.json import sha256, to_json
 from appliance.records.plan import Case, Launch, Plan
@@ -68,6 +69,7 @@ def plan(
     warmup_steps: int = 1,
     warmup_seconds: float = 0.0,
     repeats: int = 0,
+    sessions: int = 1,
 ) -> Plan:
     """All launches of the cases; in rounds, one by one, if no groups are given."""
     protocol = Protocol(
@@ -82,12 +84,9 @@ def plan(
         last_checks="one",
         repeats=repeats,
     )
-    launches = tuple(
-        sorted(
-            (launch for case in cases for launch in case_launches(case, protocol)),
-            key=lambda launch: round_of(launch.number),
-        )
-    )
+    planned = [launch for case in cases for launch in case_launches(case, protocol, sessions)]
+    places = rounds(planned)
+    launches = tuple(sorted(planned, key=lambda launch: places[launch.id]))
     return Plan(
         run_id="test-run",
         created_utc="2026-01-01T00:00:00Z",
@@ -109,6 +108,7 @@ def plan(
         time_limit_seconds=100.0,
         injectors=(),
         rerun_of="",
+        sessions=sessions,
     )
 
 
@@ -125,7 +125,9 @@ class Seen:
     def preflight_warnings(self, sentences: Sequence[str]) -> None:
         self.foretellings = tuple(sentences)
 
-    def run_begins(self, plan: Plan, num_done: int) -> None:
+    def session_ended(self, plan: Plan, session: int) -> None: ...
+
+    def run_begins(self, plan: Plan, num_done: int, session: int) -> None:
         self.num_done = num_done
 
     def server_probed(self, event: ServerProbed) -> None:

@@ -79,6 +79,8 @@ def planned(
     criteria: Criteria = FUNCTIONAL,
     places: Sequence[Place] = (place(0),),
     answer: Answer | None = None,
+    sessions: int = 1,
+    pause_seconds: float | None = None,
 ) -> Plan:
     given_suite = given_suite or suite()
     resolved = Resolved(
@@ -105,5 +107,7 @@ def planned(
             run_id="run",
             created_utc="2026-11-21T12:00:00Z",
             bench_version="0.1.0",
+            sessions=sessions,
+            pause_seconds=pause_seconds,
         )
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import subprocess
 import sys
@@ -68,3 +69,29 @@ def answered(*words: str) -> tuple[int, str, str]:
     done = bench(*words)
     assert "Traceback" not in done.stderr, done.stderr
     return done.returncode, done.stdout, done.stderr
+
+
+def start(*words: str, cwd: Path = ROOT) -> subprocess.Popen[str]:
+    """The program, started and not waited for."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "appliance", *words],
+        cwd=cwd,
+        env=WITH_FAULTS,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        stdin=subprocess.DEVNULL,
+        text=True,
+    )
+
+
+def only_run(out: Path) -> Path:
+    """The folder of the one run in it."""
+    runs = [path for path in out.iterdir() if not path.name.startswith(".")]
+    assert len(runs) == 1
+    return runs[0]
+
+
+def events(run: Path, kind: str) -> list[dict[str, object]]:
+    """The journal's events of one kind."""
+    lines = [json.loads(line) for line in (run / "journal.jsonl").read_text().splitlines()]
+    return [line["event"] for line in lines if line["event"]["kind"] == kind]

@@ -1,0 +1,154 @@
+"""Sessions: the parts of a run that processes, fork servers and counters begin anew for.
+
+A device has a level of its own in every run: where memory lies, what the node's other parts do
+that day. Launches of one session share it, so they cannot show how far it varies. Each session but
+the last makes as many timed launches of a case as the first interim analysis wants. Times are
+judged in the last session only, at the launches of all sessions together.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+
+from appliance.records.journal import Line, RunEnded, SessionBegan, SessionEnded
+from appliance.records.plan import Launch, Plan
+from appliance.statistics.estimates import planned_analyses
+
+CLOCK_SLACK_SECONDS = 60.0
+"""What a time service may set a clock back by between two sessions."""
+
+
+def launches_of_session(interim_analyses: Sequence[int], launches: int, sessions: int) -> int:
+    """Timed launches in each session but the last, of a case that has so many in all."""
+    return min(interim_analyses[0], launches // sessions)
+
+
+def num_in_all(interim_analyses: Sequence[int], most: int, sessions: int) -> int:
+    """Timed launches in all sessions, of a case that makes `most` of them in the last."""
+    return (sessions - 1) * min(interim_analyses[0], most) + most
+
+
+def judged_analyses(
+    interim_analyses: Sequence[int], launches: int, sessions: int
+) -> tuple[int, ...]:
+    """Launch counts at which times are judged: all of them in the last session.
+
+    `launches` are those of a case in all sessions, and the counts are of all sessions too.
+    """
+    before = (sessions - 1) * launches_of_session(interim_analyses, launches, sessions)
+    return tuple(before + count for count in planned_analyses(interim_analyses, launches - before))
+
+
+def session_ends(interim_analyses: Sequence[int], launches: int, sessions: int) -> tuple[int, ...]:
+    """Launch counts at the ends of all sessions but the last, where no time is judged."""
+    each = launches_of_session(interim_analyses, launches, sessions)
+    return tuple(each * session for session in range(1, sessions))
+
+
+def session_of(number: int, each: int, sessions: int, repeats: int) -> int:
+    """Session of a case's launch by its number, where each but the last makes `each` timed ones.
+
+    The repeats -1 to -`repeats` are spread over the sessions in their order.
+    """
+    if number == 0:
+        return 1
+    if number < 0:
+        return 1 + (-number - 1) * sessions // repeats
+    return min(sessions, 1 + (number - 1) // each)
+
+
+def seconds_of_run(plan: Plan) -> float:
+    """Expected length of a run with its pauses; of those that no plan fixes nothing is known."""
+    return plan.expected_seconds + (plan.sessions - 1) * (plan.pause_seconds or 0.0)
+
+
+def rounds(launches: Iterable[Launch]) -> Mapping[str, tuple[int, int]]:
+    """By launch its session, and its round in that: 0, then the first repeat, launch 1 and so on.
+
+    Numbers are counted from the begin of the session, in which cases may differ.
+    """
+    counts: dict[tuple[str, int, bool], int] = {}
+    places: dict[str, tuple[int, int]] = {}
+    for launch in sorted(launches, key=lambda one: abs(one.number)):
+        place = 0
+        if launch.number:
+            key = (launch.case, launch.session, launch.is_repeat)
+            counts[key] = counts.get(key, 0) + 1
+            place = 2 * counts[key] - launch.is_repeat
+        places[launch.id] = (launch.session, place)
+    return places
+
+
+# ------------------------------------------------------------------ one session after another
+
+
+def current(lines: Iterable[Line]) -> int:
+    """The session that a run is in, or comes to next in a pause."""
+    return 1 + sum(isinstance(line.event, SessionEnded) for line in lines)
+
+
+def is_paused(lines: Sequence[Line]) -> bool:
+    """Whether a run is between two sessions."""
+    return bool(lines) and isinstance(lines[-1].event, SessionEnded)
+
+
+def has_ended(lines: Iterable[Line]) -> bool:
+    """Whether the last session has ended."""
+    return any(isinstance(line.event, RunEnded) for line in lines)
+
+
+def seconds_between(
+    ended: SessionEnded, ended_utc: str, began: SessionBegan, began_utc: str
+) -> float:
+    """Length of a pause: by the clock that nobody can set, unless the node was booted in it."""
+    if ended.boot and ended.boot == began.boot:
+        return (began.since_boot_ns - ended.since_boot_ns) * 1e-9
+    return _utc_seconds(ended_utc, began_utc)
+
+
+def set_back(ended: SessionEnded, ended_utc: str, began: SessionBegan, began_utc: str) -> float:
+    """Seconds by which the clock (UTC) was set back between two sessions; 0 where it was not.
+
+    A session that begins before the other's end is later only by a clock that was set back. More
+    shows beside the time since the boot: the same boot's must have gone on by as much, and
+    another boot cannot be older than the pause. Less than a minute is a time service's work.
+    """
+    by_utc = _utc_seconds(ended_utc, began_utc)
+    if by_utc < 0:
+        return -by_utc
+    is_same = bool(ended.boot) and ended.boot == began.boot
+    since = began.since_boot_ns - (ended.since_boot_ns if is_same else 0)
+    lost = since * 1e-9 - by_utc if began.boot else -math.inf
+    return lost if lost > CLOCK_SLACK_SECONDS else 0.0
+
+
+def refusal(
+    ended: SessionEnded,
+    ended_utc: str,
+    began: SessionBegan,
+    began_utc: str,
+    pause_seconds: float | None,
+) -> str:
+    """Why a session cannot have begun at this moment, after that end; or nothing."""
+    lost = set_back(ended, ended_utc, began, began_utc)
+    if lost:
+        return (
+            f"the clock was set back by {lost:.0f} s between sessions {ended.session} and "
+            f"{began.session}"
+        )
+    is_same = bool(ended.boot) and ended.boot == began.boot
+    if is_same and began.since_boot_ns < ended.since_boot_ns:
+        return f"session {began.session} begins before session {ended.session} has ended"
+    pause = seconds_between(ended, ended_utc, began, began_utc)
+    if pause_seconds is not None and pause < pause_seconds:
+        return (
+            f"session {began.session} begins {pause:.0f} s after the end of session "
+            f"{ended.session}, and the plan has {pause_seconds:.0f} s between them"
+        )
+    return ""
+
+
+def _utc_seconds(first: str, second: str) -> float:
+    return (datetime.fromisoformat(second) - datetime.fromisoformat(first)).total_seconds()

@@ -1,0 +1,106 @@
+"""`accept --sessions` as a person uses it: stopped, refused, killed, gone on with, verified."""
+
+import json
+import shutil
+import time
+from dataclasses import replace
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+from support.program import TINY, called, events, only_run, start
+
+from appliance.records.journal import Line
+from appliance.records.json import from_json, sha256, to_json
+from appliance.storage.journal import as_written
+
+
+@pytest.fixture(scope="module")
+def paused(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of two sessions, the first of which has ended."""
+    out = tmp_path_factory.mktemp("out")
+    done = called("accept", "--suite", TINY, "--sessions", "2", "--out", str(out), "--quiet")
+    assert done.returncode == 3, done.stderr
+    run = only_run(out)
+    assert f"bench accept --resume {run}" in done.stderr
+    assert not (run / "verdict.json").exists()
+    return run
+
+
+@pytest.fixture
+def copy(paused: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(paused, tmp_path / "out" / paused.name))
+
+
+def test_a_run_between_sessions_is_no_evidence_yet(paused: Path) -> None:
+    assert called("verify", str(paused), "--allow-dev").returncode == 4
+
+
+def test_a_clock_that_was_set_back_is_refused_in_a_sentence(copy: Path) -> None:
+    later(copy, timedelta(hours=2))
+    before = (copy / "journal.jsonl").read_bytes()
+    done = called("accept", "--resume", str(copy))
+    assert done.returncode == 2
+    assert "the clock was set back by 7" in done.stderr
+    assert "between sessions 1 and 2" in done.stderr
+    assert (copy / "journal.jsonl").read_bytes() == before
+
+
+def later(run: Path, by: timedelta) -> None:
+    """The run as if the clock had been so much ahead when it was made."""
+    path, lines, prev = run / "journal.jsonl", [], sha256((run / "plan.json").read_bytes())
+    for text in path.read_bytes().splitlines():
+        line = from_json(Line, text, name="journal.jsonl")
+        utc = as_written(datetime.fromisoformat(line.utc) + by)
+        made = to_json(replace(line, utc=utc, prev=prev))
+        prev = sha256(made)
+        lines.append(made + b"\n")
+    path.write_bytes(b"".join(lines))
+
+
+def test_options_of_sessions_are_fixed_when_the_run_begins(copy: Path) -> None:
+    for words in (("--sessions", "3"), ("--pause", "1h")):
+        done = called("accept", "--resume", str(copy), *words)
+        assert done.returncode == 2
+        assert "was fixed when the run began" in done.stderr or "--sessions 2" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--sessions", "0"), "--sessions is 0: give a number from 1 to 12"),
+        (("--sessions", "13"), "--sessions is 13"),
+        (("--sessions", "2", "--pause", "4"), '--pause is "4": give a number with s, m or h'),
+        (("--sessions", "2", "--pause", "721h"), "give at most 720 h"),
+        (("--pause", "4h"), "give --sessions 2 or more"),
+    ],
+)
+def test_sessions_that_no_run_can_have_are_refused(words: tuple[str, ...], said: str) -> None:
+    done = called("plan", "--suite", TINY, *words)
+    assert (done.returncode, said in done.stderr) == (2, True), done.stderr
+
+
+def test_killed_in_the_second_session_it_goes_on_and_verifies(copy: Path) -> None:
+    before = (copy / "journal.jsonl").read_bytes()
+    process = start("accept", "--resume", str(copy), "--quiet")
+    while not _is_in_second_session(copy):
+        assert process.poll() is None, process.communicate()[1]
+        time.sleep(0.02)
+    process.kill()
+    process.communicate()
+    done = called("accept", "--resume", str(copy), "--quiet")
+    assert done.returncode == 0, done.stderr
+    assert (copy / "journal.jsonl").read_bytes().startswith(before)
+    assert len(events(copy, "session_began")) == len(events(copy, "run_resumed")) == 1
+    timed = [one["launch"] for one in events(copy, "launch_started")]
+    assert len([one for one in timed if not str(one).endswith("/0")]) == 2 * 2 * 5
+    verified = called("verify", str(copy), "--allow-dev")
+    assert verified.returncode == 0, verified.stderr
+    verdict = json.loads((copy / "verdict.json").read_bytes())
+    assert verdict["num_interruptions"] == 1
+
+
+def _is_in_second_session(run: Path) -> bool:
+    text = (run / "journal.jsonl").read_text()
+    _, began, rest = text.partition('"kind":"session_began"')
+    return bool(began) and '"kind":"launch_started"' in rest
