@@ -362,7 +362,8 @@ def _sessions(plan: Plan, index: JournalIndex) -> str:
     days = words.listed([words.utc(utc) for utc in begins[:MOST_DATES]])
     rest = " and later" if len(begins) > MOST_DATES else ""
     return (
-        f"{plan.sessions} sessions, begun {days}{rest}, with pauses of {words.listed(pauses)}; "
+        f"{plan.sessions} sessions, begun {days}{rest}, with pauses of "
+        f"{words.listed(pauses[:MOST_DATES])}{rest}; "
         "times are judged at the launches of all of them"
     )
 

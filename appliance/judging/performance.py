@@ -1,8 +1,9 @@
-"""Rulings on times: location against a limit, exact tests of rates, drift over the run.
+"""Rulings on times: location against a limit, and exact tests of rates.
 
 Whatever can neither pass nor fail at its stated risk is inconclusive, so noise earns nothing.
-Location is in location.py; what a median cannot see (stalls, slow launches, percentiles, drift)
-has tests of its own here. Times are judged only of outputs that were right, by clocks that agree.
+Location is in location.py and drift in heating.py; what else a median cannot see (stalls, slow
+launches, percentiles) has tests of its own here. Times are judged only of outputs that were right,
+by clocks that agree.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from typing import Literal
 
 import numpy as np
@@ -30,12 +30,11 @@ from appliance.judging.functional import (
     numeric,
 )
 from appliance.judging.limits import RulingInputs, scaled
-from appliance.judging.location import CLOCK, SLOWED, STOP_OTHER_LOAD, analysis_at, location
+from appliance.judging.location import CLOCK, SLOWED, analysis_at, location
 from appliance.judging.repeatability import contradiction
 from appliance.planning.criterion_scope import alphas
 from appliance.records.criteria import Criterion
 from appliance.records.verdict import Statistic
-from appliance.statistics.drift import theil_sen
 from appliance.statistics.estimates import LEAST_LAUNCHES
 from appliance.statistics.tails import (
     analysis_risks,
@@ -46,8 +45,6 @@ from appliance.statistics.tails import (
     test_rate,
 )
 
-DRIFT_SECONDS = 1800.0
-LEAST_DRIFT_SECONDS = 600.0
 COUNTED = "steps_to_target"
 LOOSER = "Plan more launches or longer blocks, or agree on a wider limit."
 
@@ -290,47 +287,6 @@ def _reference_spread(evidence: CaseEvidence, inputs: RulingInputs) -> float:
     return 1.4826 * statistics.median(abs(value - middle) for value in values)
 
 
-# ------------------------------------------------------------------ drift
-
-
-def _drift(criterion: Criterion, evidence: CaseEvidence, inputs: RulingInputs) -> RulingDraft:
-    """Slope of the blocks' medians over the run, over half an hour."""
-    launches = evidence.counted
-    if criterion.at_most is None or len(launches) < LEAST_LAUNCHES:
-        return inconclusive("coverage", f"{criterion.title}: too few launches", "Run it again.")
-    times = np.array([_seconds(launch.moments[-1]) for launch in launches])
-    span = float(times.max() - times.min())
-    if span < LEAST_DRIFT_SECONDS:
-        return inconclusive(
-            "coverage",
-            f"{criterion.title}: the launches span {span:.0f} s, "
-            f"which is less than {LEAST_DRIFT_SECONDS:.0f} s",
-            "Plan a longer suite, or leave this criterion out.",
-        )
-    passing, failing = _risks(evidence, inputs)
-    values = np.array(log_seconds(evidence))
-    limit = criterion.at_most / DRIFT_SECONDS
-    slope, _, high = theil_sen(times, values, 1 - 2 * passing)
-    _, low, _ = theil_sen(times, values, 1 - 2 * failing)
-    if slope is None or low is None or high is None:
-        what = f"{criterion.title}: no slope can be estimated"
-        return inconclusive("evidence_missing", what, STOP_OTHER_LOAD)
-    return LimitTest(
-        criterion=criterion,
-        word="pass" if high <= limit else "fail" if low > limit else "open",
-        value=slope * DRIFT_SECONDS,
-        low=low * DRIFT_SECONDS,
-        high=high * DRIFT_SECONDS,
-        limit=criterion.at_most,
-        count=len(launches),
-        finding=f"{100 * slope * DRIFT_SECONDS:.2g} % slower in half an hour",
-    ).draft()
-
-
-def _seconds(utc: str) -> float:
-    return datetime.fromisoformat(utc).timestamp()
-
-
 # ------------------------------------------------------------------ what is not judged
 
 
@@ -366,7 +322,6 @@ def unjudged(evidence: CaseEvidence, inputs: RulingInputs) -> RulingDraft | None
 Rule = Callable[[Criterion, CaseEvidence, RulingInputs], RulingDraft]
 RULES: Mapping[str, Rule] = {
     "perf": location,
-    "drift": _drift,
     "stall_rate": _stalls,
     "stall_share": _stall_shares,
     COUNTED: _steps_to_target,

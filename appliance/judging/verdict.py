@@ -48,9 +48,10 @@ from appliance.judging.functional import (
     injected,
     inventory,
 )
+from appliance.judging.heating import heated
 from appliance.judging.limits import NO_RECORDS, RulingInputs
 from appliance.judging.performance import judged, pooled
-from appliance.planning import coverage
+from appliance.planning import coverage, sustained
 from appliance.planning.criterion_scope import CHANCE_KINDS, RATIO, is_pooled, matches, other_of
 from appliance.records.baseline import Baselines, Peaks
 from appliance.records.criteria import Criteria, Criterion, CriterionKind
@@ -91,6 +92,7 @@ UNJUDGED_REPEATS: Mapping[Reason, str] = {
 EXCHANGED = "Keep the node's software unchanged while it is judged, and run again."
 REPEATED = "Compare it with the run that it repeats."
 CONVERTED = "Run bench on the device itself."
+WITHIN_ALL = True, "decided: within every limit"
 PRECEDENCE: Mapping[CriterionKind, int] = {
     "integrity": 0,
     "completion": 1,
@@ -185,7 +187,7 @@ class Judge:
             self._index.settle()
             known = version, self._interim_analysis(evidence)
             self._analysed[case] = known
-        return known[1]
+        return self._after_stage(evidence, known[1])
 
     def verdict(self) -> Verdict:
         """All rulings of the run, and what they come to."""
@@ -271,7 +273,25 @@ class Judge:
         for draft in on_times:
             if draft.ruling != "pass":
                 return False, f"open: {draft.explanation}"
-        return True, "decided: within every limit"
+        return WITHIN_ALL
+
+    def _after_stage(self, evidence: CaseEvidence, answer: tuple[bool, str]) -> tuple[bool, str]:
+        """The answer of an analysis; a pass decides nothing before the sustained stage is over."""
+        if answer != WITHIN_ALL:
+            return answer
+        plan, cases = self._inputs.plan, self._index.cases
+        for device in evidence.case.all_devices:
+            short = sustained.shortfall(
+                self._inputs.criteria,
+                plan.cases,
+                protocol=plan.protocol,
+                sessions=plan.sessions,
+                counted=lambda case: cases[case.id].num_made,
+                device=device,
+            )
+            if short:
+                return False, f"open: {short}"
+        return answer
 
     def _on_times(self, evidence: CaseEvidence) -> Iterator[RulingDraft]:
         """What is ruled of a case's times, and of times that are held against them."""
@@ -330,7 +350,8 @@ class Judge:
             elif not cases:
                 yield _unmatched(criterion)
             elif is_pooled(criterion):
-                yield _ruling(criterion, "", pooled(criterion, cases, self._inputs))
+                rule = heated if criterion.kind == "drift" else pooled
+                yield _ruling(criterion, "", rule(criterion, cases, self._inputs))
             elif criterion.kind == "health":
                 scope: Scope = "run" if criterion.cases == "*" else "cases"
                 yield _ruling(criterion, "", health(criterion, cases, self._inputs, scope))

@@ -82,15 +82,22 @@ def per_unit(case: Case) -> tuple[str, str, float | None, float | None]:
 
 def is_pooled(criterion: Criterion) -> bool:
     """Whether one ruling is made for all of its cases together."""
-    return criterion.kind == "tail" and criterion.metric in POOLED_METRICS
+    return criterion.kind == "drift" or criterion.metric in POOLED_METRICS
+
+
+def _is_of_all_launches(criterion: Criterion) -> bool:
+    return criterion.kind == "drift" and criterion.sustained_seconds is None
 
 
 def is_judged(criteria: Criteria, case: str) -> bool:
-    """Whether a required limit is set on the times of this very case."""
+    """Whether a required limit is set on the times of this very case.
+
+    Drift is of the device, but where no stage is stated for it all launches are to show it.
+    """
     return any(
         criterion.required
         and criterion.kind in CHANCE_KINDS
-        and not is_pooled(criterion)
+        and (not is_pooled(criterion) or _is_of_all_launches(criterion))
         and (matches(criterion, case) or is_compared(criterion, case))
         for criterion in criteria.criterion
     )

@@ -14,7 +14,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 from appliance.errors import UsageError
-from appliance.planning import placement, undescribed
+from appliance.planning import placement, sustained, undescribed
 from appliance.planning.criterion_scope import RATIO, is_judged, matches, other_of, planned_bounds
 from appliance.planning.library_ranges import libraries
 from appliance.planning.placement import GIB, Placed
@@ -146,7 +146,7 @@ def make_plan(inputs: PlanInputs) -> Plan:
     """The plan of one run; UsageError if it plans nothing or more than the suite's time limit.
 
     The limit, which is of each session, is held by the time of a node whose cases are decided at
-    their first interim analysis, as those of a healthy one mostly are.
+    their first interim analysis after the sustained stage, as those of a healthy one mostly are.
     """
     suite = inputs.suite
     if not inputs.places:
@@ -158,6 +158,11 @@ def make_plan(inputs: PlanInputs) -> Plan:
         first = not_planned[0]
         raise UsageError(f"suite {suite.name} plans nothing: of {first.case}, {first.reason}")
     _check_ratios(inputs.criteria, cases)
+    too_short = sustained.refusal(
+        inputs.criteria, cases, protocol=suite.protocol, sessions=inputs.sessions
+    )
+    if too_short:
+        raise UsageError(f"suite {suite.name} is too short: {too_short}")
     plan = _scheduled(inputs, cases, not_planned)
     most = suite.time_limit_seconds * inputs.sessions
     if plan.expected_seconds > most:
@@ -201,9 +206,9 @@ def _scheduled(
     )
     groups = launch_groups(cases, launches, inputs.seed)
     limits, bounds = planned_bounds(inputs.criteria, cases, interim_analyses, sessions)
-    least = {
-        case.id: judged_analyses(interim_analyses, case.launches, sessions)[0] for case in cases
-    }
+    least = sustained.first_launches(
+        inputs.criteria, cases, protocol=suite.protocol, sessions=sessions
+    )
     most = {case.id: case.launches for case in cases}
     return Plan(
         run_id=inputs.run_id,

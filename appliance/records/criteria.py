@@ -40,7 +40,9 @@ class Criterion(Record):
       spread that a pass is granted for (None: the class's).
     - tail: `metric` stall_rate, stall_share (of a step's time, for loading), slow_launch_rate (of
       all matching cases together), or latency_seconds at `quantile`; with `at_most`.
-    - drift: `metric` drift_per_30_minutes, relative; with `at_most`.
+    - drift: `metric` drift_over_run or drift_per_30_minutes, relative, with `at_most`; one ruling
+      over all devices of the matching cases. `sustained_seconds` is for how long a device is under
+      load at least before any case on it is decided; drift_over_run needs it.
     - health: `metric` a counter, a reading, or what the ledger makes of them (ledger.py), with
       `at_least` or `at_most`; one ruling over all devices of the matching cases. `if_absent` is
       what becomes of a device that cannot have it at all, as its vendor says; `if_not_observed` of
@@ -68,6 +70,7 @@ class Criterion(Record):
     margin: Number | None = None
     quantile: Number | None = None
     against: str = ""
+    sustained_seconds: Number | None = None
     if_absent: Literal["inconclusive", "not_applicable"] = "inconclusive"
     if_not_observed: Literal["inconclusive", "not_applicable"] = "inconclusive"
 

@@ -25,9 +25,16 @@ KIND_METRICS = {
         *RATES,
     ),
     "tail": ("stall_rate", "stall_share", "latency_seconds", "slow_launch_rate"),
-    "drift": ("drift_per_30_minutes",),
+    "drift": ("drift_over_run", "drift_per_30_minutes"),
 }
-PARTS = ("stall_rate", "stall_share", "slow_launch_rate", "drift_per_30_minutes")  # limits below 1
+PARTS = (  # limits below 1
+    "stall_rate",
+    "stall_share",
+    "slow_launch_rate",
+    "drift_over_run",
+    "drift_per_30_minutes",
+)
+LONGEST_STAGE = 7 * 24 * 3600.0
 WITHOUT_BASELINE = (
     "first_step_seconds",
     "seconds_to_target",
@@ -116,10 +123,30 @@ def _measured_fault(criterion: Criterion, limits: Sequence[str]) -> str:
     """The same, of a criterion on a metric."""
     if not criterion.metric:
         return 'needs a "metric"'
-    for fault in (_metric_fault, _number_fault, _choice_fault, _quantile_fault, _against_fault):
+    for fault in (
+        _metric_fault,
+        _number_fault,
+        _choice_fault,
+        _quantile_fault,
+        _against_fault,
+        _stage_fault,
+    ):
         reason = fault(criterion, limits)
         if reason:
             return reason
+    return ""
+
+
+def _stage_fault(criterion: Criterion, _: Sequence[str]) -> str:
+    """A sustained stage of what is no drift, of no length, or none where it is needed."""
+    seconds = criterion.sustained_seconds
+    if seconds is None:
+        needs_it = criterion.metric == "drift_over_run"
+        return 'needs "sustained_seconds", the least time under load' if needs_it else ""
+    if criterion.kind != "drift":
+        return 'has "sustained_seconds", which only drift takes'
+    if not 0.0 < seconds <= LONGEST_STAGE:
+        return f'has {seconds} for "sustained_seconds": give more than 0 and at most a week'
     return ""
 
 

@@ -67,6 +67,7 @@ METRIC_UNITS: Mapping[str, str] = {
     "stall_rate": "",
     "stall_share": "",
     "slow_launch_rate": "",
+    "drift_over_run": "",
     "drift_per_30_minutes": "",
     "throughput_ratio": "",
 }

@@ -34,6 +34,7 @@ from appliance.evidence.journal_index import index_of
 from appliance.judging.criteria_check import PEAK_SLACK, rounded_up
 from appliance.judging.verdict import IMPLIED, requirements
 from appliance.planning.criterion_scope import CHANCE_KINDS
+from appliance.planning.sustained import launch_seconds
 from appliance.records.baseline import Baseline, BaselineKey, Baselines, Tolerance
 from appliance.records.json import sha256, to_data, to_json
 from appliance.records.plan import Case
@@ -54,6 +55,8 @@ QUIET = 1.5  # margin over spread at which about twelve launches decide a health
 POWER, PASS_RISK = 0.99, 0.01  # of a healthy run to pass; of one at its limit
 SLOW_RISK, LARGEST_SLOW_RATE = 0.01, 0.20
 UNSTEADY = ("slowdown", "no_steady_state")
+STAGE_SECONDS = 300
+LEAST_DRIFT = 0.02  # that is limited; a healthy device has some of it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,13 +65,15 @@ class Created:
 
     `margins` are by case those that its criteria get: the smallest ones, or wider where so few
     launches are planned that a healthy run would stay undecided. `notes` are sentences of warning;
-    `left_out` the cases without a baseline, each with the reason.
+    `left_out` the cases without a baseline, each with the reason. `load_seconds` is for how long
+    these runs' suites hold each device under load at least, where all launches are made.
     """
 
     baselines: Baselines
     margins: Mapping[str, float]
     notes: tuple[str, ...]
     left_out: tuple[str, ...]
+    load_seconds: float = 0.0
 
     @property
     def largest_margin(self) -> float:
@@ -144,6 +149,7 @@ def create(
         margins=_margins_for(baselines, measured),
         notes=tuple(_notes(baselines, measured, kind)),
         left_out=left_out,
+        load_seconds=_load_seconds(measured),
     )
 
 
@@ -520,6 +526,7 @@ def criteria_of(created: Created, name: str) -> bytes:
     for case, margin in created.margins.items():
         lines += _speed_entry(case, margin)
     lines += _tail_entry(LEAST_LAUNCHES * len(created.baselines.baseline))
+    lines += _drift_entry(created)
     text = ("\n".join(lines) + "\n").encode()
     criteria_file.parse_criteria(text, f"{name}.toml")
     return text
@@ -548,6 +555,34 @@ def _tail_entry(launches: int) -> list[str]:
         metric="slow_launch_rate",
         at_most=rate,
     )
+
+
+def _drift_entry(created: Created) -> list[str]:
+    """A limit on the drift of a device, if the suite can hold it under load for the stage."""
+    if created.load_seconds < STAGE_SECONDS:
+        held = f"the suite holds a device under load for {created.load_seconds:.0f} s at least"
+        return ["", f"# Drift is not judged: {held}, and {STAGE_SECONDS} s show what heats."]
+    return _entry(
+        id="drift",
+        kind="drift",
+        title="Drift of a device over the run, of all its cases together",
+        metric="drift_over_run",
+        at_most=max(LEAST_DRIFT, created.largest_margin),
+        sustained_seconds=STAGE_SECONDS,
+    )
+
+
+def _load_seconds(measured: Sequence[_Measured]) -> float:
+    """Least time under load of any device, with all launches that a run with limits plans."""
+    loads: dict[tuple[str, str], float] = {}
+    for item in measured:
+        plan, case = item.run.bundle.plan, item.case
+        analyses = plan.protocol.interim_analyses
+        launches = analyses[-1] if case.launches >= analyses[0] else case.launches
+        key = plan.run_id, case.device
+        seconds = launches * launch_seconds(plan.protocol) if case.steps is None else 0.0
+        loads[key] = loads.get(key, 0.0) + seconds
+    return min(loads.values(), default=0.0)
 
 
 def slow_rate(launches: int) -> float | None:

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from datetime import timedelta
 
 import numpy as np
 import pytest
@@ -384,37 +383,6 @@ def test_slow_launches_are_pooled_over_the_node(
         if item.criterion == "tail"
     ]
     assert [(item.case, item.ruling) for item in got] == [("", ruling)]
-
-
-# ------------------------------------------------------------------ drift
-
-DRIFT = Criterion(
-    id="drift", kind="drift", title="Drift", metric="drift_per_30_minutes", at_most=0.01
-)
-
-
-def drifting(part: float) -> Callable[[Launch], Sequence[float]]:
-    """Slower by this part in half an hour, where a launch is made every two minutes."""
-    return lambda launch: [
-        time * (1 + part * launch.number / 15) for time in steady(sd=0.001)(launch)
-    ]
-
-
-@pytest.mark.parametrize(
-    ("part", "minutes", "answer"),
-    [
-        (0.0, 2, ("pass", "")),
-        (0.05, 2, ("fail", "over_limit")),
-        (0.01, 2, ("inconclusive", "noise")),
-        (0.0, 0.1, ("inconclusive", "coverage")),
-    ],
-)
-def test_drift_is_the_slope_over_the_run(
-    part: float, minutes: float, answer: tuple[str, str]
-) -> None:
-    lines = timed(LONG, drifting(part), every=timedelta(minutes=minutes))
-    got = ruling_on(rulings(LONG, lines, criteria(DRIFT)), "drift")
-    assert (got.ruling, got.reason) == answer
 
 
 # ------------------------------------------------------------------ health and inventory

@@ -35,6 +35,7 @@ from appliance.storage.criteria_file import parse_criteria
 from appliance.storage.device_file import parse_baselines
 from appliance.verbs import baseline
 from appliance.verbs.baseline import (
+    STAGE_SECONDS,
     Created,
     create,
     criteria_of,
@@ -447,6 +448,21 @@ def test_criteria_carry_the_smallest_margins(one: Path, two: Path) -> None:
     found = bundle.read(one)
     plan = found.plan
     check_margins(criteria, created.baselines, plan.cases, plan.protocol, found.system)
+
+
+def test_drift_is_limited_where_the_suite_can_hold_its_stage(one: Path) -> None:
+    """These runs' suite has one case of five launches, each of a fraction of a second."""
+    created = of(one)
+    protocol = bundle.read(one).plan.protocol
+    blocks = protocol.blocks * protocol.block_seconds
+    assert created.load_seconds == pytest.approx(5 * (protocol.calibration_seconds + blocks))
+    assert b"# Drift is not judged: the suite holds" in criteria_of(created, "mine")
+    held = replace(created, load_seconds=float(STAGE_SECONDS))
+    criteria = parse_criteria(criteria_of(held, "mine"), "mine.toml")
+    drift = criteria.criterion[-1]
+    assert (drift.kind, drift.metric, drift.cases) == ("drift", "drift_over_run", "*")
+    assert (drift.sustained_seconds, drift.required) == (STAGE_SECONDS, True)
+    assert drift.at_most == max(0.02, created.largest_margin)
 
 
 def test_the_margin_of_a_case_is_the_largest_of_its_devices(make: Callable[..., Path]) -> None:
