@@ -12,7 +12,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from appliance.evidence import device_health
+from appliance.evidence import device_health, hidden_links
 from appliance.evidence.baseline_key import peak_for
 from appliance.evidence.determinism import unlisted
 from appliance.evidence.disturbance import disturbance
@@ -25,7 +25,6 @@ from appliance.evidence.launches import (
     device_clock_fault,
 )
 from appliance.evidence.qualification import find
-from appliance.judging import hidden_links
 from appliance.judging.criteria_check import PEAK_SLACK
 from appliance.judging.limits import RulingInputs, amount_of
 from appliance.records.criteria import Criterion
@@ -469,7 +468,9 @@ def health(
     absent = [one.device for one in observed if one.is_absent]
     if beyond:
         return _unhealthy(criterion, beyond)
-    if unseen and all(hidden_links.are_hidden(criterion, one, inputs) for one in unseen):
+    if unseen and all(
+        hidden_links.are_hidden(criterion, one, inputs.system, inputs.order) for one in unseen
+    ):
         return RulingDraft(
             ruling="not_applicable",
             reason="not_shown",

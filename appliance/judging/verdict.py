@@ -24,6 +24,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from appliance.evidence import hidden_links
 from appliance.evidence.baseline_key import find
 from appliance.evidence.case_results import case_result, log_seconds, withheld
 from appliance.evidence.determinism import Disagreement, between_devices, exchanged
@@ -34,7 +35,6 @@ from appliance.evidence.launches import CaseEvidence, LaunchEvidence, is_default
 from appliance.evidence.qualification import find as find_record
 from appliance.judging import (
     fabric,
-    hidden_links,
     order_match,
     ratios,
     repeatability,

@@ -21,7 +21,7 @@ from support.timed_evidence import steady, timed
 from support.watched_runs import ACCELERATOR, CALM, HEALTHY, asking, ruling, run_of, system
 
 from appliance.errors import UsageError
-from appliance.judging.hidden_links import SENTENCE
+from appliance.evidence.hidden_links import SENTENCE
 from appliance.judging.verdict import judge
 from appliance.records.criteria import Criteria
 from appliance.records.journal import Event, LaunchStarted, Reading

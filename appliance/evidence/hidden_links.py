@@ -10,10 +10,10 @@ there what is not seen stays inconclusive.
 from __future__ import annotations
 
 from appliance.evidence.device_health import Observed
-from appliance.judging.limits import RulingInputs
 from appliance.linux.fact_reader import value_of
 from appliance.records.criteria import Criterion
 from appliance.records.order import Order
+from appliance.records.system import System
 from appliance.records.vocabulary import CONNECTION
 
 SENTENCE = "links not judged: the driver shows none"
@@ -23,12 +23,14 @@ ORDERED = ("link", "num_links", CONNECTION)
 """Beginnings of the facts of a device by which an order asks for links."""
 
 
-def are_hidden(criterion: Criterion, observed: Observed, inputs: RulingInputs) -> bool:
+def are_hidden(
+    criterion: Criterion, observed: Observed, system: System, order: Order | None
+) -> bool:
     """Whether this is unseen for no other reason than that the driver shows no links.
 
     A device that stops to answer while it works gives another reason than at the probe.
     """
-    devices = inputs.system.identity.devices
+    devices = system.identity.devices
     device = next((one for one in devices if one.id == observed.device), None)
     if device is None or not criterion.metric.startswith(METRICS):
         return False
@@ -40,7 +42,7 @@ def are_hidden(criterion: Criterion, observed: Observed, inputs: RulingInputs) -
         and links.value is None
         and observed.gap == links.hint
         and is_alone
-        and not _asks_for_links(inputs.order)
+        and not _asks_for_links(order)
     )
 
 
