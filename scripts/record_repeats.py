@@ -89,7 +89,7 @@ def _record(run: Bundle, evidence: CaseEvidence, journal: str) -> QualifiedRecor
         workload=case.workload,
         version=case.version,
         model=device.model,
-        stack=stack(run.system, device),
+        stack=stack(run.system, device, case.libraries),
         form="deterministic" if has_form else "no_deterministic_form",
         num_clean=num_clean,
         devices=(device_digest(run.system, device),),

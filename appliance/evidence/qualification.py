@@ -2,12 +2,13 @@
 
 Whether a workload gives the same bits each time is a matter of kernels, and they change with every
 release of a library and with every model. So a record is one only for exactly the stack that it
-names: what one side does not report differs from what the other does.
+names, of the libraries that the workload needs: what one side does not report differs from what the
+other does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from appliance.evidence.baseline_key import LIBRARIES, pairs, stated, worded
 from appliance.records.json import sha256
@@ -17,6 +18,14 @@ from appliance.records.system import Device, System
 
 KERNELS = (*LIBRARIES, "jax", "jaxlib")
 """Facts of the node's software that choose kernels."""
+BROUGHT_BY = {
+    "numpy": "numpy",
+    "transformers": "transformers",
+    "onnxruntime": "onnxruntime",
+    "jax": "jax",
+    "jaxlib": "jax",
+}
+"""Libraries among them that not every workload needs, by the distribution that it needs then."""
 DRIVERS = (
     "driver",
     "driver_version",
@@ -28,10 +37,19 @@ DRIVERS = (
 """Facts of a device that choose them too, or how many threads share a sum."""
 
 
-def stack(system: System, device: Device) -> Mapping[str, str]:
-    """Versions and settings, by name, that choose the kernels on this device."""
+def stack(system: System, device: Device, libraries: Collection[str]) -> Mapping[str, str]:
+    """Versions and settings, by name, that choose the kernels of a workload on this device.
+
+    `libraries` are the distributions that it needs, and what else is installed says nothing of it;
+    of a workload that names none everything counts.
+    """
+    chosen = [
+        name
+        for name in KERNELS
+        if not libraries or name not in BROUGHT_BY or BROUGHT_BY[name] in libraries
+    ]
     return {
-        **stated(KERNELS, system.identity.software),
+        **stated(chosen, system.identity.software),
         **stated(DRIVERS, device.facts),
     }
 
@@ -61,7 +79,7 @@ def find(qualified: Qualified, case: Case, system: System) -> tuple[QualifiedRec
         versions = ", ".join(str(one.version) for one in known)
         why = f"is of its version {versions}, this run has version {case.version}"
         return None, f"the qualified record of {named} {why}"
-    here = stack(system, device)
+    here = stack(system, device, case.libraries)
     for record in same:
         if dict(record.stack) == dict(here):
             return record, ""

@@ -381,7 +381,7 @@ def records(plan: Plan, system: System | None = None, *, num_clean: int = 1000) 
             workload=case.workload,
             version=case.version,
             model=devices[case.device].model,
-            stack=stack(system, devices[case.device]),
+            stack=stack(system, devices[case.device], case.libraries),
             form="deterministic",
             num_clean=num_clean,
             devices=("0" * 64,),
