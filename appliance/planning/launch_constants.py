@@ -4,6 +4,8 @@ REPEATED_INPUT_BOUND = 0.1
 """Part of a step's time that repeating its input may save, after MLPerf's audit TEST04."""
 NUM_CLOCK_SPANS = 3
 """Spans of work over which a launch compares its clocks; one alone may be disturbed."""
+NUM_EMPTY_BLOCKS, EMPTY_BLOCK_STEPS = 5, 32
+"""Blocks of steps that do nothing, and steps of each, that show what timing a step costs."""
 REPEATS_AFTER_MISMATCH = 100
 """Repeats of the same operands that follow a mismatch in the deterministic phase."""
 FRESH_REPEAT = -1

@@ -374,6 +374,9 @@ class Calibrated(Record):
     later what it was given, so its span lies between two of its host's: `wall_ns`, and `inner_ns`
     from the device's first mark having been reached to its last one being given. None without a
     device's clock, and where a converted journal did not record it.
+
+    `empty_ns` are times of a step that does nothing, timed as every step is: the wall of each of a
+    few blocks over its steps. It is what timing costs; None where a converted journal has none.
     """
 
     kind: Literal["calibrated"] = "calibrated"
@@ -383,6 +386,7 @@ class Calibrated(Record):
     raw_ns: tuple[BigInt, ...]
     event_ns: tuple[BigInt, ...] | None
     inner_ns: tuple[BigInt, ...] | None = None
+    empty_ns: tuple[BigInt, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,6 +20,7 @@ import numpy as np
 
 from appliance.evidence.run_state import History
 from appliance.judging.verdict import Judge
+from appliance.planning.launch_constants import EMPTY_BLOCK_STEPS, NUM_EMPTY_BLOCKS
 from appliance.planning.plan import case_analyses
 from appliance.records.journal import (
     Block,
@@ -51,6 +52,8 @@ from appliance.selftest.virtual_node import BUILD_SECONDS, EPOCH, Node, utc
 from appliance.storage.journal import Clock
 
 STOPPED = "the appliance was stopped"
+EMPTY_NS = 12_000
+"""What timing a step costs, as on an H100."""
 Alter = Callable[[Launch, Event], Event | None]
 """What becomes of an event of a launch before it is written down; None leaves it out."""
 
@@ -325,7 +328,7 @@ class _Run:
         span = round(self.node.plan.protocol.calibration_seconds * 1e9)
         has_events = self.node.timings[launch.case].has_events
         yield (
-            after + 3 * span,
+            after + 3 * span + NUM_EMPTY_BLOCKS * EMPTY_BLOCK_STEPS * EMPTY_NS,
             Calibrated(
                 launch=launch.id,
                 rank=0,
@@ -333,6 +336,7 @@ class _Run:
                 raw_ns=(span,) * 3,
                 event_ns=(span - span // 10_000,) * 3 if has_events else None,
                 inner_ns=(span - span // 5_000,) * 3 if has_events else None,
+                empty_ns=(EMPTY_NS,) * NUM_EMPTY_BLOCKS,
             ),
         )
 

@@ -18,7 +18,9 @@ from typing import TypeVar
 
 from appliance.errors import EvidenceError
 from appliance.planning.launch_constants import (
+    EMPTY_BLOCK_STEPS,
     NUM_CLOCK_SPANS,
+    NUM_EMPTY_BLOCKS,
     REPEATED_INPUT_BOUND,
     REPEATS_AFTER_MISMATCH,
 )
@@ -241,6 +243,17 @@ def _clocks(records: _RankRecords) -> str:
     return ""
 
 
+def _empty_steps(records: _RankRecords) -> str:
+    """Steps that do nothing which were not timed as a launch times them."""
+    for calibrated in records.of(Calibrated):
+        times = calibrated.empty_ns
+        if times is None and records.plan.converted_from:
+            continue
+        if times is None or len(times) != NUM_EMPTY_BLOCKS or min(times) < 0:
+            return f"did not time {NUM_EMPTY_BLOCKS} blocks of steps that do nothing"
+    return ""
+
+
 def _spans(records: _RankRecords) -> str:
     """Parts that together take longer than the journal's clock saw the launch take by then."""
     ended = records.ended
@@ -264,7 +277,9 @@ def _inside(records: _RankRecords, event: object) -> int:
         case Started():
             is_in_block = records.launch.is_timed and records.case.steps is not None
             return event.build_ns + (0 if is_in_block else event.first_step_ns)
-        case Calibrated() | Warmed():
+        case Calibrated():
+            return sum(event.wall_ns) + EMPTY_BLOCK_STEPS * sum(event.empty_ns or ())
+        case Warmed():
             return sum(event.wall_ns)
         case Block():
             return event.block_wall_ns
@@ -388,6 +403,7 @@ RULES: tuple[Callable[[_RankRecords], str], ...] = (
     _numbers,
     _lengths,
     _clocks,
+    _empty_steps,
     _spans,
     _checked_steps,
     _own_bounds,

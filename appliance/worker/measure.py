@@ -183,7 +183,7 @@ class LaunchCourse:
         self._send(Started, build_ns=built.wall_ns, first_step_ns=first.wall_ns)
         self._digest(output)
         self._check("first", 0, before, state, output)
-        self._compare_clocks()
+        self._compare_clocks(self._step(state))
         self._look(0)
         return _Start(state=state, before=before, output=output, span=first)
 
@@ -191,7 +191,8 @@ class LaunchCourse:
         self.machine.seed(self.spec.seed)
         return self.workload.build(self.target, self.spec.seed)
 
-    def _compare_clocks(self) -> None:
+    def _compare_clocks(self, step: timing.Step) -> None:
+        """Report spans of work by each clock, and what timing a step of this kind costs."""
         spans = timing.compare_clocks(
             self.machine.make_work(),
             self.machine.stopwatch,
@@ -205,6 +206,7 @@ class LaunchCourse:
             raw_ns=tuple(span.raw_ns for span in spans),
             event_ns=events or None,
             inner_ns=inner or None,
+            empty_ns=timing.empty_steps(step, self.machine.stopwatch),
         )
 
     def _look(self, index: int) -> None:

@@ -8,7 +8,9 @@ collection is off, the device's own marks are read and records are made after th
 A host whose clock runs slow looks fast. So the host has a second clock, which no time service
 corrects: whole blocks are measured by both, samples by the first alone, because every reading
 between them would be timed too. Before the steady state the clocks, and the device's if it has
-one, are compared over work that is made for this alone.
+one, are compared over work that is made for this alone. A few blocks of steps that do nothing,
+timed by the same loop, show what timing costs: the part of a step that its device's clock cannot
+know.
 
 Whatever else must be done between two steps is done with the clock of the block stopped: keeping
 the state from before a step that will be checked and the output of one that was drawn, and asking
@@ -28,13 +30,16 @@ from __future__ import annotations
 import copy
 import gc
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeVar
 
 from appliance.planning.launch_constants import (
+    EMPTY_BLOCK_STEPS,
     LONGEST_CLOCK_SECONDS,
     NUM_CLOCK_SPANS,
+    NUM_EMPTY_BLOCKS,
     WIDEST_BRACKET,
 )
 
@@ -87,6 +92,15 @@ class Step:
     def marker(self, stopwatch: Stopwatch) -> Callable[[], Any]:
         """What gives a point in the device's own time; None where that says nothing of the step."""
         return stopwatch.mark if self.wait is None else lambda: None
+
+    def emptied(self) -> Step:
+        """A step of the same parts that does nothing in any of them."""
+        load = None if self.load is None else _nothing
+        return Step(make=_nothing, load=load, wait=None if self.wait is None else _nothing)
+
+
+def _nothing() -> None:
+    pass
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -276,10 +290,32 @@ def block(step: Step, stopwatch: Stopwatch, length: Length, hooks: BlockHooks = 
     """
     stopwatch.synchronise()
     gc.collect()
+    with _without_collection():
+        return _Course(step=step, stopwatch=stopwatch, length=length, hooks=hooks).run()
+
+
+def empty_steps(step: Step, stopwatch: Stopwatch) -> tuple[int, ...]:
+    """Nanoseconds of a step of the same parts that does nothing: of each of a few blocks the mean.
+
+    It is what a step takes beside its work: readings of the clocks, two marks, and a synchronise.
+    """
+    empty, length = step.emptied(), Length(steps=EMPTY_BLOCK_STEPS)
+    stopwatch.synchronise()
+    with _without_collection():
+        blocks = [
+            _Course(step=empty, stopwatch=stopwatch, length=length, hooks=NOTHING).run()
+            for _ in range(NUM_EMPTY_BLOCKS)
+        ]
+    return tuple(block.block_wall_ns // EMPTY_BLOCK_STEPS for block in blocks)
+
+
+@contextmanager
+def _without_collection() -> Iterator[None]:
+    """No garbage is collected between two readings of a clock."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
-        return _Course(step=step, stopwatch=stopwatch, length=length, hooks=hooks).run()
+        yield
     finally:
         if was_enabled:
             gc.enable()

@@ -14,7 +14,7 @@ from appliance.judging.limits import NO_RECORDS
 from appliance.judging.verdict import judge
 from appliance.planning.check_sampling import sampled_steps
 from appliance.planning.criterion_scope import planned_bounds
-from appliance.planning.launch_constants import FRESH_REPEAT
+from appliance.planning.launch_constants import FRESH_REPEAT, NUM_EMPTY_BLOCKS
 from appliance.planning.plan import case_launches, case_seed
 from appliance.planning.sessions import rounds
 from appliance.records.baseline import Baselines, Peaks
@@ -281,7 +281,7 @@ def launch_events(
     yield Started(launch=name, rank=0, build_ns=5 * step_ns, first_step_ns=2 * step_ns)
     yield digested(name)
     yield checked(name, "first")
-    yield Calibrated(launch=name, rank=0, wall_ns=(10**7,) * 3, raw_ns=(10**7,) * 3, event_ns=None)
+    yield calibrated(name)
     if launch.is_timed:
         yield Reading(launch=name, device=case.device, values={"load": 0.5, "kelvin": None})
         yield from _timed(plan, case, launch, step_ns + SPREAD_NS[launch.number % len(SPREAD_NS)])
@@ -293,6 +293,13 @@ def launch_events(
             yield checked(name, "repeatability", error=0.0, bound=0.01)
     yield float32_products(case, launch, "after")
     yield ended(name)
+
+
+def calibrated(launch: str) -> Calibrated:
+    span, empty = (10**7,) * 3, (3_000,) * NUM_EMPTY_BLOCKS
+    return Calibrated(
+        launch=launch, rank=0, wall_ns=span, raw_ns=span, event_ns=None, empty_ns=empty
+    )
 
 
 def float32_products(

@@ -21,6 +21,7 @@ from support.builders import healthy_server
 from appliance.evidence.baseline_key import device_name, key_of
 from appliance.judging.verdict import Judge, judge
 from appliance.planning.criterion_scope import planned_bounds
+from appliance.planning.launch_constants import NUM_EMPTY_BLOCKS
 from appliance.records.baseline import Baseline, Baselines, Peak, Peaks
 from appliance.records.criteria import Criteria
 from appliance.records.journal import (
@@ -691,6 +692,7 @@ def _launch(launch: Launch, row: Row, case: Case, checked: int, story: Story) ->
         wall_ns=(span, span, span),
         raw_ns=tuple(int(span * (1 + chance.uniform(-2e-5, 2e-5))) for _ in range(3)),
         event_ns=None,
+        empty_ns=(3_000,) * NUM_EMPTY_BLOCKS,
     )
     if launch.is_timed:
         yield from _timed(launch, row, case, chance, story)

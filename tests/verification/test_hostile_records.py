@@ -200,6 +200,18 @@ FORGED: dict[str, tuple[Forge, str]] = {
         fields(Calibrated, TIMED, event_ns=(10**7,) * 3, inner_ns=(10**9,) * 3),
         "over spans that are longer inside than outside",
     ),
+    "no steps that do nothing": (
+        fields(Calibrated, TIMED, empty_ns=None),
+        "did not time 5 blocks of steps that do nothing",
+    ),
+    "one block of steps that do nothing, the slowest": (
+        fields(Calibrated, TIMED, empty_ns=(9_000_000,)),
+        "did not time 5 blocks of steps that do nothing",
+    ),
+    "steps that do nothing for longer than the launch": (
+        fields(Calibrated, TIMED, empty_ns=(10**12,) * 5),
+        "has steps that take longer than the journal's clock says",
+    ),
     "a clock of the device that is compared with none": (
         first_block(lambda one: [replace(one, event_ns=one.wall_ns)]),
         "a clock of the device that it did not compare",

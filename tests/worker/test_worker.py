@@ -165,6 +165,32 @@ def test_clocks_are_compared_over_three_spans_of_work() -> None:
     assert watch.log.count("synchronise") > watch.log.count("work") == 9
 
 
+class CostlyWatch(FakeWatch):
+    """Clocks on which a synchronise takes five microseconds and a mark two."""
+
+    def synchronise(self) -> None:
+        super().synchronise()
+        self.time += 5_000
+
+    def mark(self) -> int | None:
+        self.time += 2_000
+        return super().mark()
+
+
+def test_empty_steps_cost_what_timing_costs_whatever_the_step_takes() -> None:
+    watch = CostlyWatch(has_events=True)
+    load = watch.action("load", 300)
+    step = timing.Step(make=watch.action("step", 10_000_000), load=load)
+    assert timing.empty_steps(step, watch) == (2 * 2_000 + 5_000,) * 5
+    assert not {"step", "load"} & set(watch.log)
+
+
+def test_empty_steps_make_no_marks_where_steps_make_none() -> None:
+    watch = CostlyWatch(has_events=True)
+    step = timing.Step(make=watch.action("step", 7), wait=watch.action("wait", 7))
+    assert timing.empty_steps(step, watch) == (5_000,) * 5
+
+
 class SharedWatch(FakeWatch):
     """A device that others have for `wait` whenever it is given something after a rest."""
 
@@ -287,6 +313,7 @@ def test_clocks_are_compared_after_the_first_step_and_before_the_warm_up(tmp_pat
     (calibrated,) = told.of("calibrated")
     assert calibrated.wall_ns == calibrated.event_ns == (10**7,) * 3
     assert calibrated.raw_ns == (2 * 10**7,) * 3
+    assert len(calibrated.empty_ns) == 5
 
 
 def test_untimed_launch_compares_its_clocks_too(tmp_path: Path) -> None:
