@@ -21,8 +21,10 @@ from appliance.records.journal import LaunchEnded
 from appliance.records.plan import Case, Plan
 from appliance.records.system import System
 from appliance.records.verdict import (
+    CaseClocks,
     CaseResult,
     CheckResult,
+    Clock,
     Estimate,
     LaunchResult,
     Ruling,
@@ -59,7 +61,8 @@ _SCENARIOS = {
 _LONGEST_DETAIL = 160
 _SHOWN_DIGEST = 12  # of 64 digits: enough to distinguish two runs by eye
 LAUNCHES_LEGEND = (
-    "Launches: the median is the mean of the launch's block medians. The series of a launch's "
+    "Launches: the median is the mean of the launch's block medians; of a case that is judged by "
+    "the wall, the mean of its blocks' wall times over their steps. The series of a launch's "
     "steps is steady, or says how many steps came before its steady part and how often its level "
     "changed; lag-1 is the autocorrelation of consecutive steps, worth how many independent steps "
     "all of them are worth. A launch counts once, however many steps it has."
@@ -148,7 +151,7 @@ def _nothing(case: Case) -> CaseResult:
     )
 
 
-def _course(launch: LaunchEvidence, begin: datetime | None) -> _Course:
+def _course(launch: LaunchEvidence, begin: datetime | None, clock: Clock) -> _Course:
     """The samples of a launch as they were judged, and how far its clocks disagreed."""
     spans = [(block.block_raw_ns, block.block_wall_ns) for block in launch.blocks]
     events: list[tuple[int, int]] = []
@@ -157,7 +160,9 @@ def _course(launch: LaunchEvidence, begin: datetime | None) -> _Course:
         if calibrated.event_ns is not None:
             events += zip(calibrated.event_ns, calibrated.wall_ns, strict=False)
     return _Course(
-        blocks=tuple((_minutes(utc, begin), tuple(1e3 * times)) for utc, times in launch.samples),
+        blocks=tuple(
+            (_minutes(utc, begin), tuple(1e3 * times)) for utc, times in launch.samples(clock)
+        ),
         spans=_largest(spans),
         events=_largest(events),
     )
@@ -185,7 +190,8 @@ def _section(
     roofs: roofline.Roofs,
 ) -> CaseSection:
     reason = no_timing(case, result)
-    courses = {launch.id: _course(launch, begin) for launch in evidence.launches}
+    clock = _clock(result)
+    courses = {launch.id: _course(launch, begin, clock) for launch in evidence.launches}
     ended = {launch.id: launch.ends[-1] for launch in evidence.launches if launch.ends}
     readings = [reading for launch in evidence.launches for reading in launch.readings]
     return CaseSection(
@@ -206,6 +212,11 @@ def _section(
         no_timing=reason,
         readings=_readings_words(machine.telemetry(readings)),
     )
+
+
+def _clock(result: CaseResult) -> Clock:
+    """The clock that the case was judged by."""
+    return "steps" if result.clocks is None else result.clocks.judged
 
 
 def no_timing(case: Case, result: CaseResult) -> str:
@@ -330,10 +341,11 @@ def _launches(
     unneeded = [one for one in result.launches if _is_unneeded(one)]
     for one in result.launches:
         if not _is_unneeded(one):
-            yield _launch(one, ended.get(one.launch), is_timing_shown=is_timing_shown)
+            clock = _clock(result)
+            yield _launch(one, ended.get(one.launch), clock, is_timing_shown=is_timing_shown)
     if unneeded:
         numbers = [one.launch.rpartition("/")[2] for one in (unneeded[0], unneeded[-1])]
-        row = _launch(unneeded[0], None, is_timing_shown=False)
+        row = _launch(unneeded[0], None, _clock(result), is_timing_shown=False)
         yield replace(
             row,
             number=" to ".join(dict.fromkeys(numbers)),
@@ -352,13 +364,16 @@ def _is_timed(result: LaunchResult) -> bool:
     return number != "0" and not number.startswith("r")
 
 
-def _launch(result: LaunchResult, ended: LaunchEnded | None, *, is_timing_shown: bool) -> LaunchRow:
+def _launch(
+    result: LaunchResult, ended: LaunchEnded | None, clock: Clock, *, is_timing_shown: bool
+) -> LaunchRow:
     number = result.launch.rpartition("/")[2]
     memory = None if ended is None else ended.peak_memory_bytes
     is_timed = _is_timed(result)
     untimed = f"{number} ({'untimed' if number == '0' else 'repeat'})"
     is_shown = is_timing_shown and is_timed
-    median = None if result.log_seconds is None else math.exp(result.log_seconds) * 1e3
+    location = result.location(clock)
+    median = None if location is None else math.exp(location) * 1e3
     first = None if result.first_step_seconds is None else result.first_step_seconds * 1e3
     return LaunchRow(
         number=number if is_timed else untimed,
@@ -429,7 +444,8 @@ def _timing(
         course=course,
         caption=_caption(strips),
         roofline=roofline.sentence(case, result, roofs),
-        clocks=_clocks([courses[one.launch] for one in launches if one.launch in courses]),
+        clocks=_judged_clock(result.clocks)
+        + _clocks([courses[one.launch] for one in launches if one.launch in courses]),
     )
 
 
@@ -444,6 +460,27 @@ def _median(times: Sequence[float]) -> float:
     if not times or min(times) <= 0:
         return math.nan
     return float(np.exp(np.median(np.log(times))))
+
+
+def _judged_clock(clocks: CaseClocks | None) -> str:
+    """Which clock is judged, with what both say, in words; nothing where nothing was timed."""
+    if clocks is None:
+        return ""
+    by_step = "the device's events" if clocks.has_events else "the host's clock, step by step"
+    judged = by_step if clocks.judged == "steps" else "the wall time of its blocks"
+    cost = (
+        "what timing costs was not measured"
+        if clocks.overhead_seconds is None
+        else f"timing a step costs {words.duration(clocks.overhead_seconds)}, of which "
+        f"{words.duration(clocks.subtracted_seconds)} count"
+    )
+    return (
+        f"Judged by {judged}. A step takes {words.duration(clocks.step_seconds)} by {by_step} and "
+        f"{words.duration(clocks.wall_seconds)} by the wall of its blocks; {cost}. "
+        f"After that all steps are {clocks.ratio:.4f} of the wall of their blocks, those of one "
+        f"block {clocks.least_ratio:.4f} at least; they lack {words.percent(clocks.missing)}, and "
+        f"are judged up to {words.percent(clocks.allowed)}. "
+    )
 
 
 def _clocks(courses: Sequence[_Course]) -> str:

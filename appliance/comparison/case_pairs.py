@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from typing import Literal
@@ -22,7 +22,15 @@ from appliance.evidence.journal_index import index_of
 from appliance.records.json import Number, Parameters, Record, sha256, to_json
 from appliance.records.plan import Case, Plan
 from appliance.records.system import Identity, identity_differences
-from appliance.records.verdict import CaseResult, Reason, Ruling, RulingWord, Verdict, VerdictWord
+from appliance.records.verdict import (
+    CaseResult,
+    Clock,
+    Reason,
+    Ruling,
+    RulingWord,
+    Verdict,
+    VerdictWord,
+)
 from appliance.storage.bundle import STATEMENT, Bundle
 
 TOLERATED_INTERRUPTIONS = 1
@@ -294,7 +302,7 @@ def _no_timing(reference: Side, other: Side, pair: Pair) -> str:
         if was_cut and side.verdict.num_interruptions > TOLERATED_INTERRUPTIONS:
             times = side.verdict.num_interruptions
             return f"{side.label} was interrupted {times} times, in this case too"
-        values = launch_times(result)
+        values = launch_times(result, "steps") + launch_times(result, "wall")
         if not values:
             return f"{side.label} has no timed launch of it"
         if not all(math.isfinite(value) for value in values):
@@ -302,9 +310,16 @@ def _no_timing(reference: Side, other: Side, pair: Pair) -> str:
     return ""
 
 
-def launch_times(result: CaseResult) -> list[float]:
-    """ln(seconds) of the timed launches, in their order."""
-    return [launch.log_seconds for launch in result.launches if launch.log_seconds is not None]
+def launch_times(result: CaseResult, clock: Clock) -> list[float]:
+    """ln(seconds) of a step of the timed launches by this clock, in their order."""
+    times = (launch.location(clock) for launch in result.launches)
+    return [time for time in times if time is not None]
+
+
+def common_clock(results: Iterable[CaseResult]) -> Clock:
+    """The wall where one of the cases was judged by it: like is compared with like."""
+    clocks = (result.clocks for result in results)
+    return "wall" if any(one is not None and one.judged == "wall" for one in clocks) else "steps"
 
 
 # ------------------------------------------------------------------ the same bits

@@ -10,7 +10,7 @@ page and the JSON document say stands in one record.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -25,6 +25,7 @@ from appliance.comparison.case_pairs import (
     answers,
     bits_of,
     check_sides,
+    common_clock,
     compared_bundles,
     differences,
     launch_times,
@@ -47,7 +48,7 @@ from appliance.evidence.baseline_key import device_name, suite_id
 from appliance.records.journal import Phase
 from appliance.records.json import Number, Record
 from appliance.records.plan import Case
-from appliance.records.verdict import CaseResult, CheckResult
+from appliance.records.verdict import CaseResult, CheckResult, Clock
 from appliance.statistics.estimates import CONFIDENCE, LEAST_LAUNCHES
 
 MARGIN = 0.03
@@ -331,8 +332,15 @@ def _contrast(pair: Pair, margin: float) -> Contrast | None:
     """What tests of this case rest on; None where its times allow none."""
     if not pair.is_timed:
         return None
-    ours, theirs = launch_times(pair.reference_result), launch_times(pair.other_result)
+    ours, theirs = _times(pair)
     return contrast(ours, theirs, floor=FLOOR * math.log1p(margin))
+
+
+def _times(pair: Pair) -> tuple[list[float], list[float]]:
+    """ln(seconds) of the launches of both, by the clock that both can be judged by."""
+    results = (pair.reference_result, pair.other_result)
+    clock = common_clock(results)
+    return launch_times(results[0], clock), launch_times(results[1], clock)
 
 
 def _num_tests(pairs: Mapping[str, Sequence[Pair]], margin: float) -> int:
@@ -359,7 +367,7 @@ def _case_comparison(label: str, pair: Pair, limits: _Limits, bits: Bits) -> Cas
 
 
 def _timing(pair: Pair, limits: _Limits) -> Timing:
-    first, second = launch_times(pair.reference_result), launch_times(pair.other_result)
+    first, second = _times(pair)
     means = [math.fsum(values) / len(values) for values in (first, second)]
     ordered, difference = order(first, second), _contrast(pair, limits.margin)
     ratio = math.exp(means[1] - means[0])
@@ -508,14 +516,15 @@ def _model(
 ) -> tuple[MixedModel | None, str]:
     """The mixed model over every launch that is compared, or why there is none."""
     by_case: dict[tuple[str, str], list[TimedLaunch]] = {}
+    clocks = _workload_clocks(pair for of_side in pairs.values() for pair in of_side)
     for side in others:
         for pair in pairs[side.label]:
             if pair.is_timed:
                 by_case[reference.label, pair.reference.id] = _timed_launches(
-                    reference, pair.reference, pair.reference_result
+                    reference, pair.reference, pair.reference_result, clocks
                 )
                 by_case[side.label, pair.other.id] = _timed_launches(
-                    side, pair.other, pair.other_result
+                    side, pair.other, pair.other_result, clocks
                 )
     launches = [launch for of_case in by_case.values() for launch in of_case]
     num_devices = len({launch.device for launch in launches})
@@ -543,12 +552,23 @@ def _model(
     return model, ""
 
 
-def _timed_launches(side: Side, case: Case, result: CaseResult) -> list[TimedLaunch]:
-    device = device_name(side.bundle.system, case.device)
+def _timed_launches(
+    side: Side, case: Case, result: CaseResult, clocks: Mapping[str, Clock]
+) -> list[TimedLaunch]:
+    device, workload = device_name(side.bundle.system, case.device), suite_id(case)
     return [
-        TimedLaunch(device=device, workload=suite_id(case), log_seconds=value)
-        for value in launch_times(result)
+        TimedLaunch(device=device, workload=workload, log_seconds=value)
+        for value in launch_times(result, clocks[workload])
     ]
+
+
+def _workload_clocks(pairs: Iterable[Pair]) -> Mapping[str, Clock]:
+    """Of each workload the clock that it can be judged by on all devices."""
+    results: dict[str, list[CaseResult]] = {}
+    for pair in pairs:
+        results.setdefault(suite_id(pair.reference), []).append(pair.reference_result)
+        results.setdefault(suite_id(pair.other), []).append(pair.other_result)
+    return {workload: common_clock(of_all) for workload, of_all in results.items()}
 
 
 # ------------------------------------------------------------------ what it comes to

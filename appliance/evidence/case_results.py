@@ -7,23 +7,61 @@ right: correct first, then fast.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from appliance.evidence.determinism import Disagreement
 from appliance.evidence.launches import CaseEvidence, LaunchEvidence, clock_fault
 from appliance.records.journal import Check, Checked
-from appliance.records.verdict import CaseResult, CheckResult, Estimate, LaunchResult
+from appliance.records.verdict import (
+    CaseClocks,
+    CaseResult,
+    CheckResult,
+    Clock,
+    Estimate,
+    LaunchResult,
+)
 from appliance.statistics.estimates import CONFIDENCE, interval, timing_estimates
 from appliance.statistics.tails import percentile, rate_bounds
 
 PERCENTILES = (0.5, 0.9, 0.99)
 
 
-def log_seconds(evidence: CaseEvidence) -> list[float]:
-    """Launch statistics, ln(seconds of a step), of all launches that count."""
-    return [value for launch in evidence.counted if (value := launch.statistic) is not None]
+def log_seconds(evidence: CaseEvidence, clock: Clock | None = None) -> list[float]:
+    """Launch statistics, ln(seconds of a step), of all launches that count.
+
+    By the clock that the case is judged by, unless another one is asked for.
+    """
+    by = clock or evidence.clock
+    return [value for launch in evidence.counted if (value := launch.location(by)) is not None]
+
+
+def common_clock(cases: Iterable[CaseEvidence]) -> Clock:
+    """The wall where one of the cases is judged by it: like is compared with like."""
+    return "wall" if any(one.clock == "wall" for one in cases) else "steps"
+
+
+def case_clocks(evidence: CaseEvidence) -> CaseClocks | None:
+    """What both clocks say, and which is judged; None where nothing was timed."""
+    steps, wall = log_seconds(evidence, "steps"), log_seconds(evidence, "wall")
+    if not steps or not wall:
+        return None
+    choice = evidence.clock_choice
+    return CaseClocks(
+        judged=choice.clock,
+        has_events=any(
+            block.event_ns is not None for launch in evidence.counted for block in launch.blocks
+        ),
+        step_seconds=math.exp(float(np.mean(steps))),
+        wall_seconds=math.exp(float(np.mean(wall))),
+        overhead_seconds=choice.overhead,
+        subtracted_seconds=choice.subtracted,
+        ratio=choice.ratio,
+        least_ratio=choice.least_ratio,
+        missing=choice.missing,
+        allowed=choice.allowed,
+    )
 
 
 def case_result(evidence: CaseEvidence, apart: Disagreement | None = None) -> CaseResult:
@@ -37,10 +75,12 @@ def case_result(evidence: CaseEvidence, apart: Disagreement | None = None) -> Ca
         num_completed=sum(launch.is_completed for launch in evidence.all_launches),
         num_decided=sum(launch.is_decided for launch in evidence.launches),
         launches=tuple(
-            _launch_result(launch, is_shown=not reason) for launch in evidence.all_launches
+            _launch_result(launch, evidence.clock, is_shown=not reason)
+            for launch in evidence.all_launches
         ),
         checks=_check_results(evidence.checks),
         estimates=() if reason else _estimates(evidence, first_steps),
+        clocks=None if reason else case_clocks(evidence),
         withheld=reason,
     )
 
@@ -67,7 +107,8 @@ def _estimates(evidence: CaseEvidence, first_steps: Sequence[float]) -> tuple[Es
     steps = sum(block.num_steps for block in figures)
     held = sum(block.held for block in figures)
     if steps and held > 0:
-        estimates.append(_stalls(sum(block.num_stalls for block in figures), steps))
+        bad = sum(block.stalls(evidence.clock) for block in figures)
+        estimates.append(_stalls(bad, steps))
     if steps and held > 0 and 0.0 < work.units < math.inf:
         estimates.append(
             Estimate(
@@ -158,7 +199,7 @@ def _stalls(bad: int, total: int) -> Estimate:
 
 
 def _latencies(evidence: CaseEvidence) -> list[Estimate]:
-    times = np.concatenate([launch.step_seconds for launch in evidence.counted])
+    times = np.concatenate([launch.step_seconds(evidence.clock) for launch in evidence.counted])
     return [
         Estimate(
             name=f"latency_p{100 * quantile:g}_seconds",
@@ -174,16 +215,17 @@ def _latencies(evidence: CaseEvidence) -> list[Estimate]:
     ]
 
 
-def _launch_result(launch: LaunchEvidence, *, is_shown: bool) -> LaunchResult:
+def _launch_result(launch: LaunchEvidence, clock: Clock, *, is_shown: bool) -> LaunchResult:
     first_step = launch.started if is_shown else None
-    series = launch.series if is_shown and launch.is_counted else None
+    series = launch.series(clock) if is_shown and launch.is_counted else None
     return LaunchResult(
         launch=launch.id,
         outcome=launch.ended.outcome if launch.ended else "not_run",
         reason=launch.ended.reason if launch.ended else "no end is recorded",
         mode=launch.mode,
         num_steps=launch.num_steps,
-        log_seconds=launch.statistic if is_shown else None,
+        log_seconds=launch.location("steps") if is_shown else None,
+        wall_log_seconds=launch.location("wall") if is_shown else None,
         first_step_seconds=None if first_step is None else first_step.first_step_ns * 1e-9,
         series="" if series is None else series.word,
         cut=0 if series is None else series.cut,

@@ -45,15 +45,18 @@ from appliance.records.journal import (
 )
 from appliance.records.plan import Case
 from appliance.records.suite import LaunchMode, Protocol
+from appliance.records.verdict import Clock
 from appliance.statistics.estimates import (
     CLOCK_LIE,
     CLOCK_SLACK,
+    LOST,
     UNSCHEDULED_SECONDS,
     BlockFigures,
     has_plausible_loads,
     launch_statistic,
 )
 from appliance.statistics.steady_state import Series, classify
+from appliance.statistics.two_clocks import USUAL_MARGIN, ClockChoice, TimedBlock, choose
 
 CLOCK_AGREEMENT = 0.005  # two clocks over a case, as the median of its spans
 
@@ -131,8 +134,8 @@ class LaunchEvidence:
     is_of_before: bool = False
     was_interrupted: bool = False
     fault: str = ""
-    _mean: tuple[int, float | None] | None = None
-    _series: tuple[int, Series] | None = None
+    _means: dict[Clock, tuple[int, float | None]] = field(default_factory=dict)
+    _series: dict[Clock, tuple[int, Series]] = field(default_factory=dict)
 
     @property
     def is_completed(self) -> bool:
@@ -151,24 +154,34 @@ class LaunchEvidence:
         return bool(self.blocks) and (self.is_completed or is_cut)
 
     @property
-    def statistic(self) -> float | None:
+    def overhead(self) -> float | None:
+        """Seconds that timing a step cost, by its steps that do nothing; None: not measured."""
+        times = [time for calibrated in self.calibrated for time in calibrated.empty_ns or ()]
+        return statistics.median(times) * 1e-9 if times else None
+
+    def location(self, clock: Clock) -> float | None:
         """ln(seconds) of a step; of an interrupted launch, from the blocks that it had finished."""
         if not self.is_counted:
             return None
-        if self._mean is None or self._mean[0] != len(self.figures):
-            self._mean = len(self.figures), launch_statistic(self.figures)
-        return self._mean[1]
+        known = self._means.get(clock)
+        if known is None or known[0] != len(self.figures):
+            known = self._means[clock] = (
+                len(self.figures),
+                launch_statistic(self.figures, clock),
+            )
+        return known[1]
 
-    @property
-    def samples(self) -> list[tuple[str, NDArray[np.float64]]]:
+    def samples(self, clock: Clock) -> list[tuple[str, NDArray[np.float64]]]:
         """The blocks of the first rank: when each was recorded, and the seconds of its steps.
 
-        By device time where there is one. These are the samples that are judged and shown; other
-        ranks make the same steps, in the same time.
+        These are the samples that are judged and shown; other ranks make the same steps, in the
+        same time.
         """
         rows = zip(self.blocks, self.moments, self.figures, strict=True)
         first = self.blocks[0].rank if self.blocks else 0
-        return [(utc, figures.times) for block, utc, figures in rows if block.rank == first]
+        return [
+            (utc, figures.samples(clock)) for block, utc, figures in rows if block.rank == first
+        ]
 
     @property
     def num_steps(self) -> int:
@@ -176,19 +189,18 @@ class LaunchEvidence:
         first = self.blocks[0].rank if self.blocks else 0
         return sum(len(block.wall_ns) for block in self.blocks if block.rank == first)
 
-    @property
-    def step_seconds(self) -> NDArray[np.float64]:
+    def step_seconds(self, clock: Clock) -> NDArray[np.float64]:
         """Seconds of all `samples` in one row; needs a block."""
-        return np.concatenate([times for _, times in self.samples])
+        return np.concatenate([times for _, times in self.samples(clock)])
 
-    @property
-    def series(self) -> Series:
+    def series(self, clock: Clock) -> Series:
         """What its timed steps look like over time; needs a block."""
-        if self._series is None or self._series[0] != len(self.blocks):
+        known = self._series.get(clock)
+        if known is None or known[0] != len(self.blocks):
             with np.errstate(divide="ignore", invalid="ignore"):
-                series = classify(np.log(self.step_seconds))
-            self._series = len(self.blocks), series
-        return self._series[1]
+                series = classify(np.log(self.step_seconds(clock)))
+            known = self._series[clock] = len(self.blocks), series
+        return known[1]
 
     @property
     def steps_to_target(self) -> float:
@@ -422,7 +434,8 @@ class CaseEvidence:
     `launches` are the untimed one and the timed ones, `repeats` those of the deterministic phase.
     `decision` is None until an interim analysis has decided the case, then what is wrong with that,
     or empty. `clocks` keeps what is said of the clocks, which several rulings ask. `sessions` are
-    those that the run is planned in.
+    those that the run is planned in, `margin` is the smallest that the case is judged with, like
+    0.03.
     """
 
     case: Case
@@ -434,6 +447,24 @@ class CaseEvidence:
     decision: str | None = None
     version: int = 0
     clocks: dict[str, tuple[int, str]] = field(default_factory=dict)
+    margin: float = USUAL_MARGIN
+    _choice: tuple[int, ClockChoice] | None = None
+
+    @property
+    def clock_choice(self) -> ClockChoice:
+        """Which clock all of its launches are judged by; of settled figures."""
+        if self._choice is None or self._choice[0] != self.version:
+            blocks = [
+                TimedBlock(figures=figures, overhead=launch.overhead)
+                for launch in self.counted
+                for figures in launch.figures
+            ]
+            self._choice = self.version, choose(blocks, self.margin)
+        return self._choice[1]
+
+    @property
+    def clock(self) -> Clock:
+        return self.clock_choice.clock
 
     @property
     def checks(self) -> list[Checked]:
@@ -488,12 +519,15 @@ class CaseEvidence:
 
 
 def values_by_session(evidence: CaseEvidence) -> tuple[tuple[float, ...], ...]:
-    """ln(seconds) of a step of each launch that counts, by session in their order."""
+    """ln(seconds) of a step of each launch that counts, by session in their order.
+
+    By the clock that the case is judged by, over all sessions.
+    """
     return tuple(
         tuple(
-            launch.statistic
+            value
             for launch in evidence.counted
-            if launch.session == session and launch.statistic is not None
+            if launch.session == session and (value := launch.location(evidence.clock)) is not None
         )
         for session in range(1, evidence.sessions + 1)
     )
@@ -576,6 +610,19 @@ def device_clock_fault(evidence: CaseEvidence) -> str:
 def clock_doubt(evidence: CaseEvidence) -> str:
     """Clocks that differ by more than they may and by less than a lie, or nothing."""
     return _cached(evidence, "doubt", _clock_doubt)
+
+
+def lost_steps(evidence: CaseEvidence) -> str:
+    """Steps that their device's clock makes far shorter than their host's does, or nothing.
+
+    Their case is judged by the wall. That both are honest remains open: a device that is shared,
+    and one whose clock lies, look alike.
+    """
+    for launch in evidence.launches:
+        for block, figures in zip(launch.blocks, launch.figures, strict=True):
+            if figures.is_lost:
+                return f"launch {launch.id}, block {block.index} {LOST}"
+    return ""
 
 
 def _cached(evidence: CaseEvidence, name: str, find: Callable[[CaseEvidence], str]) -> str:

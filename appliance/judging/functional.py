@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 
 from appliance.evidence import device_health, hidden_links
 from appliance.evidence.baseline_key import peak_for
+from appliance.evidence.case_results import log_seconds
 from appliance.evidence.determinism import unlisted
 from appliance.evidence.disturbance import disturbance
 from appliance.evidence.float32_products import other_products, unread_products
@@ -23,6 +24,7 @@ from appliance.evidence.launches import (
     clock_doubt,
     clock_fault,
     device_clock_fault,
+    lost_steps,
 )
 from appliance.evidence.qualification import find
 from appliance.judging.criteria_check import PEAK_SLACK
@@ -359,7 +361,8 @@ def injected(case: Case) -> str:
 
 def _integrity(evidence: CaseEvidence, inputs: RulingInputs) -> RulingDraft:
     """Whether what was recorded can be what a device did."""
-    doubt = disturbed_clock(evidence, inputs)
+    odd = clock_doubt(evidence) or lost_steps(evidence)
+    doubt = disturbed_clock(evidence, inputs, odd)
     fault = clock_fault(evidence)
     if fault and doubt is None:
         return RulingDraft(ruling="fail", reason="clock", explanation=fault, action=CLOCK)
@@ -386,14 +389,15 @@ def _not_as_asked(evidence: CaseEvidence) -> RulingDraft | None:
     return inconclusive("setting", other, SETTING) if other else None
 
 
-def disturbed_clock(evidence: CaseEvidence, inputs: RulingInputs) -> RulingDraft | None:
+def disturbed_clock(evidence: CaseEvidence, inputs: RulingInputs, odd: str) -> RulingDraft | None:
     """A device's clock that cannot be judged because others used the device; None else.
 
-    Time that a device gives to others shows in its host's clock and not in its own, so a device
-    that is shared and a clock that lies look alike. Times that no clock can give are no such thing.
+    `odd` says what is odd about the clocks. Time that a device gives to others shows in its host's
+    clock and not in its own, so a device that is shared and a clock that lies look alike. Times
+    that no clock can give are no such thing.
     """
     fault = clock_fault(evidence)
-    sentence = fault or clock_doubt(evidence)
+    sentence = fault or odd
     if not sentence or (fault and fault != device_clock_fault(evidence)):
         return None
     disturbed = disturbance(evidence, inputs.system)
@@ -402,7 +406,7 @@ def disturbed_clock(evidence: CaseEvidence, inputs: RulingInputs) -> RulingDraft
 
 def _unattested(evidence: CaseEvidence) -> RulingDraft | None:
     """Clocks that do not quite agree or were not compared, unknown code, steps without work."""
-    doubt = clock_doubt(evidence)
+    doubt = clock_doubt(evidence) or lost_steps(evidence)
     if doubt:
         return inconclusive("clock", doubt, CLOCK)
     if not any(launch.is_completed for launch in evidence.launches):
@@ -424,8 +428,8 @@ def _unattested(evidence: CaseEvidence) -> RulingDraft | None:
 
 def _above_peak(evidence: CaseEvidence, inputs: RulingInputs) -> RulingDraft | None:
     """A rate that the device cannot reach, so that the work was not done or the clock lies."""
-    statistics = [value for launch in evidence.counted if (value := launch.statistic) is not None]
-    fastest = min((value for value in statistics if math.isfinite(value)), default=None)
+    times = [*log_seconds(evidence, "steps"), *log_seconds(evidence, "wall")]
+    fastest = min((value for value in times if math.isfinite(value)), default=None)
     for metric in RATES if fastest is not None else ():
         amount = amount_of(evidence.case, metric)
         peak = peak_for(inputs.peaks, inputs.system, evidence.case, metric)

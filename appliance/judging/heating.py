@@ -125,9 +125,9 @@ def _series(cases: Sequence[CaseEvidence]) -> list[Series]:
     for evidence in cases:
         for session in range(1, evidence.sessions + 1):
             launches = [
-                (datetime.fromisoformat(one.moments[-1]).timestamp(), one.statistic)
+                (datetime.fromisoformat(one.moments[-1]).timestamp(), value)
                 for one in evidence.counted
-                if one.session == session and one.statistic is not None
+                if one.session == session and (value := one.location(evidence.clock)) is not None
             ]
             times, values = zip(*launches, strict=True) if launches else ((), ())
             series.append(Series(times_s=np.array(times), values=np.array(values)))

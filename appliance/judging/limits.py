@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from appliance.evidence.baseline_key import find, peak_for
+from appliance.evidence.launches import CaseEvidence
+from appliance.planning.criterion_scope import is_compared, matches
 from appliance.records.baseline import Baseline, Baselines, Peaks
 from appliance.records.criteria import Criteria, Criterion
 from appliance.records.order import Order
@@ -19,9 +21,12 @@ from appliance.records.plan import Case, Plan
 from appliance.records.qualified import Qualified
 from appliance.records.system import System
 from appliance.records.verdict import Reason
+from appliance.statistics.two_clocks import USUAL_MARGIN
 from appliance.storage.units import METRIC_UNITS, UNITS
 
 NO_RECORDS = Qualified(record=())
+COUNTED = ("steps_to_target",)
+"""Metrics of a case's course that no clock measures."""
 TIMES = ("step_seconds", "first_step_seconds", "seconds_to_target")
 
 
@@ -66,10 +71,13 @@ def scaled(criterion: Criterion, limit: float) -> float:
     return limit * UNITS[criterion.unit][1] if criterion.unit in UNITS else limit
 
 
-def limit_of(criterion: Criterion, case: Case, inputs: RulingInputs) -> Limit | Unlimited:
-    """What this criterion demands of the speed of this case."""
+def limit_of(
+    criterion: Criterion, evidence: CaseEvidence, inputs: RulingInputs
+) -> Limit | Unlimited:
+    """What this criterion demands of the speed of this case, by the clock that is judged."""
+    case = evidence.case
     if criterion.within_of_baseline is not None:
-        return _of_baseline(criterion, case, inputs)
+        return _of_baseline(criterion, evidence, inputs)
     amount = amount_of(case, criterion.metric)
     if amount is None or not (0.0 < amount < math.inf):
         return Unlimited(
@@ -130,12 +138,30 @@ def margin_of(criterion: Criterion, case: Case, criteria: Criteria) -> float:
     return criteria.margins.get(case.bound_by, 0.0)
 
 
+def smallest_margin(case: Case, criteria: Criteria) -> float:
+    """The smallest margin of all criteria that a case's times are judged by, like 0.03.
+
+    Rates of what is slow have none of their own; neither has a case without a limit.
+    """
+    margins = [
+        margin_of(criterion, case, criteria)
+        for criterion in criteria.criterion
+        if criterion.kind == "perf"
+        and criterion.metric not in COUNTED
+        and (matches(criterion, case.id) or is_compared(criterion, case.id))
+    ]
+    return min(margins, default=USUAL_MARGIN)
+
+
 def _absolute(criterion: Criterion) -> float | None:
     limit = criterion.at_most if criterion.at_most is not None else criterion.at_least
     return None if limit is None else scaled(criterion, limit)
 
 
-def _of_baseline(criterion: Criterion, case: Case, inputs: RulingInputs) -> Limit | Unlimited:
+def _of_baseline(
+    criterion: Criterion, evidence: CaseEvidence, inputs: RulingInputs
+) -> Limit | Unlimited:
+    case = evidence.case
     baseline, reason, explanation = find(
         inputs.baselines, case, inputs.plan.protocol, inputs.system
     )
@@ -143,10 +169,11 @@ def _of_baseline(criterion: Criterion, case: Case, inputs: RulingInputs) -> Limi
         return Unlimited(reason=reason, explanation=explanation)
     wanted = margin_of(criterion, case, inputs.criteria)
     margin = math.log1p(wanted)
-    log_limit = baseline.log_seconds + margin
+    level = baseline.by(evidence.clock)
+    log_limit = level.log_seconds + margin
     source = f"baseline and {wanted:.3g} of margin"
-    if baseline.tolerance is not None and baseline.tolerance.log_limit > log_limit:
-        log_limit = baseline.tolerance.log_limit
+    if level.tolerance is not None and level.tolerance.log_limit > log_limit:
+        log_limit = level.tolerance.log_limit
         source = f"tolerance limit of the baseline's {len(baseline.devices)} devices"
     return Limit(
         log_seconds=log_limit,

@@ -51,7 +51,7 @@ ACTIONS: Mapping[str, str] = {
 
 def location(criterion: Criterion, evidence: CaseEvidence, inputs: RulingInputs) -> RulingDraft:
     """The ruling of a criterion on the location of one case's times, with its statistic."""
-    limit = limit_of(criterion, evidence.case, inputs)
+    limit = limit_of(criterion, evidence, inputs)
     if isinstance(limit, Unlimited):
         action = ACTIONS.get(limit.reason, "Correct the criterion, or leave this case out of it.")
         return inconclusive(limit.reason, limit.explanation, action)
@@ -122,10 +122,11 @@ class LocationTest:
         baseline = self.limit.baseline
         if baseline is None or not self.values:
             return False
-        spread = math.hypot(baseline.launch_sd, baseline.device_sd or 0.0)
+        level = baseline.by(self.evidence.clock)
+        spread = math.hypot(level.launch_sd, level.device_sd or 0.0)
         count = len(baseline.devices) if baseline.kind == "population" else baseline.num_launches
         factor = tolerance_factor(max(2, count), TOO_GOOD_PART, TOO_GOOD_CONFIDENCE)
-        least = baseline.log_seconds - max(self.limit.margin, factor * spread)
+        least = level.log_seconds - max(self.limit.margin, factor * spread)
         return float(np.mean(self.values)) < least
 
     def _open(self) -> RulingDraft:
@@ -212,8 +213,8 @@ def instability(evidence: CaseEvidence, margin: float) -> str:
     unsteady = [
         launch.id
         for launch in launches
-        if launch.series.word in ("slowdown", "no_steady_state")
-        and not launch.series.spread <= tolerance
+        if (series := launch.series(evidence.clock)).word in ("slowdown", "no_steady_state")
+        and not series.spread <= tolerance
     ]
     if len(unsteady) < max(1.0, UNSTABLE_PART * len(launches)):
         return ""

@@ -155,7 +155,7 @@ def _stalls(criterion: Criterion, evidence: CaseEvidence, inputs: RulingInputs) 
     blocks = [block for launch in evidence.counted for block in launch.figures]
     return _rate(
         criterion,
-        bad=sum(block.num_stalls for block in blocks),
+        bad=sum(block.stalls(evidence.clock) for block in blocks),
         total=sum(block.num_steps for block in blocks),
         what="stalled steps",
         risks=_risks(evidence, inputs),
@@ -247,7 +247,7 @@ def _latency(criterion: Criterion, evidence: CaseEvidence, inputs: RulingInputs)
     if limit is None or quantile is None or not launches:
         return inconclusive("coverage", f"{criterion.title}: nothing was timed", "Run it again.")
     bound = scaled(criterion, limit)
-    times = np.concatenate([launch.step_seconds for launch in launches])
+    times = np.concatenate([launch.step_seconds(evidence.clock) for launch in launches])
     passing, failing = _risks(evidence, inputs)
     word, num_over = test_percentile(
         times, quantile=quantile, limit=bound, risk_pass=passing, risk_fail=failing
@@ -281,7 +281,7 @@ def _risks(evidence: CaseEvidence, inputs: RulingInputs) -> tuple[float, float]:
 def _reference_spread(evidence: CaseEvidence, inputs: RulingInputs) -> float:
     baseline, _, _ = find(inputs.baselines, evidence.case, inputs.plan.protocol, inputs.system)
     if baseline is not None:
-        return baseline.launch_sd
+        return baseline.by(evidence.clock).launch_sd
     values = log_seconds(evidence)
     middle = statistics.median(values)
     return 1.4826 * statistics.median(abs(value - middle) for value in values)
@@ -299,7 +299,8 @@ def unjudged(evidence: CaseEvidence, inputs: RulingInputs) -> RulingDraft | None
             "no timing is judged while a check is missing or has failed, or repeats differ",
             "Run the case again; without a check nothing is accepted.",
         )
-    open_clock = disturbed_clock(evidence, inputs)
+    doubt = clock_doubt(evidence)
+    open_clock = disturbed_clock(evidence, inputs, doubt)
     if open_clock is not None:
         return open_clock
     fault = evidence.fault or clock_fault(evidence)
@@ -307,7 +308,6 @@ def unjudged(evidence: CaseEvidence, inputs: RulingInputs) -> RulingDraft | None
         return inconclusive(
             "evidence_missing", f"no timing is judged: {fault}", "Start a new run and let it end."
         )
-    doubt = clock_doubt(evidence)
     if doubt:
         return inconclusive("clock", doubt, CLOCK)
     if evidence.num_interruptions > TOLERATED_INTERRUPTIONS and evidence.was_touched:

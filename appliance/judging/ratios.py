@@ -30,7 +30,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import stdtrit
 
-from appliance.evidence.case_results import withheld
+from appliance.evidence.case_results import common_clock, withheld
 from appliance.evidence.launches import CaseEvidence
 from appliance.judging.functional import RulingDraft, inconclusive
 from appliance.judging.limits import RulingInputs, margin_of
@@ -45,7 +45,7 @@ from appliance.judging.performance import undisturbed, unjudged
 from appliance.planning.criterion_scope import RATIO, other_of
 from appliance.records.criteria import Criterion
 from appliance.records.plan import Case
-from appliance.records.verdict import Estimate, Statistic
+from appliance.records.verdict import Clock, Estimate, Statistic
 from appliance.statistics.estimates import CONFIDENCE, LEAST_LAUNCHES
 from appliance.statistics.group_sequential import Tested, test_limit
 
@@ -115,7 +115,8 @@ def judged(
             return replace(not_judged, explanation=f"{evidence.case.id}: {not_judged.explanation}")
     num_made = _common_analysis(sides)
     margin = math.log1p(margin_of(criterion, case, inputs.criteria))
-    times = [log_seconds_per_unit(evidence, num_made) for evidence in sides]
+    clock = common_clock(sides)
+    times = [log_seconds_per_unit(evidence, num_made, clock) for evidence in sides]
     difference = contrast(*times, floor=FLOOR * margin)
     bounds = bounds_at(sides[0], num_made, inputs)
     if difference is None or bounds is None:
@@ -141,14 +142,14 @@ def _common_analysis(sides: Sequence[CaseEvidence]) -> int:
     )
 
 
-def log_seconds_per_unit(evidence: CaseEvidence, num_made: int) -> list[float]:
+def log_seconds_per_unit(evidence: CaseEvidence, num_made: int, clock: Clock) -> list[float]:
     """Of each launch that counts among the first `made`."""
     units = evidence.case.work.units
     shift = math.log(units) if 0.0 < units < math.inf else math.nan
     return [
-        launch.statistic - shift
+        value - shift
         for launch in evidence.counted
-        if launch.number <= num_made and launch.statistic is not None
+        if launch.number <= num_made and (value := launch.location(clock)) is not None
     ]
 
 
@@ -245,13 +246,15 @@ def estimates(evidence: CaseEvidence, cases: Mapping[str, CaseEvidence]) -> tupl
         )
         for name, other in _beside(evidence, cases)
         if not withheld(other)
-        and (difference := contrast(_all_times(evidence), _all_times(other))) is not None
+        for clock in (common_clock([evidence, other]),)
+        if (difference := contrast(_all_times(evidence, clock), _all_times(other, clock)))
+        is not None
         for low, high in (difference.interval(),)
     )
 
 
-def _all_times(evidence: CaseEvidence) -> list[float]:
-    return log_seconds_per_unit(evidence, evidence.case.launches)
+def _all_times(evidence: CaseEvidence, clock: Clock) -> list[float]:
+    return log_seconds_per_unit(evidence, evidence.case.launches, clock)
 
 
 def _beside(

@@ -15,9 +15,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from appliance.evidence.baseline_key import find
-from appliance.evidence.case_results import log_seconds, withheld
+from appliance.evidence.case_results import common_clock, log_seconds, withheld
 from appliance.evidence.launches import CaseEvidence
 from appliance.judging.limits import RulingInputs
+from appliance.records.plan import Case
+from appliance.records.verdict import Clock
 
 LARGEST = 0.10
 """Largest difference of the logarithms that is not asked about."""
@@ -52,30 +54,31 @@ def contrasts(cases: Mapping[str, CaseEvidence], inputs: RulingInputs) -> Iterat
         fixed = cases.get(evidence.case.variant_of)
         if fixed is None or not evidence.case.variant:
             continue
-        here, there = _log_rate(evidence), _log_rate(fixed)
+        clock = common_clock([evidence, fixed])
+        here, there = _log_rate(evidence, clock), _log_rate(fixed, clock)
         if here is not None and there is not None:
             yield Contrast(
                 variant=evidence.case.id,
                 case=fixed.case.id,
                 ratio=here - there,
-                reference=_reference(evidence, fixed, inputs),
+                reference=_reference((evidence.case, fixed.case), clock, inputs),
             )
 
 
-def _log_rate(evidence: CaseEvidence) -> float | None:
+def _log_rate(evidence: CaseEvidence, clock: Clock) -> float | None:
     """Logarithm of the FLOP/s; None where they are not counted, or the case shows no figures."""
-    times, flops = log_seconds(evidence), evidence.case.work.flops
+    times, flops = log_seconds(evidence, clock), evidence.case.work.flops
     if withheld(evidence) or not times or not flops or not all(map(math.isfinite, times)):
         return None
     return math.log(flops) - float(np.mean(times))
 
 
-def _reference(variant: CaseEvidence, fixed: CaseEvidence, inputs: RulingInputs) -> float | None:
+def _reference(cases: tuple[Case, Case], clock: Clock, inputs: RulingInputs) -> float | None:
     """The same of the two baselines; None unless there are both."""
     log_rates = []
-    for case in (variant.case, fixed.case):
+    for case in cases:
         baseline, _, _ = find(inputs.baselines, case, inputs.plan.protocol, inputs.system)
         if baseline is None or not case.work.flops:
             return None
-        log_rates.append(math.log(case.work.flops) - baseline.log_seconds)
+        log_rates.append(math.log(case.work.flops) - baseline.by(clock).log_seconds)
     return log_rates[0] - log_rates[1]

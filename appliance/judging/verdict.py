@@ -26,7 +26,7 @@ import numpy as np
 
 from appliance.evidence import hidden_links
 from appliance.evidence.baseline_key import find
-from appliance.evidence.case_results import case_result, log_seconds, withheld
+from appliance.evidence.case_results import case_result, common_clock, log_seconds, withheld
 from appliance.evidence.determinism import Disagreement, between_devices, exchanged
 from appliance.evidence.device_health import Scope
 from appliance.evidence.disturbance import disturbance, unlisted
@@ -49,7 +49,7 @@ from appliance.judging.functional import (
     inventory,
 )
 from appliance.judging.heating import heated
-from appliance.judging.limits import NO_RECORDS, RulingInputs
+from appliance.judging.limits import NO_RECORDS, RulingInputs, smallest_margin
 from appliance.judging.performance import judged, pooled
 from appliance.planning import coverage, sustained
 from appliance.planning.criterion_scope import CHANCE_KINDS, RATIO, is_pooled, matches, other_of
@@ -159,6 +159,8 @@ class Judge:
         self._requirements = requirements(criteria)
         self._order = order
         self._index = JournalIndex(plan)
+        for evidence in self._index.cases.values():
+            evidence.margin = smallest_margin(evidence.case, criteria)
         self._against = tuple(_against(criteria, plan))
         self._analysed: dict[str, tuple[int, tuple[bool, str]]] = {}
         self._apart: Mapping[str, Disagreement] = {}
@@ -478,7 +480,7 @@ class Judge:
                 score.Row(
                     case=case.id,
                     weight=case.weight,
-                    log_baseline=baseline.log_seconds,
+                    log_baseline=baseline.by(evidence.clock).log_seconds,
                     log_mean=float(np.mean(values)),
                     log_sd=float(np.std(values, ddof=1)) if len(values) > 1 else math.nan,
                     count=len(values),
@@ -490,18 +492,21 @@ class Judge:
         return withheld(evidence, self._apart.get(evidence.case.id))
 
     def _stragglers(self) -> tuple[Straggler, ...]:
-        times: dict[str, dict[str, list[tuple[int, float]]]] = {}
+        by_name: dict[str, list[tuple[str, CaseEvidence]]] = {}
         for evidence in self._index.cases.values():
             is_of_one = len(evidence.case.all_devices) == 1
-            if not evidence.case.is_timed or not is_of_one or self._withheld(evidence):
-                continue
-            name, _, device = evidence.case.id.partition("@")
-            statistics = [
-                (launch.place, launch.statistic)
-                for launch in evidence.counted
-                if launch.place is not None and launch.statistic is not None
-            ]
-            times.setdefault(device, {})[name] = statistics
+            if evidence.case.is_timed and is_of_one and not self._withheld(evidence):
+                name, _, device = evidence.case.id.partition("@")
+                by_name.setdefault(name, []).append((device, evidence))
+        times: dict[str, dict[str, list[tuple[int, float]]]] = {}
+        for name, cases in by_name.items():
+            clock = common_clock(evidence for _, evidence in cases)
+            for device, evidence in cases:
+                times.setdefault(device, {})[name] = [
+                    (launch.place, value)
+                    for launch in evidence.counted
+                    if launch.place is not None and (value := launch.location(clock)) is not None
+                ]
         return stragglers.find(times)
 
 

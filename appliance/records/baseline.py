@@ -8,6 +8,7 @@ from typing import Literal
 
 from appliance.records.json import Number, Parameters, Record
 from appliance.records.suite import LaunchMode
+from appliance.records.verdict import Clock
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,14 +95,26 @@ class Tolerance(Record):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Level(Record):
+    """A case's times by one clock: mean of ln(seconds) of a step, spreads, tolerance limit."""
+
+    log_seconds: Number
+    launch_sd: Number
+    device_sd: Number | None
+    tolerance: Tolerance | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Baseline(Record):
     """Our measured figure for one case, from signed bundles.
 
     "same_device" is for checking one machine again: `devices` names it. "population" is of a
-    reference population of a model. `log_seconds` is the mean of ln(step seconds); `launch_sd`
-    the spread between launches (of several runs: within and between them); `device_sd` between
-    devices, None for one. `smallest_margin` is the smallest at which a healthy run passes.
-    `bundles` are the sha256 of the statements of the bundles that it came from.
+    reference population of a model. `log_seconds` is the mean of ln(step seconds), by the device's
+    events where it has any; `launch_sd` the spread between launches (of several runs: within and
+    between them); `device_sd` between devices, None for one. `wall` are the same of the wall time
+    of blocks over their steps, for cases that are judged by it. `smallest_margin` is the smallest
+    at which a healthy run passes. `bundles` are the sha256 of the statements of the bundles that
+    it came from.
     """
 
     key: BaselineKey
@@ -113,13 +126,25 @@ class Baseline(Record):
     num_launches: int
     num_runs: int
     tolerance: Tolerance | None
+    wall: Level
     smallest_margin: Number
     bundles: tuple[str, ...]
+
+    def by(self, clock: Clock) -> Level:
+        """What it says by the clock that a case is judged by."""
+        if clock == "wall":
+            return self.wall
+        return Level(
+            log_seconds=self.log_seconds,
+            launch_sd=self.launch_sd,
+            device_sd=self.device_sd,
+            tolerance=self.tolerance,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Baselines(Record):
     """baselines.json: what a ruling may compare with; empty where none exists for the device."""
 
-    schema: Literal["bench/baselines/2"] = "bench/baselines/2"
+    schema: Literal["bench/baselines/3"] = "bench/baselines/3"
     baseline: tuple[Baseline, ...]

@@ -52,6 +52,9 @@ Reason = Literal[
     "absent",
     "inventory",
 ]
+Clock = Literal["steps", "wall"]
+"""What a case's times are: its steps, by the device's events where there are any; or the wall time
+of its blocks over their steps."""
 SeriesClass = Literal["", "short", "steady", "warm_up", "slowdown", "no_steady_state"]
 
 
@@ -74,8 +77,10 @@ class Estimate(Record):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaunchResult(Record):
-    """One launch as it ended, with its statistic (mean of block medians of ln seconds).
+    """One launch as it ended, with its statistic by both clocks.
 
+    `log_seconds` is the mean over blocks of the median ln(seconds) of a step, by the device's
+    events where it has any; `wall_log_seconds` that of ln(wall time of a block over its steps).
     `series` is what its timed steps look like over time, `cut` the number of steps before the
     steady part, `num_changes` the level changes found, `lag1` their first autocorrelation and
     `effective_samples` what they are worth as independent ones (None below 20 steps, and where
@@ -88,12 +93,17 @@ class LaunchResult(Record):
     mode: LaunchMode | None
     num_steps: int
     log_seconds: Number | None
+    wall_log_seconds: Number | None
     first_step_seconds: Number | None
     series: SeriesClass
     cut: int
     num_changes: int
     lag1: Number | None
     effective_samples: Number | None
+
+    def location(self, clock: Clock) -> float | None:
+        """ln(seconds) of a step by this clock."""
+        return self.log_seconds if clock == "steps" else self.wall_log_seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,8 +118,31 @@ class CheckResult(Record):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CaseClocks(Record):
+    """What the two clocks of a case say, and which is judged (`statistics.two_clocks`).
+
+    `step_seconds` and `wall_seconds` are geometric means over launches; `has_events` says that a
+    device's clock gave the first. `overhead_seconds` is what timing a step cost, None where it was
+    not measured, and `subtracted_seconds` what of it counted. `ratio` is the sum of all steps over
+    the wall of their blocks after that, `least_ratio` that of the block where it is the least.
+    `missing` is what the steps lack of the wall, in ln; up to `allowed` they are judged.
+    """
+
+    judged: Clock
+    has_events: bool
+    step_seconds: Number
+    wall_seconds: Number
+    overhead_seconds: Number | None
+    subtracted_seconds: Number
+    ratio: Number
+    least_ratio: Number
+    missing: Number
+    allowed: Number
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CaseResult(Record):
-    """One case: launches, checks, and estimates (none while a check is not within)."""
+    """One case: launches, checks, and clocks and estimates (none while a check is not within)."""
 
     case: str
     num_planned: int
@@ -118,6 +151,7 @@ class CaseResult(Record):
     launches: tuple[LaunchResult, ...]
     checks: tuple[CheckResult, ...]
     estimates: tuple[Estimate, ...]
+    clocks: CaseClocks | None = None
     withheld: str = ""
 
 
@@ -222,7 +256,7 @@ class Verdict(Record):
     end in time, or had a check outside its bound: the failure rate.
     """
 
-    schema: Literal["bench/verdict/3"] = "bench/verdict/3"
+    schema: Literal["bench/verdict/4"] = "bench/verdict/4"
     run_id: str
     verdict: VerdictWord
     decided_by: str

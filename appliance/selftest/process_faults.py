@@ -25,7 +25,7 @@ from appliance.judging.verdict import Judge, judge
 from appliance.planning.criterion_scope import matches
 from appliance.planning.plan import Place, PlanInputs, make_plan, requests
 from appliance.probe import node
-from appliance.records.baseline import Baseline, Baselines, Peaks
+from appliance.records.baseline import Baseline, Baselines, Level, Peaks
 from appliance.records.criteria import Criteria, Criterion
 from appliance.records.journal import (
     Injected,
@@ -40,7 +40,7 @@ from appliance.records.json import Parameters, sha256, to_json
 from appliance.records.plan import Case, Launch, Plan
 from appliance.records.suite import LaunchMode, Protocol, Suite, SuiteCase
 from appliance.records.system import System
-from appliance.records.verdict import Verdict
+from appliance.records.verdict import Clock, Verdict
 from appliance.runner import execution
 from appliance.selftest.expected_outcomes import (
     FAIL,
@@ -484,16 +484,8 @@ def _baselines(run: RecordedRun, trials: Sequence[Trial]) -> Baselines:
     if reference is None:
         return NO_BASELINES
     verdict = _verdict(run, alone(run.plan, reference), NO_BASELINES)
-    values = [
-        launch.log_seconds
-        for case in verdict.cases
-        for launch in case.launches
-        if launch.log_seconds is not None
-    ]
-    spread = (
-        float(np.std(values, ddof=1)) if len(values) == PROTOCOL.interim_analyses[0] else math.inf
-    )
-    if MARGIN_PER_SPREAD * spread > MARGIN:
+    steps, wall = _level(verdict, "steps"), _level(verdict, "wall")
+    if MARGIN_PER_SPREAD * max(steps.launch_sd, wall.launch_sd) > MARGIN:
         return NO_BASELINES
     plans = [
         plan
@@ -503,23 +495,35 @@ def _baselines(run: RecordedRun, trials: Sequence[Trial]) -> Baselines:
         if matches(SPEED, trial.id)
     ]
     return Baselines(
-        baseline=tuple(
-            _baseline(case, values, spread, run) for plan in plans for case in plan.cases
-        )
+        baseline=tuple(_baseline(case, steps, wall, run) for plan in plans for case in plan.cases)
     )
 
 
-def _baseline(case: Case, values: Sequence[float], spread: float, run: RecordedRun) -> Baseline:
+def _level(verdict: Verdict, clock: Clock) -> Level:
+    """What the launches took by a clock; of infinite spread where one of them has no time."""
+    times = [launch.location(clock) for case in verdict.cases for launch in case.launches]
+    values = [value for value in times if value is not None]
+    is_whole = len(values) == PROTOCOL.interim_analyses[0]
+    return Level(
+        log_seconds=float(np.mean(values)) if is_whole else math.nan,
+        launch_sd=float(np.std(values, ddof=1)) if is_whole else math.inf,
+        device_sd=None,
+        tolerance=None,
+    )
+
+
+def _baseline(case: Case, steps: Level, wall: Level, run: RecordedRun) -> Baseline:
     return Baseline(
         key=key_of(case, run.plan.protocol, run.system),
         kind="same_device",
         devices=(device_name(run.system, case.device),),
-        log_seconds=float(np.mean(values)),
-        launch_sd=spread,
+        log_seconds=steps.log_seconds,
+        launch_sd=steps.launch_sd,
         device_sd=None,
-        num_launches=len(values),
+        num_launches=PROTOCOL.interim_analyses[0],
         num_runs=1,
         tolerance=None,
-        smallest_margin=MARGIN_PER_SPREAD * spread,
+        wall=wall,
+        smallest_margin=MARGIN_PER_SPREAD * max(steps.launch_sd, wall.launch_sd),
         bundles=(),
     )

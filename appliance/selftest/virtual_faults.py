@@ -340,6 +340,17 @@ def _device_scaled(factor: float) -> Change:
     return change
 
 
+def _events_scaled(factor: float) -> Change:
+    """The device's clock is right while clocks are compared, and leaves out part of each step."""
+
+    def change(event: Event) -> Event:
+        if isinstance(event, Block) and event.event_ns is not None:
+            return replace(event, event_ns=tuple(round(factor * ns) for ns in event.event_ns))
+        return event
+
+    return change
+
+
 def _first_time(nanoseconds: Callable[[Block], int]) -> Change:
     """The first step of each block takes another time."""
 
@@ -382,6 +393,15 @@ def _wrong_clocks() -> Iterator[Scenario]:
         node=healthy_node(SPEED, num_cases=2, timing=Timing(has_events=True)),
         hand=_in_launches(_device_scaled(0.9)),
         expected=integrity,
+    )
+    yield Scenario(
+        name="steps slower by x1.06, device events of them shorter by x0.952",
+        node=behaving(
+            healthy_node(SPEED, num_cases=2, timing=Timing(has_events=True)),
+            Timing(effect=math.log(1.06), launch_sd=0.003, has_events=True),
+        ),
+        hand=_in_launches(_events_scaled(0.952)),
+        expected=Expected(words=FAIL, criteria=("speed",), reasons=("over_limit",)),
     )
     for name, nanoseconds in (
         ("negative step times", lambda block: -block.wall_ns[0]),

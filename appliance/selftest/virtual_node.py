@@ -15,7 +15,7 @@ from appliance.evidence.baseline_key import key_of
 from appliance.judging.limits import NO_RECORDS
 from appliance.judging.verdict import Judge
 from appliance.planning.plan import Place, PlanInputs, make_plan
-from appliance.records.baseline import Baseline, Baselines, Peaks
+from appliance.records.baseline import Baseline, Baselines, Level, Peaks
 from appliance.records.criteria import Criteria
 from appliance.records.journal import Line
 from appliance.records.json import sha256, to_json
@@ -164,16 +164,23 @@ def with_timing(node: Node, changes: Mapping[str, Timing]) -> Node:
 
 def baseline(case: Case, protocol: Protocol, system: System, *, step_seconds: float) -> Baseline:
     """What a reference population of virtual devices would have shown for a case."""
+    level = Level(
+        log_seconds=math.log(step_seconds),
+        launch_sd=LAUNCH_SD,
+        device_sd=LAUNCH_SD / 2,
+        tolerance=None,
+    )
     return Baseline(
         key=key_of(case, protocol, system),
         kind="population",
         devices=tuple(f"reference {number}" for number in range(16)),
-        log_seconds=math.log(step_seconds),
-        launch_sd=LAUNCH_SD,
-        device_sd=LAUNCH_SD / 2,
+        log_seconds=level.log_seconds,
+        launch_sd=level.launch_sd,
+        device_sd=level.device_sd,
         num_launches=80,
         num_runs=16,
         tolerance=None,
+        wall=level,
         smallest_margin=1.5 * LAUNCH_SD,
         bundles=(sha256(b"virtual"),),
     )

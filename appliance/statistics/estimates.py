@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy.special import stdtrit
 
 from appliance.records.journal import Block
-from appliance.records.verdict import Estimate
+from appliance.records.verdict import Clock, Estimate
 from appliance.records.workload import Work
 
 CONFIDENCE = 0.95
@@ -49,21 +49,41 @@ class BlockFigures:
 
     `log_seconds` is the median of ln(seconds) of its steps, by device time where there is one;
     NaN when it has no step, a time that is not positive, or not one device time for each step: a
-    fault, never a zero. `num_stalls` counts steps above STALL times the median; `times` are the
-    samples in seconds, by device time where there is one. `held` is the block by the clock of the
-    samples, `clock_ratio` that over the other clock of the host (NaN where that one stood), and
-    `is_plausible` says that no two of its times contradict each other by more than clocks may, and
-    `doubt` what is odd about them all the same, if anything.
+    fault, never a zero. `median_wall` is the same by the host's clock, and `wall_log_seconds`
+    ln of the block's wall time over its steps. `times` are the samples in seconds, by device time
+    where there is one, `walls` by the host's clock, and `accounted` is the sum of the smaller of
+    both. `num_stalls` and `num_wall_stalls` count those above STALL times their median. `held` is
+    the block by the clock of the samples, `clock_ratio` that over the other clock of the host (NaN
+    where that one stood). `is_plausible` says that no two of its times contradict each other by
+    more than clocks may, `doubt` what is odd about them all the same, if anything, and `is_lost`
+    that its device's clock makes the steps far shorter than its host's does.
     """
 
     log_seconds: float
+    median_wall: float
+    wall_log_seconds: float
     num_steps: int
     num_stalls: int
+    num_wall_stalls: int
     times: NDArray[np.float64] = field(repr=False, compare=False)
+    walls: NDArray[np.float64] = field(repr=False, compare=False)
+    accounted: float
     held: float
     clock_ratio: float
     is_plausible: bool
     doubt: str = ""
+    is_lost: bool = False
+
+    def location(self, clock: Clock) -> float:
+        """ln(seconds) of a step by this clock."""
+        return self.log_seconds if clock == "steps" else self.wall_log_seconds
+
+    def samples(self, clock: Clock) -> NDArray[np.float64]:
+        """Seconds of each step; by the wall what the host's clock says of it."""
+        return self.times if clock == "steps" else self.walls
+
+    def stalls(self, clock: Clock) -> int:
+        return self.num_stalls if clock == "steps" else self.num_wall_stalls
 
 
 def block_figures(blocks: Sequence[Block]) -> list[BlockFigures]:
@@ -94,48 +114,65 @@ def _figures(blocks: Sequence[Block], length: int, *, has_events: bool) -> Itera
     )
     times = walls if events is None else events
     shortest = np.minimum(walls.min(axis=1, initial=np.inf), times.min(axis=1, initial=np.inf))
-    medians = np.full(len(blocks), np.nan)
     sound = (shortest > 0) & (length > 0)
-    if sound.any():
-        medians[sound] = np.median(np.log(times[sound]), axis=1)
-    with np.errstate(invalid="ignore"):
-        stalls = (times > STALL * np.exp(medians)[:, None]).sum(axis=1)
+    medians, median_walls = _medians(times, sound), _medians(walls, sound)
+    wall_logs = np.where(held > 0, np.log(np.maximum(held, 1e-300) / max(1, length)), np.nan)
+    stalls, wall_stalls = _num_stalls(times, medians), _num_stalls(walls, median_walls)
+    accounted = np.minimum(walls, times).sum(axis=1)
     longest = np.maximum(walls.sum(axis=1), times.sum(axis=1))
     plausible = (
         (shortest > 0)
         & (longest <= held * CLOCK_SLACK)
         & (np.abs(held - raw) <= np.maximum(CLOCK_LIE * raw, UNSCHEDULED_SECONDS))
     )
-    doubts = _doubts(held, walls, events)
+    unaccounted = held - walls.sum(axis=1)
+    is_odd = unaccounted > UNACCOUNTED_PART * held + UNACCOUNTED_SECONDS
+    is_lost = _are_lost(walls, events)
     for row, block in enumerate(blocks):
         is_whole = has_events or block.event_ns is None
         yield BlockFigures(
             log_seconds=float(medians[row]) if is_whole else math.nan,
+            median_wall=float(median_walls[row]),
+            wall_log_seconds=float(wall_logs[row]) if is_whole and length else math.nan,
             num_steps=length,
             num_stalls=int(stalls[row]),
+            num_wall_stalls=int(wall_stalls[row]),
             times=times[row],
+            walls=walls[row],
+            accounted=float(accounted[row]),
             held=float(held[row]),
             clock_ratio=float(ratios[row]),
             is_plausible=bool(plausible[row]) and is_whole and has_plausible_loads(block),
-            doubt=doubts[row],
+            doubt=UNACCOUNTED if is_odd[row] else "",
+            is_lost=bool(is_lost[row]),
         )
 
 
-def _doubts(
-    held: NDArray[np.float64], walls: NDArray[np.float64], events: NDArray[np.float64] | None
-) -> list[str]:
-    """Of each block what is odd: time in none of its steps, steps shorter for their device.
+def _medians(times: NDArray[np.float64], sound: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """Medians of ln(seconds) of the steps of each block (blocks, steps); NaN of one not sound."""
+    medians = np.full(len(times), np.nan)
+    if sound.any():
+        medians[sound] = np.median(np.log(times[sound]), axis=1)
+    return medians
 
-    `held` (blocks,), `walls` and `events` (blocks, steps), all in seconds.
-    """
-    unaccounted = held - walls.sum(axis=1)
-    is_odd = unaccounted > UNACCOUNTED_PART * held + UNACCOUNTED_SECONDS
-    doubts = [UNACCOUNTED if odd else "" for odd in is_odd]
+
+def _num_stalls(times: NDArray[np.float64], medians: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Steps of each block that took longer than STALL times its median."""
+    with np.errstate(invalid="ignore"):
+        is_stall = times > STALL * np.exp(medians)[:, None]
+    number: NDArray[np.int64] = is_stall.sum(axis=1)
+    return number
+
+
+def _are_lost(walls: NDArray[np.float64], events: NDArray[np.float64] | None) -> NDArray[np.bool_]:
+    """Of each block (blocks, steps) whether its device's clock lacks far more than timing costs."""
     if events is None or not walls.shape[1]:
-        return doubts
+        return np.zeros(len(walls), dtype=np.bool_)
     lost = np.median(walls - events, axis=1)
-    is_lost = lost > np.maximum(LOST_SECONDS, LOST_PART * np.median(walls, axis=1))
-    return [one or (LOST if odd else "") for one, odd in zip(doubts, is_lost, strict=True)]
+    is_lost: NDArray[np.bool_] = lost > np.maximum(
+        LOST_SECONDS, LOST_PART * np.median(walls, axis=1)
+    )
+    return is_lost
 
 
 def has_plausible_loads(block: Block) -> bool:
@@ -148,9 +185,9 @@ def has_plausible_loads(block: Block) -> bool:
     )
 
 
-def launch_statistic(figures: Sequence[BlockFigures]) -> float | None:
-    """Mean of the block medians of ln(seconds); None for a launch without blocks."""
-    return sum(block.log_seconds for block in figures) / len(figures) if figures else None
+def launch_statistic(figures: Sequence[BlockFigures], clock: Clock = "steps") -> float | None:
+    """Mean over blocks of ln(seconds) of a step; None for a launch without blocks."""
+    return sum(block.location(clock) for block in figures) / len(figures) if figures else None
 
 
 def interval(values: Sequence[float], confidence: float = CONFIDENCE) -> tuple[float, float] | None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from appliance.errors import UsageError
-from appliance.records.baseline import Baseline, Baselines, DeviceFile, Figure, Peak, Peaks
+from appliance.records.baseline import Baseline, Baselines, DeviceFile, Figure, Level, Peak, Peaks
 from appliance.storage import input_file
 from appliance.storage.toml_file import ROOT, did_you_mean, parse, parse_json, positive, unique
 from appliance.storage.units import QUANTITIES
@@ -103,23 +103,28 @@ def _check_device(device: DeviceFile, name: str) -> None:
 
 def _baseline_fault(baseline: Baseline) -> str:
     """Why nothing can be compared with this baseline, or nothing."""
-    positive = {"launch_sd": baseline.launch_sd, "smallest_margin": baseline.smallest_margin}
-    for key, value in positive.items():
-        if not (math.isfinite(value) and value > 0):
-            return f"has {key} {value}, which must be a positive number"
-    if not LEAST_LOG_SECONDS <= baseline.log_seconds <= LARGEST_LOG_SECONDS:
-        return f"has log_seconds {baseline.log_seconds}, which is no time of a step"
+    if not (math.isfinite(baseline.smallest_margin) and baseline.smallest_margin > 0):
+        return f"has smallest_margin {baseline.smallest_margin}, which must be a positive number"
+    faults = (_level_fault(level, baseline) for level in (baseline.by("steps"), baseline.wall))
+    fault = next(filter(None, faults), "")
+    if fault:
+        return fault
     launches, runs = baseline.num_launches, baseline.num_runs
     if launches < LEAST_LAUNCHES or not 1 <= runs <= launches:
         return f"is of {launches} launches in {runs} runs, which is too few"
     if not baseline.devices or not baseline.bundles:
         return "names no device or no bundle"
-    return _population_fault(baseline)
+    return ""
 
 
-def _population_fault(baseline: Baseline) -> str:
+def _level_fault(level: Level, baseline: Baseline) -> str:
+    """Why nothing can be compared with what a baseline says by one of its clocks, or nothing."""
+    if not (math.isfinite(level.launch_sd) and level.launch_sd > 0):
+        return f"has launch_sd {level.launch_sd}, which must be a positive number"
+    if not LEAST_LOG_SECONDS <= level.log_seconds <= LARGEST_LOG_SECONDS:
+        return f"has log_seconds {level.log_seconds}, which is no time of a step"
     is_population = baseline.kind == "population"
-    spread, tolerance = baseline.device_sd, baseline.tolerance
+    spread, tolerance = level.device_sd, level.tolerance
     if is_population is (spread is None) or is_population is (tolerance is None):
         return "must have device_sd and a tolerance limit as a population, and else neither"
     if spread is None or tolerance is None:
@@ -127,4 +132,4 @@ def _population_fault(baseline: Baseline) -> str:
     figures = (spread, tolerance.k, tolerance.log_limit)
     if not all(map(math.isfinite, figures)) or spread <= 0 or len(baseline.devices) < LEAST_DEVICES:
         return "has a spread of devices that is no positive number, or of one device"
-    return "" if tolerance.log_limit >= baseline.log_seconds else "has its limit below its mean"
+    return "" if tolerance.log_limit >= level.log_seconds else "has its limit below its mean"

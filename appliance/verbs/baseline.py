@@ -12,7 +12,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -35,7 +35,7 @@ from appliance.judging.criteria_check import PEAK_SLACK, rounded_up
 from appliance.judging.verdict import IMPLIED, requirements
 from appliance.planning.criterion_scope import CHANCE_KINDS
 from appliance.planning.sustained import launch_seconds
-from appliance.records.baseline import Baseline, BaselineKey, Baselines, Tolerance
+from appliance.records.baseline import Baseline, BaselineKey, Baselines, Level, Tolerance
 from appliance.records.json import sha256, to_data, to_json
 from appliance.records.plan import Case
 from appliance.records.verdict import CaseResult, Verdict
@@ -92,13 +92,14 @@ class _Run:
 
 @dataclass(frozen=True, kw_only=True)
 class _Measured:
-    """What one run says of one case on one device: ln(step seconds) of each launch."""
+    """What one run says of one case on one device: ln(step seconds) of each launch, by clock."""
 
     run: _Run
     case: Case
     key: BaselineKey
     device: str
     values: tuple[float, ...]
+    walls: tuple[float, ...]
     num_unsteady: int
 
 
@@ -263,6 +264,9 @@ def _measurement(run: _Run, case: Case, result: CaseResult) -> _Measured:
         key=key_of(case, run.bundle.plan.protocol, system),
         device=device_name(system, case.device),
         values=tuple(launch.log_seconds for launch in launches if launch.log_seconds is not None),
+        walls=tuple(
+            launch.wall_log_seconds for launch in launches if launch.wall_log_seconds is not None
+        ),
         num_unsteady=sum(launch.series in UNSTEADY for launch in launches),
     )
 
@@ -285,10 +289,40 @@ def _check_comparable(measured: Sequence[_Measured]) -> None:
 
 def _baseline(members: Sequence[_Measured], kind: Kind) -> Baseline | str:
     """The baseline of one group of measurements, or why there is none."""
+    made = [item for item in members if item.values]
+    steps = _level(_by_device((item.device, item.values) for item in made), kind)
+    walls = _level(_by_device((item.device, item.walls) for item in made), kind)
+    if isinstance(steps, str) or isinstance(walls, str):
+        return steps if isinstance(steps, str) else str(walls)
+    _check_possible(members[0], steps.log_seconds)
+    return Baseline(
+        key=members[0].key,
+        kind="same_device" if kind == "same-device" else "population",
+        devices=tuple(dict.fromkeys(item.device for item in made)),
+        log_seconds=steps.log_seconds,
+        launch_sd=steps.launch_sd,
+        device_sd=steps.device_sd,
+        num_launches=sum(len(item.values) for item in made),
+        num_runs=len(made),
+        tolerance=steps.tolerance,
+        wall=walls,
+        smallest_margin=max(map(_smallest_margin, (steps, walls))),
+        bundles=tuple(dict.fromkeys(item.run.statement for item in made)),
+    )
+
+
+def _by_device(
+    measured: Iterable[tuple[str, tuple[float, ...]]],
+) -> Mapping[str, list[tuple[float, ...]]]:
+    """The launches of each run, by device."""
     devices: dict[str, list[tuple[float, ...]]] = {}
-    for item in members:
-        if item.values:
-            devices.setdefault(item.device, []).append(item.values)
+    for device, values in measured:
+        devices.setdefault(device, []).append(values)
+    return devices
+
+
+def _level(devices: Mapping[str, Sequence[Sequence[float]]], kind: Kind) -> Level | str:
+    """Level and spread of launches by one clock, or why there is none."""
     values = [value for runs in devices.values() for run in runs for value in run]
     if len(values) < LEAST_LAUNCHES:
         return f"{len(values)} launches completed, and a spread needs {LEAST_LAUNCHES}"
@@ -297,26 +331,16 @@ def _baseline(members: Sequence[_Measured], kind: Kind) -> Baseline | str:
     spread = spread_of(tuple(devices.values()))
     if spread.launch_sd == 0.0:
         return "all launches took the same time to the last digit, as no clock shows it"
-    _check_possible(members[0], float(np.mean(values)))
-    baseline = Baseline(
-        key=members[0].key,
-        kind="same_device",
-        devices=tuple(devices),
+    level = Level(
         log_seconds=float(np.mean(values)),
         launch_sd=spread.launch_sd,
         device_sd=None,
-        num_launches=len(values),
-        num_runs=sum(len(runs) for runs in devices.values()),
         tolerance=None,
-        smallest_margin=math.expm1(QUIET * spread.launch_sd),
-        bundles=tuple(dict.fromkeys(item.run.statement for item in members if item.values)),
     )
-    return baseline if kind == "same-device" else _population(baseline, devices)
+    return level if kind == "same-device" else _population(level, devices)
 
 
-def _population(
-    baseline: Baseline, devices: Mapping[str, Sequence[Sequence[float]]]
-) -> Baseline | str:
+def _population(level: Level, devices: Mapping[str, Sequence[Sequence[float]]]) -> Level | str:
     if len(devices) < LEAST_DEVICES:
         return f"a population needs {LEAST_DEVICES} devices, and there is {len(devices)}"
     means = [float(np.mean([value for run in runs for value in run])) for runs in devices.values()]
@@ -325,15 +349,21 @@ def _population(
         return "all devices took the same time to the last digit, as no clock shows it"
     factor = tolerance_factor(len(devices), PART, CONFIDENCE)
     return replace(
-        baseline,
-        kind="population",
+        level,
         log_seconds=mean,
         device_sd=device_sd,
         tolerance=Tolerance(
             p=PART, gamma=CONFIDENCE, k=factor, log_limit=mean + factor * device_sd
         ),
-        smallest_margin=max(baseline.smallest_margin, math.expm1(factor * device_sd)),
     )
+
+
+def _smallest_margin(level: Level) -> float:
+    """The smallest at which a healthy machine passes: of its launches, and of its devices."""
+    margin = math.expm1(QUIET * level.launch_sd)
+    if level.tolerance is None:
+        return margin
+    return max(margin, math.expm1(level.tolerance.log_limit - level.log_seconds))
 
 
 def spread_of(devices: Sequence[Sequence[Sequence[float]]]) -> Spread:
@@ -395,7 +425,8 @@ def _margins_for(
     for baseline in baselines:
         case = baseline.key.case
         launches = max(LEAST_LAUNCHES, planned[case])  # with fewer nothing is ever passed
-        decided = math.expm1(decisive_factor(launches) * baseline.launch_sd)
+        spread = max(baseline.launch_sd, baseline.wall.launch_sd)
+        decided = math.expm1(decisive_factor(launches) * spread)
         margin = rounded_up(max(baseline.smallest_margin, decided))
         margins[case] = max(margins.get(case, 0.0), margin)
     return margins

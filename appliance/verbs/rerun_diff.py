@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from appliance.comparison.case_pairs import common_clock
 from appliance.records.journal import (
     Artifact,
     Block,
@@ -271,9 +272,9 @@ def times(results: tuple[CaseResult, CaseResult], number: int) -> Iterator[TimeP
     )
     if then is None or now is None:
         return
-    steps = [
-        None if item.log_seconds is None else math.exp(item.log_seconds) for item in (then, now)
-    ]
+    clock = common_clock(results)
+    locations = [item.location(clock) for item in (then, now)]
+    steps = [None if value is None else math.exp(value) for value in locations]
     yield _time("step", steps[0], steps[1])
     yield _time("first step", then.first_step_seconds, now.first_step_seconds)
 

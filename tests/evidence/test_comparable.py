@@ -21,7 +21,15 @@ from appliance.evidence.baseline_key import (
     peak_for,
 )
 from appliance.judging.criteria_check import check_limits, check_margins, rounded_up
-from appliance.records.baseline import Baseline, BaselineKey, Baselines, Peak, Peaks, Tolerance
+from appliance.records.baseline import (
+    Baseline,
+    BaselineKey,
+    Baselines,
+    Level,
+    Peak,
+    Peaks,
+    Tolerance,
+)
 from appliance.records.criteria import Criteria, Criterion
 from appliance.records.json import from_json, to_json
 from appliance.records.plan import Case
@@ -69,6 +77,7 @@ def a_baseline(
         num_launches=10,
         num_runs=2,
         tolerance=None,
+        wall=Level(log_seconds=math.log(0.01), launch_sd=0.005, device_sd=None, tolerance=None),
         smallest_margin=margin,
         bundles=("a" * 64, "b" * 64),
     )

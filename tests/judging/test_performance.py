@@ -35,7 +35,7 @@ from support.timed_evidence import (
 
 from appliance.evidence.baseline_key import device_name, key_of
 from appliance.judging.verdict import Judge, judge
-from appliance.records.baseline import Baseline, Baselines, Peak, Peaks, Tolerance
+from appliance.records.baseline import Baseline, Baselines, Level, Peak, Peaks, Tolerance
 from appliance.records.criteria import Criterion
 from appliance.records.journal import (
     Block,
@@ -55,6 +55,10 @@ NOT_AGAINST = {"pass", "not_applicable"}
 LONG = a_plan(a_case(launches=10), protocol=replace(PROTOCOL, interim_analyses=(5, 10), blocks=1))
 
 
+def same_by_the_wall(baseline: Baseline) -> Baseline:
+    return replace(baseline, wall=baseline.by("steps"))
+
+
 def a_baseline(plan: Plan, seconds: float = SECONDS, **fields: object) -> Baseline:
     case = plan.cases[0]
     made = Baseline(
@@ -67,10 +71,11 @@ def a_baseline(plan: Plan, seconds: float = SECONDS, **fields: object) -> Baseli
         num_launches=20,
         num_runs=2,
         tolerance=None,
+        wall=Level(log_seconds=0.0, launch_sd=1.0, device_sd=None, tolerance=None),
         smallest_margin=0.006,
         bundles=("b" * 64,),
     )
-    return replace(made, **fields)  # type: ignore[arg-type]
+    return same_by_the_wall(replace(made, **fields))  # type: ignore[arg-type]
 
 
 def of(*items: Baseline) -> Baselines:

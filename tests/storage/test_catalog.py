@@ -8,7 +8,7 @@ from support.builders import SYSTEM, a_plan
 
 from appliance.errors import UsageError
 from appliance.evidence.baseline_key import key_of
-from appliance.records.baseline import Baseline, Baselines
+from appliance.records.baseline import Baseline, Baselines, Level
 from appliance.records.json import to_json
 from appliance.storage import criteria_file, device_file, suite_file, toml_file
 
@@ -287,6 +287,7 @@ def test_only_the_baselines_of_the_models_at_hand_are_loaded(
         num_launches=5,
         num_runs=1,
         tolerance=None,
+        wall=Level(log_seconds=-4.0, launch_sd=0.1, device_sd=None, tolerance=None),
         smallest_margin=0.2,
         bundles=("b" * 64,),
     )

@@ -22,7 +22,7 @@ from appliance.evidence.baseline_key import device_name, key_of
 from appliance.judging.verdict import Judge, judge
 from appliance.planning.criterion_scope import planned_bounds
 from appliance.planning.launch_constants import NUM_EMPTY_BLOCKS
-from appliance.records.baseline import Baseline, Baselines, Peak, Peaks
+from appliance.records.baseline import Baseline, Baselines, Level, Peak, Peaks
 from appliance.records.criteria import Criteria
 from appliance.records.journal import (
     Block,
@@ -371,18 +371,28 @@ def _baselines(plan: Plan, system: System) -> Baselines:
                 key=key_of(case, plan.protocol, system),
                 kind="same_device",
                 devices=(device_name(system, case.device),),
-                log_seconds=math.log(rows[_suite_id(case.id)].step_ms * 1.017e-3),
-                launch_sd=0.006,
+                log_seconds=_baseline_level(rows[_suite_id(case.id)]).log_seconds,
+                launch_sd=_baseline_level(rows[_suite_id(case.id)]).launch_sd,
                 device_sd=None,
                 num_launches=20,
                 num_runs=2,
                 tolerance=None,
+                wall=_baseline_level(rows[_suite_id(case.id)]),
                 smallest_margin=0.009,
                 bundles=("b1" * 32, "b2" * 32),
             )
             for case in plan.cases
             if case.is_timed and case.workload != "markov_lm"
         )
+    )
+
+
+def _baseline_level(row: Row) -> Level:
+    return Level(
+        log_seconds=math.log(row.step_ms * 1.017e-3),
+        launch_sd=0.006,
+        device_sd=None,
+        tolerance=None,
     )
 
 
