@@ -35,7 +35,7 @@ lint: ## formatting, style and types
 generate: ## write what is generated: schemas, workload facts, README's table, the reference of the verbs
 	@scripts/setup.sh cpu-test
 	@for script in write_schemas write_workload_facts workload_table write_cli_reference \
-	    write_healthy_errors; do \
+	    write_healthy_errors write_clocks; do \
 	    .venv/bin/python scripts/$$script.py || exit; done
 
 bench: ## the figures that the project promises of itself, as ratios and seconds
