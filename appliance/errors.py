@@ -6,6 +6,7 @@
     ├── EvidenceError          exit 4: evidence that is not whole, or not by a trusted signer
     ├── ApplianceError         exit 5: the appliance itself failed; never the device's fault
     ├── SessionsLeft           exit 3: a session has ended, and nothing is decided before the last
+    ├── ReceiptAwaited         exit 3: a run is planned, and begins by the buyer's receipt
     └── RunInterrupted         exit 130: stopped by a person; the run can be resumed
 
 They are raised where the fault is seen and caught once, in cli.py. What a workload does
@@ -47,6 +48,12 @@ class ApplianceError(BenchError):
 
 class SessionsLeft(BenchError):
     """A session but the last has ended as planned; the next one is begun by a person."""
+
+    exit_code = 3
+
+
+class ReceiptAwaited(BenchError):
+    """A run is planned and waits for the buyer's receipt, which a person gives it."""
 
     exit_code = 3
 

@@ -30,6 +30,7 @@ BOUNDS_NOTE = (
     "with the value that has the same tail probability; exact tests of rates spend the same risk "
     "over the interim analyses."
 )
+ATTEMPTS_NOTE = "Shown are those of this attempt; plan.json has those of all that it allows."
 BASELINES_NOTE = (
     "The smallest margin is that at which a healthy run of such a spread passes; baselines.json "
     "has the software and settings that must be the same."
@@ -54,8 +55,8 @@ def chapter(
         and (criterion.kind in _CHANCE or any(one.statistic for one in rulings))
     ]
     return Judging(
-        risks=risks(plan, bundle.criteria),
-        bounds=_bounds(plan, bundle.criteria),
+        risks=risks(plan, bundle.criteria, index.attempt),
+        bounds=_bounds(plan, bundle.criteria, index.attempt),
         limits=tuple(
             _limit(criterion, rulings, bundle, index.interim_analyses, hidden)
             for criterion, rulings in with_figures
@@ -69,22 +70,28 @@ def chapter(
 # ------------------------------------------------------------------ risks and bounds
 
 
-def risks(plan: Plan, criteria: Criteria) -> str:
-    """The stated risks of buyer and vendor, in one sentence."""
+def risks(plan: Plan, criteria: Criteria, attempt: int) -> str:
+    """The stated risks of buyer and vendor in this attempt, in one sentence; 0: not counted."""
     if plan.num_limits == 0:
         return (
             "No required limit is on times, so chance has no part in the verdict: "
             "neither buyer nor vendor bears a stated risk."
         )
+    passing, _ = alphas(criteria, plan.num_limits, attempt)
+    of_all = ""
+    if attempt:
+        whole, part = percent(criteria.alpha_pass), attempt * (attempt + 1)
+        of_all = f", 1/{part} of the {whole} that all attempts at the challenge share"
     limits = "the limit" if plan.num_limits == 1 else f"any of the {plan.num_limits} limits"
     return (
-        f"Buyer's risk: at most {percent(criteria.alpha_pass)} that a device at or beyond "
-        f"{limits} on times passes it; vendor's risk: at most {percent(criteria.alpha_fail)} that "
+        f"Buyer's risk: at most {percent(passing)} that a device at or beyond "
+        f"{limits} on times passes it{of_all}; "
+        f"vendor's risk: at most {percent(criteria.alpha_fail)} that "
         "a run with everything within its limits is rejected."
     )
 
 
-def _bounds(plan: Plan, criteria: Criteria) -> Grid | None:
+def _bounds(plan: Plan, criteria: Criteria, attempt: int) -> Grid | None:
     if not plan.bounds:
         return None
     return Grid(
@@ -96,19 +103,20 @@ def _bounds(plan: Plan, criteria: Criteria) -> Grid | None:
         ),
         rows=tuple(
             (
-                _test(bounds, plan, criteria),
+                _test(bounds, plan, criteria, attempt),
                 percent(bounds.alpha, 4),
                 ", ".join(map(str, bounds.interim_analyses)),
                 ", ".join(f"{bound:.4f}" for bound in bounds.z),
             )
             for bounds in plan.bounds
+            if not attempt or bounds.alpha in alphas(criteria, plan.num_limits, attempt)
         ),
-        notes=(BOUNDS_NOTE,),
+        notes=(BOUNDS_NOTE, *((ATTEMPTS_NOTE,) if attempt else ())),
     )
 
 
-def _test(bounds: Bounds, plan: Plan, criteria: Criteria) -> str:
-    passing, failing = alphas(criteria, plan.num_limits)
+def _test(bounds: Bounds, plan: Plan, criteria: Criteria, attempt: int) -> str:
+    passing, failing = alphas(criteria, plan.num_limits, attempt)
     names = [name for name, risk in (("pass", passing), ("fail", failing)) if risk == bounds.alpha]
     return " and ".join(names) or "not used"
 

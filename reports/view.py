@@ -10,10 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
+from appliance.challenge import ledger
 from appliance.errors import EvidenceError
 from appliance.evidence.journal_index import JournalIndex, index_of
 from appliance.judging import order_match
 from appliance.judging.verdict import PRECEDENCE, requirements
+from appliance.planning import challenge_window
+from appliance.planning.criterion_scope import MOST_ATTEMPTS
 from appliance.planning.sessions import num_in_all, seconds_between
 from appliance.records.criteria import Criterion
 from appliance.records.json import sha256
@@ -22,7 +25,15 @@ from appliance.records.plan import Plan
 from appliance.records.signer import Signer
 from appliance.records.system import Device
 from appliance.records.verdict import Reason, Ruling, RulingWord, Verdict
-from appliance.storage.bundle import CHALLENGE, CRITERIA, JOURNAL, ORDER, Bundle, data_names
+from appliance.storage.bundle import (
+    CHALLENGE,
+    CRITERIA,
+    JOURNAL,
+    ORDER,
+    RECEIPT,
+    Bundle,
+    data_names,
+)
 from appliance.storage.criteria_file import ORDER_LINE
 from reports import burn_in, cases, health, judging, machine, pairs, words
 from reports.model import (
@@ -286,7 +297,7 @@ def _run(
             value="",
             note=f"criteria chosen by the signer: {sha256(bundle.files[CRITERIA])}",
         ),
-        _row("Risks", judging.risks(plan, criteria)),
+        _row("Risks", judging.risks(plan, criteria, index.attempt)),
         _row("Suite score", judging.score_words(verdict.score, hidden)),
         _row(
             "Run",
@@ -306,11 +317,23 @@ def _order_row(bundle: Bundle) -> tuple[Row, ...]:
 
 
 def _freshness(bundle: Bundle) -> str:
-    """Who chose the inputs, as far as it is known."""
+    """Who chose the inputs, and which attempt this is, as far as they are known."""
     data = bundle.files.get(CHALLENGE)
+    seed = "seed by the node" if data is None else f"seed of challenge {sha256(data)[:12]}"
+    return f"{seed}; {_attempt(bundle)}"
+
+
+def _attempt(bundle: Bundle) -> str:
+    """Which attempt at its challenge this is, by the buyer's receipt."""
+    data = bundle.files.get(RECEIPT)
     if data is None:
-        return "seed by the node"
-    return f"seed of challenge {sha256(data)[:12]}"
+        return "the number of attempts is unknown"
+    buyer = ledger.buyer_of(challenge_window.parse(bundle.files[CHALLENGE]))
+    receipt = ledger.read_receipt(data, buyer, RECEIPT)
+    return (
+        f"attempt {receipt.attempt} of at most {MOST_ATTEMPTS}, begun {words.utc(receipt.utc)}, "
+        f"window until {words.utc(receipt.not_after_utc)}"
+    )
 
 
 def _protocol(plan: Plan) -> str:
@@ -570,7 +593,11 @@ def _evidence(bundle: Bundle) -> tuple[Row, ...]:
     lines = files[JOURNAL].splitlines()
     buyer_rows = (
         _row(title, sha256(files[name]) if name in files else "none was given")
-        for title, name in (("Buyer's challenge", CHALLENGE), ("Buyer's order", ORDER))
+        for title, name in (
+            ("Buyer's challenge", CHALLENGE),
+            ("Buyer's receipt", RECEIPT),
+            ("Buyer's order", ORDER),
+        )
     )
     return (
         _row("Journal", f"{count(len(lines), 'line')}, each with the digest of the one before"),

@@ -15,6 +15,7 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
+from appliance.challenge.entries import AttemptRequest  # noqa: E402 - after the path
 from appliance.comparison.compare_runs import Comparison  # noqa: E402 - the same
 from appliance.records import (  # noqa: E402 - the script runs where nothing is installed
     baseline,
@@ -29,6 +30,7 @@ from appliance.records import (  # noqa: E402 - the script runs where nothing is
     verdict,
 )
 from appliance.records import json as records_json  # noqa: E402 - the same
+from appliance.verbs.challenge import LedgerTable  # noqa: E402 - the same
 from appliance.verbs.rerun_diff import Rerun  # noqa: E402 - the same
 from appliance.verification.verify import Verification  # noqa: E402 - the same
 
@@ -41,6 +43,8 @@ MACHINE_WRITTEN = {
     "qualified": qualified.Qualified,
     "signer": signer.Signer,
     "challenge": order.Challenge,
+    "attempt-request": AttemptRequest,
+    "ledger": LedgerTable,
     "journal-line": journal.Line,
     "verdict": verdict.Verdict,
     "verification": Verification,

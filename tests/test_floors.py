@@ -25,6 +25,7 @@ FLOORS: list[tuple[str, ...]] = [
         "appliance.vendors.intel",
         "appliance.probe",
         "appliance.evidence",
+        "appliance.challenge",
         "workloads.parts.numerics",
         "workloads.parts.datasets",
     ),

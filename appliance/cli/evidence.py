@@ -1,4 +1,4 @@
-"""Verbs about the evidence of a run: challenge, report, sign, verify, compare."""
+"""Verbs about the evidence of a run: report, sign, verify, compare."""
 
 from __future__ import annotations
 
@@ -18,33 +18,6 @@ from appliance.cli.options import (
 )
 from appliance.cli.output import conclude, print_json, say
 from appliance.storage import input_file
-
-
-def challenge(
-    *,
-    out: Annotated[Path, typer.Option(help="File to write.")] = Path("challenge.json"),
-    days: Annotated[float, typer.Option(help="Days until it ends.")] = 14.0,
-    criteria: Annotated[
-        str | None, typer.Option(help="Criteria that the run must use, by name or path.")
-    ] = None,
-    suite: Annotated[
-        str | None, typer.Option(help="Suite that the run must make, by name or path.")
-    ] = None,
-    note: Annotated[str, typer.Option(help="Your own reference, stored in the file.")] = "",
-    as_json: JsonOption = False,
-) -> None:
-    """Draw the nonce that a run's seeds must derive from; for the buyer, once per run."""
-    from appliance.records.json import to_data
-    from appliance.verbs import challenge
-
-    request = challenge.Request(out=out, days=days, criteria=criteria, suite=suite, note=note)
-    issued = challenge.issue(request)
-    conclude(
-        f"{out} is valid until {issued.not_after_utc}: store it, send it to whoever runs the node "
-        f"(`bench accept --challenge {out}`), and give it to `bench verify --challenge`",
-        to_data(issued),
-        as_json=as_json,
-    )
 
 
 def report(
@@ -99,6 +72,10 @@ def verify(
     challenge: Annotated[
         Path | None, typer.Option(help="Your challenge, which the run must have been made under.")
     ] = None,
+    ledger: Annotated[
+        Path | None,
+        typer.Option(help="Your ledger of its attempts; by default the one beside the challenge."),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Check evidence offline, and derive its verdict again from the raw samples."""
@@ -114,6 +91,7 @@ def verify(
             suite=expect_suite,
             order=input_file.read_if(order),
             challenge=input_file.read_if(challenge),
+            ledger=_ledger(challenge, ledger),
         ),
     )
     if as_json:
@@ -121,6 +99,15 @@ def verify(
     else:
         print_verification(path, verification)
     raise typer.Exit(verification.exit_code)
+
+
+def _ledger(challenge: Path | None, named: Path | None) -> bytes | None:
+    """The ledger that was named; else the one beside the challenge, where there is one."""
+    from appliance.challenge import book
+
+    if named is not None or challenge is None:
+        return input_file.read_if(named)
+    return book.ledger_of(challenge)
 
 
 @grouped

@@ -10,11 +10,12 @@ import typer
 
 from appliance.cli.options import JsonOption, SigningOptions, grouped
 from appliance.cli.output import print_json, say
-from appliance.errors import UsageError
+from appliance.errors import ReceiptAwaited, UsageError
 from appliance.records.verdict import EXIT_CODES
 from appliance.verbs.run_options import PlanOptions, RunOptions
 
 if TYPE_CHECKING:
+    from appliance.challenge.request import Awaiting
     from appliance.verbs.accept import Finished
 
 
@@ -25,7 +26,7 @@ def accept(*, options: RunOptions, signing: SigningOptions, as_json: JsonOption 
 
     key, role = signing.signer()
     publish.require_renderer()
-    finished = _run(options, as_json=as_json)
+    finished = _finished(options, as_json=as_json)
     publish.sign(finished.folder, key, role)
     _conclude(finished, is_signed=True, quiet=options.quiet, as_json=as_json)
 
@@ -44,7 +45,7 @@ def run(
     """Run a suite and judge it, or repeat one launch of a run (--from); signs nothing."""
     if source is not None or case is not None or launch is not None:
         _rerun(options, source, case, launch, as_json=as_json)
-    finished = _run(options, as_json=as_json)
+    finished = _finished(options, as_json=as_json)
     _conclude(finished, is_signed=False, quiet=options.quiet, as_json=as_json)
 
 
@@ -69,7 +70,64 @@ def plan(*, options: PlanOptions, as_json: JsonOption = False) -> None:
             say(sentence)
 
 
-def _run(options: RunOptions, *, as_json: bool) -> Finished:
+def _finished(options: RunOptions, *, as_json: bool) -> Finished:
+    """The run once it is judged; a plan that waits for its receipt shows what it asks, and ends."""
+    from appliance.challenge.request import STDIN, Awaiting
+
+    result = _run(options, as_json=as_json)
+    if not isinstance(result, Awaiting):
+        return result
+    goes_on = options.receipt == STDIN and options.resume is None
+    _show_request(result, as_json=as_json and not goes_on)
+    if goes_on:
+        result = _run(_going_on(options, result), as_json=as_json)
+    if isinstance(result, Awaiting):
+        raise typer.Exit(ReceiptAwaited.exit_code)
+    return result
+
+
+def _going_on(options: RunOptions, waiting: Awaiting) -> RunOptions:
+    """The options with which a planned run takes its receipt."""
+    return RunOptions(
+        resume=waiting.folder,
+        receipt=options.receipt,
+        out=options.out,
+        data=options.data,
+        order=options.order,
+        redact=options.redact,
+        quiet=options.quiet,
+    )
+
+
+def _show_request(waiting: Awaiting, *, as_json: bool) -> None:
+    """What a planned run asks of the buyer: as a file, a QR code and a text."""
+    from appliance.challenge import qr_code
+    from appliance.records.json import to_data
+
+    picture = waiting.path.with_suffix(".png")
+    qr_code.save(waiting.text, picture)
+    if as_json:
+        print_json(
+            {
+                "folder": str(waiting.folder),
+                "request": to_data(waiting.request),
+                "file": str(waiting.path),
+                "picture": str(picture),
+                "text": waiting.text,
+            }
+        )
+        return
+    say(qr_code.printed(waiting.text))
+    say(f"request ({len(waiting.text)} characters): {waiting.text}")
+    say(f"plan.json has the sha256 {waiting.request.plan}")
+    say(
+        f"planned, and not begun: the buyer counts attempts; carry {waiting.path}, {picture} or "
+        "the text to him (`bench challenge begin --request FILE`), and go on with his receipt "
+        f"(`bench accept --resume {waiting.folder} --receipt FILE`)"
+    )
+
+
+def _run(options: RunOptions, *, as_json: bool) -> Finished | Awaiting:
     from appliance.cli.progress import observer
     from appliance.probe.redaction import salt_path
     from appliance.verbs import accept
@@ -99,7 +157,7 @@ def _rerun(
     from appliance.verbs import rerun
     from appliance.verbs.rerun_diff import sentences
 
-    fixed = ("vendor", "criteria", "challenge", "order", "suite", "baseline", "resume")
+    fixed = ("vendor", "criteria", "challenge", "order", "suite", "baseline", "resume", "receipt")
     options.refuse_changes("--from", *fixed, "sessions", "pause")
     if source is None or case is None or launch is None:
         raise UsageError("--from, --case and --launch go together: they name what to repeat")

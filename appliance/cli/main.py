@@ -17,7 +17,7 @@ from typing import NoReturn
 
 import typer
 
-from appliance.cli import baselines, data, evidence, flow, host, keys, listing
+from appliance.cli import baselines, challenges, data, evidence, flow, host, keys, listing
 from appliance.cli.output import say
 from appliance.errors import BenchError, RunInterrupted
 
@@ -29,7 +29,6 @@ VERBS: Mapping[str, Verb] = {
     "start": host.start,
     "probe": host.probe,
     "plan": flow.plan,
-    "challenge": evidence.challenge,
     "report": evidence.report,
     "sign": evidence.sign,
     "verify": evidence.verify,
@@ -39,6 +38,15 @@ VERBS: Mapping[str, Verb] = {
 }
 GROUPS: Mapping[str, tuple[str, Mapping[str, Verb]]] = {
     "keys": ("Make and show signing keys.", {"create": keys.create, "show": keys.show}),
+    "challenge": (
+        "Draw a challenge, begin and close its attempts, and show its ledger.",
+        {
+            "create": challenges.create,
+            "begin": challenges.begin,
+            "close": challenges.close,
+            "ledger": challenges.ledger,
+        },
+    ),
     "data": (
         "Fetch, verify and list data sets.",
         {"list": data.available, "fetch": data.fetch, "verify": data.verify},

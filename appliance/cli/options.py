@@ -67,8 +67,8 @@ def role_of(word: str) -> Role:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SigningOptions:
-    """Who signs, and with which key; without one a development key is made on the fly."""
+class KeyOptions:
+    """A key with its certificate, both or neither."""
 
     key: Annotated[
         Path | None,
@@ -77,17 +77,30 @@ class SigningOptions:
     certificate: Annotated[
         Path | None, typer.Option(envvar="BENCH_SIGN_CERT_FILE", help="Its certificate (PEM).")
     ] = None
+
+    def own_key(self) -> Key | None:
+        """The key with its certificate, None where none is named; UsageError for half a key."""
+        from appliance.signing import keys
+
+        if self.key is None and self.certificate is None:
+            return None
+        if self.key is None or self.certificate is None:
+            raise UsageError("--key and --certificate go together: name both files")
+        return keys.load_key(self.key, self.certificate)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SigningOptions(KeyOptions):
+    """Who signs, and with which key; without one a development key is made on the fly."""
+
     role: RoleOption = "tester"
 
     def signer(self) -> tuple[Key, Role]:
         """The key with its certificate, and the signer's role; UsageError for half a key."""
         from appliance.signing import keys
 
-        if self.key is None and self.certificate is None:
-            return keys.development_key(), role_of(self.role)
-        if self.key is None or self.certificate is None:
-            raise UsageError("--key and --certificate go together: name both files")
-        return keys.load_key(self.key, self.certificate), role_of(self.role)
+        key = self.own_key()
+        return key or keys.development_key(), role_of(self.role)
 
 
 @dataclass(frozen=True, kw_only=True)

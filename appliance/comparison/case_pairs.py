@@ -15,6 +15,7 @@ from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from typing import Literal
 
+from appliance.challenge.window import inputs_seed
 from appliance.errors import EvidenceError, UsageError
 from appliance.evidence.baseline_key import LIBRARIES, SYSTEM_NAMES, device_name, suite_id
 from appliance.evidence.determinism import answer_of
@@ -127,6 +128,11 @@ class Side:
     @property
     def plan(self) -> Plan:
         return self.bundle.plan
+
+    @property
+    def inputs_seed(self) -> str:
+        """The seed from which all inputs were made."""
+        return inputs_seed(self.plan, self.bundle.lines)
 
     @property
     def identity(self) -> Identity:
@@ -363,7 +369,7 @@ def bits_of(
 
 def _other_bits(reference: Side, other: Side, pair: Pair) -> Iterator[str]:
     """Why two sound nodes may give other bits; nothing where they must give the same."""
-    if reference.plan.seed != other.plan.seed:
+    if reference.inputs_seed != other.inputs_seed:
         yield "the seeds differ, and so do the inputs"
     if not (pair.reference.is_repeatable and pair.other.is_repeatable):
         yield f"{pair.reference.workload} need not give the same bits twice"

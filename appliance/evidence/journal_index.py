@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from appliance.evidence.disturbance import IdleTimes, idle_reading, users_seen
 from appliance.evidence.launches import CaseEvidence, LaunchEvidence, RunEvidence
 from appliance.records.journal import (
+    AttemptBegun,
     Block,
     Counted,
     Environment,
@@ -43,14 +44,16 @@ OF_RUN: frozenset[type] = frozenset(
 class JournalIndex:
     """What the journal holds of every planned case, line by line, for the judge and the report.
 
-    `cases` are by id, `run` is what is of no case. The rest is for whoever shows the run: the
-    times (UTC) of its first and last line, resumptions with their times, ends and begins of
-    sessions with theirs, the last interim analysis of each case, what the fork servers' probes
-    said, and in the journal's order readings with their times, and what launches ran in.
+    `cases` are by id, `run` is what is of no case, `attempt` the number that the buyer's receipt
+    gave, 0 without one. The rest is for whoever shows the run: the times (UTC) of its first and
+    last line, resumptions with their times, ends and begins of sessions with theirs, the last
+    interim analysis of each case, what the fork servers' probes said, and in the journal's order
+    readings with their times, and what launches ran in.
     """
 
     def __init__(self, plan: Plan) -> None:
         self.run = RunEvidence()
+        self.attempt = 0
         self.begin_utc = ""
         self.end_utc = ""
         self.resumptions: list[tuple[str, RunResumed]] = []
@@ -159,6 +162,8 @@ class JournalIndex:
                 self._go_on()
             case RunStarted() if event.run_id != self._run_id:
                 self._note(f"the journal is of the run {event.run_id}")
+            case AttemptBegun():
+                self.attempt = event.attempt
             case Injected():
                 self.run.injected.append(event.injector)
             case InterimAnalysis():

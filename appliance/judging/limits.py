@@ -11,9 +11,10 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from appliance.errors import EvidenceError
 from appliance.evidence.baseline_key import find, peak_for
 from appliance.evidence.launches import CaseEvidence
-from appliance.planning.criterion_scope import is_compared, matches
+from appliance.planning.criterion_scope import alphas, is_compared, matches
 from appliance.records.baseline import Baseline, Baselines, Peaks
 from appliance.records.criteria import Criteria, Criterion
 from appliance.records.order import Order
@@ -32,7 +33,10 @@ TIMES = ("step_seconds", "first_step_seconds", "seconds_to_target")
 
 @dataclass(frozen=True, kw_only=True)
 class RulingInputs:
-    """All that a ruling stands on beside the journal."""
+    """All that a ruling stands on beside the journal.
+
+    `attempt` is the number that the receipt of the run gives, 0 where attempts are not counted.
+    """
 
     plan: Plan
     criteria: Criteria
@@ -41,6 +45,21 @@ class RulingInputs:
     system: System
     qualified: Qualified = NO_RECORDS
     order: Order | None = None
+    attempt: int = 0
+
+    @property
+    def alphas(self) -> tuple[float, float]:
+        """Risk of a wrong pass and of a wrong fail of one limit, in this attempt.
+
+        EvidenceError where attempts are counted and the journal names none that the plan allows.
+        """
+        if bool(self.attempt) != bool(self.plan.num_attempts):
+            raise EvidenceError(
+                "the journal names no attempt of the challenge that the plan is for"
+            )
+        if not 0 <= self.attempt <= self.plan.num_attempts:
+            raise EvidenceError(f"the plan has no bounds for attempt {self.attempt}")
+        return alphas(self.criteria, self.plan.num_limits, self.attempt)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

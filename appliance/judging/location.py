@@ -26,7 +26,6 @@ from appliance.judging.limits import (
     limit_of,
     unit_of,
 )
-from appliance.planning.criterion_scope import alphas
 from appliance.planning.sessions import num_in_all
 from appliance.records.criteria import Criterion
 from appliance.records.verdict import Statistic
@@ -200,7 +199,7 @@ def bounds_at(
         for bounds in inputs.plan.bounds
         if bounds.interim_analyses == counts and len(bounds.z) == len(counts)
     }
-    passing, failing = alphas(inputs.criteria, inputs.plan.num_limits)
+    passing, failing = inputs.alphas
     if passing not in by_risk or failing not in by_risk:
         return None
     return by_risk[passing], by_risk[failing]

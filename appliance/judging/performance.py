@@ -32,7 +32,6 @@ from appliance.judging.functional import (
 from appliance.judging.limits import RulingInputs, scaled
 from appliance.judging.location import CLOCK, SLOWED, analysis_at, location
 from appliance.judging.repeatability import contradiction
-from appliance.planning.criterion_scope import alphas
 from appliance.records.criteria import Criterion
 from appliance.records.verdict import Statistic
 from appliance.statistics.estimates import LEAST_LAUNCHES
@@ -96,8 +95,7 @@ def pooled(
         total += len(values)
         if len(values):
             slow += int(np.count_nonzero(is_slow(values, _reference_spread(evidence, inputs))))
-    risks = alphas(inputs.criteria, inputs.plan.num_limits)
-    draft = _rate(criterion, bad=slow, total=total, what="slow launches", risks=risks)
+    draft = _rate(criterion, bad=slow, total=total, what="slow launches", risks=inputs.alphas)
     return undisturbed(draft, cases, inputs)
 
 
@@ -272,8 +270,7 @@ def _risks(evidence: CaseEvidence, inputs: RulingInputs) -> tuple[float, float]:
     """What the interim analysis of this case may spend on a pass and on a fail."""
     place = analysis_at(evidence, evidence.num_made)
     passing, failing = (
-        analysis_risks(alpha, evidence.interim_analyses)[place]
-        for alpha in alphas(inputs.criteria, inputs.plan.num_limits)
+        analysis_risks(alpha, evidence.interim_analyses)[place] for alpha in inputs.alphas
     )
     return passing, failing
 

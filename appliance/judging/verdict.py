@@ -55,7 +55,7 @@ from appliance.planning import coverage, sustained
 from appliance.planning.criterion_scope import CHANCE_KINDS, RATIO, is_pooled, matches, other_of
 from appliance.records.baseline import Baselines, Peaks
 from appliance.records.criteria import Criteria, Criterion, CriterionKind
-from appliance.records.journal import InterimAnalysis, Line
+from appliance.records.journal import AttemptBegun, InterimAnalysis, Line
 from appliance.records.order import Order
 from appliance.records.plan import Plan
 from appliance.records.qualified import Qualified
@@ -168,6 +168,8 @@ class Judge:
     def take(self, line: Line) -> None:
         """Add the next line of the journal."""
         event = line.event
+        if isinstance(event, AttemptBegun):
+            self._inputs = replace(self._inputs, attempt=event.attempt)
         if (
             isinstance(event, InterimAnalysis)
             and event.is_decided

@@ -32,7 +32,7 @@ def parse(data: bytes, name: str = "challenge.json") -> Challenge:
     for key in ("criteria", "suite"):
         if not _DIGEST.fullmatch(getattr(challenge, key)):
             raise EvidenceError(f"{name}: {key} must be a sha256 in hexadecimal, or empty")
-    if _time(challenge.not_after_utc, name) <= _time(challenge.issued_utc, name):
+    if time_of(challenge.not_after_utc, name) <= time_of(challenge.issued_utc, name):
         raise EvidenceError(f"{name}: it ends before it was issued")
     return challenge
 
@@ -47,9 +47,9 @@ def refusal(challenge: Challenge, moment: datetime, criteria: str, suite: str) -
 
     `criteria` and `suite` are the sha256 of the files that it would use.
     """
-    if moment < _time(challenge.issued_utc, "the challenge"):
+    if moment < time_of(challenge.issued_utc, "the challenge"):
         return f"the challenge was issued at {challenge.issued_utc}, later than this node's clock"
-    if moment > _time(challenge.not_after_utc, "the challenge"):
+    if moment > time_of(challenge.not_after_utc, "the challenge"):
         return f"the challenge ended at {challenge.not_after_utc}: ask the buyer for a new one"
     for kind, wanted, actual in (
         ("criteria", challenge.criteria, criteria),
@@ -62,7 +62,7 @@ def refusal(challenge: Challenge, moment: datetime, criteria: str, suite: str) -
 
 def too_long(challenge: Challenge, begin: datetime, seconds: float) -> str:
     """Why a run of so many seconds cannot end under this challenge, or nothing."""
-    left = (_time(challenge.not_after_utc, "the challenge") - begin).total_seconds()
+    left = (time_of(challenge.not_after_utc, "the challenge") - begin).total_seconds()
     if seconds <= left:
         return ""
     return (
@@ -74,11 +74,17 @@ def too_long(challenge: Challenge, begin: datetime, seconds: float) -> str:
 
 def check(plan: Plan, lines: Sequence[Line], challenge: Challenge) -> None:
     """EvidenceError unless the run's seed is the challenge's and it was made in its window."""
+    if bool(plan.num_attempts) != challenge.is_counted:
+        raise EvidenceError(
+            "plan.json counts its attempts otherwise than the challenge asks: plan again under it"
+        )
     if plan.seed != run_seed(challenge):
         raise EvidenceError("plan.json: its seed does not derive from the buyer's challenge")
     if plan.rerun_of:
         return  # a dispute is settled whenever it comes up
-    times = {_time(utc, "the run"): utc for utc in (plan.created_utc, *(one.utc for one in lines))}
+    times = {
+        time_of(utc, "the run"): utc for utc in (plan.created_utc, *(one.utc for one in lines))
+    }
     for moment in (min(times), max(times)):
         utc = times[moment]
         reason = refusal(challenge, moment, plan.digests["criteria"], plan.digests["suite"])
@@ -86,7 +92,8 @@ def check(plan: Plan, lines: Sequence[Line], challenge: Challenge) -> None:
             raise EvidenceError(f"the run at {utc} is not under its challenge: {reason}")
 
 
-def _time(text: str, name: str) -> datetime:
+def time_of(text: str, name: str) -> datetime:
+    """A time in ISO 8601 with its zone, of what is called `name`; EvidenceError for any other."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:

@@ -22,6 +22,8 @@ RATIO = "throughput_ratio"
 """The metric of a case's speed over that of another case of the same run."""
 POOLED_METRICS = ("slow_launch_rate",)
 """Metrics of all matching cases together."""
+MOST_ATTEMPTS = 10
+"""Attempts that a challenge allows, whose bounds a plan under it holds."""
 
 
 def matches(criterion: Criterion, case: str) -> bool:
@@ -113,18 +115,32 @@ def num_limits(criteria: Criteria, cases: Sequence[Case]) -> int:
     return count
 
 
-def alphas(criteria: Criteria, number: int) -> tuple[float, float]:
-    """Risk of a wrong pass of one limit, and of a wrong fail, which `number` limits share."""
-    return criteria.alpha_pass, criteria.alpha_fail / max(1, number)
+def alphas(criteria: Criteria, number: int, attempt: int = 0) -> tuple[float, float]:
+    """Risk of a wrong pass of one limit, and of a wrong fail, which `number` limits share.
+
+    Attempt k of a challenge may spend alpha / (k (k + 1)) on a pass: over any number of attempts
+    these parts add up to less than alpha, so trying again buys nothing. Attempt 0 is of a run whose
+    attempts nobody counts, which spends all of it. A fail is no better for being tried again, and
+    its risk is not divided.
+    """
+    part = attempt * (attempt + 1) if attempt else 1
+    return criteria.alpha_pass / part, criteria.alpha_fail / max(1, number)
 
 
 def planned_bounds(
-    criteria: Criteria, cases: Sequence[Case], interim_analyses: Sequence[int], sessions: int = 1
+    criteria: Criteria,
+    cases: Sequence[Case],
+    interim_analyses: Sequence[int],
+    sessions: int = 1,
+    *,
+    num_attempts: int = 0,
 ) -> tuple[int, tuple[Bounds, ...]]:
     """The number of limits, and the bounds of every test at each interim analysis of these cases.
 
     `interim_analyses` are the protocol's; a case has those below its number of launches, and that
-    number, and of several sessions those of the last, with the launches before it.
+    number, and of several sessions those of the last, with the launches before it. Bounds for a
+    pass are those of attempts 1 to `num_attempts`, as the receipt that selects one comes after the
+    plan; with 0, of a run whose attempts are not counted.
     """
     number = num_limits(criteria, cases)
     schedules = dict.fromkeys(
@@ -133,7 +149,10 @@ def planned_bounds(
         if case.is_timed
         and any(item.kind == "perf" and matches(item, case.id) for item in criteria.criterion)
     )
-    levels = dict.fromkeys(alphas(criteria, number))
+    attempts = range(1, num_attempts + 1) if num_attempts else (0,)
+    levels = dict.fromkeys(
+        alpha for attempt in attempts for alpha in alphas(criteria, number, attempt)
+    )
     return number, tuple(
         Bounds(alpha=alpha, interim_analyses=schedule, z=group_bounds(alpha, schedule))
         for schedule in schedules

@@ -92,6 +92,7 @@ class PlanInputs:
     devices; `digests` are the sha256 of the files that the run uses, by name. `manifest` has what
     is known of workloads whose software is lacking, and `ranges` the versions that are allowed of
     the libraries that cases need. `sessions` and the pause between them are as the plan has them.
+    `num_attempts` of a challenge may be made of it, 0 where nobody counts them.
     """
 
     suite: Suite
@@ -107,6 +108,7 @@ class PlanInputs:
     ranges: Mapping[str, str] = field(default_factory=dict)
     sessions: int = 1
     pause_seconds: float | None = None
+    num_attempts: int = 0
 
     def places_of(self, placed: Placed) -> list[Place]:
         """Where a case goes, in the order of its devices."""
@@ -205,7 +207,9 @@ def _scheduled(
         launch for case in cases for launch in case_launches(case, suite.protocol, sessions)
     )
     groups = launch_groups(cases, launches, inputs.seed)
-    limits, bounds = planned_bounds(inputs.criteria, cases, interim_analyses, sessions)
+    limits, bounds = planned_bounds(
+        inputs.criteria, cases, interim_analyses, sessions, num_attempts=inputs.num_attempts
+    )
     least = sustained.first_launches(
         inputs.criteria, cases, protocol=suite.protocol, sessions=sessions
     )
@@ -231,6 +235,7 @@ def _scheduled(
         time_limit_seconds=suite.time_limit_seconds,
         injectors=tuple(dict.fromkeys(case.injector for case in cases if case.injector)),
         rerun_of="",
+        num_attempts=inputs.num_attempts,
         not_planned=not_planned,
         ranges={
             name: inputs.ranges[name]

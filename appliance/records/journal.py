@@ -102,6 +102,20 @@ class SessionBegan(Record):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptBegun(Record):
+    """The buyer's receipt for this plan is bound, before the first launch.
+
+    `receipt` is the sha256 of receipt.dsse.json, `attempt` and `nonce` are what it says. All inputs
+    derive from the nonce, which nobody knew when the plan was made.
+    """
+
+    kind: Literal["attempt_begun"] = "attempt_begun"
+    attempt: int
+    receipt: str
+    nonce: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ServerProbed(Record):
     """Whether a fork server may be forked: nothing was started in it, and its probe fork was right.
 
@@ -503,6 +517,7 @@ WorkerEvent = (
 Event = Annotated[
     RunStarted
     | RunResumed
+    | AttemptBegun
     | Injected
     | Counted
     | UsersCounted

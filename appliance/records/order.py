@@ -16,15 +16,23 @@ class Challenge(Record):
 
     `nonce` is 32 bytes in hexadecimal. `criteria` and `suite` are the sha256 of the files that
     the buyer asks for, empty where he leaves them to the node. `note` is his own reference.
+    `buyer` is the certificate (PEM) of the key that signs the receipts of attempts, empty where
+    attempts are not counted.
     """
 
-    schema: Literal["bench/challenge/1"] = "bench/challenge/1"
+    schema: Literal["bench/challenge/2"] = "bench/challenge/2"
     nonce: str
     issued_utc: str
     not_after_utc: str
     criteria: str
     suite: str
     note: str
+    buyer: str
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether a run under it needs the buyer's receipt, which gives its number."""
+        return bool(self.buyer)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -156,10 +156,11 @@ class Plan(Record):
     journal a test's records were made of, empty for every run: no run is planned with it, and what
     has it is no evidence. `sessions` are the parts of the run, each made by processes of its own;
     the next begins `pause_seconds` after the end of the one before, None whenever it is gone on
-    with.
+    with. `num_attempts` is how many attempts of its challenge have their pass bounds in `bounds`,
+    0 where attempts are not counted.
     """
 
-    schema: Literal["bench/plan/4"] = "bench/plan/4"
+    schema: Literal["bench/plan/5"] = "bench/plan/5"
     run_id: str
     created_utc: str
     bench_version: str
@@ -187,3 +188,4 @@ class Plan(Record):
     converted_from: str = ""
     sessions: int = 1
     pause_seconds: Number | None = None
+    num_attempts: int = 0

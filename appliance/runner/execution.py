@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Protocol
 
 from appliance import extras
+from appliance.challenge.window import inputs_seed
 from appliance.errors import ApplianceError, OutputError, RunInterrupted, UsageError
 from appliance.evidence import run_state
 from appliance.evidence.software_fault import UNAVAILABLE
@@ -226,6 +227,7 @@ def run(
             listener=listener,
             interrupted=interrupted,
             history=run_state.History(plan, journal.lines),
+            seed=inputs_seed(plan, journal.lines),
             counters=counters,
             users=users,
             redact=redact,
@@ -296,6 +298,7 @@ class _Run:
     listener: Listener
     interrupted: Callable[[], str]
     history: run_state.History
+    seed: str
     counters: CounterLog
     users: UsersLog
     redact: Callable[[bytes], bytes] | None
@@ -470,7 +473,7 @@ class _Run:
             protocol=self.plan.protocol,
             is_timed=launch.is_timed,
             check_last=self.history.checks_last(case, launch.number),
-            seed=case_seed(self.plan.seed, case),
+            seed=case_seed(self.seed, case),
             data=None if self.data is None else str(self.data),
             artifacts_folder=str(self._artifacts(case)),
             artifacts=self.history.artifacts(case) if launch.number != 0 else {},

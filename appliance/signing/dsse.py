@@ -37,6 +37,7 @@ ACCEPTANCE = "bench:acceptance/v1"
 REPORT = "bench:report/v1"
 P256_ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551  # FIPS 186-5
 LEAST_RSA_BITS = 3072
+SIGNER = "the one of signer.json"
 
 
 class SigningKey(Protocol):
@@ -111,9 +112,12 @@ def envelope(payload_type: str, payload: bytes, key: SigningKey) -> bytes:
     return _envelope(payload_type, payload, key_id(key.certificate), signature)
 
 
-def open_envelope(data: bytes, certificate: x509.Certificate, name: str) -> bytes:
+def open_envelope(
+    data: bytes, certificate: x509.Certificate, name: str, *, holder: str = SIGNER
+) -> bytes:
     """The payload of an envelope called `name`, signed once and by this certificate's key.
 
+    `holder` says in the sentence of an error whose key that is.
     Raises EvidenceError for anything else, and for any other way to write the same envelope.
     """
     try:
@@ -130,7 +134,7 @@ def open_envelope(data: bytes, certificate: x509.Certificate, name: str) -> byte
     if kind != PAYLOAD_TYPE:
         raise EvidenceError(f"{name} holds {kind}, where {PAYLOAD_TYPE} is wanted")
     if signer != key_id(certificate):
-        raise EvidenceError(f"{name} was signed with another key than the one of signer.json")
+        raise EvidenceError(f"{name} was signed with another key than {holder}")
     if not is_signed(certificate, signature, pae(kind, payload)):
         raise EvidenceError(f"{name}: the signature does not fit its content")
     return payload
@@ -204,7 +208,23 @@ def sign_statement(statement: Statement, key: SigningKey) -> bytes:
 
 
 def open_statement(
-    data: bytes, certificate: x509.Certificate, predicate_type: str, name: str
+    data: bytes,
+    certificate: x509.Certificate,
+    predicate_type: str,
+    name: str,
+    *,
+    holder: str = SIGNER,
 ) -> Statement:
     """The statement of a .dsse.json file signed with this certificate's key."""
-    return read_statement(open_envelope(data, certificate, name), predicate_type, name)
+    payload = open_envelope(data, certificate, name, holder=holder)
+    return read_statement(payload, predicate_type, name)
+
+
+def assembled(statement: Statement, certificate: x509.Certificate, signature: bytes) -> bytes:
+    """The envelope of a statement that this key has signed so; whether it did is not checked."""
+    return _envelope(PAYLOAD_TYPE, write_statement(statement), key_id(certificate), signature)
+
+
+def signature_of(envelope: bytes) -> bytes:
+    """The signature in an envelope that `sign_statement` wrote."""
+    return base64.b64decode(json.loads(envelope)["signatures"][0]["sig"])

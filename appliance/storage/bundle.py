@@ -41,6 +41,7 @@ QUALIFIED = "qualified.json"
 SIGNER = "signer.json"
 ORDER = "order.toml"
 CHALLENGE = "challenge.json"
+RECEIPT = "receipt.dsse.json"
 JOURNAL = "journal.jsonl"
 VERDICT = "verdict.json"
 STATEMENT = "statement.dsse.json"
@@ -58,7 +59,7 @@ FINISHED_FILES = (*RUN_FILES, SIGNER, VERDICT, STATEMENT, *RENDERINGS, REPORT)
 """What a signed bundle holds."""
 CARRIED_FILES = (*PREPARED_FILES, SIGNER, VERDICT, STATEMENT)
 """What the renderings carry; the journal and the logs too, unless they are too large."""
-OPTIONAL_FILES = (ORDER, CHALLENGE)
+OPTIONAL_FILES = (ORDER, CHALLENGE, RECEIPT)
 LOG_NAME = re.compile(r"logs/[A-Za-z0-9_][A-Za-z0-9._~-]*\.(stdout|stderr)")
 LARGEST_FILE = 2**30  # bytes; far above any journal, so that a hostile file cannot fill memory
 UNFINISHED = ".unfinished-"

@@ -12,18 +12,35 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from appliance.challenge import request as receipts
+from appliance.challenge.request import Awaiting
 from appliance.errors import OutputError, UsageError
 from appliance.judging.verdict import Judge
 from appliance.planning import coverage, sessions
 from appliance.probe import node
-from appliance.records.journal import LaunchEnded, LaunchStarted, Line, RunEnded, RunResumed
+from appliance.records.journal import (
+    AttemptBegun,
+    LaunchEnded,
+    LaunchStarted,
+    Line,
+    RunEnded,
+    RunResumed,
+)
 from appliance.records.json import sha256, to_json
 from appliance.records.verdict import Verdict
 from appliance.runner import execution
 from appliance.runner.session_change import Pause, end_session
 from appliance.storage import bundle, input_file
 from appliance.storage.journal import Journal
-from appliance.verbs.preparation import RUN_FOLDER, Prepared, begin, prepare, prepare_again
+from appliance.verbs.preparation import (
+    RUN_FOLDER,
+    Prepared,
+    begin,
+    begin_journal,
+    make_folder,
+    prepare,
+    prepare_again,
+)
 from appliance.verbs.run_options import RunOptions
 
 
@@ -47,24 +64,40 @@ def _judge(prepared: Prepared) -> Judge:
     )
 
 
-def run(options: RunOptions, observer: execution.Observer) -> Finished:
+def run(options: RunOptions, observer: execution.Observer) -> Finished | Awaiting:
     """Prepare, make every launch, judge; leaves an unsigned folder.
 
+    Under a challenge that counts attempts it prepares alone, as the plan needs the buyer's receipt.
     Raises SessionsLeft at the end of a session after which the plan has no fixed pause.
     """
     check_writable(options.out)
+    _refuse_early(options)
     prepared = prepare(options, challenge=options.challenge, redact=options.redact)
     folder = options.out / prepared.plan.run_id
+    if prepared.plan.num_attempts:
+        make_folder(folder, prepared.files, prepared.node)
+        return receipts.ask(folder, prepared.plan, prepared.files)
+    if options.receipt is not None:
+        raise UsageError(f"{options.challenge} counts no attempts: leave --receipt out")
     journal = begin(folder, prepared.plan, prepared.files, prepared.node)
     return _finish(folder, prepared, journal, observer)
 
 
-def resume(options: RunOptions, observer: execution.Observer) -> Finished:
-    """Go on with the run in the folder `options.resume`: one interrupted, or between two sessions.
+def _refuse_early(options: RunOptions) -> None:
+    """UsageError for a receipt of a plan that is not made yet."""
+    if options.receipt not in (None, receipts.STDIN) or (options.receipt and not options.challenge):
+        raise UsageError(
+            "a receipt answers a plan that there is: make one with --challenge, and name the "
+            "receipt with --resume FOLDER"
+        )
+
+
+def resume(options: RunOptions, observer: execution.Observer) -> Finished | Awaiting:
+    """Go on with the run in `options.resume`: interrupted, between sessions, or not begun yet.
 
     `order` and `redact`, where set, are what the run must have been begun with. Raises UsageError
-    on another machine or for a run that is signed, EvidenceError if a file of the run was changed
-    meanwhile.
+    on another machine, for a run that is signed or outside its receipt's window, EvidenceError if a
+    file of the run was changed meanwhile or the receipt is not for it.
     """
     folder = options.resume
     if folder is None:
@@ -73,15 +106,48 @@ def resume(options: RunOptions, observer: execution.Observer) -> Finished:
         raise UsageError(f"{folder} is finished and signed; start a new run instead")
     prepared = prepare_again(folder, options.data)
     _check_unchanged(folder, prepared, options)
+    if prepared.plan.num_attempts:
+        return _resume_attempt(folder, prepared, options, observer)
+    if options.receipt is not None:
+        raise UsageError(f"{folder} was planned under no challenge that asks for a receipt")
+    journal, dropped = _reopened(folder, prepared)
+    return _finish(folder, prepared, journal, observer, dropped)
+
+
+def _resume_attempt(
+    folder: Path, prepared: Prepared, options: RunOptions, observer: execution.Observer
+) -> Finished | Awaiting:
+    """Begin a run by its receipt, or go on with one inside the receipt's window."""
+    bound = receipts.bound(folder, prepared.plan, prepared.files, options.receipt)
+    if bound is None:
+        return receipts.ask(folder, prepared.plan, prepared.files)
+    if not (folder / bundle.JOURNAL).exists():
+        receipts.refuse_now(bound.receipt)
+        bundle.write(folder / bundle.RECEIPT, bound.data)
+        journal = begin_journal(folder, prepared.plan, prepared.files, prepared.node)
+        dropped = ""
+    else:
+        journal, dropped = _reopened(folder, prepared, bound)
+    if not any(isinstance(line.event, AttemptBegun) for line in journal.lines):
+        journal.append(bound.event, sync=True)
+    return _finish(folder, prepared, journal, observer, dropped)
+
+
+def _reopened(
+    folder: Path, prepared: Prepared, bound: receipts.Bound | None = None
+) -> tuple[Journal, str]:
+    """The journal of a run that goes on, any interruption noted, and what was cut off its end."""
     redactor = prepared.node.redactor
     journal, lines, dropped = Journal.reopen(
         folder / bundle.JOURNAL,
         sha256(prepared.files[bundle.PLAN]),
         rewrite=None if redactor is None else redactor.record,
     )
+    if not sessions.has_ended(lines) and bound is not None:
+        receipts.refuse_now(bound.receipt)
     if not (sessions.has_ended(lines) or sessions.is_paused(lines)):
         _note_interruption(journal, lines, dropped)
-    return _finish(folder, prepared, journal, observer, dropped)
+    return journal, dropped
 
 
 def _check_unchanged(folder: Path, prepared: Prepared, options: RunOptions) -> None:

@@ -15,10 +15,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from appliance import extras
+from appliance.challenge import ledger
 from appliance.errors import EvidenceError, OutputError, UsageError
 from appliance.judging.criteria_check import check_health, check_limits, check_margins
 from appliance.linux.sysfs import Tree
 from appliance.planning import challenge_window, library_ranges, workload_manifest
+from appliance.planning.criterion_scope import MOST_ATTEMPTS
 from appliance.planning.plan import Place, PlanInputs, make_plan, requests
 from appliance.planning.sessions import seconds_of_run
 from appliance.probe import node, redaction
@@ -99,6 +101,11 @@ class _Inputs:
     contents: Mapping[str, bytes]
     sessions: int = 1
     pause_seconds: float | None = None
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether the buyer counts attempts, so that none begins without his receipt."""
+        return self.challenge is not None and self.challenge.is_counted
 
     @property
     def digests(self) -> dict[str, str]:
@@ -211,9 +218,12 @@ def _read(options: PlanOptions, vendor: Vendor, challenge: Path | None) -> _Inpu
 
 def _challenge(data: bytes, name: str) -> Challenge:
     try:
-        return challenge_window.parse(data, name)
+        challenge = challenge_window.parse(data, name)
+        if challenge.is_counted:
+            ledger.buyer_of(challenge)
     except EvidenceError as error:
         raise UsageError(f"{error}: give the file that the buyer sent, as it was sent") from None
+    return challenge
 
 
 def _seed(inputs: _Inputs, now: datetime) -> str:
@@ -293,6 +303,7 @@ def _plan(
             ranges=ranges,
             sessions=inputs.sessions,
             pause_seconds=inputs.pause_seconds,
+            num_attempts=MOST_ATTEMPTS if inputs.is_counted else 0,
         )
     )
     _check_window(inputs, plan, now)
@@ -401,6 +412,12 @@ def _same_node(folder: Path, plan: Plan, system: System) -> Node:
 
 def begin(folder: Path, plan: Plan, files: Mapping[str, bytes], here: Node) -> Journal:
     """Make the run's folder with its files, and begin its journal; OutputError if it cannot be."""
+    make_folder(folder, files, here)
+    return begin_journal(folder, plan, files, here)
+
+
+def make_folder(folder: Path, files: Mapping[str, bytes], here: Node) -> None:
+    """Make the run's folder with all that was prepared; OutputError if it cannot be."""
     try:
         folder.mkdir()
     except OSError as error:
@@ -409,6 +426,10 @@ def begin(folder: Path, plan: Plan, files: Mapping[str, bytes], here: Node) -> J
         redaction.keep(here.salt, redaction.salt_path(folder))
     for name, content in files.items():
         bundle.write(folder / name, content)
+
+
+def begin_journal(folder: Path, plan: Plan, files: Mapping[str, bytes], here: Node) -> Journal:
+    """Begin the journal of a run whose folder is made."""
     rewrite = None if here.redactor is None else here.redactor.record
     journal = Journal.create(folder / bundle.JOURNAL, sha256(files[bundle.PLAN]), rewrite=rewrite)
     journal.append(_started(plan, files), sync=True)

@@ -17,7 +17,7 @@ from appliance.errors import EvidenceError, UsageError
 from appliance.judging.verdict import judge
 from appliance.planning.criterion_scope import planned_bounds
 from appliance.probe import node, redaction
-from appliance.records.journal import Line, RunEnded
+from appliance.records.journal import AttemptBegun, Line, RunEnded
 from appliance.records.json import Parameters, sha256, to_json
 from appliance.records.plan import Case, Launch, Plan
 from appliance.records.request import Answer, CaseRequest, Refused
@@ -270,7 +270,10 @@ def _plan(dispute: _Dispute, here: _Here) -> Plan:
     )
     seconds = case.reference_seconds + (case.expected_seconds if number else 0.0)
     num_limits, bounds = planned_bounds(
-        dispute.source.criteria, (case,), then.protocol.interim_analyses
+        dispute.source.criteria,
+        (case,),
+        then.protocol.interim_analyses,
+        num_attempts=then.num_attempts,
     )
     now = datetime.now(UTC)
     return replace(
@@ -299,6 +302,9 @@ def _make(dispute: _Dispute, here: _Here, plan: Plan, observer: execution.Observ
     """Make the launches in a folder of their own, and judge them."""
     folder = here.out / plan.run_id
     journal = begin(folder, plan, _files(dispute, here, plan), here.node)
+    for line in dispute.source.lines:
+        if isinstance(line.event, AttemptBegun):  # the inputs of then are made again
+            journal.append(line.event, sync=True)
     work = work_folder(folder, plan.run_id)
     try:
         execution.run(

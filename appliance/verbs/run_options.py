@@ -108,14 +108,21 @@ class PlanOptions:
 class RunOptions(PlanOptions):
     """What a run is made from, or goes on with: `resume` is the folder of an interrupted run.
 
-    Without `challenge` the node draws the run's seed. `redact`: no host name and no address of
-    this machine is written.
+    Without `challenge` the node draws the run's seed; one whose attempts are counted needs the
+    buyer's `receipt` before the first launch ("-" reads it from stdin). `redact`: no host name and
+    no address of this machine is written.
     """
 
     challenge: Annotated[
         Path | None, typer.Option(help="The buyer's challenge, from which all seeds derive.")
     ] = None
     out: OutOption = Path("out")
+    receipt: Annotated[
+        Path | None,
+        typer.Option(
+            help="The buyer's receipt for the run of --resume: a file, or - to type or scan it."
+        ),
+    ] = None
     resume: Annotated[
         Path | None, typer.Option(help="Go on with the interrupted run in this folder.")
     ] = None

@@ -35,6 +35,7 @@ from appliance.errors import (
     ApplianceError,
     BenchError,
     OutputError,
+    ReceiptAwaited,
     RunInterrupted,
     SessionsLeft,
     UsageError,
@@ -111,6 +112,10 @@ def start(
     folder = options.resume or _folder(options.out, ended.container.name)
     if ended.exit_code not in JUDGED or folder is None:
         raise fault(ended, folder)
+    if not (folder / bundle.JOURNAL).exists():
+        raise ReceiptAwaited(
+            f"the run is planned: begin it with `bench start --resume {folder} --receipt FILE`"
+        )
     if not (folder / bundle.VERDICT).exists():
         raise SessionsLeft(
             f"a session has ended: begin the next one with `bench start --resume {folder}`"
@@ -265,7 +270,8 @@ def _words(options: StartOptions, vendor: str) -> tuple[tuple[str, ...], tuple[B
             words += () if number is None else (f"--{option}", str(number))
         for option, path in {"baseline": options.baseline, "challenge": options.challenge}.items():
             words += placed(option, path) if path is not None else ()
-    for option, path in {"order": options.order, "data": options.data}.items():
+    others = {"order": options.order, "data": options.data, "receipt": options.receipt}
+    for option, path in others.items():
         words += placed(option, path) if path is not None else ()
     return tuple(words), tuple(binds)
 

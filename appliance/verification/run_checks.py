@@ -13,12 +13,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from appliance.challenge.window import inputs_seed
 from appliance.errors import EvidenceError, UsageError
 from appliance.evidence.software_fault import is_lack_of_software
 from appliance.judging.verdict import Judge
 from appliance.planning import sessions
 from appliance.planning.check_sampling import sampled_steps
-from appliance.planning.criterion_scope import planned_bounds
+from appliance.planning.criterion_scope import MOST_ATTEMPTS, planned_bounds
 from appliance.planning.launch_constants import FRESH_REPEAT, MOST_SESSIONS
 from appliance.planning.plan import (
     case_analyses,
@@ -31,6 +32,7 @@ from appliance.planning.plan import (
 from appliance.planning.seeds import is_secret
 from appliance.records.criteria import Criteria
 from appliance.records.journal import (
+    AttemptBegun,
     Block,
     Checked,
     Counted,
@@ -157,8 +159,14 @@ def check_bounds(plan: Plan, criteria: Criteria) -> None:
     """
     if plan.criteria != criteria.name:
         raise EvidenceError("plan.json names other criteria than criteria.toml does")
+    if plan.num_attempts not in (0, MOST_ATTEMPTS):
+        raise EvidenceError(f"plan.json cannot be for {plan.num_attempts} attempts of a challenge")
     number, bounds = planned_bounds(
-        criteria, plan.cases, plan.protocol.interim_analyses, plan.sessions
+        criteria,
+        plan.cases,
+        plan.protocol.interim_analyses,
+        plan.sessions,
+        num_attempts=plan.num_attempts,
     )
     same = plan.num_limits == number and len(plan.bounds) == len(bounds)
     if not same or not all(map(_is_same, plan.bounds, bounds)):
@@ -255,6 +263,7 @@ class _Walk:
     place: int = 0
     is_ended: bool = False
     has_launched: bool = False
+    attempt: int = 0
     open: set[str] = field(default_factory=set)
     halted: set[str] = field(default_factory=set)
     unexcused: set[str] = field(default_factory=set)
@@ -295,7 +304,7 @@ def check_conduct(plan: Plan, lines: Sequence[Line], files: Mapping[str, str]) -
     if not walk.is_ended:
         raise EvidenceError("journal.jsonl: the run did not end; go on with bench accept --resume")
     _check_pauses(plan, lines)
-    _check_samples(plan, walk, events)
+    _check_samples(plan, walk, lines)
 
 
 def _check_pauses(plan: Plan, lines: Sequence[Line]) -> None:
@@ -310,11 +319,12 @@ def _check_pauses(plan: Plan, lines: Sequence[Line]) -> None:
                 raise EvidenceError(f"journal.jsonl line {number}: {reason}")
 
 
-def _check_samples(plan: Plan, walk: _Walk, events: Sequence[object]) -> None:
+def _check_samples(plan: Plan, walk: _Walk, lines: Sequence[Line]) -> None:
     """EvidenceError unless each completed launch checked those outputs that the seed had drawn."""
+    of_inputs = inputs_seed(plan, lines)
     timed: dict[tuple[str, int], list[Block]] = {}
     sampled: dict[tuple[str, int], set[int]] = {}
-    for event in events:
+    for event in (line.event for line in lines):
         if isinstance(event, Block):
             timed.setdefault((event.launch, event.rank), []).append(event)
         elif isinstance(event, Checked) and event.phase == "sampled":
@@ -324,7 +334,7 @@ def _check_samples(plan: Plan, walk: _Walk, events: Sequence[object]) -> None:
         if not case.scenario or case.steps is not None or walk.ended[name] != "completed":
             continue
         first, number = blocks[0].first_step, sum(len(block.wall_ns) for block in blocks)
-        seed = case_seed(plan.seed, case)
+        seed = case_seed(of_inputs, case)
         drawn = sampled_steps(seed, name, plan.protocol.block_steps)
         wanted = {first + step for step in drawn if step < number}
         if sampled.get((name, rank), set()) != wanted:
@@ -383,6 +393,15 @@ def _begin_session(walk: _Walk, event: SessionBegan) -> None:
     walk.unhealthy.clear()
 
 
+def _begin_attempt(walk: _Walk, event: AttemptBegun) -> None:
+    """Once, before the first launch, one of those that the plan has bounds for."""
+    if walk.attempt or walk.has_launched:
+        raise walk.fault("a receipt is bound a second time, or after the first launch")
+    if not 1 <= event.attempt <= walk.plan.num_attempts or not is_secret(event.nonce):
+        raise walk.fault(f"attempt {event.attempt} is begun, for which the plan has no bounds")
+    walk.attempt = event.attempt
+
+
 def _inject(walk: _Walk, event: Injected) -> None:
     cases = tuple(case.id for case in walk.plan.cases if case.injector == event.injector)
     if event.injector not in walk.plan.injectors or event.cases != cases:
@@ -433,6 +452,8 @@ def _log(walk: _Walk, event: KernelLogRead | KernelLogged | NotObserved) -> None
 def _start(walk: _Walk, event: LaunchStarted) -> None:
     if set(walk.plan.injectors) != set(walk.injected):
         raise walk.fault("a launch starts before the injected faults are named")
+    if walk.plan.num_attempts and not walk.attempt:
+        raise walk.fault("a launch starts before the receipt of its attempt is bound")
     launch = _launch(walk, event.launch)
     case = walk.cases[launch.case]
     if case.software:
@@ -601,6 +622,7 @@ def _launch(walk: _Walk, name: str) -> Launch:
 
 RULES: Mapping[type, Callable[[_Walk, Any], None]] = {
     RunResumed: _resume,
+    AttemptBegun: _begin_attempt,
     Injected: _inject,
     Counted: _count,
     UsersCounted: _count_users,

@@ -19,6 +19,7 @@ from typing import Any, Literal
 from cryptography import x509
 
 from appliance import extras
+from appliance.challenge.entries import Receipt
 from appliance.errors import EvidenceError, UsageError
 from appliance.judging.verdict import Judge
 from appliance.planning import challenge_window, library_ranges, workload_manifest
@@ -31,7 +32,7 @@ from appliance.storage import bundle as bundles
 from appliance.storage import device_file, qualified_file, suite_file
 from appliance.storage.bundle import Bundle
 from appliance.vendors.registry import MODULES, libraries_of
-from appliance.verification import launch_checks, run_checks, suite_checks
+from appliance.verification import attempt_checks, launch_checks, run_checks, suite_checks
 from appliance.version import VERSION
 
 RELATIVE = 1e-9  # figures may differ by this much between machines; words may not differ
@@ -47,13 +48,15 @@ class Expectations:
     """What the reader wants to have been asked; None where he leaves it to the signer.
 
     `criteria_digest` is the sha256 of the criteria file; `suite` a suite's name, path or sha256;
-    `order` and `challenge` the bytes of the files that the buyer gave.
+    `order` and `challenge` the bytes of the files that the buyer gave, `ledger` those of his ledger
+    of the challenge.
     """
 
     criteria_digest: str | None = None
     suite: str | None = None
     order: bytes | None = None
     challenge: bytes | None = None
+    ledger: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,16 +73,20 @@ class CheckLine(Record):
 class Verification(Record):
     """All checks, and the verdict as derived here: None unless every check allows to state it.
 
-    `claimed` is the verdict that was signed, whatever it is worth.
+    `claimed` is the verdict that was signed, whatever it is worth. `attempt` is the number that the
+    buyer's receipt gives the run, None where nobody counts or the check failed; `journal` is the
+    sha256 of its journal, None where it is not there.
     """
 
-    schema: Literal["bench/verification/1"] = "bench/verification/1"
+    schema: Literal["bench/verification/2"] = "bench/verification/2"
     path: str
     kind: Literal["folder", "pdf"]
     run_id: str | None
     signer: str | None
     claimed: VerdictWord | None
     verdict: VerdictWord | None
+    attempt: int | None
+    journal: str | None
     checks: tuple[CheckLine, ...]
     exit_code: int
 
@@ -157,6 +164,7 @@ class _Examination:
     holder: x509.Certificate | None = None
     judge: Judge | None = None
     verdict: Verdict | None = None
+    receipt: Receipt | None = None
 
     @property
     def replayed(self) -> Judge:
@@ -227,6 +235,8 @@ def _verification(examination: _Examination, checks: tuple[CheckLine, ...]) -> V
         signer=bundle.signer.subject if bundle and bundle.signer else None,
         claimed=bundle.verdict.verdict if bundle and bundle.verdict else None,
         verdict=word,
+        attempt=None if examination.receipt is None else examination.receipt.attempt,
+        journal=sha256(journal) if (journal := examination.files.get(bundles.JOURNAL)) else None,
         checks=checks,
         exit_code=exit_code if is_sound else NOT_VERIFIED,
     )
@@ -329,6 +339,8 @@ def _conduct(examination: _Examination) -> str:
     )
     challenge = examination.files.get(bundles.CHALLENGE)
     if challenge is None:
+        if bundle.plan.num_attempts:
+            raise EvidenceError("plan.json counts the attempts of a challenge that is missing")
         return sentence
     challenge_window.check(bundle.plan, bundle.lines, challenge_window.parse(challenge))
     return f"{sentence}; seeds derive from the challenge, within its time by the node's clock"
@@ -481,6 +493,24 @@ def _expected(examination: _Examination) -> str:
     return "; ".join(clauses)
 
 
+def _attempt(examination: _Examination) -> str:
+    bundle, data = examination.bundle, examination.expectations.ledger
+    receipt = attempt_checks.check_receipt(bundle.plan, bundle.lines, examination.files)
+    if receipt is None:
+        if data is not None:
+            raise EvidenceError("the run was not made by a receipt of the ledger that you expect")
+        return attempt_checks.UNKNOWN
+    clauses = [f"attempt {receipt.attempt} of its challenge, begun {receipt.utc}"]
+    if data is None:
+        clauses.append("not compared with the buyer's ledger (--ledger)")
+    elif not bundle.plan.rerun_of:
+        clauses.append(
+            attempt_checks.check_ledger(receipt, data, examination.files, examination.moment)
+        )
+    examination.receipt = receipt
+    return "; ".join(clauses)
+
+
 def _not_compared(unknown: Sequence[str]) -> tuple[str, ...]:
     """What could not be asked of the plan's workloads; the first reasons stand for all."""
     first, rest = unknown[:MOST_REASONS], len(unknown) - MOST_REASONS
@@ -499,6 +529,7 @@ CHECKS = (
     _Check(name="interim analyses", rests_on=("conduct",), run=_interim_analyses),
     _Check(name="verdict", rests_on=("conduct",), run=_verdict),
     _Check(name="pages", rests_on=("report",), run=_pages),
+    _Check(name="attempt", rests_on=("conduct",), run=_attempt),
     _Check(name="expectations", rests_on=("records",), run=_expected),
 )
 

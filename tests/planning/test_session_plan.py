@@ -114,6 +114,7 @@ def test_a_challenge_must_cover_the_pauses() -> None:
         criteria="",
         suite="",
         note="",
+        buyer="",
     )
     begin = datetime(2026, 11, 21, 12, 30, tzinfo=UTC)
     plan = planned(sessions=3, pause_seconds=4 * HOUR)

@@ -199,7 +199,11 @@ def a_plan(*cases: Case, protocol: Protocol = PROTOCOL, sessions: int = 1) -> Pl
 def with_bounds(plan: Plan, criteria: Criteria) -> Plan:
     """The same plan with the bounds that planning stores for these criteria."""
     num_limits, bounds = planned_bounds(
-        criteria, plan.cases, plan.protocol.interim_analyses, plan.sessions
+        criteria,
+        plan.cases,
+        plan.protocol.interim_analyses,
+        plan.sessions,
+        num_attempts=plan.num_attempts,
     )
     return replace(plan, num_limits=num_limits, bounds=bounds)
 

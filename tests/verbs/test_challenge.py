@@ -26,6 +26,7 @@ CHALLENGE = Challenge(
     criteria="",
     suite="",
     note="order 4711",
+    buyer="",
 )
 
 
@@ -122,8 +123,10 @@ def test_challenge_is_drawn_anew_each_time_and_never_written_over(tmp_path: Path
 def test_bundle_is_held_to_the_buyer_s_own_file(tmp_path: Path) -> None:
     mine, other = tmp_path / "challenge.json", tmp_path / "other.json"
     suite = str(ROOT / "tests" / "suites" / "tiny.toml")
-    assert answered("challenge", "--out", str(mine), "--suite", suite)[0] == 0
-    assert answered("challenge", "--out", str(other))[0] == 0
+    assert (
+        answered("challenge", "create", "--uncounted", "--out", str(mine), "--suite", suite)[0] == 0
+    )
+    assert answered("challenge", "create", "--uncounted", "--out", str(other))[0] == 0
     words = ("accept", "--suite", suite, "--challenge", str(mine), "--out", str(tmp_path / "out"))
     code, stdout, stderr = answered(*words, "--json")
     assert code == 0, stderr
@@ -134,6 +137,9 @@ def test_bundle_is_held_to_the_buyer_s_own_file(tmp_path: Path) -> None:
     code, _, stderr = answered("verify", folder, "--allow-dev", "--challenge", str(mine))
     assert code == 0, stderr
     assert "seeds derive from the challenge" in stderr
+    assert "the number of attempts is unknown" in stderr
+    page = (Path(folder) / "report.html").read_text()
+    assert "the number of attempts is unknown" in page
     code, _, stderr = answered("verify", folder, "--allow-dev", "--challenge", str(other))
     assert code == 4
     assert "not made for the challenge.json that you expect" in stderr

@@ -528,6 +528,7 @@ def test_every_line_lies_in_the_window_of_a_challenge() -> None:
         criteria="",
         suite="",
         note="",
+        buyer="",
     )
     plan = replace(PLAN, seed=challenge_window.run_seed(challenge))
     lines = list(chain(healthy().events))

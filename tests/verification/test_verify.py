@@ -85,7 +85,7 @@ def test_folder_gives_its_verdict_again(sound: Path) -> None:
     found = checked(sound)
     assert (found.exit_code, found.verdict, found.claimed) == (0, "ACCEPTED", "ACCEPTED")
     assert set(status(found).values()) == {"pass"}
-    assert [check.number for check in found.checks] == list(range(1, 12))
+    assert [check.number for check in found.checks] == list(range(1, 13))
     assert sha256(CRITERIA) in found.checks[-1].sentence
 
 
@@ -781,4 +781,4 @@ def test_verdict_with_a_figure_off_by_more_is_found(key: Key, tmp_path: Path) ->
 def test_verification_is_one_json_document(sound: Path) -> None:
     document = json.loads(to_json(checked(sound)))
     assert document["verdict"] == "ACCEPTED"
-    assert len(document["checks"]) == 11
+    assert len(document["checks"]) == 12
