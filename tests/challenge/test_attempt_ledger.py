@@ -152,12 +152,14 @@ def test_a_request_is_the_same_again_from_its_short_form() -> None:
     assert short_form.read_request(text.encode()) == REQUEST
 
 
-@pytest.mark.parametrize("place", [8, 60, 120, -1])
-def test_a_mistyped_letter_is_seen(place: int) -> None:
-    text = list(short_form.write_request(REQUEST))
-    text[place] = "A" if text[place] != "A" else "B"
-    with pytest.raises(EvidenceError, match=r"mistyped|no short form"):
-        short_form.read_request("".join(text).encode())
+@pytest.mark.parametrize("begin", range(32))
+def test_a_mistyped_letter_is_seen_wherever_it_stands(begin: int) -> None:
+    run_id = f"20261121T120000Z-0a1b{begin:02x}"
+    text = short_form.write_request(replace(REQUEST, run_id=run_id))
+    for place in range(len(short_form.REQUEST), len(text)):
+        letter = "A" if text[place] != "A" else "B"
+        with pytest.raises(EvidenceError, match="mistyped"):
+            short_form.read_request(f"{text[:place]}{letter}{text[place + 1:]}".encode())
 
 
 @pytest.mark.parametrize("text", [b"BENCHQ1:", b"BENCHQ1:!!", b"BENCHQ1:AAAAAAAA"])
