@@ -17,7 +17,7 @@ _PIECE = 2**22  # words compared at once: the marks of which are wrong take no m
 
 
 @dataclass(frozen=True, kw_only=True)
-class Found:
+class MismatchCount:
     """What was read back wrongly, on the device.
 
     `count` is the number of wrong words; `first` is (address, word read) of the first of them,
@@ -39,7 +39,7 @@ def write(name: str, memory: torch.Tensor, address: int) -> None:
             piece.bitwise_not_()
 
 
-def read_back(name: str, memory: torch.Tensor, address: int) -> Found:
+def read_back(name: str, memory: torch.Tensor, address: int) -> MismatchCount:
     """Compare every word with the pattern, without waiting for the device."""
     count = torch.zeros((), dtype=torch.int64, device=memory.device)
     first = torch.tensor([-1, 0]).to(memory.device)
@@ -50,7 +50,7 @@ def read_back(name: str, memory: torch.Tensor, address: int) -> Found:
         here = torch.stack([place + start, piece.index_select(0, place.reshape(1))[0]])
         first = torch.where((count == 0) & (number > 0), here, first)
         count = count + number
-    return Found(count=count, first=first)
+    return MismatchCount(count=count, first=first)
 
 
 def _expected(name: str, piece: torch.Tensor, start: int) -> int | torch.Tensor:

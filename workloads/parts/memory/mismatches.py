@@ -185,7 +185,10 @@ def investigate_word(pool: torch.Tensor, address: int, word: int, pattern: str) 
 
 
 def keep_first(
-    mismatch: memory_patterns.Found, pattern: str, count: torch.Tensor, first_bad_word: torch.Tensor
+    mismatch: memory_patterns.MismatchCount,
+    pattern: str,
+    count: torch.Tensor,
+    first_bad_word: torch.Tensor,
 ) -> None:
     """Add one to `count` (0-D) if a pattern came back wrong, and keep the first such word.
 

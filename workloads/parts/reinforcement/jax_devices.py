@@ -22,7 +22,7 @@ os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 
 import jax  # reads the environment
 
-Found = TypeVar("Found")
+Loaded = TypeVar("Loaded")
 Array = NDArray[np.float64]
 QUICK = {
     "xla_backend_optimization_level": 0,
@@ -39,7 +39,7 @@ def device_of(device: torch.device) -> Any:
     return jax.devices("gpu")[device.index or 0]
 
 
-def quietly(load: Callable[[], Found]) -> Found:
+def quietly(load: Callable[[], Loaded]) -> Loaded:
     """What `load` imports, without the notes and warnings that libraries give as they load."""
     unread = io.StringIO()
     with (
