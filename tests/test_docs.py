@@ -124,8 +124,8 @@ def test_a_release_is_tagged_once(checkout: Path) -> None:
     assert git(checkout, "tag") == ""
     assert release(checkout)[0] == 0
     assert git(checkout, "tag").split() == [f"v{VERSION}"]
-    code, said = release(checkout)
-    assert (code, "stands already" in said) == (2, True)
+    code, output = release(checkout)
+    assert (code, "stands already" in output) == (2, True)
 
 
 @pytest.mark.parametrize(
@@ -140,12 +140,12 @@ def test_a_release_is_tagged_once(checkout: Path) -> None:
 def test_an_unready_release_is_refused(checkout: Path, file: str, text: str, sentence: str) -> None:
     (checkout / file).write_text(text)
     commit(checkout)
-    code, said = release(checkout)
-    assert (code, sentence in said) == (2, True), said
+    code, output = release(checkout)
+    assert (code, sentence in output) == (2, True), output
     assert git(checkout, "tag") == ""
 
 
 def test_a_release_of_uncommitted_changes_is_refused(checkout: Path) -> None:
     (checkout / "README.md").write_text("new\n")
-    code, said = release(checkout)
-    assert (code, "the work tree has changes" in said) == (2, True)
+    code, output = release(checkout)
+    assert (code, "the work tree has changes" in output) == (2, True)

@@ -39,8 +39,8 @@ def test_torch_is_the_build_for_processors() -> None:
 
 @pytest.mark.parametrize("name", LOCKS)
 def test_every_package_has_a_sha256(name: str) -> None:
-    found = entries(LOCKS[name]).values()
-    assert all(re.search(r"--hash=sha256:[0-9a-f]{64}", entry) for entry in found)
+    result = entries(LOCKS[name]).values()
+    assert all(re.search(r"--hash=sha256:[0-9a-f]{64}", entry) for entry in result)
 
 
 @pytest.mark.parametrize(
@@ -126,16 +126,16 @@ def test_package_is_installed_only_with_its_hash(tmp_path: Path, python: Path) -
     install = ["scripts/install.sh", str(python), "locks/cpu.txt", "packages"]
 
     lock.write_text(f"torch==2.13.0+cpu \\\n    --hash=sha256:{digest[::-1]}\n")
-    code, said = run(*install, cwd=checkout, WHEELS=str(wheels))
+    code, output = run(*install, cwd=checkout, WHEELS=str(wheels))
     assert code == 2
-    assert "differs from its sha256 in locks/cpu.txt" in said
+    assert "differs from its sha256 in locks/cpu.txt" in output
     assert run(str(python), "-c", "import torch", cwd=tmp_path)[0] == 1
 
     lock.write_text(f"torch==2.13.0+cpu \\\n    --hash=sha256:{digest}\n")
-    code, said = run(*install, cwd=checkout)
+    code, output = run(*install, cwd=checkout)
     assert code == 2
-    assert "torch could not be installed" in said
-    assert "name its source with TORCH_INDEX, PIP_INDEX_URL or WHEELS=DIR" in said
+    assert "torch could not be installed" in output
+    assert "name its source with TORCH_INDEX, PIP_INDEX_URL or WHEELS=DIR" in output
 
     assert run(*install, cwd=checkout, WHEELS=str(wheels)) == (0, "")
     assert run(str(python), "-c", "import torch", cwd=tmp_path)[0] == 0
@@ -150,8 +150,8 @@ def test_set_up_installs_once_for_each_lock(tmp_path: Path) -> None:
     (checkout / "scripts" / "install.sh").write_text(f'#!/bin/sh\necho "$2 $3 $4" >>{calls}\n')
 
     def set_up(name: str) -> None:
-        code, said = run("scripts/setup.sh", name, cwd=checkout, PYTHON=sys.executable)
-        assert code == 0, said
+        code, output = run("scripts/setup.sh", name, cwd=checkout, PYTHON=sys.executable)
+        assert code == 0, output
 
     for name in ("cpu-smoke", "cpu-smoke", "cpu", "cpu", "cpu-smoke"):
         set_up(name)
@@ -186,16 +186,18 @@ def test_ranges_stand_in_for_a_lock_that_was_made_for_another_python(
     shutil.copy(ROOT / "pyproject.toml", checkout)
     lines = "# made for: cpython 3.9 Linux x86_64\n# extras: report,onnx\ntorch==1\n"
     (checkout / "locks" / "cpu.txt").write_text(lines)
-    asked = checkout / "asked"
+    requested = checkout / "asked"
     program = checkout / "python"
     program.write_text(
-        f'#!/bin/sh\ncase "$*" in *"pip install"*) echo "$@" >>{asked};; '
+        f'#!/bin/sh\ncase "$*" in *"pip install"*) echo "$@" >>{requested};; '
         f'*) exec {python} "$@";; esac\n'
     )
     program.chmod(0o755)
-    code, said = run("scripts/install.sh", str(program), "locks/cpu.txt", "packages", cwd=checkout)
-    assert (code, "no hash is checked" in said) == (0, True)
-    first, second = asked.read_text().splitlines()
+    code, output = run(
+        "scripts/install.sh", str(program), "locks/cpu.txt", "packages", cwd=checkout
+    )
+    assert (code, "no hash is checked" in output) == (0, True)
+    first, second = requested.read_text().splitlines()
     assert first.split()[-2:] == ["--no-deps", "torch>=2.13,<2.14"]
     wanted = {str(item).replace(" ", "") for item in requirements(["report", "onnx"])}
     given = {word for word in second.split() if ">=" in word}
@@ -212,10 +214,10 @@ def test_ranges_stand_in_for_a_lock_that_was_made_for_another_python(
 def test_set_up_says_in_one_sentence_what_is_missing(
     name: str, variables: dict[str, str], sentence: str
 ) -> None:
-    code, said = run("scripts/setup.sh", name, cwd=ROOT, **variables)
+    code, output = run("scripts/setup.sh", name, cwd=ROOT, **variables)
     assert code == 2
-    assert said.startswith(f"setup: {sentence}")
-    assert said.count("\n") == 1
+    assert output.startswith(f"setup: {sentence}")
+    assert output.count("\n") == 1
 
 
 # ------------------------------------------------------------------ the images
@@ -257,9 +259,9 @@ def test_entry_refuses_an_out_that_takes_no_file(
 ) -> None:
     (tmp_path / "out").write_text("a file, so that root cannot write below it either")
     assert entry.main(["accept"], tmp_path / "out") == 2
-    said = capfd.readouterr().err
-    assert said.count("\n") == 1
-    assert 'mkdir -p out && docker run --rm --user "$(id -u):$(id -g)" -v "$PWD/out:/out"' in said
+    output = capfd.readouterr().err
+    assert output.count("\n") == 1
+    assert 'mkdir -p out && docker run --rm --user "$(id -u):$(id -g)" -v "$PWD/out:/out"' in output
 
 
 @pytest.mark.parametrize(

@@ -159,7 +159,7 @@ def test_a_mistyped_letter_is_seen_wherever_it_stands(begin: int) -> None:
     for place in range(len(short_form.REQUEST), len(text)):
         letter = "A" if text[place] != "A" else "B"
         with pytest.raises(EvidenceError, match="mistyped"):
-            short_form.read_request(f"{text[:place]}{letter}{text[place + 1:]}".encode())
+            short_form.read_request(f"{text[:place]}{letter}{text[place + 1 :]}".encode())
 
 
 @pytest.mark.parametrize("text", [b"BENCHQ1:", b"BENCHQ1:!!", b"BENCHQ1:AAAAAAAA"])

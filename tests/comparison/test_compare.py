@@ -47,20 +47,20 @@ values = st.lists(st.floats(-3, 3), min_size=5, max_size=12).filter(lambda few: 
 
 @given(values, values)
 def test_interval_is_that_of_welch(first: list[float], second: list[float]) -> None:
-    found = contrast(first, second, floor=0.0)
-    assert found is not None
+    result = contrast(first, second, floor=0.0)
+    assert result is not None
     known = stats.ttest_ind(second, first, equal_var=False)
-    assert found.interval() == pytest.approx(tuple(known.confidence_interval(0.95)), rel=1e-9)
-    assert found.degrees == pytest.approx(float(known.df), rel=1e-9)
+    assert result.interval() == pytest.approx(tuple(known.confidence_interval(0.95)), rel=1e-9)
+    assert result.degrees == pytest.approx(float(known.df), rel=1e-9)
 
 
 @given(values, values, st.floats(0.01, 2))
 def test_risks_are_those_of_one_sided_tests(
     first: list[float], second: list[float], margin: float
 ) -> None:
-    found = contrast(first, second, floor=0.0)
-    assert found is not None
-    within, slower, faster = found.risks(margin)
+    result = contrast(first, second, floor=0.0)
+    assert result is not None
+    within, slower, faster = result.risks(margin)
     known = ttost_ind(np.array(second), np.array(first), -margin, margin, usevar="unequal")
     assert within == pytest.approx(float(known[0]), rel=1e-9, abs=1e-15)
     for risk, shift, alternative in ((slower, margin, "greater"), (faster, -margin, "less")):
@@ -101,8 +101,8 @@ def test_at_the_margin_neither_word_comes_more_often_than_its_risk(
     chance = np.random.default_rng(20261121)
     ours = chance.normal(0, first_sd, (draws, 6))
     theirs = chance.normal(LIMIT, second_sd, (draws, 6))
-    found = [contrast(a, b, floor=LIMIT / 3) for a, b in zip(ours, theirs, strict=True)]
-    risks = [one.risks(LIMIT) for one in found if one is not None]
+    result = [contrast(a, b, floor=LIMIT / 3) for a, b in zip(ours, theirs, strict=True)]
+    risks = [one.risks(LIMIT) for one in result if one is not None]
     assert len(risks) == draws
     for column in (0, 1):
         number = sum(each[column] <= risk for each in risks)
@@ -119,10 +119,10 @@ def test_pooled_difference_is_the_weighted_mean_and_covers() -> None:
             for place in range(len(weights))
         ]
         known = [part for part in parts if part is not None]
-        found = pooled(known, weights)
+        result = pooled(known, weights)
         means = sum(w * one.difference for w, one in zip(weights, known, strict=True)) / 8
-        assert found.difference == pytest.approx(means)
-        low, high = found.interval()
+        assert result.difference == pytest.approx(means)
+        low, high = result.interval()
         covered += low <= truth <= high
     assert stats.binomtest(covered, draws, 0.94, "less").pvalue > MOST_UNLIKELY
     assert stats.binomtest(covered, draws, 0.965, "greater").pvalue > MOST_UNLIKELY
@@ -133,10 +133,10 @@ def test_pooling_one_difference_changes_nothing_and_no_weight_leaves_out() -> No
     other = contrast([9.0, 9.1, 9.2, 9.3, 9.5], [0.1, 0.1, 0.3, 0.2, 0.9], floor=0.5)
     assert one is not None
     assert other is not None
-    for found in (pooled([one], [3.0]), pooled([one, other], [1.0, 0.0])):
-        assert found.difference == pytest.approx(one.difference)
-        assert found.interval() == pytest.approx(one.interval())
-        assert found.risks(LIMIT) == pytest.approx(one.risks(LIMIT))
+    for result in (pooled([one], [3.0]), pooled([one, other], [1.0, 0.0])):
+        assert result.difference == pytest.approx(one.difference)
+        assert result.interval() == pytest.approx(one.interval())
+        assert result.risks(LIMIT) == pytest.approx(one.risks(LIMIT))
 
 
 # ------------------------------------------------------------------ order and profile
@@ -149,23 +149,23 @@ def test_pooling_one_difference_changes_nothing_and_no_weight_leaves_out() -> No
 def test_order_is_that_of_statsmodels_with_ties(first: list[int], second: list[int]) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        found = order(first, second)
+        result = order(first, second)
     with np.errstate(all="ignore"):  # it divides by zero where all are equal
         known = rank_compare_2indep(np.array(second), np.array(first))
-    assert found.probability == pytest.approx(float(known.prob1))
-    if found.method.startswith("Brunner"):
+    assert result.probability == pytest.approx(float(known.prob1))
+    if result.method.startswith("Brunner"):
         low, high = known.conf_int()
-        assert (found.low, found.high) == pytest.approx((max(low, 0), min(high, 1)))
+        assert (result.low, result.high) == pytest.approx((max(low, 0), min(high, 1)))
 
 
 def test_one_side_all_faster_has_an_exact_bound_and_equal_launches_none() -> None:
     fast, slow = [1.0, 2, 3, 4, 5], [6.0, 7, 8, 9, 10, 11, 12]
-    found = order(fast, slow)
-    assert (found.probability, found.high) == (1.0, 1.0)
-    assert found.low == pytest.approx(stats.binomtest(5, 5).proportion_ci(0.95).low)
-    found = order(slow, fast)
-    assert (found.probability, found.low) == (0.0, 0.0)
-    assert found.high == pytest.approx(stats.binomtest(0, 5).proportion_ci(0.95).high)
+    result = order(fast, slow)
+    assert (result.probability, result.high) == (1.0, 1.0)
+    assert result.low == pytest.approx(stats.binomtest(5, 5).proportion_ci(0.95).low)
+    result = order(slow, fast)
+    assert (result.probability, result.low) == (0.0, 0.0)
+    assert result.high == pytest.approx(stats.binomtest(0, 5).proportion_ci(0.95).high)
     same = order([1.0] * 5, [1.0] * 6)
     assert (same.probability, same.low, same.high) == (0.5, None, None)
     assert order([1.0, 2, 3, 4], slow).low is None
@@ -211,23 +211,25 @@ def rows(
 def test_mixed_model_finds_the_slow_device_and_shrinks_it() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        found = mixed_model(rows([0.0, 0.001, -0.001, 0.002, 0.03]))
-    assert not isinstance(found, str)
-    effects = [effect for _, effect in found.effects]
-    assert [name for name, _ in found.effects][4].startswith("device [4]")
+        result = mixed_model(rows([0.0, 0.001, -0.001, 0.002, 0.03]))
+    assert not isinstance(result, str)
+    effects = [effect for _, effect in result.effects]
+    assert [name for name, _ in result.effects][4].startswith("device [4]")
     assert max(effects) == effects[4]
     assert 0.02 < effects[4] < 0.03 - 0.0064  # its distance from the mean of all, and less
-    assert found.device_sd == pytest.approx(float(np.std([0, 1, -1, 2, 30], ddof=1)) / 1e3, rel=0.1)
-    assert found.interaction_sd == pytest.approx(0.002, rel=0.35)
-    assert found.launch_sd == pytest.approx(0.004, rel=0.15)
+    assert result.device_sd == pytest.approx(
+        float(np.std([0, 1, -1, 2, 30], ddof=1)) / 1e3, rel=0.1
+    )
+    assert result.interaction_sd == pytest.approx(0.002, rel=0.35)
+    assert result.launch_sd == pytest.approx(0.004, rel=0.15)
 
 
 def test_mixed_model_says_in_a_sentence_what_its_fit_is_worth() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        found = mixed_model(rows([0.0, 0.0, 0.0], workloads=2))
-    assert not isinstance(found, str)
-    assert re.match("The fit|A spread", found.note)
+        result = mixed_model(rows([0.0, 0.0, 0.0], workloads=2))
+    assert not isinstance(result, str)
+    assert re.match("The fit|A spread", result.note)
     same = [replace(row, log_seconds=1.0) for row in rows([0.0, 0.0, 0.0])]
     assert mixed_model(same) == "no workload has two launches on one device that differ"
     assert isinstance(mixed_model(rows([0.0, 0.1, 0.2], launches=1)), str)
@@ -236,18 +238,18 @@ def test_mixed_model_says_in_a_sentence_what_its_fit_is_worth() -> None:
 # ------------------------------------------------------------------ bundles
 
 
-def words(found: Comparison) -> dict[str, Word]:
-    return {item.case: item.timing.word for item in found.cases if item.timing is not None}
+def words(result: Comparison) -> dict[str, Word]:
+    return {item.case: item.timing.word for item in result.cases if item.timing is not None}
 
 
 GEMM, BERT = "gemm@cpu:0", "bert@cpu:0"
 
 
 def test_what_is_alike_is_within_and_what_is_slower_is_beyond() -> None:
-    found = compared(draft("a"), draft("b", slower(0.06)))
-    assert words(found) == {GEMM: "beyond", BERT: "within"}
-    assert found.word == "beyond"
-    timing = {item.case: item.timing for item in found.cases}[GEMM]
+    result = compared(draft("a"), draft("b", slower(0.06)))
+    assert words(result) == {GEMM: "beyond", BERT: "within"}
+    assert result.word == "beyond"
+    timing = {item.case: item.timing for item in result.cases}[GEMM]
     assert timing is not None
     assert timing.ratio == pytest.approx(1.06, rel=1e-6)
     assert timing.seconds == pytest.approx(timing.reference_seconds * 1.06, rel=1e-6)
@@ -269,19 +271,19 @@ def other_bits(events: list[Event]) -> list[Event]:
     ]
 
 
-def bits(found: Comparison) -> dict[str, bool | None]:
-    return {item.case: item.same_bits for item in found.cases}
+def bits(result: Comparison) -> dict[str, bool | None]:
+    return {item.case: item.same_bits for item in result.cases}
 
 
 def test_first_outputs_of_one_seed_are_compared_bit_by_bit() -> None:
     alike = compared(draft("a"), draft("b"))
     assert set(bits(alike).values()) == {True}
     assert (alike.word, "3 cases are the same, bit for bit" in alike.summary) == ("within", True)
-    found = compared(draft("a"), draft("b", other_bits))
-    assert bits(found) == {GEMM: True, BERT: False, "exact@cpu:0": True}
-    assert found.word == "open"
-    assert f"1 of 3 cases differ bit by bit from the same inputs, {BERT} first" in found.summary
-    assert "differ between A and B" in render.comparison_html(pages.page(found)).decode()
+    result = compared(draft("a"), draft("b", other_bits))
+    assert bits(result) == {GEMM: True, BERT: False, "exact@cpu:0": True}
+    assert result.word == "open"
+    assert f"1 of 3 cases differ bit by bit from the same inputs, {BERT} first" in result.summary
+    assert "differ between A and B" in render.comparison_html(pages.page(result)).decode()
 
 
 def test_bits_are_not_compared_where_they_need_not_be_the_same() -> None:
@@ -292,10 +294,10 @@ def test_bits_are_not_compared_where_they_need_not_be_the_same() -> None:
         (with_system(torch="2.14.0"), "torch is not reported in A, 2.14.0 in B"),
     ):
         second = changed(side("B", draft("b", other_bits)))
-        found = compare([first, second], margin=0.03, bench_version="0.1.0")
-        assert set(bits(found).values()) == {None}
-        assert all(why in item.bits_note for item in found.cases), found.cases[0].bits_note
-        assert why in found.summary or why.capitalize() in found.summary
+        result = compare([first, second], margin=0.03, bench_version="0.1.0")
+        assert set(bits(result).values()) == {None}
+        assert all(why in item.bits_note for item in result.cases), result.cases[0].bits_note
+        assert why in result.summary or why.capitalize() in result.summary
 
 
 def with_seed(seed: str) -> Callable[[Side], Side]:
@@ -335,24 +337,24 @@ def test_a_launch_of_other_bits_or_none_leaves_nothing_to_compare() -> None:
 
 
 def test_faster_by_more_than_the_margin_is_beyond_too() -> None:
-    found = compared(draft("a"), draft("b", slower(-0.06)))
-    assert (found.word, words(found)[GEMM]) == ("beyond", "beyond")
+    result = compared(draft("a"), draft("b", slower(-0.06)))
+    assert (result.word, words(result)[GEMM]) == ("beyond", "beyond")
 
 
 def test_noise_and_few_launches_are_open() -> None:
     chance = np.random.default_rng(3)
     noisy = scaled(lambda _: float(chance.normal(1, 0.06)))
-    found = compared(draft("a"), draft("b", noisy))
-    assert set(words(found).values()) == {"open"}
-    assert found.word == "open"
+    result = compared(draft("a"), draft("b", noisy))
+    assert set(words(result).values()) == {"open"}
+    assert result.word == "open"
     few = (a_case(launches=3), a_case("bert"))
-    found = compared(draft("a", cases=few), draft("b", cases=few))
-    assert words(found) == {GEMM: "open", BERT: "within"}
-    timing = found.cases[0].timing
+    result = compared(draft("a", cases=few), draft("b", cases=few))
+    assert words(result) == {GEMM: "open", BERT: "within"}
+    timing = result.cases[0].timing
     assert timing is not None
     assert (timing.low, timing.high, timing.risk_within) == (None, None, None)
     assert timing.explanation.startswith("3 and 3 launches")
-    assert found.word == "open"
+    assert result.word == "open"
 
 
 def test_a_clock_that_stands_is_open() -> None:
@@ -365,9 +367,9 @@ def test_a_clock_that_stands_is_open() -> None:
             for event in events
         ]
 
-    found = compared(draft("a"), draft("b", copied))
-    assert words(found) == {GEMM: "open", BERT: "open"}
-    assert "to the last digit" in found.cases[0].timing.explanation  # type: ignore[union-attr]
+    result = compared(draft("a"), draft("b", copied))
+    assert words(result) == {GEMM: "open", BERT: "open"}
+    assert "to the last digit" in result.cases[0].timing.explanation  # type: ignore[union-attr]
 
 
 def test_what_is_another_thing_is_refused_with_its_reason() -> None:
@@ -378,14 +380,14 @@ def test_what_is_another_thing_is_refused_with_its_reason() -> None:
         a_case("llama"),
         a_case("markov_lm"),
     )
-    found = compared(draft("a", cases=ours), draft("b", cases=theirs))
-    assert {(item.case, item.kind, item.reason) for item in found.refused} == {
+    result = compared(draft("a", cases=ours), draft("b", cases=theirs))
+    assert {(item.case, item.kind, item.reason) for item in result.refused} == {
         (GEMM, "not_comparable", "k is 1 in A, 2 in B"),
         (BERT, "not_comparable", "bert version 1 in A, version 2 in B"),
         ("markov_lm@cpu:0", "not_comparable", "only B has it"),
     }
-    assert words(found) == {"llama@cpu:0": "within"}
-    assert found.word == "within"
+    assert words(result) == {"llama@cpu:0": "within"}
+    assert result.word == "within"
 
 
 def test_forked_and_fresh_launches_are_not_compared() -> None:
@@ -411,20 +413,20 @@ def test_no_case_in_common_is_a_usage_error() -> None:
 
 def test_a_failed_check_withholds_the_time_and_is_beyond() -> None:
     failed = _of_run("20261121T120000Z-b", rejected(repeats=3))
-    found = compared(draft("a"), failed)
-    (refused,) = found.refused
+    result = compared(draft("a"), failed)
+    (refused,) = result.refused
     assert (refused.case, refused.kind) == (GEMM, "no_timing")
     assert "B: no timing is shown" in refused.reason
-    (item,) = [item for item in found.cases if item.case == GEMM]
+    (item,) = [item for item in result.cases if item.case == GEMM]
     assert item.timing is None
     (pair,) = [pair for pair in item.checks if pair.phase == "last"]
     assert (pair.is_reference_within, pair.is_other_within) == (True, False)
     assert pair.other == pytest.approx(2.0)
-    changed = {(one.criterion, one.case): (one.reference, one.other) for one in found.rulings}
+    changed = {(one.criterion, one.case): (one.reference, one.other) for one in result.rulings}
     assert changed == {("correctness", GEMM): ("pass", "fail")}
-    assert found.word == "beyond"
-    assert "from pass to fail" in found.summary
-    (drawn,) = found.profiles
+    assert result.word == "beyond"
+    assert "from pass to fail" in result.summary
+    (drawn,) = result.profiles
     assert (drawn.num_cases, drawn.shares[-1]) == (2, 0.5)
 
 
@@ -453,13 +455,13 @@ def test_devices_are_paired_by_their_serials() -> None:
     )
     cases = (a_case(device="cpu:0"), a_case(device="cpu:1"))
     slow = scaled(lambda launch: 1.06 if launch.startswith("gemm@cpu:1") else 1.0)
-    found = compared(
+    result = compared(
         draft("a", cases=cases, system=node), draft("b", slow, cases=cases, system=turned)
     )
-    assert words(found) == {"gemm@cpu:0": "beyond", "gemm@cpu:1": "within"}
-    assert [item.other_case for item in found.cases] == ["gemm@cpu:1", "gemm@cpu:0"]
-    assert found.bundles[1].sameness == "same"
-    sentences = [item.sentence for item in found.differences if item.topic == "device"]
+    assert words(result) == {"gemm@cpu:0": "beyond", "gemm@cpu:1": "within"}
+    assert [item.other_case for item in result.cases] == ["gemm@cpu:1", "gemm@cpu:0"]
+    assert result.bundles[1].sameness == "same"
+    sentences = [item.sentence for item in result.differences if item.topic == "device"]
     assert sentences == ["cpu:0 is compared with cpu:1 of A", "cpu:1 is compared with cpu:0 of A"]
 
 
@@ -467,8 +469,8 @@ def test_drift_of_the_same_devices_is_told_over_its_days() -> None:
     node = a_system()
     everything = scaled(lambda _: 1.05)
     later = draft("b", everything, system=node, created="2027-11-21T12:00:00Z")
-    found = compared(draft("a", system=node), later)
-    (drift,) = found.drifts
+    result = compared(draft("a", system=node), later)
+    (drift,) = result.drifts
     assert (drift.is_same_device, drift.days, drift.word) == (True, 365.0, "beyond")
     assert drift.ratio == pytest.approx(1.05, rel=1e-6)
     assert drift.low < 1.05 < drift.high
@@ -479,10 +481,10 @@ def test_nodes_without_a_name_are_not_called_the_same() -> None:
     other = a_system()
     device = replace(other.identity.devices[0], serial="another")
     other = replace(other, identity=replace(other.identity, devices=(device,)))
-    found = compared(draft("a", system=a_system()), draft("b", system=other))
-    assert found.bundles[1].sameness == "other"
-    assert found.drifts[0].is_same_device is False
-    (difference,) = [item for item in found.differences if item.topic == "device"]
+    result = compared(draft("a", system=a_system()), draft("b", system=other))
+    assert result.bundles[1].sameness == "other"
+    assert result.drifts[0].is_same_device is False
+    (difference,) = [item for item in result.differences if item.topic == "device"]
     assert difference.sentence == "cpu:0: serial was serial-0 and is another"
 
 
@@ -492,13 +494,13 @@ def test_three_devices_and_two_workloads_get_a_mixed_model_and_fewer_do_not() ->
     node = a_system(*names)
     chance = np.random.default_rng(11)
     slow = scaled(lambda name: (1.04 if "cpu:2" in name else 1.0) * float(chance.normal(1, 0.002)))
-    found = compared(
+    result = compared(
         draft("a", slow, cases=cases, system=node), draft("b", slow, cases=cases, system=node)
     )
-    assert found.model is not None
-    assert found.model.num_launches == 2 * 6 * 5
-    assert (found.model.num_devices, found.model.num_workloads) == (3, 2)
-    effects = {item.device: item.effect for item in found.model.effects}
+    assert result.model is not None
+    assert result.model.num_launches == 2 * 6 * 5
+    assert (result.model.num_devices, result.model.num_workloads) == (3, 2)
+    effects = {item.device: item.effect for item in result.model.effects}
     assert max(effects, key=effects.__getitem__) == "serial-2"
     few = compared(draft("a"), draft("b"))
     assert few.model is None
@@ -529,16 +531,16 @@ def test_identity_differences_have_their_topics() -> None:
     host = {"bios_version": "1.0", "kernel": "6.1", "system_uuid": "one"}
     new = {**host, "bios_version": "1.1", "kernel": "6.12"}
     before, after = (_with_host(node, facts) for node, facts in ((before, host), (after, new)))
-    found = compared(draft("a", system=before), draft("b", system=after))
-    told = {(item.topic, item.sentence) for item in found.differences}
-    assert ("firmware", "host: bios_version was 1.0 and is 1.1") in told
-    assert ("host", "host: kernel was 6.1 and is 6.12") in told
-    assert not any("seed" in sentence for _, sentence in told)
+    result = compared(draft("a", system=before), draft("b", system=after))
+    reported = {(item.topic, item.sentence) for item in result.differences}
+    assert ("firmware", "host: bios_version was 1.0 and is 1.1") in reported
+    assert ("host", "host: kernel was 6.1 and is 6.12") in reported
+    assert not any("seed" in sentence for _, sentence in reported)
     ours, theirs = draft("a"), draft("b")
     theirs = replace(theirs, plan=replace(theirs.plan, seed="0" * 64, suite_version=2))
-    told = {(item.topic, item.sentence) for item in compared(ours, theirs).differences}
-    assert ("plan", "the seed is another one, and so are inputs and order") in told
-    assert ("plan", "suite was tests, version 1 and is tests, version 2") in told
+    reported = {(item.topic, item.sentence) for item in compared(ours, theirs).differences}
+    assert ("plan", "the seed is another one, and so are inputs and order") in reported
+    assert ("plan", "suite was tests, version 1 and is tests, version 2") in reported
 
 
 def _with_host(node: System, facts: Mapping[str, str]) -> System:
@@ -555,18 +557,18 @@ def test_document_reads_back_and_the_page_has_every_case_and_stands_alone() -> N
     hostile = replace(whole.SYSTEM.identity.devices[0], model="<script>alert(1)</script>\u202e")
     system = replace(whole.SYSTEM, identity=replace(whole.SYSTEM.identity, devices=(hostile,)))
     cases = (a_case(), a_case("bert"), replace(a_case("llama"), version=2))
-    found = compared(draft("a"), draft("b", slower(0.06), cases=cases, system=system))
-    assert from_json(Comparison, to_json(found), name="comparison.json") == found
-    page = render.comparison_html(pages.page(found)).decode()
+    result = compared(draft("a"), draft("b", slower(0.06), cases=cases, system=system))
+    assert from_json(Comparison, to_json(result), name="comparison.json") == result
+    page = render.comparison_html(pages.page(result)).decode()
     assert "<script" not in page
     assert "\u202e" not in page
     assert not re.search(r"(src|href)=|url\(|@import", page)
-    for item in (*found.cases, *found.refused):
+    for item in (*result.cases, *result.refused):
         assert item.case in page
     assert "BEYOND" in page
     assert "6.00 % slower, beyond 3 %" in page
     assert "+6.00 %" in page
-    assert page == render.comparison_html(pages.page(found)).decode()
+    assert page == render.comparison_html(pages.page(result)).decode()
 
 
 @pytest.fixture(scope="module")
@@ -587,22 +589,22 @@ def sealed_runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 def test_signed_bundles_are_compared_with_their_exit_code(
     sealed_runs: dict[str, Path], tmp_path: Path, other: str, code: int, word: str
 ) -> None:
-    found = comparing.run(
+    result = comparing.run(
         [sealed_runs["a"], sealed_runs[other]], out=tmp_path, margin=0.03, allow_development=True
     )
-    assert (found.exit_code, found.comparison.word) == (code, word)
+    assert (result.exit_code, result.comparison.word) == (code, word)
     text = (tmp_path / "comparison.json").read_bytes()
-    assert from_json(Comparison, text, name="comparison.json") == found.comparison
+    assert from_json(Comparison, text, name="comparison.json") == result.comparison
     assert (tmp_path / "comparison.html").read_text().startswith("<!DOCTYPE html>")
-    assert comparing.sentences(found)[-1].startswith(word.upper())
+    assert comparing.sentences(result)[-1].startswith(word.upper())
 
 
 def test_a_pdf_that_carries_its_journal_is_as_good_as_its_folder(
     sealed_runs: dict[str, Path], tmp_path: Path
 ) -> None:
     paths = [sealed_runs["a"] / "report.pdf", sealed_runs["same"]]
-    found = comparing.run(paths, out=tmp_path, margin=0.03, allow_development=True)
-    assert found.exit_code == 0
+    result = comparing.run(paths, out=tmp_path, margin=0.03, allow_development=True)
+    assert result.exit_code == 0
 
 
 def test_what_does_not_verify_is_named(sealed_runs: dict[str, Path], tmp_path: Path) -> None:

@@ -31,18 +31,18 @@ def start(engine: docker.DockerClient, cuda_image: str):
 def inside(start: Started, code: str) -> Any:
     """What a line of Python prints as JSON inside the image."""
     python = "/opt/bench/bin/python"
-    done, out, said = finish(start("-c", code, entrypoint=[python, "-I"], **CLOSED))
-    assert done == 0, said
+    done, out, output = finish(start("-c", code, entrypoint=[python, "-I"], **CLOSED))
+    assert done == 0, output
     return json.loads(out)
 
 
 def test_probe_shows_the_node_and_says_that_no_accelerator_is_visible(start: Started) -> None:
-    code, out, said = finish(start("probe", "--json", **CLOSED))
-    assert code == 0, said
+    code, out, output = finish(start("probe", "--json", **CLOSED))
+    assert code == 0, output
     system = json.loads(out)
     assert [device["vendor"] for device in system["identity"]["devices"]] == ["cpu"]
     assert system["identity"]["host"]["image"]["value"] == "bench-cuda"
-    assert ABSENT in said
+    assert ABSENT in output
 
 
 @pytest.mark.parametrize("verb", ["accept", "run", "plan"])
@@ -50,9 +50,9 @@ def test_nothing_is_accepted_without_an_accelerator(
     start: Started, tmp_path: Path, verb: str
 ) -> None:
     tmp_path.chmod(0o777)
-    code, out, said = finish(start(verb, volumes=mounted(tmp_path), **CLOSED))
+    code, out, output = finish(start(verb, volumes=mounted(tmp_path), **CLOSED))
     assert (code, out) == (2, "")
-    assert said.startswith(f"bench: {ABSENT}")
+    assert output.startswith(f"bench: {ABSENT}")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -61,18 +61,18 @@ def test_processors_are_accepted_when_they_are_asked_for(start: Started, tmp_pat
     out.mkdir(mode=0o777)
     out.chmod(0o777)
     words = ("accept", "--vendor", "cpu", "--suite", "smoke")
-    code, _, said = finish(start(*words, user="54321:54321", volumes=mounted(out), **CLOSED))
-    assert code == 0, said
-    assert "ACCEPTED" in said
+    code, _, output = finish(start(*words, user="54321:54321", volumes=mounted(out), **CLOSED))
+    assert code == 0, output
+    assert "ACCEPTED" in output
     (run,) = out.iterdir()
     done = bench("verify", run, "--allow-dev")
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_refusal_names_the_line_that_passes_the_accelerators(start: Started) -> None:
-    code, _, said = finish(start(**CLOSED))
+    code, _, output = finish(start(**CLOSED))
     assert code == 2
-    assert LINE in said
+    assert LINE in output
 
 
 def test_libraries_are_those_of_one_cuda(start: Started) -> None:
@@ -93,9 +93,9 @@ def test_libraries_are_those_of_one_cuda(start: Started) -> None:
 def test_image_says_what_it_is_and_what_it_is_made_of(
     engine: docker.DockerClient, start: Started, cuda_image: str
 ) -> None:
-    found = engine.images.get(cuda_image)
-    assert found.labels["org.opencontainers.image.title"] == "bench-cuda"
-    assert found.attrs["Config"]["User"] == "65532:65532"
+    result = engine.images.get(cuda_image)
+    assert result.labels["org.opencontainers.image.title"] == "bench-cuda"
+    assert result.attrs["Config"]["User"] == "65532:65532"
     folder = "/usr/share/bench"
     code = (
         "import json\n"

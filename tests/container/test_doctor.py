@@ -18,8 +18,8 @@ from appliance.verbs import datasets, doctor
 
 
 def row_of(rows: tuple[Row, ...] | list[Row], what: str) -> Row:
-    (found,) = [row for row in rows if row.what == what]
-    return found
+    (result,) = [row for row in rows if row.what == what]
+    return result
 
 
 def look(name: str, root: Path, **given: object) -> list[Row]:

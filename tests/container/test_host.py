@@ -192,8 +192,8 @@ def test_what_is_asked_for_is_in_the_line_and_in_the_evidence(
     made = container(**given)
     assert words in " ".join(options(made))
     assert words in line(made)
-    told = container_facts.condition_facts(environment(made))
-    assert words in str(told["container_options"].value)
+    reported = container_facts.condition_facts(environment(made))
+    assert words in str(reported["container_options"].value)
 
 
 def test_options_in_the_evidence_name_no_folder_and_no_user() -> None:
@@ -205,8 +205,8 @@ def test_options_in_the_evidence_name_no_folder_and_no_user() -> None:
 def test_refused_limit_is_told() -> None:
     made = container(locks_memory=False)
     assert "memlock" not in line(made)
-    told = container_facts.condition_facts(environment(made))
-    assert "refused" in str(told["container_locked_memory"].value)
+    reported = container_facts.condition_facts(environment(made))
+    assert "refused" in str(reported["container_locked_memory"].value)
 
 
 def test_line_is_one_that_a_shell_reads() -> None:
@@ -235,10 +235,15 @@ def test_bad_size_is_one_sentence(text: str) -> None:
 
 
 def test_told_facts_are_marked_and_unknown_names_are_left_out() -> None:
-    told = {container_facts.VARIABLE: '{"image_layers": "sha256:2", "foreign": "x", "launcher": 7}'}
-    assert list(container_facts.identity_facts(told)) == ["image_layers"]
-    assert "reported by the launcher" in container_facts.identity_facts(told)["image_layers"].source
-    assert container_facts.condition_facts(told)["launcher"].value is None
+    reported = {
+        container_facts.VARIABLE: '{"image_layers": "sha256:2", "foreign": "x", "launcher": 7}'
+    }
+    assert list(container_facts.identity_facts(reported)) == ["image_layers"]
+    assert (
+        "reported by the launcher"
+        in container_facts.identity_facts(reported)["image_layers"].source
+    )
+    assert container_facts.condition_facts(reported)["launcher"].value is None
     with pytest.raises(KeyError):
         container_facts.encode({"foreign": "x"})
 
@@ -325,12 +330,12 @@ def test_engine_says_what_it_is() -> None:
         "Driver": "overlay",
     }
     podman = {"Version": "5.8.0", "Components": [{"Name": "Podman Engine"}]}
-    found = engine_client._engine("unix:///x", info, podman)
-    assert (found.product, found.is_rootless, found.remaps_users) == ("Podman", True, False)
-    assert found.device_folders == ("/etc/cdi", "/var/run/cdi")
+    result = engine_client._engine("unix:///x", info, podman)
+    assert (result.product, result.is_rootless, result.remaps_users) == ("Podman", True, False)
+    assert result.device_folders == ("/etc/cdi", "/var/run/cdi")
     docker = {"Version": "28.2.2", "ApiVersion": "1.50"}
-    found = engine_client._engine("unix:///x", {"CDISpecDirs": ["/etc/cdi"]}, docker)
-    assert (found.product, found.device_folders) == ("Docker", ("/etc/cdi",))
+    result = engine_client._engine("unix:///x", {"CDISpecDirs": ["/etc/cdi"]}, docker)
+    assert (result.product, result.device_folders) == ("Docker", ("/etc/cdi",))
     assert engine_client._engine("unix:///x", {}, docker).device_folders == ()
 
 

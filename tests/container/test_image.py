@@ -40,11 +40,11 @@ def test_closed_container_of_any_user_leaves_a_bundle_that_verifies_outside(
     container = start(
         "accept", "--suite", "smoke", user=f"{user}:{user}", volumes=mounted(out), **CLOSED
     )
-    code, _, said = finish(container)
-    assert code == 0, said
+    code, _, output = finish(container)
+    assert code == 0, output
     (run,) = out.iterdir()  # and no .work is left
     assert {path.stat().st_uid for path in run.rglob("*")} == {user}
-    assert LINE not in said  # the evidence is kept already
+    assert LINE not in output  # the evidence is kept already
     for path in (run, run / "report.pdf"):
         done = bench("verify", path, "--allow-dev")
         assert done.returncode == 0, done.stdout + done.stderr
@@ -77,28 +77,28 @@ def check_with_public_tools(run: Path) -> None:
 def test_out_that_takes_no_file_is_one_sentence(start: Started, tmp_path: Path) -> None:
     tmp_path.chmod(0o755)  # root's
     container = start("accept", user="54321:54321", volumes=mounted(tmp_path), **CLOSED)
-    code, out, said = finish(container)
+    code, out, output = finish(container)
     assert (code, out) == (2, "")
-    assert said.count("\n") == 1
-    assert LINE in said
+    assert output.count("\n") == 1
+    assert LINE in output
     assert list(tmp_path.iterdir()) == []
 
 
 def test_read_only_container_without_a_folder_is_one_sentence(start: Started) -> None:
-    code, _, said = finish(start(**CLOSED))
+    code, _, output = finish(start(**CLOSED))
     assert code == 2
-    assert LINE in said
+    assert LINE in output
 
 
 def test_plain_start_prints_the_verdict_and_how_to_keep_the_evidence(start: Started) -> None:
     container = start(
         "accept", "--suite", "/suite/tiny.toml", volumes=mounted(TINY.parent, "/suite", "ro")
     )
-    code, _, said = finish(container)
-    assert code == 0, said
-    assert "ACCEPTED" in said
-    assert f"docker cp {container.short_id}:/out/. out" in said
-    assert said.rstrip().endswith(LINE)
+    code, _, output = finish(container)
+    assert code == 0, output
+    assert "ACCEPTED" in output
+    assert f"docker cp {container.short_id}:/out/. out" in output
+    assert output.rstrip().endswith(LINE)
     written = {change["Path"] for change in container.diff()}
     assert {path for path in written if path.split("/")[1] != "out"} <= {"/suite"}
     assert not any("/.work" in path for path in written)
@@ -114,28 +114,28 @@ def test_stop_is_an_interruption_that_can_be_resumed(start: Started, tmp_path: P
         assert container.status == "running", container.logs().decode()
         time.sleep(0.1)
     container.kill("SIGTERM")
-    code, _, said = finish(container)
-    assert code == 130, said
+    code, _, output = finish(container)
+    assert code == 130, output
     (run,) = (path for path in tmp_path.iterdir() if not path.name.startswith("."))
     assert not (run / "verdict.json").exists()
 
 
 def test_verbs_that_only_read_need_no_out(start: Started, image: str) -> None:
-    code, out, said = finish(start("list", "suites", user="54321:54321", **CLOSED))
-    assert code == 0, said
+    code, out, output = finish(start("list", "suites", user="54321:54321", **CLOSED))
+    assert code == 0, output
     assert "smoke" in out
 
 
 def test_image_says_what_it_is(engine: docker.DockerClient, image: str) -> None:
-    found = engine.images.get(image)
-    assert found.attrs["Config"]["User"] == "65532:65532"
-    assert found.labels["org.opencontainers.image.title"] == "bench-cpu"
-    assert found.labels["org.opencontainers.image.licenses"] == "Apache-2.0"
+    result = engine.images.get(image)
+    assert result.attrs["Config"]["User"] == "65532:65532"
+    assert result.labels["org.opencontainers.image.title"] == "bench-cpu"
+    assert result.labels["org.opencontainers.image.licenses"] == "Apache-2.0"
 
 
 def test_data_sets_in_the_image_are_whole(start: Started, image: str) -> None:
     if not (ROOT.parent / "shared" / "datasets").is_dir():
         pytest.skip("no mirror beside this checkout, so the image was built without data sets")
-    code, _, said = finish(start("data", "verify", "/usr/share/bench/data", **CLOSED))
-    assert code == 0, said
-    assert "tinyshakespeare: whole" in said
+    code, _, output = finish(start("data", "verify", "/usr/share/bench/data", **CLOSED))
+    assert code == 0, output
+    assert "tinyshakespeare: whole" in output

@@ -212,11 +212,11 @@ class Site:
         (self.checkout / "locks" / "x.txt").write_text(
             f"# made for: cpython {version} Linux {os.uname().machine}\n{text}"
         )
-        code, _, said = run(
+        code, _, output = run(
             self.checkout / "scripts" / "install.sh", self.bench / "bin" / "python",
             "locks/x.txt", "packages", WHEELS=str(self.wheels),
         )  # fmt: skip
-        return code, said
+        return code, output
 
     def seen(self, name: str) -> str:
         code = f"import {name}; print({name}.VERSION, {name}.__file__)"
@@ -246,8 +246,8 @@ def site(tmp_path: Path, base_venv: Path) -> Site:
         checkout=tmp_path / "checkout", wheels=tmp_path / "wheels",
         python=base_venv / "bin" / "python", bench=tmp_path / "bench",
     )  # fmt: skip
-    code, _, said = run(ROOT / "scripts" / "environment.sh", made.python, made.bench)
-    assert code == 0, said
+    code, _, output = run(ROOT / "scripts" / "environment.sh", made.python, made.bench)
+    assert code == 0, output
     return made
 
 
@@ -267,9 +267,9 @@ def test_lock_that_replaces_the_torch_of_the_base_image_is_refused(site: Site) -
     with zipfile.ZipFile(path, "a") as archive:  # brings a torch under another name
         archive.writestr("torch/__init__.py", "VERSION = 'another'\n")
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
-    code, said = site.install(f"other==1.0 \\\n    --hash=sha256:{digest}\n")
+    code, output = site.install(f"other==1.0 \\\n    --hash=sha256:{digest}\n")
     assert code == 2
-    assert "in the place of 2.8.0+vendor" in said
+    assert "in the place of 2.8.0+vendor" in output
 
 
 def test_lock_without_torch_needs_a_base_image_with_one(site: Site) -> None:
@@ -277,12 +277,12 @@ def test_lock_without_torch_needs_a_base_image_with_one(site: Site) -> None:
     python = Path(sys.base_prefix) / "bin" / "python3"
     if not python.exists() or run(python, "-I", "-c", "import torch")[0] == 0:
         pytest.skip("there is no interpreter without torch here")
-    code, _, said = run(ROOT / "scripts" / "environment.sh", python, plain)
-    assert code == 0, said
+    code, _, output = run(ROOT / "scripts" / "environment.sh", python, plain)
+    assert code == 0, output
     site.bench = plain
-    code, said = site.install(wheel(site.wheels, "extra", "1.0"))
+    code, output = site.install(wheel(site.wheels, "extra", "1.0"))
     assert code == 2
-    assert "has no torch and neither has" in said
+    assert "has no torch and neither has" in output
 
 
 @pytest.mark.parametrize("line", ["torch==2.13.0", "x==1"])
@@ -290,12 +290,12 @@ def test_image_with_another_python_than_its_lock_is_refused(site: Site, line: st
     (site.checkout / "locks" / "x.txt").write_text(
         f"# made for: cpython 3.7 Linux x86_64\n{line}\n"
     )
-    code, _, said = run(
+    code, _, output = run(
         site.checkout / "scripts" / "install.sh", site.bench / "bin" / "python",
         "locks/x.txt", "packages",
     )  # fmt: skip
     assert code == 2
-    assert "locks/x.txt is for cpython 3.7" in said
+    assert "locks/x.txt is for cpython 3.7" in output
 
 
 # ------------------------------------------------------------------ what is in an image
@@ -514,9 +514,9 @@ def test_probe_shows_the_processors_and_says_what_is_absent(
 def test_reference_is_read_as_an_engine_reads_it(
     text: str, registry: str, repository: str, tag: str
 ) -> None:
-    found = images.parse(f"{text}@{DIGEST}")
-    assert (found.registry, found.repository, found.tag) == (registry, repository, tag)
-    assert (found.digest, str(found)) == (DIGEST, f"{text}@{DIGEST}")
+    result = images.parse(f"{text}@{DIGEST}")
+    assert (result.registry, result.repository, result.tag) == (registry, repository, tag)
+    assert (result.digest, str(result)) == (DIGEST, f"{text}@{DIGEST}")
     assert images.parse(text).digest == ""
 
 
@@ -555,7 +555,7 @@ class Registry:
     )
     status: int = 200
     realm: str = ""
-    asked: list[Asked] = field(default_factory=list)
+    requested: list[Asked] = field(default_factory=list)
 
     @property
     def digest(self) -> str:
@@ -570,7 +570,7 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         known = self.registry
         given = self.headers.get("Authorization", "")
-        known.asked.append(Asked(self.path, self.headers.get("Accept", ""), given))
+        known.requested.append(Asked(self.path, self.headers.get("Accept", ""), given))
         if self.path.startswith("/token"):
             body = b'{"token": "secret"}' if known.gives_token else b"{}"
             self.answer(200, body)
@@ -641,7 +641,7 @@ def test_pin_writes_the_digest_that_the_registry_has(served: Served) -> None:
     )
     assert served.file.stat().st_mode & 0o777 == 0o640
     assert list(served.file.parent.iterdir()) == [served.file]
-    first, token, second = served.registry.asked
+    first, token, second = served.registry.requested
     assert first.path == second.path == "/v2/team/base/manifests/1.0"
     assert "application/vnd.oci.image.index.v1+json" in first.accept
     assert (first.authorization, second.authorization) == ("", "Bearer secret")
@@ -658,8 +658,8 @@ def test_pin_follows_a_tag_that_moved_and_says_when_it_did_not(served: Served) -
 
 def test_dry_run_writes_nothing(served: Served) -> None:
     before = served.file.read_text()
-    (found,) = images.pin([served.file], dry_run=True)
-    assert found.digest == served.registry.digest
+    (result,) = images.pin([served.file], dry_run=True)
+    assert result.digest == served.registry.digest
     assert served.file.read_text() == before
 
 
@@ -699,9 +699,9 @@ def test_refusal_of_a_registry_is_one_sentence(
         setattr(served.registry, name, value)
     with pytest.raises(UsageError) as refusal:
         images.pin([served.file])
-    said = str(refusal.value)
-    assert sentence.format(host=served.host) in said
-    assert "\n" not in said
+    output = str(refusal.value)
+    assert sentence.format(host=served.host) in output
+    assert "\n" not in output
 
 
 def test_registry_that_is_not_there_is_one_sentence(
@@ -710,10 +710,10 @@ def test_registry_that_is_not_there_is_one_sentence(
     file = tmp_path / "Dockerfile.test"
     file.write_text("ARG BASE_IMAGE=127.0.0.1:1/team/base:1.0\n")
     assert images.main([str(file)]) == 2
-    said = capsys.readouterr().err
-    assert said.startswith("pin_images: 127.0.0.1:1 cannot be reached (")
-    assert "write the digest of your mirror into the file" in said
-    assert said.count("\n") == 1
+    output = capsys.readouterr().err
+    assert output.startswith("pin_images: 127.0.0.1:1 cannot be reached (")
+    assert "write the digest of your mirror into the file" in output
+    assert output.count("\n") == 1
 
 
 def test_file_that_cannot_be_replaced_is_one_sentence(
@@ -733,10 +733,10 @@ def test_check_asks_nobody_and_names_what_is_loose(
     assert images.main(["--check", str(served.file)]) == 2
     assert str(served.file) in capsys.readouterr().err
     images.pin([served.file])
-    served.registry.asked.clear()
+    served.registry.requested.clear()
     assert images.main(["--check", str(served.file)]) == 0
     assert served.registry.digest in capsys.readouterr().out
-    assert served.registry.asked == []
+    assert served.registry.requested == []
 
 
 def test_command_says_what_it_did_to_each_file(

@@ -106,10 +106,10 @@ def plain(image: str, url: str, *words: str, **given: Any) -> Container:
 def run_plain(
     url: str, container: Container, **given: Any
 ) -> tuple[engine_client.ContainerExit, str]:
-    said = bytearray()
+    output = bytearray()
     with engine_client.opened(url) as engine:
-        ended = engine.run(container, write=said.extend, say=lambda _: None, **given)
-    return ended, said.decode()
+        ended = engine.run(container, write=output.extend, say=lambda _: None, **given)
+    return ended, output.decode()
 
 
 # ------------------------------------------------------------------ a whole run
@@ -146,7 +146,7 @@ def test_run_is_signed_outside_and_the_key_is_nowhere_inside(
     folder = Path(document["folder"])
     assert (document["verdict"], document["faults"]) == ("ACCEPTED", [])
     assert document["image"]["id"] == engine.images.get(image).id
-    check_told(folder, document)
+    check_launch_facts(folder, document)
     secret = [row for row in (keys / "key.pem").read_text().splitlines() if "-" not in row]
     assert seen
     assert secret
@@ -170,7 +170,7 @@ def _present(engine: docker.DockerClient) -> list[Any]:
         return []
 
 
-def check_told(folder: Path, document: dict[str, Any]) -> None:
+def check_launch_facts(folder: Path, document: dict[str, Any]) -> None:
     """The evidence holds what only the launcher knows, and says who told it."""
     system = json.loads((folder / "system.json").read_text())
     identity, conditions = system["identity"]["host"], system["conditions"]["facts"]
@@ -223,10 +223,10 @@ def test_line_of_the_dry_run_makes_the_container_that_is_started(
 
 def _from_line(engine: docker.DockerClient, printed: str, request: StartOptions) -> Container:
     """The container of the request, with the number that the line drew."""
-    found = re.search(r"--name bench-([0-9a-f]+)", printed)
-    assert found is not None
+    result = re.search(r"--name bench-([0-9a-f]+)", printed)
+    assert result is not None
     with pytest.MonkeyPatch.context() as patch, ExitStack() as stack:
-        patch.setattr(start.secrets, "token_hex", lambda _: found[1])
+        patch.setattr(start.secrets, "token_hex", lambda _: result[1])
         return start._prepare(request, Tree(), stack)[1].container
 
 
@@ -257,11 +257,11 @@ def test_ctrl_c_interrupts_the_run_and_it_goes_on(
             assert process.poll() is None, process.communicate()
             time.sleep(0.02)
         process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=600)
+        _, output = process.communicate(timeout=600)
     (run,) = runs(out)
-    assert process.returncode == 130, said
-    assert "Traceback" not in said
-    assert f"bench start --resume {run}" in said.splitlines()[-1]
+    assert process.returncode == 130, output
+    assert "Traceback" not in output
+    assert f"bench start --resume {run}" in output.splitlines()[-1]
     assert ours(engine) == []
     done = bench_start(image, url, out, "--resume", str(run))
     assert done.returncode == 0, done.stderr
@@ -319,9 +319,9 @@ def test_engine_that_goes_away_is_told_from_a_run_that_ends(tmp_path: Path) -> N
     with warnings.catch_warnings(action="ignore", category=ResourceWarning):
         gc.collect()
     assert (ended.reason, ended.exit_code) == ("engine_lost", None)
-    said = start.fault(ended, None)
-    assert isinstance(said, ApplianceError)
-    assert url in str(said)
+    output = start.fault(ended, None)
+    assert isinstance(output, ApplianceError)
+    assert url in str(output)
 
 
 # ------------------------------------------------------------------ devices
@@ -339,9 +339,9 @@ def check_node(node: Path, base: str, url: str) -> None:
     node.chmod(0o660)
     devices = Devices(count=1, nodes=(str(node),), groups=(54321,))
     look = f"stat -c '%F %t %T' {node} && id -G && echo x > {node}"
-    ended, said = run_plain(url, plain(base, url, "sh", "-c", look, devices=devices))
-    assert ended.exit_code == 0, said
-    assert said.splitlines()[:2] == ["character special file 1 3", "12345 54321"]
+    ended, output = run_plain(url, plain(base, url, "sh", "-c", look, devices=devices))
+    assert ended.exit_code == 0, output
+    assert output.splitlines()[:2] == ["character special file 1 3", "12345 54321"]
 
 
 def test_node_that_is_gone_is_named(base: str, url: str, tmp_path: Path) -> None:
@@ -366,12 +366,12 @@ def test_container_is_closed_off(base: str, url: str, tmp_path: Path) -> None:
     binds = (Bind(source=str(tmp_path), target="/out", is_writable=True),)
     look = "cat /proc/self/status; ls /sys/class/net; touch /out/a /tmp/a; touch /a 2>&- || echo no"
     container = plain(base, url, "sh", "-c", look)
-    ended, said = run_plain(url, replace(container, binds=binds))
-    assert ended.exit_code == 0, said
-    rows = dict(row.split(":\t") for row in said.splitlines() if ":\t" in row)
+    ended, output = run_plain(url, replace(container, binds=binds))
+    assert ended.exit_code == 0, output
+    rows = dict(row.split(":\t") for row in output.splitlines() if ":\t" in row)
     assert (rows["CapEff"], rows["CapBnd"]) == ("0" * 16, "0" * 16)
     assert (rows["NoNewPrivs"], rows["Seccomp"]) == ("1", "2")
-    assert said.splitlines()[-2:] == ["lo", "no"]
+    assert output.splitlines()[-2:] == ["lo", "no"]
     assert (tmp_path / "a").stat().st_uid == 12345
 
 

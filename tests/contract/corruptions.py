@@ -117,17 +117,17 @@ def stale_tail(leaf: Leaf, previous: Leaf | None) -> Leaf | None:
     return None if torch.equal(wrong, torch.as_tensor(leaf)) else like(leaf, wrong)
 
 
-def by_field(found: dict[Path_, Leaf]) -> list[list[Path_]]:
+def by_field(result: dict[Path_, Leaf]) -> list[list[Path_]]:
     """The leaves of each field of an output in a random order, which every run draws the same."""
     fields: dict[str, list[Path_]] = {}
-    for path in found:
+    for path in result:
         fields.setdefault(path[0] if path else "", []).append(path)
     draw = random.Random(SEED)  # noqa: S311 - a test's choice, no secret
     return [draw.sample(paths, len(paths)) for paths in fields.values()]
 
 
 def drawn(
-    found: dict[Path_, Leaf], previous: dict[Path_, Leaf]
+    result: dict[Path_, Leaf], previous: dict[Path_, Leaf]
 ) -> Iterator[tuple[Path_, str, Leaf]]:
     """Every corruption of every leaf; of a field with many leaves, one leaf per corruption.
 
@@ -136,31 +136,31 @@ def drawn(
     is nothing but rounding beside its siblings has no value that could be spoiled (the
     gradient of an attention's key bias, which is zero): it must be finite, no more.
     """
-    for paths in by_field(found):
-        norms = {path: norm(found[path]) for path in paths}
+    for paths in by_field(result):
+        norms = {path: norm(result[path]) for path in paths}
         is_whole = len(paths) <= MANY or "BENCH_EVERY_LEAF" in os.environ
         done: set[str] = set()
         for path in paths:
             is_noise = norms[path] < NOISE * max(norms.values())
-            for name in (*kinds(found[path]), STALE_TAIL):
+            for name in (*kinds(result[path]), STALE_TAIL):
                 if (name not in NOT_A_VALUE and is_noise) or (name in done and not is_whole):
                     continue
                 if name == STALE_TAIL:
-                    wrong = stale_tail(found[path], previous.get(path))
+                    wrong = stale_tail(result[path], previous.get(path))
                 else:
-                    wrong = spoiled(found[path], name)
+                    wrong = spoiled(result[path], name)
                 if wrong is not None:
                     done.add(name)
                     yield path, name, wrong
 
 
-def largest(found: dict[Path_, Leaf]) -> list[Path_]:
+def largest(result: dict[Path_, Leaf]) -> list[Path_]:
     """Of each field of an output, the leaf with the largest norm that is of floats."""
     chosen = []
-    for paths in by_field(found):
-        floats = [path for path in paths if kinds(found[path]) is OF_FLOATS]
+    for paths in by_field(result):
+        floats = [path for path in paths if kinds(result[path]) is OF_FLOATS]
         if floats:
-            chosen.append(max(floats, key=lambda path: norm(found[path])))
+            chosen.append(max(floats, key=lambda path: norm(result[path])))
     return chosen
 
 

@@ -12,7 +12,7 @@ import torch
 
 Leaf = torch.Tensor | np.ndarray
 Path_ = tuple[str, ...]
-Found = TypeVar("Found")
+Node = TypeVar("Node")
 
 
 def _children(node: object) -> Iterator[tuple[str, object]]:
@@ -45,10 +45,10 @@ def leaves(
         return {path: node}
     if hasattr(node, "__dlpack__"):
         return {path: torch.from_dlpack(node)}  # of JAX: the same memory, which a test may spoil
-    found: dict[Path_, Leaf] = {}
+    result: dict[Path_, Leaf] = {}
     for name, child in list(_children(node)):
-        found |= leaves(child, (*path, name), seen)
-    return found
+        result |= leaves(child, (*path, name), seen)
+    return result
 
 
 def bytes_of(leaf: Leaf) -> bytes:
@@ -124,9 +124,9 @@ def like(leaf: Leaf, tensor: torch.Tensor) -> Leaf:
     return tensor if isinstance(leaf, torch.Tensor) else tensor.numpy()
 
 
-def instances(node: object, kind: type[Found]) -> list[Found]:
+def instances(node: object, kind: type[Node]) -> list[Node]:
     """Every object of a class that can be reached."""
-    found: list[Found] = []
+    result: list[Node] = []
     seen: dict[int, object] = {}
     waiting = [node]
     while waiting:
@@ -135,7 +135,7 @@ def instances(node: object, kind: type[Found]) -> list[Found]:
             continue
         seen[id(one)] = one
         if isinstance(one, kind):
-            found.append(one)
+            result.append(one)
         if not isinstance(one, torch.Tensor | np.ndarray) and not hasattr(one, "__dlpack__"):
             waiting += [child for _, child in _children(one)]
-    return found
+    return result

@@ -35,7 +35,7 @@ def rows(name: str) -> list[str]:
     for path in largest(leaves(moment.output)):
         leaf = leaves(moment.output)[path]
         where, label = place(leaf), path[0] if path else "output"
-        for found, spoil in (
+        for result, spoil in (
             (scale, lambda by, leaf=leaf: scaled(leaf, 1 + by)),
             (element, lambda by, leaf=leaf, where=where: moved(leaf, where, by)[0]),
         ):
@@ -50,7 +50,7 @@ def rows(name: str) -> list[str]:
                 if not outside:
                     break
             for check, power in seen.items():
-                found[check] += f"{', ' if found[check] else ''}{label} {2.0**power:.1e}"
+                result[check] += f"{', ' if result[check] else ''}{label} {2.0**power:.1e}"
     return [
         f"| {check.name} | {check.error:.1e} | {check.bound:.1e} | {_claim(check)} "
         f"| {scale.get(check.name) or '—'} | {element.get(check.name) or '—'} |"

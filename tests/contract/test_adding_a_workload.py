@@ -22,9 +22,9 @@ GUIDE = Path(__file__).parents[2] / "docs" / "how-to" / "adding-a-workload.md"
 
 def block(language: str) -> str:
     """The guide's first block of code in a language."""
-    found = re.search(rf"^```{language}\n(.*?)^```$", GUIDE.read_text(), re.DOTALL | re.MULTILINE)
-    assert found
-    return found[1]
+    result = re.search(rf"^```{language}\n(.*?)^```$", GUIDE.read_text(), re.DOTALL | re.MULTILINE)
+    assert result
+    return result[1]
 
 
 @pytest.fixture(scope="module")
@@ -46,12 +46,12 @@ def test_the_guides_workload_passes_the_trial_of_the_contract(kind: Kind, tmp_pa
 
 
 def test_the_guides_workload_describes_itself_as_any_does(kind: Kind) -> None:
-    told = description("sort_rows", kind)
-    assert (told.domain, told.bound_by, told.version) == ("operators", "memory", 1)
+    reported = description("sort_rows", kind)
+    assert (reported.domain, reported.bound_by, reported.version) == ("operators", "memory", 1)
     request = CaseRequest(workload="sort_rows", small=True, parameters={"rows": 2})
-    found = resolve(kind, request)
-    assert isinstance(found, Resolved)
-    assert found.work.bytes == 2 * 4 * 2 * 1024
+    result = resolve(kind, request)
+    assert isinstance(result, Resolved)
+    assert result.work.bytes == 2 * 4 * 2 * 1024
 
 
 def test_the_guides_suite_can_be_read(tmp_path: Path) -> None:

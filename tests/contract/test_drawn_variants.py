@@ -61,9 +61,9 @@ def test_variant_is_right_at_small_size(
     workload.load(state)
     output = workload.step(state)
     workload.wait(state)
-    found = list(workload.check(before, state, output))
-    assert found
-    assert [check for check in found if not check.is_within] == []
+    result = list(workload.check(before, state, output))
+    assert result
+    assert [check for check in result if not check.is_within] == []
 
 
 @pytest.mark.parametrize(("name", "variant"), DRAWN)
@@ -97,6 +97,6 @@ def test_nothing_is_drawn_of_a_workload_without_variants_or_without_a_number() -
     plain = next(kind for kind in KINDS.values() if not kind.variants)
     for kind, number in ((varied, None), (plain, 5)):
         request = CaseRequest(workload="x", small=True, parameters={}, draw=number)
-        found = resolve(kind, request)
-        assert isinstance(found, Resolved)
-        assert found.variant == ""
+        result = resolve(kind, request)
+        assert isinstance(result, Resolved)
+        assert result.variant == ""

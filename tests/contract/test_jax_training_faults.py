@@ -104,8 +104,8 @@ def test_half_of_every_minibatch_taken_twice_is_rejected(
         return learn(learner, samples, twice, settings)
 
     program("_learn", halved)
-    found = played.rejected(*played.again(compiled()))
-    assert "gradients against float64" in found
+    result = played.rejected(*played.again(compiled()))
+    assert "gradients against float64" in result
 
 
 def test_a_backward_pass_in_lower_precision_is_rejected(
@@ -140,8 +140,8 @@ def test_a_backward_pass_in_lower_precision_is_rejected(
         return inputs
 
     program("apply", apply)
-    found = played.rejected(*played.again(compiled()))
-    assert found == {"gradients against float64"}
+    result = played.rejected(*played.again(compiled()))
+    assert result == {"gradients against float64"}
 
 
 def test_a_lost_update_is_rejected(played: Played) -> None:
@@ -155,4 +155,4 @@ def test_a_lost_update_is_rejected(played: Played) -> None:
 def test_a_weight_that_stands_still_is_rejected(played: Played, name: str) -> None:
     before, output = played.again()
     output.weights = {**output.weights, name: played.learner["weights"][name]}
-    assert any("weights" in found for found in played.rejected(before, output))
+    assert any("weights" in result for result in played.rejected(before, output))

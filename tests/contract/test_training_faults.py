@@ -37,10 +37,10 @@ def subject(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     workload = kind(**{**kind.small, **changes})
     if trial.missing_data(workload) or trial.lacking(workload):
         pytest.skip("needs what is not here")
-    found = Trial(workload, tmp_path_factory.mktemp(request.param))
-    if not instances(found.build(), Training):
+    result = Trial(workload, tmp_path_factory.mktemp(request.param))
+    if not instances(result.build(), Training):
         pytest.skip("trains nothing that parts/training judges")
-    return found
+    return result
 
 
 @pytest.fixture

@@ -345,7 +345,7 @@ def test_sound_workload_has_no_fault(tmp_path: Path) -> None:
 )
 def test_lax_check_is_caught(kind: Kind, fault: str, tmp_path: Path) -> None:
     faults = trial.misjudged(Trial(kind(size=8), tmp_path))
-    assert any(fault in found for found in faults), faults
+    assert any(fault in result for result in faults), faults
 
 
 def test_unseeded_and_constant_inputs_are_caught(tmp_path: Path) -> None:
@@ -407,10 +407,10 @@ class Exempt(SeesNoWeights):
 
 
 def test_exemption_is_printed_with_its_reason(tmp_path: Path) -> None:
-    said: list[str] = []
-    subject = Trial(Exempt(size=8), tmp_path, said.append)
+    output: list[str] = []
+    subject = Trial(Exempt(size=8), tmp_path, output.append)
     assert trial.blind_to_lost_update(subject) == []
-    assert said == ["exempt: a lost update: its weights are judged by another workload"]
+    assert output == ["exempt: a lost update: its weights are judged by another workload"]
     assert trial.misdescribed(Exempt) == []
 
 

@@ -285,12 +285,12 @@ def undocumented(check: Check) -> list[str]:
 
 def blind_to_corruption(trial: Trial, moment: Moment) -> list[str]:
     """Corruptions of a single leaf of the output that no check rejects."""
-    found = leaves(moment.output)
-    if not found:
+    result = leaves(moment.output)
+    if not result:
         return ["the output has no tensor to judge"]
     return [
         fault
-        for path, name, wrong in drawn(found, leaves(moment.earlier.get(PREVIOUS)))
+        for path, name, wrong in drawn(result, leaves(moment.earlier.get(PREVIOUS)))
         if not trial.is_rejected(moment, replaced(moment.output, path, wrong))
         for fault in trial.accepted(name, f"output{list(path)}: ")
     ]
@@ -337,8 +337,8 @@ class Probe:
         """The same checks with one leaf of the output replaced."""
         moment = self.moment
         output = replaced(moment.output, path, wrong)
-        found = self.trial.workload.check(moment.before, moment.state, output)
-        checks = {c.name: c for c in itertools.islice(found, len(self.healthy))}
+        result = self.trial.workload.check(moment.before, moment.state, output)
+        checks = {c.name: c for c in itertools.islice(result, len(self.healthy))}
         return {name: check for name, check in checks.items() if name in self.healthy}
 
     def claims(self, path: Path_, wrong: Leaf, distance: float) -> dict[str, float]:
@@ -347,17 +347,17 @@ class Probe:
         A check whose error the fault dominates tells how far a unit of it is. An exact comparison
         of elements claims every distance: 0.
         """
-        found = {}
+        result = {}
         for name, check in self.errors(path, wrong).items():
             own = self.healthy[name]
             if check.detects is None:
                 continue
             if check.bound == 0:
                 if check.detects == 1 and not check.is_within and own.is_within:
-                    found[name] = 0.0
+                    result[name] = 0.0
             elif SEEN * max(check.bound, own.error) < check.error < math.inf:
-                found[name] = SURE * check.detects * distance / check.error
-        return found
+                result[name] = SURE * check.detects * distance / check.error
+        return result
 
     def least_move(self, path: Path_) -> float:
         """The smallest move of the leaf's largest element that a check claims to see, or inf."""
@@ -436,7 +436,7 @@ def misjudged(trial: Trial, report: Callable[[str, object], None] = lambda *_: N
     One pass for all of them, because the moments of a launch cannot be had again cheaply.
     """
     other = frozen(trial.first(OTHER_SEED).output)
-    found = []
+    result = []
     for moment in trial.moments():
         checks, faults = meddlesome(trial, moment)  # first, while the state is surely untouched
         faults += unlike_truth(checks)
@@ -446,11 +446,11 @@ def misjudged(trial: Trial, report: Callable[[str, object], None] = lambda *_: N
             probe = Probe(trial, moment)
             faults += blind_to_bits(probe, report)
             faults += blind_to_scale(probe, report)
-        found += [f"{moment.name}: {fault}" for fault in faults]
+        result += [f"{moment.name}: {fault}" for fault in faults]
         for check in checks:
             if check.bound:
                 report(f"{moment.name}: {check.name}: error over bound", check.error / check.bound)
-    return found
+    return result
 
 
 def irreproducible(trial: Trial) -> list[str]:
@@ -468,14 +468,14 @@ def irreproducible(trial: Trial) -> list[str]:
 
 def _put(moment: Moment, values: dict[Path_, Leaf]) -> None:
     """Write values into the state, and into the output's copies of what is replaced."""
-    found = leaves(moment.state)
-    by_bits = {identity(found[path]): path for path in values}
+    result = leaves(moment.state)
+    by_bits = {identity(result[path]): path for path in values}
     for path, leaf in leaves(moment.output).items():
         if (source := by_bits.get(identity(leaf))) is not None:
             moment.output = replaced(moment.output, path, fresh(values[source]))
     with torch.no_grad():
         for path, value in values.items():
-            torch.as_tensor(found[path]).copy_(torch.as_tensor(value))
+            torch.as_tensor(result[path]).copy_(torch.as_tensor(value))
 
 
 def blind_to_downgrade(trial: Trial) -> list[str]:

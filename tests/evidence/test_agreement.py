@@ -46,9 +46,9 @@ def ruled(verdict: Verdict, criterion: str = "repeatability", case: str = CASE) 
     return next(one for one in verdict.rulings if (one.criterion, one.case) == (criterion, case))
 
 
-def said(verdict: Verdict, criterion: str = "repeatability", case: str = CASE) -> tuple[str, str]:
-    found = ruled(verdict, criterion, case)
-    return found.ruling, found.reason
+def output(verdict: Verdict, criterion: str = "repeatability", case: str = CASE) -> tuple[str, str]:
+    result = ruled(verdict, criterion, case)
+    return result.ruling, result.reason
 
 
 def with_answers(events: Sequence[Event], answers: Mapping[str, str]) -> list[Event]:
@@ -90,12 +90,12 @@ def a_judge(plan: Plan, events: Sequence[Event], system: System = SYSTEM) -> Jud
 
 def of_two_ranks(events: Sequence[Event]) -> list[Event]:
     """Each launch reports its second rank's bits and checks right after the first's."""
-    found: list[Event] = []
+    result: list[Event] = []
     for event in events:
-        found.append(event)
+        result.append(event)
         if isinstance(event, Repeated | Checked):
-            found.append(replace(event, rank=1))
-    return found
+            result.append(replace(event, rank=1))
+    return result
 
 
 # ------------------------------------------------------------------ device to device
@@ -173,8 +173,8 @@ def test_a_device_that_stands_alone_fails_though_a_launch_is_not_covered() -> No
         events, lambda e: isinstance(e, Repeated) and e.launch in ("gemm@cpu:1/r3", "gemm@cpu:2/r3")
     )
     verdict = verdict_of(plan, silent, system=system)
-    assert said(verdict, case="gemm@cpu:1") == ("inconclusive", "coverage")
-    assert said(verdict, case="gemm@cpu:2") == ("fail", "disagreement")
+    assert output(verdict, case="gemm@cpu:1") == ("inconclusive", "coverage")
+    assert output(verdict, case="gemm@cpu:2") == ("fail", "disagreement")
 
 
 def test_two_that_disagree_are_both_named() -> None:
@@ -209,7 +209,7 @@ def test_only_the_same_thing_of_one_process_is_compared(change: Callable[[Case],
     events = with_answers(healthy_events(plan), {"gemm@cpu:2": "other"})
     if last.ranks == 2:
         events = of_two_ranks(events)
-    assert said(verdict_of(plan, events, system=system), case="gemm@cpu:2") == ("pass", "")
+    assert output(verdict_of(plan, events, system=system), case="gemm@cpu:2") == ("pass", "")
 
 
 def test_a_device_that_contradicts_itself_has_no_vote() -> None:
@@ -228,7 +228,7 @@ def test_an_interim_analysis_is_about_its_own_device_alone() -> None:
     events = with_answers(healthy_events(plan), {"gemm@cpu:2": "other"})
     judge = a_judge(plan, events[:-1], system)
     before = judge.interim_analysis("gemm@cpu:2")
-    assert said(judge.verdict(), case="gemm@cpu:2") == ("fail", "disagreement")
+    assert output(judge.verdict(), case="gemm@cpu:2") == ("fail", "disagreement")
     assert judge.interim_analysis("gemm@cpu:2") == before
     assert not before[0]
 
@@ -258,18 +258,18 @@ def test_a_run_that_does_not_tell_what_it_ran_is_not_accepted() -> None:
     ):
         verdict = verdict_of(PLAN, events)
         assert verdict.verdict == "INCONCLUSIVE"
-        assert said(verdict, "integrity") == ("inconclusive", "evidence_missing")
+        assert output(verdict, "integrity") == ("inconclusive", "evidence_missing")
 
 
 @pytest.mark.parametrize("other", ["e" * 64, None], ids=["another file", "gone since"])
 def test_another_file_under_the_same_path_is_not_accepted(other: str | None) -> None:
     events = with_libraries(healthy_events(TWO), OTHER, {"/lib/libm.so.6": other})
     verdict = verdict_of(TWO, events)
-    found = ruled(verdict, "integrity", "")
+    result = ruled(verdict, "integrity", "")
     assert verdict.verdict == "INCONCLUSIVE"
-    assert (found.ruling, found.reason, found.required) == ("inconclusive", "disagreement", True)
-    assert "/lib/libm.so.6" in found.explanation
-    assert OTHER in found.explanation
+    assert (result.ruling, result.reason, result.required) == ("inconclusive", "disagreement", True)
+    assert "/lib/libm.so.6" in result.explanation
+    assert OTHER in result.explanation
 
 
 def test_launches_may_run_other_files_and_files_that_nobody_can_read() -> None:
@@ -290,23 +290,23 @@ def soft(launch: str, *, error: float = 3.0, bound: float = 0.0) -> Checked:
     return replace(checked(launch, "first"), check=check)
 
 
-def with_soft(*found: Checked) -> list[Event]:
+def with_soft(*result: Checked) -> list[Event]:
     events = list(HEALTHY)
-    for one in found:
+    for one in result:
         events.insert(events.index(ended(one.launch)), one)
     return events
 
 
 def test_a_mismatch_in_one_launch_is_open_and_never_a_pass() -> None:
-    for found in (
+    for result in (
         [soft(f"{CASE}/2")],
         [soft(f"{CASE}/2"), replace(soft(f"{CASE}/2"), step=3)],
     ):
-        verdict = verdict_of(PLAN, with_soft(*found), limited(0.02))
+        verdict = verdict_of(PLAN, with_soft(*result), limited(0.02))
         assert verdict.verdict == "INCONCLUSIVE"
-        assert said(verdict, "correctness") == ("inconclusive", "transient")
+        assert output(verdict, "correctness") == ("inconclusive", "transient")
         assert ruled(verdict, "correctness").action
-        assert said(verdict, "speed") == ("inconclusive", "coverage")
+        assert output(verdict, "speed") == ("inconclusive", "coverage")
         assert verdict.cases[0].estimates == ()
         assert "mismatches" in verdict.cases[0].withheld
 
@@ -330,19 +330,19 @@ def test_what_is_no_comparison_is_a_fail_whatever_the_check_says(
     error: float, bound: float
 ) -> None:
     events = with_soft(soft(f"{CASE}/2", error=error, bound=bound))
-    assert said(verdict_of(PLAN, events), "correctness") == ("fail", "check")
+    assert output(verdict_of(PLAN, events), "correctness") == ("fail", "check")
 
 
 def test_a_mismatch_in_two_launches_is_no_accident() -> None:
     verdict = verdict_of(PLAN, with_soft(soft(f"{CASE}/2"), soft(f"{CASE}/4")))
-    assert said(verdict, "correctness") == ("fail", "check")
+    assert output(verdict, "correctness") == ("fail", "check")
     assert f"again in launch {CASE}/4" in ruled(verdict, "correctness").explanation
 
 
 def test_a_failed_check_stands_over_a_transient_one() -> None:
     hard = replace(soft(f"{CASE}/4"), check=replace(soft(CASE).check, if_outside="fail"))
     verdict = verdict_of(PLAN, with_soft(soft(f"{CASE}/2"), hard))
-    assert said(verdict, "correctness") == ("fail", "check")
+    assert output(verdict, "correctness") == ("fail", "check")
     assert f"{CASE}/4" in ruled(verdict, "correctness").explanation
 
 
@@ -350,7 +350,7 @@ def test_criteria_of_one_kind_know_it_too() -> None:
     exact = replace(FUNCTIONAL.criterion[2], id="exactness", kind="exact")
     criteria = replace(FUNCTIONAL, criterion=(*FUNCTIONAL.criterion, exact))
     verdict = verdict_of(PLAN, with_soft(soft(f"{CASE}/2")), criteria)
-    assert said(verdict, "exactness") == ("inconclusive", "transient")
+    assert output(verdict, "exactness") == ("inconclusive", "transient")
 
 
 # ------------------------------------------------------------------ on paper

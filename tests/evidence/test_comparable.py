@@ -40,19 +40,19 @@ from appliance.records.workload import Work
 def with_facts(system: System, **facts: float | str) -> System:
     """The same node, whose first device tells these facts as well."""
     first, *others = system.identity.devices
-    told = {**first.facts, **{name: Fact(value=value) for name, value in facts.items()}}
-    devices = (replace(first, facts=told), *others)
+    reported = {**first.facts, **{name: Fact(value=value) for name, value in facts.items()}}
+    devices = (replace(first, facts=reported), *others)
     return replace(system, identity=replace(system.identity, devices=devices))
 
 
 def with_software(system: System, **versions: str | None) -> System:
-    told = {name: Fact(value=version) for name, version in versions.items()}
-    return replace(system, identity=replace(system.identity, software=told))
+    reported = {name: Fact(value=version) for name, version in versions.items()}
+    return replace(system, identity=replace(system.identity, software=reported))
 
 
 def with_host(system: System, **facts: str) -> System:
-    told = {name: Fact(value=value) for name, value in facts.items()}
-    return replace(system, identity=replace(system.identity, host=told))
+    reported = {name: Fact(value=value) for name, value in facts.items()}
+    return replace(system, identity=replace(system.identity, host=reported))
 
 
 def without_serial(system: System) -> System:
@@ -93,7 +93,7 @@ def a_population(system: System = NODE, case: Case = CASE) -> Baseline:
     )
 
 
-def found(
+def result(
     *baselines: Baseline, system: System = NODE, case: Case = CASE
 ) -> tuple[Baseline | None, str, str]:
     return find(Baselines(baseline=baselines), case, PROTOCOL, system)
@@ -220,7 +220,7 @@ def test_a_device_is_named_by_serial_then_system_then_its_facts() -> None:
 def test_a_device_that_is_not_there_matches_nothing() -> None:
     case = replace(CASE, device="cpu:7", id="gemm@cpu:7")
     assert key_of(case, PROTOCOL, NODE).model == ""
-    assert found(a_baseline(), case=case)[1] == "baseline_mismatch"
+    assert result(a_baseline(), case=case)[1] == "baseline_mismatch"
     assert peak_for(peaks_of(), NODE, case, "flops_per_second") is None
 
 
@@ -229,19 +229,19 @@ def test_a_device_that_is_not_there_matches_nothing() -> None:
 
 def test_the_very_device_comes_before_its_population() -> None:
     own, population = a_baseline(), a_population()
-    assert found(population, own) == (own, "", "")
-    assert found(population) == (population, "", "")
+    assert result(population, own) == (own, "", "")
+    assert result(population) == (population, "", "")
 
 
 def test_no_baseline_for_the_case_is_missing() -> None:
-    assert found() == (None, "baseline_missing", "there is no baseline for gemm")
+    assert result() == (None, "baseline_missing", "there is no baseline for gemm")
     other = a_baseline(case=a_case("bert"))
-    assert found(other)[:2] == (None, "baseline_missing")
+    assert result(other)[:2] == (None, "baseline_missing")
 
 
 def test_a_baseline_of_other_software_is_named() -> None:
     older = a_baseline(with_software(NODE, torch="2.12.0", numpy="2.4.0"))
-    assert found(older) == (
+    assert result(older) == (
         None,
         "baseline_mismatch",
         "the baseline is for torch 2.12.0, this run has 2.13.0",
@@ -251,11 +251,11 @@ def test_a_baseline_of_other_software_is_named() -> None:
 def test_the_nearest_of_several_misfits_is_named() -> None:
     far = a_baseline(with_software(a_system(), torch="2.11.0", numpy="1.0"))
     near = a_baseline(with_software(NODE, torch="2.12.0", numpy="2.4.0"))
-    assert "torch 2.12.0" in found(far, near)[2]
+    assert "torch 2.12.0" in result(far, near)[2]
 
 
 def test_a_baseline_of_another_device_is_none() -> None:
-    assert found(a_baseline(device="serial-9")) == (
+    assert result(a_baseline(device="serial-9")) == (
         None,
         "baseline_mismatch",
         "the baseline is of serial-9, this device is serial-0",
@@ -265,7 +265,7 @@ def test_a_baseline_of_another_device_is_none() -> None:
 def test_a_version_that_is_not_reported_differs() -> None:
     known = a_baseline()
     silent = with_software(NODE, torch=None, numpy="2.4.0")
-    assert found(known, system=silent)[2] == (
+    assert result(known, system=silent)[2] == (
         "the baseline is for torch 2.13.0, this run has none reported"
     )
 

@@ -71,9 +71,9 @@ def test_accelerators_are_judged_by_their_health_unless_others_are_named() -> No
 
 
 def test_a_healthy_card_is_accepted() -> None:
-    found = judged(watching())
-    assert (found.verdict, found.decided_by) == ("ACCEPTED", "")
-    others = {one.criterion: one.reason for one in found.rulings if one.ruling != "pass"}
+    result = judged(watching())
+    assert (result.verdict, result.decided_by) == ("ACCEPTED", "")
+    others = {one.criterion: one.reason for one in result.rulings if one.ruling != "pass"}
     assert others == {"repeatability": "unplanned", "fabric": "absent"}
 
 
@@ -95,9 +95,9 @@ def test_a_healthy_card_is_accepted() -> None:
     ],
 )
 def test_one_count_of_each_kind_rejects(name: str, criterion: str) -> None:
-    found = judged(watching({name: 1}))
-    one = ruling(found, criterion)
-    assert (found.verdict, found.decided_by) == ("REJECTED", criterion)
+    result = judged(watching({name: 1}))
+    one = ruling(result, criterion)
+    assert (result.verdict, result.decided_by) == ("REJECTED", criterion)
     assert (one.ruling, one.reason) == ("fail", "health")
     assert DEVICE in one.explanation
     assert one.action
@@ -107,16 +107,16 @@ def test_one_count_of_each_kind_rejects(name: str, criterion: str) -> None:
 
 @pytest.mark.parametrize("name", ["ecc_corrected", "pcie_replays", "link_errors"])
 def test_corrected_errors_are_told_and_decide_nothing(name: str) -> None:
-    found = judged(watching({name: 1}))
-    assert found.verdict == "ACCEPTED"
-    assert ruling(found, name.replace("_", "-")).ruling == "fail"
+    result = judged(watching({name: 1}))
+    assert result.verdict == "ACCEPTED"
+    assert ruling(result, name.replace("_", "-")).ruling == "fail"
 
 
 @pytest.mark.parametrize("reason", HARMFUL_THROTTLES)
 def test_a_power_cap_hides_no_harmful_throttling(reason: str) -> None:
-    found = judged(watching(values={f"throttled_{reason}": 1.0, "throttled_power_cap": 1.0}))
-    assert found.decided_by == "throttling"
-    share = ruling(found, "throttling").statistic
+    result = judged(watching(values={f"throttled_{reason}": 1.0, "throttled_power_cap": 1.0}))
+    assert result.decided_by == "throttling"
+    share = ruling(result, "throttling").statistic
     assert share is not None
     assert share.value == pytest.approx(3 / 5)  # launches 3 to 5 of the five timed ones
 
@@ -127,8 +127,10 @@ def test_other_reasons_are_no_fault(reason: str) -> None:
 
 
 def test_a_slot_of_eight_lanes_rejects_and_a_slow_one_is_told() -> None:
-    found = judged(Watching(counters=lambda _: HEALTHY, values=lambda _: {**CALM, "pcie_width": 8}))
-    assert (found.verdict, found.decided_by) == ("REJECTED", "pcie-lanes")
+    result = judged(
+        Watching(counters=lambda _: HEALTHY, values=lambda _: {**CALM, "pcie_width": 8})
+    )
+    assert (result.verdict, result.decided_by) == ("REJECTED", "pcie-lanes")
     slow = judged(
         Watching(counters=lambda _: HEALTHY, values=lambda _: {**CALM, "pcie_generation": 4})
     )
@@ -148,13 +150,13 @@ def test_a_slot_of_eight_lanes_rejects_and_a_slow_one_is_told() -> None:
 def test_the_kernels_log_is_judged_or_not_observed(
     logged: Sequence[Event] | None, word: str, by: str
 ) -> None:
-    found = judged(watching(), logged)
-    assert (found.verdict, found.decided_by) == (word, by)
+    result = judged(watching(), logged)
+    assert (result.verdict, result.decided_by) == (word, by)
     if logged is None:
-        one = ruling(found, "kernel-faults-fatal")
+        one = ruling(result, "kernel-faults-fatal")
         assert (one.ruling, one.reason) == ("not_applicable", "not_observed")
         assert "--device /dev/kmsg" in one.explanation
-        assert "Not observed, so not judged: No fatal fault of a device" in found.scope
+        assert "Not observed, so not judged: No fatal fault of a device" in result.scope
 
 
 def test_what_is_not_observed_is_inconclusive_unless_the_criterion_says_otherwise() -> None:
@@ -189,11 +191,11 @@ def test_a_counter_that_is_forbidden_is_inconclusive_with_its_hint(metric: str) 
         values=lambda _: CALM,
         hints={metric: "run as root to read it"},
     )
-    found = judged(one)
-    got = next(r for r in found.rulings if metric in r.explanation)
-    assert found.verdict == "INCONCLUSIVE"
-    assert (got.ruling, got.reason) == ("inconclusive", "not_observed")
-    assert "run as root to read it" in got.explanation
+    result = judged(one)
+    actual = next(r for r in result.rulings if metric in r.explanation)
+    assert result.verdict == "INCONCLUSIVE"
+    assert (actual.ruling, actual.reason) == ("inconclusive", "not_observed")
+    assert "run as root to read it" in actual.explanation
 
 
 @pytest.mark.parametrize("metric", ["links_down", "pages_pending", "resets", "ecc_uncorrected"])
@@ -209,18 +211,18 @@ def test_what_a_card_cannot_have_is_not_applicable_and_keeps_nothing_from_passin
             )
         )
 
-    found = without((metric,))
-    assert found.verdict == "ACCEPTED"
+    result = without((metric,))
+    assert result.verdict == "ACCEPTED"
     (own,) = [one.id for one in ACCELERATOR.criterion if one.metric == metric]
-    assert (ruling(found, own).ruling, ruling(found, own).reason) == ("not_applicable", "absent")
+    assert (ruling(result, own).ruling, ruling(result, own).reason) == ("not_applicable", "absent")
     assert without(()).verdict == "INCONCLUSIVE"  # unreadable is never not applicable
 
 
 def test_absent_is_inconclusive_where_the_criterion_does_not_say_otherwise() -> None:
     one = Watching(counters=lambda _: {}, absent=("links_down",))
     events = watched_events(PLAN, {DEVICE: one})
-    got = answer(events, "links_down")
-    assert (got.ruling, got.reason) == ("inconclusive", "absent")
+    actual = answer(events, "links_down")
+    assert (actual.ruling, actual.reason) == ("inconclusive", "absent")
     assert answer(events, "links_down", if_absent="not_applicable").ruling == "not_applicable"
 
 
@@ -233,10 +235,10 @@ def test_a_value_that_is_told_counts_whatever_the_vendor_says_is_absent() -> Non
 def test_a_run_of_which_nothing_applies_is_not_accepted() -> None:
     one = Watching(counters=lambda _: {}, absent=("links_down",))
     events = watched_events(PLAN, {DEVICE: one})[:1]  # nothing ran
-    found = verdict_of(
+    result = verdict_of(
         PLAN, events, asking("links_down", if_absent="not_applicable"), system=system()
     )
-    assert found.verdict == "INCONCLUSIVE"
+    assert result.verdict == "INCONCLUSIVE"
 
 
 def test_only_a_criterion_of_health_may_not_apply() -> None:
@@ -278,9 +280,9 @@ def test_a_reading_that_is_not_there_is_inconclusive_with_its_hint(
         values=lambda _: {**CALM, **values},
         hints={"throttled_thermal": "no thermal reason here", "pcie_width": "no width here"},
     )
-    got = ruling(judged(one, (), **facts), criterion)
-    assert (got.ruling, got.reason) == ("inconclusive", "not_observed")
-    assert hint in got.explanation
+    actual = ruling(judged(one, (), **facts), criterion)
+    assert (actual.ruling, actual.reason) == ("inconclusive", "not_observed")
+    assert hint in actual.explanation
 
 
 def test_heat_that_was_seen_fails_where_another_reason_is_not_told() -> None:
@@ -295,8 +297,8 @@ def test_readings_of_an_idle_card_or_outside_the_steps_are_none_under_load() -> 
     idle = watching(values={"throttled_thermal": 1.0, "utilisation_fraction": 0.1})
     assert judged(idle).verdict == "ACCEPTED"
     unloaded = judged(replace(watching(), readings=0))
-    got = ruling(unloaded, "throttling")
-    assert (got.ruling, "while its steps ran" in got.explanation) == ("inconclusive", True)
+    actual = ruling(unloaded, "throttling")
+    assert (actual.ruling, "while its steps ran" in actual.explanation) == ("inconclusive", True)
 
 
 # ------------------------------------------------------------------ counters over time
@@ -322,8 +324,8 @@ def test_growth_is_what_was_seen_to_grow(course: Sequence[int | None], word: str
 
 def test_growth_names_the_launch_that_ran_meanwhile() -> None:
     one = Watching(counters=lambda n: {"ecc_uncorrected": int(n > 2)})
-    got = answer(watched_events(PLAN, {DEVICE: one}), "ecc_uncorrected")
-    assert f"{PLAN.cases[0].id}/2" in got.explanation  # its third launch is number 2
+    actual = answer(watched_events(PLAN, {DEVICE: one}), "ecc_uncorrected")
+    assert f"{PLAN.cases[0].id}/2" in actual.explanation  # its third launch is number 2
 
 
 TWO = a_plan(a_case("gemm", device=DEVICE), a_case("bert", device=DEVICE))
@@ -335,8 +337,8 @@ def test_a_pattern_of_cases_takes_what_grew_in_their_launches(cases: str, word: 
     one = Watching(counters=lambda n: {"ecc_uncorrected": int(n > 3)})
     events = watched_events(TWO, {DEVICE: one})
     system_ = system()
-    found = verdict_of(TWO, events, asking("ecc_uncorrected", cases=cases), system=system_)
-    assert ruling(found, "asked").ruling == word
+    result = verdict_of(TWO, events, asking("ecc_uncorrected", cases=cases), system=system_)
+    assert ruling(result, "asked").ruling == word
 
 
 def test_what_grows_between_launches_counts_for_the_whole_run_alone() -> None:
@@ -384,8 +386,8 @@ def test_an_interrupted_launch_is_counted_to_where_the_run_goes_on() -> None:
     assert isinstance(after, Counted)
     begin = replace(after, launch="", moment="before")
     events[place : place + 2] = [*resumed(1, cut), begin]
-    got = answer(events, "ecc_uncorrected")
-    assert (got.ruling, cut in got.explanation) == ("fail", True)
+    actual = answer(events, "ecc_uncorrected")
+    assert (actual.ruling, cut in actual.explanation) == ("fail", True)
     assert events[place + 1] == ended(cut, "interrupted", "the appliance was stopped")
 
 
@@ -396,12 +398,12 @@ def test_every_device_of_a_job_is_judged_and_named() -> None:
     sick = Watching(counters=lambda n: {"ecc_uncorrected": int(n > 2)})
     well = Watching(counters=lambda _: {"ecc_uncorrected": 0})
     watched = dict(zip(names, (well, well, sick), strict=True))
-    found = verdict_of(
+    result = verdict_of(
         plan, watched_events(plan, watched), asking("ecc_uncorrected"), system=system(*names)
     )
-    got = ruling(found, "asked")
-    assert (got.ruling, "card:2: 1" in got.explanation) == ("fail", True)
-    assert "card:1" not in got.explanation
+    actual = ruling(result, "asked")
+    assert (actual.ruling, "card:2: 1" in actual.explanation) == ("fail", True)
+    assert "card:1" not in actual.explanation
     del watched["card:1"]
     blind = verdict_of(
         plan,
@@ -420,9 +422,9 @@ def test_lost_clock_is_the_mean_under_load_against_the_highest() -> None:
     one = Watching(
         counters=lambda _: {}, values=lambda n: {"graphics_clock_hertz": 2e9 - 1e8 * (n % 2)}
     )
-    got = answer(watched_events(PLAN, {DEVICE: one}), "lost_clock", at_most=0.5)
-    assert got.statistic is not None
-    assert got.statistic.value == pytest.approx(0.03)  # three of five launches at 1.9 of 2.0 GHz
+    actual = answer(watched_events(PLAN, {DEVICE: one}), "lost_clock", at_most=0.5)
+    assert actual.statistic is not None
+    assert actual.statistic.value == pytest.approx(0.03)  # three of five launches at 1.9 of 2.0 GHz
 
 
 def test_a_long_case_that_throttles_is_not_saved_by_the_others() -> None:
@@ -432,8 +434,8 @@ def test_a_long_case_that_throttles_is_not_saved_by_the_others() -> None:
     # bert's launch 1 is the fourth on the device: its only hot one, of 12 readings in 60
     one = Watching(counters=lambda _: HEALTHY, values=values, readings=12)
     events = watched_events(TWO, {DEVICE: one})
-    got = answer(events, "throttle_share", TWO, at_most=0.15)
-    assert (got.ruling, "bert@card:0" in got.explanation) == ("fail", True)
+    actual = answer(events, "throttle_share", TWO, at_most=0.15)
+    assert (actual.ruling, "bert@card:0" in actual.explanation) == ("fail", True)
     few = watched_events(TWO, {DEVICE: replace(one, readings=4)})  # 20 readings of each case
     assert answer(few, "throttle_share", TWO, at_most=0.15).ruling == "pass"
 
@@ -441,8 +443,8 @@ def test_a_long_case_that_throttles_is_not_saved_by_the_others() -> None:
 def test_nonsense_is_no_pass() -> None:
     one = Watching(counters=lambda _: {}, values=lambda _: {"temperature_celsius": math.nan})
     events = watched_events(PLAN, {DEVICE: one})
-    got = answer(events, "temperature_celsius", at_most=80.0)
-    assert (got.ruling, got.reason) == ("inconclusive", "evidence_missing")
+    actual = answer(events, "temperature_celsius", at_most=80.0)
+    assert (actual.ruling, actual.reason) == ("inconclusive", "evidence_missing")
 
 
 def test_gaps_are_listed_once_with_what_would_allow_them() -> None:
@@ -455,10 +457,10 @@ def test_gaps_are_listed_once_with_what_would_allow_them() -> None:
     index = JournalIndex(PLAN)
     for line in bare_lines(watched_events(PLAN, {DEVICE: one}, None)):
         index.take(line)
-    (found,) = device_health.of_devices(
+    (result,) = device_health.of_devices(
         system().identity.devices, tuple(index.cases.values()), "run"
     )
-    assert {gap.what: gap.hint for gap in found.gaps()} == {
+    assert {gap.what: gap.hint for gap in result.gaps()} == {
         "ecc_uncorrected": "run as root",
         "power_watts": device_health.UNREPORTED,
         "kernel_log": "add --device /dev/kmsg",
@@ -482,18 +484,18 @@ HEALTHY_RECORDS = (
 
 @pytest.mark.parametrize(("vendor", "name"), HEALTHY_RECORDS)
 def test_a_healthy_recorded_machine_is_accepted(vendor: str, name: str) -> None:
-    found, _ = run_of(vendor, name, name)
-    against = [one for one in found.rulings if one.required and one.ruling != "pass"]
+    result, _ = run_of(vendor, name, name)
+    against = [one for one in result.rulings if one.required and one.ruling != "pass"]
     assert {one.ruling for one in against} <= {"not_applicable"}, against
-    assert found.verdict == "ACCEPTED"
+    assert result.verdict == "ACCEPTED"
 
 
 @pytest.mark.parametrize("one", RECORDED, ids=lambda one: f"{one.vendor}-{one.name}")
 def test_a_recorded_fault_has_its_ruling(one: Recorded) -> None:
-    found, devices = run_of(one.vendor, one.healthy, one.name)
-    got = ruling(found, one.criterion)
-    assert (got.ruling, got.reason) == one.answer, got.explanation
-    assert any(device.id in got.explanation for device in devices)
-    assert got.action
+    result, devices = run_of(one.vendor, one.healthy, one.name)
+    actual = ruling(result, one.criterion)
+    assert (actual.ruling, actual.reason) == one.answer, actual.explanation
+    assert any(device.id in actual.explanation for device in devices)
+    assert actual.action
     wanted = "REJECTED" if one.answer == FAIL else "INCONCLUSIVE"
-    assert found.verdict == (wanted if got.required else "ACCEPTED")
+    assert result.verdict == (wanted if actual.required else "ACCEPTED")

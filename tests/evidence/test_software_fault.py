@@ -50,8 +50,8 @@ PARENTS = {
 }
 
 
-def launch(said: str, stage: Stage = "first_step", prefix: str = "") -> LaunchEnded:
-    name, _, detail = said.partition(": ")
+def launch(output: str, stage: Stage = "first_step", prefix: str = "") -> LaunchEnded:
+    name, _, detail = output.partition(": ")
     return dataclasses.replace(
         ended("gemm@cpu:0/0", "crashed", name),
         detail=prefix + detail,
@@ -60,28 +60,28 @@ def launch(said: str, stage: Stage = "first_step", prefix: str = "") -> LaunchEn
     )
 
 
-@pytest.mark.parametrize("said", SAID)
+@pytest.mark.parametrize("output", SAID)
 @pytest.mark.parametrize("stage", ["load", "build", "first_step"])
 @pytest.mark.parametrize("prefix", ["", "rank 3: "])
 def test_known_lacks_of_software_are_told_from_crashes(
-    said: str, stage: Stage, prefix: str
+    output: str, stage: Stage, prefix: str
 ) -> None:
-    assert is_lack_of_software(launch(said, stage, prefix), has_stepped=False) is SAID[said]
+    assert is_lack_of_software(launch(output, stage, prefix), has_stepped=False) is SAID[output]
 
 
-@pytest.mark.parametrize("said", SAID)
-def test_nothing_is_software_once_the_case_has_stepped(said: str) -> None:
+@pytest.mark.parametrize("output", SAID)
+def test_nothing_is_software_once_the_case_has_stepped(output: str) -> None:
     for stage in ("load", "build", "first_step", "later"):
-        assert not is_lack_of_software(launch(said, stage), has_stepped=True)
+        assert not is_lack_of_software(launch(output, stage), has_stepped=True)
     for stage in ("", "later"):
-        assert not is_lack_of_software(launch(said, stage), has_stepped=False)
+        assert not is_lack_of_software(launch(output, stage), has_stepped=False)
 
 
 def test_every_sign_of_a_lacking_kernel_is_shown_above() -> None:
-    said = [text.partition(": ") for text in SAID]
+    output = [text.partition(": ") for text in SAID]
     for sign in LACKING_KERNELS:
         of_kind = [
-            text for name, _, text in said if sign.exception in (name, *PARENTS.get(name, ()))
+            text for name, _, text in output if sign.exception in (name, *PARENTS.get(name, ()))
         ]
         assert any(sign.message.search(text) for text in of_kind), sign.source
 

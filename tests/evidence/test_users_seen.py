@@ -104,9 +104,9 @@ def test_others_disturb_by_their_use_and_are_counted_where_they_can_be_seen(
     before: int | None, values: Mapping[str, float | None], clause: str
 ) -> None:
     inside = None if before is None else before + 1
-    got = disturbance(case_of(beside(before, inside, values)), a_node())
-    assert got.startswith(clause)
-    assert bool(got) == bool(clause)
+    actual = disturbance(case_of(beside(before, inside, values)), a_node())
+    assert actual.startswith(clause)
+    assert bool(actual) == bool(clause)
 
 
 def test_a_process_that_is_ours_is_no_other() -> None:
@@ -141,7 +141,7 @@ def test_a_list_that_is_refused_or_leaves_out_our_own_shows_nobody(
 def test_the_scope_on_page_1_says_who_else_was_there_and_a_right_run_is_accepted(
     before: int | None, inside: int | None, values: Mapping[str, float | None], sentence: str
 ) -> None:
-    got = judge(
+    actual = judge(
         plan=PLAN,
         criteria=FUNCTIONAL,
         lines=lines_of(beside(before, inside, values)),
@@ -149,7 +149,7 @@ def test_the_scope_on_page_1_says_who_else_was_there_and_a_right_run_is_accepted
         peaks=NO_PEAKS,
         system=a_node(),
     )
-    assert got.verdict == "ACCEPTED"
+    assert actual.verdict == "ACCEPTED"
     alone = judge(
         plan=PLAN,
         criteria=FUNCTIONAL,
@@ -158,7 +158,7 @@ def test_the_scope_on_page_1_says_who_else_was_there_and_a_right_run_is_accepted
         peaks=NO_PEAKS,
         system=a_node(),
     )
-    assert got.scope == alone.scope + sentence
+    assert actual.scope == alone.scope + sentence
 
 
 # ------------------------------------------------------------------ where they may be counted
@@ -213,8 +213,8 @@ def test_gaps_count_only_beside_somebody_who_is_there(
         events.append(event)
         if isinstance(event, Calibrated):
             events.append(witnessed(event.launch, has_gaps=has_gaps))
-    got = disturbance(case_of(events), a_node())
-    assert got.startswith(clause)
-    assert bool(got) == bool(clause)
+    actual = disturbance(case_of(events), a_node())
+    assert actual.startswith(clause)
+    assert bool(actual) == bool(clause)
     if clause:
-        assert got.endswith("stood still for 70 % of its time in 6 of 6 looks")
+        assert actual.endswith("stood still for 70 % of its time in 6 of 6 looks")

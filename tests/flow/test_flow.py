@@ -23,7 +23,7 @@ def bench(*words: str) -> tuple[int, str, str]:
     return process.returncode, out, err
 
 
-def asked(*words: str) -> tuple[int, str, str]:
+def requested(*words: str) -> tuple[int, str, str]:
     """The same of a verb that makes no launch, in this process."""
     done = called(*words)
     return done.returncode, done.stdout, done.stderr
@@ -62,7 +62,7 @@ def test_counters_are_read_around_every_launch_and_the_log_between_them(accepted
 
 def test_untrusted_signer_is_exit_4(accepted: Path) -> None:
     for path in (accepted, accepted / "report.pdf"):
-        code, _, stderr = asked("verify", str(path))
+        code, _, stderr = requested("verify", str(path))
         assert code == 4
         assert "--allow-dev" in stderr or "--trust" in stderr
 
@@ -72,49 +72,49 @@ def test_one_changed_byte_in_any_file_is_exit_4(copy: Path) -> None:
         whole = path.read_bytes()
         middle = len(whole) // 2
         path.write_bytes(whole[:middle] + bytes([whole[middle] ^ 1]) + whole[middle + 1 :])
-        assert asked("verify", str(copy), "--allow-dev")[0] == 4, path.name
+        assert requested("verify", str(copy), "--allow-dev")[0] == 4, path.name
         path.write_bytes(whole)
-    assert asked("verify", str(copy), "--allow-dev")[0] == 0
+    assert requested("verify", str(copy), "--allow-dev")[0] == 0
 
 
 def test_a_file_too_many_or_too_few_is_exit_4(copy: Path) -> None:
     (copy / "notes.txt").write_text("harmless")
-    code, _, stderr = asked("verify", str(copy), "--allow-dev")
+    code, _, stderr = requested("verify", str(copy), "--allow-dev")
     assert (code, "notes.txt" in stderr) == (4, True)
     (copy / "notes.txt").unlink()
     (copy / "peaks.json").unlink()
-    code, _, stderr = asked("verify", str(copy), "--allow-dev")
+    code, _, stderr = requested("verify", str(copy), "--allow-dev")
     assert (code, "peaks.json" in stderr) == (4, True)
 
 
 def test_other_criteria_or_suite_than_expected_is_exit_4(accepted: Path) -> None:
-    code, *_ = asked("verify", str(accepted), "--allow-dev", "--expect-criteria", "0" * 64)
+    code, *_ = requested("verify", str(accepted), "--allow-dev", "--expect-criteria", "0" * 64)
     assert code == 4
-    assert asked("verify", str(accepted), "--allow-dev", "--expect-suite", "intake")[0] == 4
-    assert asked("verify", str(accepted), "--allow-dev", "--expect-suite", TINY)[0] == 0
+    assert requested("verify", str(accepted), "--allow-dev", "--expect-suite", "intake")[0] == 4
+    assert requested("verify", str(accepted), "--allow-dev", "--expect-suite", TINY)[0] == 0
 
 
 def test_signed_run_is_never_written_over(copy: Path) -> None:
     for words in (("sign", str(copy)), ("report", str(copy)), ("accept", "--resume", str(copy))):
         before = {path: path.read_bytes() for path in copy.rglob("*") if path.is_file()}
-        code, _, stderr = asked(*words)
+        code, _, stderr = requested(*words)
         assert (code, "signed" in stderr) == (2, True)
         assert before == {path: path.read_bytes() for path in copy.rglob("*") if path.is_file()}
 
 
 def test_run_report_and_sign_apart_make_what_verify_trusts(tmp_path: Path) -> None:
-    assert asked("keys", "create", "Example Laboratory", "--out", str(tmp_path))[0] == 0
+    assert requested("keys", "create", "Example Laboratory", "--out", str(tmp_path))[0] == 0
     key, certificate = str(tmp_path / "key.pem"), str(tmp_path / "certificate.pem")
     out = tmp_path / "out"
     assert bench("run", "--suite", TINY, "--out", str(out), "--quiet")[0] == 0
     run = only_run(out)
-    assert asked("report", str(run), "--signer", certificate)[0] == 0
-    code, _, stderr = asked("sign", str(run))
+    assert requested("report", str(run), "--signer", certificate)[0] == 0
+    code, _, stderr = requested("sign", str(run))
     assert (code, "bench report --signer" in stderr) == (2, True)
-    assert asked("sign", str(run), "--key", key, "--certificate", certificate)[0] == 0
+    assert requested("sign", str(run), "--key", key, "--certificate", certificate)[0] == 0
     for path in (run, run / "report.pdf"):
-        assert asked("verify", str(path), "--trust", certificate)[0] == 0
-        assert asked("verify", str(path), "--allow-dev")[0] == 4
+        assert requested("verify", str(path), "--trust", certificate)[0] == 0
+        assert requested("verify", str(path), "--allow-dev")[0] == 4
 
 
 # ------------------------------------------------------------------ interruption
@@ -214,7 +214,7 @@ def test_killed_run_resumes_keeps_its_records_and_leaves_no_child(tmp_path: Path
     started = [item["launch"] for item in events(run, "launch_started")]
     timed = [launch for launch in started if not str(launch).endswith("/0")]
     assert len(timed) == len(set(timed)), "a timed launch was made again"
-    assert asked("verify", str(run), "--allow-dev")[0] == 0
+    assert requested("verify", str(run), "--allow-dev")[0] == 0
 
 
 def test_second_interruption_leaves_the_cases_touched_inconclusive(tmp_path: Path) -> None:
@@ -226,7 +226,7 @@ def test_second_interruption_leaves_the_cases_touched_inconclusive(tmp_path: Pat
     assert code == 3, stderr
     rulings = json.loads(stdout)["verdict"]["rulings"]
     assert "interrupted" in {ruling["reason"] for ruling in rulings}
-    assert asked("verify", str(run), "--allow-dev")[0] == code
+    assert requested("verify", str(run), "--allow-dev")[0] == code
 
 
 def test_ctrl_c_is_exit_130_and_names_how_to_go_on(tmp_path: Path) -> None:
@@ -238,7 +238,7 @@ def test_ctrl_c_is_exit_130_and_names_how_to_go_on(tmp_path: Path) -> None:
     assert "Traceback" not in stderr
     assert alive(halt.children) == []
     assert bench("accept", "--resume", str(run), "--quiet")[0] == 0
-    assert asked("verify", str(run), "--allow-dev")[0] == 0
+    assert requested("verify", str(run), "--allow-dev")[0] == 0
 
 
 def test_resume_refuses_another_plan_and_another_machine(tmp_path: Path) -> None:
@@ -247,7 +247,7 @@ def test_resume_refuses_another_plan_and_another_machine(tmp_path: Path) -> None
     halt.kill()
     plan = (run / "plan.json").read_bytes()
     (run / "plan.json").write_bytes(plan.replace(b'"warmup_steps":1', b'"warmup_steps":2'))
-    code, _, stderr = asked("accept", "--resume", str(run))
+    code, _, stderr = requested("accept", "--resume", str(run))
     assert (code, "plan.json" in stderr) == (4, True)
     (run / "plan.json").write_bytes(plan)
 
@@ -255,13 +255,13 @@ def test_resume_refuses_another_plan_and_another_machine(tmp_path: Path) -> None
     model = system["identity"]["devices"][0]["model"]
     text = (run / "system.json").read_bytes()
     (run / "system.json").write_bytes(text.replace(json.dumps(model).encode(), b'"Another"'))
-    code, _, stderr = asked("accept", "--resume", str(run))
+    code, _, stderr = requested("accept", "--resume", str(run))
     assert (code, "system.json" in stderr) == (4, True)
     (run / "system.json").write_bytes(text)
 
     peaks = (run / "peaks.json").read_bytes()
     (run / "peaks.json").write_bytes(peaks.replace(b'"peak":', b'"peak" :'))
-    code, _, stderr = asked("accept", "--resume", str(run))
+    code, _, stderr = requested("accept", "--resume", str(run))
     assert (code, "peaks.json" in stderr) == (4, True)
 
 
@@ -289,7 +289,7 @@ def test_full_disk_loses_nothing_and_the_run_goes_on(small_disk: Path) -> None:
     code, _, stderr = bench("accept", "--resume", str(run), "--quiet")
     assert code in {0, 3}, stderr
     assert (run / "journal.jsonl").read_bytes().startswith(before)
-    assert asked("verify", str(run), "--allow-dev")[0] == code
+    assert requested("verify", str(run), "--allow-dev")[0] == code
 
 
 # ------------------------------------------------------------------ workloads that misbehave
@@ -361,7 +361,7 @@ def test_run_with_misbehaving_workloads_is_rejected_and_spares_the_healthy_one(
     words = misbehaved.words("gemm")
     assert words.pop("repeatability") == "not_applicable"  # this suite has no such phase
     assert set(words.values()) == {"pass"}
-    assert asked("verify", str(misbehaved.folder), "--allow-dev")[0] == 1
+    assert requested("verify", str(misbehaved.folder), "--allow-dev")[0] == 1
 
 
 def test_verification_as_json_is_one_document(accepted: Path) -> None:

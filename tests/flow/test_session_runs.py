@@ -66,7 +66,7 @@ def test_options_of_sessions_are_fixed_when_the_run_begins(copy: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "output"),
     [
         (("--sessions", "0"), "--sessions is 0: give a number from 1 to 12"),
         (("--sessions", "13"), "--sessions is 13"),
@@ -75,9 +75,9 @@ def test_options_of_sessions_are_fixed_when_the_run_begins(copy: Path) -> None:
         (("--pause", "4h"), "give --sessions 2 or more"),
     ],
 )
-def test_sessions_that_no_run_can_have_are_refused(words: tuple[str, ...], said: str) -> None:
+def test_sessions_that_no_run_can_have_are_refused(words: tuple[str, ...], output: str) -> None:
     done = called("plan", "--suite", TINY, *words)
-    assert (done.returncode, said in done.stderr) == (2, True), done.stderr
+    assert (done.returncode, output in done.stderr) == (2, True), done.stderr
 
 
 def test_killed_in_the_second_session_it_goes_on_and_verifies(copy: Path) -> None:

@@ -30,9 +30,9 @@ def in_attempt(number: int, slowdown: float = 1.013) -> Ruling:
 
 
 def statistic(number: int) -> Statistic:
-    found = in_attempt(number).statistic
-    assert found is not None
-    return found
+    result = in_attempt(number).statistic
+    assert result is not None
+    return result
 
 
 def test_what_passes_at_first_does_not_at_last() -> None:
@@ -41,10 +41,10 @@ def test_what_passes_at_first_does_not_at_last() -> None:
 
 
 def test_bound_of_a_pass_rises_and_that_of_a_fail_stays() -> None:
-    found = [statistic(number) for number in range(1, MOST_ATTEMPTS + 1)]
-    passing = [one.critical_pass for one in found]
+    result = [statistic(number) for number in range(1, MOST_ATTEMPTS + 1)]
+    passing = [one.critical_pass for one in result]
     assert passing == sorted(set(passing))
-    assert len({one.critical_fail for one in found}) == 1
+    assert len({one.critical_fail for one in result}) == 1
     assert all(math.isfinite(bound) for bound in passing)
 
 

@@ -106,9 +106,9 @@ def with_event_clock(events: Sequence[Event], ratio: float) -> list[Event]:
 def test_a_device_that_was_recorded_beside_another_program_is_inconclusive_and_says_why() -> None:
     case = a_case("gemm-bf16", device=DEVICE, launches=1)
     plan = a_plan(case, protocol=replace(PROTOCOL, blocks=1))
-    got = ruling_on(rulings([], FUNCTIONAL, plan=plan, lines=shared_device.lines()), "integrity")
-    assert (got.ruling, got.reason) == ("inconclusive", "environment")
-    assert got.explanation == (
+    actual = ruling_on(rulings([], FUNCTIONAL, plan=plan, lines=shared_device.lines()), "integrity")
+    assert (actual.ruling, actual.reason) == ("inconclusive", "environment")
+    assert actual.explanation == (
         "the device's clock runs at 0.9659 of the one that it is compared with, but another "
         "process used cuda:0: 0.8 GiB, 100 %, 698 W in 18 of 18 readings before the work of a "
         "launch began"
@@ -135,8 +135,8 @@ def test_the_same_clock_on_a_device_that_nobody_else_used_is_held_against_it(
         replace(line, event=undisturbed(line.event, is_bracketed=is_bracketed))
         for line in shared_device.lines()
     ]
-    got = ruling_on(rulings([], FUNCTIONAL, plan=plan, lines=lines), "integrity")
-    assert (got.ruling, got.reason) == (word, "clock")
+    actual = ruling_on(rulings([], FUNCTIONAL, plan=plan, lines=lines), "integrity")
+    assert (actual.ruling, actual.reason) == (word, "clock")
 
 
 # ------------------------------------------------------------------ times
@@ -150,12 +150,12 @@ def test_the_same_clock_on_a_device_that_nobody_else_used_is_held_against_it(
 def test_a_time_beyond_its_limit_fails_unless_others_used_the_device(
     values: dict[str, float], word: str
 ) -> None:
-    got = ruling_on(rulings(beside(values)))
-    assert got.ruling == word
-    assert got.statistic is not None
+    actual = ruling_on(rulings(beside(values)))
+    assert actual.ruling == word
+    assert actual.statistic is not None
     if word == "inconclusive":
-        assert got.reason == "environment"
-        assert got.explanation == (
+        assert actual.reason == "environment"
+        assert actual.explanation == (
             "Step time: slower than the limit (absolute), after 5 launches, but another process "
             "used cuda:0: 0.8 GiB, 100 %, 697 W in 18 of 18 readings before the work of a launch "
             "began"
@@ -189,9 +189,9 @@ def test_one_launch_beside_others_is_enough() -> None:
         for event in events[third + 1 : third + 4]
         if isinstance(event, Reading)
     ]
-    got = ruling_on(rulings(events))
-    assert (got.ruling, got.reason) == ("inconclusive", "environment")
-    assert "in 3 of 18 readings" in got.explanation
+    actual = ruling_on(rulings(events))
+    assert (actual.ruling, actual.reason) == ("inconclusive", "environment")
+    assert "in 3 of 18 readings" in actual.explanation
 
 
 def test_power_says_that_a_device_is_used_where_its_use_is_not_reported() -> None:
@@ -239,8 +239,8 @@ def an_impossible_time(events: list[Event]) -> list[Event]:
 def test_what_others_cannot_cause_fails_beside_them(
     spoil: Callable[[list[Event]], list[Event]], criterion: str
 ) -> None:
-    got = ruling_on(rulings(spoil(beside(USED)), FUNCTIONAL), criterion)
-    assert got.ruling == "fail"
+    actual = ruling_on(rulings(spoil(beside(USED)), FUNCTIONAL), criterion)
+    assert actual.ruling == "fail"
 
 
 def test_a_rate_above_the_peak_fails_beside_others_though_the_clock_is_open() -> None:
@@ -256,15 +256,15 @@ def test_a_rate_above_the_peak_fails_beside_others_though_the_clock_is_open() ->
     )
     plan = a_plan(a_case(device=DEVICE, work=Work(flops=2e9, precision="float32")))
     events = with_event_clock(beside(USED, plan), 0.95)
-    got = rulings(events, FUNCTIONAL, plan=plan, peaks=Peaks(peak=(peak,)))
-    integrity = ruling_on(got, "integrity")
+    actual = rulings(events, FUNCTIONAL, plan=plan, peaks=Peaks(peak=(peak,)))
+    integrity = ruling_on(actual, "integrity")
     assert (integrity.ruling, integrity.reason) == ("fail", "above_peak")
 
 
 def test_a_false_clock_of_the_device_is_open_beside_others_and_nothing_is_timed() -> None:
     events = with_event_clock(beside(USED), 0.95)
-    got = rulings(events, limited(0.02))
-    assert ruling_on(got, "integrity").ruling == "inconclusive"
-    assert ruling_on(got).reason == "environment"
+    actual = rulings(events, limited(0.02))
+    assert ruling_on(actual, "integrity").ruling == "inconclusive"
+    assert ruling_on(actual).reason == "environment"
     alone = rulings(with_event_clock(beside(IDLE), 0.95), limited(0.02))
     assert ruling_on(alone, "integrity").ruling == "fail"

@@ -41,28 +41,28 @@ NOT_REPORTED = "not reported by this device"
 
 
 def test_a_device_alone_without_links_to_show_is_accepted_and_page_1_says_so() -> None:
-    found, _ = run_of("nvml", "links_not_shown", "links_not_shown")
-    assert found.verdict == "ACCEPTED"
-    links = ruling(found, "links-down")
+    result, _ = run_of("nvml", "links_not_shown", "links_not_shown")
+    assert result.verdict == "ACCEPTED"
+    links = ruling(result, "links-down")
     assert (links.ruling, links.reason, links.explanation) == (
         *("not_applicable", "not_shown"),
         SENTENCE,
     )
-    assert " Links not judged: the driver shows none." in found.scope
+    assert " Links not judged: the driver shows none." in result.scope
 
 
 def test_two_devices_without_links_to_show_are_not() -> None:
-    found, _ = run_of("nvml", "links_not_shown_of_two", "links_not_shown_of_two")
-    assert found.verdict == "INCONCLUSIVE"
-    links = ruling(found, "links-down")
+    result, _ = run_of("nvml", "links_not_shown_of_two", "links_not_shown_of_two")
+    assert result.verdict == "INCONCLUSIVE"
+    links = ruling(result, "links-down")
     assert (links.ruling, links.reason) == ("inconclusive", "not_observed")
-    assert "links not judged" not in found.scope.lower()
+    assert "links not judged" not in result.scope.lower()
 
 
 def test_a_device_that_supports_no_question_is_inconclusive_in_one_sentence() -> None:
-    found, (device,) = run_of("nvml", "nothing_supported", "nothing_supported")
-    assert found.verdict == "INCONCLUSIVE"
-    errors = ruling(found, "ecc-uncorrected")
+    result, (device,) = run_of("nvml", "nothing_supported", "nothing_supported")
+    assert result.verdict == "INCONCLUSIVE"
+    errors = ruling(result, "ecc-uncorrected")
     assert (errors.ruling, errors.reason) == ("inconclusive", "not_observed")
     assert errors.explanation == (
         f"ecc_uncorrected of {device.id} was not observed: {NOT_REPORTED}"
@@ -84,18 +84,18 @@ def on_links(node: System, hint: str = NOT_REPORTED, order: Order | None = None)
         values=lambda _: CALM,
         hints={"links_down": hint},
     )
-    asked = asking("links_down", if_absent="not_applicable")
+    requested = asking("links_down", if_absent="not_applicable")
     events = watched_events(plan, dict.fromkeys(devices, blind))
-    found = judge(
-        plan=with_bounds(plan, asked),
-        criteria=asked,
+    result = judge(
+        plan=with_bounds(plan, requested),
+        criteria=requested,
         lines=bare_lines(events),
         baselines=NO_BASELINES,
         peaks=NO_PEAKS,
         system=node,
         order=order,
     )
-    answer = ruling(found, "asked")
+    answer = ruling(result, "asked")
     return answer.ruling, answer.reason
 
 
@@ -145,8 +145,8 @@ BYTES = 2**29
 
 def joined(way: Scalar | None = "NVLink x18", **facts: Scalar | None) -> System:
     """Two cards of generation 5 with 16 lanes, which carry 63 GB/s, and links of 26.56 GB/s."""
-    told = {"link_bytes_per_second": 26_562_000_000, "fabric": "completed", **facts}
-    known = {name: Fact(value=value) for name, value in told.items()}
+    reported = {"link_bytes_per_second": 26_562_000_000, "fabric": "completed", **facts}
+    known = {name: Fact(value=value) for name, value in reported.items()}
     ways = {f"connection_to_{number}": Fact(value=way) for number in (0, 1)}
     node = system(*PAIR, **known, **ways)
     devices = tuple(replace(one, vendor="cuda") for one in node.identity.devices)
@@ -189,10 +189,10 @@ def test_copies_over_the_links_pass() -> None:
 
 
 def test_links_that_read_active_while_copies_go_by_the_host_fail() -> None:
-    found = on_fabric(joined(), rate=30 * GIGA)
-    assert (found.ruling, found.reason) == ("fail", "fabric")
-    assert "copies from card:0 to card:1 move 30" in found.explanation
-    assert "not over NVLink x18: at least 63.01 GB/s" in found.explanation
+    result = on_fabric(joined(), rate=30 * GIGA)
+    assert (result.ruling, result.reason) == ("fail", "fabric")
+    assert "copies from card:0 to card:1 move 30" in result.explanation
+    assert "not over NVLink x18: at least 63.01 GB/s" in result.explanation
 
 
 @pytest.mark.parametrize(
@@ -217,7 +217,7 @@ def test_copies_beside_others_on_the_devices_say_nothing_of_the_links(
             ]
     # seconds between the lines, so that what a device did for us is over
     lines = [replace(line, monotonic_ns=2 * GIGA * line.seq) for line in bare_lines(events)]
-    found = judge(
+    result = judge(
         plan=plan,
         criteria=NODE,
         lines=lines,
@@ -225,7 +225,7 @@ def test_copies_beside_others_on_the_devices_say_nothing_of_the_links(
         peaks=NO_PEAKS,
         system=joined(fabric=state),
     )
-    one = ruling(found, "fabric")
+    one = ruling(result, "fabric")
     assert (one.ruling, one.reason) == answer
     assert ("another process used card:0: 98 %" in one.explanation) == (answer[0] != "fail")
 
@@ -264,11 +264,11 @@ def test_a_way_over_the_host_needs_a_copy_and_no_rate() -> None:
 def test_what_was_not_observed_is_inconclusive(
     node: System, pairs: Sequence[tuple[str, str]], explanation: str
 ) -> None:
-    found = on_fabric(node, pairs=pairs)
-    assert (found.ruling, found.reason) == ("inconclusive", "not_observed")
-    assert found.explanation.startswith(explanation)
-    found = on_fabric(node, pairs=pairs, criteria=ACCELERATOR)
-    assert (found.ruling, found.reason) == ("not_applicable", "not_observed")
+    result = on_fabric(node, pairs=pairs)
+    assert (result.ruling, result.reason) == ("inconclusive", "not_observed")
+    assert result.explanation.startswith(explanation)
+    result = on_fabric(node, pairs=pairs, criteria=ACCELERATOR)
+    assert (result.ruling, result.reason) == ("not_applicable", "not_observed")
 
 
 @pytest.mark.parametrize(
@@ -285,8 +285,8 @@ def test_switches_that_are_not_set_up_keep_a_node_from_being_accepted(
     state: str | None, answer: tuple[str, str]
 ) -> None:
     for criteria in (NODE, ACCELERATOR):
-        found = on_fabric(joined(fabric=state), criteria=criteria)
-        assert (found.ruling, found.reason) == answer
+        result = on_fabric(joined(fabric=state), criteria=criteria)
+        assert (result.ruling, result.reason) == answer
 
 
 def test_nothing_joins_one_device_or_processors() -> None:

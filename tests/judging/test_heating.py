@@ -55,13 +55,13 @@ def until(plan: Plan, lines: Sequence[Line], number: int) -> list[Line]:
     return [line for line in lines if line.seq <= last]
 
 
-def decided_after(plan: Plan, draw: Draw, asked: Criteria) -> int:
+def decided_after(plan: Plan, draw: Draw, requested: Criteria) -> int:
     """The first analysis that decides the first case."""
-    planned, lines = with_bounds(plan, asked), timed(plan, draw)
+    planned, lines = with_bounds(plan, requested), timed(plan, draw)
     for number in ANALYSES:
         is_decided, _ = interim_analysis(
             plan=planned,
-            criteria=asked,
+            criteria=requested,
             lines=until(plan, lines, number),
             case=plan.cases[0].id,
             **NOTHING_KNOWN,
@@ -77,10 +77,10 @@ def test_heating_around_the_limit_was_decided_early_and_is_caught_now() -> None:
     before, now = criteria(SPEED), criteria(SPEED, drift(40 * launch_seconds(SHORT)))
     assert decided_after(PLAN, draw, before) in (5, 10, 20)
     assert decided_after(PLAN, draw, now) in (0, 40)
-    got = ruling_on(rulings(PLAN, timed(PLAN, draw), now), "drift")
-    assert (got.ruling, got.reason, got.case) == ("fail", "over_limit", "")
-    assert "cpu:0 grew slower by 4" in got.explanation
-    assert "over the run" in got.explanation
+    actual = ruling_on(rulings(PLAN, timed(PLAN, draw), now), "drift")
+    assert (actual.ruling, actual.reason, actual.case) == ("fail", "over_limit", "")
+    assert "cpu:0 grew slower by 4" in actual.explanation
+    assert "over the run" in actual.explanation
 
 
 @pytest.mark.parametrize(
@@ -95,16 +95,16 @@ def test_a_healthy_case_is_decided_at_the_first_analysis_after_the_stage(
 
 
 def test_a_fail_is_final_before_the_stage_is_over() -> None:
-    asked = criteria(SPEED, drift(40 * launch_seconds(SHORT)))
-    assert decided_after(PLAN, heating(0.0, mean=0.2), asked) == 5
+    requested = criteria(SPEED, drift(40 * launch_seconds(SHORT)))
+    assert decided_after(PLAN, heating(0.0, mean=0.2), requested) == 5
 
 
 def test_all_cases_of_a_device_hold_its_stage_together() -> None:
     plan = a_plan(
         *(a_case(name, launches=40) for name in ("gemm", "bert", "llama", "conv")), protocol=SHORT
     )
-    asked = criteria(SPEED, drift(20 * launch_seconds(SHORT)))
-    assert decided_after(plan, heating(0.0), asked) == 5
+    requested = criteria(SPEED, drift(20 * launch_seconds(SHORT)))
+    assert decided_after(plan, heating(0.0), requested) == 5
 
 
 @pytest.mark.parametrize(
@@ -127,17 +127,17 @@ def test_the_drift_of_a_device_is_over_all_its_cases(
         level = 1 + change * (launch.number - 1) / 4
         return [level * time for time in steady(sd=0.003)(launch)]
 
-    got = ruling_on(rulings(plan, timed(plan, draw), criteria(drift(5))), "drift")
-    assert (got.ruling, got.reason, got.case) == (*answer, "")
-    assert got.statistic is not None
-    assert got.statistic.count == 30
+    actual = ruling_on(rulings(plan, timed(plan, draw), criteria(drift(5))), "drift")
+    assert (actual.ruling, actual.reason, actual.case) == (*answer, "")
+    assert actual.statistic is not None
+    assert actual.statistic.count == 30
 
 
 def test_a_stage_that_was_not_held_leaves_the_ruling_open() -> None:
     plan = a_plan(a_case(launches=10), protocol=SHORT)
-    got = ruling_on(rulings(plan, timed(plan, heating(0.0)), criteria(drift(11))), "drift")
-    assert (got.ruling, got.reason) == ("inconclusive", "coverage")
-    assert "under load for 10 s, which is less than 11 s" in got.explanation
+    actual = ruling_on(rulings(plan, timed(plan, heating(0.0)), criteria(drift(11))), "drift")
+    assert (actual.ruling, actual.reason) == ("inconclusive", "coverage")
+    assert "under load for 10 s, which is less than 11 s" in actual.explanation
 
 
 @pytest.mark.parametrize(
@@ -157,11 +157,11 @@ def test_a_rate_is_the_slope_over_half_an_hour(
     def draw(launch: Launch) -> Sequence[float]:
         return [time * (1 + part * launch.number / 15) for time in steady(sd=0.001)(launch)]
 
-    asked = criteria(drift(None, "drift_per_30_minutes"))
+    requested = criteria(drift(None, "drift_per_30_minutes"))
     plan = a_plan(a_case(launches=20), protocol=SHORT)
     lines = timed(plan, draw, every=timedelta(minutes=minutes))
-    got = ruling_on(rulings(plan, lines, asked), "drift")
-    assert (got.ruling, got.reason) == answer
+    actual = ruling_on(rulings(plan, lines, requested), "drift")
+    assert (actual.ruling, actual.reason) == answer
 
 
 def test_launches_of_other_sessions_are_not_compared() -> None:
@@ -171,5 +171,5 @@ def test_launches_of_other_sessions_are_not_compared() -> None:
     def draw(launch: Launch) -> Sequence[float]:
         return [(1 + 0.04 * (launch.session == 2)) * one for one in steady(sd=0.002)(launch)]
 
-    got = ruling_on(rulings(plan, timed(plan, draw), criteria(drift(5))), "drift")
-    assert got.ruling == "pass"
+    actual = ruling_on(rulings(plan, timed(plan, draw), criteria(drift(5))), "drift")
+    assert actual.ruling == "pass"

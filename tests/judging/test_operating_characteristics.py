@@ -42,29 +42,29 @@ def test_exactly_at_the_limit_few_pass_and_few_fail() -> None:
 
 
 def test_nodes_get_what_they_deserve() -> None:
-    found = simulated.node_level(NODES)
-    healthy, five = found[document.HEALTHY], found[document.FIVE]
+    result = simulated.node_level(NODES)
+    healthy, five = result[document.HEALTHY], result[document.FIVE]
     assert is_at_least(healthy.num_pass, NODES, 0.99)
     assert healthy.num_fail == 0
     for name in document.ONE_AT_LIMIT:
-        assert is_at_most(found[name].num_pass, NODES, REALISED)
-    assert is_at_most(found[document.ALL_AT_LIMIT].num_fail, NODES, 0.0092)
-    assert (five.num_pass, found[document.EIGHT].num_pass) == (0, 0)
+        assert is_at_most(result[name].num_pass, NODES, REALISED)
+    assert is_at_most(result[document.ALL_AT_LIMIT].num_fail, NODES, 0.0092)
+    assert (five.num_pass, result[document.EIGHT].num_pass) == (0, 0)
     assert is_at_least(five.num_fail, NODES, 0.999)
 
 
 @pytest.mark.parametrize(("slowdown", "most"), [(0.05, 17.0), (0.08, 10.0)])
 def test_a_slow_workload_is_decided_early(slowdown: float, most: float) -> None:
-    found = simulated.power(NODES, (slowdown,), (0.01,))[slowdown, 0.01]
-    assert found.num_pass == 0
-    assert is_at_least(found.num_fail, NODES, 0.999)
-    assert found.launches < most
+    result = simulated.power(NODES, (slowdown,), (0.01,))[slowdown, 0.01]
+    assert result.num_pass == 0
+    assert is_at_least(result.num_fail, NODES, 0.999)
+    assert result.launches < most
 
 
 def test_a_healthy_workload_is_done_at_its_first_interim_analyses() -> None:
-    found = simulated.power(NODES, (0.0,), (0.005, 0.01, 0.02))
-    assert all(is_at_least(rates.num_pass, NODES, 0.999) for rates in found.values())
-    assert [round(rates.launches) for rates in found.values()] == [5, 7, 12]
+    result = simulated.power(NODES, (0.0,), (0.005, 0.01, 0.02))
+    assert all(is_at_least(rates.num_pass, NODES, 0.999) for rates in result.values())
+    assert [round(rates.launches) for rates in result.values()] == [5, 7, 12]
 
 
 def test_the_floor_and_the_pooled_limit_hold_back_two_modes() -> None:
@@ -87,11 +87,11 @@ def test_a_slow_mode_at_the_pooled_limit_is_rarely_passed() -> None:
 
 def test_the_stall_rate_at_its_limit_is_rarely_ruled() -> None:
     limit = simulated.STALL_LIMIT
-    found = simulated.stalls(NODES, (0.0, limit, 0.02), (120,))
-    assert found[0.0, 120].num_pass == NODES
-    assert is_at_most(found[limit, 120].num_pass, NODES, 0.01)
-    assert is_at_most(found[limit, 120].num_fail, NODES, 0.0002)
-    assert is_at_least(found[0.02, 120].num_fail, NODES, 0.999)
+    result = simulated.stalls(NODES, (0.0, limit, 0.02), (120,))
+    assert result[0.0, 120].num_pass == NODES
+    assert is_at_most(result[limit, 120].num_pass, NODES, 0.01)
+    assert is_at_most(result[limit, 120].num_fail, NODES, 0.0002)
+    assert is_at_least(result[0.02, 120].num_fail, NODES, 0.999)
 
 
 def test_medians_withstand_the_stalls_that_spoil_means() -> None:

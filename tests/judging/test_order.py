@@ -45,8 +45,8 @@ def order_of(*lines: OrderLine) -> Order:
 
 
 def ruled(one: OrderLine, system: System = NODE) -> order_match.Matched:
-    (found,) = order_match.match(order_of(one), system)
-    return found
+    (result,) = order_match.match(order_of(one), system)
+    return result
 
 
 # ------------------------------------------------------------------ one line
@@ -123,12 +123,12 @@ def with_devices(*devices: Device) -> System:
 def test_one_device_that_is_another_fails_the_line_and_is_named() -> None:
     other = replace(accelerator(2), memory_bytes=64 * GIB)
     node = with_devices(accelerator(0), accelerator(1), other)
-    found = ruled(line("devices.memory_bytes", ">=", 80, unit="GiB"), node)
-    assert found.draft.ruling == "fail"
-    assert found.draft.explanation == (
+    result = ruled(line("devices.memory_bytes", ">=", 80, unit="GiB"), node)
+    assert result.draft.ruling == "fail"
+    assert result.draft.explanation == (
         "A line: vendor:2 is 64 GiB (1 of 3), where at least 80 GiB was ordered"
     )
-    assert (found.ordered, found.actual) == ("at least 80 GiB", "2 x 80 GiB, 1 x 64 GiB")
+    assert (result.ordered, result.actual) == ("at least 80 GiB", "2 x 80 GiB, 1 x 64 GiB")
 
 
 def test_one_device_that_does_not_tell_leaves_the_line_open() -> None:
@@ -143,8 +143,8 @@ def test_one_device_that_does_not_tell_leaves_the_line_open() -> None:
 def test_parts_that_are_not_there_are_never_met() -> None:
     none = replace(NODE.identity, disks=(), host={**NODE.identity.host, "disks": Fact(value=0)})
     node = replace(NODE, identity=none)
-    found = ruled(line("disks.model", "matches", ".*"), node)
-    assert (found.draft.ruling, found.actual) == ("fail", "none")
+    result = ruled(line("disks.model", "matches", ".*"), node)
+    assert (result.draft.ruling, result.actual) == ("fail", "none")
     assert ruled(line("devices.model", "matches", ".*"), with_devices()).draft.ruling != "pass"
     listed_short = replace(NODE.identity, disks=(DISK,))
     short = replace(NODE, identity=listed_short)
@@ -196,9 +196,13 @@ def test_versions_are_ordered_part_by_part_as_numbers(one: list[int], other: lis
 @given(st.integers(0, 2**50), st.sampled_from(sorted({"B", "kB", "GB", "KiB", "MiB", "GiB"})))
 def test_bytes_are_compared_exactly_in_every_unit(amount: int, unit: str) -> None:
     factor = int(units.UNITS[unit][1])
-    for found in (amount * factor - 1, amount * factor, amount * factor + 1):
-        assert order_values.holds(">=", found, "bytes", amount, unit) is (found >= amount * factor)
-        assert order_values.holds("==", found, "bytes", amount, unit) is (found == amount * factor)
+    for result in (amount * factor - 1, amount * factor, amount * factor + 1):
+        assert order_values.holds(">=", result, "bytes", amount, unit) is (
+            result >= amount * factor
+        )
+        assert order_values.holds("==", result, "bytes", amount, unit) is (
+            result == amount * factor
+        )
 
 
 def test_a_decimal_is_the_one_that_was_written() -> None:
@@ -395,9 +399,9 @@ def test_the_table_of_parts_is_what_the_probe_tells(tmp_path: Path) -> None:
         "interfaces": identity.interfaces,
     }
     for place, members in listed.items():
-        told = {name: fact.unit for member in members for name, fact in member.items()}
+        reported = {name: fact.unit for member in members for name, fact in member.items()}
         links = {"link_state": "", "link_speed": "bit/s"} if place == "interfaces" else {}
-        assert {**told, **links} == order_file.PARTS[place][2]
+        assert {**reported, **links} == order_file.PARTS[place][2]
         assert identity.host[order_file.PARTS[place][1]].value == len(members)
 
 
@@ -478,9 +482,9 @@ def met(system: System) -> str:
     text = order_draft.draft(system)
     order = order_file.read(text.encode(), "order.toml")
     order_file.check_here(order, system, "order.toml")
-    found = order_match.match(order, system)
-    assert {one.draft.ruling for one in found} == {"pass"}
-    assert len(found) > 5
+    result = order_match.match(order, system)
+    assert {one.draft.ruling for one in result} == {"pass"}
+    assert len(result) > 5
     return text
 
 
@@ -541,8 +545,8 @@ def test_a_node_of_accelerators_meets_its_draft_and_worse_ones_do_not() -> None:
     ]
     for spoil in worse:
         devices = (*NODE.identity.devices[:3], spoil(NODE.identity.devices[3]))
-        found = order_match.match(order, with_devices(*devices))
-        assert [one.draft.ruling for one in found if one.draft.ruling != "pass"], devices[3]
+        result = order_match.match(order, with_devices(*devices))
+        assert [one.draft.ruling for one in result if one.draft.ruling != "pass"], devices[3]
     few = order_match.match(order, with_devices(*NODE.identity.devices[:3]))
     assert few[0].draft.ruling == "fail"
 

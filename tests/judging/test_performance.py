@@ -96,22 +96,24 @@ def of(*items: Baseline) -> Baselines:
 )
 def test_a_baseline_and_its_margin_are_a_limit(seconds: float, ruling: str, reason: str) -> None:
     lines = timed(LONG, steady(SECONDS * seconds))
-    got = ruling_on(
+    actual = ruling_on(
         rulings(
             LONG, lines, criteria(perf(within_of_baseline=0.03)), baselines=of(a_baseline(LONG))
         )
     )
-    assert (got.ruling, got.reason) == (ruling, reason)
-    assert got.statistic is not None
-    assert got.statistic.limit == pytest.approx(SECONDS * 1.03)
-    assert got.statistic.count == 10
+    assert (actual.ruling, actual.reason) == (ruling, reason)
+    assert actual.statistic is not None
+    assert actual.statistic.limit == pytest.approx(SECONDS * 1.03)
+    assert actual.statistic.count == 10
 
 
 def test_the_margin_of_the_workload_class_is_used_where_the_criterion_says_class() -> None:
-    asked = criteria(perf(within_of_baseline="class"), margins={"compute": 0.07})
-    got = ruling_on(rulings(LONG, timed(LONG, steady()), asked, baselines=of(a_baseline(LONG))))
-    assert got.statistic is not None
-    assert got.statistic.limit == pytest.approx(SECONDS * 1.07)
+    requested = criteria(perf(within_of_baseline="class"), margins={"compute": 0.07})
+    actual = ruling_on(
+        rulings(LONG, timed(LONG, steady()), requested, baselines=of(a_baseline(LONG)))
+    )
+    assert actual.statistic is not None
+    assert actual.statistic.limit == pytest.approx(SECONDS * 1.07)
 
 
 def test_the_tolerance_limit_of_a_population_may_be_wider_than_the_margin() -> None:
@@ -119,7 +121,7 @@ def test_the_tolerance_limit_of_a_population_may_be_wider_than_the_margin() -> N
     baseline = a_baseline(
         LONG, kind="population", devices=("a", "b"), device_sd=0.02, tolerance=tolerance
     )
-    got = ruling_on(
+    actual = ruling_on(
         rulings(
             LONG,
             timed(LONG, steady(SECONDS * 1.03)),
@@ -127,19 +129,19 @@ def test_the_tolerance_limit_of_a_population_may_be_wider_than_the_margin() -> N
             baselines=of(baseline),
         )
     )
-    assert got.ruling == "pass"
-    assert got.statistic is not None
-    assert got.statistic.limit == pytest.approx(SECONDS * 1.05)
+    assert actual.ruling == "pass"
+    assert actual.statistic is not None
+    assert actual.statistic.limit == pytest.approx(SECONDS * 1.05)
 
 
 def test_a_baseline_of_another_key_is_a_mismatch_and_never_a_pass() -> None:
     other = replace(a_baseline(LONG).key, software={"torch": "1.0"})
-    asked = criteria(perf(within_of_baseline=0.5))
+    requested = criteria(perf(within_of_baseline=0.5))
     lines = timed(LONG, steady())
-    got = ruling_on(rulings(LONG, lines, asked, baselines=of(a_baseline(LONG, key=other))))
-    assert (got.ruling, got.reason) == ("inconclusive", "baseline_mismatch")
-    got = ruling_on(rulings(LONG, lines, asked))
-    assert (got.ruling, got.reason) == ("inconclusive", "baseline_missing")
+    actual = ruling_on(rulings(LONG, lines, requested, baselines=of(a_baseline(LONG, key=other))))
+    assert (actual.ruling, actual.reason) == ("inconclusive", "baseline_mismatch")
+    actual = ruling_on(rulings(LONG, lines, requested))
+    assert (actual.ruling, actual.reason) == ("inconclusive", "baseline_missing")
 
 
 # ------------------------------------------------------------------ peaks
@@ -163,12 +165,12 @@ OF_FLOAT = a_plan(
     ("fraction", "ruling"), [(0.3, "pass"), (0.5, "inconclusive"), (0.7, "fail")]
 )
 def test_a_part_of_the_peak_is_a_limit(fraction: float, ruling: str) -> None:
-    asked = criteria(perf(metric="flops_per_second", fraction_of_peak=fraction))
+    requested = criteria(perf(metric="flops_per_second", fraction_of_peak=fraction))
     lines = timed(OF_FLOAT, steady())  # 2e9 operations in 10 ms are 2e11/s, half of the peak
-    got = ruling_on(rulings(OF_FLOAT, lines, asked, peaks=Peaks(peak=(PEAK,))))
-    assert got.ruling == ruling
-    got = ruling_on(rulings(OF_FLOAT, lines, asked))
-    assert (got.ruling, got.reason) == ("inconclusive", "peak_missing")
+    actual = ruling_on(rulings(OF_FLOAT, lines, requested, peaks=Peaks(peak=(PEAK,))))
+    assert actual.ruling == ruling
+    actual = ruling_on(rulings(OF_FLOAT, lines, requested))
+    assert (actual.ruling, actual.reason) == ("inconclusive", "peak_missing")
 
 
 @pytest.mark.parametrize(
@@ -184,8 +186,8 @@ def test_a_rate_above_the_peak_is_a_fault_of_integrity(
 ) -> None:
     lines = timed(OF_FLOAT, steady())
     peaks = Peaks(peak=(replace(PEAK, value=value),))
-    got = ruling_on(rulings(OF_FLOAT, lines, FUNCTIONAL, peaks=peaks), "integrity")
-    assert (got.ruling, got.reason) == answer
+    actual = ruling_on(rulings(OF_FLOAT, lines, FUNCTIONAL, peaks=peaks), "integrity")
+    assert (actual.ruling, actual.reason) == answer
 
 
 # ------------------------------------------------------------------ clocks
@@ -247,8 +249,8 @@ def test_clocks_that_do_not_agree_are_found(
         change(event) if isinstance(event, kind) else event
         for event in map(longer, healthy_events(LONG))
     ]
-    got = ruling_on(verdict_of(LONG, events).rulings, "integrity")
-    assert (got.ruling, got.reason) == answer
+    actual = ruling_on(verdict_of(LONG, events).rulings, "integrity")
+    assert (actual.ruling, actual.reason) == answer
 
 
 def longer(event: Event) -> Event:
@@ -262,8 +264,8 @@ def longer(event: Event) -> Event:
 
 def test_a_launch_that_did_not_compare_its_clocks_is_not_accepted() -> None:
     events = [event for event in healthy_events(LONG) if not isinstance(event, Calibrated)]
-    got = ruling_on(verdict_of(LONG, events).rulings, "integrity")
-    assert (got.ruling, got.reason) == ("inconclusive", "evidence_missing")
+    actual = ruling_on(verdict_of(LONG, events).rulings, "integrity")
+    assert (actual.ruling, actual.reason) == ("inconclusive", "evidence_missing")
 
 
 # ------------------------------------------------------------------ steadiness and neighbours
@@ -276,8 +278,8 @@ def stepped(launch: Launch) -> Sequence[float]:
 
 
 def test_launches_that_become_slower_while_timed_do_not_pass() -> None:
-    got = ruling_on(rulings(LONG, timed(LONG, stepped), limited(SECONDS * 1.2)))
-    assert (got.ruling, got.reason) == ("inconclusive", "unstable")
+    actual = ruling_on(rulings(LONG, timed(LONG, stepped), limited(SECONDS * 1.2)))
+    assert (actual.ruling, actual.reason) == ("inconclusive", "unstable")
     result = judge(
         plan=LONG,
         criteria=FUNCTIONAL,
@@ -290,8 +292,8 @@ def test_launches_that_become_slower_while_timed_do_not_pass() -> None:
 
 
 def test_launches_that_become_slower_and_are_beyond_the_limit_fail_all_the_same() -> None:
-    got = ruling_on(rulings(LONG, timed(LONG, stepped), limited(SECONDS * 0.9)))
-    assert (got.ruling, got.reason) == ("fail", "over_limit")
+    actual = ruling_on(rulings(LONG, timed(LONG, stepped), limited(SECONDS * 0.9)))
+    assert (actual.ruling, actual.reason) == ("fail", "over_limit")
 
 
 def readings(plan: Plan, foreign: float | None) -> list[Event]:
@@ -326,8 +328,8 @@ def test_a_slow_run_beside_others_says_nothing_of_the_device(
     foreign: float | None, answer: tuple[str, str]
 ) -> None:
     verdict = verdict_of(LONG, readings(LONG, foreign), limited(0.005), system=USABLE)
-    got = ruling_on(verdict.rulings)
-    assert (got.ruling, got.reason) == answer
+    actual = ruling_on(verdict.rulings)
+    assert (actual.ruling, actual.reason) == answer
     assert verdict.verdict != "ACCEPTED"
 
 
@@ -348,10 +350,10 @@ def stalling(part: float) -> Callable[[Launch], Sequence[float]]:
     ("part", "ruling"), [(0.0, "pass"), (0.03, "fail"), (0.005, "inconclusive")]
 )
 def test_stalls_are_counted_where_the_median_does_not_see_them(part: float, ruling: str) -> None:
-    asked = criteria(tail("stall_rate", 0.008), perf(at_most=SECONDS * 1.1))
-    got = rulings(LONG, timed(LONG, stalling(part)), asked)
-    assert ruling_on(got, "tail").ruling == ruling
-    assert ruling_on(got).ruling == "pass"
+    requested = criteria(tail("stall_rate", 0.008), perf(at_most=SECONDS * 1.1))
+    actual = rulings(LONG, timed(LONG, stalling(part)), requested)
+    assert ruling_on(actual, "tail").ruling == ruling
+    assert ruling_on(actual).ruling == "pass"
 
 
 @pytest.mark.parametrize(
@@ -359,9 +361,9 @@ def test_stalls_are_counted_where_the_median_does_not_see_them(part: float, ruli
 )
 def test_a_percentile_of_latency_is_judged_by_early_stopping(at_most: float, ruling: str) -> None:
     plan = a_plan(replace(a_case(launches=10), scenario="single_stream"), protocol=LONG.protocol)
-    asked = criteria(tail("latency_seconds", at_most, unit="ms", quantile=0.9))
-    got = ruling_on(rulings(plan, timed(plan, steady(sd=1e-4)), asked), "tail")
-    assert got.ruling == ruling
+    requested = criteria(tail("latency_seconds", at_most, unit="ms", quantile=0.9))
+    actual = ruling_on(rulings(plan, timed(plan, steady(sd=1e-4)), requested), "tail")
+    assert actual.ruling == ruling
 
 
 def two_modes(launch: Launch) -> Sequence[float]:
@@ -382,12 +384,12 @@ def test_slow_launches_are_pooled_over_the_node(
 ) -> None:
     cases = tuple(a_case(f"gemm{number}", launches=10) for number in range(6))
     plan = a_plan(*cases, protocol=LONG.protocol)
-    got = [
+    actual = [
         item
         for item in rulings(plan, timed(plan, draw), criteria(tail("slow_launch_rate", at_most)))
         if item.criterion == "tail"
     ]
-    assert [(item.case, item.ruling) for item in got] == [("", ruling)]
+    assert [(item.case, item.ruling) for item in actual] == [("", ruling)]
 
 
 # ------------------------------------------------------------------ health and inventory
@@ -414,11 +416,11 @@ def counted(*counts: int | None) -> list[Event]:
 def test_counters_are_judged_by_their_growth(
     counts: tuple[int | None, int | None], answer: tuple[str, str]
 ) -> None:
-    asked = criteria(
+    requested = criteria(
         Criterion(id="ecc", kind="health", title="ECC", metric="ecc_uncorrected", at_most=0.0)
     )
-    got = ruling_on(verdict_of(LONG, counted(*counts), asked).rulings, "ecc")
-    assert (got.ruling, got.reason) == answer
+    actual = ruling_on(verdict_of(LONG, counted(*counts), requested).rulings, "ecc")
+    assert (actual.ruling, actual.reason) == answer
 
 
 @pytest.mark.parametrize(
@@ -433,11 +435,11 @@ def test_counters_are_judged_by_their_growth(
 def test_readings_are_judged_by_the_worst_and_never_by_what_is_not_reported(
     metric: str, at_most: float, answer: tuple[str, str]
 ) -> None:
-    asked = criteria(
+    requested = criteria(
         Criterion(id="warm", kind="health", title="Reading", metric=metric, at_most=at_most)
     )
-    got = ruling_on(verdict_of(LONG, healthy_events(LONG), asked).rulings, "warm")
-    assert (got.ruling, got.reason) == answer
+    actual = ruling_on(verdict_of(LONG, healthy_events(LONG), requested).rulings, "warm")
+    assert (actual.ruling, actual.reason) == answer
 
 
 @pytest.mark.parametrize(
@@ -458,12 +460,14 @@ def test_readings_are_judged_by_the_worst_and_never_by_what_is_not_reported(
 def test_the_inventory_is_that_of_the_system(
     metric: str, fields: dict[str, float | str], answer: tuple[str, str]
 ) -> None:
-    asked = criteria(
+    requested = criteria(
         replace(Criterion(id="found", kind="inventory", title="Parts", metric=metric), **fields)
     )
     system = a_system("cpu:0", "cpu:1")
-    got = ruling_on(verdict_of(LONG, healthy_events(LONG), asked, system=system).rulings, "found")
-    assert (got.case, got.ruling, got.reason) == ("", *answer)
+    actual = ruling_on(
+        verdict_of(LONG, healthy_events(LONG), requested, system=system).rulings, "found"
+    )
+    assert (actual.case, actual.ruling, actual.reason) == ("", *answer)
 
 
 # ------------------------------------------------------------------ injected faults and reruns
@@ -556,15 +560,17 @@ def test_a_slow_device_is_named_among_its_neighbours() -> None:
 
 
 def test_a_judge_that_takes_line_by_line_says_what_one_with_all_lines_says() -> None:
-    asked = limited(0.02)
-    plan, lines = with_bounds(LONG, asked), bare_lines(healthy_events(LONG))
-    asking = Judge(plan=plan, criteria=asked, baselines=of(), peaks=Peaks(peak=()), system=SYSTEM)
+    requested = limited(0.02)
+    plan, lines = with_bounds(LONG, requested), bare_lines(healthy_events(LONG))
+    asking = Judge(
+        plan=plan, criteria=requested, baselines=of(), peaks=Peaks(peak=()), system=SYSTEM
+    )
     for line in lines:
         asking.take(line)
         asking.interim_analysis(CASE)
     whole = judge(
         plan=plan,
-        criteria=asked,
+        criteria=requested,
         lines=lines,
         baselines=of(),
         peaks=Peaks(peak=()),

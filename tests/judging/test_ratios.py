@@ -73,13 +73,13 @@ def decided(
     counts = [0, 0]
     for one, other in zip(times, others, strict=True):
         for interim_analysis, at in zip(ANALYSES, bounds, strict=True):
-            found = ratios.contrast(
+            result = ratios.contrast(
                 one[:interim_analysis].tolist(),
                 other[:interim_analysis].tolist(),
                 floor=math.log1p(margin) / 3,
             )
-            assert found is not None
-            tested = ratios.tested_at(found, math.log(limit), at)
+            assert result is not None
+            tested = ratios.tested_at(result, math.log(limit), at)
             if tested.is_pass or tested.is_fail:
                 counts[bool(tested.is_fail)] += 1
                 break
@@ -109,12 +109,12 @@ def test_interval_covers_the_ratio_as_often_as_it_says() -> None:
     rng = np.random.default_rng(4)
     hits = 0
     for _ in range(NODES):
-        found = ratios.contrast(
+        result = ratios.contrast(
             (0.02 * rng.standard_normal(5) - math.log(0.93)).tolist(),
             (0.01 * rng.standard_normal(5)).tolist(),
         )
-        assert found is not None
-        low, high = found.interval()
+        assert result is not None
+        low, high = result.interval()
         hits += low <= 0.93 <= high
     assert hits >= 0.945 * NODES
 
@@ -168,15 +168,15 @@ def events(plan: Plan, factors: Mapping[str, float]) -> list[Event]:
 
 def ruling(plan: Plan, criteria: Criteria, given: list[Event]) -> Ruling:
     verdict = verdict_of(plan, given, criteria)
-    (found,) = [one for one in verdict.rulings if one.criterion == "node-to-device"]
-    return found
+    (result,) = [one for one in verdict.rulings if one.criterion == "node-to-device"]
+    return result
 
 
 def test_ratio_above_its_limit_passes_with_an_interval() -> None:
     plan = two_cases()
-    found = ruling(plan, at_least(0.9), events(plan, {NODE: 1.0, DEVICE: 1.0}))
-    assert (found.case, found.ruling, found.reason) == (NODE, "pass", "")
-    statistic = found.statistic
+    result = ruling(plan, at_least(0.9), events(plan, {NODE: 1.0, DEVICE: 1.0}))
+    assert (result.case, result.ruling, result.reason) == (NODE, "pass", "")
+    statistic = result.statistic
     assert statistic is not None
     assert statistic.low is not None
     assert statistic.high is not None
@@ -198,8 +198,8 @@ def test_speed_is_in_units_per_second() -> None:
     work = a_case().work
     doubled = Work(units=2 * work.units, unit=work.unit, flops=2 * (work.flops or 0.0))
     plan = two_cases(work=doubled)
-    found = ruling(plan, at_least(0.9), events(plan, {NODE: 2.0, DEVICE: 1.0}))
-    assert found.ruling == "pass"
+    result = ruling(plan, at_least(0.9), events(plan, {NODE: 2.0, DEVICE: 1.0}))
+    assert result.ruling == "pass"
 
 
 def test_a_failed_check_of_the_other_case_leaves_the_ratio_open() -> None:
@@ -212,9 +212,9 @@ def test_a_failed_check_of_the_other_case_leaves_the_ratio_open() -> None:
         else event
         for event in crashed
     ]
-    found = ruling(plan, at_least(0.9), wrong)
-    assert (found.ruling, found.reason) == ("inconclusive", "coverage")
-    assert DEVICE in found.explanation
+    result = ruling(plan, at_least(0.9), wrong)
+    assert (result.ruling, result.reason) == ("inconclusive", "coverage")
+    assert DEVICE in result.explanation
 
 
 def test_too_few_launches_of_the_other_case_leave_the_ratio_open() -> None:
@@ -225,8 +225,8 @@ def test_too_few_launches_of_the_other_case_leave_the_ratio_open() -> None:
         if getattr(event, "launch", "") != f"{DEVICE}/5"
     ]
     missing = [*kept[:-1], ended(f"{DEVICE}/5", "crashed", "SIGSEGV"), kept[-1]]
-    found = ruling(plan, at_least(0.9), missing)
-    assert (found.ruling, found.reason) == ("inconclusive", "coverage")
+    result = ruling(plan, at_least(0.9), missing)
+    assert (result.ruling, result.reason) == ("inconclusive", "coverage")
 
 
 def test_launches_to_the_last_digit_alike_are_a_clock_fault() -> None:
@@ -277,12 +277,12 @@ def test_estimates_beside_a_case_of_the_node_and_one_with_company() -> None:
     ):
         plan = a_plan(*cases)
         results = {one.case: one for one in verdict_of(plan, events(plan, factors)).cases}
-        told = {one.name: one for one in results[cases[0].id].estimates}
-        assert told[name].value == pytest.approx(value, rel=1e-3)
-        low, high = told[name].low, told[name].high
+        reported = {one.name: one for one in results[cases[0].id].estimates}
+        assert reported[name].value == pytest.approx(value, rel=1e-3)
+        low, high = reported[name].low, reported[name].high
         assert low is not None
         assert high is not None
-        assert low < told[name].value < high
+        assert low < reported[name].value < high
         others = {one.name for one in results[cases[1].id].estimates}
         assert not {"ratio_to_device", "ratio_to_alone"} & others
 
@@ -328,9 +328,9 @@ def test_a_case_that_cannot_be_compared_has_a_reason(
     others: tuple[Case, ...], sentence: str
 ) -> None:
     case = a_case("loader")
-    found = other_of(at_least(0.9).criterion[-1], case, (case, *others))
-    assert isinstance(found, str)
-    assert sentence in found
+    result = other_of(at_least(0.9).criterion[-1], case, (case, *others))
+    assert isinstance(result, str)
+    assert sentence in result
 
 
 def test_plan_with_nothing_to_compare_with_is_refused() -> None:

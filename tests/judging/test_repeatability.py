@@ -48,10 +48,10 @@ def ruled(verdict: Verdict, criterion: str = "repeatability") -> Ruling:
     return next(one for one in verdict.rulings if one.criterion == criterion)
 
 
-def said(events: Sequence[Event], known: Qualified = KNOWN) -> tuple[str, str, str]:
+def output(events: Sequence[Event], known: Qualified = KNOWN) -> tuple[str, str, str]:
     verdict = verdict_of(PLAN, events, qualified=known)
-    found = ruled(verdict)
-    return verdict.verdict, found.ruling, found.reason
+    result = ruled(verdict)
+    return verdict.verdict, result.ruling, result.reason
 
 
 def differing(number: int, *answers: str, answer: str = "flipped") -> list[Event]:
@@ -70,21 +70,21 @@ def differing(number: int, *answers: str, answer: str = "flipped") -> list[Event
 
 
 def test_repeats_of_the_same_bits_pass() -> None:
-    assert said(HEALTHY) == ("ACCEPTED", "pass", "")
+    assert output(HEALTHY) == ("ACCEPTED", "pass", "")
 
 
 def test_one_flipped_bit_in_one_repeat_of_20_is_transient_and_named_on_page_1() -> None:
     verdict = verdict_of(PLAN, differing(7, *[""] * 100), qualified=KNOWN)
-    found = ruled(verdict)
-    assert (verdict.verdict, found.ruling, found.reason) == (
+    result = ruled(verdict)
+    assert (verdict.verdict, result.ruling, result.reason) == (
         "INCONCLUSIVE",
         "inconclusive",
         "transient",
     )
-    assert f"launch {CASE}/r7 gave other bits than the others" in found.explanation
-    assert "of 100 repeats of the same operands 0 differ" in found.explanation
-    assert "bits 30 to 30 of 32" in found.explanation
-    assert "points to silent corruption" in found.explanation
+    assert f"launch {CASE}/r7 gave other bits than the others" in result.explanation
+    assert "of 100 repeats of the same operands 0 differ" in result.explanation
+    assert "bits 30 to 30 of 32" in result.explanation
+    assert "points to silent corruption" in result.explanation
     assert f"Transient, left to the buyer: {CASE}: launch {CASE}/r7" in verdict.scope
     assert verdict.cases[0].estimates  # its outputs are within their bounds
 
@@ -92,11 +92,11 @@ def test_one_flipped_bit_in_one_repeat_of_20_is_transient_and_named_on_page_1() 
 def test_a_flipped_bit_in_every_repeat_fails_and_shows_no_timing() -> None:
     events = differing(2, *(f"flipped {number}" for number in range(100)))
     verdict = verdict_of(PLAN, events, limited(0.02), qualified=KNOWN)
-    found = ruled(verdict)
-    assert (verdict.verdict, found.ruling, found.reason) == ("REJECTED", "fail", "disagreement")
+    result = ruled(verdict)
+    assert (verdict.verdict, result.ruling, result.reason) == ("REJECTED", "fail", "disagreement")
     assert verdict.decided_by == f"repeatability of {CASE}"
-    assert "of 100 repeats of the same operands 100 differ" in found.explanation
-    assert "1,000 clean repeats on 1 device of this model" in found.explanation
+    assert "of 100 repeats of the same operands 100 differ" in result.explanation
+    assert "1,000 clean repeats on 1 device of this model" in result.explanation
     assert verdict.cases[0].estimates == ()
     assert ruled(verdict, "speed").reason == "coverage"
 
@@ -106,8 +106,8 @@ def test_the_record_decides_how_many_differences_are_too_many(
     num_differing: int, reason: str
 ) -> None:
     answers = [f"flipped {n}" if n < num_differing else "" for n in range(100)]
-    assert said(differing(3, *answers))[2] == reason
-    assert said(differing(3, *answers), records(PLAN, num_clean=100))[2] == "transient"
+    assert output(differing(3, *answers))[2] == reason
+    assert output(differing(3, *answers), records(PLAN, num_clean=100))[2] == "transient"
 
 
 def test_the_first_repeat_can_be_the_odd_one() -> None:
@@ -119,8 +119,8 @@ def test_the_first_repeat_can_be_the_odd_one() -> None:
         if not (isinstance(event, Repeated) and event.launch == f"{CASE}/r2")
     ]
     place = others.index(ended(f"{CASE}/r2"))
-    asked = [repeated(f"{CASE}/r2"), examined(f"{CASE}/r2", *[""] * 100)]
-    verdict = verdict_of(PLAN, [*others[:place], *asked, *others[place:]], qualified=KNOWN)
+    requested = [repeated(f"{CASE}/r2"), examined(f"{CASE}/r2", *[""] * 100)]
+    verdict = verdict_of(PLAN, [*others[:place], *requested, *others[place:]], qualified=KNOWN)
     assert ruled(verdict).reason == "transient"
     assert f"launch {CASE}/r1 gave other bits" in ruled(verdict).explanation
 
@@ -147,8 +147,8 @@ def test_an_interim_analysis_stops_a_case_that_failed() -> None:
 def test_a_repeat_that_reported_nothing_is_not_covered(number: int) -> None:
     name = f"{CASE}/r{number}"
     silent = without(HEALTHY, lambda e: isinstance(e, Repeated) and e.launch == name)
-    assert said(silent) == ("INCONCLUSIVE", "inconclusive", "coverage")
-    assert said(not_made(HEALTHY, name))[1:] == ("inconclusive", "coverage")
+    assert output(silent) == ("INCONCLUSIVE", "inconclusive", "coverage")
+    assert output(not_made(HEALTHY, name))[1:] == ("inconclusive", "coverage")
 
 
 @pytest.mark.parametrize("known", [KNOWN, None], ids=["record", "no record"])
@@ -172,9 +172,9 @@ def test_bits_that_an_interrupted_repeat_reported_are_not_forgotten() -> None:
     )
     own = [event for event in HEALTHY if getattr(event, "launch", "") == name]
     cut = [*own[:-1], *resumed(1, name)]
-    assert said([*HEALTHY[:place], *cut, *HEALTHY[place:]])[0] == "ACCEPTED"
+    assert output([*HEALTHY[:place], *cut, *HEALTHY[place:]])[0] == "ACCEPTED"
     other = [repeated(name, answer="x") if isinstance(one, Repeated) else one for one in cut]
-    assert said([*HEALTHY[:place], *other, *HEALTHY[place:]])[2] == "transient"
+    assert output([*HEALTHY[:place], *other, *HEALTHY[place:]])[2] == "transient"
 
 
 def test_the_temperature_and_the_clock_at_a_mismatch_are_said() -> None:
@@ -203,10 +203,10 @@ def test_many_low_bits_point_to_order_and_all_else_to_corruption() -> None:
 
 def test_without_a_record_bits_are_reported_and_page_1_says_so() -> None:
     verdict = verdict_of(PLAN, HEALTHY)
-    found = ruled(verdict)
-    assert (verdict.verdict, found.ruling) == ("ACCEPTED", "not_applicable")
-    assert found.reason == "unqualified"
-    assert found.explanation == (
+    result = ruled(verdict)
+    assert (verdict.verdict, result.ruling) == ("ACCEPTED", "not_applicable")
+    assert result.reason == "unqualified"
+    assert result.explanation == (
         "there is no qualified record of gemm on Test Processor 9000; reported, not judged: "
         "20 processes gave the same bits"
     )
@@ -251,19 +251,19 @@ def changed(**changes: object) -> Qualified:
 )
 def test_a_record_of_something_else_is_none(known: Qualified, why: str) -> None:
     verdict = verdict_of(PLAN, differing(2, *[str(n) for n in range(100)]), qualified=known)
-    found = ruled(verdict)
-    assert (found.ruling, found.reason) == ("not_applicable", "unqualified")
-    assert found.explanation.startswith(f"{why}; reported")
+    result = ruled(verdict)
+    assert (result.ruling, result.reason) == ("not_applicable", "unqualified")
+    assert result.explanation.startswith(f"{why}; reported")
     assert f"in 1 of 1 cases: {why}." in verdict.scope
 
 
 def test_what_has_no_deterministic_form_is_not_judged_and_page_1_says_so() -> None:
     known = changed(form="no_deterministic_form", num_clean=0, operators=("scatter_add_",))
     verdict = verdict_of(PLAN, differing(2, *[str(n) for n in range(100)]), qualified=known)
-    found = ruled(verdict)
-    assert (found.ruling, found.reason) == ("not_applicable", "no_deterministic_form")
+    result = ruled(verdict)
+    assert (result.ruling, result.reason) == ("not_applicable", "no_deterministic_form")
     assert "gemm has no deterministic form on Test Processor 9000 (scatter_add_)" in (
-        found.explanation
+        result.explanation
     )
     assert "in 1 of 1 cases, which have no deterministic form: gemm has" in verdict.scope
 

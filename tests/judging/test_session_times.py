@@ -50,9 +50,10 @@ def test_no_limit_is_ruled_before_the_last_session(criteria: object, launches: i
 
 
 @pytest.mark.parametrize(
-    ("criteria", "said"), [(MET, "decided: within every limit"), (MISSED, "slower than the limit")]
+    ("criteria", "output"),
+    [(MET, "decided: within every limit"), (MISSED, "slower than the limit")],
 )
-def test_the_last_session_judges_the_launches_of_all(criteria: object, said: str) -> None:
+def test_the_last_session_judges_the_launches_of_all(criteria: object, output: str) -> None:
     is_decided, reason = interim_analysis(
         plan=PLAN,
         criteria=criteria,  # type: ignore[arg-type]
@@ -61,7 +62,7 @@ def test_the_last_session_judges_the_launches_of_all(criteria: object, said: str
         **NOTHING_KNOWN,
     )
     assert is_decided
-    assert said in reason
+    assert output in reason
 
 
 def test_a_wrong_output_ends_its_case_in_any_session() -> None:

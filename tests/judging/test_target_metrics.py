@@ -62,8 +62,8 @@ def hit_after(steps: Callable[[int], int | None]) -> list[Event]:
     return events
 
 
-def verdict(plan: Plan, events: list[Event], *asked: Criterion) -> Verdict:
-    wanted = criteria(*asked)
+def verdict(plan: Plan, events: list[Event], *requested: Criterion) -> Verdict:
+    wanted = criteria(*requested)
     return judge(
         plan=with_bounds(plan, wanted),
         criteria=wanted,
@@ -104,10 +104,10 @@ def test_every_launch_must_keep_a_limit_of_steps(at_most: float, ruling: str) ->
 def test_seconds_to_the_target_are_judged_as_other_times(at_most: float, ruling: str) -> None:
     limit = perf(metric="seconds_to_target", at_most=at_most)
     shown = verdict(AIMED, hit_after(lambda _: 12), limit)
-    got = ruling_on(shown.rulings)
-    assert got.ruling == ruling
-    assert got.statistic is not None
-    assert got.statistic.value == pytest.approx(0.12, rel=0.02)
+    actual = ruling_on(shown.rulings)
+    assert actual.ruling == ruling
+    assert actual.statistic is not None
+    assert actual.statistic.value == pytest.approx(0.12, rel=0.02)
 
 
 @pytest.mark.parametrize("metric", ["steps_to_target", "seconds_to_target"])
@@ -136,7 +136,7 @@ def test_a_case_without_a_target_has_no_time_to_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "output"),
     [
         ({"reached_at": 11}, "which it cannot have"),
         ({"wall_ns": (10**7,) * 10, "reached_at": 10}, "where it was not asked for"),
@@ -144,7 +144,7 @@ def test_a_case_without_a_target_has_no_time_to_it() -> None:
     ],
 )
 def test_a_hit_where_none_was_asked_for_is_no_evidence(
-    change: dict[str, object], said: str
+    change: dict[str, object], output: str
 ) -> None:
     events: list[Event] = [
         replace(event, **change) if isinstance(event, Block) else event  # type: ignore[arg-type]
@@ -153,7 +153,7 @@ def test_a_hit_where_none_was_asked_for_is_no_evidence(
     rulings = verdict(AIMED, events).rulings
     completion = ruling_on(rulings, "completion")
     assert completion.ruling == "inconclusive"
-    assert said in completion.explanation
+    assert output in completion.explanation
 
 
 def test_a_hit_of_a_case_without_a_target_is_no_evidence() -> None:
@@ -188,9 +188,9 @@ def test_the_share_of_loading_is_told_and_judged(at_most: float, ruling: str) ->
     shown = verdict(
         FED, loading(lambda n: 0.02 + 0.0005 * (n % 3 - 1)), tail("stall_share", at_most)
     )
-    told = estimate(shown, "stall_share")
-    assert told.value == pytest.approx(0.02, rel=0.02)
-    assert told.count == 10
+    reported = estimate(shown, "stall_share")
+    assert reported.value == pytest.approx(0.02, rel=0.02)
+    assert reported.count == 10
     assert ruling_on(shown.rulings, "tail").ruling == ruling
 
 
@@ -206,9 +206,9 @@ def test_loading_that_does_not_lie_in_its_steps_is_no_honest_clock(loads: tuple[
         replace(event, load_ns=loads) if isinstance(event, Block) else event
         for event in healthy_events(FED)
     ]
-    got: Ruling = ruling_on(verdict(FED, events).rulings, "integrity")
-    assert (got.ruling, got.reason) == ("fail", "clock")
-    assert "loading" in got.explanation
+    actual: Ruling = ruling_on(verdict(FED, events).rulings, "integrity")
+    assert (actual.ruling, actual.reason) == ("fail", "clock")
+    assert "loading" in actual.explanation
 
 
 # ------------------------------------------------------------------ drawn outputs, repeated inputs
@@ -248,13 +248,13 @@ def test_a_drawn_output_outside_its_bound_rejects() -> None:
 def test_answers_that_were_kept_fail_integrity(error: float) -> None:
     check = Check(name="saved", error=error, bound=0.1)
 
-    def told(event: Event) -> list[Event]:
+    def reported(event: Event) -> list[Event]:
         if isinstance(event, Checked) and event.phase == "first" and event.launch.endswith("/0"):
             kept = Checked(launch=event.launch, rank=0, phase="repeated", step=0, check=check)
             return [event, kept]
         return [event]
 
-    shown = verdict(SERVED, served(told))
+    shown = verdict(SERVED, served(reported))
     assert ruling_on(shown.rulings, "integrity").ruling == ("pass" if error < 0.1 else "fail")
     assert ruling_on(shown.rulings, "correctness").ruling == "pass"
     assert shown.verdict == ("ACCEPTED" if error < 0.1 else "REJECTED")
@@ -295,7 +295,7 @@ title = "Speed"
 
 
 @pytest.mark.parametrize(
-    ("lines", "said"),
+    ("lines", "output"),
     [
         ('kind = "perf"\nmetric = "seconds_to_target"\nat_most = 3.0\nunit = "ms"', ""),
         ('kind = "perf"\nmetric = "steps_to_target"\nat_most = 300.0\nunit = "steps"', ""),
@@ -306,11 +306,11 @@ title = "Speed"
         ('kind = "perf"\nmetric = "step_seconds"\nat_most = 1.0\nunit = "steps"', "use s, ms, us"),
     ],
 )
-def test_criteria_name_the_new_metrics(lines: str, said: str, tmp_path_factory: object) -> None:
+def test_criteria_name_the_new_metrics(lines: str, output: str, tmp_path_factory: object) -> None:
     path = tmp_path_factory.mktemp("criteria") / "mine.toml"  # type: ignore[attr-defined]
     path.write_text(FILE + lines + "\n")
-    if not said:
+    if not output:
         criteria_file.load_criteria(str(path))
         return
-    with pytest.raises(UsageError, match=said):
+    with pytest.raises(UsageError, match=output):
         criteria_file.load_criteria(str(path))

@@ -82,11 +82,11 @@ def with_events(
 
 
 def verdict_of(
-    lines: Sequence[Line], known: Baselines, asked: Criteria = SPEED, plan: Plan = PLAN
+    lines: Sequence[Line], known: Baselines, requested: Criteria = SPEED, plan: Plan = PLAN
 ) -> Verdict:
     return judge(
-        plan=with_bounds(plan, asked),
-        criteria=asked,
+        plan=with_bounds(plan, requested),
+        criteria=requested,
         lines=lines,
         baselines=known,
         peaks=Peaks(peak=()),
@@ -108,8 +108,8 @@ def test_forged_events_are_rejected_by_the_wall(name: str, empty_ns: int) -> Non
     seconds, slower, events = FORGED[name]
     lines = with_events(timed(PLAN, steady(seconds * slower)), events, empty_ns=empty_ns)
     verdict = verdict_of(lines, baselines(PLAN, seconds))
-    got = ruling_on(verdict.rulings)
-    assert (verdict.verdict, got.ruling, got.reason) == ("REJECTED", "fail", "over_limit")
+    actual = ruling_on(verdict.rulings)
+    assert (verdict.verdict, actual.ruling, actual.reason) == ("REJECTED", "fail", "over_limit")
     clocks = verdict.cases[0].clocks
     assert clocks is not None
     assert (clocks.judged, clocks.has_events) == ("wall", True)
@@ -144,8 +144,8 @@ def test_a_device_s_clock_at_0_966_fails() -> None:
     lines = with_events(timed(PLAN, steady(0.0103)), lambda wall: 0.966 * wall)
     lines = [replace(line, event=slow(line.event)) for line in lines]
     verdict = verdict_of(lines, baselines(PLAN, 0.010))
-    got = ruling_on(verdict.rulings, "integrity")
-    assert (verdict.verdict, got.ruling, got.reason) == ("REJECTED", "fail", "clock")
+    actual = ruling_on(verdict.rulings, "integrity")
+    assert (verdict.verdict, actual.ruling, actual.reason) == ("REJECTED", "fail", "clock")
 
 
 def test_events_far_below_the_wall_never_pass_by_themselves() -> None:
@@ -159,12 +159,12 @@ def test_events_far_below_the_wall_never_pass_by_themselves() -> None:
     assert verdict_of(slow, baselines(PLAN, 0.010)).verdict == "REJECTED"
 
 
-@pytest.mark.parametrize("asked", [tail("latency_seconds", 0.0100, quantile=0.9)])
-def test_percentiles_are_of_the_clock_that_is_judged(asked: object) -> None:
-    limit = criteria(asked)  # type: ignore[arg-type]
+@pytest.mark.parametrize("requested", [tail("latency_seconds", 0.0100, quantile=0.9)])
+def test_percentiles_are_of_the_clock_that_is_judged(requested: object) -> None:
+    limit = criteria(requested)  # type: ignore[arg-type]
     lines = with_events(timed(PLAN, steady(0.0105)), lambda wall: 0.93 * wall)
-    got = ruling_on(verdict_of(lines, Baselines(baseline=()), limit).rulings, "tail")
-    assert (got.ruling, got.reason) == ("fail", "over_limit")
+    actual = ruling_on(verdict_of(lines, Baselines(baseline=()), limit).rulings, "tail")
+    assert (actual.ruling, actual.reason) == ("fail", "over_limit")
 
 
 def test_stalls_are_of_the_clock_that_is_judged() -> None:
@@ -173,10 +173,10 @@ def test_stalls_are_of_the_clock_that_is_judged() -> None:
     def draw(launch: object) -> list[float]:
         return [0.010] * 34 + [0.030] * 6
 
-    asked = criteria(tail("stall_rate", 0.05))
+    requested = criteria(tail("stall_rate", 0.05))
     lines = with_events(timed(PLAN, draw), lambda wall: min(wall, 10_000_000) - 10_000)
-    got = ruling_on(verdict_of(lines, Baselines(baseline=()), asked).rulings, "tail")
-    assert (got.ruling, got.reason) == ("fail", "over_limit")
+    actual = ruling_on(verdict_of(lines, Baselines(baseline=()), requested).rulings, "tail")
+    assert (actual.ruling, actual.reason) == ("fail", "over_limit")
 
 
 def test_page_of_honest_workloads_is_what_its_script_writes() -> None:

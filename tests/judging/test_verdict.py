@@ -63,13 +63,13 @@ THREE = (a_case(), a_case("exact", is_timed=False), a_case("digits", steps=7))
 
 
 def ruling(events: Sequence[Event], criterion: str, criteria: Criteria = FUNCTIONAL) -> Ruling:
-    found = verdict_of(PLAN, events, criteria).rulings
-    return next(item for item in found if item.criterion == criterion)
+    result = verdict_of(PLAN, events, criteria).rulings
+    return next(item for item in result if item.criterion == criterion)
 
 
 def answer(events: Sequence[Event], criterion: str) -> tuple[str, str]:
-    found = ruling(events, criterion)
-    return found.ruling, found.reason
+    result = ruling(events, criterion)
+    return result.ruling, result.reason
 
 
 def analysed(plan: Plan, events: Sequence[Event], criteria: Criteria) -> tuple[bool, str]:
@@ -189,8 +189,8 @@ def test_every_ruling_but_pass_says_why_and_what_to_do() -> None:
     ]
     for events in broken:
         for item in verdict_of(PLAN, events, limited(0.02)).rulings:
-            said = (item.reason != "", item.explanation != "", item.action != "")
-            assert said == ((False,) * 3 if item.ruling == "pass" else (True,) * 3)
+            output = (item.reason != "", item.explanation != "", item.action != "")
+            assert output == ((False,) * 3 if item.ruling == "pass" else (True,) * 3)
 
 
 # ------------------------------------------------------------------ checks
@@ -391,10 +391,10 @@ def test_two_interruptions_are_inconclusive_for_the_cases_touched_alone() -> Non
     criteria = limited(0.02)
     verdict = verdict_of(plan, events, criteria)
     assert (verdict.verdict, verdict.num_interruptions) == ("INCONCLUSIVE", 2)
-    found = {(item.criterion, item.case): (item.ruling, item.reason) for item in verdict.rulings}
-    assert found["speed", CASE] == ("inconclusive", "interrupted")
-    assert found["completion", CASE] == ("inconclusive", "interrupted")
-    assert found["speed", "bert@cpu:0"] == ("pass", "")
+    result = {(item.criterion, item.case): (item.ruling, item.reason) for item in verdict.rulings}
+    assert result["speed", CASE] == ("inconclusive", "interrupted")
+    assert result["completion", CASE] == ("inconclusive", "interrupted")
+    assert result["speed", "bert@cpu:0"] == ("pass", "")
 
 
 def test_interruptions_between_launches_touch_nothing() -> None:
@@ -626,8 +626,8 @@ def test_launches_of_exactly_the_same_time_show_a_fault_of_the_clock() -> None:
         for event in HEALTHY
     ]
     for limit in (0.02, 0.005):
-        found = ruling(events, "speed", limited(limit))
-        assert (found.ruling, found.reason) == ("inconclusive", "clock")
+        result = ruling(events, "speed", limited(limit))
+        assert (result.ruling, result.reason) == ("inconclusive", "clock")
 
 
 def rate(metric: str, at_least: float) -> Criteria:
@@ -654,8 +654,8 @@ def rate(metric: str, at_least: float) -> Criteria:
 def test_rates_are_judged_as_work_over_time(
     metric: str, at_least: float, expected: tuple[str, str]
 ) -> None:
-    found = ruling(HEALTHY, "speed", rate(metric, at_least))
-    assert (found.ruling, found.reason) == expected
+    result = ruling(HEALTHY, "speed", rate(metric, at_least))
+    assert (result.ruling, result.reason) == expected
 
 
 @pytest.mark.parametrize("units", [0.0, math.nan, math.inf, -4.0])
@@ -671,8 +671,8 @@ def test_zero_work_is_never_a_pass(units: float) -> None:
 
 
 def test_no_speed_is_judged_where_a_check_failed() -> None:
-    found = ruling(spoilt(HEALTHY, CHECKS[0], 1.0, 1e-5), "speed", limited(0.02))
-    assert (found.ruling, found.reason) == ("inconclusive", "coverage")
+    result = ruling(spoilt(HEALTHY, CHECKS[0], 1.0, 1e-5), "speed", limited(0.02))
+    assert (result.ruling, result.reason) == ("inconclusive", "coverage")
 
 
 def test_a_limit_on_a_case_without_times_is_inconclusive() -> None:
@@ -734,8 +734,8 @@ def test_a_criterion_that_matches_no_case_is_inconclusive(
 ) -> None:
     criteria = limited(0.02, cases="bertt*", required=required)
     assert word_of(PLAN, HEALTHY, criteria) == word
-    found = ruling(HEALTHY, "speed", criteria)
-    assert (found.case, found.ruling, found.reason) == ("", "inconclusive", "coverage")
+    result = ruling(HEALTHY, "speed", criteria)
+    assert (result.case, result.ruling, result.reason) == ("", "inconclusive", "coverage")
 
 
 def test_no_rulings_at_all_are_inconclusive() -> None:

@@ -60,8 +60,8 @@ def test_files_mapped_to_run_are_listed_once_and_nothing_else() -> None:
 
 def test_each_file_has_the_digest_of_its_bytes(tmp_path: Path) -> None:
     one, two = a_file(tmp_path, "one.so", b"one"), a_file(tmp_path, "two.so", b"two")
-    found = libraries.loaded(tmp_path / "cache", a_table(tmp_path, two, one))
-    assert found == {str(one): sha256(b"one"), str(two): sha256(b"two")}
+    result = libraries.loaded(tmp_path / "cache", a_table(tmp_path, two, one))
+    assert result == {str(one): sha256(b"one"), str(two): sha256(b"two")}
 
 
 def test_what_cannot_be_read_has_no_digest(tmp_path: Path) -> None:
@@ -70,8 +70,8 @@ def test_what_cannot_be_read_has_no_digest(tmp_path: Path) -> None:
     gone = tmp_path / "gone.so"
     deleted = a_file(tmp_path, "deleted.so", b"what lies there now is not what was mapped")
     table = a_table(tmp_path, pipe, gone, os.fsencode(deleted) + libraries.DELETED)
-    found = libraries.loaded(tmp_path / "cache", table)
-    assert found == {str(pipe): None, str(gone): None, str(deleted): None}
+    result = libraries.loaded(tmp_path / "cache", table)
+    assert result == {str(pipe): None, str(gone): None, str(deleted): None}
 
 
 @pytest.mark.parametrize("is_deleted_first", [True, False])
@@ -142,6 +142,6 @@ def test_without_a_place_for_a_cache_files_are_hashed_all_the_same(tmp_path: Pat
 
 
 def test_this_process_runs_libraries_that_can_be_read(tmp_path: Path) -> None:
-    found = libraries.loaded(tmp_path / "cache")
-    (libc,) = [path for path in found if Path(path).name.startswith(("libc.so", "ld-musl"))]
-    assert found[libc] == sha256(Path(libc).read_bytes())
+    result = libraries.loaded(tmp_path / "cache")
+    (libc,) = [path for path in result if Path(path).name.startswith(("libc.so", "ld-musl"))]
+    assert result[libc] == sha256(Path(libc).read_bytes())

@@ -21,7 +21,7 @@ def written(root: Path, files: dict[str, str]) -> Tree:
 
 def values(tree: Tree, begin: str) -> dict[str, object]:
     facts = condition_facts(tree, {})
-    return {name: found.value for name, found in facts.items() if name.startswith(begin)}
+    return {name: result.value for name, result in facts.items() if name.startswith(begin)}
 
 
 def test_ports_of_adapters_tell_state_and_rate(tmp_path: Path) -> None:
@@ -54,9 +54,9 @@ def test_a_node_without_adapters_has_no_ports(tmp_path: Path) -> None:
 def test_damaged_states_are_not_reported_and_say_so(tmp_path: Path, text: str) -> None:
     files = {f"{PORTS}/a/ports/1/{name}": text for name in ("state", "phys_state", "rate")}
     facts = condition_facts(written(tmp_path, files), {})
-    found = [facts[f"port_a_1{name}"] for name in ("", "_physical", "_speed")]
-    assert [one.value for one in found] == [None] * 3
-    assert all(one.hint for one in found)
+    result = [facts[f"port_a_1{name}"] for name in ("", "_physical", "_speed")]
+    assert [one.value for one in result] == [None] * 3
+    assert all(one.hint for one in result)
 
 
 def test_missing_file_of_a_port_is_not_reported(tmp_path: Path) -> None:

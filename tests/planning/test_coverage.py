@@ -17,8 +17,8 @@ SMALL = NotPlanned(
 )
 
 
-def lacking(*found: NotPlanned) -> Plan:
-    return replace(a_plan(), not_planned=found)
+def lacking(*result: NotPlanned) -> Plan:
+    return replace(a_plan(), not_planned=result)
 
 
 def test_a_run_that_lacks_a_case_of_its_suite_is_not_accepted() -> None:
@@ -89,5 +89,5 @@ def test_a_run_that_cannot_be_accepted_says_so_before_its_first_launch() -> None
         coverage.preflight_warnings(lacking(MANY), replace(FUNCTIONAL, may_lack=("many*",))) == ()
     )
     nowhere = replace(FUNCTIONAL.criterion[0], cases="gmm*")
-    (said,) = coverage.preflight_warnings(a_plan(), replace(FUNCTIONAL, criterion=(nowhere,)))
-    assert "matches no planned case" in said
+    (output,) = coverage.preflight_warnings(a_plan(), replace(FUNCTIONAL, criterion=(nowhere,)))
+    assert "matches no planned case" in output

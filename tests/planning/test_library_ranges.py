@@ -110,8 +110,8 @@ def test_versions_of_a_vendor_stand_beside_the_ranges() -> None:
     assert allowed["transformers"] == ALLOWED["transformers"]
     for version, is_right in (("2.8.0", True), ("2.13.0", True), ("2.8.1", False), ("2.9", False)):
         stack = Stack(allowed=allowed, installed={"torch": version})
-        said = f'torch {version} is outside {allowed["torch"]}: pip install "torch>=2.13,<2.14"'
-        assert stack.lack("gemm", ("torch",)) == ("" if is_right else said)
+        output = f'torch {version} is outside {allowed["torch"]}: pip install "torch>=2.13,<2.14"'
+        assert stack.lack("gemm", ("torch",)) == ("" if is_right else output)
     for name in registry.MODULES:
         assert (
             registry.libraries_of(name).onnx_provider
@@ -142,6 +142,6 @@ def test_plan_that_runs_beyond_its_ranges_is_found_by_the_recorded_versions() ->
     stack = Stack(allowed=ALLOWED, installed=library_ranges.installed(software))
     case = replace(a_case("llm_lora"), libraries=NEEDED)
     assert "transformers 5.17.0" in library_ranges.unplanned_lack(case, stack)
-    said = replace(case, software="transformers 5.17.0 is outside")
-    assert library_ranges.unplanned_lack(said, stack) == ""
+    output = replace(case, software="transformers 5.17.0 is outside")
+    assert library_ranges.unplanned_lack(output, stack) == ""
     assert library_ranges.unplanned_lack(replace(case, libraries=("torch",)), stack) == ""

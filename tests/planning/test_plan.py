@@ -166,12 +166,12 @@ def test_the_bounds_are_those_of_the_runs_number_of_limits() -> None:
         suite(*cases, protocol=ANALYSED), criteria=limited(1.0), places=(place(0), place(1))
     )
     assert plan.num_limits == 6
-    found = {(item.alpha, item.interim_analyses): item.z for item in plan.bounds}
-    assert set(found) == {(0.01, (5, 10, 20)), (0.008 / 6, (5, 10, 20))}
-    assert found[0.01, (5, 10, 20)] == group_bounds(0.01, (5, 10, 20))
+    result = {(item.alpha, item.interim_analyses): item.z for item in plan.bounds}
+    assert set(result) == {(0.01, (5, 10, 20)), (0.008 / 6, (5, 10, 20))}
+    assert result[0.01, (5, 10, 20)] == group_bounds(0.01, (5, 10, 20))
     assert all(
         low < high
-        for low, high in zip(*(found[key] for key in sorted(found, reverse=True)), strict=True)
+        for low, high in zip(*(result[key] for key in sorted(result, reverse=True)), strict=True)
     )
 
 

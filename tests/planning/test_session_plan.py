@@ -118,8 +118,8 @@ def test_a_challenge_must_cover_the_pauses() -> None:
     )
     begin = datetime(2026, 11, 21, 12, 30, tzinfo=UTC)
     plan = planned(sessions=3, pause_seconds=4 * HOUR)
-    said = challenge_window.too_long(challenge, begin, seconds_of_run(plan))
-    assert said.startswith("the run takes about 288")
+    output = challenge_window.too_long(challenge, begin, seconds_of_run(plan))
+    assert output.startswith("the run takes about 288")
     shorter = planned(sessions=3, pause_seconds=3 * HOUR)
     assert challenge_window.too_long(challenge, begin, seconds_of_run(shorter)) == ""
 
@@ -146,7 +146,7 @@ def began(seconds: float, boot: str = "boot") -> SessionBegan:
 
 
 @pytest.mark.parametrize(
-    ("event", "utc", "pause", "said"),
+    ("event", "utc", "pause", "output"),
     [
         (began(100_000 + 2 * HOUR), "2026-11-21T14:00:00.000Z", None, ""),
         (began(100_000 + 2 * HOUR), "2026-11-21T14:00:00.000Z", 2 * HOUR, ""),
@@ -164,11 +164,11 @@ def began(seconds: float, boot: str = "boot") -> SessionBegan:
     ],
 )
 def test_a_session_begins_after_the_one_before_by_every_clock(
-    event: SessionBegan, utc: str, pause: float | None, said: str
+    event: SessionBegan, utc: str, pause: float | None, output: str
 ) -> None:
     reason = sessions.refusal(ended(), END, event, utc, pause)
-    assert said in reason
-    assert bool(said) == bool(reason)
+    assert output in reason
+    assert bool(output) == bool(reason)
 
 
 def test_without_a_boot_id_the_clock_alone_is_asked() -> None:

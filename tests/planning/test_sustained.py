@@ -66,10 +66,10 @@ def test_expected_time_is_that_of_the_first_analysis_after_the_stage(
 def test_of_several_sessions_the_last_holds_the_stage() -> None:
     """A device cools in the pauses."""
     most = 2 * 40 * launch_seconds(PACE)
-    asked = suite(*CASES, protocol=PACE)
-    assert planned(asked, criteria=criteria(most), sessions=3).sessions == 3
+    requested = suite(*CASES, protocol=PACE)
+    assert planned(requested, criteria=criteria(most), sessions=3).sessions == 3
     with pytest.raises(UsageError, match="too short"):
-        planned(asked, criteria=criteria(most + 1), sessions=3)
+        planned(requested, criteria=criteria(most + 1), sessions=3)
 
 
 # ------------------------------------------------------------------ what files say
@@ -88,7 +88,7 @@ def test_every_shipped_file_that_judges_times_states_a_stage() -> None:
 
 
 @pytest.mark.parametrize(
-    ("lines", "said"),
+    ("lines", "output"),
     [
         ('kind = "drift"\nmetric = "drift_over_run"', 'needs "sustained_seconds"'),
         (
@@ -101,10 +101,10 @@ def test_every_shipped_file_that_judges_times_states_a_stage() -> None:
         ),
     ],
 )
-def test_a_stage_that_cannot_be_held_is_refused(lines: str, said: str) -> None:
+def test_a_stage_that_cannot_be_held_is_refused(lines: str, output: str) -> None:
     text = (
         'schema = "bench/criteria/1"\nname = "mine"\nversion = 1\nsummary = "tests"\n'
         f'[[criterion]]\nid = "one"\ntitle = "One"\nat_most = 0.02\n{lines}\n'
     )
-    with pytest.raises(UsageError, match=said):
+    with pytest.raises(UsageError, match=output):
         criteria_file.parse_criteria(text.encode(), "mine.toml")

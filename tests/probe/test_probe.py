@@ -129,9 +129,9 @@ def test_a_memory_table_cut_anywhere_is_refused() -> None:
 
 
 def test_disks_are_hardware_that_stays(machine: Machine) -> None:
-    count, found = disks(Tree(machine("xeon_two_sockets")))
+    count, result = disks(Tree(machine("xeon_two_sockets")))
     assert count.value == 1
-    assert values(found[0]) == {
+    assert values(result[0]) == {
         "address": "0000:15:00.2",
         "model": "SAMSUNG MZQL21T9HCJR-00A07",
         "serial": "S64GNE0R600123",
@@ -149,9 +149,9 @@ def test_a_disk_under_another_kernel_name_is_the_same_disk(machine: Machine) -> 
 
 
 def test_a_network_card_is_listed_without_its_virtual_functions(machine: Machine) -> None:
-    count, found = interfaces(Tree(machine("xeon_two_sockets")))
+    count, result = interfaces(Tree(machine("xeon_two_sockets")))
     assert count.value == 1
-    assert values(found[0]) == {
+    assert values(result[0]) == {
         "address": "0000:15:00.0",
         "vendor_id": "0x15b3",
         "device_id": "0x1021",
@@ -244,7 +244,7 @@ def test_nothing_at_all_to_read_is_all_unknown(tmp_path: Path) -> None:
 
 
 def test_conditions_are_those_of_the_recorded_moment(machine: Machine) -> None:
-    found = read(machine("xeon_two_sockets"), LD_PRELOAD="x.so").conditions.facts
+    result = read(machine("xeon_two_sockets"), LD_PRELOAD="x.so").conditions.facts
     expected = {
         "hostname": "node-017",
         "uptime": 86400.25,
@@ -262,8 +262,8 @@ def test_conditions_are_those_of_the_recorded_moment(machine: Machine) -> None:
         "cpu:0_frequency": 3.55e9,
         "cpu:0_ecc_corrected": 3,
     }
-    assert {name: found[name].value for name in expected} == expected
-    assert (found["cpu:0_frequency"].unit, found["uptime"].unit) == ("hertz", "seconds")
+    assert {name: result[name].value for name in expected} == expected
+    assert (result["cpu:0_frequency"].unit, result["uptime"].unit) == ("hertz", "seconds")
 
 
 def moment(at: float, own: frozenset[int], *used: tuple[int, str, float]) -> conditions.Moment:

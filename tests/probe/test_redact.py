@@ -43,7 +43,7 @@ NAMES = ("node-017", "node-017.example.org", "gpu-farm-alias")
 HARDWARE = ("a088c2000001", "a088c20300000001")
 NETWORK = ("10.20.30.40", "fd00::17")
 PRIVATE = Private(names=frozenset(NAMES), hardware=frozenset(HARDWARE), network=frozenset(NETWORK))
-TOLD = re.compile(
+IDENTIFYING = re.compile(
     "node-?017|gpu-farm-alias|a0.?88.?c2.?0[03].?00.?00|10\\.20\\.30\\.40|fd00::17", re.IGNORECASE
 )
 """Every name of the recorded machine, in any form."""
@@ -83,9 +83,9 @@ def redactor() -> Redactor:
 def test_every_form_of_a_name_becomes_its_digest(
     redactor: Redactor, text: str, kind: str, name: str
 ) -> None:
-    said = redactor.text(text)
-    assert digest(kind, name) in said
-    assert not TOLD.search(said)
+    output = redactor.text(text)
+    assert digest(kind, name) in output
+    assert not IDENTIFYING.search(output)
 
 
 @pytest.mark.parametrize(
@@ -98,8 +98,10 @@ def test_what_only_looks_like_a_name_stays(redactor: Redactor, text: str) -> Non
 
 def test_a_short_name_is_replaced_as_a_whole_word_and_never_in_the_name_of_a_fact() -> None:
     short = Redactor(SALT, Private(names=frozenset({"node"})))
-    told = short.record(Environment(launch="a", rank=0, facts={"numa_node": Fact(value="node x")}))
-    assert told.facts == {"numa_node": Fact(value=f"{digest('host', 'node')} x")}
+    reported = short.record(
+        Environment(launch="a", rank=0, facts={"numa_node": Fact(value="node x")})
+    )
+    assert reported.facts == {"numa_node": Fact(value=f"{digest('host', 'node')} x")}
     assert short.text("nodes of Node_3") == f"nodes of {digest('host', 'node')}_3"
 
 
@@ -166,11 +168,11 @@ def xeon(tmp_path: Path) -> Path:
 
 def test_a_machine_s_names_are_those_of_its_kernel_and_its_files(xeon: Path) -> None:
     system = node.probe((Cpu(xeon),), root=xeon, environment={}, window_seconds=0.0)
-    found = redaction.private(Tree(xeon), system)
-    assert found.names == {*NAMES}
-    assert found.hardware == {*HARDWARE}
-    text = json.dumps(Redactor(SALT, found).text(str(system)))
-    assert not TOLD.search(text)
+    result = redaction.private(Tree(xeon), system)
+    assert result.names == {*NAMES}
+    assert result.hardware == {*HARDWARE}
+    text = json.dumps(Redactor(SALT, result).text(str(system)))
+    assert not IDENTIFYING.search(text)
 
 
 def test_localhost_and_addresses_of_zeros_are_no_names(tmp_path: Path) -> None:
@@ -193,10 +195,10 @@ def test_an_address_of_infiniband_is_private_with_its_guid(tmp_path: Path) -> No
 
 
 def test_this_machine_s_own_names_and_addresses_are_found() -> None:
-    found = redaction.private(Tree())
+    result = redaction.private(Tree())
     name = socket.gethostname()
-    assert name in found.names or name.lower() in redaction.NAMELESS
-    assert not any(address.startswith("127.") for address in found.network)
+    assert name in result.names or name.lower() in redaction.NAMELESS
+    assert not any(address.startswith("127.") for address in result.network)
 
 
 # ------------------------------------------------------------------ the salt
@@ -288,12 +290,12 @@ def test_no_file_of_the_bundle_names_the_machine(run: Path, tmp_path: Path) -> N
         ["pdftotext", "-layout", "report.pdf", "-"], cwd=tmp_path, check=True, capture_output=True
     )
     everything = {**data, **attached, **carried, "the PDF's text": shown.stdout}
-    told = {
-        name: found[0]
+    reported = {
+        name: result[0]
         for name, text in everything.items()
-        if (found := TOLD.search(text.decode("utf-8", "replace")))
+        if (result := IDENTIFYING.search(text.decode("utf-8", "replace")))
     }
-    assert told == {}
+    assert reported == {}
     assert verify.verify(run, allow_development=True).faults == ()
 
 
@@ -328,7 +330,7 @@ def test_a_redacted_run_goes_on_under_its_salt_alone(
     redaction.keep(salt, redaction.salt_path(cut))
     finished = accept.resume(RunOptions(resume=cut, redact=True), Seen())
     assert finished.verdict.num_interruptions == 1
-    assert not TOLD.search((cut / bundle.JOURNAL).read_text())
+    assert not IDENTIFYING.search((cut / bundle.JOURNAL).read_text())
 
 
 # ------------------------------------------------------------------ at the command line
@@ -354,8 +356,8 @@ def test_probe_under_the_salt_of_a_run_shows_what_that_run_shows(tmp_path: Path)
     assert len(hosts | {shown[0]}) == 3
     addresses = redaction.private(Tree()).hardware
     everything = [path.read_text(errors="replace") for path in folder.rglob("*") if path.is_file()]
-    told = "".join([*everything, again.stdout, *others]).lower()
-    assert not any(re.search("[:.-]?".join(address), told) for address in addresses)
+    reported = "".join([*everything, again.stdout, *others]).lower()
+    assert not any(re.search("[:.-]?".join(address), reported) for address in addresses)
 
 
 def test_salt_that_is_not_there_is_one_sentence() -> None:

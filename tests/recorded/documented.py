@@ -40,12 +40,12 @@ def topology(threads: Sequence[tuple[int, str]]) -> Files:
     return files
 
 
-def caches(number: int, *found: tuple[int, str, str, str]) -> Files:
+def caches(number: int, *result: tuple[int, str, str, str]) -> Files:
     """Caches of one processor as (level, type, size, sharers)."""
     names = ("level", "type", "size", "shared_cpu_list")
     return {
         f"{CPU}/cpu{number}/cache/index{index}/{name}": str(value)
-        for index, cache in enumerate(found)
+        for index, cache in enumerate(result)
         for name, value in zip(names, cache, strict=True)
     }
 

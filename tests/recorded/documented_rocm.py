@@ -282,7 +282,7 @@ def _errors(card: Card) -> Record:
 def metrics(card: Card) -> Record:
     """The one answer with most readings: N/A where this generation has no such field."""
     counts, now = card.model.counts, card.megahertz
-    told = {
+    reported = {
         "temperature_edge": NA if counts else card.hotspot - 7,
         "temperature_hotspot": card.hotspot,
         "temperature_mem": NA if card.missing else card.memory_celsius,
@@ -308,7 +308,7 @@ def metrics(card: Card) -> Record:
         "accumulation_counter": CYCLES,
         **{f"{cause}_residency_acc": CYCLES - 50 for cause in card.active},
     }
-    return {**told, "grows": growth} if counts else told
+    return {**reported, "grows": growth} if counts else reported
 
 
 def library(cards: Sequence[Card]) -> Record:
@@ -397,18 +397,18 @@ def _towards(one: Card, other: Card) -> Record:
 
 
 def _of_kind(card: Card, kind: str) -> object:
-    found = [number for number, page in enumerate(card.pages) if page == kind]
-    return [{"page_address": 4096 * number, "page_size": 4096} for number in found] or NO_PAGES
+    result = [number for number, page in enumerate(card.pages) if page == kind]
+    return [{"page_address": 4096 * number, "page_size": 4096} for number in result] or NO_PAGES
 
 
 def static(card: Card) -> Record:
-    told = answers(card)
+    reported = answers(card)
     model = card.model
     return {
         "gpu": card.number,
-        "asic": told["amdsmi_get_gpu_asic_info"],
-        "board": told["amdsmi_get_gpu_board_info"],
-        "ifwi": told["amdsmi_get_gpu_vbios_info"],
+        "asic": reported["amdsmi_get_gpu_asic_info"],
+        "board": reported["amdsmi_get_gpu_board_info"],
+        "ifwi": reported["amdsmi_get_gpu_vbios_info"],
         "limit": {
             "max_power": pair(model.watts, "W"),
             "min_power": pair(0, "W"),
@@ -426,13 +426,13 @@ def static(card: Card) -> Record:
 
 
 def metric(card: Card) -> Record:
-    model, told = card.model, metrics(card)
+    model, reported = card.model, metrics(card)
     mebibytes = (model.memory // card.parts) >> 20
     status = "THROTTLED" if card.active else "UNTHROTTLED"
     return {
         "gpu": card.number,
         "usage": {
-            "gfx_activity": pair(told["average_gfx_activity"], "%"),
+            "gfx_activity": pair(reported["average_gfx_activity"], "%"),
             "umc_activity": pair(0, "%"),
         },
         "power": {
@@ -447,16 +447,16 @@ def metric(card: Card) -> Record:
             "mem_0": {"clk": pair(model.clocks[1], "MHz"), "max_clk": pair(model.clocks[1], "MHz")},
         },
         "temperature": {
-            "edge": pair(told["temperature_edge"], "C"),
+            "edge": pair(reported["temperature_edge"], "C"),
             "hotspot": pair(card.hotspot, "C"),
-            "mem": pair(told["temperature_mem"], "C"),
+            "mem": pair(reported["temperature_mem"], "C"),
         },
         "pcie": {
             "width": card.lanes,
             "speed": pair(model.rate, "GT/s"),
-            "replay_count": told["pcie_replay_count_acc"],
-            "nak_sent_count": told["pcie_nak_sent_count_acc"],
-            "nak_received_count": told["pcie_nak_rcvd_count_acc"],
+            "replay_count": reported["pcie_replay_count_acc"],
+            "nak_sent_count": reported["pcie_nak_sent_count_acc"],
+            "nak_received_count": reported["pcie_nak_rcvd_count_acc"],
         },
         "ecc": {
             "total_correctable_count": card.corrected,
@@ -501,11 +501,11 @@ def kernel(card: Card) -> Record:
 
 
 def _places(home: str, chain: Sequence[tuple[str, tuple[str, str]]]) -> list[Any]:
-    found = []
+    result = []
     for name, ids in chain:
         home = f"{home}/{name}"
-        found.append((home, ids))
-    return found
+        result.append((home, ids))
+    return result
 
 
 def _function(record: Record, home: str, ids: tuple[str, str], card: Card, lanes: int) -> None:
@@ -573,11 +573,11 @@ def faulty(about: str, **change: Any) -> Record:
 
 def lost() -> Record:
     record = machine(TWO, "the first device falls off the bus after it was found", OF_MI300X)
-    told = record["tool"]
+    reported = record["tool"]
     silent = {name: error(NO_DEVICE) for name in record["library"]["devices"][0]}
     record["then"] = {
         "library": {"0": {**silent, "amdsmi_get_gpu_device_bdf": TWO[0].address}},
-        "tool": {**tool(TWO[1:]), "version": told["version"]},
+        "tool": {**tool(TWO[1:]), "version": reported["version"]},
         "gone": [f"/sys/bus/pci/devices/{TWO[0].address}"],
     }
     return record
@@ -593,9 +593,9 @@ def denied() -> Record:
         "total_ecc_count",
         "metrics_info",
     )
-    for told in record["library"]["devices"]:
-        told |= {f"amdsmi_get_gpu_{name}": error(NO_PERMISSION) for name in root}
-        told["amdsmi_get_fw_info"] = error(NO_PERMISSION)
+    for reported in record["library"]["devices"]:
+        reported |= {f"amdsmi_get_gpu_{name}": error(NO_PERMISSION) for name in root}
+        reported["amdsmi_get_fw_info"] = error(NO_PERMISSION)
     for entry in record["tool"]["metric"]["gpu_data"]:
         entry.update(dict.fromkeys((*SECTIONS, "temperature", "pcie", "energy"), NA))
     for entry in record["tool"]["bad-pages"]:

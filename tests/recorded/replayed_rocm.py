@@ -116,20 +116,20 @@ class Library:
         numbers = [one.number for one in arguments if isinstance(one, Handle)]
         rest = [one for one in arguments if not isinstance(one, Handle)]
         words = [one.name if isinstance(one, IntEnum) else str(one) for one in rest]
-        return _answered(self._told(numbers), " ".join((name, *words)))
+        return _answered(self._reported(numbers), " ".join((name, *words)))
 
-    def _told(self, numbers: Sequence[int]) -> dict[str, Any]:
+    def _reported(self, numbers: Sequence[int]) -> dict[str, Any]:
         if not numbers:
-            found = self.record["system"]
+            result = self.record["system"]
         elif len(numbers) == 1:
-            found = self.record["devices"][numbers[0]]
+            result = self.record["devices"][numbers[0]]
         else:
-            found = self.record["pairs"][" ".join(map(str, numbers))]
-        return dict(found)
+            result = self.record["pairs"][" ".join(map(str, numbers))]
+        return dict(result)
 
 
-def _answered(told: Mapping[str, Any], key: str) -> Any:
-    answer = told.get(key, {"error": NOT_SUPPORTED})
+def _answered(reported: Mapping[str, Any], key: str) -> Any:
+    answer = reported.get(key, {"error": NOT_SUPPORTED})
     if not isinstance(answer, dict):
         return answer
     if "error" in answer:
@@ -180,8 +180,8 @@ class Replayed(Rocm):
         return super().read(device)
 
     def _then(self, change: Mapping[str, Any]) -> None:
-        for number, told in change.get("library", {}).items():
-            self.library.record["devices"][int(number)] = told
+        for number, reported in change.get("library", {}).items():
+            self.library.record["devices"][int(number)] = reported
         self.tool.record.update(change.get("tool", {}))
         for name in change.get("gone", ()):
             (self.root / name.lstrip("/")).unlink()

@@ -58,7 +58,7 @@ class Replayed(Xpu):
 
     def __init__(self, name: str, root: Path, **settings: Any) -> None:
         self.root, self.machine, self.now = root, name, 0.0
-        self.asked: list[str] = []
+        self.requested: list[str] = []
         self._replies = answers(name)
         start = "max_1550" if name == "max_1550_lost" else name
         trees.unpack(f"../xpu/{start}", root)
@@ -90,11 +90,11 @@ class Replayed(Xpu):
         return super().counters(device)
 
     def _answer(self, arguments: Sequence[str]) -> str:
-        asked = " ".join(arguments).removesuffix(" -j")
-        self.asked.append(asked)
-        if asked not in self._replies:
-            raise Unreadable(f"xpu-smi was not recorded for {asked}")
-        return json.dumps(self._replies[asked])
+        requested = " ".join(arguments).removesuffix(" -j")
+        self.requested.append(requested)
+        if requested not in self._replies:
+            raise Unreadable(f"xpu-smi was not recorded for {requested}")
+        return json.dumps(self._replies[requested])
 
 
 def no_packages(name: str) -> str:
@@ -106,9 +106,9 @@ def no_packages(name: str) -> str:
 
 def answers(name: str) -> dict[str, Any]:
     """What xpu-smi says on a machine: its own answers, over those of its base."""
-    told = json.loads((FOLDER / f"{name}.json").read_text())
-    base = answers(told["base"]) if "base" in told else {}
-    return {**base, **told["answers"]}
+    reported = json.loads((FOLDER / f"{name}.json").read_text())
+    base = answers(reported["base"]) if "base" in reported else {}
+    return {**base, **reported["answers"]}
 
 
 def vendor(name: str, folder: Path | None = None, **settings: Any) -> Replayed:

@@ -31,17 +31,17 @@ def main() -> None:
 
 def _line(vendor: str, name: str, healthy: str) -> str:
     try:
-        found, devices = run_of(vendor, healthy, name)
+        result, devices = run_of(vendor, healthy, name)
     except UsageError as refusal:
         return f"refused by the probe: {refusal}"
     models = [device.model for device in devices]
     counted = ", ".join(f"{models.count(model)} x {model}" for model in dict.fromkeys(models))
     open_ones = [
-        one for one in found.rulings if one.required and one.ruling in ("fail", "inconclusive")
+        one for one in result.rulings if one.required and one.ruling in ("fail", "inconclusive")
     ]
-    told = "; ".join(f"{one.criterion}: {one.explanation}" for one in open_ones[:2])
+    reported = "; ".join(f"{one.criterion}: {one.explanation}" for one in open_ones[:2])
     more = f"; and {len(open_ones) - 2} more" if len(open_ones) > 2 else ""
-    return f"{counted or 'no device'}: {found.verdict}{f' ({told}{more})' if told else ''}"
+    return f"{counted or 'no device'}: {result.verdict}{f' ({reported}{more})' if reported else ''}"
 
 
 if __name__ == "__main__":

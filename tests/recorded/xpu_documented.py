@@ -96,15 +96,15 @@ def above(home: str, slot: tuple[str, int], most: tuple[str, int]) -> Files:
     """The root port and the two ports of the switch on a card."""
     root, up, down = home.split("/")[1:4]
     bus = home.split("/", maxsplit=1)[0]
-    told: Files = {}
+    reported: Files = {}
     places = {
         f"{bus}/{root}": (0x352A, link(most, slot)),
         f"{bus}/{root}/{up}": (0x4FA0, link(most, most)),
         f"{bus}/{root}/{up}/{down}": (0x4FA4, link((SLOWEST, 1), (SLOWEST, 1))),
     }
     for place, (number, files) in places.items():
-        told |= function(place, (0x8086, number), "0x060400", **files)
-    return told
+        reported |= function(place, (0x8086, number), "0x060400", **files)
+    return reported
 
 
 def bound(home: str, driver: str, node: int, card: int) -> Files:
@@ -170,8 +170,8 @@ def i915_part(clock: int = 1600, reasons: tuple[str, ...] = ()) -> Files:
 def hwmon(home: str, number: int, name: str, **files: str) -> Files:
     folder = f"/sys/devices/{home}/hwmon/hwmon{number}"
     limits = {"power1_max": "600000000", "power1_rated_max": "600000000"}
-    told = {"name": name, **({} if "_" in name else limits), **files}
-    return {f"{folder}/{file}": content for file, content in told.items()}
+    reported = {"name": name, **({} if "_" in name else limits), **files}
+    return {f"{folder}/{file}": content for file, content in reported.items()}
 
 
 def telemetry(home: str, number: int, celsius: int) -> Files:
@@ -319,26 +319,26 @@ def statistics(number: int, **counts: int) -> Answers:
 
 def of_version_2(answers: Answers) -> Answers:
     """The same card as xpu-smi 2.0.0 tells of it: other keys, and nothing of Xe Links."""
-    told = copy.deepcopy(answers)
-    told["topology -m"] = {"headers": ["GPU 0/0"], "matrix": []}
+    reported = copy.deepcopy(answers)
+    reported["topology -m"] = {"headers": ["GPU 0/0"], "matrix": []}
     for number, address in enumerate((FIRST, SECOND)):
-        config = told[f"config -d {address}"]
+        config = reported[f"config -d {address}"]
         config["power_valid_range"] = config.pop("power_vaild_range")
         for tile in config["tile_config_data"]:
             tile.pop("port_up")
             tile.pop("port_down")
-        parts = told[f"health -d {address}"]
+        parts = reported[f"health -d {address}"]
         del parts["xe_link_port"]
         for part in ("power", "memory", "frequency"):
             parts[f"{part}_health"] = parts.pop(part) | {"status": "OK"}
-        told[f"stats -d {address} -r"] = {
+        reported[f"stats -d {address} -r"] = {
             "device_index": number,
             "pci_bdf": address,
             "ras_errors": {name: errors(0, 0) for name in CATEGORIES},
         }
         for key in ("max_fabric_port_speed", "number_of_fabric_ports"):
-            told[f"discovery -d {address}"].pop(key)
-    return told
+            reported[f"discovery -d {address}"].pop(key)
+    return reported
 
 
 CATEGORIES = ("Reset", "Programming Errors", "Driver Errors", "Cache Errors", "Mem Errors")
@@ -448,13 +448,13 @@ CLOCKS = [f"{CARD}/drm/card0/gt/gt{tile}" for tile in range(2)]
 def tree(files: Files, base: str = "", gone: tuple[str, ...] = ()) -> str:
     """A machine with its origin; or what is different from its base."""
     head = f"= base ../xpu/{base}\n" if base else ""
-    told = "".join(f"# {source}\n" for source in (ORIGIN, *SOURCES))
-    return head + told + "".join(f"== {path} (gone)\n" for path in gone) + packed(files)
+    reported = "".join(f"# {source}\n" for source in (ORIGIN, *SOURCES))
+    return head + reported + "".join(f"== {path} (gone)\n" for path in gone) + packed(files)
 
 
 def document(answers: Answers, base: str = "") -> str:
-    told = {"origin": ORIGIN, "sources": SOURCES, **({"base": base} if base else {})}
-    return json.dumps({**told, "answers": answers}, indent=1, sort_keys=True) + "\n"
+    reported = {"origin": ORIGIN, "sources": SOURCES, **({"base": base} if base else {})}
+    return json.dumps({**reported, "answers": answers}, indent=1, sort_keys=True) + "\n"
 
 
 def throttled() -> Files:
@@ -474,7 +474,7 @@ def without(answer: Answers, *keys: str) -> Answers:
 
 
 HEALTHY = max_answers()
-TOLD_BY_2 = of_version_2(HEALTHY)
+HEALTHY_BY_TOOL_2 = of_version_2(HEALTHY)
 DENIED = {"error": "Level Zero Initialization Error", "errno": 2}
 FEWER = statistics(0)
 FEWER["device_level"] = [row for row in FEWER["device_level"] if "NON_COMPUTE" not in str(row)]
@@ -521,7 +521,7 @@ ANSWERS: Mapping[str, str] = {
         },
         "max_1550",
     ),
-    "max_1550_tool_2": document(TOLD_BY_2),
+    "max_1550_tool_2": document(HEALTHY_BY_TOOL_2),
     "max_1550_tool_2_ecc": document(
         {
             f"stats -d {FIRST} -r": {

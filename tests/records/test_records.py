@@ -72,26 +72,26 @@ def values(hint: Any) -> st.SearchStrategy[Any]:
     """Values that the annotation allows."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if hint in PLAIN:
-        found = PLAIN[hint]
+        result = PLAIN[hint]
     elif isinstance(hint, type) and issubclass(hint, Record):
         hints = typing.get_type_hints(hint, include_extras=True)
-        found = st.fixed_dictionaries(
+        result = st.fixed_dictionaries(
             {item.name: values(hints[item.name]) for item in dataclasses.fields(hint)}
         ).map(lambda fields: hint(**fields))
     elif origin is typing.Literal:
-        found = st.sampled_from(arguments)
+        result = st.sampled_from(arguments)
     elif origin is typing.Annotated:
-        found = values(arguments[0])
+        result = values(arguments[0])
     elif origin is tuple:
-        found = st.lists(values(arguments[0]), max_size=2).map(tuple)
+        result = st.lists(values(arguments[0]), max_size=2).map(tuple)
     elif origin is Mapping:
-        found = st.dictionaries(TEXTS, values(arguments[1]), max_size=2)
+        result = st.dictionaries(TEXTS, values(arguments[1]), max_size=2)
     elif set(typing.get_args(records_json.Scalar)) < set(arguments):  # Scalar | None, or a list
         others = [item for item in arguments if item not in typing.get_args(records_json.Scalar)]
-        found = st.one_of(SCALARS, *map(values, others))
+        result = st.one_of(SCALARS, *map(values, others))
     else:
-        found = st.one_of([values(argument) for argument in arguments])
-    return found
+        result = st.one_of([values(argument) for argument in arguments])
+    return result
 
 
 def comparable(value: object) -> object:

@@ -12,8 +12,8 @@ from reports import health, plots
 from reports.model import HealthChapter
 
 
-def row(found: HealthChapter, name: str) -> tuple[str, ...]:
-    (device,) = found.devices
+def row(result: HealthChapter, name: str) -> tuple[str, ...]:
+    (device,) = result.devices
     rows = [*(device.counters.rows if device.counters else ())]
     rows += [*(device.load.rows if device.load else ())]
     (one,) = [one for one in rows if one[0] == name]
@@ -21,19 +21,19 @@ def row(found: HealthChapter, name: str) -> tuple[str, ...]:
 
 
 def test_what_grew_stands_with_the_launch_in_which_it_did() -> None:
-    found = chapter(watching({"ecc_uncorrected": 2, "thermal_violation_ns": 1_500_000_000}))
-    assert row(found, "ECC uncorrected") == ("ECC uncorrected", "0", "2", "+2", "gemm@card:0/2")
-    assert row(found, "Thermal violation")[1:4] == ("0 s", "1.500 s", "+1.500 s")
-    assert row(found, "Links down")[3:] == ("—", "a state: at worst 0")
+    result = chapter(watching({"ecc_uncorrected": 2, "thermal_violation_ns": 1_500_000_000}))
+    assert row(result, "ECC uncorrected") == ("ECC uncorrected", "0", "2", "+2", "gemm@card:0/2")
+    assert row(result, "Thermal violation")[1:4] == ("0 s", "1.500 s", "+1.500 s")
+    assert row(result, "Links down")[3:] == ("—", "a state: at worst 0")
 
 
 def test_throttling_is_told_by_reason() -> None:
     hot = {"throttled_thermal": 1.0, "throttled_power_cap": 1.0, "graphics_clock_hertz": 1e9}
-    found = chapter(watching(values=hot))
-    assert row(found, "Slowed down: thermal")[1] == "60 %"
-    assert row(found, "Slowed down: power cap")[1] == "60 %"
-    assert row(found, "Slowed down for other reasons")[1] == "0 %"
-    assert row(found, "Clock below the highest")[1] == "34 %"
+    result = chapter(watching(values=hot))
+    assert row(result, "Slowed down: thermal")[1] == "60 %"
+    assert row(result, "Slowed down: power cap")[1] == "60 %"
+    assert row(result, "Slowed down for other reasons")[1] == "0 %"
+    assert row(result, "Clock below the highest")[1] == "34 %"
     assert row(chapter(watching()), "Slowed down")[1] == "0 %"
     assert row(chapter(watching()), "PCIe lanes")[1:] == ("16", "the part has 16")
 
@@ -45,22 +45,22 @@ def test_gaps_stand_in_one_list_by_what_would_allow_them() -> None:
         hints={"ecc_uncorrected": "run as root", "resets": "run as root"},
         absent=("links_down",),
     )
-    found = chapter(one, None)
-    assert found.gaps is not None
-    assert found.gaps.rows == (
+    result = chapter(one, None)
+    assert result.gaps is not None
+    assert result.gaps.rows == (
         ("ECC uncorrected, Resets", DEVICE, "run as root"),
         ("Kernel log", DEVICE, "add --device /dev/kmsg"),
     )
-    assert "Links down" in found.devices[0].notes[0]
-    assert found.kernel.notes == ("not observed: add --device /dev/kmsg",)
+    assert "Links down" in result.devices[0].notes[0]
+    assert result.kernel.notes == ("not observed: add --device /dev/kmsg",)
     assert chapter(watching()).gaps is None
 
 
 def test_faults_of_the_kernels_log_stand_once_for_each_kind() -> None:
-    told = tuple(fault("Xid 79", is_fatal=True) for _ in range(1))
-    found = chapter(watching(), told)
-    assert found.kernel.grid is not None
-    assert found.kernel.grid.rows == (
+    reported = tuple(fault("Xid 79", is_fatal=True) for _ in range(1))
+    result = chapter(watching(), reported)
+    assert result.kernel.grid is not None
+    assert result.kernel.grid.rows == (
         (DEVICE, "Xid 79 (fatal)", "1", "between launches", "it fell off: a line"),
     )
     assert chapter(watching()).kernel.notes == ("none was logged",)
@@ -68,10 +68,10 @@ def test_faults_of_the_kernels_log_stand_once_for_each_kind() -> None:
 
 def test_a_run_that_nobody_watched_is_not_said_to_be_healthy() -> None:
     plan = a_plan(a_case())
-    found = health.chapter(ACCELERATOR, SYSTEM.identity.devices, index_of(plan, ()))
-    assert found.kernel.notes == ("not observed: the log was not read",)
-    assert found.gaps is not None
-    assert found.devices[0].counters is None
+    result = health.chapter(ACCELERATOR, SYSTEM.identity.devices, index_of(plan, ()))
+    assert result.kernel.notes == ("not observed: the log was not read",)
+    assert result.gaps is not None
+    assert result.devices[0].counters is None
 
 
 @pytest.mark.parametrize("points", [(), ((1.0, 5.0),), ((1.0, 5.0), (1.0, 6.0))])

@@ -60,16 +60,16 @@ class Page(HTMLParser):
         self.feed(text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        found = dict(attrs)
+        result = dict(attrs)
         if re.fullmatch(r"h[1-6]", tag):
             self.levels.append(int(tag[1]))
-        if tag == "table" and "grid" in (found.get("class") or ""):
+        if tag == "table" and "grid" in (result.get("class") or ""):
             self.around.append(self._last)
         self.names += [value or "" for name, value in attrs if name == "id"]
         self.links += [value or "" for name, value in attrs if name == "href"]
-        self.unscoped += tag == "th" and "scope" not in found
+        self.unscoped += tag == "th" and "scope" not in result
         self.mains += tag == "main"
-        self._last = f"{tag} {found.get('class')}"
+        self._last = f"{tag} {result.get('class')}"
 
 
 @cache
@@ -90,8 +90,8 @@ def page_of(made: View, **carried: bytes) -> str:
 
 
 def texts() -> dict[str, str]:
-    found = compared(draft("a"), draft("b", slower(0.06)))
-    comparison = render.comparison_html(comparisons.page(found)).decode()
+    result = compared(draft("a"), draft("b", slower(0.06)))
+    comparison = render.comparison_html(comparisons.page(result)).decode()
     return {"report": page_of(full(), a=b"1"), "comparison": comparison}
 
 
@@ -129,8 +129,8 @@ def test_every_link_leads_somewhere_and_no_two_places_have_one_name() -> None:
 
 
 def contents(page: View) -> list[str]:
-    (found,) = re.findall(r'<p class="contents">(.*?)</p>', page_of(page), re.DOTALL)
-    return re.findall(r'href="#([\w-]+)"', found)
+    (result,) = re.findall(r'<p class="contents">(.*?)</p>', page_of(page), re.DOTALL)
+    return re.findall(r'href="#([\w-]+)"', result)
 
 
 def test_contents_name_the_chapters_that_there_are_and_no_other() -> None:
@@ -193,14 +193,14 @@ def test_what_was_judged_adds_up_to_the_rulings() -> None:
 
 
 def test_a_reading_that_was_not_observed_is_headed_as_in_the_other_tables() -> None:
-    found = health_chapter(
+    result = health_chapter(
         Watching(
             counters=lambda _: {**HEALTHY, "thermal_violation_ns": None},
             values=lambda _: {**CALM, "temperature_celsius": None},
         )
     )
-    assert found.gaps is not None
-    assert found.gaps.rows[0][0] == "Thermal violation, Temperature"
+    assert result.gaps is not None
+    assert result.gaps.rows[0][0] == "Thermal violation, Temperature"
 
 
 def test_memory_of_which_none_was_seen_is_not_written_as_none() -> None:
@@ -213,8 +213,8 @@ def test_memory_of_which_none_was_seen_is_not_written_as_none() -> None:
     ]
     assert bundle.verdict is not None
     index = index_of(bundle.plan, lines)
-    found = cases.sections(index, bundle.verdict, bundle.peaks, bundle.system)
-    assert {launch.memory for case in found for launch in case.launches} == {"—"}
+    result = cases.sections(index, bundle.verdict, bundle.peaks, bundle.system)
+    assert {launch.memory for case in result for launch in case.launches} == {"—"}
 
 
 def test_figures_are_written_alike_throughout() -> None:

@@ -30,9 +30,9 @@ from workloads.device_copy_pair import DeviceCopyPair
 
 def test_every_ordered_pair_of_a_vendors_devices_is_a_case_of_its_own() -> None:
     devices = [device(0), device(1), device(2)]
-    found, lacking = placed(item("pairs", scope="pair"), devices=devices)
+    result, lacking = placed(item("pairs", scope="pair"), devices=devices)
     assert lacking == ()
-    assert [one.place for one in found] == [
+    assert [one.place for one in result] == [
         "vendor:0+vendor:1",
         "vendor:0+vendor:2",
         "vendor:1+vendor:0",
@@ -40,12 +40,12 @@ def test_every_ordered_pair_of_a_vendors_devices_is_a_case_of_its_own() -> None:
         "vendor:2+vendor:0",
         "vendor:2+vendor:1",
     ]
-    assert {one.num_ranks for one in found} == {0}
+    assert {one.num_ranks for one in result} == {0}
 
 
 def test_one_device_has_no_pair_and_the_plan_says_so() -> None:
-    found, lacking = placed(item("pairs", scope="pair"), item("other"), devices=[device(0)])
-    assert [one.item.id for one in found] == ["other"]
+    result, lacking = placed(item("pairs", scope="pair"), item("other"), devices=[device(0)])
+    assert [one.item.id for one in result] == ["other"]
     assert lacking == (
         NotPlanned(case="pairs", device="", reason="it needs 2 devices, and this node has 1"),
     )
@@ -53,8 +53,8 @@ def test_one_device_has_no_pair_and_the_plan_says_so() -> None:
 
 def test_processors_beside_the_accelerators_make_no_gap() -> None:
     devices = [device(0), device(1), device(0, vendor="cpu")]
-    found, lacking = placed(item("pairs", scope="pair"), devices=devices)
-    assert [one.place for one in found] == ["vendor:0+vendor:1", "vendor:1+vendor:0"]
+    result, lacking = placed(item("pairs", scope="pair"), devices=devices)
+    assert [one.place for one in result] == ["vendor:0+vendor:1", "vendor:1+vendor:0"]
     assert lacking == ()
 
 
@@ -65,8 +65,8 @@ def test_ranks_on_the_processors_need_no_devices_of_their_own() -> None:
         ([device(0)], 0),
         ([device(0), device(1)], 1),
     ):
-        found, lacking = placed(job, devices=devices)
-        assert (len(found), len(lacking)) == (count, 1 - count)
+        result, lacking = placed(job, devices=devices)
+        assert (len(result), len(lacking)) == (count, 1 - count)
     full = item("full", scope="job", num_devices=2)  # its ranks are those of the devices
     assert placed(full, devices=[device(0, vendor="cpu")], seed=SEED)[0] == ()
 
@@ -87,8 +87,8 @@ def test_launch_sees_both_devices_in_the_order_of_the_copy() -> None:
 
 
 def target(tmp_path: Path, *devices: str) -> Target:
-    found = tuple(map(torch.device, devices))
-    return Target(device=found[0], devices=found, artifacts=Artifacts(tmp_path))
+    result = tuple(map(torch.device, devices))
+    return Target(device=result[0], devices=result, artifacts=Artifacts(tmp_path))
 
 
 def test_copy_goes_from_the_first_device_to_the_second(tmp_path: Path) -> None:
@@ -115,20 +115,20 @@ def test_pair_is_launched_with_both_devices_and_read(
     bench = launching.Bench(tmp_path / "run", launching.plan(pair))
     bench.run()
     assert [bench.ended(f"{pair.id}/{n}").outcome for n in (0, 1)] == ["completed"] * 2
-    told = {event.check.name for event in bench.of(f"{pair.id}/1", Checked)}
-    assert told == {"on the second device: words that differ"}
+    reported = {event.check.name for event in bench.of(f"{pair.id}/1", Checked)}
+    assert reported == {"on the second device: words that differ"}
     assert {event.device for event in bench.of(f"{pair.id}/1", Reading)} <= {"cpu:0", "cpu:1"}
 
 
 def test_check_says_whether_there_was_another_device(tmp_path: Path) -> None:
     workload = DeviceCopyPair(num_bytes=4096)
-    told = {}
+    reported = {}
     for devices in (("cpu",), ("cpu", "cpu")):
         state = workload.build(target(tmp_path, *devices), seed=5)
         (check,) = workload.check(None, state, workload.step(state))
         assert check.is_within
-        told[len(devices)] = check.name
-    assert told == {
+        reported[len(devices)] = check.name
+    assert reported == {
         1: "on the one device that there is: words that differ",
         2: "on the second device: words that differ",
     }

@@ -103,9 +103,10 @@ def test_no_timing_is_shown_for_a_case_whose_check_failed():
 
 def test_a_failed_check_takes_timing_off_the_page_whatever_the_verdict_file_holds():
     bundle, healthy = sample(failing="resnet50"), sample()
-    told = {result.case: result.estimates for result in healthy.verdict.cases}
+    reported = {result.case: result.estimates for result in healthy.verdict.cases}
     cases = tuple(
-        replace(result, withheld="", estimates=told[result.case]) for result in bundle.verdict.cases
+        replace(result, withheld="", estimates=reported[result.case])
+        for result in bundle.verdict.cases
     )
     page = view(replace(bundle, verdict=replace(bundle.verdict, cases=cases)))
     assert case_of(page, "resnet50").timing is None
@@ -144,10 +145,10 @@ def test_every_ruling_that_is_not_a_pass_is_shown_with_its_reason_and_next_actio
 def test_required_failures_stand_before_what_is_inconclusive():
     page = view(sample(failing="resnet50", unsupported="gemm-bf16"))
     order = ["fail", "inconclusive", "not_applicable"]
-    found = [one.ruling for one in page.open_rulings]
-    assert found == sorted(found, key=order.index)
-    assert found.count("fail") == 1
-    assert "inconclusive" in found
+    result = [one.ruling for one in page.open_rulings]
+    assert result == sorted(result, key=order.index)
+    assert result.count("fail") == 1
+    assert "inconclusive" in result
 
 
 def test_the_summary_counts_the_rulings_of_each_requirement():
@@ -184,8 +185,8 @@ def test_open_rulings_stand_in_the_order_of_precedence_and_the_informative_last(
         ruled("integrity", "bert", "inconclusive"),
         ruled("integrity", "llama", "fail"),
     )
-    found = [(one.criterion, one.ruling) for one in view(bundle).open_rulings]
-    assert found == [
+    result = [(one.criterion, one.ruling) for one in view(bundle).open_rulings]
+    assert result == [
         ("integrity", "fail"),
         ("correctness", "fail"),
         ("memory-errors", "fail"),
@@ -236,7 +237,7 @@ def judged_by_hand(*rulings: Ruling) -> Bundle:
     return replace(bundle, verdict=replace(bundle.verdict, rulings=rulings))
 
 
-FOUND = Statistic(
+STATISTIC = Statistic(
     metric="step_seconds",
     unit="s",
     value=0.0423,
@@ -262,7 +263,7 @@ def limit_of(page: View, name: str) -> Group:
 
 
 def test_a_limit_shows_value_source_interim_analysis_t_and_spread_beside_what_they_had_to_reach():
-    ruling = replace(ruled("speed", "bert", "fail"), statistic=FOUND)
+    ruling = replace(ruled("speed", "bert", "fail"), statistic=STATISTIC)
     group = limit_of(view(judged_by_hand(ruling)), "speed")
     assert group.grid is not None
     assert group.grid.rows == (
@@ -283,13 +284,13 @@ def test_every_figure_of_a_ruling_is_the_verdicts_own():
     bundle = judged()
     group = limit_of(view(bundle), "speed")
     assert group.grid is not None
-    found = [
+    result = [
         one.statistic
         for one in bundle.verdict.rulings
         if one.criterion == "speed" and one.statistic is not None
     ]
-    assert len(group.grid.rows) == len(found) > 5
-    for row, statistic in zip(group.grid.rows, found, strict=True):
+    assert len(group.grid.rows) == len(result) > 5
+    for row, statistic in zip(group.grid.rows, result, strict=True):
         assert row[2].startswith(words.quantity(statistic.value, "s"))
         assert f"{statistic.t_pass:.2f}" in row[5]
         assert f"{statistic.critical_fail:.2f}" in row[6]
@@ -297,7 +298,7 @@ def test_every_figure_of_a_ruling_is_the_verdicts_own():
 
 def test_no_figure_of_a_limit_is_shown_for_a_case_whose_check_failed():
     bundle = sample(criteria=JUDGED, failing="resnet50")
-    ruling = replace(ruled("speed", "resnet50", "fail"), statistic=FOUND)
+    ruling = replace(ruled("speed", "resnet50", "fail"), statistic=STATISTIC)
     others = tuple(one for one in bundle.verdict.rulings if one.criterion != "speed")
     forged = replace(bundle, verdict=replace(bundle.verdict, rulings=(*others, ruling)))
     group = limit_of(view(forged), "speed")
@@ -340,8 +341,8 @@ def test_the_bounds_of_the_plan_are_named_by_the_test_that_uses_them():
 def test_baselines_name_the_bundles_that_they_came_from():
     group = view(judged()).judging.baselines
     assert group is not None
-    told = {row.label: row.value for row in group.rows}
-    assert told["Bundles, sha256, all"] == f"{'b1' * 32}, {'b2' * 32}"
+    reported = {row.label: row.value for row in group.rows}
+    assert reported["Bundles, sha256, all"] == f"{'b1' * 32}, {'b2' * 32}"
     assert view(sample()).judging.baselines is None
 
 
@@ -400,8 +401,8 @@ PAGE = (Path(__file__).parents[2] / "docs" / "explanation" / "judging.md").read_
 
 def test_the_criteria_file_of_the_page_is_one_that_is_taken():
     (example,) = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
-    found = parse_criteria(example.encode(), "judging.md")
-    assert {criterion.kind for criterion in found.criterion} >= {"perf", "tail", "health"}
+    result = parse_criteria(example.encode(), "judging.md")
+    assert {criterion.kind for criterion in result.criterion} >= {"perf", "tail", "health"}
 
 
 def test_the_page_explains_every_key_and_every_kind_of_a_criterion():
@@ -413,9 +414,9 @@ def test_the_page_explains_every_key_and_every_kind_of_a_criterion():
 
 def test_the_page_explains_every_reason_of_an_inconclusive_ruling():
     fails = {"", "crashed", "timed_out", "check", "over_limit", "health", "inventory"}
-    told = PAGE.partition("## What an inconclusive ruling means")[2]
+    reported = PAGE.partition("## What an inconclusive ruling means")[2]
     for reason in set(get_args(Reason)) - fails:
-        assert f"`{reason}`" in told, reason
+        assert f"`{reason}`" in reported, reason
 
 
 def test_the_page_has_the_bounds_that_are_used():
@@ -429,7 +430,7 @@ def test_the_page_has_the_bounds_that_are_used():
 
 def test_a_straggler_is_named_and_what_it_costs_a_job_of_all_devices():
     bundle = sample()
-    found = tuple(
+    result = tuple(
         Straggler(
             device=f"cpu:{number}",
             effect=effect,
@@ -442,7 +443,7 @@ def test_a_straggler_is_named_and_what_it_costs_a_job_of_all_devices():
         )
         for number, (effect, t) in enumerate([(-0.02, -0.5), (0.06, 70.0), (-0.02, -0.5)])
     )
-    group = view(replace(bundle, verdict=replace(bundle.verdict, stragglers=found))).judging
+    group = view(replace(bundle, verdict=replace(bundle.verdict, stragglers=result))).judging
     assert group.stragglers.grid is not None
     assert [row[-1] for row in group.stragglers.grid.rows] == ["", "✗ straggler", ""]
     assert group.stragglers.notes[0] == "Slower than its neighbours: cpu:1 by 6 %."
@@ -462,8 +463,8 @@ def test_no_loss_is_predicted_from_an_effect_that_is_not_known():
         num_workloads=9,
         is_flagged=False,
     )
-    found = replace(bundle.verdict, stragglers=(blank,) * 3)
-    notes = view(replace(bundle, verdict=found)).judging.stragglers.notes
+    result = replace(bundle.verdict, stragglers=(blank,) * 3)
+    notes = view(replace(bundle, verdict=result)).judging.stragglers.notes
     assert notes == ("No device is slower than its neighbours by more than chance explains.",)
 
 
@@ -479,12 +480,12 @@ def test_counters_show_their_growth_and_what_was_not_reported():
     ]
 
     def rows(*events: Counted) -> tuple[tuple[str, ...], ...]:
-        found = health.chapter(
+        result = health.chapter(
             bundle.criteria,
             bundle.system.identity.devices,
             index_of(bundle.plan, [line(event) for event in events]),
         )
-        (device,) = found.devices
+        (device,) = result.devices
         assert device.counters is not None
         return device.counters.rows
 
@@ -683,8 +684,8 @@ def test_page_one_names_what_decided_and_why():
     first = markup.unescape(page_of(view(bundle)).partition('id="summary"')[0])
     decisive = next(one for one in bundle.verdict.rulings if one.ruling == "fail")
     assert bundle.verdict.decided_by == "correctness of resnet50@cpu:0"
-    told = f"Decided by correctness of resnet50@cpu:0: {words.clean(decisive.explanation)}."
-    assert told in first
+    reported = f"Decided by correctness of resnet50@cpu:0: {words.clean(decisive.explanation)}."
+    assert reported in first
     assert "Decided by" not in page_of(view(sample()))
 
 
@@ -778,8 +779,8 @@ def test_parts_say_once_what_all_share_and_list_what_differs():
 
 
 def test_no_part_is_none_only_where_the_host_counted_none():
-    told = [Fact(value=0), Fact(value=None, hint="run as root"), None]
-    notes = [machine.parts("Disks", (), one).notes[0] for one in told]
+    reported = [Fact(value=0), Fact(value=None, hint="run as root"), None]
+    notes = [machine.parts("Disks", (), one).notes[0] for one in reported]
     assert notes[:2] == ["none", "not reported: run as root"]
     assert notes[2].startswith("not reported")
 
@@ -815,10 +816,10 @@ class Elements(HTMLParser):
 @pytest.mark.parametrize("is_hostile", [False, True])
 def test_the_page_stands_alone_and_holds_no_script(is_hostile: bool):  # noqa: FBT001 - pytest's parameter
     text = page_of(view(sample(is_hostile=is_hostile)), a=b"1")
-    found = Elements(text)
-    assert found.open == []
-    assert not {"script", "iframe", "img", "link", "object", "form"} & set(found.tags)
-    assert {address.partition(":")[0] for address in found.addresses if address[0] != "#"} == {
+    result = Elements(text)
+    assert result.open == []
+    assert not {"script", "iframe", "img", "link", "object", "form"} & set(result.tags)
+    assert {address.partition(":")[0] for address in result.addresses if address[0] != "#"} == {
         "data"
     }
     assert "default-src 'none'" in text
@@ -934,30 +935,30 @@ def test_the_course_joins_blocks_of_one_launch_alone():
 
 
 @pytest.mark.parametrize(
-    ("reason", "is_decided", "said"),
+    ("reason", "is_decided", "output"),
     [
         ("decided: within every limit", True, "bert: decided after 5 launches: within every limit"),
         ("open: too noisy", False, "bert: open after 5 launches: too noisy"),
         ("nothing has failed", False, "bert: reported after 5 launches: nothing has failed"),
     ],
 )
-def test_an_interim_analysis_states_its_word_and_reason(reason: str, is_decided: bool, said: str):  # noqa: FBT001
+def test_an_interim_analysis_states_its_word_and_reason(reason: str, is_decided: bool, output: str):  # noqa: FBT001
     event = InterimAnalysis(case="bert", launches=5, is_decided=is_decided, reason=reason)
-    assert analysis_sentence(event) == said
+    assert analysis_sentence(event) == output
 
 
 def test_the_terminal_tells_the_deciding_ruling_first_and_every_next_action():
     verdict = judged().verdict
     early = ruled("correctness", "llama", "fail")
-    said = ruling_sentences(replace(verdict, rulings=(early, *verdict.rulings)))
-    assert said[0].startswith("fail: speed of bert@cpu:0: ")
-    assert said[1].startswith("fail: correctness of llama@cpu:0: ")
+    output = ruling_sentences(replace(verdict, rulings=(early, *verdict.rulings)))
+    assert output[0].startswith("fail: speed of bert@cpu:0: ")
+    assert output[1].startswith("fail: correctness of llama@cpu:0: ")
     actions = {one.action for one in verdict.rulings if one.ruling != "pass"}
-    assert all(f"next: {action}" in "\n".join(said) for action in actions)
-    told = verdict_sentences(verdict)
-    assert told[0] == "decided by: speed of bert@cpu:0"
+    assert all(f"next: {action}" in "\n".join(output) for action in actions)
+    reported = verdict_sentences(verdict)
+    assert reported[0] == "decided by: speed of bert@cpu:0"
     assert verdict.score is not None
-    assert f"suite score: {verdict.score.value:.4f}" in told[2]
+    assert f"suite score: {verdict.score.value:.4f}" in reported[2]
 
 
 def test_the_terminal_counts_the_rulings_that_it_does_not_tell():
@@ -965,19 +966,19 @@ def test_the_terminal_counts_the_rulings_that_it_does_not_tell():
         replace(ruled("speed", f"case{number}", "fail"), explanation=f"reason {number}")
         for number in range(50)
     )
-    said = ruling_sentences(replace(judged().verdict, rulings=many))
-    assert len(said) == 21
-    assert said[-1] == "and 30 more rulings: see verdict.json and the report"
+    output = ruling_sentences(replace(judged().verdict, rulings=many))
+    assert len(output) == 21
+    assert output[-1] == "and 30 more rulings: see verdict.json and the report"
 
 
 def test_a_plan_states_interim_analyses_limits_times_and_that_an_injector_accepts_nothing():
     plan: Plan = judged().plan
-    said = "\n".join(plan_sentences(plan))
-    assert "judged after 5 and 10 timed launches" in said
-    assert f"{plan.num_limits} limits on times" in said
-    assert "expected 140 s" in said
-    assert "longest 270 s" in said
-    assert "accepts nothing" not in said
+    output = "\n".join(plan_sentences(plan))
+    assert "judged after 5 and 10 timed launches" in output
+    assert f"{plan.num_limits} limits on times" in output
+    assert "expected 140 s" in output
+    assert "longest 270 s" in output
+    assert "accepts nothing" not in output
     assert (
         "(bit flip): accepts nothing" in plan_sentences(replace(plan, injectors=("bit flip",)))[-1]
     )
@@ -992,8 +993,8 @@ def test_the_page_carries_the_statement_and_the_data_as_its_last_elements():
     page = render.html(view(bundle), carried)
     (proof,) = PROOF.findall(page)
     assert base64.b64decode(proof) == b'{"payload":""}'
-    found = {name.decode(): base64.b64decode(text) for name, text in DATA.findall(page)}
-    assert found == bundle.data
+    result = {name.decode(): base64.b64decode(text) for name, text in DATA.findall(page)}
+    assert result == bundle.data
     assert page.endswith(b"</a>\n</body>\n</html>\n")
     assert b"not yet signed" not in page
 

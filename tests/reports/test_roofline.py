@@ -35,7 +35,7 @@ ARITHMETIC = peak("float32_flops_per_second", 1e12)
 MEMORY = peak("memory_bytes_per_second", 1e11)  # the ridge lies at 10 operations for a byte
 
 
-def told(work: Work, *peaks: Peak) -> str:
+def reported(work: Work, *peaks: Peak) -> str:
     case = a_case(work=work)
     plan = a_plan(case)
     verdict = verdict_of(plan, healthy_events(plan))
@@ -50,22 +50,22 @@ def _of(case: Case, result: CaseResult, peaks: Peaks) -> str:
 
 
 def test_utilisation_is_the_model_s_arithmetic_over_time_and_peak() -> None:
-    said = told(Work(flops=FLOPS, precision="float32"), ARITHMETIC, MEMORY)
-    assert "4.000 GFLOP of model arithmetic a step; MFU 40 % of 1.000 TFLOP/s (float32)" in said
-    assert "the bytes that it must move are not counted" in said
+    output = reported(Work(flops=FLOPS, precision="float32"), ARITHMETIC, MEMORY)
+    assert "4.000 GFLOP of model arithmetic a step; MFU 40 % of 1.000 TFLOP/s (float32)" in output
+    assert "the bytes that it must move are not counted" in output
 
 
 def test_beyond_the_ridge_the_roof_is_the_peak() -> None:
-    said = told(Work(flops=FLOPS, bytes=BYTES, precision="float32"), ARITHMETIC, MEMORY)
-    assert "At 20 FLOP a byte (ridge at 10) its roof is the arithmetic's, 1.000 TFLOP/s" in said
-    assert "it reaches 40 % of it" in said
+    output = reported(Work(flops=FLOPS, bytes=BYTES, precision="float32"), ARITHMETIC, MEMORY)
+    assert "At 20 FLOP a byte (ridge at 10) its roof is the arithmetic's, 1.000 TFLOP/s" in output
+    assert "it reaches 40 % of it" in output
 
 
 def test_before_the_ridge_the_roof_is_the_memory_s() -> None:
     work = Work(flops=FLOPS, bytes=8e8, precision="float32")  # 5 a byte: 0.5 TFLOP/s at most
-    said = told(work, ARITHMETIC, MEMORY)
-    assert "At 5 FLOP a byte (ridge at 10) its roof is the memory's, 500.0 GFLOP/s" in said
-    assert "it reaches 80 % of it" in said
+    output = reported(work, ARITHMETIC, MEMORY)
+    assert "At 5 FLOP a byte (ridge at 10) its roof is the memory's, 500.0 GFLOP/s" in output
+    assert "it reaches 80 % of it" in output
 
 
 @pytest.mark.parametrize(
@@ -89,28 +89,28 @@ def test_before_the_ridge_the_roof_is_the_memory_s() -> None:
 def test_what_nobody_published_or_counted_is_unknown(
     work: Work, peaks: tuple[Peak, ...], reason: str
 ) -> None:
-    said = told(work, *peaks)
-    assert "unknown" in said
-    assert reason in said
+    output = reported(work, *peaks)
+    assert "unknown" in output
+    assert reason in output
 
 
 def test_what_moves_bytes_alone_is_held_to_the_memory() -> None:
-    said = told(Work(flops=0.0, bytes=BYTES, precision="float32"), ARITHMETIC, MEMORY)
-    assert "It has no model arithmetic." in said
-    assert "It moves bytes alone: 20 % of 100.0 GB/s." in said
+    output = reported(Work(flops=0.0, bytes=BYTES, precision="float32"), ARITHMETIC, MEMORY)
+    assert "It has no model arithmetic." in output
+    assert "It moves bytes alone: 20 % of 100.0 GB/s." in output
 
 
 def test_bytes_whose_operations_are_not_counted_are_not_said_to_be_all() -> None:
-    said = told(Work(bytes=BYTES), ARITHMETIC, MEMORY)
-    assert "MFU unknown" in said
-    assert "Its bytes alone are counted: 20 % of 100.0 GB/s." in said
+    output = reported(Work(bytes=BYTES), ARITHMETIC, MEMORY)
+    assert "MFU unknown" in output
+    assert "Its bytes alone are counted: 20 % of 100.0 GB/s." in output
 
 
 def test_operations_that_are_not_counted_are_unknown_and_no_rate() -> None:
     work = Work(units=16, unit="graphs", precision="float32")
-    said = told(work, ARITHMETIC, MEMORY)
-    assert said.startswith("MFU unknown: this workload's operations are not counted.")
-    assert "%" not in said
+    output = reported(work, ARITHMETIC, MEMORY)
+    assert output.startswith("MFU unknown: this workload's operations are not counted.")
+    assert "%" not in output
     plan = a_plan(a_case(work=work))
     (result,) = verdict_of(plan, healthy_events(plan)).cases
     names = {one.name for one in result.estimates}
@@ -122,8 +122,8 @@ def test_without_an_estimate_nothing_is_said_of_utilisation() -> None:
     case = a_case(work=Work(flops=FLOPS, precision="float32"))
     plan = a_plan(case)
     result = replace(verdict_of(plan, healthy_events(plan)).cases[0], estimates=())
-    said = roofline.sentence(case, result, roofline.roofs(case, NO_PEAKS, SYSTEM))
-    assert said == "MFU unknown: no step time was estimated."
+    output = roofline.sentence(case, result, roofline.roofs(case, NO_PEAKS, SYSTEM))
+    assert output == "MFU unknown: no step time was estimated."
 
 
 def test_every_timed_case_of_a_report_says_where_it_stands() -> None:

@@ -24,11 +24,11 @@ def test_one_session_says_that_the_level_of_a_run_was_not_sampled() -> None:
 def test_several_say_when_they_began_and_how_long_the_pauses_were(
     sessions: int, num_dates: int, rest: str
 ) -> None:
-    said = run_row(sessions)
-    assert f"{sessions} sessions, begun 2026-11-21" in said
-    begun, _, pauses = said.partition("begun ")[2].partition(", with pauses of ")
+    output = run_row(sessions)
+    assert f"{sessions} sessions, begun 2026-11-21" in output
+    begun, _, pauses = output.partition("begun ")[2].partition(", with pauses of ")
     assert begun.count("UTC") == num_dates
     assert begun.endswith(rest)
     assert pauses.count("0 s") == min(sessions - 1, 3)
-    assert said.endswith("times are judged at the launches of all of them")
-    assert "not sampled" not in said
+    assert output.endswith("times are judged at the launches of all of them")
+    assert "not sampled" not in output

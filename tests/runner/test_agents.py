@@ -70,23 +70,23 @@ def test_ranks_of_two_agents_complete_and_each_of_them_checks(bench: Bench, name
     for line in bench.journal.lines:
         index.take(line)
     index.settle()
-    found = index.cases[f"{name}@cpu:0"]
-    collective = _of_kind("collective", found)
-    for draft in (_completion(found, bench.inputs), numeric(found), collective):
+    result = index.cases[f"{name}@cpu:0"]
+    collective = _of_kind("collective", result)
+    for draft in (_completion(result, bench.inputs), numeric(result), collective):
         assert draft == RulingDraft(ruling="pass")
 
 
 def test_contribution_that_disagrees_is_seen_by_the_ranks_of_both_agents(bench: Bench) -> None:
-    told = bench.of("lies-2@cpu:0/0", Checked)
-    assert {item.rank for item in told if not item.check.is_within} == {0, 1}
+    reported = bench.of("lies-2@cpu:0/0", Checked)
+    assert {item.rank for item in reported if not item.check.is_within} == {0, 1}
 
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_rank_that_goes_wrong_is_named_whatever_agent_started_it(bench: Bench, name: str) -> None:
-    outcome, reason, said = FAULTS[name]
+    outcome, reason, output = FAULTS[name]
     ended = bench.ended(f"{name}@cpu:0/0")
     assert (ended.outcome, ended.reason) == (outcome, reason), ended
-    assert said in ended.detail
+    assert output in ended.detail
 
 
 def test_no_process_of_any_agent_is_left(bench: Bench) -> None:
@@ -110,18 +110,18 @@ class Agent:
 
 
 @pytest.mark.parametrize(
-    ("statuses", "told"),
+    ("statuses", "reported"),
     [((None, 0), 0), ((1, None), 1), ((1, 137), 137), ((0, -9), 137), ((0, 0), 0)],
 )
 def test_signal_of_a_rank_is_told_before_what_it_caused(
-    statuses: tuple[int | None, ...], told: int
+    statuses: tuple[int | None, ...], reported: int
 ) -> None:
     agents: Any = [Agent(status) for status in statuses]
-    assert _failure(agents) == told
+    assert _failure(agents) == reported
 
 
 @pytest.mark.parametrize(
-    ("ends", "told"),
+    ("ends", "reported"),
     [
         (((1, 0), (137, 20)), 137),  # the one that lost a rank is heard before the one that had it
         (((137, 0), (1, 20)), 137),
@@ -130,14 +130,14 @@ def test_signal_of_a_rank_is_told_before_what_it_caused(
     ],
 )
 def test_agents_that_end_one_after_the_other_are_all_asked(
-    monkeypatch: pytest.MonkeyPatch, ends: tuple[tuple[int, float], ...], told: int
+    monkeypatch: pytest.MonkeyPatch, ends: tuple[tuple[int, float], ...], reported: int
 ) -> None:
     agents = iter([Agent(*end) for end in ends])
     monkeypatch.setattr(torchrun.subprocess, "Popen", lambda _: next(agents))
     monkeypatch.setattr(torchrun, "AGENT_TICK_SECONDS", 0.0)
     monkeypatch.setattr(torchrun, "AGENT_SECONDS", 0.3 if math.inf in ends[1] else 600.0)
     monkeypatch.setenv(torchrun.PORT_VARIABLE, "")
-    assert torchrun.run_agents(2) == told
+    assert torchrun.run_agents(2) == reported
 
 
 def test_faulty_workload_is_there() -> None:

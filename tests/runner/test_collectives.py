@@ -114,11 +114,11 @@ def test_healthy_ranks_complete_and_each_of_them_checks_everything(
         assert bench.ended(launch).outcome == "completed", bench.ended(launch)
         assert all(item.check.is_within for item in checks(bench, launch))
         for rank in range(ranks):
-            told = [item for item in checks(bench, launch) if item.rank == rank]
-            first = [item.check for item in told if item.phase == "first"]
+            reported = [item for item in checks(bench, launch) if item.rank == rank]
+            first = [item.check for item in reported if item.phase == "first"]
             assert len(first) == 12  # eleven operations, and the digest
             assert {check.kind for check in first} == {"collective"}
-            phases = {item.phase for item in told}
+            phases = {item.phase for item in reported}
             assert phases == ({"first", "last"} if number else {"first"})
     evidence = evidence_of(bench, name)
     assert not evidence.fault
@@ -129,12 +129,12 @@ def test_healthy_ranks_complete_and_each_of_them_checks_everything(
 
 def test_all_ranks_hold_the_digest_that_the_host_computes(bench: Bench) -> None:
     for number in (0, 1):
-        told = {
+        reported = {
             item.check.detects_what
             for item in checks(bench, f"none-4@cpu:0/{number}")
             if "digest" in item.check.name and item.phase == "first"
         }
-        assert len(told) == 1, told
+        assert len(reported) == 1, reported
 
 
 def test_ranks_make_one_number_of_steps_and_are_timed_together(bench: Bench) -> None:
@@ -145,7 +145,7 @@ def test_ranks_make_one_number_of_steps_and_are_timed_together(bench: Bench) -> 
             for event in bench.of(launch, kind):
                 lengths.setdefault(event.rank, []).append(len(event.wall_ns))
             assert set(lengths) == set(range(ranks))
-            assert len({tuple(found) for found in lengths.values()}) == 1
+            assert len({tuple(result) for result in lengths.values()}) == 1
         order = [type(event) for event in bench.of(launch) if isinstance(event, Warmed | Block)]
         assert order[:ranks] == [Warmed] * ranks
 
@@ -153,8 +153,8 @@ def test_ranks_make_one_number_of_steps_and_are_timed_together(bench: Bench) -> 
 def test_ranks_are_processes_of_their_own_and_share_the_threads(bench: Bench) -> None:
     started = [event.rank for event in bench.of("none-4@cpu:0/0", Started)]
     assert sorted(started) == [0, 1, 2, 3]
-    told = bench.of("none-4@cpu:0/0", Environment)
-    assert [event.facts["threads"].value for event in told] == [1] * 4
+    reported = bench.of("none-4@cpu:0/0", Environment)
+    assert [event.facts["threads"].value for event in reported] == [1] * 4
     modes = {event.mode for event in bench.events if isinstance(event, LaunchStarted)}
     assert modes == {"fresh"}
     assert not [event for event in bench.events if isinstance(event, ServerProbed)]
@@ -208,10 +208,10 @@ def test_wrong_contribution_of_one_rank_fails_its_case(bench: Bench) -> None:
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_rank_that_does_not_go_on_is_named_within_the_limit(bench: Bench, name: str) -> None:
-    outcome, reason, said = FAULTS[name]
+    outcome, reason, output = FAULTS[name]
     ended = bench.ended(f"{name}@cpu:0/0")
     assert (ended.outcome, ended.reason) == (outcome, reason), ended
-    assert said in ended.detail
+    assert output in ended.detail
     assert ended.wall_ns < (SHORT_LIMIT if name in WAITED else LIMIT) * 1e9
     completion = _completion(evidence_of(bench, name), bench.inputs)
     assert completion.ruling == "fail"

@@ -196,8 +196,8 @@ def test_every_injector_is_named_in_the_plan_and_in_the_journal(run: Run) -> Non
     assert set(of_case) == set(INJECTIONS)
     assert all(of_case.values())
     assert set(run.plan["injectors"]) == set(of_case.values())
-    said = {event["injector"] for event in run.events if event["kind"] == "injected"}
-    assert said == set(of_case.values())
+    output = {event["injector"] for event in run.events if event["kind"] == "injected"}
+    assert output == set(of_case.values())
 
 
 @pytest.mark.parametrize("name", INJECTIONS)

@@ -130,8 +130,8 @@ def test_counters_are_written_again_only_where_they_changed() -> None:
     watched.card.errors = 1
     watched.log_under_test.after(LAUNCHES[:1])
     watched.log_under_test.before(LAUNCHES[2:3])
-    found = [event for event in watched.of(Counted) if isinstance(event, Counted) and event.launch]
-    assert [(one.moment, one.is_same, one.counters.get("ecc_uncorrected")) for one in found] == [
+    result = [event for event in watched.of(Counted) if isinstance(event, Counted) and event.launch]
+    assert [(one.moment, one.is_same, one.counters.get("ecc_uncorrected")) for one in result] == [
         ("before", True, None),
         ("after", False, 1),
         ("before", True, None),
@@ -272,11 +272,11 @@ def test_a_run_reads_counters_when_no_launch_runs(
 MOMENTS = ("before", "after")
 
 
-def _conducted(found: Plan, events: Sequence[Event]) -> None:
-    files = {"plan.json": sha256(to_json(found)), "system.json": "s"}
-    begin = RunStarted(run_id=found.run_id, plan=files["plan.json"], system="s", pid=1)
-    all_of_it = [begin, *events, RunEnded(launches=len(found.launches))]
-    check_conduct(found, bare_lines(all_of_it), files)
+def _conducted(result: Plan, events: Sequence[Event]) -> None:
+    files = {"plan.json": sha256(to_json(result)), "system.json": "s"}
+    begin = RunStarted(run_id=result.run_id, plan=files["plan.json"], system="s", pid=1)
+    all_of_it = [begin, *events, RunEnded(launches=len(result.launches))]
+    check_conduct(result, bare_lines(all_of_it), files)
 
 
 def _counted(device: str, launch: str = "", moment: str = "before") -> Counted:
@@ -289,7 +289,7 @@ def _counted(device: str, launch: str = "", moment: str = "before") -> Counted:
 
 
 @pytest.mark.parametrize(
-    ("made", "said"),
+    ("made", "output"),
     [
         (_counted("cpu:9"), "does not use"),
         (_counted("cpu:0", "nothing/0"), "not in the plan"),
@@ -297,8 +297,8 @@ def _counted(device: str, launch: str = "", moment: str = "before") -> Counted:
         (_counted("cpu:0", "one@cpu:0/0", "after"), "before it has one"),
     ],
 )
-def test_counters_of_the_wrong_place_are_a_fault(made: Counted, said: str) -> None:
-    with pytest.raises(EvidenceError, match=said):
+def test_counters_of_the_wrong_place_are_a_fault(made: Counted, output: str) -> None:
+    with pytest.raises(EvidenceError, match=output):
         _conducted(PLAN, [made])
 
 

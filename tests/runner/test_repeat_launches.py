@@ -26,7 +26,7 @@ FLIP = "flip@cpu:0"
 
 
 @pytest.fixture(scope="module", autouse=True)
-def found() -> Iterator[None]:
+def result() -> Iterator[None]:
     """Children find the workload that flips bits."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(TESTS))
@@ -60,9 +60,9 @@ def test_three_processes_give_their_bits_one_of_them_fresh(tmp_path: Path) -> No
     names = [f"{FLIP}/r{number}" for number in (1, 2, 3)]
     modes = [event.mode for name in names for event in bench.of(name, LaunchStarted)]
     assert modes == ["fresh", "forked", "forked"]
-    told = [bench.of(name, Repeated) for name in names]
-    assert [len(events) for events in told] == [1, 1, 1]
-    assert len({tuple(events[0].digests.items()) for events in told}) == 1
+    reported = [bench.of(name, Repeated) for name in names]
+    assert [len(events) for events in reported] == [1, 1, 1]
+    assert len({tuple(events[0].digests.items()) for events in reported}) == 1
     for name in names:  # it neither times nor checks
         assert not bench.of(name, Block | Calibrated | Checked | MismatchExamined)
         assert bench.ended(name).outcome == "completed"
@@ -76,14 +76,14 @@ def test_a_bit_that_is_flipped_once_is_transient(tmp_path: Path) -> None:
     assert len(examined.answers) == 100
     assert examined.difference is not None
     assert not bench.of(f"{FLIP}/r3", MismatchExamined)
-    found = ruled(bench, bench.plan)
-    assert (found.ruling, found.reason) == ("inconclusive", "transient")
-    assert f"launch {FLIP}/r2 gave other bits than the others" in found.explanation
-    assert "few numbers or high bits" in found.explanation
+    result = ruled(bench, bench.plan)
+    assert (result.ruling, result.reason) == ("inconclusive", "transient")
+    assert f"launch {FLIP}/r2 gave other bits than the others" in result.explanation
+    assert "few numbers or high bits" in result.explanation
 
 
 def test_bits_that_are_flipped_each_time_fail(tmp_path: Path) -> None:
     bench = made(tmp_path, first=2, always=True)
-    found = ruled(bench, bench.plan)
-    assert (found.ruling, found.reason) == ("fail", "disagreement")
-    assert "of 200 repeats of the same operands" in found.explanation
+    result = ruled(bench, bench.plan)
+    assert (result.ruling, result.reason) == ("fail", "disagreement")
+    assert "of 200 repeats of the same operands" in result.explanation

@@ -161,8 +161,8 @@ def test_launch_that_goes_wrong_keeps_what_it_said_before(faults: Bench, name: s
 
 
 def test_healthy_launch_says_everything_in_order(faults: Bench) -> None:
-    told = faults.of("healthy@cpu:0/1")
-    events = [event for event in told if not isinstance(event, Reading | Counted)]
+    reported = faults.of("healthy@cpu:0/1")
+    events = [event for event in reported if not isinstance(event, Reading | Counted)]
     expected = [LaunchStarted, Environment, Float32Products, Artifact, Started, Digested]
     expected += [Checked, Checked, Calibrated, Warmed]
     expected += [Block, Block, Checked, Checked, Float32Products, LaunchEnded]
@@ -188,9 +188,9 @@ def test_untimed_launch_is_not_timed_and_holds_no_two_outputs_to_their_bits(faul
 def test_launches_of_a_case_tell_one_digest_and_the_untimed_one_its_libraries(
     faults: Bench,
 ) -> None:
-    told = [faults.of(f"healthy@cpu:0/{number}", Digested) for number in (0, 1)]
-    assert [len(events) for events in told] == [1, 1]
-    assert told[0][0].digest == told[1][0].digest
+    reported = [faults.of(f"healthy@cpu:0/{number}", Digested) for number in (0, 1)]
+    assert [len(events) for events in reported] == [1, 1]
+    assert reported[0][0].digest == reported[1][0].digest
     (listed,) = faults.of("healthy@cpu:0/0", Libraries)
     (core,) = [path for path in listed.files if path.endswith("/libtorch_cpu.so")]
     with Path(core).open("rb") as file:
@@ -353,10 +353,10 @@ def _with(item: Any, parameters: dict[str, Any]) -> Any:
 def test_decided_case_is_not_launched_again_and_interim_analyses_are_made_once(
     tmp_path: Path,
 ) -> None:
-    asked: list[tuple[str, int]] = []
+    requested: list[tuple[str, int]] = []
 
     def interim_analysis(name: str) -> tuple[bool, str]:
-        asked.append((name, sum(isinstance(event, Block) for event in bench.events)))
+        requested.append((name, sum(isinstance(event, Block) for event in bench.events)))
         return True, "decided: enough"
 
     bench = Bench(
@@ -364,7 +364,7 @@ def test_decided_case_is_not_launched_again_and_interim_analyses_are_made_once(
     )
     seen = Seen()
     bench.run(seen)
-    assert asked == [("one@cpu:0", 2)]
+    assert requested == [("one@cpu:0", 2)]
     assert [e.launches for e in bench.events if isinstance(e, InterimAnalysis)] == [1]
     for number in (2, 3):
         ended = bench.ended(f"one@cpu:0/{number}")
@@ -372,21 +372,21 @@ def test_decided_case_is_not_launched_again_and_interim_analyses_are_made_once(
     assert len(seen.ended) == 4
     again = Seen()
     bench.run(again)
-    assert (again.num_done, again.ended, len(asked)) == (4, [], 1)
+    assert (again.num_done, again.ended, len(requested)) == (4, [], 1)
 
 
 def test_interim_analyses_wait_until_every_case_has_its_launch(tmp_path: Path) -> None:
     """The speed of one case may be held against that of another, which is launched after it."""
-    asked: list[tuple[str, int]] = []
+    requested: list[tuple[str, int]] = []
 
     def interim_analysis(name: str) -> tuple[bool, str]:
-        asked.append((name, sum(isinstance(event, LaunchEnded) for event in bench.events)))
+        requested.append((name, sum(isinstance(event, LaunchEnded) for event in bench.events)))
         return False, "open"
 
     cases = [case(name, launches=2) for name in ("one", "two")]
     bench = Bench(tmp_path / "run", plan(*cases, interim_analyses=(1, 2)), interim_analysis)
     bench.run()
-    assert asked == [("one@cpu:0", 4), ("two@cpu:0", 4), ("one@cpu:0", 6), ("two@cpu:0", 6)]
+    assert requested == [("one@cpu:0", 4), ("two@cpu:0", 4), ("one@cpu:0", 6), ("two@cpu:0", 6)]
 
 
 # ------------------------------------------------------------------ interruption and resumption

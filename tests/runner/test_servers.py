@@ -163,8 +163,8 @@ def test_thread_of_an_import_is_named_and_the_other_framework_is_forked(tmp_path
     bench, seen = Bench(tmp_path / "run", plan(*cases)), Seen()
     bench.run(seen)
     reason = 'a fork would be without thread "keeper" started by importing faulty.threaded'
-    found = probes(bench)
-    assert {name: (one.is_healthy, one.reason) for name, one in found.items()} == {
+    result = probes(bench)
+    assert {name: (one.is_healthy, one.reason) for name, one in result.items()} == {
         "torch": (False, reason),
         "jax": (True, ""),
     }

@@ -26,10 +26,10 @@ class Shared(Vendor):
     def __init__(self) -> None:
         self.count: int | None = 0
         self.readings: dict[str, float | None] = {"memory_used_bytes": 0.0}
-        self.asked = 0
+        self.requested = 0
 
     def users(self, device: Device) -> DeviceUsers | None:
-        self.asked += 1
+        self.requested += 1
         if device.index == 1:
             return None
         hint = "not allowed" if self.count is None else ""
@@ -146,6 +146,6 @@ def test_nothing_is_counted_once_steps_may_be_timed() -> None:
     watched = Watched()
     watched.log.before([FIRST])
     watched.log.take(Started(launch=NAME, rank=0, build_ns=1, first_step_ns=1))
-    watched.vendor.asked = 0
+    watched.vendor.requested = 0
     watched.log.inside(NAME, ON, is_ready=True)
-    assert watched.vendor.asked == 0
+    assert watched.vendor.requested == 0

@@ -38,7 +38,7 @@ ROW = Row(
     concealed="REJECTED",
     is_ok=True,
 )
-FOUND = Behaviour(
+BEHAVIOUR = Behaviour(
     slowdown=0.05,
     num_nodes=10,
     num_pass=0,
@@ -77,10 +77,10 @@ def test_a_run_that_names_an_injector_is_not_accepted_though_every_check_passes(
 def test_an_injector_told_by_the_journal_alone_is_enough() -> None:
     node = healthy_node(SPEED, num_cases=1)
     lines = list(simulation.simulate(node, seed=1).lines)
-    said = Injected(injector="something", cases=(virtual_faults.ONE,))
-    told = [lines[0], replace(lines[0], event=said), *lines[1:]]
+    output = Injected(injector="something", cases=(virtual_faults.ONE,))
+    reported = [lines[0], replace(lines[0], event=output), *lines[1:]]
     assert node.judge(lines).verdict().verdict == "ACCEPTED"
-    assert node.judge(told).verdict().verdict == "INCONCLUSIVE"
+    assert node.judge(reported).verdict().verdict == "INCONCLUSIVE"
 
 
 # ------------------------------------------------------------------ the self-test's own judgement
@@ -132,20 +132,20 @@ def test_a_reason_that_was_asked_for_must_be_given() -> None:
 
 
 @pytest.mark.parametrize(
-    ("row", "found", "is_ok"),
+    ("row", "outcome", "is_ok"),
     [
-        (ROW, FOUND, True),
-        (replace(ROW, is_ok=False), FOUND, False),
-        (ROW, replace(FOUND, is_ok=False), False),
+        (ROW, BEHAVIOUR, True),
+        (replace(ROW, is_ok=False), BEHAVIOUR, False),
+        (ROW, replace(BEHAVIOUR, is_ok=False), False),
     ],
 )
 def test_one_row_that_is_not_ok_fails_the_self_test(
     row: Row,
-    found: Behaviour,
+    outcome: Behaviour,
     is_ok: bool,  # noqa: FBT001 - a parameter of the test
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    result = Result(rows=(ROW, row), behaviour=(found,))
+    result = Result(rows=(ROW, row), behaviour=(outcome,))
     monkeypatch.setattr(summary, "run", lambda _: result)
     done = CliRunner().invoke(main.app, ["selftest"])
     assert done.exit_code == (0 if is_ok else 1)
@@ -219,14 +219,14 @@ def checks_of(name: str, folder: Path, made: int = 23, **parameters: object) -> 
     workload = kind(**{**kind.small, **parameters})
     target = Target(device=torch.device("cpu"), artifacts=Artifacts(folder))
     state = workload.build(target, 7)
-    found = []
+    result = []
     for number in range(made):
         before = workload.snapshot(state)
         output = workload.step(state)
         if number in (0, made - 1):
             checks = list(workload.check(before, state, output))
-            found.append(all(check.is_within for check in checks))
-    return found
+            result.append(all(check.is_within for check in checks))
+    return result
 
 
 @pytest.mark.parametrize(

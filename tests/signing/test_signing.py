@@ -309,14 +309,14 @@ def test_every_changed_byte_of_an_envelope_is_found() -> None:
 
 
 def rewritten(data: bytes, change: Callable[[dict[str, object]], object]) -> bytes:
-    found = json.loads(data)
-    change(found)
-    return rfc8785.dumps(found)
+    result = json.loads(data)
+    change(result)
+    return rfc8785.dumps(result)
 
 
-def other_form(found: dict[str, object]) -> None:
+def other_form(result: dict[str, object]) -> None:
     """The ECDSA signature with n - s, which verifies as well."""
-    signed = found["signatures"][0]
+    signed = result["signatures"][0]
     r, s = decode_dss_signature(base64.b64decode(signed["sig"]))
     signed["sig"] = base64.b64encode(encode_dss_signature(r, dsse.P256_ORDER - s)).decode()
 
@@ -333,11 +333,13 @@ def test_second_form_of_the_same_signature_is_refused() -> None:
 def test_envelope_needs_exactly_one_signature_by_the_right_key() -> None:
     key, other = a_key(), a_key()
     data = dsse.sign_statement(STATEMENT, key)
-    refused(rewritten(data, lambda found: found["signatures"].clear()), key, "one signature")
-    refused(rewritten(data, lambda found: found["signatures"].extend(found["signatures"])), key)
+    refused(rewritten(data, lambda result: result["signatures"].clear()), key, "one signature")
+    refused(rewritten(data, lambda result: result["signatures"].extend(result["signatures"])), key)
     refused(dsse.sign_statement(STATEMENT, other), key, "another key")
     borrowed = json.loads(dsse.sign_statement(STATEMENT, other))["signatures"][0]["sig"]
-    refused(rewritten(data, lambda found: found["signatures"][0].update(sig=borrowed)), key, "fit")
+    refused(
+        rewritten(data, lambda result: result["signatures"][0].update(sig=borrowed)), key, "fit"
+    )
 
 
 def test_envelope_of_another_kind_is_refused() -> None:

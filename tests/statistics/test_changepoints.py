@@ -74,8 +74,8 @@ def least_cost(values: Values, penalty: float, min_size: int) -> float:
     least = [0.0] + [math.inf] * len(values)
     for end in range(min_size, len(values) + 1):
         for begin in range(end - min_size + 1):
-            found = least[begin] + segment_cost(values[begin:end]) + penalty
-            least[end] = min(least[end], found)
+            result = least[begin] + segment_cost(values[begin:end]) + penalty
+            least[end] = min(least[end], result)
     return least[-1]
 
 
@@ -88,8 +88,8 @@ def test_the_segments_are_those_of_ruptures(make: Callable[..., Values]) -> None
 
 def test_the_comparison_has_changes_to_find() -> None:
     random = np.random.default_rng(21)
-    found = [pelt(stepped(random, 80)) for _ in range(40)]
-    assert sum(len(ends) > 1 for ends in found) >= 20
+    result = [pelt(stepped(random, 80)) for _ in range(40)]
+    assert sum(len(ends) > 1 for ends in result) >= 20
 
 
 @pytest.mark.parametrize("min_size", [2, 7, 10])
@@ -97,8 +97,8 @@ def test_the_comparison_has_changes_to_find() -> None:
 def test_no_segmentation_is_cheaper(make: Callable[..., Values], min_size: int) -> None:
     values = make(np.random.default_rng(22), 150)
     penalty = 15 * math.log(150)
-    found = cost(values, pelt(values, min_size=min_size), penalty)
-    assert found == pytest.approx(least_cost(values, penalty, min_size), abs=1e-7)
+    result = cost(values, pelt(values, min_size=min_size), penalty)
+    assert result == pytest.approx(least_cost(values, penalty, min_size), abs=1e-7)
 
 
 @pytest.mark.parametrize("seed", [13, 28, 47, 151, 445, 695])
@@ -108,10 +108,10 @@ def test_pruning_waits_for_the_shortest_length(seed: int) -> None:
     values = random.normal(0, 0.02, 40)
     for _ in range(3):
         values[random.integers(40) :] += random.normal(0, 0.1)
-    found = cost(values, pelt(values, penalty=5, min_size=5), 5)
-    assert found == pytest.approx(least_cost(values, 5, 5), abs=1e-7)
+    result = cost(values, pelt(values, penalty=5, min_size=5), 5)
+    assert result == pytest.approx(least_cost(values, 5, 5), abs=1e-7)
     theirs = cost(values, by_ruptures(values, 5, 5), 5)
-    assert theirs > found + 1e-3 if seed in {13, 28, 47} else theirs >= found - 1e-7
+    assert theirs > result + 1e-3 if seed in {13, 28, 47} else theirs >= result - 1e-7
 
 
 @given(
@@ -155,8 +155,10 @@ def test_steps_are_found_at_twice_the_noise(
 ) -> None:
     random = np.random.default_rng(25)
     level = step * (np.arange(200) >= 100)
-    found = [pelt(level + random.normal(0, noise, 200)) for _ in range(200)]
-    assert least <= np.mean([len(ends) == 2 and abs(ends[0] - 100) <= 10 for ends in found]) <= most
+    result = [pelt(level + random.normal(0, noise, 200)) for _ in range(200)]
+    assert (
+        least <= np.mean([len(ends) == 2 and abs(ends[0] - 100) <= 10 for ends in result]) <= most
+    )
 
 
 @pytest.mark.parametrize("level", [0.0, 0.1, -11.5])

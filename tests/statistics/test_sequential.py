@@ -31,8 +31,8 @@ def test_spending_ends_with_the_whole_risk() -> None:
 
 def test_five_equal_interim_analyses_have_the_published_bounds() -> None:
     published = (2.4380, 2.4268, 2.4101, 2.3966, 2.3859)  # Lan-DeMets-Pocock, two-sided 0.05
-    found = group_sequential.group_bounds(0.025, (1, 2, 3, 4, 5))
-    assert found == pytest.approx(published, abs=2e-4)
+    result = group_sequential.group_bounds(0.025, (1, 2, 3, 4, 5))
+    assert result == pytest.approx(published, abs=2e-4)
 
 
 @pytest.mark.parametrize(
@@ -110,8 +110,8 @@ def test_a_risk_that_is_none_is_refused(alpha: float) -> None:
 
 @given(z=st.floats(0.0, 6.0), count=st.integers(2, 500))
 def test_the_critical_t_has_the_tail_of_the_normal_bound(z: float, count: int) -> None:
-    found = float(group_sequential.critical(z, count))
-    assert found == pytest.approx(stats.t.isf(stats.norm.sf(z), count - 1), rel=1e-6, abs=1e-9)
+    result = float(group_sequential.critical(z, count))
+    assert result == pytest.approx(stats.t.isf(stats.norm.sf(z), count - 1), rel=1e-6, abs=1e-9)
 
 
 def test_one_launch_has_no_critical_t() -> None:
@@ -120,12 +120,12 @@ def test_one_launch_has_no_critical_t() -> None:
 
 @given(mean=FINITE, sd=SPREAD, count=st.integers(5, 40))
 def test_both_tests_are_students(mean: float, sd: float, count: int) -> None:
-    found = limited(mean, sd, count, floor=0.0)
+    result = limited(mean, sd, count, floor=0.0)
     t = (LIMIT - mean) / (sd / math.sqrt(count))
-    assert float(found.t_pass) == pytest.approx(t, rel=1e-9, abs=1e-9)
-    assert float(found.t_fail) == -float(found.t_pass)
-    assert bool(found.is_pass) == (stats.t.sf(t, count - 1) < stats.norm.sf(2.9))
-    assert bool(found.is_fail) == (stats.t.cdf(t, count - 1) < stats.norm.sf(3.9))
+    assert float(result.t_pass) == pytest.approx(t, rel=1e-9, abs=1e-9)
+    assert float(result.t_fail) == -float(result.t_pass)
+    assert bool(result.is_pass) == (stats.t.sf(t, count - 1) < stats.norm.sf(2.9))
+    assert bool(result.is_fail) == (stats.t.cdf(t, count - 1) < stats.norm.sf(3.9))
 
 
 @given(
@@ -148,8 +148,8 @@ def test_arrays_and_scalars_are_tested_alike(
 
 @given(mean=FINITE, sd=SPREAD, count=st.integers(2, 40), floor=st.floats(0.0, 1.0))
 def test_no_launches_both_pass_and_fail(mean: float, sd: float, count: int, floor: float) -> None:
-    found = limited(mean, sd, count, floor=floor)
-    assert not (found.is_pass and found.is_fail)
+    result = limited(mean, sd, count, floor=floor)
+    assert not (result.is_pass and result.is_fail)
 
 
 def test_the_floor_holds_back_a_pass_and_never_a_fail() -> None:
@@ -161,35 +161,35 @@ def test_the_floor_holds_back_a_pass_and_never_a_fail() -> None:
 
 
 def test_the_limit_itself_is_neither() -> None:
-    found = limited(LIMIT, 0.01, 40)
-    assert (bool(found.is_pass), bool(found.is_fail)) == (False, False)
+    result = limited(LIMIT, 0.01, 40)
+    assert (bool(result.is_pass), bool(result.is_fail)) == (False, False)
 
 
 @pytest.mark.parametrize("sd", [0.0, 1e-15, -0.01])
 @pytest.mark.parametrize("mean", [-5.0, 5.0])
 def test_equal_launches_earn_nothing(mean: float, sd: float) -> None:
-    found = limited(mean, sd, 40)
-    assert (bool(found.is_pass), bool(found.is_fail)) == (False, False)
-    assert math.isnan(float(found.t_pass))
+    result = limited(mean, sd, 40)
+    assert (bool(result.is_pass), bool(result.is_fail)) == (False, False)
+    assert math.isnan(float(result.t_pass))
 
 
 @pytest.mark.parametrize("count", [0, 1, 4])
 @pytest.mark.parametrize("mean", [-5.0, 5.0])
 def test_too_few_launches_earn_nothing(mean: float, count: int) -> None:
-    found = limited(mean, 0.001, count)
-    assert (bool(found.is_pass), bool(found.is_fail)) == (False, False)
+    result = limited(mean, 0.001, count)
+    assert (bool(result.is_pass), bool(result.is_fail)) == (False, False)
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
 @pytest.mark.parametrize("name", ["mean", "sd", "log_limit", "floor", "z_pass", "z_fail"])
 @pytest.mark.parametrize("mean", [-5.0, 5.0])
 def test_what_is_no_number_earns_nothing(mean: float, name: str, bad: float) -> None:
-    found = limited(**({"mean": mean, "sd": 0.001, "count": 40} | {name: bad}))
-    assert (bool(found.is_pass), bool(found.is_fail)) == (False, False)
+    result = limited(**({"mean": mean, "sd": 0.001, "count": 40} | {name: bad}))
+    assert (bool(result.is_pass), bool(result.is_fail)) == (False, False)
 
 
 def test_so_near_to_its_bound_nothing_is_ruled() -> None:
     bound = float(group_sequential.critical(2.9, 10))
     for distance, is_pass in [(1 - 1e-12, False), (1 + 1e-12, False), (1 + 1e-7, True)]:
-        found = limited(LIMIT - distance * bound * 0.02 / math.sqrt(10), 0.02, 10)
-        assert bool(found.is_pass) == is_pass
+        result = limited(LIMIT - distance * bound * 0.02 / math.sqrt(10), 0.02, 10)
+        assert bool(result.is_pass) == is_pass

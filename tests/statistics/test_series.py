@@ -69,8 +69,8 @@ def test_levels_name_the_class(parts: list[tuple[int, float]], word: str) -> Non
 
 
 def test_steady_steps_have_nothing_to_cut() -> None:
-    found = classify(noisy(levels((100, 0.0)), 0.01))
-    assert (found.word, found.cut, found.num_changes, found.spread) == ("steady", 0, 0, 0.0)
+    result = classify(noisy(levels((100, 0.0)), 0.01))
+    assert (result.word, result.cut, result.num_changes, result.spread) == ("steady", 0, 0, 0.0)
 
 
 @pytest.mark.parametrize("sd", [0.001, 0.005, 0.01, 0.03, 0.1])
@@ -91,34 +91,34 @@ def test_a_few_stalls_are_no_level(count: int) -> None:
 
 
 def test_a_short_run_far_away_is_a_level_and_not_a_string_of_outliers() -> None:
-    found = classify(noisy(levels((15, 0.10), (185, 0.0)), 0.001))
-    assert (found.word, found.num_changes) == ("warm_up", 1)
-    assert 15 <= found.cut <= 25
+    result = classify(noisy(levels((15, 0.10), (185, 0.0)), 0.001))
+    assert (result.word, result.num_changes) == ("warm_up", 1)
+    assert 15 <= result.cut <= 25
     lone = noisy(levels((5, 0.10), (195, 0.0)), 0.001)
     assert classify(lone).word == "steady"
 
 
 def test_a_warm_up_is_cut_where_its_steady_part_begins() -> None:
-    found = classify(noisy(levels((40, 0.05), (60, 0.0)), 0.002))
-    assert (found.word, found.num_changes) == ("warm_up", 1)
-    assert 40 <= found.cut <= 45
-    assert found.spread == pytest.approx(0.05, abs=0.002)
+    result = classify(noisy(levels((40, 0.05), (60, 0.0)), 0.002))
+    assert (result.word, result.num_changes) == ("warm_up", 1)
+    assert 40 <= result.cut <= 45
+    assert result.spread == pytest.approx(0.05, abs=0.002)
 
 
 def test_the_slow_end_of_a_warm_up_is_cut_too() -> None:
     """The last change is where a level begins; the mean squared error cuts what still decays."""
     steps = np.arange(200)
-    found = classify(noisy(np.log1p(0.3 * np.exp(-steps / 20)), 0.01))
-    assert found.word == "warm_up"
-    assert 60 <= found.cut <= 100
+    result = classify(noisy(np.log1p(0.3 * np.exp(-steps / 20)), 0.01))
+    assert result.word == "warm_up"
+    assert 60 <= result.cut <= 100
 
 
 def test_a_stall_before_a_change_does_not_shift_it() -> None:
     values = levels((40, 0.05), (60, 0.0))
     values[[3, 38, 70]] += 1.0
-    found = classify(values)
-    assert (found.word, found.num_changes) == ("warm_up", 1)
-    assert 40 <= found.cut <= 45
+    result = classify(values)
+    assert (result.word, result.num_changes) == ("warm_up", 1)
+    assert 40 <= result.cut <= 45
 
 
 def test_stalls_count_as_steps_of_their_level() -> None:
@@ -130,9 +130,9 @@ def test_stalls_count_as_steps_of_their_level() -> None:
 def test_the_cut_is_not_before_the_last_change_however_noisy_the_rest() -> None:
     values = levels((40, 0.05), (160, 0.0))
     values[40:] = noisy(values[40:], 0.15)
-    found = classify(noisy(values, 0.001))
-    assert found.word == "warm_up"
-    assert 38 <= found.cut <= 100
+    result = classify(noisy(values, 0.001))
+    assert result.word == "warm_up"
+    assert 38 <= result.cut <= 100
     assert mser5(values) < 38
 
 
@@ -155,9 +155,9 @@ def test_neighbours_are_joined_from_the_nearest_on(
     slower: tuple[float, ...], joined: tuple[float, float]
 ) -> None:
     """Levels of 40, 40 and 120 steps: the joined ones weigh as many as they are."""
-    found = classify(levels(*zip((40, 40, 120), slower, strict=True)))
-    assert (found.word, found.num_changes) == ("slowdown", 1)
-    assert found.spread == pytest.approx(1 - (1 + joined[0]) / (1 + joined[1]), rel=1e-3)
+    result = classify(levels(*zip((40, 40, 120), slower, strict=True)))
+    assert (result.word, result.num_changes) == ("slowdown", 1)
+    assert result.spread == pytest.approx(1 - (1 + joined[0]) / (1 + joined[1]), rel=1e-3)
 
 
 @pytest.mark.parametrize("count", [30, 60, 200])
@@ -187,37 +187,37 @@ def test_few_steps_are_short_and_unknown(count: int) -> None:
 def test_a_time_that_is_no_number_is_never_steady(bad: float, count: int) -> None:
     values = noisy(levels((count, 0.0)), 0.01)
     values[count // 2] = bad
-    found = classify(values)
-    assert (found.word, found.lag1, found.effective_samples) == ("no_steady_state", None, None)
+    result = classify(values)
+    assert (result.word, result.lag1, result.effective_samples) == ("no_steady_state", None, None)
 
 
 def test_steps_that_are_all_the_same_are_steady_and_their_worth_unknown() -> None:
-    found = classify(levels((100, 0.0)))
-    assert (found.word, found.lag1, found.effective_samples) == ("steady", None, None)
+    result = classify(levels((100, 0.0)))
+    assert (result.word, result.lag1, result.effective_samples) == ("steady", None, None)
 
 
 @pytest.mark.parametrize("factor", [3, 3.7])
 def test_a_long_series_is_classified_by_its_medians_in_steps(factor: float) -> None:
     count = int(factor * LONGEST)
     values = noisy(levels((count // 4, 0.05), (count - count // 4, 0.0)), 0.01)
-    found = classify(values)
-    assert (found.word, found.num_changes) == ("warm_up", 1)
-    assert count // 4 <= found.cut <= count // 4 + 10 * math.ceil(factor)
-    assert found.lag1 == lag1(values)
+    result = classify(values)
+    assert (result.word, result.num_changes) == ("warm_up", 1)
+    assert count // 4 <= result.cut <= count // 4 + 10 * math.ceil(factor)
+    assert result.lag1 == lag1(values)
 
 
 @given(
     values=st.lists(st.floats(-20, 5), max_size=80), equivalence=st.sampled_from([0.005, 0.02, 0.5])
 )
 def test_every_series_has_a_class(values: list[float], equivalence: float) -> None:
-    found = classify(np.array(values, dtype=np.float64), equivalence=equivalence)
-    assert (found.word == "short") == (len(values) < 20)
-    assert 0 <= found.cut <= len(values) // 2
-    assert found.word == "warm_up" or found.cut == 0
-    assert (found.word in {"short", "steady"}) == (found.num_changes == 0)
-    assert math.isfinite(found.spread)
-    if found.effective_samples is not None:
-        assert 0 < found.effective_samples <= len(values)
+    result = classify(np.array(values, dtype=np.float64), equivalence=equivalence)
+    assert (result.word == "short") == (len(values) < 20)
+    assert 0 <= result.cut <= len(values) // 2
+    assert result.word == "warm_up" or result.cut == 0
+    assert (result.word in {"short", "steady"}) == (result.num_changes == 0)
+    assert math.isfinite(result.spread)
+    if result.effective_samples is not None:
+        assert 0 < result.effective_samples <= len(values)
 
 
 # ------------------------------------------------------------------ MSER-5
@@ -295,9 +295,9 @@ def test_the_ends_of_a_trend_do_not_meet(count: int) -> None:
 @pytest.mark.parametrize("correlation", [0.0, 0.3, 0.5, 0.8])
 def test_the_worth_of_dependent_steps_is_that_of_theory(correlation: float) -> None:
     random = np.random.default_rng(8)
-    found = [effective_samples(dependent(random, 2000, correlation)) for _ in range(50)]
+    result = [effective_samples(dependent(random, 2000, correlation)) for _ in range(50)]
     expected = 2000 * (1 - correlation) / (1 + correlation)
-    assert np.median([value for value in found if value is not None]) == pytest.approx(
+    assert np.median([value for value in result if value is not None]) == pytest.approx(
         expected, rel=0.15
     )
 

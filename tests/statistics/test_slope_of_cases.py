@@ -27,10 +27,10 @@ def test_of_one_case_it_is_that_of_theil_and_sen() -> None:
     random = np.random.default_rng(1)
     values = 0.01 * np.arange(40) + random.normal(0, 0.05, 40)
     times = np.cumsum(random.uniform(1, 9, 40))
-    got = seen(one(values, times))
+    actual = seen(one(values, times))
     expected = stats.theilslopes(values, times)
-    assert got.value == pytest.approx(expected.slope, rel=1e-12)
-    assert got.span_s == times[-1] - times[0]
+    assert actual.value == pytest.approx(expected.slope, rel=1e-12)
+    assert actual.span_s == times[-1] - times[0]
 
 
 def test_its_interval_of_independent_launches_is_about_that_of_sen() -> None:
@@ -40,8 +40,8 @@ def test_its_interval_of_independent_launches_is_about_that_of_sen() -> None:
     for _ in range(50):
         values = random.normal(0, 1, 100)
         expected = stats.theilslopes(values, alpha=0.98)
-        got = seen(one(values))
-        ratios.append((got.end(RISK) - got.begin(RISK)) / (expected[3] - expected[2]))
+        actual = seen(one(values))
+        ratios.append((actual.end(RISK) - actual.begin(RISK)) / (expected[3] - expected[2]))
     assert min(ratios) > 0.99
     assert np.median(ratios) < 1.3
 
@@ -70,8 +70,8 @@ def test_what_shows_no_slope_is_none(cases: tuple[Series, ...]) -> None:
 
 
 def test_so_few_that_share_so_much_have_no_interval() -> None:
-    got = seen(one(np.sin(np.arange(10) / 3.0)))
-    assert (got.begin(RISK), got.end(RISK)) == (-math.inf, math.inf)
+    actual = seen(one(np.sin(np.arange(10) / 3.0)))
+    assert (actual.begin(RISK), actual.end(RISK)) == (-math.inf, math.inf)
 
 
 def shared(random: np.random.Generator, count: int, correlation: float) -> Values:
@@ -92,9 +92,11 @@ def ruled(change: float, correlation: float, *, repeats: int = 150) -> tuple[flo
         order = np.concatenate([random.permutation(26) for _ in range(5)])
         times = 10.0 * np.arange(len(order))
         values = change * times / times[-1] + shared(random, len(order), correlation)
-        got = seen(*(one(values[order == case] + case, times[order == case]) for case in range(26)))
-        passes += got.end(RISK) * got.span_s <= LIMIT
-        fails += got.begin(RISK) * got.span_s > LIMIT
+        actual = seen(
+            *(one(values[order == case] + case, times[order == case]) for case in range(26))
+        )
+        passes += actual.end(RISK) * actual.span_s <= LIMIT
+        fails += actual.begin(RISK) * actual.span_s > LIMIT
     return passes / repeats, fails / repeats
 
 

@@ -83,20 +83,20 @@ def test_a_launch_that_is_no_number_leaves_no_interval(
 
 def test_rates_follow_from_the_step_time_with_their_bounds_turned_round() -> None:
     work = Work(units=8.0, unit="samples", flops=2e9, bytes=None)
-    found = {item.name: item for item in timing_estimates(LAUNCHES, [0.5, 0.1, 0.2], work)}
-    assert list(found) == [
+    result = {item.name: item for item in timing_estimates(LAUNCHES, [0.5, 0.1, 0.2], work)}
+    assert list(result) == [
         "step_seconds",
         "units_per_second",
         "flops_per_second",
         "first_step_seconds",
     ]
-    step, rate = found["step_seconds"], found["units_per_second"]
+    step, rate = result["step_seconds"], result["units_per_second"]
     assert step.value == pytest.approx(math.exp(statistics.mean(LAUNCHES)))
     assert rate.value == pytest.approx(8.0 / step.value)
     assert step.high is not None
     assert rate.low == pytest.approx(8.0 / step.high)
     assert (rate.unit, rate.count, rate.confidence) == ("samples/s", 5, 0.95)
-    first = found["first_step_seconds"]
+    first = result["first_step_seconds"]
     assert (first.value, first.low, first.high) == (0.2, 0.1, 0.5)
 
 

@@ -65,17 +65,17 @@ def test_the_statistic_alone_errs_in_one_percent_of_healthy_nodes(num_devices: i
 @pytest.mark.parametrize(("slow", "power"), [(0.05, 0.985), (0.03, 0.62)])
 def test_a_slow_device_is_named_as_often_as_was_published(slow: float, power: float) -> None:
     random = np.random.default_rng(42)
-    found = [flagged(node(random, slow=(slow, slow))) for _ in range(400)]
-    named = sum(devices == ["gpu:7"] for devices in found)
+    result = [flagged(node(random, slow=(slow, slow))) for _ in range(400)]
+    named = sum(devices == ["gpu:7"] for devices in result)
     assert stats.binomtest(named, 400, power).pvalue > 1e-6
-    assert sum("gpu:7" not in devices and bool(devices) for devices in found) == 0
+    assert sum("gpu:7" not in devices and bool(devices) for devices in result) == 0
 
 
 def test_every_device_is_told_with_its_figures() -> None:
-    found = find(node(np.random.default_rng(43), slow=(0.10, 0.10)))
-    assert [item.device for item in found] == [f"gpu:{number}" for number in range(8)]
-    assert [item.is_flagged for item in found] == [False] * 7 + [True]
-    slow = found[-1]
+    result = find(node(np.random.default_rng(43), slow=(0.10, 0.10)))
+    assert [item.device for item in result] == [f"gpu:{number}" for number in range(8)]
+    assert [item.is_flagged for item in result] == [False] * 7 + [True]
+    slow = result[-1]
     assert slow.effect == pytest.approx(0.10, abs=0.02)
     assert slow.first_half == pytest.approx(0.10, abs=0.02)
     assert slow.second_half == pytest.approx(0.10, abs=0.02)
@@ -129,8 +129,8 @@ def test_a_fast_device_is_not_flagged() -> None:
 
 
 def test_one_launch_of_each_has_no_first_half_and_flags_nobody() -> None:
-    found = find(node(np.random.default_rng(47), num_launches=1, slow=(0.10, 0.10)))
-    slow = found[-1]
+    result = find(node(np.random.default_rng(47), num_launches=1, slow=(0.10, 0.10)))
+    slow = result[-1]
     assert slow.t >= slow.critical
     assert math.isnan(slow.first_half)
     assert not slow.is_flagged
@@ -142,14 +142,14 @@ def test_workloads_that_a_device_lacks_or_that_are_no_numbers_are_not_counted() 
     values["gpu:3"]["workload1"] = []
     values["gpu:4"]["workload2"] = [(0, -4.6), (1, math.nan)]
     values["gpu:5"]["workload3"] = [(0, math.inf)]
-    found = find(values)
-    assert {item.num_workloads for item in found} == {16}
+    result = find(values)
+    assert {item.num_workloads for item in result} == {16}
     rest = {
         device: {name: runs for name, runs in cases.items() if int(name[8:]) > 3}
         for device, cases in values.items()
     }
-    assert found == find(rest)
-    assert found[-1].is_flagged
+    assert result == find(rest)
+    assert result[-1].is_flagged
 
 
 @pytest.mark.parametrize("num_devices", [0, 1, 2])

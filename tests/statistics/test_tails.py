@@ -47,10 +47,10 @@ def test_a_block_of_impossible_times_is_all_stalls(bad: float) -> None:
 
 def test_a_slow_launch_is_beyond_three_percent_and_three_spreads() -> None:
     edge = math.log(1.03) + 3 * 0.002
-    found = tails.is_slow(
+    result = tails.is_slow(
         np.array([-4.0, -4.0, -4.0, -4.0 + edge - 1e-9, -4.0 + edge + 1e-9]), 0.002
     )
-    assert found.tolist() == [False, False, False, False, True]
+    assert result.tolist() == [False, False, False, False, True]
     assert tails.is_slow(np.array([]), 0.002).tolist() == []
 
 
@@ -66,8 +66,8 @@ def test_a_launch_that_is_no_number_is_slow_and_makes_no_other(bad: float) -> No
 
 def test_cases_as_rows_have_a_median_and_a_reference_each() -> None:
     values = np.array([[-4.0, -4.0, -3.96], [1.0, 1.0, 1.04]])
-    found = tails.is_slow(values, np.array([0.001, 0.01]))
-    assert found.tolist() == [[False, False, True], [False, False, False]]
+    result = tails.is_slow(values, np.array([0.001, 0.01]))
+    assert result.tolist() == [[False, False, True], [False, False, False]]
 
 
 def test_an_unknown_reference_spread_calls_every_launch_slow() -> None:
@@ -162,10 +162,10 @@ def test_a_percentile_needs_as_many_times_as_mlperf_asks(
     for size, word in [(total, "pass"), (total - 1, "open")]:
         times = np.full(size, 0.9)
         times[:num_over] = 1.1
-        found = tails.test_percentile(
+        result = tails.test_percentile(
             times, quantile=quantile, limit=1.0, risk_pass=0.01, risk_fail=1e-9
         )
-        assert found == (word, num_over)
+        assert result == (word, num_over)
 
 
 def percentile_of(times: list[float], **changed: Any) -> tuple[str, int]:

@@ -45,14 +45,14 @@ def folder(made: dict[str, bytes], tmp_path: Path) -> Path:
 
 def test_finished_bundle_is_read_whole(key: Key, tmp_path: Path) -> None:
     draft = healthy()
-    found = bundle.read(sealed(tmp_path, draft, key))
-    assert found.plan == draft.plan
-    assert found.system == SYSTEM
-    assert [line.event for line in found.lines][1:] == list(draft.events)[1:]
-    assert found.verdict is not None
-    assert found.verdict.verdict == "ACCEPTED"
-    assert bundle.STATEMENT not in found.data
-    assert set(found.data) == set(found.files) - {
+    result = bundle.read(sealed(tmp_path, draft, key))
+    assert result.plan == draft.plan
+    assert result.system == SYSTEM
+    assert [line.event for line in result.lines][1:] == list(draft.events)[1:]
+    assert result.verdict is not None
+    assert result.verdict.verdict == "ACCEPTED"
+    assert bundle.STATEMENT not in result.data
+    assert set(result.data) == set(result.files) - {
         bundle.STATEMENT,
         bundle.HTML,
         bundle.PDF,
@@ -70,8 +70,8 @@ def test_unsigned_run_is_read_when_that_is_asked_for(folder: Path) -> None:
 def test_run_without_verdict_and_signer_is_read_too(folder: Path) -> None:
     (folder / bundle.VERDICT).unlink()
     (folder / bundle.SIGNER).unlink()
-    found = bundle.read(folder, complete=False)
-    assert (found.verdict, found.signer) == (None, None)
+    result = bundle.read(folder, complete=False)
+    assert (result.verdict, result.signer) == (None, None)
 
 
 @pytest.mark.parametrize("name", bundle.RUN_FILES)

@@ -52,43 +52,43 @@ def test_every_quantity_has_its_range() -> None:
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_figures_are_of_their_order_of_magnitude(name: str) -> None:
-    found = figures(SHIPPED[name])
+    result = figures(SHIPPED[name])
     cores = 64 if name == BOUNDS_ALONE else 1
-    for quantity, value in found.items():
+    for quantity, value in result.items():
         low, high = RANGES[quantity]
         assert low <= cores * value <= high, quantity
     if name == BOUNDS_ALONE:
         assert {figure.per for figure in SHIPPED[name].figure} == {"core"}
         return
-    assert {"float32_flops_per_second", "memory_bytes_per_second", "memory_bytes"} <= found.keys()
+    assert {"float32_flops_per_second", "memory_bytes_per_second", "memory_bytes"} <= result.keys()
 
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_matrix_units_are_faster_than_vector_units(name: str) -> None:
-    found = figures(SHIPPED[name])
+    result = figures(SHIPPED[name])
     for wide, narrow in itertools.pairwise(ASCENDING):
-        slow, fast = (found.get(f"{part}_flops_per_second") for part in (wide, narrow))
+        slow, fast = (result.get(f"{part}_flops_per_second") for part in (wide, narrow))
         assert slow is None or fast is None or slow < fast, (wide, narrow)
     for bits in ("float64", "float32"):
-        matrix = found.get(f"{bits}_matrix_flops_per_second", math.inf)
-        assert found.get(f"{bits}_flops_per_second", 0.0) <= matrix
+        matrix = result.get(f"{bits}_matrix_flops_per_second", math.inf)
+        assert result.get(f"{bits}_flops_per_second", 0.0) <= matrix
     if name != BOUNDS_ALONE:
-        assert found["float16_flops_per_second"] == found["bfloat16_flops_per_second"]
+        assert result["float16_flops_per_second"] == result["bfloat16_flops_per_second"]
 
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_figures_are_dense_and_not_sparse(name: str) -> None:
     """A sparse figure would double one format against its neighbours: each step is twofold."""
-    found = figures(SHIPPED[name])
+    result = figures(SHIPPED[name])
     steps = [
         ("tf32_flops_per_second", "bfloat16_flops_per_second"),
         ("bfloat16_flops_per_second", "float8_flops_per_second"),
     ]
     for wide, narrow in steps:
-        if wide in found and narrow in found:
-            assert found[narrow] / found[wide] == pytest.approx(2.0, rel=0.02), (wide, narrow)
-    if "float8_flops_per_second" in found:
-        assert found["int8_operations_per_second"] == found["float8_flops_per_second"]
+        if wide in result and narrow in result:
+            assert result[narrow] / result[wide] == pytest.approx(2.0, rel=0.02), (wide, narrow)
+    if "float8_flops_per_second" in result:
+        assert result["int8_operations_per_second"] == result["float8_flops_per_second"]
 
 
 @pytest.mark.parametrize("name", SHIPPED)

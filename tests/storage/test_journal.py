@@ -107,8 +107,8 @@ def test_a_line_that_the_disk_did_not_confirm_is_still_in_the_chain(
 
 def test_a_reopened_journal_goes_on_where_it_stopped(path: Path) -> None:
     lines = write(path, 2)
-    journal, found, dropped = Journal.reopen(path, PREV)
-    assert (found, dropped) == (lines, "")
+    journal, result, dropped = Journal.reopen(path, PREV)
+    assert (result, dropped) == (lines, "")
     journal.append(READING)
     assert replay(path.read_bytes(), PREV) == journal.lines
     assert len(journal.lines) == 3
@@ -119,8 +119,8 @@ def test_a_half_written_last_line_is_handed_back_and_cut_off(path: Path, kept: i
     lines = write(path, kept)
     whole = path.read_bytes()
     path.write_bytes(whole + b'{"event":{"kind":"rea\xc3')
-    journal, found, dropped = Journal.reopen(path, PREV)
-    assert (found, dropped) == (lines, '{"event":{"kind":"rea\ufffd')
+    journal, result, dropped = Journal.reopen(path, PREV)
+    assert (result, dropped) == (lines, '{"event":{"kind":"rea\ufffd')
     assert path.read_bytes() == whole
     journal.append(resumed(1)[0])
     assert len(replay(path.read_bytes(), PREV)) == kept + 1
@@ -195,11 +195,11 @@ def test_a_journal_that_is_cut_short_is_refused_wherever_it_is_cut() -> None:
 
 def rechained(lines: list[Line]) -> bytes:
     """The lines as a forger would write them: each digest right again."""
-    found: list[Line] = []
+    result: list[Line] = []
     for line in lines:
-        prev = sha256(to_json(found[-1])) if found else PREV
-        found.append(replace(line, prev=prev))
-    return journal_bytes(found)
+        prev = sha256(to_json(result[-1])) if result else PREV
+        result.append(replace(line, prev=prev))
+    return journal_bytes(result)
 
 
 def test_wrong_numbers_are_refused_even_in_a_chain_that_holds() -> None:

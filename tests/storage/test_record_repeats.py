@@ -44,13 +44,13 @@ def flipped(change: Callable[[Repeated], Repeated]) -> Draft:
     launch = "gemm@cpu:0/r2"
 
     def differing(events: list[Event]) -> list[Event]:
-        found: list[Event] = []
+        result: list[Event] = []
         for event in events:
             if event == ended(launch):
-                found.append(examined(launch, "", ""))
+                result.append(examined(launch, "", ""))
             is_it = isinstance(event, Repeated) and event.launch == launch
-            found.append(change(repeated(launch, answer="flipped")) if is_it else event)
-        return found
+            result.append(change(repeated(launch, answer="flipped")) if is_it else event)
+        return result
 
     return healthy(repeats=3).with_events(differing)
 

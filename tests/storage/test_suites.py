@@ -84,36 +84,36 @@ TABLE = (
     ],
 )
 def test_largest_class_that_the_memory_has_is_taken(gib: float, chosen: int | None) -> None:
-    found, lacking = placed(item(memory=TABLE), devices=[device(0, gib=gib)])
+    result, lacking = placed(item(memory=TABLE), devices=[device(0, gib=gib)])
     if chosen is None:
-        assert found == ()
+        assert result == ()
         assert lacking[0].reason == f"it needs 24 GiB of memory, and vendor:0 has {gib:.1f} GiB"
         assert (lacking[0].case, lacking[0].device) == ("one", "vendor:0")
     else:
         assert lacking == ()
-        assert found[0].memory == next(one for one in TABLE if one.gib == chosen)
-        assert found[0].request.parameters == found[0].memory.parameters
+        assert result[0].memory == next(one for one in TABLE if one.gib == chosen)
+        assert result[0].request.parameters == result[0].memory.parameters
 
 
 def test_case_with_a_table_is_not_planned_where_no_memory_is_reported() -> None:
-    found, lacking = placed(item(memory=TABLE), item("two"), devices=[device(0, gib=None)])
-    assert [one.item.id for one in found] == ["two"]
+    result, lacking = placed(item(memory=TABLE), item("two"), devices=[device(0, gib=None)])
+    assert [one.item.id for one in result] == ["two"]
     assert lacking[0].reason == "its parameters go by memory, and that of vendor:0 is not reported"
 
 
 def test_a_job_goes_by_its_device_with_the_least_memory() -> None:
     devices = [device(0), device(1, gib=24.0), device(2)]
-    found, _ = placed(item(scope="job", memory=TABLE), devices=devices)
-    assert (len(found), found[0].request.parameters["batch"]) == (1, 4)
+    result, _ = placed(item(scope="job", memory=TABLE), devices=devices)
+    assert (len(result), result[0].request.parameters["batch"]) == (1, 4)
     each, _ = placed(item(memory=TABLE), devices=devices)
     assert [one.request.parameters["batch"] for one in each] == [16, 4, 16]
 
 
 def test_what_differs_by_memory_is_asked_once_for_each_class() -> None:
     devices = [device(0), device(1, gib=24.0), device(2)]
-    found, _ = placed(item(memory=TABLE), devices=devices)
-    asked = placement.requests(found)
-    assert [one.parameters["batch"] for one in asked] == [16, 4]
+    result, _ = placed(item(memory=TABLE), devices=devices)
+    requested = placement.requests(result)
+    assert [one.parameters["batch"] for one in requested] == [16, 4]
 
 
 # ------------------------------------------------------------------ devices, nodes, jobs
@@ -121,21 +121,21 @@ def test_what_differs_by_memory_is_asked_once_for_each_class() -> None:
 
 def test_a_job_takes_all_devices_of_its_vendor_with_a_rank_on_each() -> None:
     devices = [device(0), device(1), device(0, vendor="cpu")]
-    found, _ = placed(item(scope="job", parameters={"ranks": 2}), devices=devices)
-    assert [(one.place, one.num_ranks) for one in found] == [("vendor:all", 2), ("cpu:0", 0)]
-    assert found[0].request == CaseRequest(
+    result, _ = placed(item(scope="job", parameters={"ranks": 2}), devices=devices)
+    assert [(one.place, one.num_ranks) for one in result] == [("vendor:all", 2), ("cpu:0", 0)]
+    assert result[0].request == CaseRequest(
         workload="w", small=False, parameters={"ranks": 2}, num_devices=2
     )
 
 
 def test_a_case_that_needs_more_devices_or_nodes_is_not_planned_with_its_reason() -> None:
-    found, lacking = placed(
+    result, lacking = placed(
         item("many", num_devices=2, scope="job"),
         item("far", num_nodes=2, scope="job"),
         item("here"),
         devices=[device(0)],
     )
-    assert [one.item.id for one in found] == ["here"]
+    assert [one.item.id for one in result] == ["here"]
     assert lacking == (
         NotPlanned(case="many", device="", reason="it needs 2 devices, and this node has 1"),
         NotPlanned(case="far", device="", reason="it needs 2 nodes, and this run is of one"),
@@ -150,28 +150,28 @@ def test_one_case_of_each_workload_is_varied_and_the_seed_draws_it() -> None:
     drawn = set()
     for byte in range(20):
         seed = f"{byte:02x}" * 32
-        found, _ = placed(*items, devices=[device(0), device(1)], varies=True, seed=seed)
-        varied = [one for one in found if one.draw is not None]
+        result, _ = placed(*items, devices=[device(0), device(1)], varies=True, seed=seed)
+        varied = [one for one in result if one.draw is not None]
         assert [one.item.workload for one in varied] == ["w", "w", "v", "v"]
         assert varied[0].item.id == varied[1].item.id  # the same on both devices
         assert varied[0].draw == varied[1].draw
         drawn.add((varied[0].item.id, varied[0].draw))
         again, _ = placed(*items, devices=[device(0), device(1)], varies=True, seed=seed)
-        assert again == found
+        assert again == result
     assert {name for name, _ in drawn} == {"a", "b"}
     assert len({draw for _, draw in drawn}) == 20
 
 
 def test_nothing_varies_where_the_suite_does_not_say_so() -> None:
-    found, _ = placed(item("a"), devices=[device(0)])
-    assert [one.draw for one in found] == [None]
-    said, _ = placed(item("a", variants=True), devices=[device(0)])
-    assert [one.draw is None for one in said] == [True, False]
+    result, _ = placed(item("a"), devices=[device(0)])
+    assert [one.draw for one in result] == [None]
+    output, _ = placed(item("a", variants=True), devices=[device(0)])
+    assert [one.draw is None for one in output] == [True, False]
 
 
 def test_a_case_that_is_not_planned_does_not_vary() -> None:
-    found, _ = placed(item("a", num_nodes=2), item("b"), devices=[device(0)], varies=True)
-    assert [one.item.id for one in found] == ["b", "b"]
+    result, _ = placed(item("a", num_nodes=2), item("b"), devices=[device(0)], varies=True)
+    assert [one.item.id for one in result] == ["b", "b"]
 
 
 # ------------------------------------------------------------------ the files
@@ -219,9 +219,9 @@ def test_the_node_suites_go_on_nodes_of_any_size(name: str) -> None:
         ([device(0)], [], "vendor:0"),
         ([device(n) for n in range(8)], 56, "vendor:all"),
     ):
-        found, lacking = placement.place(suite, devices, SEED)
-        assert sum(one.item.scope == "pair" for one in found) == (pairs or 0)
-        assert {one.place for one in found if one.item.id == "host-memory"} == {jobs}
+        result, lacking = placement.place(suite, devices, SEED)
+        assert sum(one.item.scope == "pair" for one in result) == (pairs or 0)
+        assert {one.place for one in result if one.item.id == "host-memory"} == {jobs}
         names = {one.case for one in lacking}
         assert all(any(fnmatchcase(case, pattern) for pattern in may_lack) for case in names)
         assert ("pairs" in names) == (len(devices) == 1)
@@ -232,9 +232,9 @@ def test_the_node_suites_go_on_nodes_of_any_size(name: str) -> None:
 
 def test_collectives_take_a_rank_on_each_accelerator() -> None:
     suite, _ = suite_file.load_suite("collectives")
-    found, lacking = placement.place(suite, [device(0), device(1), device(2)], SEED)
+    result, lacking = placement.place(suite, [device(0), device(1), device(2)], SEED)
     assert lacking == ()
-    assert {one.num_ranks for one in found} == {3}
+    assert {one.num_ranks for one in result} == {3}
     _, lacking = placement.place(suite, [device(0)], SEED)
     assert {one.reason for one in lacking} == {"it needs 2 devices, and this node has 1"}
     on_processors, _ = placement.place(suite, [device(0, vendor="cpu")], SEED)

@@ -387,7 +387,7 @@ def records(plan: Plan, system: System | None = None, *, num_clean: int = 1000) 
     """Qualified records of all cases of a plan on the devices of a system, by default SYSTEM."""
     system = system or SYSTEM
     devices = {device.id: device for device in system.identity.devices}
-    found = {
+    result = {
         (case.workload, case.version, devices[case.device].model): QualifiedRecord(
             workload=case.workload,
             version=case.version,
@@ -403,7 +403,7 @@ def records(plan: Plan, system: System | None = None, *, num_clean: int = 1000) 
         )
         for case in plan.cases
     }
-    return Qualified(record=tuple(found.values()))
+    return Qualified(record=tuple(result.values()))
 
 
 def ended(launch: str, outcome: Outcome = "completed", reason: str = "") -> LaunchEnded:
@@ -473,26 +473,26 @@ def watched_events(
     owners = {launch.id: cases[launch.case] for launch in plan.launches}
     gap = NotObserved(what="kernel_log", hint="add --device /dev/kmsg")
     mark = KernelLogRead(boot="b", sequence=1)
-    found: list[Event] = [events[0], *(_count(name, one) for name, one in devices.items())]
-    found.append(gap if logged is None else mark)
+    result: list[Event] = [events[0], *(_count(name, one) for name, one in devices.items())]
+    result.append(gap if logged is None else mark)
     ended = dict.fromkeys(devices, 0)
     for event in events[1:-1]:
         launch = getattr(event, "launch", "")
         own = [name for name in owners[launch].all_devices if name in devices] if launch else []
         if isinstance(event, LaunchStarted):
-            found += [_count(name, devices[name], launch, ended=ended[name]) for name in own]
-        found.append(event)
+            result += [_count(name, devices[name], launch, ended=ended[name]) for name in own]
+        result.append(event)
         for name in own if isinstance(event, Block) and event.index == 0 else ():
             values = dict(devices[name].values(ended[name]))
-            found += [Reading(launch=launch, device=name, values=values)] * devices[name].readings
+            result += [Reading(launch=launch, device=name, values=values)] * devices[name].readings
         for name in own if isinstance(event, LaunchEnded) else ():
             ended[name] += 1
-            found.append(_count(name, devices[name], launch, "after", ended[name]))
-    found += [
+            result.append(_count(name, devices[name], launch, "after", ended[name]))
+    result += [
         *(logged or ()),
         *(_count(n, one, "", "after", ended[n]) for n, one in devices.items()),
     ]
-    return [*found, *(() if logged is None else (mark,)), events[-1]]
+    return [*result, *(() if logged is None else (mark,)), events[-1]]
 
 
 def _count(

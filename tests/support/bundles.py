@@ -250,14 +250,14 @@ def seal(
 ) -> Path:
     """Sign these data files and write the whole bundle; `carried` is what the pages are given."""
     files = dict(files)
-    found = bundle.read_files(files, complete=False)
-    files[bundle.STATEMENT] = keys.sign_data(found, key)
+    result = bundle.read_files(files, complete=False)
+    files[bundle.STATEMENT] = keys.sign_data(result, key)
     inside = carried(dict(files))
     files[bundle.HTML] = html(inside)
     files[bundle.PDF] = keys.sign_pdf(pdf(inside), key)
     pages = (bundle.STATEMENT, *bundle.RENDERINGS)
     subjects = {name: sha256(files[name]) for name in pages}
-    files[bundle.REPORT] = keys.sign_report(found, subjects, key)
+    files[bundle.REPORT] = keys.sign_report(result, subjects, key)
     for name, data in files.items():
         bundle.write(folder / name, data)
     return folder

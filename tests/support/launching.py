@@ -192,20 +192,20 @@ class Bench:
 
     def ended(self, launch: str) -> LaunchEnded:
         (event,) = self.of(launch, LaunchEnded)
-        found: LaunchEnded = event
-        return found
+        result: LaunchEnded = event
+        return result
 
 
 def bearers(mark: str) -> list[int]:
     """Living processes, other than this one, that have a text in their environment."""
-    found = []
+    result = []
     for name in Path("/proc").iterdir():
         if not name.name.isdecimal() or int(name.name) == os.getpid():
             continue
         try:
             is_zombie = b") Z" in (name / "stat").read_bytes()
             if mark.encode() in (name / "environ").read_bytes() and not is_zombie:
-                found.append(int(name.name))
+                result.append(int(name.name))
         except OSError:
             continue
-    return found
+    return result

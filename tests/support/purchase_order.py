@@ -17,7 +17,7 @@ def accelerator(number: int, **values: Scalar | None) -> Device:
         "num_links": 18,
         "vbios": "96.00.5E",
     }
-    told = facts(**(own | values))
+    reported = facts(**(own | values))
     bandwidth = Fact(value=25e9, unit="bytes per second")
     return Device(
         id=f"vendor:{number}",
@@ -26,7 +26,7 @@ def accelerator(number: int, **values: Scalar | None) -> Device:
         model="Accelerator X1",
         serial=f"S{number}",
         memory_bytes=80 * GIB,
-        facts={**told, "link_bytes_per_second": bandwidth},
+        facts={**reported, "link_bytes_per_second": bandwidth},
     )
 
 

@@ -755,8 +755,8 @@ def _checked(
     launch: Launch, row: Row, phase: Phase, chance: random.Random, *, is_outside: bool = False
 ) -> Checked:
     name, error, bound, detects, what = row.check
-    found = bound * 3.2 if is_outside else error * chance.uniform(0.4, 1.0)
-    check = Check(name=name, error=found, bound=bound, detects=detects, detects_what=what)
+    result = bound * 3.2 if is_outside else error * chance.uniform(0.4, 1.0)
+    check = Check(name=name, error=result, bound=bound, detects=detects, detects_what=what)
     return Checked(launch=launch.id, rank=0, phase=phase, step=0, check=check)
 
 

@@ -366,11 +366,11 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             if name == "smoke":
                 made = verdict(smoke(CASES.keys() - ON_PROCESSORS), Path(folder))
-                said: object = doubts(made)
+                output: object = doubts(made)
             else:
                 made = verdict_of_lie(LIES[name], Path(folder))
-                said = rulings(made)
-            print(name, made["verdict"], said, flush=True)  # noqa: T201
+                output = rulings(made)
+            print(name, made["verdict"], output, flush=True)  # noqa: T201
 
 
 if __name__ == "__main__":

@@ -122,9 +122,9 @@ def main() -> None:
             verdict = run(fault, Path(folder))
         escaped = list(missed(verdict))
         is_bad |= bool(escaped) or verdict["verdict"] == "ACCEPTED"
-        told = f"not seen in {', '.join(escaped)}" if escaped else "seen in every one"
+        reported = f"not seen in {', '.join(escaped)}" if escaped else "seen in every one"
         number = len(verdict["cases"])
-        print(f"{fault}: {number} cases, {told}; {verdict['verdict']}", flush=True)  # noqa: T201
+        print(f"{fault}: {number} cases, {reported}; {verdict['verdict']}", flush=True)  # noqa: T201
     sys.exit(1 if is_bad else 0)
 
 

@@ -98,15 +98,15 @@ def steady(
 def rulings(
     plan: Plan,
     lines: Sequence[Line],
-    asked: Criteria,
+    requested: Criteria,
     *,
     baselines: Baselines | None = None,
     peaks: Peaks | None = None,
     system: System = SYSTEM,
 ) -> tuple[Ruling, ...]:
     return judge(
-        plan=with_bounds(plan, asked),
-        criteria=asked,
+        plan=with_bounds(plan, requested),
+        criteria=requested,
         lines=lines,
         baselines=baselines or Baselines(baseline=()),
         peaks=peaks or Peaks(peak=()),

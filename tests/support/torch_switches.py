@@ -42,7 +42,7 @@ QUESTIONS: Mapping[str, Callable[[Any], Any]] = {
 }
 
 
-def asked(torch: Any) -> State:
+def requested(torch: Any) -> State:
     """The answers to all questions that this torch knows; one that it refuses is named so."""
     answers: dict[str, str | bool] = {}
     for name, question in QUESTIONS.items():
@@ -62,7 +62,7 @@ def course(torch: Any) -> dict[str, State]:
     for name, act in ACTIONS.items():
         if has_newer or not name.startswith("new"):
             act(torch)
-            states[name] = asked(torch)
+            states[name] = requested(torch)
     return states
 
 

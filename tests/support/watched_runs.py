@@ -51,9 +51,9 @@ FACTS = {
 
 def system(*names: str, **facts: Fact) -> System:
     """A node of cards that tell what their highest values are."""
-    found = a_system(*(names or (DEVICE,)))
-    devices = tuple(replace(one, facts={**FACTS, **facts}) for one in found.identity.devices)
-    return replace(found, identity=replace(found.identity, devices=devices))
+    result = a_system(*(names or (DEVICE,)))
+    devices = tuple(replace(one, facts={**FACTS, **facts}) for one in result.identity.devices)
+    return replace(result, identity=replace(result.identity, devices=devices))
 
 
 def watching(
@@ -70,8 +70,8 @@ def watching(
 
 
 def ruling(verdict: Verdict, criterion: str) -> Ruling:
-    (found,) = [one for one in verdict.rulings if one.criterion == criterion]
-    return found
+    (result,) = [one for one in verdict.rulings if one.criterion == criterion]
+    return result
 
 
 def asking(metric: str, **fields: Any) -> Criteria:
@@ -84,8 +84,8 @@ def asking(metric: str, **fields: Any) -> Criteria:
 def answer(events: Sequence[Event], metric: str, plan: Plan = PLAN, **fields: Any) -> Ruling:
     devices = plan.cases[0].all_devices if len(plan.cases) == 1 else ()
     names = devices or tuple(case.device for case in plan.cases)
-    found = verdict_of(plan, events, asking(metric, **fields), system=system(*names))
-    return ruling(found, "asked")
+    result = verdict_of(plan, events, asking(metric, **fields), system=system(*names))
+    return ruling(result, "asked")
 
 
 def fault(code: str, *, is_fatal: bool, device: str = DEVICE, launch: str = "") -> KernelLogged:

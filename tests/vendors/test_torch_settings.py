@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 from support import torch_switches
-from support.torch_switches import ACTIONS, RECORDED, asked, course, switches
+from support.torch_switches import ACTIONS, RECORDED, course, requested, switches
 from torch import nn
 
 from appliance.vendors.amd.rocm import Rocm
@@ -76,7 +76,7 @@ def test_what_is_asked_for_is_what_is_set_whatever_was_set_before(
         assert float32_products(vendor.torch_type)["matmul"] == expected["matmul"]
         if has_convolution:
             assert dict(float32_products(vendor.torch_type)) == expected
-        assert "RuntimeError" not in asked(stand_in).values()  # which breaks torch's exporter
+        assert "RuntimeError" not in requested(stand_in).values()  # which breaks torch's exporter
 
 
 @pytest.mark.parametrize("version", [version for version in VERSIONS if version != "2.8.0"])
@@ -97,7 +97,7 @@ def test_a_library_that_sets_the_newer_switch_is_found_out(
 def test_this_torch_has_one_answer_for_both_kinds_of_switch(torch_type: str) -> None:
     for in_tf32 in (True, False):
         choose_float32_products(torch_type, in_tf32=in_tf32)
-        assert "RuntimeError" not in asked(torch).values()
+        assert "RuntimeError" not in requested(torch).values()
         if torch_type == "cuda":
             assert dict(float32_products("cuda")) == (IN_TF32 if in_tf32 else FULL)
 

@@ -230,5 +230,5 @@ def test_recorded_machines_are_what_their_script_writes(monkeypatch: pytest.Monk
     monkeypatch.syspath_prepend(str(Path(trees.__file__).parent))
     from documented import MACHINES_BUILT  # noqa: PLC0415 - found through the line above
 
-    found = {path.stem: path.read_text() for path in trees.MACHINES.glob("*.tree")}
-    assert {name: text for name, text in found.items() if name != "kvm_guest"} == MACHINES_BUILT
+    result = {path.stem: path.read_text() for path in trees.MACHINES.glob("*.tree")}
+    assert {name: text for name, text in result.items() if name != "kvm_guest"} == MACHINES_BUILT

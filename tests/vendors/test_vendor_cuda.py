@@ -50,12 +50,12 @@ def library(one: Cuda) -> Replayed:
     return replayed
 
 
-def known(found: Mapping[str, float | None]) -> dict[str, float]:
-    return {name: value for name, value in found.items() if value is not None}
+def known(result: Mapping[str, float | None]) -> dict[str, float]:
+    return {name: value for name, value in result.items() if value is not None}
 
 
-def nonzero(found: Mapping[str, float | None]) -> dict[str, float]:
-    return {name: value for name, value in known(found).items() if value}
+def nonzero(result: Mapping[str, float | None]) -> dict[str, float]:
+    return {name: value for name, value in known(result).items() if value}
 
 
 # ------------------------------------------------------------------ the records
@@ -157,8 +157,8 @@ def test_every_gap_has_its_reason(name: str, vendor: Named) -> None:
     for device in one.probe():
         gaps = {word for word, fact in device.facts.items() if fact.value is None}
         assert all(device.facts[word].hint for word in gaps)
-        told = {**one.read(device), **one.counters(device)}
-        assert set(one.hints(device)) == {word for word, value in told.items() if value is None}
+        reported = {**one.read(device), **one.counters(device)}
+        assert set(one.hints(device)) == {word for word, value in reported.items() if value is None}
         assert all(one.hints(device).values())
 
 
@@ -185,11 +185,15 @@ def test_models_are_those_of_the_device_files(name: str, file: str, vendor: Name
 
 
 def test_an_older_part_tells_its_slowdown_temperature_and_default_clock(vendor: Named) -> None:
-    found = values(vendor("a100_sxm").probe()[0])
+    result = values(vendor("a100_sxm").probe()[0])
     # Its applications clock is below the highest as delivered: nobody set that.
-    assert (found["slowdown_temperature"], found["graphics_clock_limit"]) == (89, "none")
-    assert (found["confidential_mode"], found["fabric"]) == (None, None)
-    assert (found["compute_units"], found["link_kind"], found["num_links"]) == (108, "NVLink 3", 12)
+    assert (result["slowdown_temperature"], result["graphics_clock_limit"]) == (89, "none")
+    assert (result["confidential_mode"], result["fabric"]) == (None, None)
+    assert (result["compute_units"], result["link_kind"], result["num_links"]) == (
+        108,
+        "NVLink 3",
+        12,
+    )
 
 
 def test_a_clock_that_somebody_set_is_told(vendor: Named) -> None:
@@ -225,8 +229,8 @@ def test_devices_without_links_are_joined_over_the_host(vendor: Named) -> None:
     one = vendor("a100_sxm")
     for device in library(one).record["devices"]:
         device["answers"]["nvmlDeviceGetNvLinkState(*)"] = 0
-    found = values(one.probe()[0])
-    assert (found["num_links_up"], found["connection_to_1"]) == (0, "PCIe switches")
+    result = values(one.probe()[0])
+    assert (result["num_links_up"], result["connection_to_1"]) == (0, "PCIe switches")
     assert one.counters(one.probe()[0])["links_down"] == 12
 
 
@@ -249,15 +253,15 @@ def test_links_to_a_switch_that_does_not_join_are_no_connection(vendor: Named) -
 def test_slices_of_a_divided_device_are_devices(vendor: Named) -> None:
     vendor_ = vendor("mig_slices")
     one, other = vendor_.probe()
-    found = values(one)
+    result = values(one)
     assert (one.id, other.id) == ("cuda:0", "cuda:1")
     assert one.model == "NVIDIA A100-SXM4-40GB MIG 1g.5gb"
-    assert one.serial == found["uuid"] == "MIG-11110000-0000-0000-0000-000000000000"
-    assert (one.memory_bytes, found["compute_units"]) == (4864 << 20, 14)
-    assert (found["partition_mode"], str(found["partitions"]).count("1g.5gb")) == ("MIG", 2)
+    assert one.serial == result["uuid"] == "MIG-11110000-0000-0000-0000-000000000000"
+    assert (one.memory_bytes, result["compute_units"]) == (4864 << 20, 14)
+    assert (result["partition_mode"], str(result["partitions"]).count("1g.5gb")) == ("MIG", 2)
     # What they share is that of the whole.
     assert vendor_.read(one)["power_watts"] == vendor_.read(other)["power_watts"] == 49.68
-    assert found["pci_address"] == "0000:06:00.0"
+    assert result["pci_address"] == "0000:06:00.0"
 
 
 def test_a_divided_device_without_visible_slices_is_listed_whole(vendor: Named) -> None:
@@ -277,8 +281,8 @@ def test_a_device_of_another_container_is_none_of_ours(vendor: Named) -> None:
 
 def test_readings_are_in_si_units(vendor: Named) -> None:
     one = vendor("h100_sxm")
-    found = known(one.read(one.probe()[0]))
-    assert found == {
+    result = known(one.read(one.probe()[0]))
+    assert result == {
         "graphics_clock_hertz": 345e6,
         "memory_clock_hertz": 2619e6,
         "power_watts": 68.57,
@@ -358,10 +362,10 @@ def test_an_older_driver_is_asked_for_throttle_reasons(vendor: Named) -> None:
 def test_counters_of_a_healthy_module_are_zero_or_told_to_be_missing(vendor: Named) -> None:
     one = vendor("h100_sxm")
     device = one.probe()[0]
-    found = one.counters(device)
-    assert nonzero(found) == {"pcie_replays": 150, "power_violation_ns": 7_015_662_857_000}
+    result = one.counters(device)
+    assert nonzero(result) == {"pcie_replays": 150, "power_violation_ns": 7_015_662_857_000}
     pages = {"pages_retired_corrected", "pages_retired_uncorrected", "pages_pending"}
-    assert {name for name, value in found.items() if value is None} == pages
+    assert {name for name, value in result.items() if value is None} == pages
     assert pages < one.absent(device)
 
 
@@ -398,8 +402,8 @@ def test_a_fault_shows_in_its_own_numbers_alone(
 
 
 def test_a_narrow_slot_is_narrower_than_the_part(vendor: Named) -> None:
-    found = values(vendor("pcie_x8").probe()[1])
-    assert (found["pcie_width_highest"], found["pcie_width_slot"]) == (16, 8)
+    result = values(vendor("pcie_x8").probe()[1])
+    assert (result["pcie_width_highest"], result["pcie_width_slot"]) == (16, 8)
 
 
 def test_a_link_that_is_down_shows_in_the_facts(vendor: Named) -> None:
@@ -416,12 +420,12 @@ def test_switches_that_are_not_ready_show(vendor: Named) -> None:
 def test_a_part_from_before_rows_could_be_replaced(vendor: Named) -> None:
     one = vendor("pages_retired")
     (device,) = one.probe()
-    found = one.counters(device)
-    assert [found[name] for name in COUNTED if name.startswith("pages")] == [2, 1, 1]
+    result = one.counters(device)
+    assert [result[name] for name in COUNTED if name.startswith("pages")] == [2, 1, 1]
     rows = {name for name in COUNTED if "remap" in name}
-    assert {found[name] for name in rows} == {None}
+    assert {result[name] for name in rows} == {None}
     assert rows < one.absent(device)
-    assert (found["link_replays"], found["link_errors"], found["reset_wanted"]) == (3, 7, None)
+    assert (result["link_replays"], result["link_errors"], result["reset_wanted"]) == (3, 7, None)
 
 
 def test_the_newest_links_have_other_counters(vendor: Named) -> None:
@@ -429,8 +433,12 @@ def test_the_newest_links_have_other_counters(vendor: Named) -> None:
     device = one.probe()[0]
     fields = library(one).record["devices"][0]["fields"]
     fields["NVML_FI_DEV_NVLINK_COUNT_RCV_ERRORS"] = [1] * 18
-    found = one.counters(device)
-    assert (found["link_errors"], found["link_recoveries"], found["link_replays"]) == (18, 0, None)
+    result = one.counters(device)
+    assert (result["link_errors"], result["link_recoveries"], result["link_replays"]) == (
+        18,
+        0,
+        None,
+    )
     assert "link_replays" in one.absent(device)
 
 
@@ -438,8 +446,8 @@ def test_a_card_without_bridges_has_no_link_down(vendor: Named) -> None:
     one = vendor("card_without_bridge")
     (device,) = one.probe()
     assert (device.facts["num_links"].value, device.facts["num_links_up"].value) == (18, 0)
-    found = one.counters(device)
-    assert (found["links_down"], found["link_replays"]) == (0, None)
+    result = one.counters(device)
+    assert (result["links_down"], result["link_replays"]) == (0, None)
     assert {"link_replays", "link_errors", "link_recoveries"} < one.absent(device)
 
 
@@ -500,11 +508,11 @@ def test_a_sum_with_a_gap_is_none(vendor: Named) -> None:
 def test_what_the_driver_refuses_is_told_with_the_permission(vendor: Named) -> None:
     one = vendor("permission_denied")
     device = one.probe()[0]
-    found, hints = one.counters(device), one.hints(device)
-    assert found["ecc_uncorrected"] is None
+    result, hints = one.counters(device), one.hints(device)
+    assert result["ecc_uncorrected"] is None
     assert "--cap-add SYS_ADMIN" in hints["ecc_uncorrected"]
     assert "--cap-add SYS_ADMIN" in hints["energy_joules"]
-    assert (found["lost"], found["link_errors"]) == (0, 0)
+    assert (result["lost"], result["link_errors"]) == (0, 0)
     assert "ecc_uncorrected" not in one.absent(device)
 
 
@@ -570,8 +578,8 @@ def test_a_driver_that_went_away_is_not_observed(vendor: Named) -> None:
     device = one.probe()[0]
     gone = {"*": {"error": "NVML_ERROR_UNINITIALIZED"}}
     library(one).record["devices"][0] |= {"answers": gone, "fields": gone}
-    found = known(one.counters(device))
-    assert set(found) <= {"pcie_correctable", "pcie_non_fatal", "pcie_fatal"}  # the kernel's own
+    result = known(one.counters(device))
+    assert set(result) <= {"pcie_correctable", "pcie_non_fatal", "pcie_fatal"}  # the kernel's own
 
 
 @pytest.mark.parametrize("code", sorted(HINTS))
@@ -579,8 +587,8 @@ def test_no_error_code_is_raised_at_who_reads(code: int, vendor: Named) -> None:
     one = vendor("h100_sxm")
     device = one.probe()[0]
     names = {value: name for name, value in vars(pynvml).items() if name.startswith("NVML_ERROR_")}
-    told = {"*": {"error": names[code]}}
-    library(one).record["devices"][0] |= {"answers": told, "fields": told}
+    reported = {"*": {"error": names[code]}}
+    library(one).record["devices"][0] |= {"answers": reported, "fields": reported}
     assert not known(one.read(device))
     assert set(one.counters(device)) == set(COUNTED)
     assert one.hints(device)["power_watts"] == HINTS[code]
@@ -689,11 +697,11 @@ def test_a_fault_of_a_device_that_is_not_ours_has_no_device(address: str, vendor
 
 def test_children_see_the_devices_by_uuid_in_order(vendor: Named) -> None:
     one, other = vendor("h100_sxm").probe()
-    found = Cuda().environment(other, one)
-    assert found["CUDA_VISIBLE_DEVICES"] == (
+    result = Cuda().environment(other, one)
+    assert result["CUDA_VISIBLE_DEVICES"] == (
         "GPU-00000000-0000-0000-0000-000000000002,GPU-00000000-0000-0000-0000-000000000001"
     )
-    assert found["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"
+    assert result["CUDA_DEVICE_ORDER"] == "PCI_BUS_ID"
     assert Cuda().environment()["CUDA_VISIBLE_DEVICES"] == ""
 
 
@@ -721,9 +729,9 @@ def test_only_the_deterministic_mode_fixes_a_workspace_and_the_choice_of_kernels
 def test_formats_come_from_the_compute_capability(
     name: str, has: set[str], lacks: set[str], vendor: Named
 ) -> None:
-    found = vendor(name).features(vendor(name).probe()[-1])
-    assert has <= found
-    assert not lacks & found
+    result = vendor(name).features(vendor(name).probe()[-1])
+    assert has <= result
+    assert not lacks & result
 
 
 def test_jax_counts_only_with_its_plugin(vendor: Named, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -747,8 +755,8 @@ def test_float32_is_float32_after_prepare() -> None:
 
 
 def test_the_container_is_given_what_the_host_side_gives() -> None:
-    found, host = Cuda().container_options(), CONTAINERS["cuda"]
-    assert found == {
+    result, host = Cuda().container_options(), CONTAINERS["cuda"]
+    assert result == {
         "cdi": host.cdi,
         "device_requests": [{"count": -1, "capabilities": [["gpu"]]}],
         "devices": list(host.devices),
@@ -896,14 +904,14 @@ def test_reading_takes_few_questions(vendor: Named) -> None:
     """Each costs the driver some microseconds up to a millisecond."""
     one = vendor("h100_sxm")
     device = one.probe()[0]
-    asked = library(one).calls
-    asked.clear()
+    requested = library(one).calls
+    requested.clear()
     one.read(device)
-    assert len(asked) <= 20
-    asked.clear()
+    assert len(requested) <= 20
+    requested.clear()
     one.counters(device)
-    assert len(asked) <= 100
-    assert asked.count("nvmlDeviceGetFieldValues") <= 12
+    assert len(requested) <= 100
+    assert requested.count("nvmlDeviceGetFieldValues") <= 12
 
 
 def test_it_is_a_vendor(vendor: Named) -> None:

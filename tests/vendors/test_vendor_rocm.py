@@ -51,11 +51,11 @@ def readings(one: Vendor, device: Device) -> Mapping[str, float | None]:
 
 def differing(name: str, source: str) -> dict[str, float | None]:
     """Readings and counters of the first device that are not those of a healthy one."""
-    found = []
+    result = []
     for one in (vendor(name, source=source), vendor("mi300x", source=source)):
         device = one.probe()[0]
-        found.append({**readings(one, device), **one.counters(device)})
-    return {key: value for key, value in found[0].items() if value != found[1][key]}
+        result.append({**readings(one, device), **one.counters(device)})
+    return {key: value for key, value in result[0].items() if value != result[1][key]}
 
 
 # ------------------------------------------------------------------ the records
@@ -79,20 +79,20 @@ def test_only_the_words_of_all_vendors_are_used(name: str, source: str) -> None:
     for device in devices:
         own = {key for key in device.facts if not key.startswith(CONNECTION)}
         assert own == set(FACTS)
-        told = {**readings(one, device), **one.counters(device)}
-        assert unspoken(one, device, told) == []
+        reported = {**readings(one, device), **one.counters(device)}
+        assert unspoken(one, device, reported) == []
         assert all(fact.source for fact in device.facts.values())
 
 
 def test_what_has_no_question_is_what_no_source_is_asked_for() -> None:
     sources = (Library(SimpleNamespace()), CommandLine(lambda _: "[]"))
     place = Place(Tree(Path("/nowhere")), FIRST)
-    asked = [{*source.counters(FIRST), *place.counters(), "lost"} for source in sources]
-    assert asked[0] == asked[1] == {*COUNTERS} - NO_QUESTION
+    requested = [{*source.counters(FIRST), *place.counters(), "lost"} for source in sources]
+    assert requested[0] == requested[1] == {*COUNTERS} - NO_QUESTION
     names = [{*source.readings(FIRST)} for source in sources]
     assert names[0] == names[1] == {*READINGS}
-    told = {"throttled_power_cap", "throttled_thermal", "throttled_hardware"}
-    assert {f"throttled_{name}" for name in THROTTLES} - NO_QUESTION - UNCOUNTED == told
+    reported = {"throttled_power_cap", "throttled_thermal", "throttled_hardware"}
+    assert {f"throttled_{name}" for name in THROTTLES} - NO_QUESTION - UNCOUNTED == reported
 
 
 # ------------------------------------------------------------------ healthy machines
@@ -105,8 +105,8 @@ def test_eight_modules_with_all_their_facts(source: str) -> None:
     device = devices[0]
     assert (device.vendor, device.index, device.model) == ("rocm", 0, "AMD Instinct MI300X")
     assert (device.serial, device.memory_bytes) == ("692300000000", 206_141_652_992)
-    told = {name: value for name, value in facts(device).items() if value is not None}
-    assert {name: told[name] for name in told if not name.startswith(CONNECTION)} == {
+    reported = {name: value for name, value in facts(device).items() if value is not None}
+    assert {name: reported[name] for name in reported if not name.startswith(CONNECTION)} == {
         "uuid": "GPU-0000000000000010",
         "product": "AMD Instinct MI300X OAM",
         "board_part_number": "102-G30211-0C",
@@ -143,8 +143,8 @@ def test_eight_modules_with_all_their_facts(source: str) -> None:
         "num_links_up": 7,
         "link_bytes_per_second": 64e9,
     }
-    assert [told[f"{CONNECTION}{number}"] for number in range(1, 8)] == ["XGMI x1"] * 7
-    assert f"{CONNECTION}0" not in told
+    assert [reported[f"{CONNECTION}{number}"] for number in range(1, 8)] == ["XGMI x1"] * 7
+    assert f"{CONNECTION}0" not in reported
     units = {name: fact.unit for name, fact in device.facts.items() if fact.unit}
     assert set(units.values()) == {"bytes", "watts", "hertz", "celsius", "bytes per second"}
 
@@ -153,11 +153,11 @@ def test_eight_modules_with_all_their_facts(source: str) -> None:
 def test_readings_are_in_si_units(source: str) -> None:
     one = vendor("mi300x", source=source)
     device = one.probe()[0]
-    found = readings(one, device)
-    energy = found["energy_joules"]
+    result = readings(one, device)
+    energy = result["energy_joules"]
     assert energy is not None
     assert 1800 < energy < 2200  # 123,456,789 steps of 15.259 microjoules and a second of 100 W
-    assert {key: value for key, value in found.items() if value is not None} == {
+    assert {key: value for key, value in result.items() if value is not None} == {
         "graphics_clock_hertz": 2.096e9,  # the slowest die's
         "memory_clock_hertz": 1.3e9,
         "power_watts": 142,
@@ -181,12 +181,12 @@ def test_readings_are_in_si_units(source: str) -> None:
 def test_a_healthy_device_counts_no_errors(source: str) -> None:
     one = vendor("mi300x", source=source)
     device = one.probe()[0]
-    found = one.counters(device)
-    assert {key: value for key, value in found.items() if value} == {
+    result = one.counters(device)
+    assert {key: value for key, value in result.items() if value} == {
         "pcie_replays": 3,
         "pcie_naks": 2,
     }
-    assert {key for key, value in found.items() if value is None} <= one.absent(device)
+    assert {key for key, value in result.items() if value is None} <= one.absent(device)
     assert one.absent(device) == NO_QUESTION | UNCOUNTED
 
 
@@ -195,14 +195,18 @@ def test_a_die_of_two_is_a_device(source: str) -> None:
     one = vendor("mi250x", source=source)
     devices = one.probe()
     assert [device.model for device in devices] == ["AMD Instinct MI250X/MI250"] * 2
-    told = facts(devices[0])
-    assert told["architecture"] == "gfx90a"
-    assert (told["memory_type"], told["compute_units"], told["power_limit"]) == ("HBM2E", 110, 560)
-    assert told[f"{CONNECTION}1"] == "XGMI x4"
-    found = readings(one, devices[0])
-    assert (found["power_watts"], found["temperature_celsius"]) == (95, 37)
-    assert found["throttled_current"] == found["throttled_other"] == 0
-    assert found["throttle_mask"] is None
+    reported = facts(devices[0])
+    assert reported["architecture"] == "gfx90a"
+    assert (reported["memory_type"], reported["compute_units"], reported["power_limit"]) == (
+        "HBM2E",
+        110,
+        560,
+    )
+    assert reported[f"{CONNECTION}1"] == "XGMI x4"
+    result = readings(one, devices[0])
+    assert (result["power_watts"], result["temperature_celsius"]) == (95, 37)
+    assert result["throttled_current"] == result["throttled_other"] == 0
+    assert result["throttle_mask"] is None
     assert one.absent(devices[0]) == NO_QUESTION
 
 
@@ -221,14 +225,17 @@ def test_each_partition_is_a_device_with_a_model_of_its_own(source: str) -> None
     devices = one.probe()
     assert {device.model for device in devices} == {"AMD Instinct MI300X, one CPX partition"}
     assert len({device.facts["pci_address"].value for device in devices}) == 8
-    told = facts(devices[7])
-    assert (told["partition_mode"], told["memory_partition_mode"]) == ("CPX", "NPS4")
-    assert told["partitions"] == "8 partitions"
-    assert told[f"{CONNECTION}0"] == "same module"
-    assert (told["pcie_width_slot"], told["pci_device"]) == (16, "1002:74a1")  # its module's
+    reported = facts(devices[7])
+    assert (reported["partition_mode"], reported["memory_partition_mode"]) == ("CPX", "NPS4")
+    assert reported["partitions"] == "8 partitions"
+    assert reported[f"{CONNECTION}0"] == "same module"
+    assert (reported["pcie_width_slot"], reported["pci_device"]) == (
+        16,
+        "1002:74a1",
+    )  # its module's
     assert {device.serial for device in devices} == {"692300000000"}
-    found = one.counters(devices[7])
-    assert (found["lost"], found["pcie_fatal"], found["ecc_uncorrected"]) == (0, 0, 0)
+    result = one.counters(devices[7])
+    assert (result["lost"], result["pcie_fatal"], result["ecc_uncorrected"]) == (0, 0, 0)
     assert readings(one, devices[7])["power_watts"] == 142
 
 
@@ -281,11 +288,11 @@ def test_a_field_that_is_missing_is_none_and_not_zero(source: str) -> None:
     assert device.serial == "0x0000000000000010"  # of the processor, where the board tells none
     assert facts(device)["power_limit"] is None
     assert facts(device)["vbios"] is None
-    found = readings(one, device)
+    result = readings(one, device)
     for name in ("power_watts", "memory_temperature_celsius", "utilisation_fraction"):
-        assert found[name] is None
+        assert result[name] is None
         assert one.hints(device)[name]
-    assert found["hotspot_temperature_celsius"] == 44
+    assert result["hotspot_temperature_celsius"] == 44
 
 
 @pytest.mark.parametrize("source", SOURCES)
@@ -294,9 +301,9 @@ def test_a_lost_device_is_told_as_lost(source: str) -> None:
     lost, other = one.probe()
     known = {key: value for key, value in one.counters(lost).items() if value is not None}
     assert known == {"lost": 1}
-    told = {key: value for key, value in one.read(lost).items() if value is not None}
+    reported = {key: value for key, value in one.read(lost).items() if value is not None}
     # The tool's last answer stands until its pause is over.
-    assert told == {}
+    assert reported == {}
     assert one.hints(lost)["ecc_uncorrected"] == GONE
     assert one.absent(lost) == NO_QUESTION | UNCOUNTED
     assert one.counters(other)["lost"] == 0
@@ -324,13 +331,13 @@ def test_what_is_withheld_is_none_with_the_permission_that_it_takes(source: str)
     one = vendor("permission_denied", source=source)
     device = one.probe()[0]
     assert device.facts["firmware"].value is None
-    found, hints = one.counters(device), one.hints(device)
+    result, hints = one.counters(device), one.hints(device)
     for name in ("ecc_uncorrected", "ras_uncorrected", "pages_retired_uncorrected"):
-        assert found[name] is None
+        assert result[name] is None
         assert "run as root" in hints[name]
         assert name not in one.absent(device)
-    assert found["lost"] == 0
-    assert found["pcie_replays"] == 3  # the kernel tells it to everybody
+    assert result["lost"] == 0
+    assert result["pcie_replays"] == 3  # the kernel tells it to everybody
     assert one.read(device)["pcie_width"] == 16
 
 
@@ -362,16 +369,16 @@ def test_numbers_of_every_form_are_numbers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "watts"), [(750_000_000, 750.0), (750, 750), (0xFFFFFFFF, None), (0, 0)]
+    ("reported", "watts"), [(750_000_000, 750.0), (750, 750), (0xFFFFFFFF, None), (0, 0)]
 )
-def test_a_power_cap_is_in_microwatts_or_in_watts(told: int, watts: float | None) -> None:
-    assert values.watts(told) == watts
-    assert values.cap(told) == (watts or None)
+def test_a_power_cap_is_in_microwatts_or_in_watts(reported: int, watts: float | None) -> None:
+    assert values.watts(reported) == watts
+    assert values.cap(reported) == (watts or None)
 
 
-@pytest.mark.parametrize(("told", "found"), [(44, 44), (0, None), (65535, None), (-60, None)])
-def test_a_sensor_that_is_not_there_has_no_temperature(told: int, found: int | None) -> None:
-    assert values.celsius(told) == found
+@pytest.mark.parametrize(("reported", "result"), [(44, 44), (0, None), (65535, None), (-60, None)])
+def test_a_sensor_that_is_not_there_has_no_temperature(reported: int, result: int | None) -> None:
+    assert values.celsius(reported) == result
 
 
 @pytest.mark.parametrize(
@@ -439,10 +446,10 @@ def test_why_the_first_reading_says_nothing_is_told(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("bit", [0, 3, 16, 17, 18, 32, 36, 40, 45, 46, 47, 48, 56, 57])
 def test_every_bit_of_the_mask_is_one_reason(bit: int) -> None:
-    found = throttles.by_mask(1 << bit)
-    active = [name for name, value in found.items() if name != "throttle_mask" and value]
+    result = throttles.by_mask(1 << bit)
+    active = [name for name, value in result.items() if name != "throttle_mask" and value]
     assert len(active) == 1
-    assert found["throttle_mask"] == 1 << bit
+    assert result["throttle_mask"] == 1 << bit
 
 
 def test_a_truth_value_says_only_that_there_is_a_reason() -> None:
@@ -706,8 +713,8 @@ def test_a_fault_in_the_log_is_of_the_device_that_it_names(
 
 
 def test_every_pattern_has_a_line() -> None:
-    told = {code for code, _ in LINES.values()}
-    assert {pattern.code for pattern in PATTERNS} - told == {"queue preemption", "throttled"}
+    reported = {code for code, _ in LINES.values()}
+    assert {pattern.code for pattern in PATTERNS} - reported == {"queue preemption", "throttled"}
 
 
 @pytest.mark.parametrize(
@@ -742,10 +749,10 @@ def test_of_partitions_the_log_names_the_first() -> None:
 def test_devices_are_made_visible_by_their_uuid_in_order() -> None:
     one = vendor("mi300x")
     devices = one.probe()
-    found = one.environment(devices[5], devices[2])
-    assert found["ROCR_VISIBLE_DEVICES"] == "GPU-0000000000000015,GPU-0000000000000012"
+    result = one.environment(devices[5], devices[2])
+    assert result["ROCR_VISIBLE_DEVICES"] == "GPU-0000000000000015,GPU-0000000000000012"
     for name in ("HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL"):
-        assert found[name] == "0,1"  # all of what is left, so that no older value counts
+        assert result[name] == "0,1"  # all of what is left, so that no older value counts
     assert one.environment()["ROCR_VISIBLE_DEVICES"] == ""
 
 
@@ -829,14 +836,14 @@ def test_the_probe_records_them(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("source", SOURCES)
 def test_a_probe_of_another_day_is_of_the_same_machine(source: str, tmp_path: Path) -> None:
-    found = [
+    result = [
         node.probe(
             [vendor(name, source=source)], root=tmp_path, environment={}, window_seconds=0
         ).identity
         for name in ("link_down", "link_down", "thermal_throttle")
     ]
-    assert identity_differences(found[0], found[1]) == []
-    assert len(identity_differences(found[0], found[2])) <= 1  # the link that came up
+    assert identity_differences(result[0], result[1]) == []
+    assert len(identity_differences(result[0], result[2])) <= 1  # the link that came up
 
 
 def test_it_is_found_by_its_name(
@@ -860,10 +867,10 @@ def test_the_plugin_of_onnx_runtime_is_registered_where_it_is_installed(
     plugin = importlib.import_module("onnxruntime_ep_migraphx")
     del sys.modules[plugin.__name__]
     monkeypatch.setitem(sys.modules, plugin.__name__, plugin)  # forgotten after this test
-    told: list[tuple[str, str]] = []
+    reported: list[tuple[str, str]] = []
     monkeypatch.setattr(
         "onnxruntime.register_execution_provider_library",
-        lambda name, path: told.append((name, path)),
+        lambda name, path: reported.append((name, path)),
     )
     Rocm(root=tmp_path).prepare()
-    assert told == [(Rocm().onnx_providers()[0], "/plugin.so")]
+    assert reported == [(Rocm().onnx_providers()[0], "/plugin.so")]

@@ -87,8 +87,8 @@ def test_only_the_words_of_all_vendors_are_used(name: str) -> None:
     for device in devices:
         assert {key for key in device.facts if not key.startswith(CONNECTION)} <= set(FACTS)
         one.read(device)
-        told = {**one.read(device), **one.counters(device)}
-        assert unspoken(one, device, told) == []
+        reported = {**one.read(device), **one.counters(device)}
+        assert unspoken(one, device, reported) == []
 
 
 # ------------------------------------------------------------------ healthy cards
@@ -145,8 +145,8 @@ def test_a_max_card_is_one_device_with_all_its_facts(
 def test_readings_of_a_max_card_are_in_the_units_of_their_names(
     healthy: tuple[Device, dict[str, float | None], object],
 ) -> None:
-    told = {name: value for name, value in healthy[1].items() if value is not None}
-    assert told == {
+    reported = {name: value for name, value in healthy[1].items() if value is not None}
+    assert reported == {
         "graphics_clock_hertz": 1.6e9,
         "power_watts": WATTS,
         "energy_joules": pytest.approx(9e6 + WATTS),
@@ -162,10 +162,16 @@ def test_readings_of_a_max_card_are_in_the_units_of_their_names(
 def test_counts_of_a_healthy_max_card_are_zeros_and_gaps(
     healthy: tuple[Device, object, dict[str, int | None]],
 ) -> None:
-    told = {name: value for name, value in healthy[2].items() if value is not None}
-    assert set(told) >= {"ecc_corrected", "ecc_uncorrected", "ras_uncorrected", "resets", "lost"}
-    assert set(told) >= {"pcie_fatal", "links_down", "driver_errors", "row_remap_failed"}
-    assert set(told.values()) == {0}
+    reported = {name: value for name, value in healthy[2].items() if value is not None}
+    assert set(reported) >= {
+        "ecc_corrected",
+        "ecc_uncorrected",
+        "ras_uncorrected",
+        "resets",
+        "lost",
+    }
+    assert set(reported) >= {"pcie_fatal", "links_down", "driver_errors", "row_remap_failed"}
+    assert set(reported.values()) == {0}
 
 
 def test_a_desktop_card_is_read_of_the_newer_driver() -> None:
@@ -177,10 +183,10 @@ def test_a_desktop_card_is_read_of_the_newer_driver() -> None:
     assert (facts["driver"], facts["architecture"]) == ("xe 6.14.0-33-generic", "Xe2-HPG")
     assert (facts["highest_graphics_clock"], facts["power_limit"]) == (2_850_000_000, 190.0)
     assert (facts["partition_mode"], facts["num_links"], facts["compute_units"]) == ("none", 0, 20)
-    told = readings(one, device)
-    assert told["graphics_clock_hertz"] == 2.85e9  # and not the 1.5 GHz of the part for media
-    assert (told["temperature_celsius"], told["memory_temperature_celsius"]) == (47.0, 52.0)
-    assert (told["pcie_generation"], told["pcie_width"]) == (4.0, 8.0)
+    reported = readings(one, device)
+    assert reported["graphics_clock_hertz"] == 2.85e9  # and not the 1.5 GHz of the part for media
+    assert (reported["temperature_celsius"], reported["memory_temperature_celsius"]) == (47.0, 52.0)
+    assert (reported["pcie_generation"], reported["pcie_width"]) == (4.0, 8.0)
 
 
 def test_an_identifier_made_of_the_slot_names_no_unit() -> None:
@@ -236,18 +242,18 @@ FAULTS: list[tuple[str, dict[str, object], dict[str, object], dict[str, object]]
 ]
 
 
-@pytest.mark.parametrize(("name", "facts", "told", "counts"), FAULTS)
+@pytest.mark.parametrize(("name", "facts", "reported", "counts"), FAULTS)
 def test_a_fault_changes_what_tells_of_it_and_nothing_else(
     name: str,
     facts: dict[str, object],
-    told: dict[str, object],
+    reported: dict[str, object],
     counts: dict[str, object],
     healthy: tuple[Device, dict[str, float | None], dict[str, int | None]],
 ) -> None:
     one = vendor(name)
     device = one.probe()[0]
     assert changed(values(healthy[0]), values(device)) == facts
-    assert changed(healthy[1], readings(one, device)) == told
+    assert changed(healthy[1], readings(one, device)) == reported
     assert changed(healthy[2], one.counters(device)) == counts
 
 
@@ -287,8 +293,13 @@ def test_a_card_whose_configuration_reads_as_ones_is_lost() -> None:
 def test_what_may_not_be_read_is_a_gap_with_the_permission() -> None:
     one = vendor("max_1550_denied")
     device = one.probe()[0]
-    told = readings(one, device)
-    assert told["power_watts"] is told["temperature_celsius"] is told["energy_joules"] is None
+    reported = readings(one, device)
+    assert (
+        reported["power_watts"]
+        is reported["temperature_celsius"]
+        is reported["energy_joules"]
+        is None
+    )
     hints = one.hints(device)
     assert hints["power_watts"].startswith("run as root to read ")
     assert hints["temperature_celsius"].endswith("/telem")
@@ -344,8 +355,8 @@ def test_every_reason_of_the_driver_has_a_word(reason: str, word: str) -> None:
     folder = one.root / ARC / "tile0/gt0/freq0/throttle"
     (folder / f"reason_{reason}").write_text("1")
     (folder / "status").write_text("1")
-    told = one.read(device)
-    active = {name for name, value in told.items() if name.startswith("throttled_") and value}
+    reported = one.read(device)
+    active = {name for name, value in reported.items() if name.startswith("throttled_") and value}
     assert active == {f"throttled_{word}"}
 
 
@@ -645,30 +656,30 @@ def test_probing_does_not_import_torch() -> None:
 def test_no_reading_starts_the_tool_and_a_launch_does_not_ask_it_twice() -> None:
     one = vendor("max_1550")
     device = one.probe()[0]
-    one.asked.clear()
+    one.requested.clear()
     one.read(device)
-    assert one.asked == []
+    assert one.requested == []
     one.counters(device)
-    assert sorted(one.asked) == ["health -d 0000:4d:00.0", "stats -d 0000:4d:00.0 -r"]
+    assert sorted(one.requested) == ["health -d 0000:4d:00.0", "stats -d 0000:4d:00.0 -r"]
     Xpu.counters(one, device)  # at the same moment
-    assert len(one.asked) == 2
+    assert len(one.requested) == 2
 
 
 def test_a_tool_that_does_not_answer_is_asked_once(tmp_path: Path) -> None:
-    asked: list[object] = []
+    requested: list[object] = []
 
     def tool(arguments: object) -> str:
-        asked.append(arguments)
+        requested.append(arguments)
         raise Unreadable("xpu-smi is not installed")
 
     trees.unpack("../xpu/max_1550", tmp_path)
     one = Xpu(tmp_path, tool, version=replayed_xpu.no_packages)
     device = one.probe()[0]
-    assert len(asked) == 1
+    assert len(requested) == 1
     assert (device.serial, device.memory_bytes) == (None, 128 * 2**30)
     assert device.facts["vbios"].hint == "xpu-smi is not installed"
     assert one.counters(device)["ecc_corrected"] is None
-    assert len(asked) == 1
+    assert len(requested) == 1
 
 
 @pytest.mark.parametrize(
@@ -708,8 +719,8 @@ def test_the_tool_is_started_without_what_would_hide_cards_from_it(
         tmp_path, monkeypatch, 'echo "{\\"mask\\": \\"$ZE_AFFINITY_MASK\\", \\"told\\": \\"$*\\"}"'
     )
     monkeypatch.setenv("ZE_AFFINITY_MASK", "3")
-    told = Answers(xpu_tool.run).ask("discovery", "-d", "0000:4d:00.0")
-    assert told == {"mask": "", "told": "discovery -d 0000:4d:00.0 -j"}
+    reported = Answers(xpu_tool.run).ask("discovery", "-d", "0000:4d:00.0")
+    assert reported == {"mask": "", "told": "discovery -d 0000:4d:00.0 -j"}
 
 
 def test_a_tool_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -808,8 +819,8 @@ def test_the_probe_takes_every_machine(name: str, tmp_path: Path) -> None:
     host = trees.unpack("xeon_two_sockets", tmp_path / "host")
     system = probe((one,), root=host, environment={}, window_seconds=0.0)
     assert {device.vendor for device in system.identity.devices} == {"xpu"}
-    told = {name for name in system.conditions.facts if name.startswith("xpu:0_")}
-    assert len(told) == len(READINGS) + len(COUNTERS)
+    reported = {name for name in system.conditions.facts if name.startswith("xpu:0_")}
+    assert len(reported) == len(READINGS) + len(COUNTERS)
 
 
 def test_the_answers_of_a_fault_are_those_of_its_base_but_for_its_own() -> None:
@@ -826,9 +837,9 @@ def test_version_2_of_the_tool_has_other_keys_for_the_same() -> None:
     for fact in ("power_limit_highest", "slowdown_temperature", "ecc_mode", "serial", "memory"):
         assert first.facts.get(fact) == second.facts.get(fact)
     assert second.facts["power_limit_highest"].value == 600
-    counts, told = one.counters(first), other.counters(second)
-    assert {name for name in counts if counts[name] != told[name]} == {"links_down"}
-    assert told["row_remap_pending"] == told["row_remap_failed"] == 0
+    counts, reported = one.counters(first), other.counters(second)
+    assert {name for name in counts if counts[name] != reported[name]} == {"links_down"}
+    assert reported["row_remap_pending"] == reported["row_remap_failed"] == 0
 
 
 def test_version_2_counts_errors_by_category() -> None:

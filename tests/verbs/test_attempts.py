@@ -44,12 +44,12 @@ class Buyer:
     def book(self) -> Path:
         return self.folder / "challenge.ledger.jsonl"
 
-    def asked(self, number: int, *, ago: timedelta = timedelta(0)) -> Path:
+    def requested(self, number: int, *, ago: timedelta = timedelta(0)) -> Path:
         utc = utc_words(datetime.now(UTC) - ago)
         return a_request(self.folder, sha256(self.path.read_bytes()), utc, number)
 
     def begin(self, number: int, *, key: keys.Key | None = None, hours: float = 1) -> int:
-        request = self.asked(number)
+        request = self.requested(number)
         begun = challenge.begin(self.path, request, key or self.key, hours=hours, out=None)
         return begun.receipt.attempt
 
@@ -94,7 +94,7 @@ def test_window_ends_with_the_challenge(buyer: Buyer) -> None:
 def refused(buyer: Buyer, error: type[Exception], sentence: str, **options: object) -> None:
     """Beginning is refused, and neither the ledger nor any receipt is written."""
     before = {path: path.read_bytes() for path in buyer.folder.iterdir()}
-    given = {"request": buyer.asked(9), "key": buyer.key, "hours": 1.0, "out": None, **options}
+    given = {"request": buyer.requested(9), "key": buyer.key, "hours": 1.0, "out": None, **options}
     with pytest.raises(error, match=sentence):
         challenge.begin(buyer.path, **given)  # type: ignore[arg-type]
     before[buyer.folder / "9.request.json"] = (buyer.folder / "9.request.json").read_bytes()
@@ -103,7 +103,7 @@ def refused(buyer: Buyer, error: type[Exception], sentence: str, **options: obje
 
 def test_a_plan_is_begun_once(buyer: Buyer) -> None:
     buyer.begin(1)
-    request = buyer.asked(1)
+    request = buyer.requested(1)
     refused(
         buyer, EvidenceError, "has its receipt, as attempt 1: a plan is begun once", request=request
     )
@@ -113,9 +113,9 @@ def test_what_was_not_asked_for_is_not_answered(buyer: Buyer) -> None:
     now = utc_words(datetime.now(UTC))
     other = a_request(buyer.folder, "e" * 64, now, 7)
     refused(buyer, EvidenceError, "of a run under another challenge", request=other)
-    early = buyer.asked(8, ago=24 * HOUR)
+    early = buyer.requested(8, ago=24 * HOUR)
     refused(buyer, UsageError, "before the challenge was issued", request=early)
-    ahead = buyer.asked(6, ago=-HOUR)
+    ahead = buyer.requested(6, ago=-HOUR)
     refused(buyer, UsageError, "later than this machine's clock", request=ahead)
     refused(buyer, UsageError, "was drawn with another key", key=keys.development_key())
     refused(buyer, UsageError, "--hours is 0", hours=0.0)
@@ -249,9 +249,9 @@ def test_three_attempts_of_which_one_never_comes_back(tmp_path: Path) -> None:
     assert "ACCEPTED" in node.go_on(first, receipt, code=0)
     assert "attempt 1 came back: ACCEPTED" in node.close(first)
     assert "attempt 1 is back already" in node.close(first, code=4)
-    said = node.say("verify", str(first), *node.trust, *node.challenge, code=0)
-    assert "attempt 1 of its challenge" in said
-    assert "1 begun, 1 returned" in said
+    output = node.say("verify", str(first), *node.trust, *node.challenge, code=0)
+    assert "attempt 1 of its challenge" in output
+    assert "1 begun, 1 returned" in output
 
     second = node.plan()
     assert "a receipt is for one plan and used once" in node.go_on(second, receipt, code=4)
@@ -266,9 +266,9 @@ def test_three_attempts_of_which_one_never_comes_back(tmp_path: Path) -> None:
     assert node.table() == [back[0], (2, second.name, "under way", None), back[1]]
     tomorrow = challenge.table(Path(node.challenge[1]), datetime.now(UTC) + 25 * HOUR)
     assert [row.state for row in tomorrow.attempts] == ["returned", "failed", "returned"]
-    said = node.say("verify", str(third / "report.pdf"), *node.trust, *node.challenge, code=0)
-    assert "attempt 3 of its challenge" in said
-    assert "3 begun, 2 returned" in said
+    output = node.say("verify", str(third / "report.pdf"), *node.trust, *node.challenge, code=0)
+    assert "attempt 3 of its challenge" in output
+    assert "3 begun, 2 returned" in output
     page = (third / "report.html").read_text()
     assert "attempt 3 of at most 10" in page
     digests = [line for run in (first, third) for line in digests_of(run)]

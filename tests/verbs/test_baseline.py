@@ -149,8 +149,8 @@ def logs(*days: Sequence[int]) -> np.ndarray:
 
 
 def only(created: Created) -> Baseline:
-    (found,) = created.baselines.baseline
-    return found
+    (result,) = created.baselines.baseline
+    return result
 
 
 # ------------------------------------------------------------------ figures
@@ -158,13 +158,13 @@ def only(created: Created) -> Baseline:
 
 def test_one_run_gives_its_mean_and_the_spread_within(one: Path) -> None:
     created = of(one)
-    found = only(created)
+    result = only(created)
     values = logs(DAY_ONE)
-    assert found.log_seconds == pytest.approx(values.mean())
-    assert found.launch_sd == pytest.approx(values.std(ddof=1))
-    assert found.smallest_margin == pytest.approx(math.exp(1.5 * values.std(ddof=1)) - 1)
-    assert (found.kind, found.devices) == ("same_device", ("serial-0",))
-    assert (found.num_launches, found.num_runs, found.device_sd, found.tolerance) == (
+    assert result.log_seconds == pytest.approx(values.mean())
+    assert result.launch_sd == pytest.approx(values.std(ddof=1))
+    assert result.smallest_margin == pytest.approx(math.exp(1.5 * values.std(ddof=1)) - 1)
+    assert (result.kind, result.devices) == ("same_device", ("serial-0",))
+    assert (result.num_launches, result.num_runs, result.device_sd, result.tolerance) == (
         5,
         1,
         None,
@@ -175,16 +175,16 @@ def test_one_run_gives_its_mean_and_the_spread_within(one: Path) -> None:
 
 def test_two_runs_add_the_spread_between_them(one: Path, two: Path) -> None:
     created = of(one, two)
-    found = only(created)
+    result = only(created)
     first, second = logs(DAY_ONE), logs(DAY_TWO)
     within = (first.var(ddof=1) + second.var(ddof=1)) / 2
     means = np.array([first.mean(), second.mean()])
     between = means.var(ddof=1) - within / 5  # balanced one-way random effects
-    assert found.log_seconds == pytest.approx(logs(DAY_ONE, DAY_TWO).mean())
-    assert found.launch_sd == pytest.approx(math.sqrt(within + between))
-    assert found.launch_sd > 4 * math.sqrt(within)
-    assert found.smallest_margin == pytest.approx(math.exp(1.5 * found.launch_sd) - 1)
-    assert (found.num_launches, found.num_runs) == (10, 2)
+    assert result.log_seconds == pytest.approx(logs(DAY_ONE, DAY_TWO).mean())
+    assert result.launch_sd == pytest.approx(math.sqrt(within + between))
+    assert result.launch_sd > 4 * math.sqrt(within)
+    assert result.smallest_margin == pytest.approx(math.exp(1.5 * result.launch_sd) - 1)
+    assert (result.num_launches, result.num_runs) == (10, 2)
     assert created.notes == ()
 
 
@@ -195,9 +195,9 @@ def test_baseline_names_the_statements_that_it_came_from(one: Path, two: Path) -
 
 def test_a_baseline_is_found_for_the_run_that_made_it(one: Path) -> None:
     created = of(one)
-    found = bundle.read(one)
-    case = found.plan.cases[0]
-    assert find(created.baselines, case, found.plan.protocol, found.system) == (
+    result = bundle.read(one)
+    case = result.plan.cases[0]
+    assert find(created.baselines, case, result.plan.protocol, result.system) == (
         only(created),
         "",
         "",
@@ -218,18 +218,18 @@ def test_a_population_has_a_tolerance_limit(make: Callable[..., Path]) -> None:
     steps = {"gemm@cpu:0": DAY_ONE, "gemm@cpu:1": DAY_TWO}
     folder = make("d", steps, system=node("s-0", "s-1"))
     created = of(folder, kind="population")
-    found = only(created)
+    result = only(created)
     means = np.array([logs(DAY_ONE).mean(), logs(DAY_TWO).mean()])
     factor = tolerance_factor(2, 0.95, 0.95)
-    assert found.kind == "population"
-    assert found.devices == ("s-0", "s-1")
-    assert found.log_seconds == pytest.approx(means.mean())
-    assert found.device_sd == pytest.approx(means.std(ddof=1))
-    assert found.tolerance is not None
-    assert (found.tolerance.p, found.tolerance.gamma, found.tolerance.k) == (0.95, 0.95, factor)
+    assert result.kind == "population"
+    assert result.devices == ("s-0", "s-1")
+    assert result.log_seconds == pytest.approx(means.mean())
+    assert result.device_sd == pytest.approx(means.std(ddof=1))
+    assert result.tolerance is not None
+    assert (result.tolerance.p, result.tolerance.gamma, result.tolerance.k) == (0.95, 0.95, factor)
     limit = means.mean() + factor * means.std(ddof=1)
-    assert found.tolerance.log_limit == pytest.approx(limit)
-    assert found.smallest_margin == pytest.approx(math.expm1(factor * means.std(ddof=1)))
+    assert result.tolerance.log_limit == pytest.approx(limit)
+    assert result.smallest_margin == pytest.approx(math.expm1(factor * means.std(ddof=1)))
     assert any("16 are wanted" in note for note in created.notes)
 
 
@@ -445,9 +445,9 @@ def test_criteria_carry_the_smallest_margins(one: Path, two: Path) -> None:
     assert 0 <= speed.within_of_baseline - decided < 0.001
     assert created.margins == {"gemm": speed.within_of_baseline}
     assert (speed.cases, speed.metric) == ("gemm", "step_seconds")
-    found = bundle.read(one)
-    plan = found.plan
-    check_margins(criteria, created.baselines, plan.cases, plan.protocol, found.system)
+    result = bundle.read(one)
+    plan = result.plan
+    check_margins(criteria, created.baselines, plan.cases, plan.protocol, result.system)
 
 
 def test_drift_is_limited_where_the_suite_can_hold_its_stage(one: Path) -> None:
@@ -630,9 +630,9 @@ def checked(
 def test_a_sound_file_on_its_own_machine_is_passed(one: Path, two: Path) -> None:
     created = of(one, two)
     criteria = parse_criteria(criteria_of(created, "mine"), "mine.toml")
-    code, found = checked(created, criteria=criteria)
+    code, result = checked(created, criteria=criteria)
     assert code == 0
-    assert {name: status for name, (status, _) in found.items()} == {
+    assert {name: status for name, (status, _) in result.items()} == {
         "figures": "pass",
         "peaks": "not_done",  # none is known for this model
         "margins": "pass",
@@ -641,9 +641,9 @@ def test_a_sound_file_on_its_own_machine_is_passed(one: Path, two: Path) -> None
 
 
 def test_other_software_does_not_fit(one: Path) -> None:
-    code, found = checked(of(one), system=node("serial-0", torch="2.14.0"))
+    code, result = checked(of(one), system=node("serial-0", torch="2.14.0"))
     assert code == 3
-    assert found["fit"] == (
+    assert result["fit"] == (
         "misfit",
         "gemm cannot be compared here: the baseline is for torch 2.13.0, this node has 2.14.0",
     )
@@ -658,21 +658,21 @@ def test_another_device_does_not_fit_and_one_of_several_does(make: Callable[...,
 
 def test_a_workload_of_another_version_does_not_fit(one: Path) -> None:
     created = of(one)
-    code, found = checked(created, answer=an_answer(created, version=2))
+    code, result = checked(created, answer=an_answer(created, version=2))
     assert code == 3
-    assert "is for version 1 of gemm, this appliance has 2" in found["fit"][1]
+    assert "is for version 1 of gemm, this appliance has 2" in result["fit"][1]
 
 
 def test_a_rate_above_the_peak_is_found(one: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     created = of(one)
     answer = an_answer(created, work=Work(flops=2e9, precision="float32"))
     monkeypatch.setattr(device_file, "load_peaks", lambda _: peaks(2.1e11))
-    code, found = checked(created, answer=answer)
-    assert (code, found["peaks"][0]) == (0, "pass")
+    code, result = checked(created, answer=answer)
+    assert (code, result["peaks"][0]) == (0, "pass")
     monkeypatch.setattr(device_file, "load_peaks", lambda _: peaks(1.8e11))
-    code, found = checked(created, answer=answer)
-    assert (code, found["peaks"][0]) == (2, "fail")
-    assert "cannot take less than" in found["peaks"][1]
+    code, result = checked(created, answer=answer)
+    assert (code, result["peaks"][0]) == (2, "fail")
+    assert "cannot take less than" in result["peaks"][1]
 
 
 def test_a_margin_below_the_smallest_is_found(one: Path, two: Path) -> None:
@@ -682,10 +682,10 @@ def test_a_margin_below_the_smallest_is_found(one: Path, two: Path) -> None:
     (speed,) = (item for item in criteria.criterion if item.kind == "perf")
     little = replace(speed, within_of_baseline=only(created).smallest_margin - 0.001)
     others = tuple(item for item in criteria.criterion if item.kind != "perf")
-    code, found = checked(created, criteria=replace(criteria, criterion=(*others, little)))
-    assert (code, found["margins"][0]) == (2, "fail")
+    code, result = checked(created, criteria=replace(criteria, criterion=(*others, little)))
+    assert (code, result["margins"][0]) == (2, "fail")
     needed = rounded_up(only(created).smallest_margin)
-    assert f"raise it to at least {needed:g}" in found["margins"][1]
+    assert f"raise it to at least {needed:g}" in result["margins"][1]
     assert checked(created, criteria=replace(criteria, criterion=others))[1]["margins"][0] == (
         "not_done"
     )

@@ -26,7 +26,7 @@ class Server(ThreadingHTTPServer):
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
-        self.asked: list[str | None] = []
+        self.requested: list[str | None] = []
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -34,13 +34,13 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         wanted = self.headers.get("Range")
-        self.server.asked.append(wanted)
+        self.server.requested.append(wanted)
         begin = int(wanted[len("bytes=") : -1]) if wanted and self.server.takes_ranges else 0
         rest = self.server.content[begin:]
         self.send_response(206 if begin else 200)
         self.send_header("Content-Length", str(len(rest)))
         self.end_headers()
-        cut = self.server.cut_first_at if len(self.server.asked) == 1 else None
+        cut = self.server.cut_first_at if len(self.server.requested) == 1 else None
         self.wfile.write(rest[:cut])
 
     def log_message(self, *_: object) -> None:
@@ -78,12 +78,12 @@ def pinned_to(server: Server) -> Datasets:
 
 
 def test_fetched_file_is_whole_and_fetched_once(server: Server, tmp_path: Path) -> None:
-    said: list[str] = []
+    output: list[str] = []
     for _ in range(2):
-        datasets.fetch([], tmp_path, manifest=pinned_to(server), progress=said.append)
+        datasets.fetch([], tmp_path, manifest=pinned_to(server), progress=output.append)
     assert (tmp_path / "lines" / "lines.txt").read_bytes() == TEXT
-    assert server.asked == [None]
-    assert said[-2:] == [
+    assert server.requested == [None]
+    assert output[-2:] == [
         "lines/lines.txt: already there",
         "inside: inside the package pytest, nothing to fetch",
     ]
@@ -95,7 +95,7 @@ def test_download_that_was_cut_short_goes_on_where_it_stopped(
 ) -> None:
     server.cut_first_at = 1000
     datasets.fetch(["lines"], tmp_path, manifest=pinned_to(server))
-    assert server.asked == [None, "bytes=1000-"]
+    assert server.requested == [None, "bytes=1000-"]
     assert (tmp_path / "lines" / "lines.txt").read_bytes() == TEXT
 
 
@@ -103,7 +103,7 @@ def test_part_left_by_an_earlier_run_is_used(server: Server, tmp_path: Path) -> 
     (tmp_path / "lines").mkdir()
     (tmp_path / "lines" / "lines.txt.partial").write_bytes(TEXT[:7])
     datasets.fetch(["lines"], tmp_path, manifest=pinned_to(server))
-    assert server.asked == ["bytes=7-"]
+    assert server.requested == ["bytes=7-"]
     assert (tmp_path / "lines" / "lines.txt").read_bytes() == TEXT
 
 

@@ -55,10 +55,10 @@ def test_the_evidence_of_a_launch_has_its_worst_check_of_each_name() -> None:
         more = [checked(f"{GEMM}/2", "first", error=error) for error in (math.nan, 0.0)]
         return [*events[:place], *more, *events[place:]]
 
-    found = launch_evidence(lines_of(worse), f"{GEMM}/2")  # type: ignore[arg-type]
-    assert found is not None
-    assert (found.mode, found.ended.outcome, found.beside) == ("fresh", "completed", 0)
-    phases = {phase: check for (phase, _), check in found.checks.items()}
+    result = launch_evidence(lines_of(worse), f"{GEMM}/2")  # type: ignore[arg-type]
+    assert result is not None
+    assert (result.mode, result.ended.outcome, result.beside) == ("fresh", "completed", 0)
+    phases = {phase: check for (phase, _), check in result.checks.items()}
     assert set(phases) == {"first", "last"}
     assert math.isnan(phases["first"].error)
     assert phases["last"].is_within
@@ -74,10 +74,10 @@ def test_of_a_launch_made_again_only_the_last_time_counts() -> None:
         ]
         return [*first, ended(f"{GEMM}/0", "interrupted", ""), *events]
 
-    found = launch_evidence(lines_of(again), f"{GEMM}/0")  # type: ignore[arg-type]
-    assert found is not None
-    assert found.ended.outcome == "completed"
-    assert found.artifacts == {"reference.npy": "a" * 64}
+    result = launch_evidence(lines_of(again), f"{GEMM}/0")  # type: ignore[arg-type]
+    assert result is not None
+    assert result.ended.outcome == "completed"
+    assert result.artifacts == {"reference.npy": "a" * 64}
 
 
 def test_a_launch_without_a_process_has_no_evidence() -> None:
@@ -206,7 +206,7 @@ def written(folder: Path, made: Draft) -> Path:
     return folder
 
 
-def asked(folder: Path, tmp_path: Path, case: str = "gemm", launch: int = 3) -> Request:
+def requested(folder: Path, tmp_path: Path, case: str = "gemm", launch: int = 3) -> Request:
     return Request(source=folder, case=case, launch=launch, out=tmp_path / "out")
 
 
@@ -215,10 +215,10 @@ def test_the_launch_is_made_again_with_its_seed_and_shown_beside_what_it_was(
     known: Draft, tmp_path: Path
 ) -> None:
     folder = written(tmp_path / "run", known)
-    found = rerun(asked(folder, tmp_path), Silent())
-    again = bundle.read(Path(found.folder), complete=False)
+    result = rerun(requested(folder, tmp_path), Silent())
+    again = bundle.read(Path(result.folder), complete=False)
     then = known.plan
-    assert again.plan.rerun_of == found.rerun_of == f"{then.run_id}/{GEMM}/3"
+    assert again.plan.rerun_of == result.rerun_of == f"{then.run_id}/{GEMM}/3"
     assert (again.plan.seed, again.plan.protocol) == (then.seed, then.protocol)
     assert [launch.number for launch in again.plan.launches] == [0, 3]
     assert again.plan.cases[0].parameters == then.cases[0].parameters
@@ -226,34 +226,34 @@ def test_the_launch_is_made_again_with_its_seed_and_shown_beside_what_it_was(
     assert again.verdict is not None
     assert again.verdict.verdict == "INCONCLUSIVE"
     assert "rerun" in {ruling.reason for ruling in again.verdict.rulings}
-    assert [(one.launch, one.is_same) for one in found.outcomes] == [(0, True), (3, True)]
+    assert [(one.launch, one.is_same) for one in result.outcomes] == [(0, True), (3, True)]
     # its made-up checks have names that the real ones have not
-    assert not found.agrees
+    assert not result.agrees
     assert any(
-        "was within its bound then and is not made now" in one for one in found.disagreements
+        "was within its bound then and is not made now" in one for one in result.disagreements
     )
     assert any(
-        sentence.startswith("cpu:0: model was A processor") for sentence in found.differences
+        sentence.startswith("cpu:0: model was A processor") for sentence in result.differences
     )
-    step = next(time for time in found.times if time.name == "step")
+    step = next(time for time in result.times if time.name == "step")
     assert step.then_seconds == pytest.approx(0.01, rel=0.01)
     assert step.now_seconds is not None
     assert step.ratio == pytest.approx(step.now_seconds / 0.01, rel=0.01)
-    assert from_json(Rerun, to_json(found), name="the answer") == found
-    assert sentences(found)[-1].startswith("DOES NOT AGREE")
+    assert from_json(Rerun, to_json(result), name="the answer") == result
+    assert sentences(result)[-1].startswith("DOES NOT AGREE")
     assert not (tmp_path / "out" / ".work").exists()
 
 
 def test_what_the_run_does_not_have_is_refused(known: Draft, tmp_path: Path) -> None:
     folder = written(tmp_path / "run", known)
     with pytest.raises(UsageError, match=r'has no case "gem" \(did you mean'):
-        rerun(asked(folder, tmp_path, case="gem"), Silent())
+        rerun(requested(folder, tmp_path, case="gem"), Silent())
     with pytest.raises(UsageError, match="name one of 0 to 5"):
-        rerun(asked(folder, tmp_path, launch=6), Silent())
+        rerun(requested(folder, tmp_path, launch=6), Silent())
     with pytest.raises(UsageError, match="is a file"):
-        rerun(asked(folder / "plan.json", tmp_path), Silent())
+        rerun(requested(folder / "plan.json", tmp_path), Silent())
     with pytest.raises(UsageError, match="there is no folder"):
-        rerun(asked(tmp_path / "nowhere", tmp_path), Silent())
+        rerun(requested(tmp_path / "nowhere", tmp_path), Silent())
     assert list((tmp_path / "out").iterdir()) == []
 
 
@@ -265,7 +265,7 @@ def test_a_launch_that_was_not_made_is_refused(known: Draft, tmp_path: Path) -> 
     events.append(known.events[-1])
     folder = written(tmp_path / "run", Draft(plan=plan, events=tuple(events)))
     with pytest.raises(UsageError, match="planned and not made"):
-        rerun(asked(folder, tmp_path), Silent())
+        rerun(requested(folder, tmp_path), Silent())
 
 
 def test_a_run_that_is_not_sound_is_refused(known: Draft, tmp_path: Path) -> None:
@@ -273,14 +273,14 @@ def test_a_run_that_is_not_sound_is_refused(known: Draft, tmp_path: Path) -> Non
     journal = folder / "journal.jsonl"
     journal.write_bytes(journal.read_bytes().replace(b'"step":', b'"step" :', 1))
     with pytest.raises(EvidenceError):
-        rerun(asked(folder, tmp_path), Silent())
+        rerun(requested(folder, tmp_path), Silent())
     short = replace(known, events=known.events[:-1])
     with pytest.raises(EvidenceError, match="did not end"):
-        rerun(asked(written(tmp_path / "short", short), tmp_path), Silent())
+        rerun(requested(written(tmp_path / "short", short), tmp_path), Silent())
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "output"),
     [
         ({"workload": "gemn"}, 'no workload "gemn"'),
         ({"version": 77}, "was version 77 then"),
@@ -294,13 +294,13 @@ def test_a_workload_that_is_another_here_is_refused(
     monkeypatch: pytest.MonkeyPatch,
     *,
     change: dict[str, object],
-    said: str,
+    output: str,
 ) -> None:
     monkeypatch.setattr(execution, "describe", lambda _: answer)
     case = replace(known.plan.cases[0], **change)  # type: ignore[arg-type]
     folder = written(tmp_path / "run", replace(known, plan=replace(known.plan, cases=(case,))))
-    with pytest.raises(UsageError, match=said):
-        rerun(asked(folder, tmp_path), Silent())
+    with pytest.raises(UsageError, match=output):
+        rerun(requested(folder, tmp_path), Silent())
     assert list((tmp_path / "out").iterdir()) == []
 
 
@@ -311,7 +311,7 @@ def test_a_case_that_the_worker_refuses_or_a_device_that_is_gone_is_refused(
     monkeypatch.setattr(execution, "describe", lambda _: refused)
     folder = written(tmp_path / "run", known)
     with pytest.raises(UsageError, match="cannot be made here: k must be positive"):
-        rerun(asked(folder, tmp_path), Silent())
+        rerun(requested(folder, tmp_path), Silent())
     monkeypatch.setattr(execution, "describe", lambda _: answer)
     device = replace(whole.SYSTEM.identity.devices[0], id="cpu:7")
     system = replace(whole.SYSTEM, identity=replace(whole.SYSTEM.identity, devices=(device,)))
@@ -323,7 +323,7 @@ def test_a_case_that_the_worker_refuses_or_a_device_that_is_gone_is_refused(
     events = tuple(analysed(plan, healthy_events(plan)))
     made = Draft(plan=plan, events=events, others={bundle.SYSTEM: to_json(system)})
     with pytest.raises(UsageError, match="this machine has no device cpu:7: it has cpu:0"):
-        rerun(asked(written(tmp_path / "other", made), tmp_path), Silent())
+        rerun(requested(written(tmp_path / "other", made), tmp_path), Silent())
 
 
 # ------------------------------------------------------------------ as a person does it
@@ -338,12 +338,12 @@ def test_a_real_launch_agrees_with_itself_to_the_bit(tmp_path: Path) -> None:
     words = ("run", "--from", folder, "--case", "gemm", "--launch", "2", "--out")
     code, stdout, stderr = answered(*words, str(tmp_path / "again"), "--json")
     assert code == 0, stderr
-    found = json.loads(stdout)
-    assert found["agrees"]
-    assert found["differences"] == []
-    checks = [pair for pair in found["checks"] if pair["then"] is not None]
+    result = json.loads(stdout)
+    assert result["agrees"]
+    assert result["differences"] == []
+    checks = [pair for pair in result["checks"] if pair["then"] is not None]
     assert len(checks) >= 4
     assert all(pair["then"] == pair["now"] for pair in checks)  # the same inputs and arithmetic
-    assert all(pair["is_same"] for pair in found["inputs"])
+    assert all(pair["is_same"] for pair in result["inputs"])
     code, _, stderr = answered("run", "--from", folder, "--case", "gemm")
     assert (code, "go together" in stderr) == (2, True)

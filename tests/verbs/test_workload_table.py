@@ -37,7 +37,7 @@ TOLERANCE = 0.02
 
 
 @pytest.fixture(scope="module")
-def found() -> tuple[ListedWorkload, ...]:
+def result() -> tuple[ListedWorkload, ...]:
     command = [sys.executable, "-m", "appliance", "list", "workloads", "--json"]
     done = subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
     rows: tuple[ListedWorkload, ...] = adapter(tuple[ListedWorkload, ...]).validate_json(
@@ -47,26 +47,26 @@ def found() -> tuple[ListedWorkload, ...]:
 
 
 def test_the_readme_has_the_table_that_the_workloads_give(
-    found: tuple[ListedWorkload, ...],
+    result: tuple[ListedWorkload, ...],
 ) -> None:
     text = (ROOT / "README.md").read_text()
-    assert workload_table.written(text, workload_table.table(found)) == text, "run `make generate`"
+    assert workload_table.written(text, workload_table.table(result)) == text, "run `make generate`"
 
 
-def test_every_module_of_a_workload_is_listed(found: tuple[ListedWorkload, ...]) -> None:
-    listed = {item.name for item in found}
+def test_every_module_of_a_workload_is_listed(result: tuple[ListedWorkload, ...]) -> None:
+    listed = {item.name for item in result}
     there = {path.stem for path in (ROOT / "workloads").glob("*.py")}
     assert there - listed <= {"__init__", "contract", "loss_curve"}  # that needs its recorded band
 
 
-def test_list_names_what_is_shipped(found: tuple[ListedWorkload, ...]) -> None:
-    names = {item.name for item in found}
+def test_list_names_what_is_shipped(result: tuple[ListedWorkload, ...]) -> None:
+    names = {item.name for item in result}
     assert names >= {"gemm", "gemm_exact", "memory_bandwidth", "resnet50", "bert", "llama"}
     assert names >= {"onnx_resnet50", "digits_mlp", "char_lm", "markov_lm"}
 
 
-def test_a_listed_workload_has_all_that_chooses_it(found: tuple[ListedWorkload, ...]) -> None:
-    resnet = next(item for item in found if item.name == "resnet50")
+def test_a_listed_workload_has_all_that_chooses_it(result: tuple[ListedWorkload, ...]) -> None:
+    resnet = next(item for item in result if item.name == "resnet50")
     assert (resnet.unit, resnet.num_parameters_full) == ("images", 25_557_032)
     assert {"smoke", "smoke-all"} <= set(resnet.suites)
     assert resnet.parameters_full.keys() == resnet.parameters_small.keys()
@@ -95,8 +95,8 @@ def test_sizes_are_said_as_people_say_them(count: int | None, words: str) -> Non
     assert in_millions(count) == words
 
 
-def test_json_has_the_documented_keys(found: tuple[ListedWorkload, ...]) -> None:
-    row = json.loads(adapter(ListedWorkload).dump_json(found[0]))
+def test_json_has_the_documented_keys(result: tuple[ListedWorkload, ...]) -> None:
+    row = json.loads(adapter(ListedWorkload).dump_json(result[0]))
     assert {"name", "domain", "unit", "scope", "needs", "variants", "suites"} <= row.keys()
 
 
@@ -104,15 +104,15 @@ def test_json_has_the_documented_keys(found: tuple[ListedWorkload, ...]) -> None
 
 
 def test_every_workload_is_held_to_a_figure_or_says_that_there_is_none(
-    found: tuple[ListedWorkload, ...],
+    result: tuple[ListedWorkload, ...],
 ) -> None:
-    assert {item.name for item in found} == {row.name for row in operations.rows()}
+    assert {item.name for item in result} == {row.name for row in operations.rows()}
 
 
 def test_operations_are_those_of_the_published_figure_or_the_closed_form(
-    found: tuple[ListedWorkload, ...],
+    result: tuple[ListedWorkload, ...],
 ) -> None:
-    own = {item.name: item for item in found}
+    own = {item.name: item for item in result}
     off = {
         row.name: (reference, own[row.name].work_full)
         for row in operations.rows()
@@ -133,8 +133,8 @@ GROUPED = {"convnext_large": 206.4e9, "focalnet": 92.4e9, "regnet_y_128gf": 765.
 H100 = "NVIDIA H100 80GB HBM3"
 
 
-def test_grouped_convolutions_are_counted_as_published(found: tuple[ListedWorkload, ...]) -> None:
-    works = {item.name: item.work_full for item in found if item.work_full is not None}
+def test_grouped_convolutions_are_counted_as_published(result: tuple[ListedWorkload, ...]) -> None:
+    works = {item.name: item.work_full for item in result if item.work_full is not None}
     counted = {name: (works[name].flops or 0) / works[name].units for name in GROUPED}
     assert counted == pytest.approx(GROUPED, rel=0.01)
 
@@ -144,10 +144,10 @@ def test_grouped_convolutions_are_counted_as_published(found: tuple[ListedWorklo
 )
 @pytest.mark.parametrize("name", GROUPED)
 def test_only_a_rate_above_the_peak_is_rejected(
-    found: tuple[ListedWorkload, ...], name: str, fraction: float, answer: tuple[str, str]
+    result: tuple[ListedWorkload, ...], name: str, fraction: float, answer: tuple[str, str]
 ) -> None:
     """The time is that of the published operations at so much of an H100's peak."""
-    work = next(item.work_full for item in found if item.name == name)
+    work = next(item.work_full for item in result if item.name == name)
     assert work is not None
     device = replace(SYSTEM.identity.devices[0], model=H100)
     system = replace(SYSTEM, identity=replace(SYSTEM.identity, devices=(device,)))
@@ -161,9 +161,9 @@ def test_only_a_rate_above_the_peak_is_rejected(
 
 
 def test_a_figure_is_wanted_of_every_workload_that_counts_operations(
-    found: tuple[ListedWorkload, ...],
+    result: tuple[ListedWorkload, ...],
 ) -> None:
-    own = {item.name: item.work_full for item in found}
+    own = {item.name: item.work_full for item in result}
     without = {row.name for row in operations.rows() if operations.is_none(row)}
     counting = {name for name in without if (work := own[name]) is not None and work.flops}
     assert counting == {"recursiongfn", "dimenet", "op_products"}
@@ -172,9 +172,9 @@ def test_a_figure_is_wanted_of_every_workload_that_counts_operations(
     } == set()
 
 
-def test_the_reference_has_the_table_of_operations(found: tuple[ListedWorkload, ...]) -> None:
+def test_the_reference_has_the_table_of_operations(result: tuple[ListedWorkload, ...]) -> None:
     text = (ROOT / "docs" / "reference" / "operations.md").read_text()
-    assert operations.written(text, operations.table(found)) == text, "run `make generate`"
+    assert operations.written(text, operations.table(result)) == text, "run `make generate`"
 
 
 @pytest.mark.parametrize("text", ["open('x')", "batch.real", "width[0]", "nothing", "'a' * 2"])

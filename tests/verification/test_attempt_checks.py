@@ -43,28 +43,28 @@ def checked(folder: Path, **expected: bytes) -> Verification:
     return verify(folder, allow_development=True, expectations=Expectations(**expected))
 
 
-def sentence(found: Verification, name: str) -> str:
-    (line,) = (check for check in found.checks if check.name == name)
+def sentence(result: Verification, name: str) -> str:
+    (line,) = (check for check in result.checks if check.name == name)
     return line.sentence
 
 
 def test_run_under_no_receipt_is_of_an_unknown_number_of_attempts(
     key: keys.Key, tmp_path: Path
 ) -> None:
-    found = checked(sealed(tmp_path, healthy(), key))
-    assert (found.exit_code, found.attempt) == (0, None)
-    assert "the number of attempts is unknown" in sentence(found, "attempt")
-    found = checked(tmp_path, ledger=counted().ledger)
-    assert (found.exit_code, found.verdict) == (4, None)
+    result = checked(sealed(tmp_path, healthy(), key))
+    assert (result.exit_code, result.attempt) == (0, None)
+    assert "the number of attempts is unknown" in sentence(result, "attempt")
+    result = checked(tmp_path, ledger=counted().ledger)
+    assert (result.exit_code, result.verdict) == (4, None)
 
 
 def test_folder_and_pdf_say_which_attempt_they_are(key: keys.Key, tmp_path: Path) -> None:
     folder = sealed(tmp_path, counted(3).draft, key)
     for path in (folder, folder / bundle.PDF):
-        found = checked(path, challenge=to_json(challenge()))
-        assert (found.faults, found.verdict, found.attempt) == ((), "ACCEPTED", 3)
-        assert "attempt 3 of its challenge" in sentence(found, "attempt")
-        assert "not compared with the buyer's ledger" in sentence(found, "attempt")
+        result = checked(path, challenge=to_json(challenge()))
+        assert (result.faults, result.verdict, result.attempt) == ((), "ACCEPTED", 3)
+        assert "attempt 3 of its challenge" in sentence(result, "attempt")
+        assert "not compared with the buyer's ledger" in sentence(result, "attempt")
 
 
 def without_event(draft: Draft) -> Draft:
@@ -124,9 +124,9 @@ def without_file(draft: Draft) -> Draft:
 def test_receipt_that_is_not_for_this_run_is_a_fault(
     spoil: Callable[[Draft], Draft], check: str, fault: str, key: keys.Key, tmp_path: Path
 ) -> None:
-    found = checked(sealed(tmp_path, spoil(counted().draft), key))
-    assert (found.exit_code, found.verdict, found.attempt) == (4, None, None)
-    assert fault in sentence(found, check)
+    result = checked(sealed(tmp_path, spoil(counted().draft), key))
+    assert (result.exit_code, result.verdict, result.attempt) == (4, None, None)
+    assert fault in sentence(result, check)
 
 
 def test_plan_that_counts_otherwise_than_its_challenge_is_a_fault(
@@ -134,9 +134,9 @@ def test_plan_that_counts_otherwise_than_its_challenge_is_a_fault(
 ) -> None:
     draft = counted().draft
     uncounted = replace(draft, plan=replace(draft.plan, num_attempts=0))
-    found = checked(sealed(tmp_path, without_event(uncounted), key))
-    assert found.exit_code == 4
-    assert "counts its attempts otherwise" in sentence(found, "conduct")
+    result = checked(sealed(tmp_path, without_event(uncounted), key))
+    assert result.exit_code == 4
+    assert "counts its attempts otherwise" in sentence(result, "conduct")
 
 
 # ------------------------------------------------------------------ the ledger

@@ -160,7 +160,9 @@ def drawn_plan() -> tuple[Plan, Suite, Case, Case]:
     return replace(plan, bench_version=VERSION, cases=(case, varied)), suite, case, varied
 
 
-def asked(plan: Plan, suite: Suite, known: Mapping[str, WorkloadFacts] = KNOWN) -> tuple[str, ...]:
+def requested(
+    plan: Plan, suite: Suite, known: Mapping[str, WorkloadFacts] = KNOWN
+) -> tuple[str, ...]:
     return check_suite(plan, SYSTEM, FUNCTIONAL, suite, known)
 
 
@@ -170,13 +172,13 @@ def other_than(varied: Case) -> Variant:
 
 def test_a_plan_with_the_variant_that_was_drawn_is_whole() -> None:
     plan, suite, *_ = drawn_plan()
-    assert asked(plan, suite) == ()
+    assert requested(plan, suite) == ()
 
 
 def test_a_plan_without_the_variant_that_was_drawn_is_refused() -> None:
     plan, suite, case, varied = drawn_plan()
     with pytest.raises(EvidenceError) as fault:
-        asked(replace(plan, cases=(case,)), suite)
+        requested(replace(plan, cases=(case,)), suite)
     assert str(fault.value) == (
         f"the plan lacks case {varied.id}, the variant that the run's seed draws of {case.id}"
     )
@@ -197,34 +199,34 @@ def test_a_plan_with_another_variant_than_was_drawn_is_refused() -> None:
     )
     for cases in ((case, changed), (case, changed, varied)):
         with pytest.raises(EvidenceError) as fault:
-            asked(replace(plan, cases=cases), suite)
+            requested(replace(plan, cases=cases), suite)
         assert str(fault.value) == sentence
     with pytest.raises(EvidenceError, match=f"{changed.id} is a variant that the run's seed did n"):
-        asked(replace(plan, cases=(case, varied, changed)), suite)
+        requested(replace(plan, cases=(case, varied, changed)), suite)
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "told"),
+    ("name", "value", "reported"),
     [
         ("depth", 2, "2, and by suite and workload it is 3"),
         ("has_bias", 1, "1, and by suite and workload it is True"),
         ("width", 8, "8, and by suite and workload it is None"),
     ],
 )
-def test_a_case_with_other_parameters_is_refused(name: str, value: int, told: str) -> None:
+def test_a_case_with_other_parameters_is_refused(name: str, value: int, reported: str) -> None:
     plan, suite, case, varied = drawn_plan()
     for one, rest in ((varied, case), (case, varied)):
         spoilt = replace(one, parameters={**one.parameters, name: value})
         with pytest.raises(EvidenceError) as fault:
-            asked(replace(plan, cases=(spoilt, rest)), suite)
-        assert str(fault.value) == f'case {one.id}: its parameter "{name}" is {told}'
+            requested(replace(plan, cases=(spoilt, rest)), suite)
+        assert str(fault.value) == f'case {one.id}: its parameter "{name}" is {reported}'
 
 
 def test_a_variant_without_its_change_is_refused() -> None:
     plan, suite, case, varied = drawn_plan()
     spoilt = replace(varied, parameters=WHOLE)
     with pytest.raises(EvidenceError, match=rf"case {varied.id}: its parameter .* by suite and"):
-        asked(replace(plan, cases=(case, spoilt)), suite)
+        requested(replace(plan, cases=(case, spoilt)), suite)
 
 
 @pytest.mark.parametrize(
@@ -244,29 +246,29 @@ def test_a_case_that_says_another_thing_than_its_workload_is_refused(
     plan, suite, case, varied = drawn_plan()
     spoilt = replace(case, **change)  # type: ignore[arg-type]
     with pytest.raises(EvidenceError, match=f"case gemm@cpu:0: its {next(iter(change))} is "):
-        asked(replace(plan, cases=(spoilt, varied)), suite)
+        requested(replace(plan, cases=(spoilt, varied)), suite)
 
 
 def test_a_variant_has_the_name_and_the_weight_of_one() -> None:
     plan, suite, case, varied = drawn_plan()
     renamed = replace(varied, id="gemm-more@cpu:0")  # it would be judged as a case of the suite
     with pytest.raises(EvidenceError, match="case gemm-more@cpu:0 is not named as the variant"):
-        asked(replace(plan, cases=(case, renamed)), suite)
+        requested(replace(plan, cases=(case, renamed)), suite)
     heavy = replace(varied, weight=1.0)
     with pytest.raises(EvidenceError, match=f"case {varied.id} is not planned as suite mine says"):
-        asked(replace(plan, cases=(case, heavy)), suite)
+        requested(replace(plan, cases=(case, heavy)), suite)
 
 
 def test_a_seed_that_is_no_number_is_a_fault_of_the_plan() -> None:
     plan, suite, *_ = drawn_plan()
     with pytest.raises(EvidenceError, match="its seed must be 32 bytes in hexadecimal"):
-        asked(replace(plan, seed="chosen"), suite)
+        requested(replace(plan, seed="chosen"), suite)
 
 
 def test_a_fault_in_a_plan_of_another_bench_says_so() -> None:
     plan, suite, case, _ = drawn_plan()
     with pytest.raises(EvidenceError, match=f"was made by bench 0.0.9, this is {VERSION}$"):
-        asked(replace(plan, bench_version="0.0.9", cases=(case,)), suite)
+        requested(replace(plan, bench_version="0.0.9", cases=(case,)), suite)
 
 
 # ------------------------------------------------------------------ what no variant is drawn of
@@ -276,19 +278,19 @@ def test_a_suite_without_variants_and_a_workload_without_any_have_none() -> None
     plan, suite, case, varied = drawn_plan()
     fixed = replace(plan, cases=(case,))
     none = {"gemm": replace(GEMM, variants=())}
-    assert asked(fixed, replace(suite, variants=False)) == ()
-    assert asked(fixed, suite, none) == ()
+    assert requested(fixed, replace(suite, variants=False)) == ()
+    assert requested(fixed, suite, none) == ()
     with pytest.raises(EvidenceError, match="is a variant that the run's seed did not draw"):
-        asked(plan, replace(suite, variants=False))
+        requested(plan, replace(suite, variants=False))
     with pytest.raises(EvidenceError, match="of which the run's seed can draw none"):
-        asked(plan, suite, none)
+        requested(plan, suite, none)
     assert varied.variant
 
 
 def test_a_variant_that_cannot_run_here_is_planned_all_the_same() -> None:
     plan, suite, case, varied = drawn_plan()
     lacking = replace(varied, unsupported="cpu:0 has no float8")
-    assert asked(replace(plan, cases=(case, lacking)), suite) == ()
+    assert requested(replace(plan, cases=(case, lacking)), suite) == ()
 
 
 def test_no_variant_is_drawn_of_a_case_that_is_too_large_for_the_node() -> None:
@@ -298,7 +300,7 @@ def test_no_variant_is_drawn_of_a_case_that_is_too_large_for_the_node() -> None:
     suite = replace(suite, case=(large, small))
     _, lacking = placement.place(suite, SYSTEM.identity.devices, plan.seed)
     other = replace(case, id="other@cpu:0", parameters={**GEMM.parameters, **GEMM.small})
-    assert asked(replace(plan, cases=(other,), not_planned=lacking), suite) == ()
+    assert requested(replace(plan, cases=(other,), not_planned=lacking), suite) == ()
 
 
 # ------------------------------------------------------------------ what cannot be told
@@ -307,13 +309,13 @@ def test_no_variant_is_drawn_of_a_case_that_is_too_large_for_the_node() -> None:
 def test_another_version_and_an_unknown_workload_are_told_and_are_no_fault() -> None:
     plan, suite, case, varied = drawn_plan()
     newer = replace(plan, cases=(replace(case, version=2), replace(varied, version=2)))
-    (sentence,) = asked(newer, suite)
+    (sentence,) = requested(newer, suite)
     assert sentence == (f'workload "gemm" is of version 2, and bench {VERSION} has version 1')
-    assert asked(replace(plan, cases=(case,)), suite, {}) == (
+    assert requested(replace(plan, cases=(case,)), suite, {}) == (
         f'workload "gemm" is not known to bench {VERSION}',
     )
     with pytest.raises(EvidenceError, match='the plan has workload "gemm" in two versions'):
-        asked(replace(plan, cases=(case, replace(varied, version=2))), suite)
+        requested(replace(plan, cases=(case, replace(varied, version=2))), suite)
 
 
 def test_what_the_suite_says_of_a_workload_that_is_not_known_is_held() -> None:
@@ -324,7 +326,7 @@ def test_what_the_suite_says_of_a_workload_that_is_not_known_is_held() -> None:
         replace(plan, cases=(case, replace(varied, id="gemm~x@cpu:0"))),
     ):
         with pytest.raises(EvidenceError):
-            asked(spoilt, suite, {})
+            requested(spoilt, suite, {})
 
 
 # ------------------------------------------------------------------ the verb
@@ -389,26 +391,26 @@ def verified(
 def test_verify_accepts_a_plan_that_the_suite_makes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = verified(tmp_path, monkeypatch)
-    assert (found.exit_code, found.verdict, found.faults) == (0, "ACCEPTED", ())
-    assert found.checks[-1].sentence.endswith("the suite is the one that you expect")
+    result = verified(tmp_path, monkeypatch)
+    assert (result.exit_code, result.verdict, result.faults) == (0, "ACCEPTED", ())
+    assert result.checks[-1].sentence.endswith("the suite is the one that you expect")
 
 
 def test_verify_finds_the_variant_that_was_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = verified(tmp_path, monkeypatch, varies=True)
-    assert (found.exit_code, found.verdict) == (4, None)
-    (fault,) = found.faults
+    result = verified(tmp_path, monkeypatch, varies=True)
+    assert (result.exit_code, result.verdict) == (4, None)
+    (fault,) = result.faults
     assert fault.startswith("the plan lacks case gemm~")
 
 
 def test_verify_states_no_verdict_where_the_suite_cannot_be_compared(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = verified(tmp_path, monkeypatch, versions=2, varies=True)
-    check = found.checks[-1]
-    assert (found.exit_code, found.verdict, found.faults) == (3, None, ())
+    result = verified(tmp_path, monkeypatch, versions=2, varies=True)
+    check = result.checks[-1]
+    assert (result.exit_code, result.verdict, result.faults) == (3, None, ())
     assert (check.name, check.status) == ("expectations", "not_done")
     assert "; not checked: the drawn variants and parameters of some workloads; " in check.sentence
     assert f'workload "bert" is of version 1, and bench {VERSION} has version 2' in check.sentence

@@ -75,11 +75,11 @@ def test_lines_and_tables_show_texts_as_they_are() -> None:
     table = Table(box=None)
     table.add_column("case")
     table.add_row(f"[red]x[/red] order:100: {WIPES}")
-    said = printed(f"[bold]order:100: {WIPES}", table)
-    assert "\x1b" not in said
-    assert said.count("order:100: [U+001B][2J") == 2
-    assert "[red]x[/red]" in said
-    assert "[bold]order" in said
+    output = printed(f"[bold]order:100: {WIPES}", table)
+    assert "\x1b" not in output
+    assert output.count("order:100: [U+001B][2J") == 2
+    assert "[red]x[/red]" in output
+    assert "[bold]order" in output
 
 
 # ------------------------------------------------------------------ orders and criteria
@@ -110,12 +110,12 @@ def test_a_mark_before_the_text_is_no_fault() -> None:
 
 
 def test_only_numbered_devices_have_a_connection() -> None:
-    said = (
+    output = (
         HEAD + '[[line]]\ntitle = "t"\nfield = "devices.connection_to_{}"\nop = "=="\nvalue = "x"\n'
     )
-    order_file.check_here(order_file.read(said.replace("{}", "7").encode(), "o"), NODE, "o")
+    order_file.check_here(order_file.read(output.replace("{}", "7").encode(), "o"), NODE, "o")
     for other in ("<b>", "", "1x"):
-        order = order_file.read(said.replace("{}", other).encode(), "o")
+        order = order_file.read(output.replace("{}", other).encode(), "o")
         with pytest.raises(UsageError, match="has no"):
             order_file.check_here(order, NODE, "o")
 
@@ -135,13 +135,16 @@ def test_a_metric_of_health_that_nothing_has_is_refused_before_the_run(metric: s
 
 def test_every_metric_of_the_ledger_may_be_asked_for() -> None:
     node = system()
-    told = {"card:0_stolen_processors": Fact(value=0), "card:0_power": Fact(value=1, unit="watts")}
-    node = replace(node, conditions=replace(node.conditions, facts=told))
+    reported = {
+        "card:0_stolen_processors": Fact(value=0),
+        "card:0_power": Fact(value=1, unit="watts"),
+    }
+    node = replace(node, conditions=replace(node.conditions, facts=reported))
     for metric in (*MADE, *NO_ERRORS, "stolen_processors", "power_watts", "temperature_celsius"):
         check_health(asking(metric), node)
     events = watched_events(PLAN, {DEVICE: watching()})
     for metric in MADE:
-        assert said(events, metric) != "inconclusive"
+        assert output(events, metric) != "inconclusive"
 
 
 def test_a_limit_of_health_takes_no_unit() -> None:
@@ -168,8 +171,8 @@ def test_a_plan_says_which_criteria_nothing_can_meet() -> None:
         return replace(FUNCTIONAL, criterion=(*FUNCTIONAL.criterion, one))
 
     plan = a_plan(a_case())
-    (said,) = coverage.unmatched(plan, of("gmm*"))
-    assert 'criterion "fast" matches no planned case ("gmm*")' in said
+    (output,) = coverage.unmatched(plan, of("gmm*"))
+    assert 'criterion "fast" matches no planned case ("gmm*")' in output
     assert not [*coverage.unmatched(plan, of("gemm*"))]
     assert not [*coverage.unmatched(plan, of("gmm*", required=False))]
 
@@ -256,49 +259,49 @@ def test_counters_and_logs_out_of_their_place_are_found(
     forge: Callable[[list[Event]], Sequence[Event]], tmp_path: Path
 ) -> None:
     folder = sealed(tmp_path, healthy().with_events(forge), development_key())
-    found = verify(folder, allow_development=True)
-    assert found.exit_code == 4
-    assert [check.name for check in found.checks if check.status == "fail"] == ["conduct"]
+    result = verify(folder, allow_development=True)
+    assert result.exit_code == 4
+    assert [check.name for check in result.checks if check.status == "fail"] == ["conduct"]
 
 
 def sick() -> list[Event]:
     return watched_events(PLAN, {DEVICE: watching({"ecc_uncorrected": 2})})
 
 
-def said(events: list[Event], metric: str = "ecc_uncorrected", cases: str = "*") -> str:
+def output(events: list[Event], metric: str = "ecc_uncorrected", cases: str = "*") -> str:
     verdict = verdict_of(PLAN, events, asking(metric, cases=cases), system=system())
     return ruling(verdict, "asked").ruling
 
 
 def test_no_count_that_is_taken_out_makes_a_sick_card_pass() -> None:
     events = sick()
-    assert said(events) == "fail"
+    assert output(events) == "fail"
     places = [i for i, event in enumerate(events) if isinstance(event, Counted)]
     for place in places:  # one of them
-        assert said([*events[:place], *events[place + 1 :]]) != "pass"
+        assert output([*events[:place], *events[place + 1 :]]) != "pass"
     for place in places:  # all from one on, and all of one launch
         rest = [e for i, e in enumerate(events) if i < place or not isinstance(e, Counted)]
-        assert said(rest) != "pass"
+        assert output(rest) != "pass"
         launch = getattr(events[place], "launch", "")
         others = [e for e in events if not isinstance(e, Counted) or e.launch != launch]
-        assert said(others) != "pass"
-        assert said(others, cases="gemm") != "pass"
+        assert output(others) != "pass"
+        assert output(others, cases="gemm") != "pass"
 
 
 def test_a_kernel_log_that_was_not_read_to_the_end_says_nothing() -> None:
     events = watched_events(PLAN, {DEVICE: watching()})
-    assert said(events, "kernel_faults") == "pass"
+    assert output(events, "kernel_faults") == "pass"
     marks = [i for i, event in enumerate(events) if isinstance(event, KernelLogRead)]
     early = [*events[: marks[-1]], *events[marks[-1] + 1 :]]
     early.insert(marks[0], events[marks[0]])  # two marks, and none of them behind a launch
-    assert said(early, "kernel_faults") == "inconclusive"
+    assert output(early, "kernel_faults") == "inconclusive"
 
 
 def test_counts_of_another_card_do_not_count_for_this_one() -> None:
     swapped = [
         replace(event, device="card:1") if isinstance(event, Counted) else event for event in sick()
     ]
-    assert said(swapped) == "inconclusive"
+    assert output(swapped) == "inconclusive"
 
 
 # ------------------------------------------------------------------ the pages
@@ -307,11 +310,11 @@ def test_counts_of_another_card_do_not_count_for_this_one() -> None:
 def test_the_page_shows_what_was_not_read_to_the_end() -> None:
     def shown(events: list[Event]) -> tuple[str, str]:
         lines = bare_lines(events)
-        found = health.chapter(ACCELERATOR, system().identity.devices, index_of(PLAN, lines))
-        (device,) = found.devices
+        result = health.chapter(ACCELERATOR, system().identity.devices, index_of(PLAN, lines))
+        (device,) = result.devices
         assert device.counters is not None
         (row,) = [row for row in device.counters.rows if row[0] == "ECC uncorrected"]
-        return row[3], found.kernel.notes[0]
+        return row[3], result.kernel.notes[0]
 
     assert shown(sick()) == ("+2", "none was logged")
     cut = [e for e in sick() if not isinstance(e, Counted) or e.launch]

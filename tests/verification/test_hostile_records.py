@@ -91,8 +91,8 @@ def changed(
         made: list[Event] = []
         for event in events:
             is_it = isinstance(event, kind) and getattr(event, "launch", "") == launch
-            found = change(event) if is_it else event
-            made += list(found) if isinstance(found, Sequence) else [found]
+            result = change(event) if is_it else event
+            made += list(result) if isinstance(result, Sequence) else [result]
         assert made != events
         return made
 
@@ -300,9 +300,9 @@ def test_sound_launches_are_let_through() -> None:
 @pytest.mark.parametrize("name", FORGED)
 def test_a_launch_that_contradicts_itself_is_found(name: str) -> None:
     forge, sentence = FORGED[name]
-    found = fault(forge(list(healthy().events)))
-    assert sentence in found
-    assert len(found.splitlines()) == 1
+    result = fault(forge(list(healthy().events)))
+    assert sentence in result
+    assert len(result.splitlines()) == 1
 
 
 def test_a_launch_with_a_check_outside_may_lack_those_that_follow() -> None:
@@ -324,15 +324,15 @@ def checks(folder: Path) -> Verification:
     return verify(folder, allow_development=True)
 
 
-def failed(found: Verification) -> list[str]:
-    return [check.name for check in found.checks if check.status == "fail"]
+def failed(result: Verification) -> list[str]:
+    return [check.name for check in result.checks if check.status == "fail"]
 
 
 def test_verify_refuses_a_bundle_with_such_a_launch(tmp_path: Path) -> None:
     forge, sentence = FORGED["a fast block of a rank that does not exist"]
-    found = checks(sealed(tmp_path, healthy().with_events(forge), development_key()))
-    assert (found.exit_code, failed(found), found.verdict) == (4, ["conduct"], None)
-    assert sentence in found.faults[0]
+    result = checks(sealed(tmp_path, healthy().with_events(forge), development_key()))
+    assert (result.exit_code, failed(result), result.verdict) == (4, ["conduct"], None)
+    assert sentence in result.faults[0]
 
 
 def test_an_interrupted_launch_counts_only_the_blocks_that_it_made() -> None:
@@ -387,13 +387,13 @@ def aimed(*, is_reached: bool, says: bool) -> str:
     """A training with a target; whether it came to it, and whether a check says that it did not."""
     case = replace(a_case(steps=4), evaluate_every=2, checked_launch=None)
     plan, events = with_case(case)
-    told: list[Event] = []
+    reported: list[Event] = []
     for event in events:
         is_block = isinstance(event, Block)
-        told.append(replace(event, reached_at=4) if is_block and is_reached else event)  # type: ignore[arg-type]
+        reported.append(replace(event, reached_at=4) if is_block and is_reached else event)  # type: ignore[arg-type]
         if says and isinstance(event, Checked) and event.phase == "last":
-            told.append(replace(event, check=_target(has_reached=is_reached, budget=4)))
-    return fault(told, plan)
+            reported.append(replace(event, check=_target(has_reached=is_reached, budget=4)))
+    return fault(reported, plan)
 
 
 def test_a_target_that_was_missed_is_said_to_be_missed() -> None:
@@ -487,9 +487,9 @@ def test_a_sound_plan_is_let_through() -> None:
 @pytest.mark.parametrize("name", PLANS)
 def test_a_plan_that_no_suite_and_seed_make_is_found(name: str) -> None:
     plan, sentence = PLANS[name]
-    found = refused(plan)
-    assert sentence in found
-    assert len(found.splitlines()) == 1
+    result = refused(plan)
+    assert sentence in result
+    assert len(result.splitlines()) == 1
 
 
 def test_order_and_checked_launches_follow_from_plan_and_seed() -> None:
@@ -506,8 +506,8 @@ def with_utc(lines: Sequence[Line], number: int, utc: str) -> bytes:
     made: list[bytes] = []
     prev = lines[0].prev
     for line in lines:
-        told = replace(line, prev=prev, utc=utc if line.seq == number else line.utc)
-        made.append(to_json(told))
+        reported = replace(line, prev=prev, utc=utc if line.seq == number else line.utc)
+        made.append(to_json(reported))
         prev = sha256(made[-1])
     return b"".join(text + b"\n" for text in made)
 
@@ -550,8 +550,8 @@ def test_the_kernels_log_is_not_read_backwards(tmp_path: Path) -> None:
         return list(checks(folder).faults)
 
     assert named(marks(("a", 3), ("a", 7), ("b", 1)), "sound") == []
-    (said,) = named(marks(("a", 7), ("a", 3)), "backwards")
-    assert "up to an earlier place than before" in said
+    (output,) = named(marks(("a", 7), ("a", 3)), "backwards")
+    assert "up to an earlier place than before" in output
 
 
 # ------------------------------------------------------------------ clocks, as the judge sees them
@@ -567,8 +567,8 @@ def with_blocks(change: Callable[[Block], Block]) -> Sequence[Event]:
 def clocks(change: Callable[[Block], Block]) -> tuple[str, str]:
     """What the judge says of the clocks and of the speed."""
     plan, criteria = a_plan(a_case()), limited(1.0)
-    found = verdict_of(plan, with_blocks(change), criteria)
-    rulings = {one.criterion: one.ruling for one in found.rulings}
+    result = verdict_of(plan, with_blocks(change), criteria)
+    rulings = {one.criterion: one.ruling for one in result.rulings}
     return rulings["integrity"], rulings["speed"]
 
 
@@ -587,11 +587,11 @@ def test_time_that_is_in_no_step_is_asked_about() -> None:
 
 
 def test_a_device_whose_clock_sees_less_of_a_step_is_asked_about() -> None:
-    def told(share: float) -> Callable[[Block], Block]:
+    def reported(share: float) -> Callable[[Block], Block]:
         return lambda one: replace(one, event_ns=tuple(round(share * t) for t in one.wall_ns))
 
-    assert clocks(told(0.95)) == ("pass", "pass")
-    assert clocks(told(0.80)) == ("inconclusive", "pass")  # its speed is judged by the wall
+    assert clocks(reported(0.95)) == ("pass", "pass")
+    assert clocks(reported(0.80)) == ("inconclusive", "pass")  # its speed is judged by the wall
 
 
 class Watched:
@@ -711,17 +711,17 @@ def test_figures_of_vendors_are_those_of_the_same_bench(tmp_path: Path) -> None:
         source="the vendor's own",
     )
     files = {bundle.PEAKS: to_json(Peaks(peak=(peak,)))}
-    found = with_files(files, VERSION, tmp_path / "same")
-    assert (found.exit_code, failed(found)) == (4, ["conduct"])
-    assert "peaks.json has other figures than the device files" in found.faults[0]
+    result = with_files(files, VERSION, tmp_path / "same")
+    assert (result.exit_code, failed(result)) == (4, ["conduct"])
+    assert "peaks.json has other figures than the device files" in result.faults[0]
     assert with_files(files, "0.0.1", tmp_path / "other").faults == ()
 
 
 def test_verify_says_that_the_signer_chose_the_baselines(tmp_path: Path) -> None:
     files = {bundle.BASELINES: to_json(Baselines(baseline=(a_baseline(),)))}
-    found = with_files(files, VERSION, tmp_path)
+    result = with_files(files, VERSION, tmp_path)
     digest = sha256(files[bundle.BASELINES])
-    assert f"baselines chosen by the signer: {digest}" in found.checks[-1].sentence
+    assert f"baselines chosen by the signer: {digest}" in result.checks[-1].sentence
 
 
 # ------------------------------------------------------------------ the deterministic phase
@@ -772,9 +772,9 @@ def test_a_repeat_that_contradicts_itself_is_found(
     forge: Forge, sentence: str, tmp_path: Path
 ) -> None:
     draft = healthy(repeats=3).with_events(forge)
-    found = checks(sealed(tmp_path / "bundle", draft, development_key()))
-    assert (found.exit_code, failed(found)) == (4, ["conduct"])
-    assert sentence in found.faults[0]
+    result = checks(sealed(tmp_path / "bundle", draft, development_key()))
+    assert (result.exit_code, failed(result)) == (4, ["conduct"])
+    assert sentence in result.faults[0]
 
 
 def test_repeats_cannot_be_left_out_of_the_plan(tmp_path: Path) -> None:
@@ -786,8 +786,8 @@ def test_repeats_cannot_be_left_out_of_the_plan(tmp_path: Path) -> None:
     events = [event for event in whole.events if getattr(event, "launch", "") != REPEAT]
     events[-1] = RunEnded(launches=len(left))
     draft = replace(whole, plan=plan, events=tuple(events))
-    found = checks(sealed(tmp_path / "left", draft, development_key()))
-    assert "case gemm@cpu:0 has not the launches that it says" in found.faults[0]
+    result = checks(sealed(tmp_path / "left", draft, development_key()))
+    assert "case gemm@cpu:0 has not the launches that it says" in result.faults[0]
 
 
 @pytest.mark.parametrize("change", [{"num_clean": 10**6}, {"stack": {"torch": "2.12.0"}}])
@@ -799,10 +799,10 @@ def test_records_of_repeats_are_those_of_the_same_bench(
     (record, *_) = records(draft.plan, NOTHING_KNOWN["system"]).record
     known = Qualified(record=(replace(record, **change),))  # type: ignore[arg-type]
     files = {bundle.QUALIFIED: to_json(known)}
-    found = with_files(files, VERSION, tmp_path / "same", draft)
-    assert (found.exit_code, failed(found)) == (4, ["conduct"])
-    assert "qualified.json has other records than the package" in found.faults[0]
-    assert sha256(files[bundle.QUALIFIED]) in found.faults[0]
+    result = with_files(files, VERSION, tmp_path / "same", draft)
+    assert (result.exit_code, failed(result)) == (4, ["conduct"])
+    assert "qualified.json has other records than the package" in result.faults[0]
+    assert sha256(files[bundle.QUALIFIED]) in result.faults[0]
     other = with_files(files, "0.0.1", tmp_path / "other", draft)
     assert other.faults == ()
     assert f"records of bench 0.0.1, not compared: {sha256(files[bundle.QUALIFIED])}" in (

@@ -140,12 +140,12 @@ SPOILED: dict[str, tuple[Change, str]] = {
 
 @pytest.mark.parametrize("name", SPOILED)
 def test_what_no_run_of_sessions_does_is_refused(name: str, key: Key, tmp_path: Path) -> None:
-    change, said = SPOILED[name]
+    change, output = SPOILED[name]
     draft = healthy(sessions=2).with_events(change)
     draft = replace(draft, events=tuple(analysed(draft.plan, draft.events)))
     verification = checked(draft, key, tmp_path)
     assert (verification.exit_code, verification.verdict) == (4, None)
-    assert any(said in fault for fault in verification.faults), verification.faults
+    assert any(output in fault for fault in verification.faults), verification.faults
 
 
 def test_a_pause_shorter_than_planned_is_refused(key: Key, tmp_path: Path) -> None:

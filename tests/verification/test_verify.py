@@ -82,33 +82,33 @@ def failed(verification: Verification) -> list[str]:
 
 
 def test_folder_gives_its_verdict_again(sound: Path) -> None:
-    found = checked(sound)
-    assert (found.exit_code, found.verdict, found.claimed) == (0, "ACCEPTED", "ACCEPTED")
-    assert set(status(found).values()) == {"pass"}
-    assert [check.number for check in found.checks] == list(range(1, 13))
-    assert sha256(CRITERIA) in found.checks[-1].sentence
+    result = checked(sound)
+    assert (result.exit_code, result.verdict, result.claimed) == (0, "ACCEPTED", "ACCEPTED")
+    assert set(status(result).values()) == {"pass"}
+    assert [check.number for check in result.checks] == list(range(1, 13))
+    assert sha256(CRITERIA) in result.checks[-1].sentence
 
 
 def test_pdf_alone_gives_its_verdict_again(sound: Path, tmp_path: Path) -> None:
     alone = tmp_path / "other name.pdf"
     shutil.copy(sound / "report.pdf", alone)
-    found = checked(alone)
-    assert (found.exit_code, found.verdict) == (0, "ACCEPTED")
-    assert [name for name, word in status(found).items() if word != "pass"] == ["pages"]
+    result = checked(alone)
+    assert (result.exit_code, result.verdict) == (0, "ACCEPTED")
+    assert [name for name, word in status(result).items() if word != "pass"] == ["pages"]
 
 
 def test_rejected_run_verifies_with_exit_1(key: Key, tmp_path: Path) -> None:
     folder = sealed(tmp_path, rejected(), key)
     for path in (folder, folder / "report.pdf"):
-        found = checked(path)
-        assert (failed(found), found.exit_code, found.verdict) == ([], 1, "REJECTED")
+        result = checked(path)
+        assert (failed(result), result.exit_code, result.verdict) == ([], 1, "REJECTED")
 
 
 def test_run_that_was_resumed_verifies(key: Key, tmp_path: Path) -> None:
-    found = checked(sealed(tmp_path, healthy().with_events(interrupted_twice), key))
-    assert failed(found) == []
-    assert found.verdict == "INCONCLUSIVE"
-    assert found.exit_code == 3
+    result = checked(sealed(tmp_path, healthy().with_events(interrupted_twice), key))
+    assert failed(result) == []
+    assert result.verdict == "INCONCLUSIVE"
+    assert result.exit_code == 3
 
 
 def test_untimed_launch_is_made_again_after_an_interruption(key: Key, tmp_path: Path) -> None:
@@ -116,8 +116,8 @@ def test_untimed_launch_is_made_again_after_an_interruption(key: Key, tmp_path: 
         at = begin(events, 0) + 1
         return [*events[:at], *resumed(1, f"{CASE}/0"), *events[at - 1 :]]
 
-    found = checked(sealed(tmp_path, healthy().with_events(made_twice), key))
-    assert (failed(found), found.verdict) == ([], "ACCEPTED")
+    result = checked(sealed(tmp_path, healthy().with_events(made_twice), key))
+    assert (failed(result), result.verdict) == ([], "ACCEPTED")
 
 
 @pytest.mark.parametrize(
@@ -175,9 +175,9 @@ def test_pdf_without_its_journal_is_not_derived_again(key: Key, tmp_path: Path) 
 
     folder = seal(tmp_path, files_of(healthy(), key), key, carried=without_journal)
     assert checked(folder).exit_code == 0
-    found = checked(folder / "report.pdf")
-    assert (failed(found), found.exit_code, found.verdict) == ([], 3, None)
-    assert "rulings not re-derived" in found.checks[5].sentence
+    result = checked(folder / "report.pdf")
+    assert (failed(result), result.exit_code, result.verdict) == ([], 3, None)
+    assert "rulings not re-derived" in result.checks[5].sentence
 
 
 # ------------------------------------------------------------------ who signed
@@ -185,9 +185,9 @@ def test_pdf_without_its_journal_is_not_derived_again(key: Key, tmp_path: Path) 
 
 def test_untrusted_signer_is_exit_4_though_all_else_is_sound(sound: Path) -> None:
     for path in (sound, sound / "report.pdf"):
-        found = verify(path)
-        assert failed(found) == ["signer"]
-        assert "--allow-dev" in found.faults[0]
+        result = verify(path)
+        assert failed(result) == ["signer"]
+        assert "--allow-dev" in result.faults[0]
 
 
 def test_signer_is_trusted_by_certificate(tmp_path: Path) -> None:
@@ -204,9 +204,9 @@ def test_signer_is_trusted_by_certificate(tmp_path: Path) -> None:
 
 def test_expired_certificate_is_exit_4(sound: Path) -> None:
     later = datetime.now(UTC) + timedelta(days=30)
-    found = verify(sound, allow_development=True, moment=later)
-    assert failed(found) == ["signer"]
-    assert "expired" in found.faults[0]
+    result = verify(sound, allow_development=True, moment=later)
+    assert failed(result) == ["signer"]
+    assert "expired" in result.faults[0]
 
 
 # ------------------------------------------------------------------ changed files
@@ -244,9 +244,9 @@ def test_missing_file_is_exit_4(name: str, copy: Path) -> None:
 @pytest.mark.parametrize("name", ["notes.txt", ".hidden", "order.toml", "logs/gemm-cpu-0.1.stdout"])
 def test_file_too_many_is_exit_4(name: str, copy: Path) -> None:
     bundle.write(copy / name, b"")
-    found = checked(copy)
-    assert failed(found)
-    assert name in found.faults[0]
+    result = checked(copy)
+    assert failed(result)
+    assert name in result.faults[0]
 
 
 def test_journal_cut_short_or_reordered_is_told_by_its_line(copy: Path) -> None:
@@ -259,9 +259,9 @@ def test_journal_cut_short_or_reordered_is_told_by_its_line(copy: Path) -> None:
         ([*lines[:-1], lines[-1][:-9]], f"line {len(lines)} is cut short"),
     ):
         path.write_bytes(b"".join(changed))
-        found = checked(copy)
-        assert "statement" in failed(found)
-        assert any(where in fault for fault in found.faults), found.faults
+        result = checked(copy)
+        assert "statement" in failed(result)
+        assert any(where in fault for fault in result.faults), result.faults
 
 
 def test_files_of_another_sound_bundle_are_exit_4(copy: Path, key: Key, tmp_path: Path) -> None:
@@ -280,9 +280,9 @@ def test_flipped_verdict_signed_anew_is_found(key: Key, tmp_path: Path) -> None:
     files[bundle.VERDICT] = files[bundle.VERDICT].replace(b"REJECTED", b"ACCEPTED")
     folder = seal(tmp_path, files, key)
     for path in (folder, folder / "report.pdf"):
-        found = checked(path)
-        assert failed(found) == ["verdict"]
-        assert found.claimed == "ACCEPTED"
+        result = checked(path)
+        assert failed(result) == ["verdict"]
+        assert result.claimed == "ACCEPTED"
 
 
 def test_other_file_than_planned_is_found(key: Key, tmp_path: Path) -> None:
@@ -293,10 +293,10 @@ def test_other_file_than_planned_is_found(key: Key, tmp_path: Path) -> None:
 
 def test_devices_of_a_vendor_that_bench_does_not_have_are_found(key: Key, tmp_path: Path) -> None:
     """A vendor that a test adds, or a dishonest one, accepts what it likes."""
-    found = checked(sealed(tmp_path, of_vendor(healthy(), "faulty.simulated"), key))
-    assert failed(found) == ["conduct"]
-    assert found.claimed == "ACCEPTED"
-    (fault,) = found.faults
+    result = checked(sealed(tmp_path, of_vendor(healthy(), "faulty.simulated"), key))
+    assert failed(result) == ["conduct"]
+    assert result.claimed == "ACCEPTED"
+    (fault,) = result.faults
     assert 'cpu:0 is of the vendor "faulty.simulated", which bench does not have' in fault
 
 
@@ -474,9 +474,9 @@ def test_run_that_was_not_conducted_as_planned_is_found(
     forge: Callable[[list[Event]], list[Event]], key: Key, tmp_path: Path
 ) -> None:
     folder = sealed(tmp_path, healthy().with_events(forge), key)
-    found = checked(folder)
-    assert failed(found) == ["conduct"]
-    assert {status(found)[name] for name in ("interim analyses", "verdict")} == {"not_done"}
+    result = checked(folder)
+    assert failed(result) == ["conduct"]
+    assert {status(result)[name] for name in ("interim analyses", "verdict")} == {"not_done"}
     assert failed(checked(folder / "report.pdf")) == ["conduct"]
 
 
@@ -487,9 +487,9 @@ def test_launch_after_the_deciding_interim_analysis_is_found(key: Key, tmp_path:
         made = list(launch_events(plan, plan.cases[0], launch))
         return [part for event in events for part in (made if of(event, 4) else [event])]
 
-    found = checked(sealed(tmp_path, rejected().with_events(gone_on), key))
-    assert failed(found) == ["conduct"]
-    assert "decided" in found.faults[0]
+    result = checked(sealed(tmp_path, rejected().with_events(gone_on), key))
+    assert failed(result) == ["conduct"]
+    assert "decided" in result.faults[0]
 
 
 @pytest.mark.parametrize("draft", [healthy, rejected])
@@ -535,12 +535,12 @@ def test_stopping_too_early_is_found(key: Key, tmp_path: Path) -> None:
 def test_record_that_is_not_written_strictly_is_found(key: Key, tmp_path: Path) -> None:
     files = files_of(healthy(), key)
     folder = seal(tmp_path, files, key)
-    found = bundle.read(folder)
-    data = {**found.data, bundle.VERDICT: found.files[bundle.VERDICT] + b" "}
+    outcome = bundle.read(folder)
+    data = {**outcome.data, bundle.VERDICT: outcome.files[bundle.VERDICT] + b" "}
     signed = dsse.Statement(
         predicate_type=dsse.ACCEPTANCE,
         subjects={name: sha256(text) for name, text in data.items()},
-        predicate=keys.predicate(found),
+        predicate=keys.predicate(outcome),
     )
     (folder / bundle.VERDICT).write_bytes(data[bundle.VERDICT])
     (folder / bundle.STATEMENT).write_bytes(dsse.sign_statement(signed, key))
@@ -551,22 +551,22 @@ def test_record_that_is_not_written_strictly_is_found(key: Key, tmp_path: Path) 
 
 def resign(folder: Path, key: Key) -> None:
     """Sign whatever pages are there."""
-    found = bundle.read(folder)
+    result = bundle.read(folder)
     pages = (bundle.STATEMENT, *bundle.RENDERINGS)
-    subjects = {name: sha256(found.files[name]) for name in pages}
-    (folder / bundle.REPORT).write_bytes(keys.sign_report(found, subjects, key))
+    subjects = {name: sha256(result.files[name]) for name in pages}
+    (folder / bundle.REPORT).write_bytes(keys.sign_report(result, subjects, key))
 
 
 def test_statement_over_too_few_or_too_many_files_is_found(copy: Path, key: Key) -> None:
-    found = bundle.read(copy)
-    digests = {name: sha256(data) for name, data in found.data.items()}
+    result = bundle.read(copy)
+    digests = {name: sha256(data) for name, data in result.data.items()}
     fewer = {name: digest for name, digest in digests.items() if name != bundle.JOURNAL}
     more = {**digests, "logs/x.stdout": "0" * 64}
     for subjects in (fewer, more):
         statement = dsse.Statement(
             predicate_type=dsse.ACCEPTANCE,
             subjects=subjects,
-            predicate=keys.predicate(found),
+            predicate=keys.predicate(result),
         )
         (copy / bundle.STATEMENT).write_bytes(dsse.sign_statement(statement, key))
         resign(copy, key)
@@ -574,11 +574,11 @@ def test_statement_over_too_few_or_too_many_files_is_found(copy: Path, key: Key)
 
 
 def test_statement_that_says_another_verdict_is_found(copy: Path, key: Key) -> None:
-    found = bundle.read(copy)
+    result = bundle.read(copy)
     statement = dsse.Statement(
         predicate_type=dsse.ACCEPTANCE,
-        subjects={name: sha256(data) for name, data in found.data.items()},
-        predicate={**keys.predicate(found), "verdict": "REJECTED"},
+        subjects={name: sha256(data) for name, data in result.data.items()},
+        predicate={**keys.predicate(result), "verdict": "REJECTED"},
     )
     (copy / bundle.STATEMENT).write_bytes(dsse.sign_statement(statement, key))
     resign(copy, key)
@@ -610,9 +610,9 @@ def test_pages_that_carry_other_files_than_the_bundle_are_found(
     for name, page in pages.items():
         (copy / name).write_bytes(page)
         resign(copy, key)
-        found = checked(copy)
-        assert failed(found) == ["pages"]
-        assert name in found.faults[0]
+        result = checked(copy)
+        assert failed(result) == ["pages"]
+        assert name in result.faults[0]
         shutil.copy(sound / name, copy / name)
     (copy / "alone.pdf").write_bytes(pages[bundle.PDF])
     assert failed(checked(copy / "alone.pdf"))
@@ -702,8 +702,8 @@ def test_order_of_the_buyer_is_found_in_the_bundle(key: Key, tmp_path: Path) -> 
 def test_verdict_is_derived_again_from_the_order(key: Key, tmp_path: Path) -> None:
     more = ORDER.replace(b"value = 1", b"value = 8")
     refused = sealed(tmp_path / "refused", ordered(more, more), key)
-    found = checked(refused, Expectations(order=more))
-    assert (found.exit_code, found.verdict) == (1, "REJECTED")
+    result = checked(refused, Expectations(order=more))
+    assert (result.exit_code, result.verdict) == (1, "REJECTED")
     files = files_of(ordered(more, more), key)
     accepted = files_of(ordered(ORDER, more), key)[bundle.VERDICT]
     forged = seal(tmp_path / "forged", {**files, bundle.VERDICT: accepted}, key)
@@ -736,9 +736,9 @@ def test_what_is_no_bundle_is_one_sentence(tmp_path: Path, sound: Path) -> None:
 
 def test_empty_folder_and_garbage_are_exit_4(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    found = checked(tmp_path / "empty")
-    assert failed(found) == ["files"]
-    assert {word for name, word in status(found).items() if name != "files"} == {"not_done"}
+    result = checked(tmp_path / "empty")
+    assert failed(result) == ["files"]
+    assert {word for name, word in status(result).items() if name != "files"} == {"not_done"}
     (tmp_path / "garbage.pdf").write_bytes(b"%PDF-1.7\n" + b"garbage " * 99)
     assert failed(checked(tmp_path / "garbage.pdf")) == ["files"]
 
@@ -773,8 +773,8 @@ def test_verdict_with_a_figure_off_by_more_is_found(key: Key, tmp_path: Path) ->
     for factor, expected in ((1 + 1e-13, []), (1 + 1e-8, ["verdict"])):
         estimate = replace(case.estimates[0], value=case.estimates[0].value * factor)
         changed = replace(case, estimates=(estimate, *case.estimates[1:]))
-        told = replace(verdict, cases=(changed, *verdict.cases[1:]))
-        folder = seal(tmp_path / str(factor), {**files, bundle.VERDICT: to_json(told)}, key)
+        reported = replace(verdict, cases=(changed, *verdict.cases[1:]))
+        folder = seal(tmp_path / str(factor), {**files, bundle.VERDICT: to_json(reported)}, key)
         assert failed(checked(folder)) == expected
 
 

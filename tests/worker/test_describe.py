@@ -64,8 +64,8 @@ def request(name: str, **parameters: str) -> CaseRequest:
 def test_only_what_needs_it_lacks_a_provider_or_a_plugin() -> None:
     """This ONNX Runtime and this JAX know processors alone."""
     names = ("gemm", "onnx_bert", "dqn")
-    asked = Question(requests=tuple(map(request, names)), libraries=NVIDIA)
-    gemm, onnx, dqn = describe(asked).resolved
+    requested = Question(requests=tuple(map(request, names)), libraries=NVIDIA)
+    gemm, onnx, dqn = describe(requested).resolved
     assert isinstance(gemm, Resolved)
     assert isinstance(onnx, Lacking)
     assert onnx.lack.startswith("ONNX Runtime has no CUDAExecutionProvider")
@@ -109,15 +109,15 @@ def test_liar_is_the_lack_of_those_that_need_it(monkeypatch: pytest.MonkeyPatch)
     import transformers  # noqa: PLC0415 - takes long, and the others need none
 
     monkeypatch.setattr(transformers, "__version__", "5.17.0")
-    asked = Question(requests=(request("gemm"), request("bert")), libraries=HOST)
-    gemm, bert = describe(asked).resolved
+    requested = Question(requests=(request("gemm"), request("bert")), libraries=HOST)
+    gemm, bert = describe(requested).resolved
     assert isinstance(gemm, Resolved)
     assert isinstance(bert, Lacking)
     assert bert.lack.startswith("transformers states version 5.17.0 and its package 5.")
 
 
 @pytest.mark.parametrize(
-    ("error", "said"),
+    ("error", "output"),
     [
         (
             ImportError("cannot import name 'BertConfig' from 'transformers'", name="transformers"),
@@ -137,7 +137,7 @@ def test_liar_is_the_lack_of_those_that_need_it(monkeypatch: pytest.MonkeyPatch)
     ],
 )
 def test_missing_class_of_a_model_is_the_lack_of_its_row_alone(
-    monkeypatch: pytest.MonkeyPatch, error: Exception, said: str
+    monkeypatch: pytest.MonkeyPatch, error: Exception, output: str
 ) -> None:
     real = describing.load_workload
 
@@ -149,7 +149,7 @@ def test_missing_class_of_a_model_is_the_lack_of_its_row_alone(
     monkeypatch.setattr(describing, "load_workload", load)
     gemm, bert = describe(Question(requests=(request("gemm"), request("bert")))).resolved
     assert isinstance(gemm, Resolved)
-    assert bert == Lacking(lack=said)
+    assert bert == Lacking(lack=output)
 
 
 def test_call_that_a_library_lacks_as_a_model_is_sized_is_software(

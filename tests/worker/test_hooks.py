@@ -344,15 +344,15 @@ def test_a_workload_without_a_pipeline_has_no_time_of_loading(tmp_path: Path) ->
 
 def test_a_block_is_as_much_longer_as_the_workload_wants(tmp_path: Path) -> None:
     workload = Longer()
-    found = blocks(made(workload, tmp_path))
-    assert [len(block.wall_ns) for block in found] == [24, 24]
-    assert all(block.block_wall_ns == 240 * MS for block in found)
+    result = blocks(made(workload, tmp_path))
+    assert [len(block.wall_ns) for block in result] == [24, 24]
+    assert all(block.block_wall_ns == 240 * MS for block in result)
     assert workload.states[0].log.count("extra_steps 6") == 2
 
 
 def test_a_longer_block_stays_inside_the_time_limit_of_its_launch(tmp_path: Path) -> None:
-    found = blocks(made(Longer(), tmp_path, block_steps=3000, blocks=1))
-    assert 3000 < len(found[0].wall_ns) < 0.9 * 60 / 0.01  # of a limit of 60 s
+    result = blocks(made(Longer(), tmp_path, block_steps=3000, blocks=1))
+    assert 3000 < len(result[0].wall_ns) < 0.9 * 60 / 0.01  # of a limit of 60 s
 
 
 def test_the_last_step_of_a_longer_block_has_its_snapshot(tmp_path: Path) -> None:
@@ -401,11 +401,11 @@ def test_a_repeated_launch_ends_where_the_disputed_one_did(tmp_path: Path) -> No
 
 def test_drawn_outputs_of_inference_are_checked_as_they_were(tmp_path: Path) -> None:
     records = made(Served(), tmp_path, block_steps=200)
-    found = checks(records, "sampled")
+    result = checks(records, "sampled")
     drawn = [step for step in sampled_steps(_seed(), "gemm@cpu:0/1", 200) if step < 400]
-    assert list(found) == [3 + step for step in drawn]  # after the first and two of warm-up
-    assert 1 <= len(found) <= MOST
-    assert {check.error for check in found.values()} == {0.0}
+    assert list(result) == [3 + step for step in drawn]  # after the first and two of warm-up
+    assert 1 <= len(result) <= MOST
+    assert {check.error for check in result.values()} == {0.0}
     assert all(block.block_wall_ns == 2000 * MS for block in blocks(records))
 
 

@@ -32,12 +32,12 @@ BUILDERS = [
 ]
 
 
-def told(code: str, said: bytes = b"") -> set[str]:
+def reported(code: str, output: bytes = b"") -> set[str]:
     """Words that a program prints last, in a process that has imported nothing yet."""
     done = subprocess.run(
         [sys.executable, "-c", code],
         cwd=ROOT,
-        input=said,
+        input=output,
         check=True,
         stdout=subprocess.PIPE,
         timeout=300,
@@ -52,7 +52,7 @@ def test_libraries_that_are_held_out_are_installed() -> None:
 
 def test_importing_every_workload_loads_none_of_the_late_libraries() -> None:
     imports = ", ".join(f"workloads.{name}" for name in NAMES)
-    loaded = told(f"import sys, {imports}; print(*sys.modules)")
+    loaded = reported(f"import sys, {imports}; print(*sys.modules)")
     assert {"torch", "transformers"} <= loaded
     assert loaded & {*LATE} == set()
 
@@ -82,7 +82,7 @@ workload = kind(**kind.small)
 workload.work(), workload.num_parameters()
 print(len(before) > 0, *libraries() - before)
 """
-    assert told(code) == {"True"}
+    assert reported(code) == {"True"}
 
 
 def test_listing_workloads_does_not_import_what_they_build_with() -> None:
@@ -93,7 +93,7 @@ from appliance.worker.describe import describe
 answer = describe(Question(requests=()), {BUILDERS!r})
 print(*(one.name for one in answer.descriptions), *({{*sys.modules}} & {{*{LATE!r}}}))
 """
-    assert told(code) == {*BUILDERS}
+    assert reported(code) == {*BUILDERS}
 
 
 def test_fork_server_has_imported_what_its_workloads_build_with() -> None:
@@ -115,4 +115,4 @@ child._serve()
         vendor="cpu", workloads=tuple(BUILDERS), framework="torch", probe_seconds=1.0
     )
     # Importing gymnax computes, after which no process may be forked.
-    assert told(code, to_json(request) + b"\n") == {"brax", "diffusers", "jax"}
+    assert reported(code, to_json(request) + b"\n") == {"brax", "diffusers", "jax"}

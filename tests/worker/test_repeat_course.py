@@ -106,16 +106,16 @@ def launched(
 def test_bits_are_reported_by_tensor_with_what_was_set(
     tmp_path: Path, settings: Mapping[str, str]
 ) -> None:
-    (told,) = launched(tmp_path, settings)
-    assert isinstance(told, Repeated)
-    assert list(told.digests) == [
+    (reported,) = launched(tmp_path, settings)
+    assert isinstance(reported, Repeated)
+    assert list(reported.digests) == [
         "output['same'] float32 (3,)",
         f"output['value'] float32 ({SIZE},)",
     ]
-    assert told.operators == ()
-    assert told.settings["torch.are_deterministic_algorithms_enabled"] == "True"
-    assert told.settings["torch.backends.cudnn.deterministic"] == "True"
-    assert told.settings["torch.backends.cudnn.benchmark"] == "False"
+    assert reported.operators == ()
+    assert reported.settings["torch.are_deterministic_algorithms_enabled"] == "True"
+    assert reported.settings["torch.backends.cudnn.deterministic"] == "True"
+    assert reported.settings["torch.backends.cudnn.benchmark"] == "False"
 
 
 COMPILER = """
@@ -138,8 +138,8 @@ def test_torch_s_compiler_is_not_imported_and_is_deterministic_where_it_is_used(
 def test_an_operator_without_a_deterministic_form_is_named(
     tmp_path: Path, settings: Mapping[str, str]
 ) -> None:
-    (told,) = launched(tmp_path, settings, has_form=False)
-    assert told.operators == ("put_",)
+    (reported,) = launched(tmp_path, settings, has_form=False)
+    assert reported.operators == ("put_",)
 
 
 def test_the_same_bits_as_before_are_not_repeated(
@@ -153,12 +153,12 @@ def test_one_flipped_bit_is_followed_by_a_hundred_repeats_and_shown(
     tmp_path: Path, settings: Mapping[str, str]
 ) -> None:
     (first,) = launched(tmp_path, settings)
-    told, found = launched(tmp_path, settings, expected={"0": first.digests}, first=2)
-    assert isinstance(found, MismatchExamined)
-    assert told.digests != first.digests
-    assert found.tensors == (f"output['value'] float32 ({SIZE},)",)
-    assert (found.num_wanted, found.answers) == (AGAIN, (digest_of(first),) * AGAIN)
-    assert found.difference == Difference(
+    reported, result = launched(tmp_path, settings, expected={"0": first.digests}, first=2)
+    assert isinstance(result, MismatchExamined)
+    assert reported.digests != first.digests
+    assert result.tensors == (f"output['value'] float32 ({SIZE},)",)
+    assert (result.num_wanted, result.answers) == (AGAIN, (digest_of(first),) * AGAIN)
+    assert result.difference == Difference(
         tensors=(f"output['value'] float32 ({SIZE},)",),
         num_tensors=1,
         num_bytes=1,
@@ -175,21 +175,21 @@ def test_a_flipped_bit_in_every_repeat_gives_as_many_answers(
     tmp_path: Path, settings: Mapping[str, str]
 ) -> None:
     (first,) = launched(tmp_path, settings)
-    _, found = launched(tmp_path, settings, expected={"0": first.digests}, first=2, always=True)
-    assert len(found.answers) == AGAIN
-    assert digest_of(first) not in found.answers
-    assert len(set(found.answers)) == AGAIN
+    _, result = launched(tmp_path, settings, expected={"0": first.digests}, first=2, always=True)
+    assert len(result.answers) == AGAIN
+    assert digest_of(first) not in result.answers
+    assert len(set(result.answers)) == AGAIN
 
 
 def test_repeats_end_before_the_time_limit_and_say_how_many_were_wanted(
     tmp_path: Path, settings: Mapping[str, str]
 ) -> None:
     (first,) = launched(tmp_path, settings)
-    _, found = launched(
+    _, result = launched(
         tmp_path, settings, expected={"0": first.digests}, first=2, clock=Clock(seconds=2.0)
     )
-    assert found.num_wanted == AGAIN
-    assert 2 < len(found.answers) < 40  # of 300 s, in each of which some readings pass
+    assert result.num_wanted == AGAIN
+    assert 2 < len(result.answers) < 40  # of 300 s, in each of which some readings pass
 
 
 # ------------------------------------------------------------------ how outputs differ
@@ -236,15 +236,15 @@ def test_frozen_output_does_not_follow_its_tensor() -> None:
     tensor = torch.ones(4)
     before = frozen(tensor)
     tensor += 1
-    found = outputs.difference(before, frozen(tensor))
-    assert found is not None
-    assert (found.num_bytes, found.num_elements) == (8, 4)  # two bytes of each float
+    result = outputs.difference(before, frozen(tensor))
+    assert result is not None
+    assert (result.num_bytes, result.num_elements) == (8, 4)  # two bytes of each float
 
 
 def ulp(one: torch.Tensor, two: torch.Tensor) -> int | None:
-    found = outputs.difference(frozen(one), frozen(two))
-    assert found is not None
-    return found.largest_ulp
+    result = outputs.difference(frozen(one), frozen(two))
+    assert result is not None
+    return result.largest_ulp
 
 
 @pytest.mark.parametrize(

@@ -248,7 +248,7 @@ def test_warm_up_has_its_steps_and_its_time(length: timing.Length, times: tuple[
 # ------------------------------------------------------------------ one launch
 
 
-class Told:
+class RecordedLaunch:
     """The records of a launch that is made in this process, with clocks that stand still."""
 
     def __init__(
@@ -307,25 +307,25 @@ class Told:
 
 
 def test_clocks_are_compared_after_the_first_step_and_before_the_warm_up(tmp_path: Path) -> None:
-    told = Told(tmp_path)
+    reported = RecordedLaunch(tmp_path)
     begin = ["started", "digested", "checked", "checked", "calibrated", "warmed", "go"]
-    assert told.kinds == [*begin, "block", "block", "checked", "checked"]
-    (calibrated,) = told.of("calibrated")
+    assert reported.kinds == [*begin, "block", "block", "checked", "checked"]
+    (calibrated,) = reported.of("calibrated")
     assert calibrated.wall_ns == calibrated.event_ns == (10**7,) * 3
     assert calibrated.raw_ns == (2 * 10**7,) * 3
     assert len(calibrated.empty_ns) == 5
 
 
 def test_untimed_launch_compares_its_clocks_too(tmp_path: Path) -> None:
-    told = Told(tmp_path, is_timed=False)
+    reported = RecordedLaunch(tmp_path, is_timed=False)
     begin = ["started", "digested", "checked", "checked", "calibrated"]
-    assert told.kinds == [*begin, "libraries"]
+    assert reported.kinds == [*begin, "libraries"]
 
 
 def test_fixed_number_of_steps_is_one_block_with_the_first(tmp_path: Path) -> None:
-    told = Told(tmp_path, num_steps=3)
-    assert told.kinds[4:7] == ["calibrated", "go", "block"]
-    (block,) = told.of("block")
+    reported = RecordedLaunch(tmp_path, num_steps=3)
+    assert reported.kinds[4:7] == ["calibrated", "go", "block"]
+    (block,) = reported.of("block")
     assert (block.first_step, len(block.wall_ns), len(block.event_ns)) == (0, 3, 3)
 
 
@@ -340,7 +340,7 @@ class PacedWatch(FakeWatch):
         self.time += self.step_ns
 
 
-def steps_made(launch: Told) -> tuple[int, list[int], set[int]]:
+def steps_made(launch: RecordedLaunch) -> tuple[int, list[int], set[int]]:
     """Steps of the warm-up and of the blocks, and those whose output was the last to be checked."""
     (warmed,) = launch.of("warmed")
     lasts = {record.step for record in launch.of("checked") if record.phase == "last"}
@@ -348,21 +348,25 @@ def steps_made(launch: Told) -> tuple[int, list[int], set[int]]:
 
 
 def test_a_repeated_launch_makes_the_steps_of_then_at_another_speed(tmp_path: Path) -> None:
-    then = Told(tmp_path, watch=PacedWatch(10**7), seconds=0.1)
+    then = RecordedLaunch(tmp_path, watch=PacedWatch(10**7), seconds=0.1)
     events: list[Any] = [record for record in then.records if isinstance(record, Record)]
     name = "quick@cpu:0/1"
     whole: list[Any] = [LaunchStarted(launch=name, mode="fresh"), *events, ended(name)]
-    found = rerun_diff.launch_evidence(bare_lines(whole), name)
-    assert found is not None
-    assert found.repeat == Repeat(warmup=10, blocks=(10, 10))
+    result = rerun_diff.launch_evidence(bare_lines(whole), name)
+    assert result is not None
+    assert result.repeat == Repeat(warmup=10, blocks=(10, 10))
     for step_ns in (4 * 10**6, 10**7, 5 * 10**8):
-        again = Told(tmp_path, watch=PacedWatch(step_ns), seconds=0.1, repeat=found.repeat)
+        again = RecordedLaunch(
+            tmp_path, watch=PacedWatch(step_ns), seconds=0.1, repeat=result.repeat
+        )
         assert steps_made(again) == steps_made(then)
-    assert steps_made(Told(tmp_path, watch=PacedWatch(4 * 10**6), seconds=0.1)) != steps_made(then)
+    assert steps_made(
+        RecordedLaunch(tmp_path, watch=PacedWatch(4 * 10**6), seconds=0.1)
+    ) != steps_made(then)
 
 
 def test_blocks_that_a_repeated_launch_had_not_finished_end_by_the_protocol(tmp_path: Path) -> None:
-    again = Told(
+    again = RecordedLaunch(
         tmp_path, watch=PacedWatch(10**7), seconds=0.1, repeat=Repeat(warmup=0, blocks=(4,))
     )
     warmed, blocks, _ = steps_made(again)
@@ -373,25 +377,29 @@ def test_blocks_that_a_repeated_launch_had_not_finished_end_by_the_protocol(tmp_
 def test_every_launch_tells_the_digest_of_its_first_output_before_its_check(
     tmp_path: Path,
 ) -> None:
-    launches = [Told(tmp_path), Told(tmp_path, num_steps=3), Told(tmp_path, is_timed=False)]
-    for told in launches:
-        assert told.kinds.index("digested") < told.kinds.index("checked")
-        (digested,) = told.of("digested")
+    launches = [
+        RecordedLaunch(tmp_path),
+        RecordedLaunch(tmp_path, num_steps=3),
+        RecordedLaunch(tmp_path, is_timed=False),
+    ]
+    for reported in launches:
+        assert reported.kinds.index("digested") < reported.kinds.index("checked")
+        (digested,) = reported.of("digested")
         assert (digested.phase, digested.step, digested.rank) == ("first", 0, 0)
-    assert len({told.of("digested")[0].digest for told in launches}) == 1
+    assert len({reported.of("digested")[0].digest for reported in launches}) == 1
 
 
 def test_no_digest_is_told_where_bits_need_not_repeat(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Misbehaving, "is_repeatable", False)
-    assert "digested" not in Told(tmp_path).kinds
+    assert "digested" not in RecordedLaunch(tmp_path).kinds
 
 
 def test_the_untimed_launch_alone_tells_its_libraries(tmp_path: Path) -> None:
-    (told,) = Told(tmp_path, is_timed=False).of("libraries")
-    assert told.files == {"/lib/libm.so.6": "d" * 64}
-    assert not Told(tmp_path).of("libraries")
+    (reported,) = RecordedLaunch(tmp_path, is_timed=False).of("libraries")
+    assert reported.files == {"/lib/libm.so.6": "d" * 64}
+    assert not RecordedLaunch(tmp_path).of("libraries")
 
 
 def test_step_before_a_block_counts_in_every_clock() -> None:
@@ -483,9 +491,9 @@ def resolve(**given: Any) -> Resolved | Refused:
 
 
 def test_resolved_parameters_are_complete_and_typed() -> None:
-    found = resolve(seconds=1, num_steps=4)
-    assert isinstance(found, Resolved)
-    assert found.parameters == {
+    result = resolve(seconds=1, num_steps=4)
+    assert isinstance(result, Resolved)
+    assert result.parameters == {
         "fault": "none",
         "at": 0,
         "size": 8,
@@ -494,8 +502,8 @@ def test_resolved_parameters_are_complete_and_typed() -> None:
         "is_quick": True,
         "dtype": "float32",
     }
-    assert type(found.parameters["seconds"]) is float
-    assert (found.steps, found.work.units) == (4, 8)
+    assert type(result.parameters["seconds"]) is float
+    assert (result.steps, result.work.units) == (4, 8)
 
 
 @pytest.mark.parametrize(
@@ -517,9 +525,9 @@ def test_value_that_does_not_fit_is_refused_in_a_sentence(
     given: dict[str, Any], sentence: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Chooser, "num_parameters", lambda self: torch.empty(self.size).numel())
-    found = resolve(**given)
-    assert isinstance(found, Refused)
-    assert sentence in found.error
+    result = resolve(**given)
+    assert isinstance(result, Refused)
+    assert sentence in result.error
 
 
 # ------------------------------------------------------------------ what an exception means
@@ -559,20 +567,20 @@ def test_preloaded_library_is_refused(name: str, monkeypatch: pytest.MonkeyPatch
 
 def test_child_gets_neither_preloads_nor_the_signers_secrets(tmp_path: Path) -> None:
     inherited = {"LD_PRELOAD": "x", "BENCH_SIGN_PASSWORD": "x", "PATH": "/bin", "HOME": "/root"}
-    found = child_environment(
+    result = child_environment(
         inherited=inherited,
         work=tmp_path,
         num_threads=3,
         vendor={"VISIBLE": "1"},
         tokens={"TOKEN": "t"},
     )
-    assert not {"LD_PRELOAD", "BENCH_SIGN_PASSWORD"} & found.keys()
-    assert (found["PATH"], found["OMP_NUM_THREADS"], found["VISIBLE"]) == ("/bin", "3", "1")
-    assert (found["HF_HUB_OFFLINE"], found["PYTHONHASHSEED"]) == ("1", "0")
-    folders = [value for name, value in found.items() if name.endswith(("HOME", "DIR"))]
+    assert not {"LD_PRELOAD", "BENCH_SIGN_PASSWORD"} & result.keys()
+    assert (result["PATH"], result["OMP_NUM_THREADS"], result["VISIBLE"]) == ("/bin", "3", "1")
+    assert (result["HF_HUB_OFFLINE"], result["PYTHONHASHSEED"]) == ("1", "0")
+    folders = [value for name, value in result.items() if name.endswith(("HOME", "DIR"))]
     assert len(folders) >= 8
     assert all(Path(folder).is_relative_to(tmp_path) for folder in folders)
-    assert Path(found["TMPDIR"]).is_dir()
+    assert Path(result["TMPDIR"]).is_dir()
 
 
 def test_usable_cores_are_at_least_one() -> None:
@@ -598,10 +606,10 @@ def test_describe_answers_for_good_and_bad_requests(
     assert isinstance(no_workload, Refused)
     assert "has no WORKLOAD" in no_workload.error
     assert isinstance(noisy, Resolved)
-    found = {description.name: description for description in answer.descriptions}
-    assert {"faulty.misbehaving", "faulty.noisy"} <= found.keys()
-    assert not {"contract", "parts", "faulty.vendor"} & found.keys()
-    assert found["faulty.misbehaving"].parameters[0].type == "str"
+    result = {description.name: description for description in answer.descriptions}
+    assert {"faulty.misbehaving", "faulty.noisy"} <= result.keys()
+    assert not {"contract", "parts", "faulty.vendor"} & result.keys()
+    assert result["faulty.misbehaving"].parameters[0].type == "str"
     assert answer.software["torch"].value == torch.__version__
     assert capfd.readouterr().out == ""
 

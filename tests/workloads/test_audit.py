@@ -27,7 +27,7 @@ from workloads.parts.training.state import Trained, Training, begin_training, ta
 from workloads.parts.training.step import train_step
 
 SEED, LAYERS, VOCABULARY = 11, 6, 97
-FOUND = "outputs of the drawn layers against float64"
+OUTPUT_CHECK = "outputs of the drawn layers against float64"
 SLOPES = "gradients of the drawn layers against float64"
 SAME = {"loss and logits of the step run again", "gradients of the step run again"}
 
@@ -121,10 +121,10 @@ def test_healthy_step_passes_and_keeps_its_state(dtype: str, tmp_path: Path) -> 
         kept = {name: weight.detach().clone() for name, weight in state.trained.items()}
         checks = list(check_step(before, state, output))
         assert not outside(checks)
-        assert all(c.error <= c.bound / 2 for c in checks if c.name in {FOUND, SLOPES})
+        assert all(c.error <= c.bound / 2 for c in checks if c.name in {OUTPUT_CHECK, SLOPES})
         assert all(torch.equal(kept[name], w) for name, w in state.trained.items())
         assert all(output.gradients[name] is w.grad for name, w in state.trained.items())
-    assert "probability 0.333" in next(c.detects_what for c in checks if c.name == FOUND)
+    assert "probability 0.333" in next(c.detects_what for c in checks if c.name == OUTPUT_CHECK)
 
 
 def test_parts_of_a_batch_and_clipping_are_run_again_alike(tmp_path: Path) -> None:
@@ -142,9 +142,9 @@ def test_fault_is_found_where_the_layer_is_drawn_and_nowhere_else(tmp_path: Path
     assert plan is not None
     for number in range(LAYERS):
         drawn = plan.drawn(state.model, state.cycle.number + 1)
-        found = outside(judged(state, scaled(layer_of(state, number), 1.01)))
-        assert (FOUND in found) == (f"model.layers.{number}" in drawn)
-        assert not found & SAME  # the device is wrong alike when it runs the step again
+        result = outside(judged(state, scaled(layer_of(state, number), 1.01)))
+        assert (OUTPUT_CHECK in result) == (f"model.layers.{number}" in drawn)
+        assert not result & SAME  # the device is wrong alike when it runs the step again
 
 
 def test_share_of_layers_is_the_probability_that_is_told(tmp_path: Path) -> None:
@@ -159,8 +159,8 @@ def test_share_of_layers_is_the_probability_that_is_told(tmp_path: Path) -> None
 
 def test_fault_in_the_head_is_found_always(tmp_path: Path) -> None:
     state = trained(tmp_path)
-    found = outside(judged(state, scaled(state.model.get_submodule("lm_head"), 1.01)))
-    assert FOUND in found
+    result = outside(judged(state, scaled(state.model.get_submodule("lm_head"), 1.01)))
+    assert OUTPUT_CHECK in result
 
 
 def test_fault_that_comes_once_shows_in_any_layer(tmp_path: Path) -> None:
@@ -207,7 +207,7 @@ def test_large_rows_follow_drawn_layers_at_full_size(name: str, tmp_path: Path) 
         output = row.step(state)
         checks = list(row.check(before, state, output))
         assert not outside(checks)
-        close = [c for c in checks if c.name in {FOUND, SLOPES}]
+        close = [c for c in checks if c.name in {OUTPUT_CHECK, SLOPES}]
         assert len(close) == 2
         assert all(c.error <= c.bound / 2 for c in close), close
 
@@ -225,4 +225,4 @@ def test_large_rows_find_a_device_that_is_wrong_every_time(name: str, tmp_path: 
     with scaled(layer.get_submodule("mlp.down_proj"), 1.01):
         output = row.step(state)
         checks = list(row.check(before, state, output))
-    assert FOUND in outside(checks)
+    assert OUTPUT_CHECK in outside(checks)

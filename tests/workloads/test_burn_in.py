@@ -92,10 +92,12 @@ def test_healthy_device_is_within_every_bound_and_says_what_was_covered(tmp_path
     steps = len(PHASES) * 4
     checks = ran(workload, state, steps)
     assert outside(checks) == []
-    told = checks[pages.COVERED].detects_what
-    assert f"digested blocks: {steps * NUM_PRODUCTS} products in {steps} rounds, 6 shapes" in told
-    assert f"chained blocks: {steps} links, " in told
-    assert "hot 24 rounds, cool 4 rounds, load in jumps 4 rounds" in told
+    reported = checks[pages.COVERED].detects_what
+    assert (
+        f"digested blocks: {steps * NUM_PRODUCTS} products in {steps} rounds, 6 shapes" in reported
+    )
+    assert f"chained blocks: {steps} links, " in reported
+    assert "hot 24 rounds, cool 4 rounds, load in jumps 4 rounds" in reported
     assert [heading for heading, _ in pages.clauses(checks[pages.COVERED])] == [
         "Digested blocks",
         "Chained blocks",
@@ -165,9 +167,9 @@ def test_one_mismatch_that_never_comes_again_is_inconclusive(
     checks = ran(workload, built(workload, tmp_path), 6)
     assert outside(checks) == [SINGLE]
     assert checks[SINGLE].if_outside == "inconclusive"
-    told = checks[LASTING].detects_what
-    assert "mismatches: 1: product 64 x 64 x 64 of integers, row 3, column 5: " in told
-    assert "wrong again in 0 of 100 repeats" in told
+    reported = checks[LASTING].detects_what
+    assert "mismatches: 1: product 64 x 64 x 64 of integers, row 3, column 5: " in reported
+    assert "wrong again in 0 of 100 repeats" in reported
 
 
 def test_mismatch_of_the_last_step_is_looked_at_too(
@@ -281,9 +283,9 @@ def test_wrong_word_is_found_in_every_pattern(pattern: str, place: int) -> None:
     healthy = read_back(pattern, memory, 5_000)
     assert (int(healthy.count), healthy.first.tolist()) == (0, [-1, 0])
     memory[place] ^= 1 << 40
-    found = read_back(pattern, memory, 5_000)
-    assert int(found.count) == 1
-    assert found.first.tolist() == [5_000 + place, int(memory[place])]
+    result = read_back(pattern, memory, 5_000)
+    assert int(result.count) == 1
+    assert result.first.tolist() == [5_000 + place, int(memory[place])]
 
 
 def test_patterns_set_and_clear_every_bit_and_tell_addresses_apart() -> None:
@@ -305,8 +307,8 @@ def test_wrong_word_of_memory_is_located(tmp_path: Path) -> None:
     place = state.window.start + 17
     checks = ran(workload, state, 1)
     assert outside(checks) == [SINGLE]
-    told = checks[LASTING].detects_what
-    assert f"memory word {place:,}, pattern zeros: {1 << 9:016x} for {0:016x}" in told
+    reported = checks[LASTING].detects_what
+    assert f"memory word {place:,}, pattern zeros: {1 << 9:016x} for {0:016x}" in reported
 
 
 def test_device_that_skips_a_link_is_seen(tmp_path: Path) -> None:
@@ -382,9 +384,9 @@ def page(events: Sequence[Event], workload: str = "burn_in") -> tuple[pages.Burn
 
 def test_page_says_what_was_covered_and_what_a_clean_run_shows() -> None:
     (section,) = page(events_of(6 * 3600))
-    told = {row.label: row.value for row in section.rows}
-    assert told["Digested blocks"] == "24 products"
-    assert told["Mismatches"] == "0"
+    reported = {row.label: row.value for row in section.rows}
+    assert reported["Digested blocks"] == "24 products"
+    assert reported["Mismatches"] == "0"
     assert section.shown == (
         "No mismatch in 6 h under test: a mismatch comes no more often than once in 2 h on "
         "average (MTBF at least T/3.0) with 95 % confidence; nothing is said of work and "

@@ -79,8 +79,8 @@ def test_digest_is_the_weighted_sum_of_zero_extended_words(
         % 2**64
         for q in range(2)
     ]
-    found = digest(words.view(dtype), weights)
-    assert [int(one) % 2**64 for one in found] == exact
+    result = digest(words.view(dtype), weights)
+    assert [int(one) % 2**64 for one in result] == exact
 
 
 def test_weights_are_odd_and_the_two_digests_independent() -> None:
@@ -179,15 +179,15 @@ FAULTS: dict[str, Fault] = {
 def test_no_fault_of_ten_thousand_escapes(name: str, dtype: torch.dtype) -> None:
     weights = weights_for(SHAPE, dtype)
     rng = torch.Generator().manual_seed(11)
-    found = injected = 0
+    result = injected = 0
     for _ in range(NUM_FAULTS // AT_ONCE):
         words = random_words((AT_ONCE, *SHAPE), dtype, rng)
         wrong = FAULTS[name](words, rng)
         injected += int((wrong != words).any(2).any(1).sum())
         right, seen = (digests_of(one, dtype, weights) for one in (words, wrong))
-        found += int((right != seen).any(1).sum())
+        result += int((right != seen).any(1).sum())
     assert injected > 0.99 * NUM_FAULTS  # a lane may have been zero already
-    assert found == injected
+    assert result == injected
 
 
 @pytest.mark.parametrize("dtype", DTYPES[:2], ids=str)
@@ -239,9 +239,9 @@ def test_column_checksums_are_the_row_checksums_of_the_transpose() -> None:
     weights = weights_for((40, 24), torch.float32, is_plain=True)
     turned = Weights(rows=weights.columns, columns=weights.rows)
     matrix = torch.randn(40, 24, generator=torch.Generator().manual_seed(2))
-    found = abft.column_checksums(matrix, weights)
-    assert torch.equal(found, row_checksums(matrix.T.contiguous(), turned))
-    assert torch.equal(combine(found, turned), digest(matrix, weights))
+    result = abft.column_checksums(matrix, weights)
+    assert torch.equal(result, row_checksums(matrix.T.contiguous(), turned))
+    assert torch.equal(combine(result, turned), digest(matrix, weights))
 
 
 # ------------------------------------------------------------------ the chain

@@ -163,15 +163,15 @@ def test_action_that_was_not_drawn_is_rejected(taken: tuple[Any, Any, Any, Any])
 def test_reward_of_another_tree_is_rejected(taken: tuple[Any, Any, Any, Any]):
     workload, before, state, output = taken
     swapped = replaced(output.played, log_rewards=output.played.log_rewards.flip(0))
-    found = rejected(workload, before, state, replaced(output, played=swapped))
-    assert "logarithms of rewards against float64" in found
+    result = rejected(workload, before, state, replaced(output, played=swapped))
+    assert "logarithms of rewards against float64" in result
 
 
 def test_half_of_the_trajectories_is_rejected(taken: tuple[Any, Any, Any, Any]):
     workload, before, state, output = taken
     half = replaced(output.played, actions=output.played.actions[:, : workload.batch // 2])
-    found = rejected(workload, before, state, replaced(output, played=half))
-    assert found == ["trajectories missing or too many"]
+    result = rejected(workload, before, state, replaced(output, played=half))
+    assert result == ["trajectories missing or too many"]
 
 
 def test_proxy_that_was_changed_is_rejected(tmp_path: Path):
@@ -181,8 +181,8 @@ def test_proxy_that_was_changed_is_rejected(tmp_path: Path):
     with torch.no_grad():
         state.policy.proxy.get_parameter("last").mul_(-1)
     before = workload.snapshot(state)
-    found = rejected(workload, before, state, workload.step(state))
-    assert "logarithms of rewards against float64" in found
+    result = rejected(workload, before, state, workload.step(state))
+    assert "logarithms of rewards against float64" in result
 
 
 def test_mask_that_lets_an_empty_tree_end_is_rejected(
@@ -194,9 +194,9 @@ def test_mask_that_lets_an_empty_tree_end_is_rejected(
     right = Rules.allowed
 
     def wrong(rules: Rules, trees: Trees) -> torch.Tensor:
-        found = right(rules, trees)
-        found[:, fragments.STOP] = True
-        return found
+        result = right(rules, trees)
+        result[:, fragments.STOP] = True
+        return result
 
     with monkeypatch.context() as patch:
         patch.setattr(Rules, "allowed", wrong)
@@ -250,12 +250,12 @@ def test_last_of_many_steps_is_judged_as_the_first_is(tmp_path: Path):
     assert rejected(workload, before, state, output) == []
     assert output.trained.loss.item() > 0.01
     other = replaced(output.trained, loss=output.trained.loss * 1.001)
-    found = rejected(workload, before, state, replaced(output, trained=other))
-    assert found == ["loss against the balance of what was played", "loss against float64"]
+    result = rejected(workload, before, state, replaced(output, trained=other))
+    assert result == ["loss against the balance of what was played", "loss against float64"]
     scaled = {name: slope * 1.001 for name, slope in output.trained.gradients.items()}
     other = replaced(output.trained, gradients=scaled)
-    found = rejected(workload, before, state, replaced(output, trained=other))
-    assert "gradients against float64" in found
+    result = rejected(workload, before, state, replaced(output, trained=other))
+    assert "gradients against float64" in result
     kept = replaced(output.trained, weights=before.weights)
     assert rejected(workload, before, state, replaced(output, trained=kept))
 
@@ -264,15 +264,15 @@ def test_last_of_many_steps_is_judged_as_the_first_is(tmp_path: Path):
 def test_balance_that_is_off_is_rejected(taken: tuple[Any, Any, Any, Any], factor: float):
     workload, before, state, output = taken
     other = replaced(output.trained, loss=output.trained.loss * factor)
-    found = rejected(workload, before, state, replaced(output, trained=other))
-    assert "loss against the balance of what was played" in found
+    result = rejected(workload, before, state, replaced(output, trained=other))
+    assert "loss against the balance of what was played" in result
 
 
 def test_frozen_weights_are_rejected(taken: tuple[Any, Any, Any, Any]):
     workload, before, state, output = taken
     kept = replaced(output.trained, weights=before.weights)
-    found = rejected(workload, before, state, replaced(output, trained=kept))
-    assert "tensors without a gradient or a change" in found
+    result = rejected(workload, before, state, replaced(output, trained=kept))
+    assert "tensors without a gradient or a change" in result
 
 
 def test_forbidden_actions_have_no_chance(taken: tuple[Any, Any, Any, Any]):

@@ -51,24 +51,24 @@ def test_batches_of_one_length_have_the_same_work():
 
 
 def test_bonds_are_mutual_and_stay_in_their_molecule():
-    found = drawn(300)
-    source, goal = found.bonds
+    result = drawn(300)
+    source, goal = result.bonds
     pairs = set(zip(source.tolist(), goal.tolist(), strict=True))
     assert pairs == {(b, a) for a, b in pairs}
     assert len(pairs) == len(source)
     assert (source != goal).all()
-    assert (found.owners[source] == found.owners[goal]).all()
+    assert (result.owners[source] == result.owners[goal]).all()
     assert (np.diff(goal) >= 0).all()
-    assert found.degrees.min() >= 1
+    assert result.degrees.min() >= 1
 
 
 def test_atoms_keep_their_distance_and_bonds_their_length():
-    found = drawn(300)
-    near = molecules.neighbours(found, 5.0)
-    apart = np.linalg.norm(found.places[near.pairs[0]] - found.places[near.pairs[1]], axis=1)
+    result = drawn(300)
+    near = molecules.neighbours(result, 5.0)
+    apart = np.linalg.norm(result.places[near.pairs[0]] - result.places[near.pairs[1]], axis=1)
     assert apart.min() > 0.9
-    assert 1.3 < np.median(found.lengths) < 1.6
-    assert np.quantile(found.lengths, 0.9) < 1.8
+    assert 1.3 < np.median(result.lengths) < 1.6
+    assert np.quantile(result.lengths, 0.9) < 1.8
 
 
 def test_triplets_are_all_that_meet():
@@ -108,9 +108,9 @@ def test_basis_is_that_of_the_library():
 def test_deviation_is_smooth_where_neighbours_are_alike():
     values = torch.tensor([[2.0], [2.0], [1.0], [3.0]], dtype=torch.float64, requires_grad=True)
     index, ends = torch.tensor([0, 0, 1, 1]), torch.tensor([0, 2, 4])
-    found = Deviation()(values, index, ends, 2, dim=0)
-    assert found.flatten().tolist() == pytest.approx([math.sqrt(1e-5), math.sqrt(1 + 1e-5)])
-    torch.autograd.backward(found.sum())
+    result = Deviation()(values, index, ends, 2, dim=0)
+    assert result.flatten().tolist() == pytest.approx([math.sqrt(1e-5), math.sqrt(1 + 1e-5)])
+    torch.autograd.backward(result.sum())
     assert values.grad is not None
     assert values.grad.flatten().tolist() == pytest.approx([0, 0, -0.5, 0.5], abs=1e-4)
     assert torch.autograd.gradcheck(

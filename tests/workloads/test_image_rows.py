@@ -51,11 +51,11 @@ def small(kind: type[Workload[Any, Any]], **changes: Any) -> Workload[Any, Any]:
 
 def losses(workload: Workload[Any, Any], folder: Path, number: int) -> list[float]:
     state = workload.build(on_processor(folder), SEED)
-    found = []
+    result = []
     for _ in range(number):
         workload.load(state)
-        found.append(workload.step(state).loss.item())
-    return found
+        result.append(workload.step(state).loss.item())
+    return result
 
 
 def refused(workload: Workload[Any, Any], state: Any) -> set[str]:
@@ -90,15 +90,15 @@ def test_images_that_are_known_by_heart_leave_a_step_within_its_bounds(
 
 @pytest.mark.parametrize("kind", ON_DEVICE, ids=lambda kind: kind.__name__)
 def test_loss_falls_over_fifty_steps(kind: type[Workload[Any, Any]], tmp_path: Path):
-    found = losses(small(kind), tmp_path, 50)
-    assert found[0] > 5
-    assert sum(found[-5:]) / 5 < 1
+    result = losses(small(kind), tmp_path, 50)
+    assert result[0] > 5
+    assert sum(result[-5:]) / 5 < 1
 
 
 def test_loss_of_files_falls_as_their_classes_are_learnt(tmp_path: Path):
     """Every crop is new, so they cannot be learnt by heart."""
-    found = losses(small(Resnet50Jpeg, num_inputs=2), tmp_path, 50)
-    assert sum(found[-10:]) / 10 < found[0] - 3
+    result = losses(small(Resnet50Jpeg, num_inputs=2), tmp_path, 50)
+    assert sum(result[-10:]) / 10 < result[0] - 3
 
 
 @pytest.mark.parametrize("kind", [*ON_DEVICE, Resnet50Jpeg], ids=lambda kind: kind.__name__)
@@ -111,8 +111,8 @@ def test_every_variant_is_another_model_or_another_batch(kind: type[Workload[Any
         activation = getattr(workload, "activation", "")
         return workload.num_parameters(), workload.count, names, strides, activation
 
-    found = [facts(small(kind)), *(facts(small(kind, **v)) for v in kind.variants.values())]
-    assert len(set(found)) == len(found)
+    result = [facts(small(kind)), *(facts(small(kind, **v)) for v in kind.variants.values())]
+    assert len(set(result)) == len(result)
 
 
 # ------------------------------------------------------------------ parameters
@@ -244,9 +244,9 @@ def test_one_wrong_bit_of_the_batch_is_seen(tmp_path: Path):
 
 def test_damaged_file_is_seen(tmp_path: Path):
     target = on_processor(tmp_path)
-    found = files(target.artifacts)
-    for file in found.files:
-        path = found.folder / file.path
+    result = files(target.artifacts)
+    for file in result.files:
+        path = result.folder / file.path
         data = bytearray(path.read_bytes())
         data[-200] ^= 0x10  # in what is coded, far behind all headers
         path.write_bytes(data)
@@ -258,9 +258,9 @@ def test_file_cut_short_ends_the_launch(tmp_path: Path, monkeypatch: pytest.Monk
     """Even where a library of the process allows files that are not whole, for all of it."""
     monkeypatch.setattr("PIL.ImageFile.LOAD_TRUNCATED_IMAGES", True)
     target = on_processor(tmp_path)
-    found = files(target.artifacts)
-    for file in found.files:
-        path = found.folder / file.path
+    result = files(target.artifacts)
+    for file in result.files:
+        path = result.folder / file.path
         path.write_bytes(path.read_bytes()[:-300])
     state = JPEG.build(target, SEED)
     with pytest.raises(OSError, match="truncated"):

@@ -398,8 +398,8 @@ def test_sentences_follow_their_table():
     )
     assert rows.min() > 50
     assert error.max() < 6
-    found = language.log_chances(texts)[:, 1:].reshape(-1)
-    torch.testing.assert_close(found, language.chance[older, newer, last].log())
+    result = language.log_chances(texts)[:, 1:].reshape(-1)
+    torch.testing.assert_close(result, language.chance[older, newer, last].log())
 
 
 def test_a_provider_that_is_a_plugin_is_opened_by_its_device(

@@ -155,8 +155,8 @@ def test_stale_encoding_is_refused(transcripts: Subject):
     before = workload.snapshot(state)
     state.cycle.number += 1
     output = workload.step(state)
-    found = {check.name for check in workload.check(before, state, output) if not check.is_within}
-    assert "logits against float64" in found
+    result = {check.name for check in workload.check(before, state, output) if not check.is_within}
+    assert "logits against float64" in result
 
 
 def test_all_clips_of_the_first_step_are_compared_and_a_few_of_others(transcripts: Subject):
@@ -193,9 +193,9 @@ def test_schedule_is_that_of_the_library():
         even = [1 - number / steps for number in range(steps)]
         scheduler.set_timesteps(sigmas=even, mu=shift)
         expected = scheduler.sigmas.double()
-        found = torch.tensor(flux.schedule(steps, tokens), dtype=torch.float64)
-        torch.testing.assert_close(found, expected, atol=1e-6, rtol=0)
-        assert math.isclose(found[0].item(), 1.0)
+        result = torch.tensor(flux.schedule(steps, tokens), dtype=torch.float64)
+        torch.testing.assert_close(result, expected, atol=1e-6, rtol=0)
+        assert math.isclose(result[0].item(), 1.0)
 
 
 PATH = "latents against the ones before and their velocities"
@@ -255,9 +255,9 @@ def test_streamed_model_is_the_whole_model_and_leaves_no_weights():
     streamed = redrawn.streamed(sizes.t5, SEED, dtype=torch.float32)
     tokens = torch.arange(8)[None] + 3
     with torch.no_grad():
-        found = streamed(input_ids=tokens).last_hidden_state
+        result = streamed(input_ids=tokens).last_hidden_state
         expected = whole.double()(input_ids=tokens).last_hidden_state
-    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(result, expected)
     assert {weight.device.type for weight in streamed.parameters()} == {"meta"}
 
 

@@ -35,16 +35,16 @@ OTHER_PRODUCTS = ("conv_general_dilated", "ragged_dot", "ragged_dot_general", "s
 
 def products(jaxpr: Any, times: int = 1, where: str = ALWAYS) -> Counter[str]:
     """Operations of all products, by whether they are always made."""
-    found: Counter[str] = Counter()
+    result: Counter[str] = Counter()
     for equation in jaxpr.eqns:
         name = equation.primitive.name
         assert name not in OTHER_PRODUCTS
         if name == "dot_general":
-            found[where] += times * product(equation)
+            result[where] += times * product(equation)
         repeats = equation.params["length"] if name == "scan" else 1
         for inner in inner_programs(equation.params):
-            found += products(inner, times * repeats, name if name in OPEN_ENDED else where)
-    return found
+            result += products(inner, times * repeats, name if name in OPEN_ENDED else where)
+    return result
 
 
 def product(equation: Any) -> int:
@@ -131,10 +131,10 @@ def of_program(workload: SimulatedPpo) -> dict[str, int]:
     )
     actions = shaped((settings.num_envs, brax.sizes(settings.environment)[1]), "float32")
     physics = brax.quietly(lambda: jax.make_jaxpr(wrapped.step)(simulation, actions))
-    found = products(step.jaxpr.jaxpr)
+    result = products(step.jaxpr.jaxpr)
     for name, operations in products(physics.jaxpr).items():
-        found[name] -= settings.length * operations
-    return {name: left for name, left in found.items() if left}
+        result[name] -= settings.length * operations
+    return {name: left for name, left in result.items() if left}
 
 
 @pytest.mark.parametrize(

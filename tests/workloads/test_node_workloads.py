@@ -142,26 +142,26 @@ def test_every_shape_of_the_list_makes_the_same_operations() -> None:
 
 def test_search_keeps_the_fastest_shape_for_all_launches(tmp_path: Path) -> None:
     workload = GemmSearch(divisor=512)
-    asked: list[tuple[int, ...]] = []
+    requested: list[tuple[int, ...]] = []
 
     def seconds(work: Callable[[], object]) -> float:
         product = work()
         assert isinstance(product, torch.Tensor)
-        asked.append(tuple(product.shape))
-        return 1.0 if len(asked) == 6 else 1.0 + len(asked)
+        requested.append(tuple(product.shape))
+        return 1.0 if len(requested) == 6 else 1.0 + len(requested)
 
     state = workload.build(target(tmp_path, seconds), seed=7)
-    assert [*asked] == [(m, n) for m, n, _ in workload.shapes]
+    assert [*requested] == [(m, n) for m, n, _ in workload.shapes]
     assert (state.product.m, state.product.n, state.product.k) == workload.shapes[5]
-    found = json.loads((tmp_path / "shape.json").read_text())
-    assert len(found["searched"]) == 16
+    result = json.loads((tmp_path / "shape.json").read_text())
+    assert len(result["searched"]) == 16
     digest = __import__("hashlib").sha256((tmp_path / "shape.json").read_bytes()).hexdigest()
     known = Target(
         device=torch.device("cpu"), artifacts=Artifacts(tmp_path, {"shape.json": digest})
     )
     again = workload.build(known, seed=7)
     assert (again.product.m, again.product.n, again.product.k) == workload.shapes[5]
-    assert len(asked) == 16
+    assert len(requested) == 16
     checks = list(workload.check(None, state, workload.step(state)))
     assert checks[0].name == "shape 8 x 30 x 8192 is of the list"
     assert all(check.is_within for check in checks)

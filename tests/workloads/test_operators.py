@@ -73,7 +73,7 @@ def drawn(operator: Operator, dtype: torch.dtype, seed: int = 1) -> dict[str, to
     return {name: item.fill(rng, item.shape, dtype) for name, item in operator.inputs.items()}
 
 
-def found(
+def result(
     kind: type[OperatorFamily], dtype: str
 ) -> Iterator[tuple[Operator, Tensors, str, torch.Tensor, Reference]]:
     """Every output of every operator: its operator, inputs, name, true value and reference."""
@@ -158,7 +158,7 @@ def corrupted(
 def test_wrong_output_is_rejected(kind: type[OperatorFamily], dtype: str) -> None:
     accepted = [
         f"{name}: {what}"
-        for operator, _, name, output, reference in found(kind, dtype)
+        for operator, _, name, output, reference in result(kind, dtype)
         for what, wrong in corrupted(output.contiguous(), operator, reference).items()
         if is_rejected(operator, name, output, reference)
         or not is_rejected(operator, name, wrong, reference)
@@ -174,7 +174,7 @@ def test_one_element_off_by_what_the_check_detects_is_rejected(
 
     Special values that are subnormal, or products of such, are left out, as the check says.
     """
-    for operator, _, name, output, reference in found(kind, dtype):
+    for operator, _, name, output, reference in result(kind, dtype):
         for check in judge(operator, name, output, reference):
             if not check.name.endswith("worst element"):
                 continue
@@ -205,7 +205,7 @@ def test_lower_precision_is_rejected_by_each_operator(
     Sums of small whole numbers survive that, and special values are for other faults.
     """
     lower = LOWER[dtype]
-    for operator, inputs, name, output, reference in found(kind, dtype):
+    for operator, inputs, name, output, reference in result(kind, dtype):
         if reference.rule == "exact" or operator.is_special or not output.any():
             continue
         rounded = {
@@ -218,7 +218,7 @@ def test_lower_precision_is_rejected_by_each_operator(
 
 
 def test_tensor_float_32_is_no_float_32() -> None:
-    for operator, inputs, name, output, reference in found(OpProducts, "float32"):
+    for operator, inputs, name, output, reference in result(OpProducts, "float32"):
         if not operator.is_special and output.any() and output.is_floating_point():
             cut = {k: cut_to_tf32(v) if v.is_floating_point() else v for k, v in inputs.items()}
             assert is_rejected(operator, name, operator.run(cut)[name], reference), name
@@ -226,14 +226,14 @@ def test_tensor_float_32_is_no_float_32() -> None:
 
 def test_two_bits_are_no_float8() -> None:
     """Operands that keep two bits after the leading one, where e4m3 keeps three."""
-    for operator, inputs, name, _, reference in found(OpFloat8, "float32"):
+    for operator, inputs, name, _, reference in result(OpFloat8, "float32"):
         if reference.rule == "product":
             cut = {key: value.to(torch.float8_e5m2).float() for key, value in inputs.items()}
             assert is_rejected(operator, name, operator.run(cut)[name], reference), name
 
 
 def test_missing_output_and_output_of_another_format_are_rejected() -> None:
-    for operator, _, name, output, reference in found(OpProducts, "bfloat16"):
+    for operator, _, name, output, reference in result(OpProducts, "bfloat16"):
         assert is_rejected(operator, name, None, reference)
         assert is_rejected(operator, name, output.double(), reference)
         assert is_rejected(operator, name, output[..., None], reference)

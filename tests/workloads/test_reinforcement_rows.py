@@ -117,15 +117,17 @@ def test_advantages_are_those_of_the_definition():
     rng = np.random.default_rng(1)
     rewards, values = rng.normal(size=(4, 1)), rng.normal(size=(5, 1))
     none = np.zeros((4, 1))
-    found = reinforcement.advantages(rewards, values, none, none, discount=0.9, trace=0.8, unroll=4)
+    result = reinforcement.advantages(
+        rewards, values, none, none, discount=0.9, trace=0.8, unroll=4
+    )
     surprises = rewards + 0.9 * values[1:] - values[:-1]
     exact = sum(0.72**step * surprises[step] for step in range(4))
-    assert found[0] == pytest.approx(exact)
+    assert result[0] == pytest.approx(exact)
 
 
 def test_nothing_follows_an_end():
     ends = np.array([[1.0], [0.0]])
-    found = reinforcement.advantages(
+    result = reinforcement.advantages(
         np.ones((2, 1)),
         np.array([[0.5], [9.0], [9.0]]),
         ends,
@@ -134,7 +136,7 @@ def test_nothing_follows_an_end():
         trace=0.8,
         unroll=2,
     )
-    assert found[0, 0] == pytest.approx(0.5)
+    assert result[0, 0] == pytest.approx(0.5)
 
 
 @pytest.mark.parametrize("clip", [0.0, 0.1])
@@ -256,8 +258,8 @@ def test_clock_that_was_never_set_back_is_rejected(played: tuple[Any, Any, Any, 
     workload, before, state, output = played
     times = np.asarray(output.rounds["times"]) + 1
     wrong = replaced(output, rounds={**output.rounds, "times": times})
-    found = rejected(workload, before, state, wrong)
-    assert "environment steps missing or too many" in found
+    result = rejected(workload, before, state, wrong)
+    assert "environment steps missing or too many" in result
 
 
 def test_gradients_of_other_samples_are_rejected(played: tuple[Any, Any, Any, Any]):

@@ -96,9 +96,9 @@ def test_updates_on_a_stale_rollout_are_found(tmp_path: Path):
         with trained_on(lambda _: old[0])(state):
             yield
 
-    found = refused(tmp_path, during)
-    assert "log-probabilities of the first update against float64" in found
-    assert "losses, given what the networks said" in found
+    result = refused(tmp_path, during)
+    assert "log-probabilities of the first update against float64" in result
+    assert "losses, given what the networks said" in result
 
 
 def test_half_of_a_batch_is_found(tmp_path: Path):
@@ -117,12 +117,12 @@ def test_loss_over_half_of_a_batch_is_found(tmp_path: Path):
             batch["advantages"][::2] = 0
         return batches
 
-    found = refused(tmp_path, trained_on(halved))
+    result = refused(tmp_path, trained_on(halved))
     assert {
         "losses, given what the networks said",
         "gradients of the first update against float64",
         "gradients of the last update against float64",
-    } <= found
+    } <= result
 
 
 def test_swapped_advantages_are_found(tmp_path: Path):
@@ -131,12 +131,12 @@ def test_swapped_advantages_are_found(tmp_path: Path):
             batch["advantages"] = batch["advantages"].flip(0)
         return batches
 
-    found = refused(tmp_path, trained_on(swapped))
-    assert "gradients of the first update against float64" in found
+    result = refused(tmp_path, trained_on(swapped))
+    assert "gradients of the first update against float64" in result
 
 
-@pytest.mark.parametrize("is_told", [True, False])
-def test_swapped_rewards_are_found(tmp_path: Path, is_told: bool):  # noqa: FBT001 - a case
+@pytest.mark.parametrize("are_scores_as_made", [True, False])
+def test_swapped_rewards_are_found(tmp_path: Path, are_scores_as_made: bool):  # noqa: FBT001 - a case
     """Two responses with each other's scores; the step says so of the scores, or does not."""
     real = rollout.scores_of
 
@@ -148,7 +148,7 @@ def test_swapped_rewards_are_found(tmp_path: Path, is_told: bool):  # noqa: FBT0
 
         def judged(*given: Any) -> rollout.Rollout:
             made = rollout.judged(*given)
-            return made if is_told else replace(made, scores=made.scores.flip(0))
+            return made if are_scores_as_made else replace(made, scores=made.scores.flip(0))
 
         with (
             mock.patch.object(rollout, "scores_of", other),
@@ -156,11 +156,11 @@ def test_swapped_rewards_are_found(tmp_path: Path, is_told: bool):  # noqa: FBT0
         ):
             yield
 
-    found = refused(tmp_path, during)
+    result = refused(tmp_path, during)
     assert {
         True: "scores against float64",
         False: "rewards, given scores and log-probabilities",
-    }[is_told] in found
+    }[are_scores_as_made] in result
 
 
 def test_penalty_of_the_wrong_sign_is_found(tmp_path: Path):
@@ -199,12 +199,12 @@ def test_value_model_that_stands_still_is_found(tmp_path: Path, kept: str):
         with mock.patch.object(optimizer, "step", step):
             yield
 
-    found = refused(tmp_path, during)
+    result = refused(tmp_path, during)
     expected = {
         "weights": "updated weights, given the gradients",
         "gradients": "gradients of the first update against float64",
     }
-    assert {"tensors without a gradient or a change", expected[kept]} <= found
+    assert {"tensors without a gradient or a change", expected[kept]} <= result
 
 
 @pytest.mark.parametrize("role", ["reference", "reward"])
@@ -259,11 +259,11 @@ def test_response_that_ignores_the_noise_is_found(tmp_path: Path):
         with mock.patch.object(rollout, "noised", lambda logits, *_: logits):
             yield
 
-    found = refused(tmp_path, during)
+    result = refused(tmp_path, during)
     assert {
         "tokens that are not the largest noised logit",
         "tokens that float64 would not draw",
-    } <= (found)
+    } <= (result)
 
 
 # ------------------------------------------------------------------ what it says of itself
@@ -282,20 +282,20 @@ def test_operations_are_those_of_the_counter():
     workload = Rlhf(**Rlhf.small)
     length = workload.prompt + workload.response
 
-    def asked() -> torch.Tensor:
+    def requested() -> torch.Tensor:
         model = workload._model()
         tokens = torch.empty(workload.batch, length, dtype=torch.long)
         return logits_of(model.policy, tokens, workload.response).sum() + model.values(tokens).sum()
 
     def loss() -> torch.Tensor:
         tokens = torch.empty(workload.batch, length, dtype=torch.long)
-        told = [torch.empty(workload.batch, workload.response) for _ in range(3)]
-        made: torch.Tensor = workload._model()(tokens, *told)[0]
+        reported = [torch.empty(workload.batch, workload.response) for _ in range(3)]
+        made: torch.Tensor = workload._model()(tokens, *reported)[0]
         return made
 
     both = workload._pass_flops(length - 1, workload._head)
     both += workload._pass_flops(length - 1, length - 1)
-    assert both == count_flops(asked, with_backward=False)
+    assert both == count_flops(requested, with_backward=False)
     assert 3 * both == count_flops(loss)
 
 

@@ -78,8 +78,8 @@ def test_late_step_is_judged_as_the_first_is(dtype: str, tmp_path: Path):
     name = "student.backbone.encoder.layer.0.attention.q_proj.weight"
     lost = {**output.gradients, name: 0.5 * output.gradients[name]}
     halved = dataclasses.replace(output, gradients=lost)
-    found = {check.name for check in workload.check(before, state, halved) if not check.is_within}
-    assert GRADIENTS in found
+    result = {check.name for check in workload.check(before, state, halved) if not check.is_within}
+    assert GRADIENTS in result
 
 
 def test_teacher_that_does_not_follow_is_found(
@@ -110,8 +110,8 @@ def test_masks_of_another_step_are_found(kind: Kind, names: tuple[str, ...], tmp
         for name in names:
             state.batches[1][name].copy_(state.batches[2][name])
 
-    found = refused(kind, tmp_path, spoil)
-    assert {"inputs as generated", "loss against float64", "gradients against float64"} <= found
+    result = refused(kind, tmp_path, spoil)
+    assert {"inputs as generated", "loss against float64", "gradients against float64"} <= result
 
 
 def test_teacher_that_tells_all_inputs_alike_is_found(kind: Kind, tmp_path: Path):
@@ -202,14 +202,14 @@ def test_a_frame_foretells_the_next_better_than_another_video_does():
 
 
 def test_count_by_depth_asks_for_shallow_models_only():
-    asked = []
+    requested = []
 
     def count(layers: int, others: int) -> int:
-        asked.append((layers, others))
+        requested.append((layers, others))
         return 7 + 3 * layers + 2 * others
 
     assert count_by_depth(count, layers=40, others=12) == 7 + 120 + 24
-    assert max(max(pair) for pair in asked) == 2
+    assert max(max(pair) for pair in requested) == 2
 
 
 @pytest.mark.parametrize(

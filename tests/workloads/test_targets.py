@@ -278,8 +278,8 @@ def test_kernel_that_loses_one_link_is_seen(
         return whole(self, right, kept)
 
     monkeypatch.setattr(Product, "forward", losing)
-    found = outside(subject, subject.first())
-    assert {"logits against float64", "gradients against float64"} <= found
+    result = outside(subject, subject.first())
+    assert {"logits against float64", "gradients against float64"} <= result
 
 
 @pytest.mark.parametrize("place", ["links", "masks"])
@@ -381,7 +381,7 @@ def test_archive_writes_nothing_and_follows_no_link(tmp_path: Path) -> None:
             archive.addfile(link)
     with pytest.raises(ParameterError, match="lacks cifar-10-batches-py/data_batch_1"):
         cifar.read(path)
-    assert sorted(found.name for found in tmp_path.rglob("*")) == ["a.tar.gz", "in", "secret"]
+    assert sorted(result.name for result in tmp_path.rglob("*")) == ["a.tar.gz", "in", "secret"]
 
 
 @pytest.mark.parametrize("size", [None, 65 << 20])

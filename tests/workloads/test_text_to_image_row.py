@@ -52,15 +52,15 @@ def checks(folder: Path, change: Frequencies | None, *, in_step_alone: bool = Fa
     return list(workload.check(before, state, output))
 
 
-def outside(found: list[Check]) -> set[str]:
-    return {check.name for check in found if not check.is_within}
+def outside(result: list[Check]) -> set[str]:
+    return {check.name for check in result if not check.is_within}
 
 
 def test_exponentials_rounded_otherwise_are_no_fault(tmp_path: Path) -> None:
     """Against a reference with sines of its own, these velocities are off by 3.7 bounds."""
-    found = {check.name: check for check in checks(tmp_path, one_ulp)}
-    assert outside(list(found.values())) == set()
-    assert found[VELOCITIES].error < 0.15 * found[VELOCITIES].bound
+    result = {check.name: check for check in checks(tmp_path, one_ulp)}
+    assert outside(list(result.values())) == set()
+    assert result[VELOCITIES].error < 0.15 * result[VELOCITIES].bound
 
 
 def test_the_bound_of_the_sines_is_not_needed_by_half(tmp_path: Path) -> None:

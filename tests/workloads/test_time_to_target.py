@@ -107,8 +107,8 @@ def data_folder() -> Path | None:
 
 
 def block(records: list[Any]) -> Block:
-    (found,) = [record for record in records if isinstance(record, Block)]
-    return found
+    (result,) = [record for record in records if isinstance(record, Block)]
+    return result
 
 
 def outside(records: list[Any]) -> set[str]:
@@ -136,12 +136,12 @@ def test_a_healthy_launch_ends_at_its_target_and_its_end_check_agrees(
 ) -> None:
     workload, data = aimed
     records = launched(workload, tmp_path / "made", data)
-    found = block(records)
-    assert found.reached_at == len(found.wall_ns)
-    assert found.reached_at % workload.evaluate_every == 0 or found.reached_at == workload.steps
+    result = block(records)
+    assert result.reached_at == len(result.wall_ns)
+    assert result.reached_at % workload.evaluate_every == 0 or result.reached_at == workload.steps
     assert outside(records) == set()
     ends = [r for r in records if isinstance(r, Checked) and r.check.kind == "trajectory"]
-    assert {record.step for record in ends} == {found.reached_at - 1}
+    assert {record.step for record in ends} == {result.reached_at - 1}
     assert len(ends) >= 2  # the target's, and the workload's own
 
 

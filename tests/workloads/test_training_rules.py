@@ -126,9 +126,9 @@ def _on_other(change: Callable[[Training], None]) -> Callable[[Course], Trained]
 
 
 def test_step_that_swaps_labels_inside_is_found(course: Course) -> None:
-    found = course.outside(step=_on_other(_swap_labels))
-    assert {"loss against float64", "gradients against float64"} <= found
-    assert "inputs as generated" not in found
+    result = course.outside(step=_on_other(_swap_labels))
+    assert {"loss against float64", "gradients against float64"} <= result
+    assert "inputs as generated" not in result
 
 
 def test_step_that_drops_half_of_its_batch_is_found(course: Course) -> None:
@@ -162,8 +162,8 @@ def test_loss_over_half_of_the_batch_is_found(course: Course) -> None:
         course.training.result = real
         return output
 
-    found = course.outside(step=step)
-    assert {"loss against float64", "gradients against float64"} <= found
+    outcome = course.outside(step=step)
+    assert {"loss against float64", "gradients against float64"} <= outcome
 
 
 def _constant_logits(state: Training) -> None:
@@ -183,10 +183,10 @@ def _freeze(state: Training) -> None:
 
 
 def test_weights_that_no_longer_learn_are_found(course: Course) -> None:
-    found = course.outside(prepare=_freeze)
-    assert "tensors without a gradient or a change" in found
-    assert "tensors whose moments stand still" in found
-    assert "smallest update, relative to its weights" in found
+    result = course.outside(prepare=_freeze)
+    assert "tensors without a gradient or a change" in result
+    assert "tensors whose moments stand still" in result
+    assert "smallest update, relative to its weights" in result
 
 
 def test_skipped_step_is_found(course: Course) -> None:
@@ -198,8 +198,8 @@ def test_skipped_step_is_found(course: Course) -> None:
         optimizer.step = kept  # type: ignore[method-assign]
         return output
 
-    found = course.outside(step=step)
-    assert {"updated weights, given the gradients", "tensors whose moments stand still"} <= found
+    result = course.outside(step=step)
+    assert {"updated weights, given the gradients", "tensors whose moments stand still"} <= result
 
 
 def _one(tensors: Mapping[str, torch.Tensor]) -> torch.Tensor:
@@ -207,14 +207,14 @@ def _one(tensors: Mapping[str, torch.Tensor]) -> torch.Tensor:
 
 
 def test_gradient_of_zero_is_found(course: Course) -> None:
-    found = course.outside(spoil=lambda output: _one(output.gradients).zero_())
-    assert "tensors without a gradient or a change" in found
-    assert "vanishing gradient of a matrix" in found
+    result = course.outside(spoil=lambda output: _one(output.gradients).zero_())
+    assert "tensors without a gradient or a change" in result
+    assert "vanishing gradient of a matrix" in result
 
 
 def test_exploding_gradient_is_found(course: Course) -> None:
-    found = course.outside(spoil=lambda output: _one(output.gradients).mul_(1e6))
-    assert "largest gradient, relative to its weights" in found
+    result = course.outside(spoil=lambda output: _one(output.gradients).mul_(1e6))
+    assert "largest gradient, relative to its weights" in result
 
 
 def _spoil_moment(output: Trained) -> None:
@@ -223,14 +223,14 @@ def _spoil_moment(output: Trained) -> None:
 
 
 def test_one_value_that_is_not_finite_is_found_in_a_moment(course: Course) -> None:
-    found = course.outside(spoil=_spoil_moment)
-    assert "values that are not finite" in found
-    assert "updated moments, given the gradients" in found
+    result = course.outside(spoil=_spoil_moment)
+    assert "values that are not finite" in result
+    assert "updated moments, given the gradients" in result
 
 
 def test_update_out_of_proportion_is_found(course: Course) -> None:
-    found = course.outside(spoil=lambda output: _one(output.weights).mul_(10))
-    assert "largest update, relative to its weights" in found
+    result = course.outside(spoil=lambda output: _one(output.weights).mul_(10))
+    assert "largest update, relative to its weights" in result
 
 
 def test_units_that_let_nothing_pass_are_counted_by_channel_and_by_feature() -> None:
@@ -238,8 +238,8 @@ def test_units_that_let_nothing_pass_are_counted_by_channel_and_by_feature() -> 
     passes[0, 0, 1, 1] = True
     features = torch.zeros(5, 4, dtype=torch.bool)
     features[:, 0] = True
-    (found,) = rules.check_units([passes, features, torch.arange(3)], Limits())
-    assert (found.error, found.is_within) == (6 / 8, False)
+    (result,) = rules.check_units([passes, features, torch.arange(3)], Limits())
+    assert (result.error, result.is_within) == (6 / 8, False)
     assert list(rules.check_units([torch.arange(3)], Limits())) == []
 
 

@@ -312,11 +312,11 @@ def steps_band(*steps: int) -> bands.StepsBand:
 def test_interval_is_that_of_student() -> None:
     logs = np.tile([3.9, 4.1], 13)[:25]
     logs = 4 + (logs - logs.mean()) / logs.std(ddof=1) * 0.1
-    found = bands.interval(steps_band(*np.exp(logs).tolist()), 4)
+    result = bands.interval(steps_band(*np.exp(logs).tolist()), 4)
     of_mean, of_one = (student.ppf(1 - 0.00125 / parts, 24) for parts in (1, 4))
-    assert found.mean == pytest.approx(4)
-    assert found.half_of_mean == pytest.approx(of_mean * 0.1 * math.sqrt(1 / 4 + 1 / 25))
-    assert found.half_of_one == pytest.approx(of_one * 0.1 * math.sqrt(1 + 1 / 25))
+    assert result.mean == pytest.approx(4)
+    assert result.half_of_mean == pytest.approx(of_mean * 0.1 * math.sqrt(1 / 4 + 1 / 25))
+    assert result.half_of_one == pytest.approx(of_one * 0.1 * math.sqrt(1 + 1 / 25))
 
 
 def test_steps_to_a_target_count_from_one() -> None:
