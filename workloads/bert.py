@@ -25,7 +25,7 @@ from appliance.records.workload import Work
 from workloads.contract.failures import ParameterError
 from workloads.contract.target import Target
 from workloads.contract.workload import Workload
-from workloads.parts.datasets.text import FIRST_ORDINARY, masked_text
+from workloads.parts.datasets.text import FIRST_ORDINARY, masked_text, num_masked
 from workloads.parts.distributed.sharding import num_batches, require_parallel
 from workloads.parts.matmul.tf32 import refuse_processor
 from workloads.parts.numerics.parameters import require_choice, require_positive
@@ -34,7 +34,14 @@ from workloads.parts.numerics.size import count_parameters, count_training_flops
 from workloads.parts.training.bounds import ErrorBounds
 from workloads.parts.training.checks import check_step
 from workloads.parts.training.optimizers import AdamW
-from workloads.parts.training.state import Before, Trained, Training, begin_training, take_snapshot
+from workloads.parts.training.state import (
+    Before,
+    Trained,
+    Training,
+    begin_training,
+    loss_scale_for,
+    take_snapshot,
+)
 from workloads.parts.training.step import train_step
 
 ERROR_BOUNDS = ErrorBounds(loss=4, logits=32, gradients=24, converged_loss=7)
@@ -157,6 +164,7 @@ class Bert(Workload[Training, Trained]):
             ranks=self.ranks,
             parallel=self.parallel,
             dtype=dtype_named(self.dtype),
+            loss_scale=loss_scale_for(self._count * num_masked(self.length)),
             error_bounds=error_bounds.in_tf32() if self._is_short else error_bounds,
         )
 

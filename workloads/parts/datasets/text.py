@@ -22,6 +22,11 @@ IGNORED = -100
 _SUCCESSORS = 4
 
 
+def num_masked(length: int) -> int:
+    """Labels of one sequence of `masked_text`."""
+    return max(1, round(0.15 * length))
+
+
 def masked_text(
     generator: torch.Generator, *, count: int, length: int, vocabulary: int
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -33,7 +38,7 @@ def masked_text(
     """
     tokens = _chain(generator, count=count, length=length, vocabulary=vocabulary)
     chosen = torch.rand(count, length, generator=generator).argsort(dim=1)
-    chosen = chosen[:, : max(1, round(0.15 * length))]
+    chosen = chosen[:, : num_masked(length)]
     originals = tokens.gather(1, chosen)
     labels = torch.full_like(tokens, IGNORED).scatter(1, chosen, originals)
     kind = torch.rand(chosen.shape, generator=generator)

@@ -9,6 +9,7 @@ of `model`. Input sets are held against the checksums that they had when they we
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
@@ -27,6 +28,10 @@ from workloads.parts.training.dropout import generator_of
 from workloads.parts.training.optimizers import Optimizer, Tensors
 
 Model = TypeVar("Model", bound=torch.nn.Module)
+LEAST_LOSS_SCALE = 1024.0
+"""For float16 alone, whose smallest normal number is 6e-5; a power of two rounds nothing."""
+LARGEST_OF_A_LABEL = 16.0
+"""What the loss scale leaves of one label's gradient in a mean, at most."""
 
 
 class Batches(Protocol):
@@ -40,6 +45,16 @@ def loss_and_logits(result: Any) -> tuple[torch.Tensor, torch.Tensor]:
     return result.loss, result.logits
 
 
+def loss_scale_for(num_labels: int) -> float:
+    """The loss scale of a mean over so many labels.
+
+    The mean divides what comes from one label by their number, so that of thousands of labels the
+    smaller gradients, those inside attention first, would lose bits as subnormal numbers.
+    """
+    exponent = math.floor(math.log2(LARGEST_OF_A_LABEL * num_labels))
+    return max(LEAST_LOSS_SCALE, 2.0**exponent)
+
+
 @dataclass(kw_only=True)
 class Training:
     """A model in training; `result` gives loss and logits of what its forward pass returns.
@@ -50,7 +65,8 @@ class Training:
     `limits` are of the rules that a healthy training keeps; `peers` the ranks that train with this
     one. `audit`: the layers that float64 follows instead of the whole, for a model too large.
     `micro_batches`: passes of a step, each over an equal part of its batch
-    (`parts/training/accumulation.py`).
+    (`parts/training/accumulation.py`). `loss_scale`: factor of the loss in float16, which is taken
+    out of the gradients again.
     """
 
     model: torch.nn.Module
@@ -64,6 +80,7 @@ class Training:
     clip: float | None = None
     limits: rules.Limits = field(default_factory=rules.Limits)
     micro_batches: int = 1
+    loss_scale: float = LEAST_LOSS_SCALE
     result: Callable[[Any], tuple[torch.Tensor, torch.Tensor]] = loss_and_logits
     peers: sharding.Peers | None = None
     audit: audit.Audit | None = None

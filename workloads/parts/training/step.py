@@ -19,9 +19,6 @@ from workloads.parts.distributed.tensors import local, whole
 from workloads.parts.training.optimizers import Tensors
 from workloads.parts.training.state import Trained, Training, gradient, moments_of, statistics_of
 
-_LOSS_SCALE = 1024.0
-"""For float16 alone, whose smallest normal number is 6e-5; a power of two rounds nothing."""
-
 
 def train_step(state: Training) -> Trained:
     """Train on the next batch."""
@@ -75,7 +72,7 @@ def passes(
     state: Training, runner: torch.nn.Module, batch: Tensors
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Leave the gradients of a batch in the parameters; its loss and logits."""
-    scale = _LOSS_SCALE if state.dtype is torch.float16 else 1.0
+    scale = state.loss_scale if state.dtype is torch.float16 else 1.0
     losses, logits = [], []
     for part in split(batch, state.micro_batches):
         loss, outcome = forward(state, runner, part, state.dtype)
