@@ -66,11 +66,11 @@ class Steps:
     @cached_property
     def exact(self) -> Arrays:
         """The same steps in float64; `dones` (steps,) among the results."""
-        return self._from(0, slice(None))
+        return self._from(0)
 
     @cached_property
     def _other(self) -> Arrays:
-        return self._from(1, slice(None))
+        return self._from(1)
 
     @property
     def is_end_sure(self) -> NDArray[np.bool_]:
@@ -101,31 +101,41 @@ class Steps:
 
     def _on_nearest_branch(self, rows: NDArray[np.int64]) -> Arrays:
         """The errors of these steps against the start that led nearest in everything at once."""
-        best: dict[str, Array] = {}
-        least = np.full(len(rows), np.inf)
-        for lane in range(1, _STARTS + 1):
-            result = self._from(lane, rows)
-            errors = {}
-            for name in self.after:
-                exact = result[name].reshape(len(rows), -1)
-                error = np.abs(self.after[name][rows] - exact) / np.maximum(1.0, np.abs(exact))
-                last = self.goes_on[rows, None] | (name == "rewards")
-                errors[name] = np.where(last, error, 0.0)
-            whole = np.max([error.max(axis=1) for error in errors.values()], axis=0)
-            is_nearer = whole < least
-            least = np.where(is_nearer, whole, least)
-            for name, error in errors.items():
-                best[name] = np.where(is_nearer[:, None], error, best.get(name, np.inf))
-        return best
+        errors = {}
+        for name, exact in self._from_many(rows).items():
+            error = np.abs(self.after[name][rows] - exact) / np.maximum(1.0, np.abs(exact))
+            last = self.goes_on[rows, None] | (name == "rewards")
+            errors[name] = np.where(last, error, 0.0)
+        whole = np.max([error.max(axis=2) for error in errors.values()], axis=0)
+        whole = np.where(np.isnan(whole), np.inf, whole)
+        nearest, places = whole.argmin(axis=0), np.arange(len(rows))
+        is_near = np.isfinite(whole[nearest, places])[:, None]
+        return {
+            name: np.where(is_near, error[nearest, places], np.inf)
+            for name, error in errors.items()
+        }
 
-    def _from(self, lane: int, rows: NDArray[np.int64] | slice) -> Arrays:
-        """These steps in float64, from the recorded coordinates or, after 0, some beside them."""
-        rng, starts = np.random.default_rng(lane), []
-        for coordinates in (self.start["positions"], self.start["velocities"]):
+    def _from(self, lane: int) -> Arrays:
+        """The steps in float64, from the recorded coordinates or, after 0, some beside them."""
+        return self.advance(*self._starts(lane), self.actions)[2]
+
+    def _from_many(self, rows: NDArray[np.int64]) -> Arrays:
+        """These steps from all other starts at once, (starts, steps, numbers) each."""
+        lanes = [[part[rows] for part in self._starts(lane)] for lane in range(1, _STARTS + 1)]
+        positions, velocities = (np.concatenate(parts) for parts in zip(*lanes, strict=True))
+        result = self.advance(positions, velocities, np.tile(self.actions[rows], (_STARTS, 1)))[2]
+        return {name: result[name].reshape(_STARTS, len(rows), -1) for name in self.after}
+
+    def _starts(self, lane: int) -> tuple[Array, Array]:
+        """Positions and velocities from which the steps begin."""
+        rng = np.random.default_rng(lane)
+
+        def moved(coordinates: Array) -> Array:
             signs = rng.choice((-1.0, 1.0), coordinates.shape) * (lane > 0)
-            starts.append(coordinates + _NUDGE * signs * np.maximum(1, np.abs(coordinates)))
-        positions, velocities = (part[rows] for part in starts)
-        return self.advance(positions, velocities, self.actions[rows])[2]
+            start: Array = coordinates + _NUDGE * signs * np.maximum(1, np.abs(coordinates))
+            return start
+
+        return moved(self.start["positions"]), moved(self.start["velocities"])
 
     def _flat(self, leaf: Array) -> Array:
         return leaf.reshape(len(self.goes_on), -1)
