@@ -30,13 +30,6 @@ def refused(folder: Path, spoil: Callable[[Any], None] = lambda _: None) -> set[
     return {check.name for check in workload.check(before, state, output) if not check.is_within}
 
 
-def test_loss_falls(tmp_path: Path):
-    workload = Diffusion(**{**Diffusion.small, "num_inputs": 2, "learning_rate": 3e-4})
-    state = workload.build(on_processor(tmp_path), seed=5)
-    losses = [workload.step(state).loss.item() for _ in range(50)]
-    assert sum(losses[-4:]) < 0.8 * sum(losses[:4])
-
-
 def test_healthy_step_is_accepted(tmp_path: Path):
     assert refused(tmp_path) == set()
 

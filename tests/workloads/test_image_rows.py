@@ -88,8 +88,9 @@ def test_images_that_are_known_by_heart_leave_a_step_within_its_bounds(
 # ------------------------------------------------------------------ learning
 
 
-@pytest.mark.parametrize("kind", ON_DEVICE, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", [Resnet50, Resnet152, RegnetY128gf], ids=lambda k: k.__name__)
 def test_loss_falls_over_fifty_steps(kind: type[Workload[Any, Any]], tmp_path: Path):
+    """Of those whose recorded curve ends sooner; for the others see test_loss_curve.py."""
     result = losses(small(kind), tmp_path, 50)
     assert result[0] > 5
     assert sum(result[-5:]) / 5 < 1
@@ -273,14 +274,14 @@ def test_wait_for_a_slow_reader_is_in_the_load_and_not_in_the_step(
     resized = jpeg_pipeline._resized
 
     def slow(*arguments: Any, **named: Any) -> Any:
-        time.sleep(0.2)
+        time.sleep(0.05)
         return resized(*arguments, **named)
 
     monkeypatch.setattr(jpeg_pipeline, "_resized", slow)
     state = small(Resnet50Jpeg, workers=1).build(on_processor(tmp_path), SEED)
     begin = time.perf_counter()
     JPEG.load(state)
-    assert time.perf_counter() - begin > 0.6
+    assert time.perf_counter() - begin > 0.15
     monkeypatch.setattr(state.batches, "_arrivals", iter(()))  # the step asks for nothing more
     JPEG.step(state)
 
