@@ -331,7 +331,8 @@ def test_damaged_cache_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
 
 
 def test_single_query_is_judged_and_a_provider_that_fell_back_is_seen(tmp_path: Path):
-    workload = OnnxResnet50(batch=1, side=96, num_inputs=2, num_agreement=8)
+    changes = {"batch": 1, "side": 96, "num_inputs": 2, "num_agreement": 8}
+    workload = OnnxResnet50(**{**OnnxResnet50.small, **changes})
     providers = ("CPUExecutionProvider",)
     state = workload.build(on_processor(tmp_path, *providers), seed=5)
     before = workload.snapshot(state)

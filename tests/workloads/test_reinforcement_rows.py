@@ -228,19 +228,25 @@ def test_true_step_is_accepted(played: tuple[Any, Any, Any, Any]):
     assert rejected(*played) == []
 
 
-@pytest.mark.slow
-def test_last_of_many_steps_is_judged_as_the_first_is(tmp_path: Path):
-    """By betas as written step 905 was off by 1.26 of the bound, and all steps from 353 on."""
+def test_late_step_is_judged_as_the_first_is(tmp_path: Path):
+    """By betas as written step 905 was off by 1.26 of the bound, and all steps from 353 on.
+
+    The optimiser's count alone makes a step late; a few steps bring the buffer's ring round.
+    """
     workload = small(Dqn)
     state = workload.build(target(tmp_path), 12345)
-    for _ in range(904):
+    for _ in range(8):
         workload.step(state)
+    moments, *others = state.learner["optimizer"]
+    late = moments._replace(count=moments.count + (904 - 8))
+    state.learner = {**state.learner, "optimizer": (late, *others)}
     before = workload.snapshot(state)
     output = workload.step(state)
     workload.wait(state)
+    assert before.count == 904
     assert rejected(workload, before, state, output) == []
-    late = replaced(before, count=before.count + 1)  # one update more than there was
-    assert rejected(workload, late, state, output) == ["updated weights, given the gradients"]
+    later = replaced(before, count=before.count + 1)  # one update more than there was
+    assert rejected(workload, later, state, output) == ["updated weights, given the gradients"]
 
 
 def replaced(output: Any, **changes: Any) -> Any:
