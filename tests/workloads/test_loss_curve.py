@@ -32,6 +32,7 @@ from workloads.parts.curves.following import Following, State
 from workloads.parts.curves.variations import Variation, engine
 from workloads.parts.training.state import Training
 from workloads.recording import losses as recorder
+from workloads.recording.__main__ import Request, _record
 from workloads.recording.engines import Answer, OneRun, Plan
 
 ROOT = Path(__file__).parents[2]
@@ -625,12 +626,24 @@ def test_script_records_the_shipped_band_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "dtype", "sentence"),
+    [("gemm", "float32", "trains nothing"), ("digits_mlp", "bfloat16", "leave float32")],
+)
+def test_what_can_have_no_band_is_refused_before_any_is_recorded(
+    name: str, dtype: str, sentence: str, tmp_path: Path
+) -> None:
+    """Of the script's child; how the script reports a refusal, the next test shows."""
+    request = Request(names=(name,), dtypes=(dtype,), out=str(tmp_path), data=None, cores=1)
+    summary = _record(request)
+    assert sentence in summary.refused
+    assert (summary.recorded, summary.left_out) == ((), ())
+
+
+@pytest.mark.parametrize(
     ("words", "sentence"),
     [
         (("--dtype", "float61"), 'there is no band of dtype "float61"'),
         (("--workload", "no_such"), "workload is no_such"),
-        (("--workload", "gemm"), "trains nothing"),
-        (("--workload", "digits_mlp", "--dtype", "bfloat16"), "leave float32"),
         (("--data", "/no/such/folder"), "--data names /no/such/folder, which is no folder"),
         (("--out", "/proc/nowhere"), "cannot be made a folder"),
     ],
