@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import secrets
 import socket
-import struct
 from collections.abc import Iterator
 from os import getuid
 
 from pydantic import ValidationError
 
 from appliance.ipc.messages import Hello, Message, Ready
+from appliance.ipc.processes import user_of
 from appliance.records.json import Record, adapter
 
 GO = b"go\n"
@@ -119,16 +119,10 @@ class Listener:
                 accepted, _ = self.socket.accept()
             except OSError:
                 return connections
-            if _user(accepted) == getuid():
+            if user_of(accepted) == getuid():
                 connections.append(Connection(accepted))
             else:
                 accepted.close()
 
     def close(self) -> None:
         self.socket.close()
-
-
-def _user(connection: socket.socket) -> int:
-    size = struct.calcsize("3i")
-    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
-    return int(struct.unpack("3i", credentials)[1])

@@ -16,6 +16,8 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
+import socket
+import struct
 import sys
 import time
 from collections.abc import Callable, Collection, Iterable
@@ -31,18 +33,23 @@ _PAUSE_SECONDS = 0.01
 SHELL_SIGNAL_BASE = 128
 """What a program adds to the number of the signal that ended what it ran, for its exit status."""
 _PR_SET_PDEATHSIG = 1
+_PF_FORKNOEXEC = 0x40
 _KIB = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One process: its parent, session, and start in clock ticks (a number may be reused)."""
+    """One process: its parent, session, and start in clock ticks (a number may be reused).
+
+    `is_fork`: it runs what its parent ran when it was forked.
+    """
 
     pid: int
     parent: int
     session: int
     start: int
     is_alive: bool
+    is_fork: bool
 
 
 def table() -> dict[int, Entry]:
@@ -63,6 +70,7 @@ def _entry(pid: int) -> Entry | None:
         session=int(fields[3]),
         start=int(fields[19]),
         is_alive=fields[0] not in (b"Z", b"X"),
+        is_fork=bool(int(fields[6]) & _PF_FORKNOEXEC),
     )
 
 
@@ -154,12 +162,27 @@ def _signal(pids: Iterable[int], number: signal.Signals) -> None:
             continue
 
 
+def user_of(connection: socket.socket) -> int:
+    """Number of the user whose process holds the other end of a Unix socket."""
+    size = struct.calcsize("3i")
+    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
+    return int(struct.unpack("3i", credentials)[1])
+
+
 # ------------------------------------------------------------------ memory
 
 
 def resident_bytes(pid: int) -> int:
     """Memory that a process holds and files do not back; cheap, and counts shared pages whole."""
     return sum(_kibibytes(_read(pid, "status"), (b"RssAnon:", b"RssShmem:"))) * _KIB
+
+
+def shared_bytes(root: int, pids: Iterable[int]) -> int:
+    """The part of these processes' resident bytes that forks of `root` share with it."""
+    entries = (_entry(pid) for pid in pids)
+    forks = [one.pid for one in entries if one is not None and one.is_fork and one.parent == root]
+    bound = resident_bytes(root)
+    return sum(min(bound, resident_bytes(pid)) for pid in forks)
 
 
 def proportional_bytes(pid: int) -> int:

@@ -29,8 +29,6 @@ from appliance.records.request import LaunchSpec
 
 SERVER_SECONDS = 300.0
 """How long a server may take to import everything and to probe; a cold disk is slow."""
-PROBE_SECONDS = 60.0
-"""How long its probe fork may take: contexts of two libraries on a device, and a compilation."""
 _ANSWER_SECONDS = 30.0
 _END_SECONDS = 10.0
 _PAUSE_SECONDS = 0.2

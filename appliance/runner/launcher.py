@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from appliance.ipc import processes
+from appliance.ipc import probe_fork, processes
 from appliance.ipc.messages import ServeRequest
 from appliance.planning import workload_manifest
 from appliance.records.journal import ServerProbed
@@ -25,7 +25,6 @@ from appliance.records.plan import Case, Plan
 from appliance.records.request import LaunchSpec
 from appliance.records.suite import Framework, LibraryMode
 from appliance.records.system import Device
-from appliance.runner import children
 from appliance.runner.children import Child, ForkServer, FreshChild, ServerLost
 from appliance.runner.environment import child_environment
 from appliance.runner.servers import ForkServers, ServerKey
@@ -140,7 +139,7 @@ class Launcher:
                 workloads=tuple(sorted({case.workload for case in cases})),
                 vendor=self.vendor(cases[0]).name,
                 framework=key.framework,
-                probe_seconds=children.PROBE_SECONDS,
+                probe_seconds=probe_fork.PROBE_SECONDS,
             ),
             self.environment(cases[0], library_mode=key.library_mode),
             self.work / f"{file_name(name)}.server.stderr",

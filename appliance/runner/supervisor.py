@@ -338,6 +338,8 @@ def _measure_memory(item: RunningLaunch) -> int:
         item.next_family = now + FAMILY_SECONDS
         item.pids = item.family.members()
     used_bytes = sum(processes.resident_bytes(pid) for pid in item.pids) - item.child.shared_bytes
+    if item.case.ranks > 1:
+        used_bytes -= processes.shared_bytes(item.child.pid, item.pids)
     item.peak_bytes = max(item.peak_bytes or 0, used_bytes)
     return used_bytes
 

@@ -3,12 +3,12 @@
     python -m appliance.worker.child describe         a Question on stdin, an Answer on stdout
     python -m appliance.worker.child list             the same, with every workload there is
     python -m appliance.worker.child launch PARENT    a LaunchSpec on stdin, records over its socket
-    python -m appliance.worker.child rank PARENT      the same in a process that torchrun started
-    python -m appliance.worker.child agent PARENT     one torchrun of several that start the ranks
+    python -m appliance.worker.child rank PARENT      one rank of it, where ranks are not forked
+    python -m appliance.worker.child agent PARENT     one torchrun of several that start such ranks
     python -m appliance.worker.child serve PARENT     a fork server: see forkserver.py
 
-PARENT is the number of the process that the child dies with. A launch of several ranks becomes
-torchrun, which starts so many processes: see torchrun.py.
+PARENT is the number of the process that the child dies with. A launch of several ranks has so many
+processes, which torchrun starts: see torchrun.py.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ import time
 import traceback
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
@@ -43,7 +44,7 @@ from appliance.worker.forkserver import ForkServer, claim_stdout
 from appliance.worker.measure import Progress
 from appliance.worker.parameters import one_line
 from appliance.worker.prepare import LaunchRefused, float32_products, prepared
-from appliance.worker.workload_loader import WorkloadAbsent, load_workload, workload_names
+from appliance.worker.workload_loader import import_to_fork, workload_names
 from workloads.contract.failures import ParameterError, Unsupported
 from workloads.parts.distributed import ranks
 
@@ -158,7 +159,7 @@ def _launch() -> NoReturn:
         sys.exit("the runner ended before it named a launch")
     spec = adapter(LaunchSpec).validate_json(text)
     if spec.ranks > 1:
-        torchrun.run_launch(spec, text)
+        torchrun.run_launch(spec, text, torchrun.forked_ranks(spec, partial(launch, spec)))
     launch(spec)
 
 
@@ -177,7 +178,7 @@ def _serve() -> None:
     request = adapter(ServeRequest).validate_json(line)
     imports = ImportWatch()
     for name in request.workloads:
-        _import(name)
+        import_to_fork(name)
         imports.imported(name)
     vendor = make_vendor(request.vendor)
     ForkServer(
@@ -187,16 +188,6 @@ def _serve() -> None:
         imports=imports,
         probe_seconds=request.probe_seconds,
     ).serve()
-
-
-def _import(name: str) -> None:
-    """Import a workload with what it builds with; where that fails, its launches report it."""
-    try:
-        load_workload(name, is_to_be_forked=True)
-    except WorkloadAbsent as absent:
-        print(absent, file=sys.stderr)  # noqa: T201 - a log
-    except Exception:
-        traceback.print_exc()
 
 
 def main(arguments: list[str]) -> None:

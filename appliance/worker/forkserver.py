@@ -3,10 +3,9 @@
 Importing torch and the model libraries takes longer than a small launch. A process that has
 imported them and has started no operator may be forked safely; one that has not may hold locks,
 threads or a device's context that the fork loses. So the server imports, one workload after the
-other, and notes what each import started; then it forks one probe that computes under a time
-limit. It is healthy if nothing that it started outlives a fork's handlers (OpenBLAS ends its
-threads there) and the probe's results are right. What it forks is in its own session, dies with
-it, and writes to its own files.
+other, and notes what each import started; then it forks one probe (`probe_fork`), which shows
+whether it is healthy. What it forks is in its own session, dies with it, and writes to its own
+files.
 
 It is spoken to in JSON lines: `ServeRequest`, then `ForkRequest`s on stdin; `ServerMessage` on
 stdout. What the imported libraries print goes to stderr.
@@ -14,28 +13,19 @@ stdout. What the imported libraries print goes to stderr.
 
 from __future__ import annotations
 
-import contextlib
-import faulthandler
-import gc
 import os
 import selectors
 import signal
 import sys
-import time
-import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import NoReturn
 
 from appliance.ipc import processes
-from appliance.ipc.endings import last_words, status_name
 from appliance.ipc.import_watch import ImportWatch
 from appliance.ipc.messages import ForkRequest, ServerMessage
+from appliance.ipc.probe_fork import probed
 from appliance.records.json import adapter
 from appliance.records.request import LaunchSpec
-
-_ABORT_SECONDS = 2.0
-"""How long a probe fork that hangs may take to write where it hangs."""
-_PAUSE_SECONDS = 0.005
 
 
 def claim_stdout() -> int:
@@ -71,8 +61,6 @@ class ForkServer:
 
     def serve(self) -> None:
         """Send whether the server is healthy, then fork what is requested until stdin closes."""
-        gc.collect()
-        gc.freeze()  # so that a collection in a child does not copy the server's pages
         self._send(self._probed())
         pending = b""
         with selectors.DefaultSelector() as selector:
@@ -132,74 +120,18 @@ class ForkServer:
         for descriptor in self._own:
             os.close(descriptor)
 
-    # -------------------------------------------------------------- the probe fork
-
     def _probed(self) -> ServerMessage:
         """Whether a fork works, and if not why."""
-        words, server = os.memfd_create("last words"), os.getpid()
-        with _stderr_into(words):  # before the fork, whose handlers may be what fails
-            pid = os.fork()
-            if pid == 0:
-                self._run_probe(server)
-        started = self._imports.outlived_fork(pid)
-        ending = self._ending(pid)
-        reasons = "; ".join(filter(None, (started, ending)))
-        if not reasons:
-            os.close(words)
-            return ServerMessage(state="ready")
-        with os.fdopen(words, "rb") as file:
-            return ServerMessage(state="unhealthy", reason=reasons, last_words=last_words(file))
+        server = os.getpid()
 
-    def _run_probe(self, server: int) -> NoReturn:
-        """The probe fork: exit status 0 if it computed rightly, else 1 and why on its stderr."""
-        status = 1
-        try:
+        def compute() -> None:
             self._become_child(server)
             self._probe()
-            status = 0
-        except BaseException:  # noqa: BLE001 - whatever it is, the server reports it
-            traceback.print_exc()
-            sys.stderr.flush()
-        finally:
-            os._exit(status)
 
-    def _ending(self, pid: int) -> str:
-        """Empty once the probe fork has ended with success; else how it ended, or that it hung."""
-        limit = f"the probe fork did not end within {self._probe_seconds:g} s"
-        status = _status_within(pid, self._probe_seconds)
-        if status is not None:
-            return "" if status == 0 else f"the probe fork ended with {status_name(status)}"
-        os.kill(pid, signal.SIGABRT)  # it writes where it hangs, if it can
-        if _status_within(pid, _ABORT_SECONDS) is None:
-            os.kill(pid, signal.SIGKILL)
-            os.waitpid(pid, 0)
-        return limit
-
-
-@contextlib.contextmanager
-def _stderr_into(file: int) -> Iterator[None]:
-    """While it is entered, stderr is this file, and a fatal signal writes a traceback to it."""
-    own = os.dup(2)
-    os.dup2(file, 2)
-    faulthandler.enable()
-    try:
-        yield
-    finally:
-        faulthandler.disable()
-        os.dup2(own, 2)
-        os.close(own)
-
-
-def _status_within(pid: int, seconds: float) -> int | None:
-    """Exit status of a child, negative for a signal; None if it lives after so long."""
-    deadline = time.monotonic() + seconds
-    while True:
-        done, status = os.waitpid(pid, os.WNOHANG)
-        if done:
-            return os.waitstatus_to_exitcode(status)
-        if time.monotonic() >= deadline:
-            return None
-        time.sleep(_PAUSE_SECONDS)
+        result = probed(self._imports, compute, self._probe_seconds)
+        if not result.reason:
+            return ServerMessage(state="ready")
+        return ServerMessage(state="unhealthy", reason=result.reason, last_words=result.last_words)
 
 
 def _redirect(request: ForkRequest) -> None:

@@ -15,10 +15,12 @@ import torch
 
 from appliance.evidence.software_fault import NOT_INSTALLED
 from appliance.ipc.channel import Link
+from appliance.ipc.rank_proxy import NAME_VARIABLE
 from appliance.linux import libraries
 from appliance.records.journal import Artifact, Check, Environment, Float32Products, Outcome
 from appliance.records.json import Parameters
 from appliance.records.request import LaunchSpec
+from appliance.records.system import Fact, Facts
 from appliance.vendors import torch_settings
 from appliance.vendors.base import Vendor
 from appliance.vendors.registry import make_vendor
@@ -62,7 +64,7 @@ def prepared(spec: LaunchSpec, link: Link, rank: int, progress: Progress) -> Lau
     _refuse_lacking(kind, spec, vendor)
     workload = _constructed(kind, spec.case.parameters)
     device = rank_device(spec, vendor, rank)
-    facts = torch_device.process_facts(device)
+    facts = {**torch_device.process_facts(device), **_rank_facts(spec)}
     link.send(Environment(launch=spec.launch, rank=rank, facts=facts))
     link.send(float32_products(spec, rank, "before"))
     stopwatch = torch_device.DeviceStopwatch(device)
@@ -99,6 +101,14 @@ def float32_products(
     """What torch's settings say now of the formats in which float32 products are made."""
     formats = torch_settings.float32_products(make_vendor(spec.vendor).torch_type)
     return Float32Products(launch=spec.launch, rank=rank, moment=moment, formats=formats)
+
+
+def _rank_facts(spec: LaunchSpec) -> Facts:
+    """How this process came to be, if it is one of several ranks."""
+    if spec.ranks == 1:
+        return {}
+    start = "forked by the launch's first process" if NAME_VARIABLE in os.environ else "a program"
+    return {"rank_start": Fact(value=start, source="worker")}
 
 
 def _checks_of_products(spec: LaunchSpec, device: torch.device) -> Iterator[Check]:

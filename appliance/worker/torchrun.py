@@ -1,7 +1,11 @@
-"""The ranks of a launch: torchrun starts them, or several torchruns that meet as on so many nodes.
+"""The ranks of a launch: torchrun makes them, or several torchruns that meet as on so many nodes.
 
-All meet on the loopback interface at a port that is free; no name is looked up. The ranks find
-the LaunchSpec in the environment, as torchrun's processes share one standard input.
+All meet on the loopback interface at a port that is free; no name is looked up.
+
+Importing the libraries takes longer than most launches, so where a fork is safe they are imported
+once: the launch's first process imports what the ranks need and forks both torchrun and, for each
+proxy that torchrun starts, a rank. Elsewhere each is a program of its own, which finds the
+LaunchSpec in its environment, as torchrun's processes share one standard input.
 """
 
 from __future__ import annotations
@@ -12,15 +16,24 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
-from typing import NoReturn
+from collections.abc import Callable, Sequence
+from typing import NoReturn, Protocol
 
 from torch._C._distributed_c10d import TCPStore
 
+from appliance.ipc import processes
+from appliance.ipc.forks import Fork, RankForks
+from appliance.ipc.import_watch import ImportWatch
+from appliance.ipc.probe_fork import PROBE_SECONDS, probed
 from appliance.ipc.processes import SHELL_SIGNAL_BASE
+from appliance.ipc.rank_proxy import NAME_VARIABLE, proxy_command
 from appliance.ipc.worker_command import worker_command
 from appliance.records.json import adapter
+from appliance.records.plan import Case
 from appliance.records.request import LaunchSpec
+from appliance.vendors.registry import make_vendor
+from appliance.worker import fork_probe
+from appliance.worker.workload_loader import import_to_fork
 
 SPEC_VARIABLE = "BENCH_RANK_SPEC"
 """Variable with the LaunchSpec of a rank."""
@@ -29,14 +42,32 @@ PORT_VARIABLE = "BENCH_MEETING"
 AGENT_SECONDS, AGENT_TICK_SECONDS = 30.0, 0.05
 """How long the other agents go on when one has failed, and how often their status is read."""
 LOOPBACK = "127.0.0.1"
+HERE: tuple[str, ...] = (f"--rdzv-endpoint={LOOPBACK}:0",)
+"""How one torchrun meets its ranks."""
 
 
-def run_launch(spec: LaunchSpec, text: bytes) -> NoReturn:
-    """Be torchrun for the ranks of a launch, or start several; `text` is the spec as JSON."""
+class Agent(Protocol):
+    """A process that is torchrun."""
+
+    def poll(self) -> int | None:
+        """None while it lives; then its exit status, or the negative number of its signal."""
+
+    def terminate(self) -> None: ...
+
+
+def run_launch(spec: LaunchSpec, text: bytes, begin: Callable[[], NoReturn] | None) -> NoReturn:
+    """Have torchrun make the ranks of a launch, or several torchruns; `text` is the spec as JSON.
+
+    They are forked from this process, as is torchrun, if it is told how a rank begins: see
+    `forked_ranks`. Else all are programs of their own.
+    """
     os.environ[SPEC_VARIABLE] = text.decode()
+    os.environ[processes.LAUNCH_TOKEN] = spec.token
+    if begin is not None:
+        sys.exit(_forked_agents(spec.case, begin))
     if spec.case.agents > 1:
-        sys.exit(run_agents(spec.case.agents))
-    _run_ranks(spec.ranks, f"--rdzv-endpoint={LOOPBACK}:0")
+        sys.exit(_agent_programs(spec.case.agents))
+    _run_ranks(spec.ranks, worker_command("rank", str(os.getpid())), HERE)
 
 
 def rank_spec() -> LaunchSpec:
@@ -45,35 +76,91 @@ def rank_spec() -> LaunchSpec:
     return spec
 
 
-def run_agents(count: int) -> int:
-    """Start so many agents that meet at a store of this process; the status of their failure, or 0.
+def forked_ranks(spec: LaunchSpec, begin: Callable[[], NoReturn]) -> Callable[[], NoReturn] | None:
+    """`begin` if ranks may be forked from this process; then it has imported what they need."""
+    vendor = make_vendor(spec.vendor)
+    if not vendor.fork_safe:
+        return None
+    imports = ImportWatch()
+    import_to_fork(spec.case.workload)
+    imports.imported(spec.case.workload)
+    result = probed(imports, lambda: fork_probe.compute(vendor, "torch"), PROBE_SECONDS)
+    if result.reason:
+        reason = f"the ranks are programs of their own: {result.reason}\n{result.last_words}"
+        print(reason, file=sys.stderr)  # noqa: T201 - a log
+        return None
+    return begin
 
-    When one has failed the others have some time to end their own ranks, and then are terminated.
-    Their status until then counts as well: the first to fail may only have lost the culprit.
+
+def _forked_agents(case: Case, begin: Callable[[], NoReturn]) -> int:
+    """Start torchrun, or several, for ranks that this process forks; the status of a failure, or 0.
+
+    This process starts no thread: what does, torchrun and the store at which several meet, runs
+    in forks of it.
     """
+    forks = RankForks(begin)
+    os.environ[NAME_VARIABLE] = forks.name
+    endpoint = HERE
+    if case.agents > 1:
+        os.environ[PORT_VARIABLE] = str(_meeting_port())
+        endpoint = _meeting(case)
+
+    def agent() -> NoReturn:
+        _run_ranks(case.ranks // case.agents, proxy_command(os.getpid()), endpoint)
+
+    return run_agents([Fork(agent) for _ in range(case.agents)], forks.serve)
+
+
+def _meeting_port() -> int:
+    """Port of a store that a process of its own has."""
+    reader, writer = os.pipe()
+
+    def have_store() -> NoReturn:
+        store = TCPStore(LOOPBACK, 0, is_master=True, wait_for_workers=False)
+        os.write(writer, f"{store.port}\n".encode())
+        while True:
+            signal.pause()
+
+    Fork(have_store)
+    os.close(writer)
+    with os.fdopen(reader) as answer:
+        return int(answer.readline())
+
+
+def _agent_programs(count: int) -> int:
+    """Start torchruns that meet at a store of this process; the status of a failure, or 0."""
     store = TCPStore(LOOPBACK, 0, is_master=True, wait_for_workers=False)
     os.environ[PORT_VARIABLE] = str(store.port)
     command = worker_command("agent", str(os.getpid()))
     agents = [subprocess.Popen(command) for _ in range(count)]  # noqa: S603 - our own worker
+    return run_agents(agents, time.sleep)
+
+
+def run_agents(agents: Sequence[Agent], wait: Callable[[float], object]) -> int:
+    """Wait until these agents have ended; the status of their failure, or 0.
+
+    When one has failed the others have some time to end their own ranks, and then are terminated.
+    Their status until then counts as well: the first to fail may only have lost the culprit.
+    """
     deadline, failed = math.inf, 0
     while any(agent.poll() is None for agent in agents):
         if failed := _failure(agents):
             deadline = min(deadline, time.monotonic() + AGENT_SECONDS)
         if time.monotonic() > deadline:
-            _terminate(agents)
+            _terminate(agents, wait)
             return failed
-        time.sleep(AGENT_TICK_SECONDS)
+        wait(AGENT_TICK_SECONDS)
     return _failure(agents)
 
 
-def _terminate(agents: Sequence[subprocess.Popen[bytes]]) -> None:
+def _terminate(agents: Sequence[Agent], wait: Callable[[float], object]) -> None:
     for agent in agents:
         agent.terminate()
     while any(agent.poll() is None for agent in agents):
-        time.sleep(AGENT_TICK_SECONDS)
+        wait(AGENT_TICK_SECONDS)
 
 
-def _failure(agents: Sequence[subprocess.Popen[bytes]]) -> int:
+def _failure(agents: Sequence[Agent]) -> int:
     """Exit status for the agents that have failed: the signal of a rank before all else; or 0.
 
     An agent that was killed itself counts as a rank does: a shell's number for the signal.
@@ -86,18 +173,22 @@ def _failure(agents: Sequence[subprocess.Popen[bytes]]) -> int:
 def run_agent() -> NoReturn:
     """Be one of several torchruns, with its share of the ranks."""
     case = rank_spec().case
-    meeting = f"--rdzv-endpoint={LOOPBACK}:{os.environ[PORT_VARIABLE]}"
-    several = [f"--nnodes={case.agents}", "--rdzv-id=launch", "--rdzv-conf=is_host=false"]
-    _run_ranks(case.ranks // case.agents, meeting, *several)
+    rank = worker_command("rank", str(os.getpid()))
+    _run_ranks(case.ranks // case.agents, rank, _meeting(case))
 
 
-def _run_ranks(count: int, *meeting: str) -> NoReturn:
+def _meeting(case: Case) -> tuple[str, ...]:
+    """How each of several torchruns meets the others."""
+    endpoint = f"--rdzv-endpoint={LOOPBACK}:{os.environ[PORT_VARIABLE]}"
+    return (endpoint, f"--nnodes={case.agents}", "--rdzv-id=launch", "--rdzv-conf=is_host=false")
+
+
+def _run_ranks(count: int, rank: Sequence[str], meeting: Sequence[str]) -> NoReturn:
     """Start the ranks, end them all when one fails; the exit status is that of the failure."""
     from torch.distributed import run as torchrun  # noqa: PLC0415 - one alone does without
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError  # noqa: PLC0415
 
     here = ["--rdzv-backend=c10d", f"--local-addr={LOOPBACK}", *meeting]
-    rank = worker_command("rank", str(os.getpid()))
     try:
         torchrun.main([f"--nproc-per-node={count}", *here, "--no-python", *rank])
     except ChildFailedError as error:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import sys
+import traceback
 
 import workloads
 from appliance import extras
@@ -62,3 +64,13 @@ def load_workload(
     if not (isinstance(kind, type) and issubclass(kind, Workload)):
         raise WorkloadAbsent(f'"{name}" is no workload: its module has no WORKLOAD')
     return kind
+
+
+def import_to_fork(name: str) -> None:
+    """Import a workload with what it builds with; where that fails, its launches report it."""
+    try:
+        load_workload(name, is_to_be_forked=True)
+    except WorkloadAbsent as absent:
+        print(absent, file=sys.stderr)  # noqa: T201 - a log
+    except Exception:  # noqa: BLE001 - whatever it is, the fork meets it again
+        traceback.print_exc()

@@ -1,18 +1,22 @@
 """Launches whose ranks several torchrun agents start: what goes wrong is named as under one."""
 
 import math
+import time
 import uuid
 from pathlib import Path
 from typing import Any
 
 import pytest
+from faulty.forkless import Forkless
+from faulty.vendor import Vendor
 from support.launching import TESTS, Bench, bearers, case, plan
 
 from appliance.evidence.journal_index import JournalIndex
 from appliance.judging.functional import RulingDraft, _completion, _of_kind, numeric
-from appliance.records.journal import Checked, Warmed
+from appliance.records.journal import Checked, Environment, Warmed
 from appliance.records.plan import Case
 from appliance.records.workload import Work
+from appliance.runner.launcher import file_name
 from appliance.worker import torchrun
 from appliance.worker.torchrun import _failure
 
@@ -20,6 +24,7 @@ MARK = f"BENCH_TEST_MARK={uuid.uuid4().hex}"
 LIMIT = 300.0  # seconds; longer than the slowest machine needs
 SHORT_LIMIT = 60.0  # where one rank waits a third of it for another that does not go on
 HEALTHY = ("none-4",)
+FORKED = "forked by the launch's first process"
 FAULTS: dict[str, tuple[str, str, str]] = {
     # outcome, reason, and a part of what is said; rank 1 is of the second agent or of the first
     "dies-2": ("crashed", "SIGKILL", "rank 1: ended by signal 9"),
@@ -29,33 +34,39 @@ FAULTS: dict[str, tuple[str, str, str]] = {
 }
 
 
-def of_agents(name: str, **fields: Any) -> Case:
-    """A case by its fault and its number of ranks, which two agents share."""
+def of_agents(
+    name: str, *, agents: int = 2, workload: str = "faulty.unfaithful", part: str = ""
+) -> Case:
+    """A case by its fault and its number of ranks, which the agents share."""
     fault, ranks = name[:-2], int(name[-1])
     return case(
-        name,
-        workload="faulty.unfaithful",
+        name + part,
+        workload=workload,
         parameters={"ranks": ranks, "count": 1009, "num_sizes": 3, "fault": fault},
         ranks=ranks,
         scope="job",
-        agents=2,
+        agents=agents,
         work=Work(units=1.0),
         launches=1 if fault == "none" else 0,
         time_limit_seconds=SHORT_LIMIT if fault == "hangs" else LIMIT,
-        **fields,
     )
+
+
+def run_of(folder: Path, *cases: Case, vendor: Vendor) -> Bench:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(TESTS))
+        patch.setenv(*MARK.split("="))
+        made = Bench(folder / "run", plan(*cases, warmup_seconds=0.02), vendor=vendor)
+        made.run()
+    return made  # without the mark, which whatever a test starts would inherit
 
 
 @pytest.fixture(scope="module")
 def bench(tmp_path_factory: pytest.TempPathFactory) -> Bench:
     """One run of all, the faulty ones one after the other."""
-    cases = tuple(of_agents(name) for name in (*HEALTHY, "lies-2", *FAULTS))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", str(TESTS))
-        patch.setenv(*MARK.split("="))
-        made = Bench(tmp_path_factory.mktemp("agents") / "run", plan(*cases, warmup_seconds=0.02))
-        made.run()
-    return made  # without the mark, which whatever a test starts would inherit
+    cases = [of_agents(name) for name in (*HEALTHY, "lies-2", *FAULTS)]
+    alone = of_agents("dies-2", agents=1, workload="faulty.unforkable_ranks", part="-unforkable")
+    return run_of(tmp_path_factory.mktemp("agents"), *cases, alone, vendor=Vendor())
 
 
 @pytest.mark.parametrize("name", HEALTHY)
@@ -65,6 +76,8 @@ def test_ranks_of_two_agents_complete_and_each_of_them_checks(bench: Bench, name
         launch = f"{name}@cpu:0/{number}"
         assert bench.ended(launch).outcome == "completed", bench.ended(launch)
         assert {item.rank for item in bench.of(launch, Checked)} == ranks
+        facts = [item.facts["rank_start"].value for item in bench.of(launch, Environment)]
+        assert facts == [FORKED] * len(ranks)
     assert {item.rank for item in bench.of(f"{name}@cpu:0/1", Warmed)} == ranks
     index = JournalIndex(bench.plan)
     for line in bench.journal.lines:
@@ -87,6 +100,30 @@ def test_rank_that_goes_wrong_is_named_whatever_agent_started_it(bench: Bench, n
     ended = bench.ended(f"{name}@cpu:0/0")
     assert (ended.outcome, ended.reason) == (outcome, reason), ended
     assert output in ended.detail
+
+
+def test_ranks_are_programs_where_the_vendor_rules_out_forks(tmp_path: Path) -> None:
+    made = run_of(tmp_path, of_agents("lies-2"), vendor=Forkless())
+    require_programs(made, "lies-2@cpu:0/0")
+    assert made.ended("lies-2@cpu:0/0").outcome == "completed"
+    outside = [one for one in made.of("lies-2@cpu:0/0", Checked) if not one.check.is_within]
+    assert {item.rank for item in outside} == {0, 1}
+
+
+def test_ranks_are_programs_where_a_fork_shows_a_fault(bench: Bench) -> None:
+    launch = "dies-2-unforkable@cpu:0/0"
+    require_programs(bench, launch)
+    ended = bench.ended(launch)
+    assert (ended.outcome, ended.reason) == ("crashed", "SIGKILL"), ended
+    assert "rank 1: ended by signal 9" in ended.detail
+    stderr = (bench.folder / "logs" / f"{file_name(launch)}.stderr").read_text()
+    assert "programs of their own: the probe fork ended with 5" in stderr
+
+
+def require_programs(bench: Bench, launch: str) -> None:
+    facts = bench.of(launch, Environment)
+    assert {item.rank for item in facts} == {0, 1}
+    assert {item.facts["rank_start"].value for item in facts} == {"a program"}
 
 
 def test_no_process_of_any_agent_is_left(bench: Bench) -> None:
@@ -132,12 +169,9 @@ def test_signal_of_a_rank_is_told_before_what_it_caused(
 def test_agents_that_end_one_after_the_other_are_all_asked(
     monkeypatch: pytest.MonkeyPatch, ends: tuple[tuple[int, float], ...], reported: int
 ) -> None:
-    agents = iter([Agent(*end) for end in ends])
-    monkeypatch.setattr(torchrun.subprocess, "Popen", lambda _: next(agents))
     monkeypatch.setattr(torchrun, "AGENT_TICK_SECONDS", 0.0)
     monkeypatch.setattr(torchrun, "AGENT_SECONDS", 0.3 if math.inf in ends[1] else 600.0)
-    monkeypatch.setenv(torchrun.PORT_VARIABLE, "")
-    assert torchrun.run_agents(2) == reported
+    assert torchrun.run_agents([Agent(*end) for end in ends], time.sleep) == reported
 
 
 def test_faulty_workload_is_there() -> None:

@@ -155,6 +155,9 @@ def test_ranks_are_processes_of_their_own_and_share_the_threads(bench: Bench) ->
     assert sorted(started) == [0, 1, 2, 3]
     reported = bench.of("none-4@cpu:0/0", Environment)
     assert [event.facts["threads"].value for event in reported] == [1] * 4
+    assert [event.facts["rank_start"].value for event in reported] == [
+        "forked by the launch's first process"
+    ] * 4
     modes = {event.mode for event in bench.events if isinstance(event, LaunchStarted)}
     assert modes == {"fresh"}
     assert not [event for event in bench.events if isinstance(event, ServerProbed)]

@@ -13,7 +13,7 @@ from faulty.vendor import Vendor
 from support.launching import SEED, TESTS, Bench, Seen, case, plan
 
 from appliance.cli.progress import server_sentence
-from appliance.ipc import processes
+from appliance.ipc import probe_fork, processes
 from appliance.ipc.channel import Listener
 from appliance.ipc.messages import ServeRequest
 from appliance.planning import workload_manifest
@@ -21,7 +21,6 @@ from appliance.records.journal import LaunchStarted, ServerProbed
 from appliance.records.plan import Case, Launch
 from appliance.records.request import LaunchSpec
 from appliance.records.suite import Framework, LaunchMode, LibraryMode
-from appliance.runner import children
 from appliance.runner.children import ForkServer, Health
 from appliance.runner.environment import child_environment
 from appliance.runner.launcher import Launcher
@@ -198,7 +197,7 @@ def test_reason_and_last_words_of_an_unhealthy_server_are_recorded(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     if workload == "hanging_in_forks":
-        monkeypatch.setattr(children, "PROBE_SECONDS", 2.0)
+        monkeypatch.setattr(probe_fork, "PROBE_SECONDS", 2.0)
     bench = Bench(tmp_path / "run", plan(case("any", workload=f"faulty.{workload}", launches=0)))
     bench.run()
     probed = probes(bench)["torch"]

@@ -150,6 +150,7 @@ class Bench:
     folder: Path
     plan: Plan
     interim_analysis: Callable[[str], tuple[bool, str]] = lambda _: (False, "open")
+    vendor: Vendor = field(default_factory=Vendor)
     journal: Journal = field(init=False)
 
     def __post_init__(self) -> None:
@@ -164,11 +165,10 @@ class Bench:
         return RulingInputs(plan=self.plan, criteria=FUNCTIONAL, **NOTHING_KNOWN)
 
     def run(self, observer: Seen | None = None) -> None:
-        vendor = Vendor()
         execution.run(
             plan=self.plan,
-            vendors={vendor.name: vendor},
-            devices={device.id: device for device in vendor.probe()},
+            vendors={self.vendor.name: self.vendor},
+            devices={device.id: device for device in self.vendor.probe()},
             journal=self.journal,
             folder=self.folder,
             work=self.folder.parent / "work",
