@@ -3,6 +3,7 @@
 import math
 import time
 import uuid
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,8 @@ LIMIT = 300.0  # seconds; longer than the slowest machine needs
 SHORT_LIMIT = 60.0  # where one rank waits a third of it for another that does not go on
 HEALTHY = ("none-4",)
 FORKED = "forked by the launch's first process"
+PROGRAMS = "-unforkable"
+"""End of the name of a case whose ranks no process may fork."""
 FAULTS: dict[str, tuple[str, str, str]] = {
     # outcome, reason, and a part of what is said; rank 1 is of the second agent or of the first
     "dies-2": ("crashed", "SIGKILL", "rank 1: ended by signal 9"),
@@ -52,21 +55,28 @@ def of_agents(
     )
 
 
-def run_of(folder: Path, *cases: Case, vendor: Vendor) -> Bench:
+def run_of(
+    folder: Path, *cases: Case, vendor: Vendor, groups: Sequence[tuple[str, ...]] = ()
+) -> Bench:
+    planned = plan(*cases, warmup_seconds=0.02, groups=groups)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(TESTS))
         patch.setenv(*MARK.split("="))
-        made = Bench(folder / "run", plan(*cases, warmup_seconds=0.02), vendor=vendor)
+        made = Bench(folder / "run", planned, vendor=vendor)
         made.run()
     return made  # without the mark, which whatever a test starts would inherit
 
 
 @pytest.fixture(scope="module")
 def bench(tmp_path_factory: pytest.TempPathFactory) -> Bench:
-    """One run of all, the faulty ones one after the other."""
+    """One run of all, one after the other but for the one that waits for a rank in vain."""
     cases = [of_agents(name) for name in (*HEALTHY, "lies-2", *FAULTS)]
-    alone = of_agents("dies-2", agents=1, workload="faulty.unforkable_ranks", part="-unforkable")
-    return run_of(tmp_path_factory.mktemp("agents"), *cases, alone, vendor=Vendor())
+    cases.append(of_agents("dies-2", agents=1, workload="faulty.unforkable_ranks", part=PROGRAMS))
+    waiting = ("hangs-2@cpu:0/0", f"dies-2{PROGRAMS}@cpu:0/0")
+    others = [(f"{one.id}/0",) for one in cases if f"{one.id}/0" not in waiting]
+    groups = [waiting, *others, *((f"{name}@cpu:0/1",) for name in HEALTHY)]
+    folder = tmp_path_factory.mktemp("agents")
+    return run_of(folder, *cases, vendor=Vendor(), groups=groups)
 
 
 @pytest.mark.parametrize("name", HEALTHY)
@@ -111,7 +121,7 @@ def test_ranks_are_programs_where_the_vendor_rules_out_forks(tmp_path: Path) -> 
 
 
 def test_ranks_are_programs_where_a_fork_shows_a_fault(bench: Bench) -> None:
-    launch = "dies-2-unforkable@cpu:0/0"
+    launch = f"dies-2{PROGRAMS}@cpu:0/0"
     require_programs(bench, launch)
     ended = bench.ended(launch)
     assert (ended.outcome, ended.reason) == ("crashed", "SIGKILL"), ended
