@@ -37,7 +37,7 @@ FLOORS: list[tuple[str, ...]] = [
     ("workloads.injected", "workloads.recording", "appliance.worker"),
     ("appliance.runner", "appliance.judging", "appliance.comparison", "appliance.container"),
     ("appliance.verification", "reports"),
-    ("appliance.selftest", "appliance.verbs"),
+    ("appliance.selftest", "appliance.verbs", "appliance.verbs.baselines"),
     ("appliance.cli",),
 ]
 ONE_FILE_A_WORKLOAD = {"workloads", "workloads.injected"}

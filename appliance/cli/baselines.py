@@ -1,4 +1,4 @@
-"""The verbs `baseline create` and `baseline check`."""
+"""The verbs `baseline create`, `baseline check` and `baseline plan`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def create(
 ) -> None:
     """Make baselines of signed runs that are comparable with one another."""
     from appliance.storage.toml_file import did_you_mean
-    from appliance.verbs import baseline
+    from appliance.verbs.baselines import create as baseline
 
     if kind not in baseline.KINDS:
         raise UsageError(f'there is no kind "{kind}"{did_you_mean(kind, baseline.KINDS)}')
@@ -62,7 +62,7 @@ def check(
     from appliance.records.json import to_data
     from appliance.runner import execution
     from appliance.storage import criteria_file
-    from appliance.verbs import baseline_check
+    from appliance.verbs.baselines import check as baseline_check
 
     baselines = baseline_check.load(file)
     parsed = None if criteria is None else criteria_file.load_criteria(criteria)[0]
@@ -79,3 +79,27 @@ def check(
     for number, finding in enumerate(() if as_json else result.findings, 1):
         say(f"{number} {finding.status:8} {finding.name}: {finding.sentence}")
     raise typer.Exit(result.exit_code)
+
+
+def plan(
+    *,
+    file: Annotated[Path, typer.Argument(help="File of `bench baseline create`.")],
+    margin: Annotated[
+        float, typer.Option(help="Margin that it is to carry, like 0.03.", min=0.0, max=1.0)
+    ] = 0.03,
+    sessions: Annotated[
+        int, typer.Option(help="Sessions of the runs that are judged by it.", min=1)
+    ] = 1,
+    as_json: JsonOption = False,
+) -> None:
+    """Say what margin a baseline carries, and how many runs on how many days it lacks."""
+    from appliance.records.json import to_data
+    from appliance.verbs.baselines import check as baseline_check
+    from appliance.verbs.baselines import plan as baseline_plan
+
+    plans = baseline_plan.plan(baseline_check.load(file), margin=margin, sessions=sessions)
+    if as_json:
+        print_json([to_data(one) for one in plans])
+    for sentence in () if as_json else baseline_plan.report(plans):
+        say(sentence)
+    raise typer.Exit(0 if all(one.is_enough for one in plans) else 3)

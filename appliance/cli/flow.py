@@ -63,6 +63,8 @@ def plan(*, options: PlanOptions, as_json: JsonOption = False) -> None:
         print_json(to_data(prepared.plan))
         return
     print_plan(prepared.plan)
+    for sentence in prepared.chances:
+        say(sentence)
     for sentence in coverage.unmatched(prepared.plan, prepared.criteria):
         say(sentence)
     if prepared.order is not None:

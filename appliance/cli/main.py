@@ -61,7 +61,7 @@ GROUPS: Mapping[str, tuple[str, Mapping[str, Verb]]] = {
     ),
     "baseline": (
         "Make and check baselines of signed runs.",
-        {"create": baselines.create, "check": baselines.check},
+        {"create": baselines.create, "check": baselines.check, "plan": baselines.plan},
     ),
 }
 

@@ -1,29 +1,37 @@
-"""What cannot be asked for: limits beyond the vendor's figures, margins below a baseline's noise.
+"""What cannot be asked for: limits beyond the vendor's figures, margins that no baseline carries.
 
-Both are found before anything runs. A limit that no device of its kind can meet is a slip of a
-unit or of a zero, and would reject healthy hardware; a margin smaller than what the baseline can
-resolve plans for an inconclusive run.
+Both are refused before anything runs. A limit that no device of its kind can meet is a slip of a
+unit or of a zero, and would reject healthy hardware; a margin smaller than what the baseline
+carries plans for an inconclusive run.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from appliance.errors import UsageError
 from appliance.evidence.baseline_key import find, least_seconds, peak_for
 from appliance.evidence.device_health import MADE
 from appliance.judging.limits import TIMES, amount_of, margin_of, scaled, unit_of
-from appliance.planning.criterion_scope import matches
-from appliance.records.baseline import Baselines, Peaks
+from appliance.judging.pass_chance import (
+    CHANCE,
+    Schedule,
+    carried_margin,
+    chance,
+    runs_needed,
+    schedule_of,
+)
+from appliance.planning.criterion_scope import alphas, matches
+from appliance.records.baseline import Baseline, Baselines, Peaks
 from appliance.records.criteria import Criteria, Criterion
-from appliance.records.plan import Case
-from appliance.records.suite import Protocol
+from appliance.records.plan import Case, Plan
 from appliance.records.system import System
 from appliance.records.vocabulary import COUNTERS, READINGS
 from appliance.storage.toml_file import did_you_mean
 from appliance.storage.units import UNITS
 
+SAMPLED_SESSIONS = 3  # a run's level is sampled by as many
 LONGEST_HINT = 200  # characters of a sentence's list of names
 PEAK_SLACK = 1.05
 """How far above the vendor's figure a rate is still believed.
@@ -83,24 +91,91 @@ def check_margins(
     criteria: Criteria,
     baselines: Baselines,
     cases: Sequence[Case],
-    protocol: Protocol,
+    plan: Plan,
     system: System,
 ) -> None:
-    """UsageError for a margin below the smallest at which a healthy run passes its baseline."""
+    """UsageError for a margin that a baseline cannot carry in a run as it is planned."""
     for criterion, case in _limited(criteria, cases):
         if criterion.within_of_baseline is None:
             continue
-        margin = margin_of(criterion, case, criteria)
-        baseline, _, _ = find(baselines, case, protocol, system)
-        if baseline is None or margin >= baseline.smallest_margin:
+        baseline, _, _ = find(baselines, case, plan.protocol, system)
+        if baseline is not None:
+            refusal = _margin_refusal(criterion, case, criteria, baseline, plan)
+            if refusal:
+                raise UsageError(refusal)
+
+
+def planned_chances(
+    criteria: Criteria, baselines: Baselines, plan: Plan, system: System
+) -> Mapping[str, float]:
+    """By case, how often a healthy device passes its limits around baselines at least."""
+    chances: dict[str, float] = {}
+    for criterion, case in _limited(criteria, plan.cases):
+        baseline, _, _ = find(baselines, case, plan.protocol, system)
+        if criterion.within_of_baseline is None or baseline is None or not criterion.required:
             continue
-        is_class = isinstance(criterion.within_of_baseline, str) and criterion.margin is None
-        remedy = f'the margin "{case.bound_by}"' if is_class else "within_of_baseline"
-        raise UsageError(
-            f'criterion "{criterion.id}" lets {case.id} lose {margin:g} of its baseline, which '
-            f"varies more than that: raise {remedy} to at least "
-            f"{rounded_up(baseline.smallest_margin):g} or make a quieter baseline"
-        )
+        schedule = planned_schedule(criteria, case, plan)
+        margin = math.log1p(margin_of(criterion, case, criteria))
+        least = min(chance(level, margin, schedule) for level in (baseline.steps, baseline.wall))
+        chances[case.id] = min(least, chances.get(case.id, 1.0))
+    return chances
+
+
+def chance_sentences(chances: Mapping[str, float]) -> tuple[str, ...]:
+    """The chances of passing, in a sentence; none where nothing is judged around a baseline."""
+    if not chances:
+        return ()
+    case = min(chances, key=lambda name: chances[name])
+    of_all = max(0.0, 1.0 - sum(1.0 - one for one in chances.values()))
+    together = (
+        f"; all {len(chances)} with {100 * of_all:.4g} % at least" if len(chances) > 1 else ""
+    )
+    least = f"{100 * chances[case]:.4g} % at least in {case}"
+    return (f"a healthy device passes its limit around the baseline with {least}{together}",)
+
+
+def planned_schedule(criteria: Criteria, case: Case, plan: Plan) -> Schedule:
+    """When a case's times are judged, with the bounds of the first attempt where they count."""
+    alpha, _ = alphas(criteria, plan.num_limits, 1 if plan.num_attempts else 0)
+    return schedule_of(plan.protocol.interim_analyses, case.launches, plan.sessions, alpha)
+
+
+def _margin_refusal(
+    criterion: Criterion, case: Case, criteria: Criteria, baseline: Baseline, plan: Plan
+) -> str:
+    """Why a margin is below what a baseline carries, with what is missing; or nothing."""
+    margin = margin_of(criterion, case, criteria)
+    schedule, levels = planned_schedule(criteria, case, plan), (baseline.steps, baseline.wall)
+    if min(chance(level, math.log1p(margin), schedule) for level in levels) >= CHANCE:
+        return ""
+    carried = rounded_up(max(carried_margin(level, schedule) for level in levels))
+    is_class = isinstance(criterion.within_of_baseline, str) and criterion.margin is None
+    remedy = f'the margin "{case.bound_by}"' if is_class else "within_of_baseline"
+    what = f"carries {carried:g}" if math.isfinite(carried) else "carries no margin"
+    sessions = f"{plan.sessions} session{'' if plan.sessions == 1 else 's'}"
+    ways = [
+        *_missing(baseline, math.log1p(margin), schedule),
+        *(["plan three sessions"] if plan.sessions < SAMPLED_SESSIONS else []),
+        *([f"raise {remedy} to {carried:g}"] if math.isfinite(carried) else []),
+    ]
+    return (
+        f'criterion "{criterion.id}" lets {case.id} lose {margin:g} of its baseline, which '
+        f"{what} in a run of {sessions}: {', or '.join(ways)}"
+    )
+
+
+def _missing(baseline: Baseline, margin: float, schedule: Schedule) -> Iterator[str]:
+    """The launches and runs that a baseline lacks for a margin, where any number would do."""
+    levels = (baseline.steps, baseline.wall)
+    if min(level.freedom for level in levels) < 1:
+        yield "make the baseline of several runs, on several days"
+        return
+    needed = [runs_needed(level, baseline.num_runs, margin, schedule) for level in levels]
+    runs = [one for one in needed if one is not None]
+    if len(runs) == len(levels) and max(runs) > baseline.num_runs:
+        more = max(runs) - baseline.num_runs
+        launches = more * max(level.run_launches for level in levels)
+        yield f"add {launches} launches in {more} run{'' if more == 1 else 's'} to the baseline"
 
 
 def rounded_up(margin: float) -> float:

@@ -1,23 +1,26 @@
 """Location of a case's launch times against one limit: two one-sided tests and what forbids a pass.
 
 A pass rejects "at or beyond the limit", a fail rejects "within the limit", each at its own stated
-risk and at group-sequential bounds, by Student's t on launch statistics. A pass must assume a
-spread of at least a third of the margin: launch times of two modes look steadier in five launches
-than they are. An unsteady launch, a clock that stands, or a case that is faster than the devices
-of its baseline can be, leaves the ruling open.
+risk and at group-sequential bounds, by Student's t (decision_rule.py). Sessions are runs of the
+node, and a limit around a baseline is as uncertain as the baseline (level_spread.py). A pass must
+assume a spread of launches of at least a third of the margin: launch times of two modes look
+steadier in five launches than they are. An unsteady launch, a clock that stands, or a case that is
+faster than the devices of its baseline can be, leaves the ruling open.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy.special import stdtrit
 
-from appliance.evidence.case_results import log_seconds
-from appliance.evidence.launches import CaseEvidence
+from appliance.evidence.launches import CaseEvidence, LaunchEvidence
+from appliance.judging.decision_rule import FLOOR, Decision, decide
 from appliance.judging.functional import RulingDraft, inconclusive
+from appliance.judging.level_spread import LEAST_FREEDOM, known_spread, sessions_in
 from appliance.judging.limits import (
     Limit,
     RulingInputs,
@@ -28,12 +31,12 @@ from appliance.judging.limits import (
 )
 from appliance.planning.sessions import num_in_all
 from appliance.records.criteria import Criterion
-from appliance.records.verdict import Statistic
-from appliance.statistics.estimates import CONFIDENCE, interval
-from appliance.statistics.group_sequential import Tested, test_limit
+from appliance.records.verdict import Clock, Statistic
+from appliance.statistics.estimates import CONFIDENCE, LEAST_LAUNCHES
+from appliance.statistics.guard_band import GuardBand
+from appliance.statistics.run_levels import RunSpread, Sessions
 from appliance.statistics.tolerance import tolerance_factor
 
-FLOOR = 1 / 3  # of the margin: the least spread that a pass assumes
 UNSTABLE_PART = 1 / 3  # of the launches; more of them without a steady state, and nothing passes
 LEAST_TOLERANCE = 0.005  # levels of a launch that differ by less are one
 TOO_GOOD_PART, TOO_GOOD_CONFIDENCE = 0.999, 0.95
@@ -55,19 +58,33 @@ def location(criterion: Criterion, evidence: CaseEvidence, inputs: RulingInputs)
         action = ACTIONS.get(limit.reason, "Correct the criterion, or leave this case out of it.")
         return inconclusive(limit.reason, limit.explanation, action)
     values = _values(criterion, evidence)
+    short = _shortness(limit, evidence)
+    if short:
+        action = "Make a baseline of more runs: `bench baseline plan` says of how many."
+        return inconclusive("baseline_short", short, action)
     bounds = bounds_at(evidence, evidence.num_made, inputs)
-    if bounds is None or not all(map(math.isfinite, values)):
+    if bounds is None or not all(map(math.isfinite, _flat(values))):
         what = "has no test planned for it" if bounds is None else "has a time that is no number"
         return inconclusive("evidence_missing", f"{evidence.case.id} {what}", "Run it again.")
+    spread = known_spread(limit, evidence, inputs)
     test = LocationTest(
         criterion=criterion,
         evidence=evidence,
         limit=limit,
-        values=values,
-        tested=_tested(limit, values, bounds),
+        values=_flat(values),
+        measured=_measured(limit, values, spread, bounds),
         inputs=inputs,
     )
     return replace(test.draft(), statistic=test.statistic())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """The sessions of one case with at least one launch, and what both tests say of them."""
+
+    sessions: Sessions
+    spread: RunSpread | None
+    decision: Decision
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,17 +95,19 @@ class LocationTest:
     evidence: CaseEvidence
     limit: Limit
     values: Sequence[float]
-    tested: Tested
+    measured: Measured | None
     inputs: RulingInputs
 
     def draft(self) -> RulingDraft:
         """Precedence inside one case: a fail, then what forbids a pass, then the pass."""
-        if bool(self.tested.is_fail):
+        decision = None if self.measured is None else self.measured.decision
+        if decision is not None and bool(decision.is_fail):
             return self._failed()
         doubt = self._doubt()
         if doubt is not None:
             return doubt
-        return RulingDraft(ruling="pass") if bool(self.tested.is_pass) else self._open()
+        is_pass = decision is not None and bool(decision.is_pass)
+        return RulingDraft(ruling="pass") if is_pass else self._open()
 
     def _failed(self) -> RulingDraft:
         return RulingDraft(
@@ -143,43 +162,94 @@ class LocationTest:
 
     def statistic(self) -> Statistic | None:
         """The figures of the test; None without a launch."""
-        values, limit, tested = self.values, self.limit, self.tested
-        case, metric = self.evidence.case, self.criterion.metric
-        if not values:
+        measured, limit = self.measured, self.limit
+        if measured is None:
             return None
-        mean, ends = float(np.mean(values)), interval(values)
-        bounds = None if ends is None else sorted(in_metric(metric, case, end) for end in ends)
+        case, metric = self.evidence.case, self.criterion.metric
+        decision, sessions = measured.decision, measured.sessions
+        mean, band = float(sessions.mean), self._band(measured)
+        error = 0.0 if measured.spread is None else math.sqrt(float(measured.spread.error))
+        bounds = sorted(in_metric(metric, case, end) for end in self._ends(mean, band, error))
+        has_ends = len(self.values) >= LEAST_LAUNCHES and all(map(math.isfinite, bounds))
         return Statistic(
             metric=metric,
             unit=unit_of(metric, case),
             value=in_metric(metric, case, mean),
-            low=None if bounds is None else bounds[0],
-            high=None if bounds is None else bounds[1],
-            confidence=None if bounds is None else CONFIDENCE,
+            low=bounds[0] if has_ends else None,
+            high=bounds[1] if has_ends else None,
+            confidence=CONFIDENCE if has_ends else None,
             limit=limit.value,
             limit_source=limit.source,
-            count=len(values),
+            count=len(self.values),
             log_mean=mean,
-            log_sd=float(np.std(values, ddof=1)) if len(values) > 1 else None,
-            log_sd_used=float(tested.sd_used),
+            log_sd=math.sqrt(float(sessions.within)) if len(self.values) > 1 else None,
+            log_sd_used=float(decision.launch_sd),
             log_limit=limit.log_seconds,
-            t_pass=float(tested.t_pass),
-            critical_pass=float(tested.critical_pass),
-            t_fail=float(tested.t_fail),
-            critical_fail=float(tested.critical_fail),
+            t_pass=float(decision.t_pass),
+            critical_pass=float(decision.critical_pass),
+            t_fail=float(decision.t_fail),
+            critical_fail=float(decision.critical_fail),
+            num_sessions=len(sessions.counts),
+            log_uncertainty=band.uncertainty,
+            freedom=band.freedom,
+            log_uncertainty_fail=band.rejection_uncertainty,
+            freedom_fail=band.rejection_freedom,
+            log_limit_uncertainty=error,
+            acceptance_limit=in_metric(metric, case, band.acceptance_limit),
+            rejection_limit=in_metric(metric, case, band.rejection_limit),
+            consumer_risk=band.consumer_risk,
+            producer_risk=band.producer_risk,
         )
 
+    def _band(self, measured: Measured) -> GuardBand:
+        decision = measured.decision
+        return GuardBand(
+            value=float(measured.sessions.mean),
+            limit=self.limit.log_seconds,
+            uncertainty=math.sqrt(float(decision.for_pass.variance)),
+            freedom=float(decision.for_pass.freedom),
+            factor=float(decision.critical_pass),
+            rejection_uncertainty=math.sqrt(float(decision.for_fail.variance)),
+            rejection_freedom=float(decision.for_fail.freedom),
+            rejection_factor=float(decision.critical_fail),
+        )
 
-def _tested(limit: Limit, values: Sequence[float], bounds: tuple[float, float]) -> Tested:
-    """Both tests, at the planned normal bounds for pass and for fail."""
-    return test_limit(
-        float(np.mean(values)) if values else math.nan,
-        float(np.std(values, ddof=1)) if len(values) > 1 else math.nan,
-        len(values),
+    def _ends(self, mean: float, band: GuardBand, error: float) -> tuple[float, float]:
+        """Interval of the mean over sessions, without the error of what it is held to."""
+        own = math.sqrt(max(0.0, band.rejection_uncertainty**2 - error**2))
+        half = own * float(stdtrit(band.rejection_freedom, 0.5 + CONFIDENCE / 2))
+        return mean - half, mean + half
+
+
+def _measured(
+    limit: Limit,
+    values: Sequence[Sequence[float]],
+    spread: RunSpread | None,
+    bounds: tuple[float, float],
+) -> Measured | None:
+    """Both tests, at the planned normal bounds for pass and for fail; None without a launch."""
+    if not any(values):
+        return None
+    sessions = sessions_in(values, spread)
+    decision = decide(
+        sessions,
+        spread,
         log_limit=limit.log_seconds,
         floor=FLOOR * limit.margin,
         z_pass=bounds[0],
         z_fail=bounds[1],
+    )
+    return Measured(sessions=sessions, spread=spread, decision=decision)
+
+
+def _shortness(limit: Limit, evidence: CaseEvidence) -> str:
+    """Why nothing can be ruled around this baseline, or nothing."""
+    baseline = limit.baseline
+    if baseline is None or baseline.by(evidence.clock).freedom >= LEAST_FREEDOM:
+        return ""
+    return (
+        f"the baseline of {baseline.key.case} is of one run of each device, which cannot show how "
+        "far the level of a run varies"
     )
 
 
@@ -223,21 +293,41 @@ def instability(evidence: CaseEvidence, margin: float) -> str:
     )
 
 
-def _values(criterion: Criterion, evidence: CaseEvidence) -> list[float]:
-    """ln(seconds) of each launch that counts: of a step, of its first one, or to its target."""
-    if criterion.metric == "seconds_to_target":
-        return [_log(launch.seconds_to_target) for launch in evidence.counted]
-    is_first = criterion.metric == "first_step_seconds"
-    return _first_steps(evidence) if is_first else log_seconds(evidence)
-
-
-def _log(seconds: float) -> float:
-    return math.log(seconds) if seconds > 0 else math.nan
-
-
-def _first_steps(evidence: CaseEvidence) -> list[float]:
+def _values(criterion: Criterion, evidence: CaseEvidence) -> list[list[float]]:
+    """By session, ln(seconds) of each launch that counts: of a step, of its first, to a target."""
+    value = VALUES.get(criterion.metric, _step)
     return [
-        math.log(launch.started.first_step_ns * 1e-9)
-        for launch in evidence.counted
-        if launch.started is not None and launch.started.first_step_ns > 0
+        [
+            one
+            for launch in evidence.counted
+            if launch.session == session and (one := value(launch, evidence.clock)) is not None
+        ]
+        for session in range(1, evidence.sessions + 1)
     ]
+
+
+def _flat(values: Sequence[Sequence[float]]) -> list[float]:
+    return [value for session in values for value in session]
+
+
+def _step(launch: LaunchEvidence, clock: Clock) -> float | None:
+    return launch.location(clock)
+
+
+def _to_target(launch: LaunchEvidence, clock: Clock) -> float | None:
+    del clock
+    return math.log(launch.seconds_to_target) if launch.seconds_to_target > 0 else math.nan
+
+
+def _first_step(launch: LaunchEvidence, clock: Clock) -> float | None:
+    del clock
+    started = launch.started
+    if started is None or started.first_step_ns <= 0:
+        return None
+    return math.log(started.first_step_ns * 1e-9)
+
+
+VALUES: Mapping[str, Callable[[LaunchEvidence, Clock], float | None]] = {
+    "seconds_to_target": _to_target,
+    "first_step_seconds": _first_step,
+}

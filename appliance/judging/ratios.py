@@ -32,11 +32,11 @@ from scipy.special import stdtrit
 
 from appliance.evidence.case_results import common_clock, withheld
 from appliance.evidence.launches import CaseEvidence
+from appliance.judging.decision_rule import FLOOR
 from appliance.judging.functional import RulingDraft, inconclusive
 from appliance.judging.limits import RulingInputs, margin_of
 from appliance.judging.location import (
     CLOCK,
-    FLOOR,
     STOP_OTHER_LOAD,
     bounds_at,
     instability,

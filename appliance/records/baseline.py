@@ -96,10 +96,27 @@ class Tolerance(Record):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Level(Record):
-    """A case's times by one clock: mean of ln(seconds) of a step, spreads, tolerance limit."""
+    """A case's times by one clock, in ln(seconds of a step): an estimate, with what it is worth.
+
+    `log_seconds` is the mean over runs (of a population: over devices), `error_sd` its standard
+    uncertainty, with `error_freedom` degrees of freedom. `launch_sd` is the spread of a launch of
+    any run around it, `within_sd` that of the launches of one run, with `within_freedom`. `run_sd`
+    is the spread of the means of runs of `run_launches` launches, with `freedom`: independent runs
+    less 1.
+    `correlation` is how much a launch resembles the one before it, of all cases of the file.
+    `device_sd` is the spread between devices, None for one; `tolerance` their tolerance limit.
+    """
 
     log_seconds: Number
     launch_sd: Number
+    within_sd: Number
+    within_freedom: int
+    run_sd: Number
+    run_launches: int
+    freedom: int
+    correlation: Number
+    error_sd: Number
+    error_freedom: int
     device_sd: Number | None
     tolerance: Tolerance | None
 
@@ -109,42 +126,35 @@ class Baseline(Record):
     """Our measured figure for one case, from signed bundles.
 
     "same_device" is for checking one machine again: `devices` names it. "population" is of a
-    reference population of a model. `log_seconds` is the mean of ln(step seconds), by the device's
-    events where it has any; `launch_sd` the spread between launches (of several runs: within and
-    between them); `device_sd` between devices, None for one. `wall` are the same of the wall time
-    of blocks over their steps, for cases that are judged by it. `smallest_margin` is the smallest
-    at which a healthy run passes. `bundles` are the sha256 of the statements of the bundles that
-    it came from.
+    reference population of a model. `steps` are the times of steps, by the device's events where it
+    has any; `wall` those of the wall time of blocks over their steps, for cases that are judged by
+    it. `num_runs` are independent runs: each session of a run is one, and takes
+    `run_seconds`. `smallest_margin` is the
+    smallest at which a healthy device passes in a run of one session, `smallest_margin_of_three`
+    that of a run of three sessions; infinite where no margin can be carried. `bundles` are the
+    sha256 of the statements of the bundles that it came from.
     """
 
     key: BaselineKey
     kind: Literal["same_device", "population"]
     devices: tuple[str, ...]
-    log_seconds: Number
-    launch_sd: Number
-    device_sd: Number | None
     num_launches: int
     num_runs: int
-    tolerance: Tolerance | None
+    run_seconds: Number
+    steps: Level
     wall: Level
     smallest_margin: Number
+    smallest_margin_of_three: Number
     bundles: tuple[str, ...]
 
     def by(self, clock: Clock) -> Level:
         """What it says by the clock that a case is judged by."""
-        if clock == "wall":
-            return self.wall
-        return Level(
-            log_seconds=self.log_seconds,
-            launch_sd=self.launch_sd,
-            device_sd=self.device_sd,
-            tolerance=self.tolerance,
-        )
+        return self.wall if clock == "wall" else self.steps
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Baselines(Record):
     """baselines.json: what a ruling may compare with; empty where none exists for the device."""
 
-    schema: Literal["bench/baselines/3"] = "bench/baselines/3"
+    schema: Literal["bench/baselines/4"] = "bench/baselines/4"
     baseline: tuple[Baseline, ...]

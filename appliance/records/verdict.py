@@ -33,6 +33,7 @@ Reason = Literal[
     "budget",
     "baseline_missing",
     "baseline_mismatch",
+    "baseline_short",
     "peak_missing",
     "above_peak",
     "too_good",
@@ -162,7 +163,13 @@ class Statistic(Record):
     `count` are launches, steps or readings. The `log_` fields and the t statistics are of ln of
     seconds: `log_sd_used` is the spread that the test for a pass took, at least a third of the
     margin; a ruling is pass where `t_pass` reaches `critical_pass`, fail where `t_fail` reaches
-    `critical_fail`. None where the kind of criterion has no such figure.
+    `critical_fail`. `log_uncertainty` is the standard uncertainty of the difference from the limit
+    that the test for a pass took, with `freedom`, `log_uncertainty_fail` and `freedom_fail` those
+    for a fail; `log_limit_uncertainty` is what of it is the baseline's, 0 for a limit that is
+    stated. `num_sessions` sampled the level of a run. In the terms of JCGM 106: a value is accepted
+    up to `acceptance_limit`, and rejected from `rejection_limit` on; `consumer_risk` is the
+    probability that what measures so is beyond the limit, `producer_risk` that it is within.
+    None where the kind of criterion has no such figure.
     """
 
     metric: str
@@ -182,6 +189,16 @@ class Statistic(Record):
     critical_pass: Number | None = None
     t_fail: Number | None = None
     critical_fail: Number | None = None
+    num_sessions: int | None = None
+    log_uncertainty: Number | None = None
+    freedom: Number | None = None
+    log_uncertainty_fail: Number | None = None
+    freedom_fail: Number | None = None
+    log_limit_uncertainty: Number | None = None
+    acceptance_limit: Number | None = None
+    rejection_limit: Number | None = None
+    consumer_risk: Number | None = None
+    producer_risk: Number | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -256,7 +273,7 @@ class Verdict(Record):
     end in time, or had a check outside its bound: the failure rate.
     """
 
-    schema: Literal["bench/verdict/4"] = "bench/verdict/4"
+    schema: Literal["bench/verdict/5"] = "bench/verdict/5"
     run_id: str
     verdict: VerdictWord
     decided_by: str

@@ -504,9 +504,20 @@ def _level(verdict: Verdict, clock: Clock) -> Level:
     times = [launch.location(clock) for case in verdict.cases for launch in case.launches]
     values = [value for value in times if value is not None]
     is_whole = len(values) == PROTOCOL.interim_analyses[0]
+    launch_sd = float(np.std(values, ddof=1)) if is_whole else math.inf
+    mean_sd = launch_sd / math.sqrt(max(1, len(values)))
     return Level(
         log_seconds=float(np.mean(values)) if is_whole else math.nan,
-        launch_sd=float(np.std(values, ddof=1)) if is_whole else math.inf,
+        launch_sd=launch_sd,
+        within_sd=launch_sd,
+        within_freedom=max(0, len(values) - 1),
+        # Both cases share one run, and so its level: only launches are left to scatter.
+        run_sd=mean_sd,
+        run_launches=max(1, len(values)),
+        freedom=max(0, len(values) - 1),
+        correlation=0.0,
+        error_sd=mean_sd,
+        error_freedom=max(0, len(values) - 1),
         device_sd=None,
         tolerance=None,
     )
@@ -517,13 +528,12 @@ def _baseline(case: Case, steps: Level, wall: Level, run: RecordedRun) -> Baseli
         key=key_of(case, run.plan.protocol, run.system),
         kind="same_device",
         devices=(device_name(run.system, case.device),),
-        log_seconds=steps.log_seconds,
-        launch_sd=steps.launch_sd,
-        device_sd=None,
         num_launches=PROTOCOL.interim_analyses[0],
         num_runs=1,
-        tolerance=None,
+        run_seconds=1.0,
+        steps=steps,
         wall=wall,
         smallest_margin=MARGIN_PER_SPREAD * max(steps.launch_sd, wall.launch_sd),
+        smallest_margin_of_three=MARGIN_PER_SPREAD * max(steps.launch_sd, wall.launch_sd),
         bundles=(),
     )

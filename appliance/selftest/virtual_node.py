@@ -30,6 +30,7 @@ EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 SEED = "5e" * 32
 MODEL = "Virtual device"
 VENDOR = "virtual"
+NUM_DEVICES, NUM_RUNS, RUN_LAUNCHES = 16, 64, 40  # of the reference population
 BUILD_SECONDS = 2.0
 PROTOCOL = Protocol(
     mode="fresh",
@@ -167,21 +168,28 @@ def baseline(case: Case, protocol: Protocol, system: System, *, step_seconds: fl
     level = Level(
         log_seconds=math.log(step_seconds),
         launch_sd=LAUNCH_SD,
+        within_sd=LAUNCH_SD,
+        within_freedom=NUM_RUNS * (RUN_LAUNCHES - 1),
+        run_sd=LAUNCH_SD / math.sqrt(RUN_LAUNCHES),
+        run_launches=RUN_LAUNCHES,
+        freedom=NUM_RUNS - NUM_DEVICES,
+        correlation=0.0,
+        error_sd=LAUNCH_SD / 2 / math.sqrt(NUM_DEVICES),
+        error_freedom=NUM_DEVICES - 1,
         device_sd=LAUNCH_SD / 2,
         tolerance=None,
     )
     return Baseline(
         key=key_of(case, protocol, system),
         kind="population",
-        devices=tuple(f"reference {number}" for number in range(16)),
-        log_seconds=level.log_seconds,
-        launch_sd=level.launch_sd,
-        device_sd=level.device_sd,
-        num_launches=80,
-        num_runs=16,
-        tolerance=None,
+        devices=tuple(f"reference {number}" for number in range(NUM_DEVICES)),
+        num_launches=NUM_RUNS * RUN_LAUNCHES,
+        num_runs=NUM_RUNS,
+        run_seconds=3600.0,
+        steps=level,
         wall=level,
         smallest_margin=1.5 * LAUNCH_SD,
+        smallest_margin_of_three=1.5 * LAUNCH_SD,
         bundles=(sha256(b"virtual"),),
     )
 

@@ -154,8 +154,8 @@ def test_limit(
         t_pass, t_fail = distance / sd_used, -distance / sd
     critical_pass, critical_fail = critical(z_pass, count), critical(z_fail, count)
     return Tested(
-        is_pass=_reaches(t_pass, critical_pass),
-        is_fail=_reaches(t_fail, critical_fail),
+        is_pass=reaches(t_pass, critical_pass),
+        is_fail=reaches(t_fail, critical_fail),
         t_pass=t_pass,
         t_fail=t_fail,
         critical_pass=critical_pass,
@@ -164,7 +164,8 @@ def test_limit(
     )
 
 
-def _reaches(t: Values, bound: Values) -> Answers:
+def reaches(t: Values, bound: Values) -> Answers:
+    """Whether a statistic lies beyond its bound by more than rounding may."""
     return np.asarray(t - bound > GUARD * np.maximum(1.0, np.abs(bound)))
 
 

@@ -9,6 +9,7 @@ ruled.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from scipy.special import stdtr
@@ -46,14 +47,19 @@ class GuardBand:
 
     @property
     def consumer_risk(self) -> float:
-        """Specific consumer's risk: that what measures so is beyond the limit (JCGM 106, 9.3).
+        """Specific consumer's risk: that what measures so is beyond the limit (JCGM 106, 3.3.13).
 
         By a flat prior, so it is the probability of Student's t beyond the limit.
         """
-        return float(stdtr(self.freedom, (self.value - self.limit) / self.uncertainty))
+        return _tail(self.value - self.limit, self.uncertainty, self.freedom)
 
     @property
     def producer_risk(self) -> float:
         """Specific producer's risk: that what measures so is within the limit."""
-        distance = (self.limit - self.value) / self.rejection_uncertainty
-        return float(stdtr(self.rejection_freedom, distance))
+        distance = self.limit - self.value
+        return _tail(distance, self.rejection_uncertainty, self.rejection_freedom)
+
+
+def _tail(distance: float, uncertainty: float, freedom: float) -> float:
+    """NaN where nothing is known of the uncertainty."""
+    return float(stdtr(freedom, distance / uncertainty)) if uncertainty > 0.0 else math.nan

@@ -27,11 +27,12 @@ LEAST_PAIRS = 20
 _GRID = np.linspace(0.0, LARGEST, 96)
 
 
-def mean_factor(launches: int, correlation: float) -> float:
-    """Variance of the mean of so many launches over that of one launch."""
+def mean_factor(launches: int, correlation: float | Values) -> Values:
+    """Variance of the mean of so many launches over that of one, for each correlation."""
     lags = np.arange(1, launches)
-    weighted = float(np.sum((1.0 - lags / launches) * correlation**lags))
-    return (1.0 + 2.0 * weighted) / launches
+    powers = np.asarray(correlation, dtype=np.float64)[..., None] ** lags
+    factor: Values = (1.0 + 2.0 * np.sum((1.0 - lags / launches) * powers, axis=-1)) / launches
+    return factor
 
 
 def correlation_of(cases: Sequence[Sequence[Sequence[float]]]) -> float:

@@ -12,14 +12,15 @@ known to `error`, has the variance
 
     V = S^2 / J + max(0, w^2 sum(f(n_j)) / J^2 - w0^2 f(n0) / J) + error^2
 
-where w is the spread of launches that the test assumes, w0 the baseline's, and f is `mean_factor`:
-what sessions scatter more than the baseline's runs is added, and nothing is taken off for sessions
-that are longer. Degrees of freedom are Satterthwaite's, of the parts that are estimated.
+where w is the spread of launches that the test assumes (of the baseline's and these launches
+together, or theirs alone where they scatter more by more than chance), w0 the baseline's, and f is
+`mean_factor`: what sessions scatter more than the baseline's runs is added, and nothing is taken
+off for sessions that are longer.
 
 Cases share a run, so their estimates of S^2 do not add up to more degrees of freedom than its runs
 have. They do make the estimate steadier: it is moderated over cases as Smyth does (Stat. Appl.
 Genet. Mol. Biol. 3, 2004), towards what all have, by as much as they agree. A case that varies more
-than the others by more than chance at 1 % keeps its own.
+than the others by more than chance at 0.1 % keeps its own.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from appliance.statistics.launch_correlation import mean_factor
 Values = npt.NDArray[np.float64]
 
 LEAST_CASES = 3  # that may speak for one another
-OWN_RISK = 0.01
+OWN_RISK = 0.001  # of a case that varies as the others do to be called an exception
 LARGEST_PRIOR = 1e6  # degrees of freedom; more is all alike
 _NEWTON_STEPS = 25
 
@@ -45,16 +46,17 @@ _NEWTON_STEPS = 25
 class RunSpread:
     """What a baseline tells of how runs vary; variances of ln(seconds), of cases or of one.
 
-    `run` is of the mean of `launches` launches of one run, `within` of launches of one run,
-    `error` of the baseline's level. `freedom` are the independent runs less 1, `error_freedom`
-    those of the error (a population's devices less 1).
+    `run` is of the mean of `launches` launches of one run, `within` of launches of one run, with
+    `within_freedom`, `error` of the baseline's level. `freedom` are the independent runs less 1,
+    `error_freedom` those of the error (a population's devices less 1).
     """
 
     run: Values
     within: Values
     error: Values
     launches: int
-    correlation: float
+    correlation: float | Values
+    within_freedom: int
     freedom: int
     error_freedom: int
 
@@ -78,28 +80,69 @@ class Sessions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Uncertainty:
-    """Variance of a mean, and its degrees of freedom; none of them where it has no estimate."""
+    """Variance of a mean in two parts, of levels of runs and of launches, each with its freedom.
 
-    variance: Values
-    freedom: Values
+    Levels without freedom leave everything open, whatever variance they seem to have.
+    """
+
+    levels: Values
+    level_freedom: Values
+    launches: Values
+    launch_freedom: int
+
+    @property
+    def variance(self) -> Values:
+        return np.asarray(self.levels + self.launches)
+
+    @property
+    def freedom(self) -> Values:
+        """Degrees of freedom of the whole, by Satterthwaite; 0 where a part has none."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            squares = [
+                np.where(part > 0.0, np.square(part) / freedom, 0.0)
+                for part, freedom in self._parts
+            ]
+            whole = np.square(self.variance) / np.sum(squares, axis=0)
+        return np.where(np.isfinite(whole) & (self.level_freedom > 0.0), whole, 0.0)
 
     def critical(self, z: float | Values) -> Values:
-        """Student's t with the tail probability of a normal bound; infinite without freedom."""
-        freedom = np.where(self.freedom > 0.0, self.freedom, np.nan)
-        t = -stdtrit(freedom, ndtr(np.negative(z)))
-        return np.where(np.isnan(freedom), np.inf, t)
+        """Value of Student's t for the tail probability of a normal bound; infinite without any.
+
+        Each part by its own freedom, weighted by its variance (Cochran and Cox 1950), which errs
+        towards saying nothing.
+        """
+        risk = ndtr(np.negative(z))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            parts = [
+                np.where(part > 0.0, part * _student(freedom, risk), 0.0)
+                for part, freedom in self._parts
+            ]
+            value = np.sum(parts, axis=0) / self.variance
+        return np.where(np.isfinite(value) & (self.level_freedom > 0.0), value, np.inf)
+
+    @property
+    def _parts(self) -> tuple[tuple[Values, Values], tuple[Values, Values]]:
+        freedom = np.asarray(float(self.launch_freedom))
+        return (self.levels, self.level_freedom), (self.launches, freedom)
 
 
-def sessions_of(values: Sequence[Values], correlation: float) -> Sessions:
+def _student(freedom: Values, risk: Values) -> Values:
+    with_any = np.where(freedom > 0.0, freedom, 1.0)
+    return np.where(freedom > 0.0, -stdtrit(with_any, risk), np.inf)
+
+
+def sessions_of(values: Sequence[Values], correlation: float | Values) -> Sessions:
     """Launches of each session, shape (..., launches), with the first autocorrelation known.
 
     Launches that resemble each other scatter less around their own mean than around the true one.
     """
     counts = tuple(one.shape[-1] for one in values)
     means = np.stack([one.mean(axis=-1) for one in values], axis=-1)
-    squares = sum(np.square(one - one.mean(axis=-1, keepdims=True)).sum(axis=-1) for one in values)
-    expected = sum(count * (1.0 - mean_factor(count, correlation)) for count in counts)
-    within = np.asarray(squares) / expected if expected > 0.0 else np.full(means.shape[:-1], np.nan)
+    rests = [one - one.mean(axis=-1, keepdims=True) for one in values]
+    squares = np.sum([np.square(rest).sum(axis=-1) for rest in rests], axis=0)
+    expected = np.sum([_expected_squares(count, correlation) for count in counts], axis=0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        within = np.where(expected > 0.0, squares / expected, np.nan)
     return Sessions(means=means, within=within, counts=counts)
 
 
@@ -109,22 +152,42 @@ def uncertainty(spread: RunSpread, sessions: Sessions, floor: float | Values) ->
     The variance of levels is the baseline's and that of these sessions, weighted by their runs.
     """
     number, rho = len(sessions.counts), spread.correlation
-    within = np.maximum(sessions.within, np.square(floor))
-    factors = sum(mean_factor(count, rho) for count in sessions.counts)
+    within = np.maximum(_pooled_within(spread, sessions), np.square(floor))
+    factors = np.sum([mean_factor(count, rho) for count in sessions.counts], axis=0)
     usual = spread.within * mean_factor(spread.launches, rho) / number
-    excess = np.maximum(0.0, within * factors / number**2 - usual)
     own_freedom = number - 1
-    shares = (spread.freedom, own_freedom)
-    total = sum(shares)
+    total = spread.freedom + own_freedom
     own = sessions.means.var(axis=-1, ddof=1) if own_freedom else np.zeros_like(sessions.within)
-    run = spread.run * shares[0] / total / number if total else np.full_like(own, np.inf)
-    parts = [
-        # One part: the error of a device's own level comes from the same runs.
-        (run + spread.error, min(spread.freedom, spread.error_freedom)),
-        (own * shares[1] / total / number if total else own, own_freedom),
-        (excess, sum(sessions.counts) - number),
-    ]
-    return _satterthwaite(parts, most=total)
+    share = spread.freedom / total if total else 1.0
+    # One part: the error of a device's own level comes from the same runs.
+    known = share * spread.run / number + spread.error
+    added = (1.0 - share) * own / number
+    freedom = min(spread.freedom, spread.error_freedom)
+    return Uncertainty(
+        levels=known + added,
+        level_freedom=_satterthwaite(known, freedom, added, own_freedom),
+        launches=np.maximum(0.0, within * factors / number**2 - usual),
+        launch_freedom=sum(sessions.counts) - number,
+    )
+
+
+def _pooled_within(spread: RunSpread, sessions: Sessions) -> Values:
+    """Variance of launches, of the baseline's and the sessions' unless these scatter far more.
+
+    A variance of launches that resemble each other has fewer degrees of freedom.
+    """
+    own_freedom = sum(sessions.counts) - len(sessions.counts)
+    if own_freedom < 1 or spread.within_freedom < 1:
+        return np.asarray(sessions.within)
+    square = np.square(spread.correlation)
+    own, known = (
+        freedom * (1.0 - square) / (1.0 + square)
+        for freedom in (own_freedom, spread.within_freedom)
+    )
+    pooled = (own * sessions.within + known * spread.within) / (own + known)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        is_noisier = fdtrc(own, known, sessions.within / spread.within) < OWN_RISK
+    return np.where(is_noisier, sessions.within, pooled)
 
 
 def uncertainty_of_sessions(sessions: Sessions, floor: float | Values) -> Uncertainty:
@@ -132,21 +195,37 @@ def uncertainty_of_sessions(sessions: Sessions, floor: float | Values) -> Uncert
     number = len(sessions.counts)
     within = np.maximum(sessions.within, np.square(floor))
     least = within * sum(1.0 / count for count in sessions.counts) / number**2
-    variance = np.maximum(sessions.means.var(axis=-1, ddof=1) / number, least)
-    return Uncertainty(variance=variance, freedom=np.full(np.shape(variance), number - 1.0))
+    levels = sessions.means.var(axis=-1, ddof=1) / number
+    return Uncertainty(
+        levels=levels,
+        level_freedom=np.full(np.shape(levels), number - 1.0),
+        launches=np.maximum(0.0, least - levels),
+        launch_freedom=sum(sessions.counts) - number,
+    )
 
 
-def _satterthwaite(parts: Sequence[tuple[Values, int]], *, most: int) -> Uncertainty:
-    """Sum of independent variances, each with its freedom; a part without any has no freedom."""
-    shape = np.broadcast_shapes(*(np.shape(variance) for variance, _ in parts))
-    total, squares = np.zeros(shape), np.zeros(shape)
-    for variance, freedom in parts:
-        total = total + variance
-        ratio = np.square(variance) / freedom if freedom > 0 else np.where(variance > 0, np.inf, 0)
-        squares = squares + ratio
+def uncertainty_of_launches(sessions: Sessions, floor: float | Values) -> Uncertainty:
+    """Of the mean of one session by its launches alone, which says nothing of other runs."""
+    (count,) = sessions.counts
+    within = np.maximum(sessions.within, np.square(floor))
+    return Uncertainty(
+        levels=np.zeros_like(within),
+        level_freedom=np.ones_like(within),
+        launches=within / count,
+        launch_freedom=count - 1,
+    )
+
+
+def _satterthwaite(known: Values, freedom: int, added: Values, own_freedom: int) -> Values:
+    """Freedom of the sum of two variances; none where the first, a baseline's, has none."""
+    if freedom < 1:
+        return np.zeros(np.broadcast_shapes(np.shape(known), np.shape(added)))
+    squares = np.square(known) / freedom
+    if own_freedom:
+        squares = squares + np.square(added) / own_freedom
     with np.errstate(divide="ignore", invalid="ignore"):
-        freedom = np.where(np.isinf(squares), 0.0, np.square(total) / squares)
-    return Uncertainty(variance=total, freedom=np.minimum(freedom, most))
+        whole = np.square(known + added) / squares
+    return np.where(np.isfinite(whole), np.minimum(whole, freedom + own_freedom), float(freedom))
 
 
 # ------------------------------------------------------------------ of a baseline
@@ -154,9 +233,16 @@ def _satterthwaite(parts: Sequence[tuple[Values, int]], *, most: int) -> Uncerta
 
 def within_variance(runs: Sequence[Sequence[float]], correlation: float) -> float:
     """Variance of launches of a run, pooled over runs; 0 where none has two."""
-    expected = sum(len(run) * (1.0 - mean_factor(len(run), correlation)) for run in runs)
+    expected = sum(float(_expected_squares(len(run), correlation)) for run in runs)
     squares = sum(float(np.square(np.asarray(run) - np.mean(run)).sum()) for run in runs)
     return squares / expected if expected > 0.0 else 0.0
+
+
+def _expected_squares(launches: int, correlation: float | Values) -> Values:
+    """Sum of squares of launches around their mean, expected where each has the variance 1."""
+    if launches < 2:  # noqa: PLR2004 - one launch is its own mean
+        return np.zeros(np.shape(correlation))
+    return launches * (1.0 - mean_factor(launches, correlation))
 
 
 def moderated(variances: Values, freedom: int) -> Values:

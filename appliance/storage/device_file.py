@@ -103,8 +103,9 @@ def _check_device(device: DeviceFile, name: str) -> None:
 
 def _baseline_fault(baseline: Baseline) -> str:
     """Why nothing can be compared with this baseline, or nothing."""
-    if not (math.isfinite(baseline.smallest_margin) and baseline.smallest_margin > 0):
-        return f"has smallest_margin {baseline.smallest_margin}, which must be a positive number"
+    for margin in (baseline.smallest_margin, baseline.smallest_margin_of_three):
+        if not margin > 0:  # infinite: it can carry none
+            return f"has a smallest margin of {margin}, which must be a positive number"
     faults = (_level_fault(level, baseline) for level in (baseline.by("steps"), baseline.wall))
     fault = next(filter(None, faults), "")
     if fault:
@@ -123,6 +124,22 @@ def _level_fault(level: Level, baseline: Baseline) -> str:
         return f"has launch_sd {level.launch_sd}, which must be a positive number"
     if not LEAST_LOG_SECONDS <= level.log_seconds <= LARGEST_LOG_SECONDS:
         return f"has log_seconds {level.log_seconds}, which is no time of a step"
+    return _run_fault(level, baseline) or _device_fault(level, baseline)
+
+
+def _run_fault(level: Level, baseline: Baseline) -> str:
+    spreads = (level.run_sd, level.error_sd, level.within_sd)
+    is_spread = all(math.isfinite(sd) and sd >= 0 for sd in spreads)
+    if not is_spread or not 0 <= level.correlation < 1 or level.run_launches < 1:
+        return "has a spread of launches or runs that is no number"
+    if baseline.num_runs < 1:
+        return f"is of {baseline.num_runs} runs, which is too few"
+    if not 0 <= level.freedom < baseline.num_runs or level.error_freedom < 0:
+        return f"has {level.freedom} degrees of freedom of {baseline.num_runs} runs"
+    return ""
+
+
+def _device_fault(level: Level, baseline: Baseline) -> str:
     is_population = baseline.kind == "population"
     spread, tolerance = level.device_sd, level.tolerance
     if is_population is (spread is None) or is_population is (tolerance is None):

@@ -17,7 +17,13 @@ from pathlib import Path
 from appliance import extras
 from appliance.challenge import ledger
 from appliance.errors import EvidenceError, OutputError, UsageError
-from appliance.judging.criteria_check import check_health, check_limits, check_margins
+from appliance.judging.criteria_check import (
+    chance_sentences,
+    check_health,
+    check_limits,
+    check_margins,
+    planned_chances,
+)
 from appliance.linux.sysfs import Tree
 from appliance.planning import challenge_window, library_ranges, workload_manifest
 from appliance.planning.criterion_scope import MOST_ATTEMPTS
@@ -88,6 +94,12 @@ class Prepared:
     node: Node
     data: Path | None
 
+    @property
+    def chances(self) -> tuple[str, ...]:
+        """How often a healthy device passes its limits around baselines, in a sentence."""
+        chances = planned_chances(self.criteria, self.baselines, self.plan, self.system)
+        return chance_sentences(chances)
+
 
 @dataclass(frozen=True, kw_only=True)
 class _Inputs:
@@ -150,7 +162,7 @@ def prepare(
     check_health(inputs.criteria, here.system)
     able = tuple(case for case in plan.cases if not case.software)
     check_limits(inputs.criteria, able, figures.peaks, here.system)
-    check_margins(inputs.criteria, figures.baselines, able, plan.protocol, here.system)
+    check_margins(inputs.criteria, figures.baselines, able, plan, here.system)
     return Prepared(
         plan=plan,
         system=here.system,

@@ -1,11 +1,13 @@
 """Rulings on times and on the node: every kind of limit, and what keeps each from passing."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 import numpy as np
 import pytest
+from support.baselines import a_level
 from support.builders import (
     FUNCTIONAL,
     PROTOCOL,
@@ -35,7 +37,7 @@ from support.timed_evidence import (
 
 from appliance.evidence.baseline_key import device_name, key_of
 from appliance.judging.verdict import Judge, judge
-from appliance.records.baseline import Baseline, Baselines, Level, Peak, Peaks, Tolerance
+from appliance.records.baseline import Baseline, Baselines, Peak, Peaks, Tolerance
 from appliance.records.criteria import Criterion
 from appliance.records.journal import (
     Block,
@@ -55,27 +57,28 @@ NOT_AGAINST = {"pass", "not_applicable"}
 LONG = a_plan(a_case(launches=10), protocol=replace(PROTOCOL, interim_analyses=(5, 10), blocks=1))
 
 
-def same_by_the_wall(baseline: Baseline) -> Baseline:
-    return replace(baseline, wall=baseline.by("steps"))
-
-
-def a_baseline(plan: Plan, seconds: float = SECONDS, **fields: object) -> Baseline:
+def a_baseline(
+    plan: Plan,
+    seconds: float = SECONDS,
+    level: Mapping[str, object] = MappingProxyType({}),
+    **fields: object,
+) -> Baseline:
     case = plan.cases[0]
+    steps = a_level(math.log(seconds), LAUNCH_SD, **level)
     made = Baseline(
         key=key_of(case, plan.protocol, SYSTEM),
         kind="same_device",
         devices=(device_name(SYSTEM, case.device),),
-        log_seconds=math.log(seconds),
-        launch_sd=LAUNCH_SD,
-        device_sd=None,
-        num_launches=20,
-        num_runs=2,
-        tolerance=None,
-        wall=Level(log_seconds=0.0, launch_sd=1.0, device_sd=None, tolerance=None),
+        num_launches=480,
+        num_runs=12,
+        run_seconds=3600.0,
+        steps=steps,
+        wall=steps,
         smallest_margin=0.006,
+        smallest_margin_of_three=0.006,
         bundles=("b" * 64,),
     )
-    return same_by_the_wall(replace(made, **fields))  # type: ignore[arg-type]
+    return replace(made, **fields)  # type: ignore[arg-type]
 
 
 def of(*items: Baseline) -> Baselines:
@@ -119,7 +122,10 @@ def test_the_margin_of_the_workload_class_is_used_where_the_criterion_says_class
 def test_the_tolerance_limit_of_a_population_may_be_wider_than_the_margin() -> None:
     tolerance = Tolerance(p=0.95, gamma=0.95, k=2.5, log_limit=math.log(SECONDS * 1.05))
     baseline = a_baseline(
-        LONG, kind="population", devices=("a", "b"), device_sd=0.02, tolerance=tolerance
+        LONG,
+        level={"device_sd": 0.02, "tolerance": tolerance},
+        kind="population",
+        devices=("a", "b"),
     )
     actual = ruling_on(
         rulings(

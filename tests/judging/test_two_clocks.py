@@ -13,12 +13,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from support.baselines import a_level
 from support.builders import PROTOCOL, SYSTEM, a_case, a_plan, with_bounds
 from support.timed_evidence import criteria, perf, ruling_on, steady, tail, timed
 
 from appliance.evidence.baseline_key import device_name, key_of
 from appliance.judging.verdict import judge
-from appliance.records.baseline import Baseline, Baselines, Level, Peaks
+from appliance.records.baseline import Baseline, Baselines, Peaks
 from appliance.records.criteria import Criteria
 from appliance.records.journal import Block, Calibrated, Event, Line
 from appliance.records.plan import Plan
@@ -38,8 +39,7 @@ def baselines(plan: Plan, seconds: float, *, wall_seconds: float | None = None) 
     """A device that takes so long by its events, and by the wall a little more."""
     case = plan.cases[0]
     by_steps, by_wall = (
-        Level(log_seconds=math.log(one), launch_sd=0.004, device_sd=None, tolerance=None)
-        for one in (seconds, wall_seconds or seconds * 1.002)
+        a_level(math.log(one), 0.004) for one in (seconds, wall_seconds or seconds * 1.002)
     )
     return Baselines(
         baseline=(
@@ -47,14 +47,13 @@ def baselines(plan: Plan, seconds: float, *, wall_seconds: float | None = None) 
                 key=key_of(case, plan.protocol, SYSTEM),
                 kind="same_device",
                 devices=(device_name(SYSTEM, case.device),),
-                log_seconds=by_steps.log_seconds,
-                launch_sd=by_steps.launch_sd,
-                device_sd=None,
-                num_launches=20,
-                num_runs=2,
-                tolerance=None,
+                num_launches=480,
+                num_runs=12,
+                run_seconds=3600.0,
+                steps=by_steps,
                 wall=by_wall,
                 smallest_margin=0.006,
+                smallest_margin_of_three=0.006,
                 bundles=("b" * 64,),
             ),
         )

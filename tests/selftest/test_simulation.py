@@ -234,8 +234,8 @@ def test_a_baseline_is_of_the_workload_without_effects() -> None:
     timing = Timing(step_seconds=0.25, effect=1.0)
     node = healthy_node(SPEED, num_cases=1, timing=timing)
     (baseline,) = node.baselines.baseline
-    assert baseline.log_seconds == pytest.approx(math.log(0.25))
-    assert baseline.launch_sd == LAUNCH_SD
+    assert baseline.steps.log_seconds == pytest.approx(math.log(0.25))
+    assert baseline.steps.launch_sd == LAUNCH_SD
 
 
 def test_a_clock_does_not_run_backwards() -> None:

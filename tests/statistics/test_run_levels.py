@@ -21,6 +21,7 @@ def a_spread(**fields: object) -> RunSpread:
         "within": np.array(1e-4),
         "error": np.array(4e-5 / 12),
         "launches": 5,
+        "within_freedom": 48,
         "correlation": 0.0,
         "freedom": 11,
         "error_freedom": 11,
@@ -40,8 +41,16 @@ def test_a_longer_session_earns_nothing_and_a_noisier_one_pays() -> None:
     longer = Sessions(means=np.array([0.0]), within=np.array(1e-4), counts=(40,))
     assert uncertainty(a_spread(), longer, 0.0).variance == pytest.approx(4e-5 * 13 / 12)
     noisier = Sessions(means=np.array([0.0]), within=np.array(9e-4), counts=(5,))
-    expected = 4e-5 * 13 / 12 + (9e-4 - 1e-4) / 5
-    assert uncertainty(a_spread(), noisier, 0.0).variance == pytest.approx(expected)
+    levels, launches = 4e-5 * 13 / 12, (9e-4 - 1e-4) / 5
+    expected = levels + launches
+    got = uncertainty(a_spread(), noisier, 0.0)
+    assert got.variance == pytest.approx(expected)
+    tails = [stats.t.isf(stats.norm.sf(2.6), freedom) for freedom in (11, 4)]
+    weighted = (levels * tails[0] + launches * tails[1]) / expected
+    assert got.critical(2.6) == pytest.approx(weighted)
+    alike = Sessions(means=np.array([0.0]), within=np.array(2e-4), counts=(5,))
+    added = (4 * 2e-4 + 48 * 1e-4) / 52 - 1e-4
+    assert uncertainty(a_spread(), alike, 0.0).launches == pytest.approx(added / 5)
     floored = Sessions(means=np.array([0.0]), within=np.array(0.0), counts=(5,))
     assert uncertainty(a_spread(), floored, 0.03).variance == pytest.approx(expected)
 
@@ -59,8 +68,9 @@ def test_a_baseline_of_one_run_gives_no_freedom_and_no_ruling() -> None:
     sessions = Sessions(means=np.array([0.0]), within=np.array(1e-4), counts=(5,))
     alone = a_spread(freedom=0, error_freedom=0, run=np.array(0.0), error=np.array(0.0))
     got = uncertainty(alone, sessions, 0.0)
-    assert got.freedom == 0
     assert got.critical(2.0) == np.inf
+    three = Sessions(means=np.array([0.0, 0.01, -0.01]), within=np.array(1e-4), counts=(5, 5, 5))
+    assert uncertainty(alone, three, 0.0).critical(2.0) == np.inf
 
 
 def test_sessions_alone_have_one_degree_of_freedom_less_than_they_are() -> None:
@@ -68,6 +78,7 @@ def test_sessions_alone_have_one_degree_of_freedom_less_than_they_are() -> None:
     sessions = Sessions(means=means, within=np.array(1e-4), counts=(5, 5, 10))
     got = uncertainty_of_sessions(sessions, 0.0)
     assert (got.variance, got.freedom) == (pytest.approx(1e-4 / 3), 2)
+    assert got.critical(2.3) == pytest.approx(stats.t.isf(stats.norm.sf(2.3), 2))
     quiet = Sessions(means=np.zeros(3), within=np.array(1e-4), counts=(5, 5, 10))
     assert uncertainty_of_sessions(quiet, 0.03).variance == pytest.approx(9e-4 * 0.5 / 9)
 
@@ -109,6 +120,7 @@ def test_a_mean_of_three_sessions_is_as_uncertain_as_is_said(
             within=np.array(1.0),
             error=moderated(means.var(axis=-1, ddof=1), 11) / 12,
             launches=5,
+            within_freedom=48,
             correlation=rho,
             freedom=11,
             error_freedom=11,

@@ -4,11 +4,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from support.baselines import a_level
 from support.builders import SYSTEM, a_plan
 
 from appliance.errors import UsageError
 from appliance.evidence.baseline_key import key_of
-from appliance.records.baseline import Baseline, Baselines, Level
+from appliance.records.baseline import Baseline, Baselines
 from appliance.records.json import to_json
 from appliance.storage import criteria_file, device_file, suite_file, toml_file
 
@@ -281,14 +282,13 @@ def test_only_the_baselines_of_the_models_at_hand_are_loaded(
         key=key,
         kind="same_device",
         devices=("serial-0",),
-        log_seconds=-4.0,
-        launch_sd=0.1,
-        device_sd=None,
-        num_launches=5,
-        num_runs=1,
-        tolerance=None,
-        wall=Level(log_seconds=-4.0, launch_sd=0.1, device_sd=None, tolerance=None),
+        num_launches=480,
+        num_runs=12,
+        run_seconds=3600.0,
+        steps=a_level(-4.0, 0.1),
+        wall=a_level(-4.0, 0.1),
         smallest_margin=0.2,
+        smallest_margin_of_three=0.2,
         bundles=("b" * 64,),
     )
     file = tmp_path / "a.json"

@@ -547,13 +547,15 @@ def not_made(
 # ------------------------------------------------------------------ journals and verdicts
 
 
-def chain(events: Iterable[Event], first_prev: str = "f" * 64) -> tuple[Line, ...]:
+def chain(
+    events: Iterable[Event], first_prev: str = "f" * 64, *, day: int = 21
+) -> tuple[Line, ...]:
     """The events as the lines of a journal that holds together."""
     lines: list[Line] = []
     for event in events:
         prev = sha256(to_json(lines[-1])) if lines else first_prev
         second = len(lines) % 60
-        utc = f"2026-11-21T12:{len(lines) // 60 % 60:02d}:{second:02d}.000Z"
+        utc = f"2026-11-{day:02d}T12:{len(lines) // 60 % 60:02d}:{second:02d}.000Z"
         lines.append(
             Line(seq=len(lines), utc=utc, monotonic_ns=10**9 * len(lines), prev=prev, event=event)
         )

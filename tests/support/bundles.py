@@ -99,6 +99,7 @@ class Draft:
     plan: Plan
     events: tuple[Event, ...]
     others: Mapping[str, bytes] = field(default_factory=dict)
+    day: int = 21
 
     def with_events(self, change: Callable[[list[Event]], Sequence[Event]]) -> "Draft":
         return replace(self, events=tuple(change(list(self.events))))
@@ -220,7 +221,7 @@ def files_of(draft: Draft, key: Key) -> dict[str, bytes]:
         **draft.others,
     }
     events = [_begun(event, files) for event in draft.events]
-    lines = chain(events, sha256(files[bundle.PLAN]))
+    lines = chain(events, sha256(files[bundle.PLAN]), day=draft.day)
     files[bundle.JOURNAL] = journal_bytes(lines)
     order = order_file.read(files[bundle.ORDER], bundle.ORDER) if bundle.ORDER in files else None
     known = {

@@ -16,6 +16,7 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
 
+from support.baselines import a_level
 from support.builders import healthy_server
 
 from appliance.evidence.baseline_key import device_name, key_of
@@ -371,14 +372,13 @@ def _baselines(plan: Plan, system: System) -> Baselines:
                 key=key_of(case, plan.protocol, system),
                 kind="same_device",
                 devices=(device_name(system, case.device),),
-                log_seconds=_baseline_level(rows[_suite_id(case.id)]).log_seconds,
-                launch_sd=_baseline_level(rows[_suite_id(case.id)]).launch_sd,
-                device_sd=None,
-                num_launches=20,
-                num_runs=2,
-                tolerance=None,
+                num_launches=480,
+                num_runs=12,
+                run_seconds=3600.0,
+                steps=_baseline_level(rows[_suite_id(case.id)]),
                 wall=_baseline_level(rows[_suite_id(case.id)]),
                 smallest_margin=0.009,
+                smallest_margin_of_three=0.007,
                 bundles=("b1" * 32, "b2" * 32),
             )
             for case in plan.cases
@@ -388,12 +388,7 @@ def _baselines(plan: Plan, system: System) -> Baselines:
 
 
 def _baseline_level(row: Row) -> Level:
-    return Level(
-        log_seconds=math.log(row.step_ms * 1.017e-3),
-        launch_sd=0.006,
-        device_sd=None,
-        tolerance=None,
-    )
+    return a_level(math.log(row.step_ms * 1.017e-3), 0.006)
 
 
 def _signer(*, is_development: bool) -> Signer:

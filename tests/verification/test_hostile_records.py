@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from support.baselines import a_level
 from support.builders import (
     FUNCTIONAL,
     PROTOCOL,
@@ -35,7 +36,7 @@ from appliance.errors import EvidenceError
 from appliance.planning import challenge_window
 from appliance.planning.launch_constants import REPEATED_INPUT_BOUND
 from appliance.planning.plan import checked_launch, launch_groups
-from appliance.records.baseline import Baseline, BaselineKey, Baselines, Level, Peak, Peaks
+from appliance.records.baseline import Baseline, BaselineKey, Baselines, Peak, Peaks
 from appliance.records.journal import (
     Block,
     Calibrated,
@@ -647,14 +648,13 @@ def a_baseline(**values: object) -> Baseline:
         key=key,
         kind="same_device",
         devices=("cpu:0",),
-        log_seconds=-4.0,
-        launch_sd=0.01,
-        device_sd=None,
-        num_launches=5,
-        num_runs=1,
-        tolerance=None,
-        wall=Level(log_seconds=-4.0, launch_sd=0.01, device_sd=None, tolerance=None),
+        num_launches=480,
+        num_runs=12,
+        run_seconds=3600.0,
+        steps=a_level(-4.0, 0.01),
+        wall=a_level(-4.0, 0.01),
         smallest_margin=0.02,
+        smallest_margin_of_three=0.02,
         bundles=("a" * 64,),
     )
     return replace(sound, **values)  # type: ignore[arg-type]
@@ -664,11 +664,13 @@ def a_baseline(**values: object) -> Baseline:
     ("values", "sentence"),
     [
         ({}, ""),
-        ({"launch_sd": math.inf}, "launch_sd inf, which must be a positive number"),
-        ({"launch_sd": math.nan}, "launch_sd nan, which must be a positive number"),
-        ({"log_seconds": math.inf}, "log_seconds inf, which is no time of a step"),
+        ({"steps": a_level(-4.0, math.inf)}, "launch_sd inf, which must be a positive number"),
+        ({"wall": a_level(-4.0, math.nan)}, "launch_sd nan, which must be a positive number"),
+        ({"steps": a_level(math.inf, 0.1)}, "log_seconds inf, which is no time of a step"),
+        ({"wall": a_level(-4.0, 0.1, run_sd=math.nan)}, "a spread of launches or runs that is no"),
+        ({"steps": a_level(-4.0, 0.1, freedom=12)}, "has 12 degrees of freedom of 12 runs"),
         ({"bundles": ()}, "names no device or no bundle"),
-        ({"num_launches": 1}, "of 1 launches in 1 runs, which is too few"),
+        ({"num_launches": 1}, "of 1 launches in 12 runs, which is too few"),
     ],
 )
 def test_a_baseline_that_no_run_can_give_is_refused(

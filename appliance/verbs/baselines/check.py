@@ -19,7 +19,7 @@ from appliance.records.request import Answer, CaseRequest, Lacking, Refused
 from appliance.records.system import Device, System
 from appliance.records.workload import Bound, Description, Resolved, Work
 from appliance.storage import device_file
-from appliance.verbs.baseline import some_of
+from appliance.verbs.baselines.create import some_of
 
 Status = Literal["pass", "fail", "misfit", "not_done"]
 
@@ -136,7 +136,7 @@ def _plausibility(known: Sequence[_Known], peaks: Peaks, system: System) -> Find
         if least is None:
             continue
         num_bounded += 1
-        seconds = math.exp(item.baseline.log_seconds)
+        seconds = math.exp(item.baseline.steps.log_seconds)
         if seconds * PEAK_SLACK < least:
             return Finding(
                 name="peaks",
