@@ -19,7 +19,7 @@ from appliance.records.journal import InterimAnalysis
 from appliance.records.plan import Bounds, Plan
 from appliance.records.verdict import Ratio, Ruling, Score, Statistic, Straggler, Verdict
 from appliance.storage.bundle import Bundle
-from reports import words
+from reports import guard_bands, words
 from reports.model import Grid, Group, Judging, Row
 from reports.words import count, percent
 
@@ -84,10 +84,10 @@ def risks(plan: Plan, criteria: Criteria, attempt: int) -> str:
         of_all = f", 1/{part} of the {whole} that all attempts at the challenge share"
     limits = "the limit" if plan.num_limits == 1 else f"any of the {plan.num_limits} limits"
     return (
-        f"Buyer's risk: at most {percent(passing)} that a device at or beyond "
+        f"Buyer's (consumer's) risk: at most {percent(passing)} that a device at or beyond "
         f"{limits} on times passes it{of_all}; "
-        f"vendor's risk: at most {percent(criteria.alpha_fail)} that "
-        "a run with everything within its limits is rejected."
+        f"vendor's (producer's): at most {percent(criteria.alpha_fail)} that "
+        "a run within all limits is rejected."
     )
 
 
@@ -189,6 +189,7 @@ def _limit(
     columns = ["Case", "Ruling", "Value and interval", "Limit and its source", "Of"]
     if has_t:
         columns += ["t for a pass", "t for a fail", "sd of ln (for a pass)"]
+        columns += ["Accepted up to", "Standard uncertainty (freedom)"]
     row = _t_row if has_t else _row
     seen = interim_analyses if criterion.kind in _CHANCE else {}
     return Group(
@@ -233,6 +234,7 @@ def _t_row(
         _against(statistic.t_pass, statistic.critical_pass),
         _against(statistic.t_fail, statistic.critical_fail),
         _spread(statistic),
+        *guard_bands.cells(statistic),
     )
 
 
@@ -327,7 +329,7 @@ def _baselines(baselines: Sequence[Baseline]) -> Group | None:
         (
             one.key.case,
             _origin(one),
-            words.duration(math.exp(one.log_seconds)),
+            words.duration(math.exp(one.steps.log_seconds)),
             _baseline_spread(one),
             percent(one.smallest_margin),
             _digests(one.bundles),
@@ -355,11 +357,15 @@ def _origin(one: Baseline) -> str:
 
 
 def _baseline_spread(one: Baseline) -> str:
-    spread = f"{percent(one.launch_sd)} between launches"
-    if one.device_sd is not None:
-        spread += f", {percent(one.device_sd)} between devices"
-    if one.tolerance is not None:
-        limit = one.tolerance
+    level = one.steps
+    spread = (
+        f"{percent(level.launch_sd)} between launches, {percent(level.run_sd)} between means of "
+        f"runs of {count(level.run_launches, 'launch', 'launches')}"
+    )
+    if level.device_sd is not None:
+        spread += f", {percent(level.device_sd)} between devices"
+    if level.tolerance is not None:
+        limit = level.tolerance
         spread += (
             f"; tolerance limit {words.duration(math.exp(limit.log_limit))} for "
             f"{percent(limit.p)} of devices with confidence {percent(limit.gamma)}, "

@@ -35,7 +35,7 @@ from appliance.storage.bundle import (
     data_names,
 )
 from appliance.storage.criteria_file import ORDER_LINE
-from reports import burn_in, cases, health, judging, machine, pairs, words
+from reports import burn_in, cases, guard_bands, health, judging, machine, pairs, words
 from reports.model import (
     Certificate,
     Grid,
@@ -282,6 +282,7 @@ def _run(
     bundle: Bundle, verdict: Verdict, index: JournalIndex, hidden: frozenset[str]
 ) -> tuple[Row, ...]:
     plan, criteria = bundle.plan, bundle.criteria
+    banded = guard_bands.row_value(bundle, verdict)
     return (
         _row(
             "Suite",
@@ -298,6 +299,7 @@ def _run(
             note=f"criteria chosen by the signer: {sha256(bundle.files[CRITERIA])}",
         ),
         _row("Risks", judging.risks(plan, criteria, index.attempt)),
+        *((_row("Guard bands", banded),) if banded else ()),
         _row("Suite score", judging.score_words(verdict.score, hidden)),
         _row(
             "Run",

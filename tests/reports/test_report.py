@@ -276,6 +276,8 @@ def test_a_limit_shows_value_source_interim_analysis_t_and_spread_beside_what_th
             "-7.08 < 4.32",
             "22.51 ≥ 10.71",
             "0.31 % (0.985 %)",
+            "-",
+            "-",
         ),
     )
 
@@ -693,8 +695,8 @@ def test_page_one_states_both_risks_over_the_number_of_limits():
     bundle = judged()
     first = markup.unescape(page_of(view(bundle)).partition('id="summary"')[0])
     assert f"any of the {bundle.plan.num_limits} limits on times passes it" in first
-    assert "Buyer's risk: at most 1 %" in first
-    assert "vendor's risk: at most 0.8 %" in first
+    assert "Buyer's (consumer's) risk: at most 1 %" in first
+    assert "vendor's (producer's): at most 0.8 %" in first
     assert "chance has no part in the verdict" in markup.unescape(page_of(view(sample())))
 
 
