@@ -15,11 +15,12 @@ from unittest import mock
 import pytest
 import torch
 
-from workloads.parts.training import comparisons, reference, rules
+from workloads.parts.diffusion import flux
+from workloads.parts.training import checks, comparisons, reference, rules
 from workloads.parts.training.state import Before, Training
 
 Forget = Callable[[], None]
-MOST = 800  # results kept; a step of 161 tensors has three for each
+MOST = 8000  # results kept; of a step of 700 tensors two for each, and as many for each other step
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -75,6 +76,8 @@ def remembered_results() -> Iterator[list[Forget]]:
             (comparisons, "update_errors", MOST),
             (comparisons, "distance_of", MOST),
             (rules, "facts", MOST),
+            (checks, "checksums_of", 2),
+            (flux, "in_float64", 1),
         ):
             function, clear = remembering(getattr(module, name), most)
             forget.append(clear)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 from unittest import mock
 
@@ -30,6 +31,14 @@ Batch = dict[str, torch.Tensor]
 Spoil = Callable[[Batch, str], None]
 
 
+@dataclass(frozen=True)
+class Walk:
+    """What one step of a workload shows: inputs of its models by name, the layers of its logits."""
+
+    batch: Batch
+    heads: tuple[str, ...]
+
+
 @pytest.fixture(params=MODULES, scope="module")
 def subject(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Trial:
     kind = trial.load(request.param)
@@ -37,26 +46,40 @@ def subject(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     workload = kind(**{**kind.small, **changes})
     if trial.missing_data(workload) or trial.lacking(workload):
         pytest.skip("needs what is not here")
-    result = Trial(workload, tmp_path_factory.mktemp(request.param))
-    if not instances(result.build(), Training):
+    return Trial(workload, tmp_path_factory.mktemp(request.param))
+
+
+@pytest.fixture(scope="module")
+def walk(subject: Trial) -> Walk:
+    """One step, of which every test asks something."""
+    state = subject.build()
+    if not instances(state, Training):
         pytest.skip("trains nothing that parts/training judges")
-    return result
+    batches: list[Batch] = []
+    called: list[torch.nn.Module] = []
+    with contextlib.ExitStack() as stack:
+        for one in instances(state, Training):
+            for module in one.model.modules():
+                if any(p.dim() > 1 and p.requires_grad for p in module.parameters(recurse=False)):
+                    handle = module.register_forward_hook(lambda own, *_: called.append(own))
+                    stack.callback(handle.remove)
+        stack.enter_context(intercepted(state, lambda batch: batches.append(dict(batch))))
+        subject.workload.step(state)
+    assert called, "no layer was seen"
+    names = (
+        name
+        for one in instances(state, Training)
+        for name, module in one.model.named_modules()
+        if module is called[-1]
+    )
+    return Walk(batches[0] if batches else {}, (next(names),))
 
 
 @pytest.fixture
-def target(request: pytest.FixtureRequest, subject: Trial) -> str | None:
+def target(request: pytest.FixtureRequest, walk: Walk) -> str | None:
     """Name of the targets among the model's inputs, if they are one by sample."""
     name = request.node.callspec.params["subject"]
-    return TARGETS.get(name) or _target_of(given(subject))
-
-
-def given(subject: Trial) -> Batch:
-    """What the model of a workload is given in a step; empty if nothing by name."""
-    seen: list[Batch] = []
-    state = subject.build()
-    with intercepted(state, lambda batch: seen.append(dict(batch))):
-        subject.workload.step(state)
-    return seen[0] if seen else {}
+    return TARGETS.get(name) or _target_of(walk.batch)
 
 
 def _target_of(batch: Batch) -> str | None:
@@ -164,16 +187,15 @@ def _put_back(optimizer: torch.optim.Optimizer) -> Callable[..., Any]:
     return step
 
 
-def test_frozen_weights_are_rejected(subject: Trial) -> None:
+def test_frozen_weights_are_rejected(subject: Trial, walk: Walk) -> None:
     assert rejected(subject, subject.next(subject.build(), standing))
 
 
 def test_logits_that_say_the_same_of_every_input_are_rejected(
-    request: pytest.FixtureRequest, subject: Trial
+    request: pytest.FixtureRequest, subject: Trial, walk: Walk
 ) -> None:
     """The weights of the last layer are zero before the step begins, so that float64 agrees."""
-    name = request.node.callspec.params["subject"]
-    names = HEADS.get(name) or _last_layer(subject)
+    names = HEADS.get(request.node.callspec.params["subject"]) or walk.heads
     fresh = subject.build()
     with torch.no_grad():
         for one in instances(fresh, Training):
@@ -181,24 +203,3 @@ def test_logits_that_say_the_same_of_every_input_are_rejected(
                 for parameter in one.model.get_submodule(layer).parameters(recurse=False):
                     parameter.zero_()
     assert rejected(subject, subject.next(fresh, lambda _: contextlib.nullcontext()))
-
-
-def _last_layer(subject: Trial) -> tuple[str, ...]:
-    """Name of the layer with matrices that a step calls last."""
-    state = subject.build()
-    heads: list[torch.nn.Module] = []
-    with contextlib.ExitStack() as stack:
-        for one in instances(state, Training):
-            for module in one.model.modules():
-                if any(p.dim() > 1 and p.requires_grad for p in module.parameters(recurse=False)):
-                    handle = module.register_forward_hook(lambda own, *_: heads.append(own))
-                    stack.callback(handle.remove)
-        subject.workload.step(state)
-    assert heads, "no layer was seen"
-    names = [
-        name
-        for one in instances(state, Training)
-        for name, module in one.model.named_modules()
-        if module is heads[-1]
-    ]
-    return (names[0],)
