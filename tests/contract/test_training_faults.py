@@ -19,6 +19,7 @@ import trial
 from leaves import instances
 from trial import MODULES, Moment, Trial
 
+from workloads.parts.curves import curves
 from workloads.parts.training.state import Training
 
 CHANGES: dict[str, dict[str, int]] = {"llava": {"batch": 4}}
@@ -46,6 +47,8 @@ def subject(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     workload = kind(**{**kind.small, **changes})
     if trial.missing_data(workload) or trial.lacking(workload):
         pytest.skip("needs what is not here")
+    if kind.is_timed and not curves.is_training(kind):
+        pytest.skip("no step of it has a loss")
     if "jax" in kind.needs:
         pytest.skip("trains by a program of JAX: see test_jax_training_faults.py")
     return Trial(workload, tmp_path_factory.mktemp(request.param))
