@@ -238,17 +238,16 @@ def test_noise_that_was_spoiled_is_rejected(tmp_path: Path, number: int):
     assert not noise.check(number, used).is_within
 
 
-@pytest.mark.slow
 def test_last_of_many_steps_is_judged_as_the_first_is(tmp_path: Path):
-    """With noise that came again, 600 steps left nothing to learn, and a loss of 1e-13."""
-    workload = small()
+    """Noise that came again would leave nothing to learn: a loss of 3e-5 where it is 0.5."""
+    workload = small(num_inputs=1, batch=8, learning_rate=3e-3)
     state = workload.build(target(tmp_path), 12345)
-    for _ in range(700):
+    for _ in range(100):
         workload.step(state)
     before = workload.snapshot(state)
     output = workload.step(state)
     assert rejected(workload, before, state, output) == []
-    assert output.trained.loss.item() > 0.01
+    assert output.trained.loss.item() > 0.05
     other = replaced(output.trained, loss=output.trained.loss * 1.001)
     result = rejected(workload, before, state, replaced(output, trained=other))
     assert result == ["loss against the balance of what was played", "loss against float64"]
