@@ -127,6 +127,7 @@ def facts(name: str, kind: type[Workload[Any, Any]]) -> WorkloadFacts:
         bound_by=kind.bound_by,
         injector=kind.injector,
         needs=tuple(sorted(kind.needs)),
+        data=tuple(kind.data),
         parameters={
             field.name: cast("Scalar", field.default) for field in dataclasses.fields(kind)
         },

@@ -190,7 +190,7 @@ def test_only_workloads_vendors_and_the_worker_import_torch() -> None:
     allowed = ("workloads.", "appliance.vendors.")
     worker = {
         f"appliance.worker.{name}"
-        for name in ("child", "describe", "fork_probe", "prepare", "torch_device", "torchrun")
+        for name in ("child", "describe", "forkserver", "prepare", "torch_device", "torchrun")
     }
     for module in MODULES.keys() - worker:
         assert module.startswith(allowed) or "torch" not in libraries(module), module

@@ -60,17 +60,17 @@ def check(
     """Say whether a file of baselines is sound, and can be compared with on this node."""
     from appliance.probe import node
     from appliance.records.json import to_data
-    from appliance.runner import execution
+    from appliance.runner import describing
     from appliance.storage import criteria_file
     from appliance.verbs.baselines import check as baseline_check
 
     baselines = baseline_check.load(file)
     parsed = None if criteria is None else criteria_file.load_criteria(criteria)[0]
-    answer = execution.describe(baseline_check.requests(baselines))
+    answer = describing.describe(baseline_check.requests(baselines))
     result = baseline_check.check(
         file,
         baselines,
-        system=node.probe((node.present(vendor),), software=answer.software),
+        system=node.probe((node.present(vendor),), software=describing.software()),
         answer=answer,
         criteria=parsed,
     )

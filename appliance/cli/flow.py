@@ -13,6 +13,7 @@ from appliance.cli.output import print_json, say
 from appliance.errors import ReceiptAwaited, UsageError
 from appliance.records.verdict import EXIT_CODES
 from appliance.verbs.run_options import PlanOptions, RunOptions
+from appliance.version import VERSION
 
 if TYPE_CHECKING:
     from appliance.challenge.request import Awaiting
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 @grouped
 def accept(*, options: RunOptions, signing: SigningOptions, as_json: JsonOption = False) -> None:
     """Probe, run a suite, judge it, and leave a signed report."""
+    _say_begin(options, as_json=as_json)
     from appliance.verbs import publish
 
     key, role = signing.signer()
@@ -45,6 +47,7 @@ def run(
     """Run a suite and judge it, or repeat one launch of a run (--from); signs nothing."""
     if source is not None or case is not None or launch is not None:
         _rerun(options, source, case, launch, as_json=as_json)
+    _say_begin(options, as_json=as_json)
     finished = _finished(options, as_json=as_json)
     _conclude(finished, is_signed=False, quiet=options.quiet, as_json=as_json)
 
@@ -70,6 +73,12 @@ def plan(*, options: PlanOptions, as_json: JsonOption = False) -> None:
     if prepared.order is not None:
         for sentence in sentences(match(prepared.order, prepared.system)):
             say(sentence)
+
+
+def _say_begin(options: RunOptions, *, as_json: bool) -> None:
+    """The first word, before the imports that take a second."""
+    if not (options.quiet or as_json or options.resume):
+        say(f"bench {VERSION}: probing this node and planning the run")
 
 
 def _finished(options: RunOptions, *, as_json: bool) -> Finished:

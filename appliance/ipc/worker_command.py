@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-WORKER_MODULE = "appliance.worker.child"
+WORKER_MODULE = "appliance.worker.entry"
 
 
 def worker_command(*arguments: str) -> list[str]:

@@ -14,8 +14,10 @@ from appliance.records.request import CaseRequest
 from appliance.records.workload import Description, Resolved, Work
 
 
-def description(name: str, manifest: Mapping[str, WorkloadFacts]) -> Description:
-    """What the plan needs to know of the workload; its data sets and parameters are left out."""
+def description(
+    name: str, manifest: Mapping[str, WorkloadFacts], data: tuple[str, ...] = ()
+) -> Description:
+    """What the plan needs to know of the workload; the types of its parameters are left out."""
     known = manifest.get(name)
     return Description(
         name=name,
@@ -24,7 +26,7 @@ def description(name: str, manifest: Mapping[str, WorkloadFacts]) -> Description
         parameters=(),
         small=known.small if known else {},
         needs=known.needs if known else (),
-        data=(),
+        data=data,
         steps=None,
         alone=known.alone if known else False,
         is_timed=known.is_timed if known else False,

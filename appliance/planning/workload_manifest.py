@@ -62,6 +62,7 @@ class WorkloadFacts(Record):
     bound_by: Bound
     injector: str
     needs: tuple[str, ...]
+    data: tuple[str, ...]
     parameters: Parameters
     small: Parameters
     variants: tuple[Variant, ...]
@@ -81,7 +82,7 @@ class WorkloadFacts(Record):
 class WorkloadFile(Record):
     """appliance/workload_facts.json."""
 
-    schema: Literal["bench/workloads/2"] = "bench/workloads/2"
+    schema: Literal["bench/workloads/3"] = "bench/workloads/3"
     workload: tuple[WorkloadFacts, ...]
 
 

@@ -3,8 +3,6 @@
 It never imports torch, so no device is touched before the first launch. A launch that crashes,
 hangs or exhausts memory is a result and is recorded as one. A run that ends early, however it
 ends, goes on from its journal.
-
-What only an import can show of workloads comes from a child too, by `describe`.
 """
 
 from __future__ import annotations
@@ -13,8 +11,6 @@ import errno
 import os
 import secrets
 import signal
-import subprocess
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,16 +20,13 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Protocol
 
-from appliance import extras
 from appliance.challenge.window import inputs_seed
-from appliance.errors import ApplianceError, OutputError, RunInterrupted, UsageError
+from appliance.errors import ApplianceError, OutputError, RunInterrupted
 from appliance.evidence import run_state
 from appliance.evidence.software_fault import UNAVAILABLE
 from appliance.ipc.channel import Listener
-from appliance.ipc.worker_command import worker_command
-from appliance.planning import library_ranges, sessions, workload_manifest
+from appliance.planning import sessions
 from appliance.planning.launch_constants import FRESH_REPEAT
-from appliance.planning.library_ranges import Stack
 from appliance.planning.plan import case_analyses, case_seed
 from appliance.records.journal import (
     Event,
@@ -44,21 +37,19 @@ from appliance.records.journal import (
     Reading,
     ServerProbed,
 )
-from appliance.records.json import from_json, to_json
 from appliance.records.plan import Case, Launch, Plan
-from appliance.records.request import Answer, CaseRequest, Lacking, LaunchSpec, Question
+from appliance.records.request import LaunchSpec
 from appliance.records.suite import LaunchMode, LibraryMode
-from appliance.records.system import Device, DeviceLibraries
+from appliance.records.system import Device
 from appliance.runner.children import Guard, ServerLost
 from appliance.runner.counter_log import CounterLog
-from appliance.runner.environment import child_environment, usable_cores
+from appliance.runner.environment import usable_cores
 from appliance.runner.launcher import Launcher, file_name
 from appliance.runner.supervisor import RunningLaunch, Supervisor, running_launch
 from appliance.runner.users_log import UsersLog
 from appliance.storage.journal import Journal
 from appliance.vendors.base import Vendor
 
-DESCRIBE_SECONDS = 600.0
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EACCES, errno.EFBIG)
 LONGEST_LOG = 2**20
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -81,93 +72,6 @@ class Observer(Protocol):
     def launch_started(self, launch: Launch, mode: LaunchMode) -> None: ...
     def launch_ended(self, launch: Launch, event: LaunchEnded) -> None: ...
     def analysed(self, event: InterimAnalysis) -> None: ...
-
-
-def describe(requests: Sequence[CaseRequest]) -> Answer:
-    """Ask a child to resolve `requests` in their order, and to describe the workloads they name.
-
-    Only those are imported. Raises UsageError if torch or a part of the package that a workload
-    needs is not installed, ApplianceError if the child fails.
-    """
-    workload_manifest.refuse_absent(requests)
-    answer = _ask("describe", requests)
-    for one in answer.resolved:
-        if isinstance(one, Lacking):
-            raise UsageError(one.lack)
-    return answer
-
-
-def describe_present(
-    requests: Sequence[CaseRequest],
-    *,
-    stack: Stack | None = None,
-    libraries: DeviceLibraries | None = None,
-) -> Answer:
-    """The same, but a request whose software is lacking is answered by that, and ends no other's.
-
-    What lacks a library of `stack`, or has it outside its range, is not imported at all.
-    `libraries` must drive the devices that the requests are for.
-    """
-    if stack is not None and extras.TORCH not in stack.installed:
-        raise UsageError(f"torch is not installed: {extras.line_for('torch')}")
-    manifest = workload_manifest.load()
-    lacks = [
-        "" if stack is None else stack.lack(one.workload, library_ranges.libraries(one, manifest))
-        for one in requests
-    ]
-    there = [one for one, lack in zip(requests, lacks, strict=True) if not lack]
-    answer = _ask("describe", there, libraries)
-    answers = iter(answer.resolved)
-    resolved = (Lacking(lack=lack) if lack else next(answers) for lack in lacks)
-    return replace(answer, resolved=tuple(resolved))
-
-
-def describe_all() -> Answer:
-    """Ask a child to describe every workload there is, and to resolve each at full and small size.
-
-    Resolved are two for each description, in their order; one whose part of the package is not
-    installed is answered by a refusal. Raises as `describe` does.
-    """
-    return _ask("list", ())
-
-
-def _ask(
-    program: str, requests: Sequence[CaseRequest], libraries: DeviceLibraries | None = None
-) -> Answer:
-    question = to_json(Question(requests=tuple(requests), libraries=libraries))
-    with tempfile.TemporaryDirectory(prefix="bench-") as work:
-        environment = child_environment(
-            inherited=os.environ,
-            work=Path(work),
-            num_threads=usable_cores(),
-            vendor={},
-            tokens={},
-        )
-        try:
-            done = subprocess.run(  # noqa: S603 - our own worker
-                worker_command(program),
-                input=question,
-                capture_output=True,
-                env=environment,
-                cwd=work,
-                timeout=DESCRIBE_SECONDS,
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            raise ApplianceError(
-                f"the workloads did not describe themselves within {DESCRIBE_SECONDS:.0f} s: "
-                "see with `bench doctor` what holds them up"
-            ) from None
-    if done.returncode != 0:
-        raise _undescribed(done.returncode, done.stderr.decode("utf-8", "replace"))
-    return from_json(Answer, done.stdout, name="the worker's answer")
-
-
-def _undescribed(status: int, stderr: str) -> UsageError | ApplianceError:
-    if "No module named 'torch'" in stderr:
-        return UsageError(f"torch is not installed: {extras.line_for('torch')}")
-    last = (stderr.strip().splitlines() or ["it printed nothing"])[-1][:300]
-    return ApplianceError(f"the workloads cannot be described (exit status {status}): {last}")
 
 
 def run(

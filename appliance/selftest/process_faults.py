@@ -41,7 +41,7 @@ from appliance.records.plan import Case, Launch, Plan
 from appliance.records.suite import LaunchMode, Protocol, Suite, SuiteCase
 from appliance.records.system import System
 from appliance.records.verdict import Clock, Verdict
-from appliance.runner import execution
+from appliance.runner import describing, execution
 from appliance.selftest.expected_outcomes import (
     FAIL,
     NEVER_PASS,
@@ -307,8 +307,8 @@ def _check_execution(run: RecordedRun, files: Mapping[str, str]) -> None:
 def _planned(vendor: Vendor, trials: Sequence[Trial]) -> tuple[Plan, System]:
     suite = _suite(trials)
     seed = sha256(b"selftest")
-    answer = execution.describe(requests(suite, vendor.probe(), seed))
-    system = node.probe((vendor,), software=answer.software)
+    answer = describing.describe(requests(suite, vendor.probe(), seed))
+    system = node.probe((vendor,), software=describing.software())
     places = [
         Place(device=device, features=vendor.features(device), available_datasets=frozenset())
         for device in system.identity.devices

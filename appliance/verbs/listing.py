@@ -14,7 +14,7 @@ from appliance.records.json import Parameters, Record
 from appliance.records.request import Lacking, Refused
 from appliance.records.suite import CaseScope, Suite
 from appliance.records.workload import Bound, Description, Resolved, Work
-from appliance.runner import execution
+from appliance.runner import describing
 from appliance.storage import suite_file
 
 
@@ -47,7 +47,7 @@ class ListedWorkload(Record):
 
 def listed() -> tuple[ListedWorkload, ...]:
     """Every workload that can be described, by name; asks a child, which imports them."""
-    answer = execution.describe_all()
+    answer = describing.describe_all()
     sizes = answer.resolved
     suites = tuple(suite_file.load_suite(name)[0] for name in suite_file.list_suites())
     return tuple(

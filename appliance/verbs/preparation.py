@@ -40,7 +40,7 @@ from appliance.records.qualified import Qualified
 from appliance.records.request import Answer
 from appliance.records.suite import Suite
 from appliance.records.system import System, identity_differences
-from appliance.runner import execution
+from appliance.runner import describing
 from appliance.storage import (
     bundle,
     criteria_file,
@@ -151,7 +151,7 @@ def prepare(
     # Drawn or derived before the suite's variants are, and when suite and criteria are fixed.
     seed = _seed(inputs, now)
     stack = _stack(vendor)
-    answer = execution.describe_present(
+    answer = describing.describe_present(
         requests(inputs.suite, vendor.probe(), seed), stack=stack, libraries=vendor.libraries
     )
     here = _probed(vendor, answer, draw_salt=redact)
@@ -406,7 +406,7 @@ def _files_of(folder: Path) -> tuple[Plan, System, dict[str, bytes]]:
 def _same_node(folder: Path, plan: Plan, system: System) -> Node:
     """This machine, if the run began on it; UsageError with what differs if not."""
     vendor = node.present(system.identity.devices[0].vendor)
-    probed = node.probe((vendor,), software=execution.describe(()).software)
+    probed = node.probe((vendor,), software=describing.software())
     here = redacted_node(
         vendor, probed, redaction.of_run(folder, plan.redacted) if plan.redacted else ""
     )

@@ -24,7 +24,7 @@ from appliance.records.request import Answer, CaseRequest, Refused
 from appliance.records.system import Device, System, identity_differences
 from appliance.records.verdict import CaseResult, Verdict
 from appliance.records.workload import Resolved
-from appliance.runner import execution
+from appliance.runner import describing, execution
 from appliance.storage import bundle
 from appliance.storage.bundle import Bundle
 from appliance.storage.toml_file import did_you_mean
@@ -182,11 +182,11 @@ def _here(dispute: _Dispute, request: Request) -> _Here:
     then = devices[dispute.case.device]
     vendor = node.present(then.vendor)
     case = dispute.case
-    answer = execution.describe((_request(case),))
+    answer = describing.describe((_request(case),))
     _check_workload(dispute.source.plan, case, answer)
     place = datasets.folder(request.data)
     _check_data(case, answer, place)
-    probed = node.probe((vendor,), software=answer.software)
+    probed = node.probe((vendor,), software=describing.software())
     device = _device(then, probed.identity.devices)
     _check_features(case, answer, vendor, device)
     moved = replace(case, id=f"{case.id.partition('@')[0]}@{device.id}", device=device.id)

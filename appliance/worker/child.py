@@ -1,11 +1,11 @@
-"""The child: the one program that imports workloads and torch.
+"""The child's programs, which import workloads and torch; entry.py is what is started.
 
-    python -m appliance.worker.child describe         a Question on stdin, an Answer on stdout
-    python -m appliance.worker.child list             the same, with every workload there is
-    python -m appliance.worker.child launch PARENT    a LaunchSpec on stdin, records over its socket
-    python -m appliance.worker.child rank PARENT      one rank of it, where ranks are not forked
-    python -m appliance.worker.child agent PARENT     one torchrun of several that start such ranks
-    python -m appliance.worker.child serve PARENT     a fork server: see forkserver.py
+    python -m appliance.worker.entry describe         a Question on stdin, an Answer on stdout
+    python -m appliance.worker.entry list             the same, with every workload there is
+    python -m appliance.worker.entry launch PARENT    a LaunchSpec on stdin, records over its socket
+    python -m appliance.worker.entry rank PARENT      one rank of it, where ranks are not forked
+    python -m appliance.worker.entry agent PARENT     one torchrun of several that start such ranks
+    python -m appliance.worker.entry serve PARENT     a fork server: see forkserver.py
 
 PARENT is the number of the process that the child dies with. A launch of several ranks has so many
 processes, which torchrun starts: see torchrun.py.
@@ -38,9 +38,9 @@ from appliance.ipc.messages import End, Hello, ServeRequest
 from appliance.records.json import adapter, to_json
 from appliance.records.request import Answer, LaunchSpec, Question
 from appliance.vendors.registry import make_vendor
-from appliance.worker import fork_probe, torchrun
+from appliance.worker import torchrun
 from appliance.worker.describe import describe, describe_all
-from appliance.worker.forkserver import ForkServer, claim_stdout
+from appliance.worker.forkserver import ForkServer, claim_stdout, compute_probe
 from appliance.worker.measure import Progress
 from appliance.worker.parameters import one_line
 from appliance.worker.prepare import LaunchRefused, float32_products, prepared
@@ -183,7 +183,7 @@ def _serve() -> None:
     vendor = make_vendor(request.vendor)
     ForkServer(
         stdout_descriptor,
-        probe=lambda: fork_probe.compute(vendor, request.framework),
+        probe=lambda: compute_probe(vendor, request.framework),
         begin=launch,
         imports=imports,
         probe_seconds=request.probe_seconds,
@@ -203,7 +203,3 @@ def main(arguments: list[str]) -> None:
         "serve": _serve,
     }
     programs[arguments[0]]()
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

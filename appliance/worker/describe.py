@@ -5,29 +5,21 @@ from __future__ import annotations
 import platform
 import sys
 import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from importlib.util import find_spec
 
 import torch
 
 from appliance import extras
 from appliance.planning import library_ranges, workload_manifest
+from appliance.probe import libraries
 from appliance.records.request import Answer, CaseRequest, Lacking, Question, Refused
 from appliance.records.system import DeviceLibraries, Fact, Facts
 from appliance.records.workload import Description, Resolved
 from appliance.worker.parameters import AnyWorkload, description, one_line, resolve
-from appliance.worker.workload_loader import WorkloadAbsent, load_workload
+from appliance.worker.workload_loader import WorkloadAbsent, import_fault, load_workload
 from workloads.contract.failures import ParameterError
-
-LIBRARIES = (
-    *("torch", "transformers", "onnxruntime", "onnx", "onnxscript", "numpy", "scipy"),
-    *("scikit-learn", "pillow", "diffusers", "torch-geometric", "lightning", "peft"),
-    *("jax", "jaxlib", "optax", "brax", "gymnax", "six", "ale-py"),
-)
-"""Whose versions are recorded: all that a workload needs, by which a case is planned or not."""
-
 
 Loaded = type[AnyWorkload] | Refused | Lacking
 
@@ -76,9 +68,7 @@ def _loaded(name: str, *, to_build: bool) -> Loaded:
         return Lacking(lack=str(absent)) if absent.is_software else Refused(error=str(absent))
     except Exception as error:  # noqa: BLE001 - importing touches no device, so it is software
         traceback.print_exc(file=sys.stderr)
-        what = f"{type(error).__name__}: {one_line(error)}"
-        line = extras.line_for(error.name if isinstance(error, ImportError) else None)
-        return Lacking(lack=f'workload "{name}" cannot be imported ({what}): {line} --upgrade')
+        return Lacking(lack=import_fault(name, error))
 
 
 def _resolved(kind: Loaded, request: CaseRequest) -> Resolved | Refused | Lacking:
@@ -103,23 +93,27 @@ def _descriptions(kinds: Mapping[str, type[AnyWorkload]]) -> Iterator[Descriptio
 
 # ------------------------------------------------------------------ what the devices lack
 
-ONNX, JAX = "onnxruntime", "jax"
-
 
 class Drivers:
     """What there is to drive devices with; asked once, and only if a request needs it."""
 
     def __init__(self, wanted: DeviceLibraries | None) -> None:
         self._wanted = wanted
-        self._manifest = workload_manifest.load()
+
+    @cached_property
+    def _manifest(self) -> Mapping[str, workload_manifest.WorkloadFacts]:
+        return workload_manifest.load()
 
     def lack(self, request: CaseRequest) -> str:
         """One sentence with the fix; empty where nothing is lacking."""
-        needed = library_ranges.libraries(request, self._manifest)
+        return self.lack_of(library_ranges.libraries(request, self._manifest))
+
+    def lack_of(self, needed: Collection[str]) -> str:
+        """The same of the distributions that a workload needs, which it has imported."""
         return (
             next(filter(None, map(extras.contradiction, needed)), "")
-            or (ONNX in needed and self._of_onnx)
-            or (JAX in needed and self._of_jax)
+            or (libraries.ONNX in needed and self._of_onnx)
+            or (libraries.JAX in needed and self._of_jax)
             or ""
         )
 
@@ -129,24 +123,11 @@ class Drivers:
             return ""
         import onnxruntime  # noqa: PLC0415 - only where a request needs it
 
-        return provider_lack(self._wanted, onnxruntime.get_available_providers())
+        return libraries.provider_lack(self._wanted, onnxruntime.get_available_providers())
 
     @cached_property
     def _of_jax(self) -> str:
-        plugins = self._wanted.jax_plugins if self._wanted is not None else ()
-        if self._wanted is None or not plugins or any(map(find_spec, plugins)):
-            return ""
-        return f"JAX has no plug-in for this device: pip install {self._wanted.jax_package}"
-
-
-def provider_lack(wanted: DeviceLibraries, available: Sequence[str]) -> str:
-    """What ONNX Runtime lacks for these devices, of which it has these providers; or empty."""
-    plugin, name = wanted.onnx_plugin, wanted.onnx_provider
-    if name in available or (plugin and find_spec(plugin)):
-        return ""
-    package = wanted.onnx_package
-    fix = f"pip install {package}" + ("" if plugin else f", in place of {ONNX}")
-    return f"ONNX Runtime has no {name}, only {', '.join(available) or 'none'}: {fix}"
+        return "" if self._wanted is None else libraries.plugin_lack(self._wanted)
 
 
 # ------------------------------------------------------------------ the software
@@ -164,12 +145,6 @@ def _software() -> Facts:
         "torch_threads": torch.get_num_threads(),
     }
     return {
-        **{library: library_version(library) for library in LIBRARIES},
+        **libraries.versions(),
         **{name: Fact(value=value, source="worker") for name, value in facts.items()},
     }
-
-
-def library_version(library: str) -> Fact:
-    version = extras.installed_version(library)
-    hint = f"{library} is not installed" if version is None else ""
-    return Fact(value=version, source="package metadata", hint=hint)

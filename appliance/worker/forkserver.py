@@ -17,15 +17,20 @@ import os
 import selectors
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NoReturn
 
+import torch
+
+from appliance.errors import ApplianceError
 from appliance.ipc import processes
 from appliance.ipc.import_watch import ImportWatch
 from appliance.ipc.messages import ForkRequest, ServerMessage
 from appliance.ipc.probe_fork import probed
 from appliance.records.json import adapter
 from appliance.records.request import LaunchSpec
+from appliance.records.suite import Framework
+from appliance.vendors.base import Vendor
 
 
 def claim_stdout() -> int:
@@ -142,3 +147,62 @@ def _redirect(request: ForkRequest) -> None:
         os.dup2(file, number)
         os.close(file)
     os.close(nothing)
+
+
+# ------------------------------------------------------------------ what the probe fork computes
+
+SIZE = 512
+"""Rows of the matrices: enough work for all threads of the processors."""
+OPERATORS, FORMAT = 17, 8
+"""Set of operators of ONNX and the version of its format that brought it (onnx, "Versioning"):
+old enough for every runtime that the suite takes."""
+
+
+def compute_probe(vendor: Vendor, framework: Framework) -> None:
+    """Multiply matrices by torch and by the framework; raises whatever is wrong.
+
+    By the framework that the launches will use, on the vendor's device: a device's context, a
+    thread pool or a lock that importing left behind shows here, by an exception, a crash, a hang or
+    a wrong number.
+    """
+    vendor.prepare()
+    _by_torch(vendor)
+    if framework in _PROBES:
+        _PROBES[framework](vendor)
+
+
+def _by_torch(vendor: Vendor) -> None:
+    ones = torch.ones(SIZE, SIZE, device=vendor.torch_type)
+    _require("torch", is_right=bool((ones @ ones == SIZE).all()))
+
+
+def _by_jax(_: Vendor) -> None:
+    """On JAX's default device, which is the vendor's wherever JAX drives it."""
+    from jax import numpy as jnp  # noqa: PLC0415 - in this framework's server alone
+
+    ones = jnp.ones((SIZE, SIZE))
+    _require("JAX", is_right=bool((ones @ ones == SIZE).all()))
+
+
+def _by_onnx(vendor: Vendor) -> None:
+    import numpy as np  # noqa: PLC0415 - in this framework's server alone
+    from onnx import TensorProto, helper  # noqa: PLC0415
+    from onnxruntime import InferenceSession  # noqa: PLC0415
+
+    shapes = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [SIZE, SIZE]) for name in "xy"]
+    node = helper.make_node("MatMul", ["x", "x"], ["y"])
+    graph = helper.make_graph([node], "probe", shapes[:1], shapes[1:])
+    model = helper.make_model(
+        graph, opset_imports=[helper.make_opsetid("", OPERATORS)], ir_version=FORMAT
+    )
+    session = InferenceSession(model.SerializeToString(), providers=list(vendor.onnx_providers()))
+    (product,) = session.run(None, {"x": np.ones((SIZE, SIZE), np.float32)})
+    _require("ONNX Runtime", is_right=bool((product == SIZE).all()))
+
+
+_PROBES: Mapping[Framework, Callable[[Vendor], None]] = {"jax": _by_jax, "onnx": _by_onnx}
+
+
+def _require(name: str, *, is_right: bool) -> None:
+    if not is_right:
+        raise ApplianceError(f"the probe fork multiplied wrongly by {name}")

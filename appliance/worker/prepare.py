@@ -6,6 +6,7 @@ The child owns what a workload may not have: seeds, threads, warm-up, loops, syn
 from __future__ import annotations
 
 import os
+import traceback
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -25,10 +26,11 @@ from appliance.vendors import torch_settings
 from appliance.vendors.base import Vendor
 from appliance.vendors.registry import make_vendor
 from appliance.worker import torch_device
+from appliance.worker.describe import Drivers
 from appliance.worker.measure import Channel, LaunchCourse, Machine, Progress
 from appliance.worker.parameters import AnyWorkload, fitted, one_line
 from appliance.worker.repeats import RepeatCourse
-from appliance.worker.workload_loader import WorkloadAbsent, load_workload
+from appliance.worker.workload_loader import WorkloadAbsent, import_fault, load_workload
 from workloads.contract.target import Artifacts, Target
 from workloads.parts.distributed import ranks
 from workloads.parts.matmul import tf32
@@ -56,6 +58,7 @@ def prepared(spec: LaunchSpec, link: Link, rank: int, progress: Progress) -> Lau
     _refuse_preloads()
     kind = _loaded(spec)
     vendor = make_vendor(spec.vendor)
+    _refuse_lies(spec, vendor)
     vendor.prepare()
     torch_settings.choose_float32_products(vendor.torch_type, in_tf32=spec.case.in_tf32)
     settings = torch_settings.be_deterministic() if spec.library_mode == "deterministic" else None
@@ -124,10 +127,24 @@ def _refuse_preloads() -> None:
 
 
 def _loaded(spec: LaunchSpec) -> type[AnyWorkload]:
+    """The case's workload; what its libraries raise as they are imported touches no device."""
+    name = spec.case.workload
     try:
-        return load_workload(spec.case.workload)
-    except (WorkloadAbsent, ImportError) as error:
-        raise LaunchRefused(NOT_INSTALLED, one_line(error), "software") from None
+        return load_workload(name)
+    except WorkloadAbsent as absent:
+        raise LaunchRefused(NOT_INSTALLED, one_line(absent), "software") from None
+    except MemoryError:
+        raise
+    except Exception as error:  # noqa: BLE001 - whatever a library raises, it is software
+        traceback.print_exc()
+        raise LaunchRefused(NOT_INSTALLED, import_fault(name, error), "software") from None
+
+
+def _refuse_lies(spec: LaunchSpec, vendor: Vendor) -> None:
+    """Of the libraries that are loaded now: the plan has only what their packages say."""
+    lack = Drivers(vendor.libraries).lack_of(spec.case.libraries)
+    if lack:
+        raise LaunchRefused(NOT_INSTALLED, lack, "software")
 
 
 def _refuse_lacking(kind: type[AnyWorkload], spec: LaunchSpec, vendor: Vendor) -> None:

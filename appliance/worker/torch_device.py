@@ -13,9 +13,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from appliance.probe import libraries
 from appliance.records.system import Fact, Facts
 from appliance.worker import outputs, timing, witness
-from appliance.worker.describe import library_version
 
 CHOICE_WARMUP, CHOICE_CALLS = 2, 5
 """Calls of some work that is timed to choose between ways of doing the same."""
@@ -109,7 +109,7 @@ def process_facts(device: torch.device) -> Facts:
         "device_name": None if name is None else name(),
     }
     return {
-        "torch": library_version("torch"),
+        "torch": libraries.version("torch"),
         **{name: Fact(value=value, source="worker") for name, value in facts.items()},
     }
 

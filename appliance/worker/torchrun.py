@@ -32,7 +32,7 @@ from appliance.records.json import adapter
 from appliance.records.plan import Case
 from appliance.records.request import LaunchSpec
 from appliance.vendors.registry import make_vendor
-from appliance.worker import fork_probe
+from appliance.worker.forkserver import compute_probe
 from appliance.worker.workload_loader import import_to_fork
 
 SPEC_VARIABLE = "BENCH_RANK_SPEC"
@@ -84,7 +84,7 @@ def forked_ranks(spec: LaunchSpec, begin: Callable[[], NoReturn]) -> Callable[[]
     imports = ImportWatch()
     import_to_fork(spec.case.workload)
     imports.imported(spec.case.workload)
-    result = probed(imports, lambda: fork_probe.compute(vendor, "torch"), PROBE_SECONDS)
+    result = probed(imports, lambda: compute_probe(vendor, "torch"), PROBE_SECONDS)
     if result.reason:
         reason = f"the ranks are programs of their own: {result.reason}\n{result.last_words}"
         print(reason, file=sys.stderr)  # noqa: T201 - a log

@@ -13,7 +13,7 @@ import traceback
 import workloads
 from appliance import extras
 from appliance.storage.toml_file import did_you_mean
-from appliance.worker.parameters import AnyWorkload
+from appliance.worker.parameters import AnyWorkload, one_line
 from workloads.contract.workload import Workload
 
 
@@ -74,3 +74,10 @@ def import_to_fork(name: str) -> None:
         print(absent, file=sys.stderr)  # noqa: T201 - a log
     except Exception:  # noqa: BLE001 - whatever it is, the fork meets it again
         traceback.print_exc()
+
+
+def import_fault(name: str, error: Exception) -> str:
+    """Why a workload cannot be imported though its libraries are there, with the fix."""
+    what = f"{type(error).__name__}: {one_line(error)}"
+    line = extras.line_for(error.name if isinstance(error, ImportError) else None)
+    return f'workload "{name}" cannot be imported ({what}): {line} --upgrade'

@@ -1,20 +1,29 @@
 """What a person meets at the command line: one sentence, the documented exit code."""
 
 import json
+import os
 import subprocess
 from pathlib import Path
 
 import pytest
 from support.program import TINY, bench, called
 
+from appliance.version import VERSION
+
+BEGIN = f"bench {VERSION}: probing this node and planning the run"
+
 
 def says(done: subprocess.CompletedProcess[str], code: int, *words: str) -> None:
-    """One sentence on stderr with these words, the exit code, and nothing like a traceback."""
+    """One sentence on stderr with these words, the exit code, and nothing like a traceback.
+
+    Before it a run may have said that it begins.
+    """
     assert done.returncode == code, done.stderr
     assert "Traceback" not in done.stderr
     for word in words:
         assert word in done.stderr
-    assert len(done.stderr.strip().splitlines()) == 1, done.stderr
+    sentences = [line for line in done.stderr.strip().splitlines() if line != BEGIN]
+    assert len(sentences) == 1, done.stderr
 
 
 @pytest.mark.parametrize(
@@ -50,6 +59,20 @@ def says(done: subprocess.CompletedProcess[str], code: int, *words: str) -> None
 )
 def test_bad_words_get_one_sentence(words: tuple[str, ...], expected: list[str]) -> None:
     says(called(*words), 2, *expected)
+
+
+def test_accept_says_that_it_begins_before_it_imports_what_it_needs() -> None:
+    noting = {**os.environ, "PYTHONPROFILEIMPORTTIME": "1"}
+    done = bench("accept", "--suite", "no-such-suite", env=noting)
+    lines = done.stderr.splitlines()
+    before, after = lines[: lines.index(BEGIN)], lines[lines.index(BEGIN) :]
+    assert not any("scipy" in line for line in before)
+    assert any("appliance.verbs.preparation" in line for line in after)
+
+
+@pytest.mark.parametrize("option", ["--quiet", "--json"])
+def test_quiet_run_says_no_begin(option: str) -> None:
+    assert BEGIN not in called("run", "--suite", "no-such-suite", option).stderr
 
 
 def test_unknown_option_is_usage() -> None:

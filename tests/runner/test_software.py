@@ -11,6 +11,7 @@ import os
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -248,3 +249,61 @@ def test_run_without_a_row_for_want_of_software_is_signed_and_verified(outside: 
     assert "transformers 5.0.0 is outside" in (outside.folder / "report.html").read_text()
     verified = bench("verify", str(outside.folder), "--allow-dev")
     assert verified.returncode == 3, verified.stderr
+
+
+# ------------------------------------------------------------------ libraries that do not import
+
+
+def broken(folder: Path, library: str, error: str) -> Path:
+    """A folder with a library that raises when it is imported, and what torch's package has."""
+    module = folder / library / "__init__.py"
+    module.parent.mkdir(parents=True)
+    module.write_text(f"raise {error}")
+    spec = find_spec(library)
+    assert spec is not None
+    assert spec.origin is not None
+    (module.parent / "include").symlink_to(Path(spec.origin).parent / "include")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def half(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """Two rows, one of which needs a library that raises as it is imported."""
+    folder = tmp_path_factory.mktemp("half")
+    error = "RuntimeError('operator torchvision::nms does not exist')"
+    cases = [NAMED.format(name=name) for name in ("gemm", "bert")]
+    return run_suite(folder, cases, ahead=[broken(folder / "ahead", "transformers", error)])
+
+
+def test_library_that_raises_as_it_is_imported_is_software_of_its_rows_alone(half: Run) -> None:
+    assert half.done.returncode == 3, half.done.stderr
+    assert half.verdict["verdict"] == "INCONCLUSIVE"
+    end = half.ended("bert/0")
+    assert (end["outcome"], end["reason"], end["stage"]) == ("software", "not_installed", "load")
+    line = 'cannot run: software (not_installed: workload "bert" cannot be imported (RuntimeError: '
+    assert line in half.done.stderr
+    assert half.completion("bert")["reason"] == "software"
+    assert half.completion("gemm")["ruling"] == "pass"
+    half.conduct()
+
+
+@pytest.fixture(scope="module")
+def without_torch(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A row of which the framework is there and does not import."""
+    folder = tmp_path_factory.mktemp("without_torch")
+    error = "ImportError('libfabric.so.1: cannot open shared object file', name='torch')"
+    cases = [NAMED.format(name="gemm")]
+    return run_suite(folder, cases, ahead=[broken(folder / "ahead", "torch", error)])
+
+
+def test_framework_that_does_not_import_is_software_and_no_crash(without_torch: Run) -> None:
+    assert without_torch.done.returncode == 3, without_torch.done.stderr
+    assert without_torch.verdict["verdict"] == "INCONCLUSIVE"
+    end = without_torch.ended("gemm/0")
+    assert (end["outcome"], end["reason"], end["stage"]) == ("software", "not_installed", "load")
+    fix = 'pip install "bench-appliance[torch]" --upgrade'
+    assert "torch cannot be imported (ImportError: libfabric.so.1: cannot open" in end["detail"]
+    assert fix in end["detail"]
+    assert fix in without_torch.done.stderr
+    assert without_torch.completion("gemm")["reason"] == "software"
+    without_torch.conduct()

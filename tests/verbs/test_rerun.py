@@ -19,7 +19,7 @@ from appliance.records.json import from_json, sha256, to_json
 from appliance.records.request import Answer, CaseRequest, Refused
 from appliance.records.system import Fact
 from appliance.records.workload import Resolved
-from appliance.runner import execution
+from appliance.runner import describing
 from appliance.signing import keys
 from appliance.storage import bundle
 from appliance.verbs.rerun import Request, rerun
@@ -178,7 +178,7 @@ def test_inputs_and_ways_of_launching_are_compared() -> None:
 @pytest.fixture(scope="module")
 def answer() -> Answer:
     """What the worker really says of the small product."""
-    return execution.describe((CaseRequest(workload="gemm", small=True, parameters={}),))
+    return describing.describe((CaseRequest(workload="gemm", small=True, parameters={}),))
 
 
 @pytest.fixture(scope="module")
@@ -296,7 +296,7 @@ def test_a_workload_that_is_another_here_is_refused(
     change: dict[str, object],
     output: str,
 ) -> None:
-    monkeypatch.setattr(execution, "describe", lambda _: answer)
+    monkeypatch.setattr(describing, "describe", lambda _: answer)
     case = replace(known.plan.cases[0], **change)  # type: ignore[arg-type]
     folder = written(tmp_path / "run", replace(known, plan=replace(known.plan, cases=(case,))))
     with pytest.raises(UsageError, match=output):
@@ -308,11 +308,11 @@ def test_a_case_that_the_worker_refuses_or_a_device_that_is_gone_is_refused(
     known: Draft, answer: Answer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     refused = replace(answer, resolved=(Refused(error="k must be positive"),))
-    monkeypatch.setattr(execution, "describe", lambda _: refused)
+    monkeypatch.setattr(describing, "describe", lambda _: refused)
     folder = written(tmp_path / "run", known)
     with pytest.raises(UsageError, match="cannot be made here: k must be positive"):
         rerun(requested(folder, tmp_path), Silent())
-    monkeypatch.setattr(execution, "describe", lambda _: answer)
+    monkeypatch.setattr(describing, "describe", lambda _: answer)
     device = replace(whole.SYSTEM.identity.devices[0], id="cpu:7")
     system = replace(whole.SYSTEM, identity=replace(whole.SYSTEM.identity, devices=(device,)))
     digests = {**known.plan.digests, "identity": sha256(to_json(system.identity))}

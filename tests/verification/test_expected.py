@@ -21,7 +21,7 @@ from support.builders import (
 from support.bundles import Draft, analysed, healthy, sealed
 
 from appliance.errors import EvidenceError
-from appliance.planning import placement, workload_manifest
+from appliance.planning import placement, workload_manifest, workload_sizes
 from appliance.planning.plan import Place, PlanInputs, launch_groups, make_plan, requests
 from appliance.planning.workload_manifest import Variant, WorkloadFacts
 from appliance.records.json import Parameters, sha256
@@ -54,6 +54,7 @@ GEMM = WorkloadFacts(
     bound_by="compute",
     injector="",
     needs=(),
+    data=(),
     parameters={"batch": 64, "depth": 3, "activation": "gelu", "scale": 1.0, "has_bias": True},
     small={"batch": 2},
     variants=VARIANTS,
@@ -521,10 +522,11 @@ def test_the_facts_are_those_of_the_workloads() -> None:
     assert workload_manifest.FILE.read_bytes() == content(), "run `make generate`"
 
 
-def test_the_file_is_in_what_is_installed() -> None:
+@pytest.mark.parametrize("file", [workload_manifest.FILE, workload_sizes.FILE])
+def test_the_file_is_in_what_is_installed(file: Path) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     patterns = project["tool"]["setuptools"]["package-data"]["appliance"]
-    assert workload_manifest.FILE.relative_to(ROOT / "appliance").as_posix() in patterns
+    assert file.relative_to(ROOT / "appliance").as_posix() in patterns
 
 
 def test_every_shipped_suite_asks_for_workloads_whose_facts_are_known() -> None:

@@ -6,6 +6,7 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 from appliance import extras
+from appliance.probe import libraries
 from appliance.records.request import CaseRequest, Lacking, Question, Refused, Resolved
 from appliance.records.system import DeviceLibraries
 from appliance.vendors import registry
@@ -47,14 +48,14 @@ ON_HOST = ["AzureExecutionProvider", "CPUExecutionProvider"]
 def test_provider_that_is_not_there_is_named_with_its_package(
     wanted: DeviceLibraries, sentence: str
 ) -> None:
-    assert describing.provider_lack(wanted, ON_HOST) == sentence
-    assert describing.provider_lack(wanted, [wanted.onnx_provider, *ON_HOST]) == ""
+    assert libraries.provider_lack(wanted, ON_HOST) == sentence
+    assert libraries.provider_lack(wanted, [wanted.onnx_provider, *ON_HOST]) == ""
 
 
 def test_provider_of_a_plugin_need_not_be_built_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(describing, "find_spec", lambda name: name == AMD.onnx_plugin)
-    assert describing.provider_lack(AMD, ON_HOST) == ""
-    assert describing.provider_lack(INTEL, ON_HOST)
+    monkeypatch.setattr(libraries, "find_spec", lambda name: name == AMD.onnx_plugin)
+    assert libraries.provider_lack(AMD, ON_HOST) == ""
+    assert libraries.provider_lack(INTEL, ON_HOST)
 
 
 def request(name: str, **parameters: str) -> CaseRequest:

@@ -22,7 +22,7 @@ from appliance.records.json import Record
 from appliance.records.plan import Repeat
 from appliance.records.request import CaseRequest, LaunchSpec, Refused
 from appliance.records.workload import Resolved
-from appliance.runner import execution
+from appliance.runner import describing
 from appliance.runner.environment import child_environment, usable_cores
 from appliance.verbs import rerun_diff
 from appliance.worker import child, outputs, parameters, prepare, timing, torch_device
@@ -595,7 +595,7 @@ def test_describe_answers_for_good_and_bad_requests(
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1]))
     names = ["faulty.misbehaving", "gem", "faulty.vendor", "faulty.noisy"]
-    answer = execution.describe(
+    answer = describing.describe(
         [CaseRequest(workload=name, small=False, parameters={}) for name in names]
     )
     good, unknown, no_workload, noisy = answer.resolved
@@ -619,7 +619,7 @@ def test_missing_torch_is_said_with_the_extra_that_brings_it(
 ) -> None:
     (tmp_path / "torch.py").write_text("raise ModuleNotFoundError(\"No module named 'torch'\")")
     monkeypatch.setattr(
-        execution,
+        describing,
         "child_environment",
         lambda **given: {
             **child_environment(**given),
@@ -627,4 +627,4 @@ def test_missing_torch_is_said_with_the_extra_that_brings_it(
         },
     )
     with pytest.raises(UsageError, match=r"pip install .bench-appliance\[torch\]"):
-        execution.describe(())
+        describing.describe(())
