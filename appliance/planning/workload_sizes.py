@@ -195,7 +195,11 @@ def requests(suite: Suite, manifest: Mapping[str, WorkloadFacts]) -> Iterator[Ca
 
 
 def _counts(item: SuiteCase, facts: WorkloadFacts) -> tuple[int, ...]:
-    """Numbers of ranks of a job; 0 is one whose parameters say it, as on processors."""
+    """Numbers of ranks of a job; 0 is one whose parameters say it, as on processors.
+
+    The fewest is always among them, of which the sizes of others may be made.
+    """
     if item.scope != "job" or "ranks" not in facts.parameters:
         return (0,)
-    return (0, *(count for count in RANKS if count >= item.num_devices))
+    more = (count for count in RANKS if count >= item.num_devices and count != FEWEST_RANKS)
+    return (0, FEWEST_RANKS, *more)

@@ -7,6 +7,7 @@ accelerators, JAX and ONNX Runtime on the processors.
 from __future__ import annotations
 
 import json
+import os
 import pkgutil
 import tomllib
 from collections.abc import Mapping
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.program import ROOT, answered
+from support.program import ROOT, bench, program
 from support.simulated_runs import CASES, ON_PROCESSORS, VENDOR, doubts, smoke, verdict
 
 import workloads
@@ -48,13 +49,31 @@ def test_suite_has_jobs_of_several_ranks_and_one_of_two_agents() -> None:
     assert sum(case.get("agents", 1) > 1 for case in jobs) == 1
 
 
-def test_shipped_suite_has_a_plan_for_processors() -> None:
-    exit_code, stdout, stderr = answered(
-        "plan", "--suite", "smoke-all", "--vendor", "cpu", "--json"
-    )
-    assert exit_code == 0, stderr
-    cases = json.loads(stdout)["cases"]
+WATCHED = """
+import sys
+def note(event, args):
+    name = args[0].partition(".")[0] if event == "import" else ""
+    if name in {"torch", "jax", "onnxruntime", "transformers"}:
+        with open(%r, "a") as file:
+            file.write(name + "\\n")
+sys.addaudithook(note)
+"""
+"""A module that Python imports first, in children as well: notes each framework's import."""
+
+
+def test_shipped_suite_has_a_plan_for_processors_and_no_framework_is_imported(
+    tmp_path: Path,
+) -> None:
+    noted = tmp_path / "noted"
+    (tmp_path / "sitecustomize.py").write_text(WATCHED % str(noted))
+    env = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
+    done = bench("plan", "--suite", "smoke-all", "--vendor", "cpu", "--json", env=env)
+    assert done.returncode == 0, done.stderr
+    cases = json.loads(done.stdout)["cases"]
     assert [case["id"].partition("@")[0] for case in cases] == [one["id"] for one in SUITE["case"]]
+    assert not noted.exists(), noted.read_text()
+    program("-c", "import torch", env=env)
+    assert "torch" in noted.read_text()
 
 
 def test_the_two_runs_have_every_row() -> None:
