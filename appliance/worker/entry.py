@@ -31,7 +31,7 @@ def main(arguments: list[str]) -> None:
     except MemoryError:
         raise
     except Exception as error:
-        is_absent = isinstance(error, ModuleNotFoundError) and error.name == extras.TORCH
+        is_absent = str(error) == f"No module named '{extras.TORCH}'"
         if arguments[0] not in answers or is_absent:
             raise
         traceback.print_exc()
