@@ -30,7 +30,7 @@ def rows(name: str) -> list[str]:
     workload = kind(**{**kind.small, **trial.QUICKER.get(name, {})})
     subject = trial.Trial(workload, Path(tempfile.mkdtemp()))
     *_, moment = subject.moments()
-    probe = trial.Probe(subject, moment)
+    probe = trial.Probe(subject, moment, subject.checks(moment))
     scale, element = dict.fromkeys(probe.healthy, ""), dict.fromkeys(probe.healthy, "")
     for path in largest(leaves(moment.output)):
         leaf = leaves(moment.output)[path]

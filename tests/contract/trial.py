@@ -331,16 +331,17 @@ SURE = 2.0  # times what a check detects: its healthy error may hide the half of
 class Probe:
     """The checks of one moment that are asked many times; `healthy` is what they say of the truth.
 
+    `checks` are all of them, of the true output.
     What is judged of a whole course (a trajectory) comes last in a check, costs the most and says
     little of one element: it is left out.
     """
 
     trial: Trial
     moment: Moment
+    checks: dataclasses.InitVar[list[Check]]
     healthy: dict[str, Check] = dataclasses.field(init=False)
 
-    def __post_init__(self) -> None:
-        checks = self.trial.checks(self.moment)
+    def __post_init__(self, checks: list[Check]) -> None:
         self.healthy = {
             check.name: check
             for check in itertools.takewhile(lambda check: check.kind != "trajectory", checks)
@@ -459,7 +460,7 @@ def misjudged(trial: Trial, report: Callable[[str, object], None] = lambda *_: N
         faults += blind_to_corruption(trial, moment)
         faults += blind_to_staleness(trial, moment, other)
         if moment.name == "last":
-            probe = Probe(trial, moment)
+            probe = Probe(trial, moment, checks)
             faults += blind_to_bits(probe, report)
             faults += blind_to_scale(probe, report)
         result += [f"{moment.name}: {fault}" for fault in faults]
