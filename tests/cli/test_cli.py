@@ -6,11 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from support.program import TINY, bench, called
-
-from appliance.version import VERSION
-
-BEGIN = f"bench {VERSION}: probing this node and planning the run"
+from support.program import BEGIN, TINY, bench, called, sentences
 
 
 def says(done: subprocess.CompletedProcess[str], code: int, *words: str) -> None:
@@ -22,8 +18,7 @@ def says(done: subprocess.CompletedProcess[str], code: int, *words: str) -> None
     assert "Traceback" not in done.stderr
     for word in words:
         assert word in done.stderr
-    sentences = [line for line in done.stderr.strip().splitlines() if line != BEGIN]
-    assert len(sentences) == 1, done.stderr
+    assert len(sentences(done.stderr)) == 1, done.stderr
 
 
 @pytest.mark.parametrize(

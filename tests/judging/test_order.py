@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from recorded import replayed_nvml, replayed_rocm, replayed_xpu, trees
 from support.builders import FUNCTIONAL, NO_BASELINES, NO_PEAKS, a_plan, bare_lines, healthy_events
-from support.program import ROOT, bench
+from support.program import ROOT, bench, sentences
 from support.purchase_order import DISK, GIB, HEAD, LINE, NODE, accelerator
 
 from appliance.errors import EvidenceError, UsageError
@@ -638,7 +638,7 @@ def test_a_bad_order_ends_before_anything_is_written(
     done = bench("accept", *words, "--out", str(tmp_path / "out"))
     assert done.returncode == 2
     assert expected in done.stderr
-    assert len(done.stderr.strip().splitlines()) == 1
+    assert len(sentences(done.stderr)) == 1
     assert not list((tmp_path / "out").glob("*"))
 
 

@@ -14,11 +14,19 @@ from pathlib import Path
 import pytest
 
 from appliance.cli import main
+from appliance.version import VERSION
 
 ROOT = Path(__file__).parents[2]
 TINY = str(ROOT / "tests" / "suites" / "tiny.toml")
 WITH_FAULTS = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}"}
 """Variables with which the program finds the workloads and vendors of the tests, too."""
+BEGIN = f"bench {VERSION}: probing this node and planning the run"
+"""The first word of `accept` and `run`, ahead of what they refuse."""
+
+
+def sentences(stderr: str) -> list[str]:
+    """Its lines, but for that a run begins."""
+    return [line for line in stderr.strip().splitlines() if line != BEGIN]
 
 
 def bench(
