@@ -171,8 +171,8 @@ def judged(trial: Trial, node: Node) -> Outcome:
     is_pass, is_fail = np.zeros(shape, dtype=np.bool_), np.zeros(shape, dtype=np.bool_)
     for decision in decisions(trial, node):
         is_open = ~(is_pass | is_fail)
-        is_pass |= is_open & decision.is_pass & ~decision.is_fail
-        is_fail |= is_open & decision.is_fail
+        is_pass |= is_open & decision.tested.is_pass & ~decision.tested.is_fail
+        is_fail |= is_open & decision.tested.is_fail
     return Outcome(is_pass=is_pass, is_fail=is_fail)
 
 

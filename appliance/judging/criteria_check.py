@@ -18,8 +18,8 @@ from appliance.judging.pass_chance import (
     CHANCE,
     Schedule,
     carried_margin,
-    chance,
-    runs_needed,
+    least_chance,
+    more_runs,
     schedule_of,
 )
 from appliance.planning.criterion_scope import alphas, matches
@@ -116,7 +116,7 @@ def planned_chances(
             continue
         schedule = planned_schedule(criteria, case, plan)
         margin = math.log1p(margin_of(criterion, case, criteria))
-        least = min(chance(level, margin, schedule) for level in (baseline.steps, baseline.wall))
+        least = least_chance(baseline, margin, schedule)
         chances[case.id] = min(least, chances.get(case.id, 1.0))
     return chances
 
@@ -145,10 +145,10 @@ def _margin_refusal(
 ) -> str:
     """Why a margin is below what a baseline carries, with what is missing; or nothing."""
     margin = margin_of(criterion, case, criteria)
-    schedule, levels = planned_schedule(criteria, case, plan), (baseline.steps, baseline.wall)
-    if min(chance(level, math.log1p(margin), schedule) for level in levels) >= CHANCE:
+    schedule = planned_schedule(criteria, case, plan)
+    if least_chance(baseline, math.log1p(margin), schedule) >= CHANCE:
         return ""
-    carried = rounded_up(max(carried_margin(level, schedule) for level in levels))
+    carried = rounded_up(max(carried_margin(level, schedule) for level in baseline.levels))
     is_class = isinstance(criterion.within_of_baseline, str) and criterion.margin is None
     remedy = f'the margin "{case.bound_by}"' if is_class else "within_of_baseline"
     what = f"carries {carried:g}" if math.isfinite(carried) else "carries no margin"
@@ -166,15 +166,12 @@ def _margin_refusal(
 
 def _missing(baseline: Baseline, margin: float, schedule: Schedule) -> Iterator[str]:
     """The launches and runs that a baseline lacks for a margin, where any number would do."""
-    levels = (baseline.steps, baseline.wall)
-    if min(level.freedom for level in levels) < 1:
+    if min(level.freedom for level in baseline.levels) < 1:
         yield "make the baseline of several runs, on several days"
         return
-    needed = [runs_needed(level, baseline.num_runs, margin, schedule) for level in levels]
-    runs = [one for one in needed if one is not None]
-    if len(runs) == len(levels) and max(runs) > baseline.num_runs:
-        more = max(runs) - baseline.num_runs
-        launches = more * max(level.run_launches for level in levels)
+    more = more_runs(baseline, margin, schedule)
+    if more:
+        launches = more * max(level.run_launches for level in baseline.levels)
         yield f"add {launches} launches in {more} run{'' if more == 1 else 's'} to the baseline"
 
 

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from appliance.statistics.estimates import LEAST_LAUNCHES
-from appliance.statistics.group_sequential import EQUAL, reaches
+from appliance.statistics.group_sequential import EQUAL, Tested, tested
 from appliance.statistics.run_levels import (
     RunSpread,
     Sessions,
@@ -31,22 +31,15 @@ from appliance.statistics.run_levels import (
 FLOOR = 1 / 3  # of the margin: the least spread of launches that a pass assumes
 
 Values = npt.NDArray[np.float64]
-Answers = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """What both tests say; arrays of the shape of the cases. `launch_sd` is what a pass assumed."""
+    """What both tests say, of the shape of the cases, and the uncertainty that each assumed."""
 
-    is_pass: Answers
-    is_fail: Answers
-    t_pass: Values
-    t_fail: Values
-    critical_pass: Values
-    critical_fail: Values
+    tested: Tested
     for_pass: Uncertainty
     for_fail: Uncertainty
-    launch_sd: Values
 
 
 def decide(
@@ -74,22 +67,14 @@ def decide(
         & (sessions.within > EQUAL**2)
         & (sum(sessions.counts) >= LEAST_LAUNCHES)
     )
-    with np.errstate(divide="ignore", invalid="ignore"):
-        distance = np.where(is_testable, log_limit - mean, np.nan)
-        t_pass = distance / np.sqrt(for_pass.variance)
-        t_fail = -distance / np.sqrt(for_fail.variance)
-    critical_pass, critical_fail = for_pass.critical(z_pass), for_fail.critical(z_fail)
-    return Decision(
-        is_pass=reaches(t_pass, critical_pass),
-        is_fail=reaches(t_fail, critical_fail),
-        t_pass=t_pass,
-        t_fail=t_fail,
-        critical_pass=critical_pass,
-        critical_fail=critical_fail,
-        for_pass=for_pass,
-        for_fail=for_fail,
-        launch_sd=np.maximum(np.sqrt(sessions.within), floor),
-    )
+    with np.errstate(invalid="ignore"):
+        both = tested(
+            np.where(is_testable, log_limit - mean, np.nan),
+            spreads=(np.sqrt(for_pass.variance), np.sqrt(for_fail.variance)),
+            criticals=(for_pass.critical(z_pass), for_fail.critical(z_fail)),
+            sd_used=np.maximum(np.sqrt(sessions.within), floor),
+        )
+    return Decision(tested=both, for_pass=for_pass, for_fail=for_fail)
 
 
 def _uncertainty(

@@ -101,12 +101,12 @@ class LocationTest:
     def draft(self) -> RulingDraft:
         """Precedence inside one case: a fail, then what forbids a pass, then the pass."""
         decision = None if self.measured is None else self.measured.decision
-        if decision is not None and bool(decision.is_fail):
+        if decision is not None and bool(decision.tested.is_fail):
             return self._failed()
         doubt = self._doubt()
         if doubt is not None:
             return doubt
-        is_pass = decision is not None and bool(decision.is_pass)
+        is_pass = decision is not None and bool(decision.tested.is_pass)
         return RulingDraft(ruling="pass") if is_pass else self._open()
 
     def _failed(self) -> RulingDraft:
@@ -183,12 +183,12 @@ class LocationTest:
             count=len(self.values),
             log_mean=mean,
             log_sd=math.sqrt(float(sessions.within)) if len(self.values) > 1 else None,
-            log_sd_used=float(decision.launch_sd),
+            log_sd_used=float(decision.tested.sd_used),
             log_limit=limit.log_seconds,
-            t_pass=float(decision.t_pass),
-            critical_pass=float(decision.critical_pass),
-            t_fail=float(decision.t_fail),
-            critical_fail=float(decision.critical_fail),
+            t_pass=float(decision.tested.t_pass),
+            critical_pass=float(decision.tested.critical_pass),
+            t_fail=float(decision.tested.t_fail),
+            critical_fail=float(decision.tested.critical_fail),
             num_sessions=len(sessions.counts),
             log_uncertainty=band.uncertainty,
             freedom=band.freedom,
@@ -208,10 +208,10 @@ class LocationTest:
             limit=self.limit.log_seconds,
             uncertainty=math.sqrt(float(decision.for_pass.variance)),
             freedom=float(decision.for_pass.freedom),
-            factor=float(decision.critical_pass),
+            factor=float(decision.tested.critical_pass),
             rejection_uncertainty=math.sqrt(float(decision.for_fail.variance)),
             rejection_freedom=float(decision.for_fail.freedom),
-            rejection_factor=float(decision.critical_fail),
+            rejection_factor=float(decision.tested.critical_fail),
         )
 
     def _ends(self, mean: float, band: GuardBand, error: float) -> tuple[float, float]:

@@ -18,7 +18,7 @@ from scipy.special import stdtr
 from appliance.judging.decision_rule import FLOOR
 from appliance.judging.level_spread import spread_of
 from appliance.planning.sessions import judged_analyses, launches_of_session
-from appliance.records.baseline import Level
+from appliance.records.baseline import Baseline, Level
 from appliance.statistics.group_sequential import group_bounds
 from appliance.statistics.run_levels import RunSpread, Sessions, uncertainty
 
@@ -70,6 +70,11 @@ def chance(level: Level, margin: float, schedule: Schedule) -> float:
     return max(chances)
 
 
+def least_chance(baseline: Baseline, margin: float, schedule: Schedule) -> float:
+    """The same of a baseline, by whichever clock it is less."""
+    return min(chance(level, margin, schedule) for level in baseline.levels)
+
+
 def carried_margin(level: Level, schedule: Schedule) -> float:
     """The smallest margin (like 0.03) at which a healthy device passes with 99 %.
 
@@ -99,6 +104,13 @@ def runs_needed(level: Level, num_runs: int, margin: float, schedule: Schedule) 
         is_enough = chance(_with_runs(level, num_runs, middle), margin, schedule) >= CHANCE
         low, high = (low, middle) if is_enough else (middle, high)
     return high
+
+
+def more_runs(baseline: Baseline, margin: float, schedule: Schedule) -> int | None:
+    """Runs that a baseline lacks to carry this margin, in ln, by both clocks; None as above."""
+    needed = [runs_needed(level, baseline.num_runs, margin, schedule) for level in baseline.levels]
+    known = [runs for runs in needed if runs is not None]
+    return max(known) - baseline.num_runs if len(known) == len(needed) else None
 
 
 def _with_runs(level: Level, num_runs: int, runs: int) -> Level:

@@ -147,6 +147,11 @@ class Baseline(Record):
     smallest_margin_of_three: Number
     bundles: tuple[str, ...]
 
+    @property
+    def levels(self) -> tuple[Level, Level]:
+        """What it says by both clocks, whichever a run will be judged by."""
+        return self.steps, self.wall
+
     def by(self, clock: Clock) -> Level:
         """What it says by the clock that a case is judged by."""
         return self.wall if clock == "wall" else self.steps

@@ -145,14 +145,34 @@ def test_limit(
     """
     mean, sd, floor = np.asarray(mean), np.asarray(sd), np.asarray(floor)
     sd_used = np.maximum(sd, floor)
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(invalid="ignore"):
         everything = mean + sd + count + log_limit + floor + z_pass + z_fail  # finite if all are
         is_testable = (
             np.isfinite(everything) & (sd > EQUAL) & np.greater_equal(count, LEAST_LAUNCHES)
         )
         distance = np.where(is_testable, (log_limit - mean) * np.sqrt(count), np.nan)
-        t_pass, t_fail = distance / sd_used, -distance / sd
-    critical_pass, critical_fail = critical(z_pass, count), critical(z_fail, count)
+    return tested(
+        distance,
+        spreads=(sd_used, sd),
+        criticals=(critical(z_pass, count), critical(z_fail, count)),
+        sd_used=sd_used,
+    )
+
+
+def tested(
+    distance: Values,
+    *,
+    spreads: tuple[Values, Values],
+    criticals: tuple[Values, Values],
+    sd_used: Values,
+) -> Tested:
+    """Both tests of what lies so far below its limit, NaN where nothing may be ruled.
+
+    `spreads` are those of the distance, `criticals` the bounds of t, for a pass and for a fail.
+    """
+    critical_pass, critical_fail = criticals
+    with np.errstate(divide="ignore", invalid="ignore"):
+        t_pass, t_fail = distance / spreads[0], -distance / spreads[1]
     return Tested(
         is_pass=reaches(t_pass, critical_pass),
         is_fail=reaches(t_fail, critical_fail),

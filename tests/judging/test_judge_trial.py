@@ -94,7 +94,7 @@ def test_a_journal_is_ruled_as_the_simulation_says(sessions: int, offset: float)
             baselines=Baselines(baseline=(a_baseline(plan, level),)),
         )
     )
-    decision = judge_trial.decisions(trial, node)[-1]
+    decision = judge_trial.decisions(trial, node)[-1].tested
     statistic = got.statistic
     assert statistic is not None
     assert statistic.num_sessions == sessions

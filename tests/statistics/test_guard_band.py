@@ -1,5 +1,7 @@
 """A ruling in the terms of JCGM 106."""
 
+from dataclasses import replace
+
 import pytest
 from scipy import stats
 
@@ -26,14 +28,5 @@ def test_the_guard_band_parts_the_limit_from_what_is_accepted() -> None:
 def test_specific_risks_are_tails_of_student() -> None:
     assert BAND.consumer_risk == pytest.approx(stats.t.sf(4.0, 11))
     assert BAND.producer_risk == pytest.approx(stats.t.cdf(5.0, 11))
-    at_limit = GuardBand(
-        value=0.03,
-        limit=0.03,
-        uncertainty=0.005,
-        freedom=11.0,
-        factor=3.1,
-        rejection_uncertainty=0.004,
-        rejection_freedom=11.0,
-        rejection_factor=5.0,
-    )
+    at_limit = replace(BAND, value=0.03)
     assert at_limit.consumer_risk == at_limit.producer_risk == pytest.approx(0.5)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from appliance.judging.pass_chance import CHANCE, Schedule, chance, runs_needed, schedule_of
+from appliance.judging.pass_chance import CHANCE, Schedule, least_chance, more_runs, schedule_of
 from appliance.planning.sessions import num_in_all
 from appliance.records.baseline import Baseline, Baselines
 from appliance.records.json import Number, Record
@@ -52,14 +52,12 @@ def plan(
 
 
 def _of(baseline: Baseline, margin: float, sessions: int, analyses: Sequence[int]) -> CasePlan:
-    levels, log_margin = (baseline.steps, baseline.wall), math.log1p(margin)
-    schedule = _schedule(analyses, sessions)
-    needed = [runs_needed(level, baseline.num_runs, log_margin, schedule) for level in levels]
-    if min(level.freedom for level in levels) < 1:
-        needed = [FIRST_RUNS]
-    runs = [one for one in needed if one is not None]
-    least = min(chance(level, log_margin, schedule) for level in levels)
-    more = max(runs) - baseline.num_runs if len(runs) == len(needed) else None
+    log_margin, schedule = math.log1p(margin), _schedule(analyses, sessions)
+    is_spread_known = min(level.freedom for level in baseline.levels) >= 1
+    least = least_chance(baseline, log_margin, schedule)
+    more: int | None = FIRST_RUNS - baseline.num_runs
+    if is_spread_known:
+        more = more_runs(baseline, log_margin, schedule)
     return CasePlan(
         case=baseline.key.case,
         devices=baseline.devices,
@@ -70,7 +68,7 @@ def _of(baseline: Baseline, margin: float, sessions: int, analyses: Sequence[int
         carried_of_three=baseline.smallest_margin_of_three,
         num_runs=baseline.num_runs,
         more_runs=0 if least >= CHANCE else more,
-        launches=max(level.run_launches for level in levels),
+        launches=max(level.run_launches for level in baseline.levels),
         run_seconds=baseline.run_seconds,
         sessions_needed=_sessions_needed(baseline, log_margin, analyses),
     )
@@ -78,8 +76,7 @@ def _of(baseline: Baseline, margin: float, sessions: int, analyses: Sequence[int
 
 def _sessions_needed(baseline: Baseline, margin: float, analyses: Sequence[int]) -> int | None:
     for sessions in range(1, MOST_SESSIONS + 1):
-        schedule = _schedule(analyses, sessions)
-        if min(chance(one, margin, schedule) for one in (baseline.steps, baseline.wall)) >= CHANCE:
+        if least_chance(baseline, margin, _schedule(analyses, sessions)) >= CHANCE:
             return sessions
     return None
 
