@@ -5,7 +5,7 @@ import subprocess
 import sys
 import time
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -531,7 +531,9 @@ class Module(SimpleNamespace):
     AmdSmiException = replayed_rocm.AmdSmiException
 
 
-def test_the_library_is_initialised_and_its_refusal_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_library_is_initialised_and_its_refusal_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def refuse() -> None:
         raise replayed_rocm.AmdSmiLibraryException(34)
 
@@ -543,7 +545,61 @@ def test_the_library_is_initialised_and_its_refusal_told(monkeypatch: pytest.Mon
         amdsmi_calls.load()
     monkeypatch.setitem(sys.modules, "amdsmi", None)
     with pytest.raises(Unreadable, match="not installed"):
-        amdsmi_calls.load()
+        amdsmi_calls.load(tmp_path)
+
+
+UNINSTALLED = """
+from pathlib import Path
+if not (Path(__file__).parents[3] / "lib/libamd_smi.so.26").is_file():
+    raise KeyError("libamd_smi.so")
+class AmdSmiException(Exception): pass
+def amdsmi_init(): print("a word of the library's")
+"""
+
+
+def lay_out(root: Path) -> Path:
+    """The library in a tree of ROCm's, as its wheel has it; the folder that it lies in."""
+    (root / "share/amd_smi/amdsmi").mkdir(parents=True)
+    (root / "share/amd_smi/amdsmi/__init__.py").write_text(UNINSTALLED)
+    (root / "lib").mkdir()
+    (root / "lib/libamd_smi.so.26").touch()
+    return root / "share/amd_smi"
+
+
+@pytest.fixture
+def no_amdsmi(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """An interpreter without the library, which forgets what a test makes it import."""
+    monkeypatch.delitem(sys.modules, "amdsmi", raising=False)
+    importlib.invalidate_caches()
+    yield
+    sys.modules.pop("amdsmi", None)
+
+
+@pytest.mark.usefixtures("no_amdsmi")
+def test_the_library_of_rocms_wheel_is_used_without_being_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = lay_out(tmp_path / "site-packages/_rocm_sdk_core")
+    (tmp_path / "site-packages/_rocm_sdk_core/__init__.py").touch()
+    monkeypatch.syspath_prepend(str(tmp_path / "site-packages"))
+    assert list(amdsmi_calls.shared_folders(tmp_path / "rocm")) == [folder]
+    library = amdsmi_calls.load(tmp_path / "rocm")
+    assert Path(library.__file__).parent == folder / "amdsmi"
+    assert str(folder) not in sys.path  # nothing else is imported from there
+    assert "_rocm_sdk_core" not in sys.modules  # its import would set up the runtime
+    assert capsys.readouterr().out == ""  # stdout may be a JSON document
+
+
+@pytest.mark.usefixtures("no_amdsmi")
+def test_a_tree_without_its_shared_object_gives_way_to_the_next(tmp_path: Path) -> None:
+    newest, older = lay_out(tmp_path / "core-10.0"), lay_out(tmp_path / "core-9.2")
+    assert list(amdsmi_calls.shared_folders(tmp_path)) == [newest, older]
+    (tmp_path / "core-10.0/lib/libamd_smi.so.26").unlink()
+    assert Path(amdsmi_calls.load(tmp_path).__file__).parent == older / "amdsmi"
+    sys.modules.pop("amdsmi")
+    (tmp_path / "core-9.2/lib/libamd_smi.so.26").unlink()
+    with pytest.raises(Unreadable, match="not installed"):
+        amdsmi_calls.load(tmp_path)
 
 
 # ------------------------------------------------------------------ the bus

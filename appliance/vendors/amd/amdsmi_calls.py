@@ -8,15 +8,27 @@ reason like any other; nothing else may come from a call. Numbers are those of a
 from __future__ import annotations
 
 import contextlib
+import importlib
 import io
-from collections.abc import Callable
+import re
+import sys
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 from appliance.linux import pci
 from appliance.linux.sysfs import Unreadable
 from appliance.vendors.amd.values import NOT_SUPPORTED, Query, needed, text
 
+MODULE = "amdsmi"
 NO_LIBRARY = "the Python library amdsmi, or the libamd_smi.so that it loads, is not installed"
+CORE_WHEEL = "_rocm_sdk_core"
+SHARED = "share/amd_smi"
+"""Where ROCm's own wheel (rocm-sdk-core) and its system packages put the library without installing
+it: a folder that whoever imports from it adds to the path. The module then loads the libamd_smi.so
+of the same tree (https://rocm.docs.amd.com/projects/amdsmi/en/docs-10.2.0/packaging.html)."""
+SYSTEM_TREES = Path("/opt/rocm")
 NO_PERMISSION = (
     "this user may not read it: run as root, or pass the groups of /dev/kfd and "
     "/dev/dri/renderD* into the container"
@@ -43,20 +55,61 @@ class Refused(Unreadable):
         self.status = status
 
 
-def load() -> Any:
-    """The library, initialised. Raises Unreadable if it is not there or finds no driver."""
+def load(trees: Path = SYSTEM_TREES) -> Any:
+    """The library, initialised. Raises Unreadable if it is not there or finds no driver.
+
+    The one that is installed comes first, then that of ROCm's wheel, then those in `trees`.
+    """
     # Without libamd_smi.so it prints to stdout, which may be a JSON document, and fails.
     with contextlib.redirect_stdout(io.StringIO()):
+        library = _imported(trees)
         try:
-            import amdsmi  # type: ignore[import-not-found, unused-ignore] # noqa: PLC0415
-        except (ImportError, *FAULTS):
-            raise Unreadable(NO_LIBRARY) from None
-        try:
-            amdsmi.amdsmi_init()
-        except amdsmi.AmdSmiException as fault:
+            library.amdsmi_init()
+        except library.AmdSmiException as fault:
             status = getattr(fault, "err_code", None)
             raise Unreadable(f"amdsmi cannot be initialised: status {status}") from None
-    return amdsmi
+    return library
+
+
+def _imported(trees: Path) -> Any:
+    """The module, of the first place that has one which can be imported."""
+    for folder in (None, *shared_folders(trees)):
+        try:
+            return _import_from(folder)
+        except (ImportError, *FAULTS):
+            for name in [one for one in sys.modules if one.partition(".")[0] == MODULE]:
+                if sys.modules[name] is not None:  # None: its import is forbidden
+                    del sys.modules[name]  # else the next place would be taken for this one
+    raise Unreadable(NO_LIBRARY)
+
+
+def _import_from(folder: Path | None) -> Any:
+    """The module of this folder, or of those that the interpreter has."""
+    if folder is None:
+        return importlib.import_module(MODULE)
+    sys.path.insert(0, str(folder))
+    try:
+        return importlib.import_module(MODULE)
+    finally:
+        sys.path.remove(str(folder))
+
+
+def shared_folders(trees: Path = SYSTEM_TREES) -> Iterator[Path]:
+    """Folders of ROCm that hold the library uninstalled: its wheel's, then the system's."""
+    try:
+        wheel = find_spec(CORE_WHEEL)
+    except (ImportError, ValueError):
+        wheel = None
+    roots = [*map(Path, (wheel and wheel.submodule_search_locations) or ())]
+    roots += [trees, *sorted(trees.glob("core-*"), key=_version, reverse=True)]
+    for root in roots:
+        if (root / SHARED / MODULE).is_dir():
+            yield root / SHARED
+
+
+def _version(tree: Path) -> tuple[int, ...]:
+    """Of core-10.1: (10, 1)."""
+    return tuple(int(part) for part in re.findall(r"\d+", tree.name))
 
 
 class Calls:
