@@ -59,6 +59,13 @@ def test_two_devices_without_links_to_show_are_not() -> None:
     assert "links not judged" not in result.scope.lower()
 
 
+def test_two_cards_without_links_by_design_are_accepted() -> None:
+    result, _ = run_of("nvml", "two_a10", "two_a10")
+    assert result.verdict == "ACCEPTED"
+    links = ruling(result, "links-down")
+    assert (links.ruling, links.reason) == ("not_applicable", "absent")
+
+
 def test_a_device_that_supports_no_question_is_inconclusive_in_one_sentence() -> None:
     result, (device,) = run_of("nvml", "nothing_supported", "nothing_supported")
     assert result.verdict == "INCONCLUSIVE"

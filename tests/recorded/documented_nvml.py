@@ -16,6 +16,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -416,6 +417,68 @@ def pages_retired() -> Record:
     return node([device], kernels, driver="535.154.05", api=12020, sources=V100)
 
 
+@dataclass(frozen=True)
+class Part:
+    """A part of which little more is known than what tells it from the others.
+
+    Its name and memory are those of public outputs of nvidia-smi, its cores those that its data
+    sheet states; 0 is not known. Where it has no links no question about them is supported.
+    """
+
+    name: str
+    capability: tuple[int, int]
+    mebibytes: int
+    cores: int = 0
+    num_links: int = 0
+
+
+PARTS = (
+    Part("NVIDIA GB200", (10, 0), 189471, num_links=18),
+    Part("NVIDIA B300 SXM6 AC", (10, 3), 275040, num_links=18),
+    Part("NVIDIA GH200 480GB", (9, 0), 97871, 16896, num_links=18),
+    Part("NVIDIA H20", (9, 0), 0, num_links=18),
+    Part("NVIDIA RTX PRO 6000 Blackwell Server Edition", (12, 0), 97887, 24064),
+    Part("NVIDIA GeForce RTX 5090", (12, 0), 32752, 21760),
+    Part("NVIDIA RTX 6000 Ada Generation", (8, 9), 49140, 18176),
+    Part("NVIDIA L4", (8, 9), 23034, 7424),
+    Part("NVIDIA A10", (8, 6), 23028, 9216),
+    Part("NVIDIA A10", (8, 6), 23028, 9216),
+    Part("Tesla T4", (7, 5), 0, 2560),
+    Part("Tesla V100-SXM2-32GB", (7, 0), 32510, 5120, num_links=6),
+)
+PART_SOURCES = (
+    "public outputs of nvidia-smi (names; MiB: GB200 189471, B300 275040, GH200 97871)",
+    "https://github.com/VladislavDuma/gpu_specs (MiB of A10, L4, RTX 5090, RTX 6000 Ada; cores)",
+    "https://github.com/winston-zhang-orz/gpu-specs, specs.md (cores; compute capability)",
+    "https://docs.nvidia.com/datacenter/tesla/mig-user-guide/610/supported-gpus.html (capability)",
+    NVML,
+)
+
+
+def parts() -> Record:
+    """One node with a device of each of them, two A10 among them."""
+    devices = [
+        {"answers": part_answers(number, part), "fields": part_fields(part)}
+        for number, part in enumerate(PARTS)
+    ]
+    return node(devices, [], driver="580.105.08", api=13000, sources=PART_SOURCES)
+
+
+def part_answers(number: int, part: Part) -> Answers:
+    answers = {
+        **identity(part.name, number, part.capability),
+        "nvmlDeviceGetTopologyCommonAncestor(device)": "NVML_TOPOLOGY_SYSTEM",
+        **(memory(part.mebibytes, 0) if part.mebibytes else {}),
+    }
+    if part.cores:
+        answers["nvmlDeviceGetNumGpuCores()"] = part.cores
+    return answers | (links("NVML_NVLINK_VERSION_4_0") if part.num_links else {})
+
+
+def part_fields(part: Part) -> Answers:
+    return {"NVML_FI_DEV_NVLINK_LINK_COUNT": part.num_links} if part.num_links else {}
+
+
 # ------------------------------------------------------------------ one fault each
 
 
@@ -571,6 +634,18 @@ def links_not_shown_of_two() -> Record:
     return {**record, "sources": list(PASSED_THROUGH)}
 
 
+def two_a10() -> Record:
+    """Two cards whose design has no links: the driver answers as where it hides them."""
+    record = links_not_shown_of_two()
+    for device in record["devices"]:
+        device["answers"] |= {
+            "nvmlDeviceGetName()": "NVIDIA A10",
+            "nvmlDeviceGetCudaComputeCapability()": [8, 6],
+            "nvmlDeviceGetNumGpuCores()": 9216,
+        }
+    return record
+
+
 def nothing_supported() -> Record:
     """A device that supports no question at all, not even its name."""
     record = links_not_shown()
@@ -593,7 +668,7 @@ def driver_broken() -> Record:
     return {**h100_sxm(), "init": error("NVML_ERROR_LIB_RM_VERSION_MISMATCH")}
 
 
-HEALTHY = (h100_sxm, h200_sxm, a100_sxm, b200, mig_slices, card_without_bridge)
+HEALTHY = (h100_sxm, h200_sxm, a100_sxm, b200, mig_slices, card_without_bridge, two_a10)
 FAULTY = (
     *(ecc_uncorrected, remap_pending, link_down, pcie_x8, thermal_throttle, missing_fields),
     *(gpu_lost, handle_lost, permission_denied, not_ours, reset_wanted, fabric_not_ready),
@@ -606,7 +681,7 @@ def built() -> dict[str, str]:
     """Text of every record by its name."""
     return {
         make.__name__: json.dumps(deepcopy(make()), indent=1, sort_keys=True) + "\n"
-        for make in (*HEALTHY, *FAULTY)
+        for make in (*HEALTHY, *FAULTY, parts)
     }
 
 

@@ -5,7 +5,7 @@ import subprocess
 import sys
 import time
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,6 +26,7 @@ from appliance.vendors.containers import CONTAINERS
 from appliance.vendors.nvidia import xid
 from appliance.vendors.nvidia.cuda import Cuda
 from appliance.vendors.nvidia.nvml import DRIVER_LIBRARY, HINTS, Nvml, Refusal
+from appliance.vendors.nvidia.nvml_absent import BY_DESIGN
 from appliance.vendors.nvidia.nvml_telemetry import COUNTED, READ, REASONS, throttled
 
 Named = Callable[[str], Cuda]
@@ -494,6 +495,93 @@ def test_a_link_that_is_shown_is_shown(vendor: Named) -> None:
     one = vendor("links_not_shown")
     library(one).record["devices"][0]["answers"]["nvmlDeviceGetNvLinkState(17)"] = 0
     assert one.probe()[0].facts["links_shown"].value is True
+
+
+def of_model(devices: Sequence[Device], model: str) -> Device:
+    return next(device for device in devices if device.model == model)
+
+
+@pytest.mark.parametrize(
+    ("model", "architecture", "units"),
+    [
+        ("NVIDIA GH200 480GB", "sm_90", 132),
+        ("NVIDIA RTX PRO 6000 Blackwell Server Edition", "sm_120", 188),
+        ("NVIDIA GeForce RTX 5090", "sm_120", 170),
+        ("NVIDIA RTX 6000 Ada Generation", "sm_89", 142),
+        ("NVIDIA L4", "sm_89", 58),
+        ("NVIDIA A10", "sm_86", 72),
+        ("Tesla T4", "sm_75", 40),
+        ("Tesla V100-SXM2-32GB", "sm_70", 80),
+    ],
+)
+def test_multiprocessors_of_every_generation_are_counted(
+    vendor: Named, model: str, architecture: str, units: int
+) -> None:
+    facts = of_model(vendor("parts").probe(), model).facts
+    assert (facts["architecture"].value, facts["compute_units"].value) == (architecture, units)
+
+
+@pytest.mark.parametrize("capability", [(10, 1), (10, 3), (11, 0), (12, 1)])
+def test_the_newest_generations_have_their_cores(
+    vendor: Named, capability: tuple[int, int]
+) -> None:
+    one = vendor("b200")
+    answers = library(one).record["devices"][0]["answers"]
+    answers["nvmlDeviceGetCudaComputeCapability()"] = list(capability)
+    answers["nvmlDeviceGetNumGpuCores()"] = 148 * 128
+    assert one.probe()[0].facts["compute_units"].value == 148
+
+
+@pytest.mark.parametrize(
+    ("model", "num_links"),
+    [
+        ("NVIDIA GB200", 18),
+        ("NVIDIA B300 SXM6 AC", 18),
+        ("NVIDIA GH200 480GB", 18),
+        ("NVIDIA H20", 18),
+        ("NVIDIA RTX PRO 6000 Blackwell Server Edition", 0),
+        ("NVIDIA GeForce RTX 5090", 0),
+        ("NVIDIA RTX 6000 Ada Generation", 0),
+        ("NVIDIA L4", 0),
+        ("NVIDIA A10", 0),
+        ("Tesla T4", 0),
+        ("Tesla V100-SXM2-32GB", 6),
+    ],
+)
+def test_a_part_without_links_by_design_has_none_to_judge(
+    vendor: Named, model: str, num_links: int
+) -> None:
+    one = vendor("parts")
+    device = of_model(one.probe(), model)
+    assert device.facts["num_links"].value == num_links
+    counters = {"links_down", "link_replays", "link_recoveries", "link_errors"}
+    assert (counters <= one.absent(device)) == (num_links == 0)
+    if not num_links:
+        assert device.facts["num_links"].source == BY_DESIGN
+        assert one.counters(device)["links_down"] is None
+
+
+@pytest.mark.parametrize(
+    "model", ["NVIDIA A100-SXM4-40GB", "NVIDIA A40", "NVIDIA RTX A6000", "NVIDIA GeForce RTX 3090"]
+)
+def test_a_part_whose_generation_has_links_is_not_taken_for_one_without(
+    vendor: Named, model: str
+) -> None:
+    one = vendor("two_a10")
+    library(one).record["devices"][0]["answers"]["nvmlDeviceGetName()"] = model
+    device = one.probe()[0]
+    assert device.facts["num_links"].value is None
+    assert "links_down" not in one.absent(device)
+
+
+def test_links_that_the_driver_reports_stand_above_the_design(vendor: Named) -> None:
+    one = vendor("two_a10")
+    record = library(one).record["devices"][0]
+    record["fields"]["NVML_FI_DEV_NVLINK_LINK_COUNT"] = 4
+    record["answers"]["nvmlDeviceGetNvLinkState(*)"] = 1
+    device = one.probe()[0]
+    assert (device.facts["num_links"].value, device.facts["num_links_up"].value) == (4, 4)
+    assert "links_down" not in one.absent(device)
 
 
 def test_a_sum_with_a_gap_is_none(vendor: Named) -> None:

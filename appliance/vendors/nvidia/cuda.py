@@ -38,7 +38,7 @@ from appliance.vendors.nvidia.nvml import (
     Refusal,
     attempt,
 )
-from appliance.vendors.nvidia.nvml_absent import absent, capability, has_no_fans
+from appliance.vendors.nvidia.nvml_absent import absent, capability, has_no_fans, without_links
 from appliance.vendors.nvidia.nvml_facts import Questions, is_divided, slices
 from appliance.vendors.nvidia.nvml_telemetry import (
     COUNTED,
@@ -253,7 +253,7 @@ class Cuda:
         if place.slice is None:
             serial = or_none(ask.serial) or serial
         model = or_none(ask.model) or UNNAMED
-        return self._record(number, model, facts, serial, or_none(ask.memory))
+        return without_links(self._record(number, model, facts, serial, or_none(ask.memory)))
 
     def _record(
         self, number: int, model: str, facts: Facts, serial: str | None, memory: int | None

@@ -29,8 +29,13 @@ CORES = {
     (8, 9): 128,
     (9, 0): 128,
     (10, 0): 128,
+    (10, 1): 128,
+    (10, 3): 128,
+    (11, 0): 128,
+    (12, 0): 128,
+    (12, 1): 128,
 }
-"""Cores of a multiprocessor by compute capability (NVIDIA/cuda-samples, helper_cuda.h)."""
+"""Cores of a multiprocessor by compute capability (NVIDIA/cuda-samples, helper_cuda.h, 2025-09)."""
 COMPUTE_MODES = {0: "default", 2: "prohibited", 3: "exclusive process"}
 """nvmlComputeMode_t."""
 SLOWDOWN = 1
