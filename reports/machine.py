@@ -228,9 +228,10 @@ def _server(index: JournalIndex) -> Iterable[Row]:
     for probe in index.probes:
         healthy = "healthy" if probe.is_healthy else f"not used: {probe.reason}"
         mode = "" if probe.library_mode == "default" else f", {probe.library_mode}"
+        ranks = "" if probe.ranks == 1 else f", {probe.ranks} ranks"
         took = words.duration(probe.seconds)
         yield Row(
-            label=f"Fork server of {probe.device}, {probe.framework}{mode}",
+            label=f"Fork server of {probe.device}, {probe.framework}{mode}{ranks}",
             value=healthy,
             note=f"imports and probe fork took {took}",
         )

@@ -193,9 +193,10 @@ def server_sentence(event: ServerProbed) -> str:
     mode = "" if event.library_mode == "default" else f", {event.library_mode}"
     last = event.last_words.splitlines()[-1:]
     words = f"; its last words: {last[0]}" if last else ""
+    ranks = "" if event.ranks == 1 else f" of {event.ranks} ranks"
     return (
-        f"{event.device}: launches by {event.framework}{mode} are fresh processes, which import "
-        f"anew each time: {event.reason}{words}"
+        f"{event.device}: launches{ranks} by {event.framework}{mode} are fresh processes, which "
+        f"import anew each time: {event.reason}{words}"
     )
 
 

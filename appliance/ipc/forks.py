@@ -16,6 +16,7 @@ import socket
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NoReturn
 
 from appliance.ipc import processes
@@ -32,7 +33,7 @@ class Fork:
         self.pid = os.fork()
         self._status: int | None = None
         if self.pid == 0:
-            _do(work, parent)
+            exit_after(partial(_of_parent, parent, work))
 
     def poll(self) -> int | None:
         """None while it lives; then its exit status, or the negative number of its signal."""
@@ -46,10 +47,15 @@ class Fork:
             os.kill(self.pid, signal.SIGTERM)
 
 
-def _do(work: Callable[[], object], parent: int) -> NoReturn:
+def _of_parent(parent: int, work: Callable[[], object]) -> None:
+    processes.die_with(parent)
+    work()
+
+
+def exit_after(work: Callable[[], object]) -> NoReturn:
+    """End this process as a program ends that does `work`, but run no exit handler."""
     status = 1
     try:
-        processes.die_with(parent)
         work()
         status = 0
     except SystemExit as end:

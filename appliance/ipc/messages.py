@@ -50,11 +50,13 @@ class ServeRequest(Record):
     """First line that a fork server reads: what to import before any fork, and how it is probed.
 
     The probe fork computes by `framework` on the vendor's device, and has `probe_seconds` for it.
+    Each launch has so many `ranks`, which it forks itself.
     """
 
     workloads: tuple[str, ...]
     vendor: str
     framework: Framework
+    ranks: int
     probe_seconds: Number
 
 

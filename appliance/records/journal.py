@@ -119,7 +119,8 @@ class AttemptBegun(Record):
 class ServerProbed(Record):
     """Whether a fork server may be forked: nothing was started in it, and its probe fork was right.
 
-    There is one for each device, framework and library mode that a launch asks for. `reason` is one
+    There is one for each device, framework and library mode that a launch asks for, and others for
+    launches of several `ranks`; `device` then names all of theirs (`Case.place`). `reason` is one
     sentence, empty for a healthy server; `last_words` is the end of what the probe fork or the
     server wrote to its stderr, empty for a healthy one.
     """
@@ -132,6 +133,7 @@ class ServerProbed(Record):
     seconds: Number
     reason: str
     last_words: str = ""
+    ranks: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

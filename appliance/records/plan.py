@@ -72,6 +72,11 @@ class Case(Record):
         return self.devices or (self.device,)
 
     @property
+    def place(self) -> str:
+        """Names of all of its devices, in one word."""
+        return "+".join(self.all_devices)
+
+    @property
     def in_tf32(self) -> bool:
         """Whether its float32 products are to be made in TF32, and not in full."""
         return asks_for_tf32(self.parameters, self.work)

@@ -122,23 +122,24 @@ class Launcher:
         framework = self.frameworks[case.id]
         if not self.vendor(case).deterministic_environment():
             library_mode = "default"  # its environment would be the same, so one server is enough
-        return ServerKey(device=case.device, framework=framework, library_mode=library_mode)
+        return ServerKey(
+            device=case.place, ranks=case.ranks, framework=framework, library_mode=library_mode
+        )
 
     def _start_server(self, key: ServerKey) -> ForkServer:
         """Start the server; it imports the workloads of its framework that its forks may run."""
         cases = [
             case
             for case in self.plan.cases
-            if case.device == key.device
-            and not (case.unsupported or case.software)
-            and self._key(case, key.library_mode) == key
+            if not (case.unsupported or case.software) and self._key(case, key.library_mode) == key
         ]
-        name = f"{key.device}-{key.framework}-{key.library_mode}"
+        name = f"{key.device}-{key.ranks}-{key.framework}-{key.library_mode}"
         return ForkServer(
             ServeRequest(
                 workloads=tuple(sorted({case.workload for case in cases})),
                 vendor=self.vendor(cases[0]).name,
                 framework=key.framework,
+                ranks=key.ranks,
                 probe_seconds=probe_fork.PROBE_SECONDS,
             ),
             self.environment(cases[0], library_mode=key.library_mode),
@@ -147,8 +148,8 @@ class Launcher:
 
 
 def _may_be_forked(case: Case) -> bool:
-    """Ranks are started by exec, and a server shows its forks its own device alone."""
-    return case.ranks == 1 and len(case.all_devices) == 1
+    """One process on several devices is fresh: each pair of them would need its own server."""
+    return case.ranks > 1 or len(case.all_devices) == 1
 
 
 def file_name(name: str) -> str:

@@ -1,6 +1,7 @@
 """The fork servers of a run: which there are, which may be forked, and why others may not.
 
-There is one for each device, framework and library mode that a launch asks for. Each imports what
+There is one for each device, framework and library mode that a launch asks for, and one more for
+launches of several ranks, which have their own devices and threads. Each imports what
 the plan's workloads of its framework need, in the environment of its mode, which is set before
 its first import. It is started when the first launch needs it, and probed; one that is not
 healthy, or was lost, is never used again, and launches that would come of it are fresh processes.
@@ -19,9 +20,13 @@ from appliance.runner.children import ForkServer, Health
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerKey:
-    """Which server: the device that it shows its forks, what computes there, and in what mode."""
+    """Which server: the devices that it shows its forks (`Case.place`), what computes, and how.
+
+    The ranks of a launch share the processors' threads, which a server fixes before it imports.
+    """
 
     device: str
+    ranks: int = 1
     framework: Framework
     library_mode: LibraryMode
 
@@ -74,6 +79,7 @@ class ForkServers:
 def _probed(key: ServerKey, health: Health, seconds: float) -> ServerProbed:
     return ServerProbed(
         device=key.device,
+        ranks=key.ranks,
         framework=key.framework,
         library_mode=key.library_mode,
         is_healthy=not health.fault,

@@ -235,6 +235,7 @@ class _Server:
     """A fork server, as launches name it."""
 
     device: str
+    ranks: int
     framework: Framework | None
     library_mode: LibraryMode
 
@@ -497,7 +498,7 @@ def _check_mode(walk: _Walk, launch: Launch, case: Case, event: LaunchStarted) -
 
 def _fork(walk: _Walk, event: LaunchStarted, case: Case, *, is_forbidden: bool) -> None:
     """A launch is forked by a healthy server, and by the framework that its case always has."""
-    server = _Server(case.device, event.framework, event.library_mode)
+    server = _Server(case.place, case.ranks, event.framework, event.library_mode)
     if is_forbidden or server in walk.unhealthy:
         raise walk.fault(f"launch {event.launch} is forked, where a fresh process is wanted")
     if walk.frameworks.setdefault(case.id, event.framework) != event.framework:
@@ -507,7 +508,7 @@ def _fork(walk: _Walk, event: LaunchStarted, case: Case, *, is_forbidden: bool) 
 
 def _probe(walk: _Walk, event: ServerProbed) -> None:
     if not event.is_healthy:
-        walk.unhealthy.add(_Server(event.device, event.framework, event.library_mode))
+        walk.unhealthy.add(_Server(event.device, event.ranks, event.framework, event.library_mode))
 
 
 def _take_place(walk: _Walk, launch: Launch, *, is_again: bool) -> None:

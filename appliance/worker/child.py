@@ -24,6 +24,7 @@ import traceback
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import NoReturn
 
@@ -180,11 +181,14 @@ def _serve() -> None:
     for name in request.workloads:
         import_to_fork(name)
         imports.imported(name)
+    if request.ranks > 1:
+        import_module(torchrun.TORCHRUN)
+        imports.imported(torchrun.TORCHRUN)
     vendor = make_vendor(request.vendor)
     ForkServer(
         stdout_descriptor,
         probe=lambda: compute_probe(vendor, request.framework),
-        begin=launch,
+        begin=launch if request.ranks == 1 else torchrun.fork_ranks_by(launch),
         imports=imports,
         probe_seconds=request.probe_seconds,
     ).serve()

@@ -3,9 +3,10 @@
 All meet on the loopback interface at a port that is free; no name is looked up.
 
 Importing the libraries takes longer than most launches, so where a fork is safe they are imported
-once: the launch's first process imports what the ranks need and forks both torchrun and, for each
-proxy that torchrun starts, a rank. Elsewhere each is a program of its own, which finds the
-LaunchSpec in its environment, as torchrun's processes share one standard input.
+once: the launch's first process, which a fork server may have forked, has what the ranks need and
+forks both torchrun and, for each proxy that torchrun starts, a rank. Elsewhere each is a program of
+its own, which finds the LaunchSpec in its environment, as torchrun's processes share one standard
+input.
 """
 
 from __future__ import annotations
@@ -17,18 +18,19 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NoReturn, Protocol
 
 from torch._C._distributed_c10d import TCPStore
 
 from appliance.ipc import processes
-from appliance.ipc.forks import Fork, RankForks
+from appliance.ipc.forks import Fork, RankForks, exit_after
 from appliance.ipc.import_watch import ImportWatch
 from appliance.ipc.probe_fork import PROBE_SECONDS, probed
 from appliance.ipc.processes import SHELL_SIGNAL_BASE
 from appliance.ipc.rank_proxy import NAME_VARIABLE, proxy_command
 from appliance.ipc.worker_command import worker_command
-from appliance.records.json import adapter
+from appliance.records.json import adapter, to_json
 from appliance.records.plan import Case
 from appliance.records.request import LaunchSpec
 from appliance.vendors.registry import make_vendor
@@ -41,6 +43,7 @@ PORT_VARIABLE = "BENCH_MEETING"
 """Variable with the port at which several agents meet."""
 AGENT_SECONDS, AGENT_TICK_SECONDS = 30.0, 0.05
 """How long the other agents go on when one has failed, and how often their status is read."""
+TORCHRUN = "torch.distributed.run"
 LOOPBACK = "127.0.0.1"
 HERE: tuple[str, ...] = (f"--rdzv-endpoint={LOOPBACK}:0",)
 """How one torchrun meets its ranks."""
@@ -68,6 +71,15 @@ def run_launch(spec: LaunchSpec, text: bytes, begin: Callable[[], NoReturn] | No
     if spec.case.agents > 1:
         sys.exit(_agent_programs(spec.case.agents))
     _run_ranks(spec.ranks, worker_command("rank", str(os.getpid())), HERE)
+
+
+def fork_ranks_by(launch: Callable[[LaunchSpec], NoReturn]) -> Callable[[LaunchSpec], NoReturn]:
+    """How a fork of a server begins a launch of several ranks, each of which is a `launch`."""
+
+    def begin(spec: LaunchSpec) -> NoReturn:
+        exit_after(partial(run_launch, spec, to_json(spec), partial(launch, spec)))
+
+    return begin
 
 
 def rank_spec() -> LaunchSpec:

@@ -155,28 +155,28 @@ def test_rows_ran_on_both_devices_and_across_them(runs: tuple[Run, Run]) -> None
 
 @pytest.mark.slow
 def test_launches_are_forked_where_a_fork_is_safe(runs: tuple[Run, Run]) -> None:
-    """Rows of JAX and ONNX Runtime beside one of torch, each from a healthy server of its own."""
-    for run, frameworks in zip(runs, (("torch",), ("jax", "onnx", "torch")), strict=True):
+    """Each framework and each number of ranks has a healthy server of its own."""
+    expected = ({("torch", 1), ("torch", 2)}, {("jax", 1), ("onnx", 1), ("torch", 1)})
+    for run, servers in zip(runs, expected, strict=True):
         probed = {
-            one["framework"]: (one["is_healthy"], one["reason"], one["last_words"])
+            (one["framework"], one["ranks"]): (one["is_healthy"], one["reason"], one["last_words"])
             for one in run.events
             if one["kind"] == "server_probed"
         }
-        assert probed == dict.fromkeys(frameworks, (True, "", ""))
+        assert probed == dict.fromkeys(servers, (True, "", ""))
     devices, processors = runs
-    assert _modes(devices) == {("forked", True), ("fresh", False)}
-    assert _modes(processors) == {("forked", True)}
+    assert _modes(devices) == {("forked", 1, 1), ("forked", 2, 2), ("fresh", 1, 2)}
+    assert _modes(processors) == {("forked", 1, 1)}
 
 
-def _modes(run: Run) -> set[tuple[str, bool]]:
-    """How launches were started, and whether each was of one process on one device."""
-    single = {
-        case["id"]
+def _modes(run: Run) -> set[tuple[str, int, int]]:
+    """How launches were started, by how many ranks each has, and on how many devices."""
+    cases = {
+        case["id"]: (case["ranks"], len(case["devices"]) or 1)
         for case in run.records("plan.json")["cases"]
-        if case["ranks"] == 1 and len(case["devices"]) < 2
     }
     return {
-        (one["mode"], one["launch"].rpartition("/")[0] in single)
+        (one["mode"], *cases[one["launch"].rpartition("/")[0]])
         for one in run.events
         if one["kind"] == "launch_started" and not one["launch"].endswith(f"/{FRESH_REPEAT}")
     }

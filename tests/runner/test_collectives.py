@@ -159,8 +159,10 @@ def test_ranks_are_processes_of_their_own_and_share_the_threads(bench: Bench) ->
         "forked by the launch's first process"
     ] * 4
     modes = {event.mode for event in bench.events if isinstance(event, LaunchStarted)}
-    assert modes == {"fresh"}
-    assert not [event for event in bench.events if isinstance(event, ServerProbed)]
+    assert modes == {"forked"}
+    probed = [event for event in bench.events if isinstance(event, ServerProbed)]
+    assert {event.ranks for event in probed} == set(HEALTHY.values())
+    assert all(event.is_healthy for event in probed)
 
 
 def without(bench: Bench, kind: type, phase: str = "") -> CaseEvidence:

@@ -176,6 +176,22 @@ def test_thread_of_an_import_is_named_and_the_other_framework_is_forked(tmp_path
     ]
 
 
+def test_sentence_of_a_server_for_jobs_says_how_many_ranks_they_have() -> None:
+    event = ServerProbed(
+        device="cuda:0+cuda:1",
+        ranks=2,
+        framework="torch",
+        library_mode="deterministic",
+        is_healthy=False,
+        seconds=1.0,
+        reason="no answer",
+    )
+    assert server_sentence(event) == (
+        "cuda:0+cuda:1: launches of 2 ranks by torch, deterministic are fresh processes, which "
+        "import anew each time: no answer"
+    )
+
+
 @pytest.mark.parametrize(
     ("workload", "reason", "last_words"),
     [
@@ -261,7 +277,13 @@ def test_server_with_every_shipped_workload_of_a_framework_is_healthy(
         tokens={},
         library_mode=library_mode,
     )
-    request = ServeRequest(workloads=names, vendor="cpu", framework=framework, probe_seconds=LONG)
+    request = ServeRequest(
+        workloads=names,
+        vendor="cpu",
+        framework=framework,
+        ranks=2 if framework == "torch" else 1,  # so torchrun is imported as well
+        probe_seconds=LONG,
+    )
     server = ForkServer(request, environment, work / "stderr")
     try:
         assert server.health(lambda: "") == Health()

@@ -148,16 +148,20 @@ def test_fork_server_that_was_lost_is_not_used_again_by_that_name_or_another(
     assert failed(checked(sealed(tmp_path, draft, key))) == faults
 
 
-@pytest.mark.parametrize(("is_healthy", "faults"), [(True, []), (False, ["conduct"])])
+@pytest.mark.parametrize(
+    ("is_healthy", "ranks", "faults"),
+    [(True, 1, []), (False, 1, ["conduct"]), (False, 2, [])],
+)
 def test_unhealthy_fork_server_makes_no_launch(
     is_healthy: bool,  # noqa: FBT001 - a parameter of the test
+    ranks: int,
     faults: list[str],
     key: Key,
     tmp_path: Path,
 ) -> None:
     draft = healthy()
     plan = replace(draft.plan, protocol=replace(draft.plan.protocol, mode="forked"))
-    probed = replace(healthy_server(), is_healthy=is_healthy)
+    probed = replace(healthy_server(), is_healthy=is_healthy, ranks=ranks)
     events = [
         replace(event, mode="forked", framework="torch")
         if isinstance(event, LaunchStarted)
