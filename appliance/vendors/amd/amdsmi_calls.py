@@ -8,7 +8,6 @@ reason like any other; nothing else may come from a call. Numbers are those of a
 from __future__ import annotations
 
 import contextlib
-import importlib
 import io
 import re
 import sys
@@ -85,13 +84,14 @@ def _imported(trees: Path) -> Any:
 
 def _import_from(folder: Path | None) -> Any:
     """The module of this folder, or of those that the interpreter has."""
-    if folder is None:
-        return importlib.import_module(MODULE)
-    sys.path.insert(0, str(folder))
+    if folder is not None:
+        sys.path.insert(0, str(folder))
     try:
-        return importlib.import_module(MODULE)
+        import amdsmi  # type: ignore[import-not-found, unused-ignore] # noqa: PLC0415
     finally:
-        sys.path.remove(str(folder))
+        if folder is not None:
+            sys.path.remove(str(folder))
+    return amdsmi
 
 
 def shared_folders(trees: Path = SYSTEM_TREES) -> Iterator[Path]:
