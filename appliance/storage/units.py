@@ -73,7 +73,7 @@ METRIC_UNITS: Mapping[str, str] = {
 }
 """The SI unit of each metric that is judged by times."""
 LARGEST_INT = 2**53 - 1  # beyond it JSON numbers are not exact
-FORMATS = ("float64", "float32", "tf32", "bfloat16", "float16", "float8")
+FORMATS = ("float64", "float32", "tf32", "bfloat16", "float16", "float8", "float4")
 QUANTITIES: Mapping[str, str] = {
     **{f"{name}_flops_per_second": "FLOP/s" for name in FORMATS},
     **{f"{name}_matrix_flops_per_second": "FLOP/s" for name in ("float64", "float32")},

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import time
+import tomllib
 from collections.abc import Callable, Mapping
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
@@ -206,7 +207,15 @@ def test_names_of_cards_are_by_the_design() -> None:
     assert MODELS[0x0BDA] == ("Intel(R) Data Center GPU Max 1100", XE_HPC)
     assert MODELS[0x56C0] == ("Intel(R) Data Center GPU Flex 170", XE_HPG)
     assert MODELS[0x56A0] == ("Intel(R) Arc(TM) A770 Graphics", XE_HPG)
-    assert MODELS[0xE211] == ("Intel(R) Graphics [0xe211]", XE2_HPG)
+    assert MODELS[0xE211] == ("Intel(R) Arc(TM) Pro B60 Graphics", XE2_HPG)
+    assert MODELS[0xE210] == ("Intel(R) Graphics [0xe210]", XE2_HPG)
+
+
+def test_cards_with_figures_are_named_as_their_files_name_them() -> None:
+    numbers = {"max-1550": 0x0BD5, "max-1100": 0x0BDA, "flex-170": 0x56C0, "arc-pro-b60": 0xE211}
+    for stem, number in numbers.items():
+        file = tomllib.loads((device_file.DEVICES / f"{stem}.toml").read_text())
+        assert MODELS[number][0] in file["models"]
 
 
 # ------------------------------------------------------------------ one fault each

@@ -1,9 +1,10 @@
 """Which Intel graphics cards are in the machine, what they are called, and where their link ends.
 
 Names are those that Intel's user-space driver gives to a PCI device id, and so what sycl-ls, torch
-and xpu-smi print (intel/compute-runtime, shared/source/dll/devices/devices_base.inl, 2025); an id
-without a name there is printed as "Intel(R) Graphics [0xe211]" (intel/xpumanager,
-doc/smi_user_guide.md). Which ids are which design: include/drm/intel/pciids.h of Linux.
+and xpu-smi print (intel/compute-runtime, shared/source/dll/devices/devices_base.inl, 2026-08). An
+id without a name there is printed as "Intel(R) Graphics [0xe210]" (intel/xpumanager,
+doc/smi_user_guide.md), as by a driver from before a card had its name. Which ids are which design:
+include/drm/intel/pciids.h of Linux.
 
 Graphics inside a processor do not count. They are distinguished by their id, or, for an id that is
 not listed here yet, by memory of their own, which the drivers show for cards alone. The only
@@ -101,19 +102,19 @@ _ALCHEMIST = {
 }
 _BATTLEMAGE = {
     0xE202: "",
-    0xE209: "",
+    0xE209: "B580",
     0xE20B: "B580",
     0xE20C: "B570",
     0xE20D: "",
     0xE210: "",
-    0xE211: "",
-    0xE212: "",
+    0xE211: "Pro B60",
+    0xE212: "Pro B50",
     0xE215: "",
     0xE216: "",
     0xE220: "",
     0xE221: "",
-    0xE222: "",
-    0xE223: "",
+    0xE222: "Pro B65",
+    0xE223: "Pro B70",
 }
 
 
