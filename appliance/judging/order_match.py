@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from appliance.judging.functional import RulingDraft, inconclusive
+from appliance.linux.fact_reader import value_of
 from appliance.records.criteria import Criterion
 from appliance.records.order import Order, OrderLine
 from appliance.records.system import Fact, System
@@ -14,6 +15,8 @@ from appliance.storage.criteria_file import ORDER_LINE
 from appliance.storage.order_file import Field, Member, read_field
 
 MOST_VALUES = 3  # different values that one line names
+COUNTED = "devices.count"
+ONE_OF = "one of "
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,18 +80,25 @@ def _matched(name: str, line: OrderLine, system: System) -> Matched:
         line=line,
         ordered=_ordered_words(line),
         actual=_actual_words(line, field),
-        draft=_draft(line, field),
+        draft=_draft(line, field, _part_of(system) if line.field == COUNTED else ""),
     )
 
 
-def _draft(line: OrderLine, field: Field) -> RulingDraft:
+def _part_of(system: System) -> str:
+    """What the devices are parts of, where software shows each part of a module as a device."""
+    values = [value_of(device.facts, "partitions") for device in system.identity.devices]
+    words = sorted({str(value) for value in values if str(value).startswith(ONE_OF)})
+    return f" (each device is {', '.join(words)})" if words else ""
+
+
+def _draft(line: OrderLine, field: Field, part_of: str = "") -> RulingDraft:
     held = [(member, _held(line, member)) for member in field.members]
     others = [member for member, is_so in held if is_so is False]
     unknown = [member for member, is_so in held if is_so is None]
     num_met = len(held) - len(others) - len(unknown)
     if line.count is None:
         if others:
-            return _failed(line, _is_another(line, others, field))
+            return _failed(line, _is_another(line, others, field) + part_of)
         if unknown or field.unknown:
             return _untold(line, unknown, field)
         return RulingDraft(ruling="pass") if num_met else _failed(line, "there is none")

@@ -173,6 +173,17 @@ def test_what_cannot_be_compared_is_never_met() -> None:
         assert ruled(one).draft.ruling == "inconclusive", one
 
 
+def test_a_wrong_count_says_that_devices_are_dies_of_modules() -> None:
+    devices = replayed_rocm.vendor("mi250x").probe()
+    node = replace(NODE, identity=replace(NODE.identity, devices=devices))
+    assert ruled(line("devices.count", "==", 2), node).draft.ruling == "pass"
+    wrong = ruled(line("devices.count", "==", 1), node).draft
+    assert wrong.ruling == "fail"
+    assert "devices.count is 2 (each device is one of 2 dies of a module)" in wrong.explanation
+    other = ruled(line("devices.count", "==", 1)).draft
+    assert "each device is" not in other.explanation
+
+
 # ------------------------------------------------------------------ comparing
 
 

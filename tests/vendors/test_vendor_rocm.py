@@ -203,6 +203,7 @@ def test_a_die_of_two_is_a_device(source: str) -> None:
         560,
     )
     assert reported[f"{CONNECTION}1"] == "XGMI x4"
+    assert reported["partitions"] == "one of 2 dies of a module"
     result = readings(one, devices[0])
     assert (result["power_watts"], result["temperature_celsius"]) == (95, 37)
     assert result["throttled_current"] == result["throttled_other"] == 0

@@ -12,6 +12,7 @@ nothing can read them, is refused: its buyer must not be given an acceptance of 
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
@@ -52,6 +53,9 @@ FORMATS: Mapping[str, frozenset[str]] = {
 kinds alone, which are not torch.float8_e4m3fn; CDNA 4 (gfx950) has that one and no xf32 ("AMD CDNA
 3" and "AMD Instinct CDNA 4 Instruction Set Architecture"; ROCm documentation, "Data types and
 precision support")."""
+TWO_DIES = re.compile(r"\bMI250X?\b")
+"""Modules of two dies, each a device of its own ("AMD CDNA 2 Architecture")."""
+DIE = "one of 2 dies of a module"
 JAX_PLUGINS = ("jax_rocm7_plugin", "jax_rocm10_plugin", "jax_rocm60_plugin")
 
 
@@ -143,7 +147,7 @@ class Rocm:
         queries = {
             **unit.queries,
             "pci_address": Query(lambda: unit.address, self._ready().name),
-            "partitions": Query(lambda: _divided(_parts(unit, units)), "devices by address"),
+            "partitions": Query(lambda: _divided(unit, units), "devices by address"),
         }
         facts: Facts = {
             **{name: self._fact(name, queries, place.queries()) for name in FACTS},
@@ -386,8 +390,11 @@ def _parts(unit: Unit, units: Sequence[Unit]) -> int:
     return sum(_module(one) == _module(unit) for one in units)
 
 
-def _divided(parts: int) -> str:
-    return "none" if parts == 1 else f"{parts} partitions"
+def _divided(unit: Unit, units: Sequence[Unit]) -> str:
+    parts = _parts(unit, units)
+    if parts > 1:
+        return f"{parts} partitions"
+    return DIE if TWO_DIES.search(str(_as_fact(unit.model).value)) else "none"
 
 
 def _model(unit: Unit, units: Sequence[Unit], facts: Facts) -> str:
