@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from appliance.records.json import Record
+from appliance.records.json import Number, Parameters, Record
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,8 +35,80 @@ class QualifiedRecord(Record):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Qualified(Record):
-    """qualified.json: the records of the models in this node; empty where nothing is known."""
+class ObservedCheck(Record):
+    """What one check of a case gave over all launches: the comparison nearest to its bound.
 
-    schema: Literal["bench/qualified/1"] = "bench/qualified/1"
+    `phases` are the steps that it was made after; `num_outside` of `num_made` were not within.
+    """
+
+    name: str
+    error: Number
+    bound: Number
+    phases: tuple[str, ...]
+    num_made: int
+    num_outside: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObservedCase(Record):
+    """What was seen of one workload with these parameters on devices of a model with a stack.
+
+    `outcomes` counts the ends of launches, and `fault` is one sentence of the last that did not
+    complete. `same_by_default` and `same_when_deterministic` say whether `num_default` and
+    `num_deterministic` processes gave the same bits from one seed; None where no two did report.
+    `step_seconds` is the median of the launches' median steps, of which there were `num_steps`;
+    `disturbed` is why it is not that of a quiet machine, empty where it is. `fresh_ratio` is the
+    step time of fresh processes over that of forked ones. `launch_seconds` and `repeat_seconds` are
+    how long a whole launch took. None is not measured, or not reported by this device.
+    """
+
+    case: str
+    workload: str
+    version: int
+    size: Literal["small", "full"]
+    parameters: Parameters
+    model: str
+    stack: Mapping[str, str]
+    devices: tuple[str, ...]
+    num_seeds: int
+    outcomes: Mapping[str, int]
+    fault: str
+    checks: tuple[ObservedCheck, ...]
+    same_by_default: bool | None
+    num_default: int
+    same_when_deterministic: bool | None
+    num_deterministic: int
+    step_seconds: Number | None
+    num_steps: int
+    units_per_second: Number | None
+    unit: str
+    flops_per_second: Number | None
+    host_memory_bytes: int | None
+    device_memory_bytes: int | None
+    power_watts: Number | None
+    fresh_ratio: Number | None
+    launch_seconds: Number | None
+    repeat_seconds: Number | None
+    disturbed: str
+    sources: tuple[str, ...]
+    recorded_utc: str
+    bench_version: str
+
+    @property
+    def worst_share(self) -> float | None:
+        """The largest error over its bound; None without a check that has a bound above zero."""
+        shares = [one.error / one.bound for one in self.checks if one.bound > 0.0]
+        return max(shares, default=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Qualified(Record):
+    """qualified.json: the records of the models in this node; empty where nothing is known.
+
+    `record` is what is known of repeats, by which is ruled, and `observed` what was seen of each
+    case beside that, by which nothing is. The first version of the schema had repeats alone.
+    """
+
+    schema: Literal["bench/qualified/1", "bench/qualified/2"] = "bench/qualified/2"
     record: tuple[QualifiedRecord, ...]
+    observed: tuple[ObservedCase, ...] = ()

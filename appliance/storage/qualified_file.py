@@ -1,12 +1,16 @@
-"""Qualified records: appliance/qualified, each file written by scripts/record_repeats.py."""
+"""Qualified records: appliance/qualified, a file for each model of device and stack of libraries.
+
+They are written by `bench qualify` and scripts/record_repeats.py, and never by hand.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from appliance.errors import UsageError
-from appliance.records.qualified import Qualified, QualifiedRecord
+from appliance.records.qualified import ObservedCase, Qualified, QualifiedRecord
 from appliance.storage.toml_file import ROOT, parse_json
 
 QUALIFIED = ROOT / "appliance" / "qualified"
@@ -19,11 +23,44 @@ def load_qualified(models: Sequence[str], folder: Path = QUALIFIED) -> Qualified
     UsageError for a record by which nothing can be ruled, or two of the same.
     """
     records: list[QualifiedRecord] = []
+    observed: list[ObservedCase] = []
     for path in sorted(folder.glob("*.json")):
-        records += parse_qualified(path.read_bytes(), path.name).record
-    selected = Qualified(record=tuple(item for item in records if item.model in models))
+        file = parse_qualified(path.read_bytes(), path.name)
+        records += file.record
+        observed += file.observed
+    selected = Qualified(
+        record=tuple(item for item in records if item.model in models),
+        observed=tuple(item for item in observed if item.model in models),
+    )
     check_qualified(selected, folder.name)
     return selected
+
+
+def file_name(model: str, stack: Mapping[str, str]) -> str:
+    """What the file of a model with a stack is called: MODEL--torch-VERSION.json."""
+    version = stack.get("torch", "unknown")
+    return f"{slug(model)}--torch-{slug(version)}.json"
+
+
+def slug(text: str) -> str:
+    """A name as part of a file's name."""
+    return re.sub(r"[^a-z0-9.]+", "-", text.lower()).strip("-.") or "unnamed"
+
+
+def by_file(qualified: Qualified) -> dict[str, Qualified]:
+    """The records as the files that they are checked in as, by name."""
+    names = dict.fromkeys(file_name(one.model, one.stack) for one in qualified.record)
+    names |= dict.fromkeys(file_name(one.model, one.stack) for one in qualified.observed)
+
+    def of(
+        name: str, records: Iterable[QualifiedRecord], observed: Iterable[ObservedCase]
+    ) -> Qualified:
+        return Qualified(
+            record=tuple(one for one in records if file_name(one.model, one.stack) == name),
+            observed=tuple(one for one in observed if file_name(one.model, one.stack) == name),
+        )
+
+    return {name: of(name, qualified.record, qualified.observed) for name in names}
 
 
 def parse_qualified(data: bytes, name: str) -> Qualified:
@@ -45,6 +82,15 @@ def check_qualified(qualified: Qualified, name: str) -> None:
         if key in seen:
             raise UsageError(f"{where} stands there twice for one library stack; remove one")
         seen.append(key)
+    cases: list[tuple[object, ...]] = []
+    for one in qualified.observed:
+        where = f'{name}: what was observed of case "{one.case}" on {one.model}'
+        if not one.stack or not all(one.stack.values()) or not one.devices:
+            raise UsageError(f"{where} names no library stack or no device: qualify it again")
+        place = (one.case, one.size, one.version, one.model, dict(one.stack))
+        if place in cases:
+            raise UsageError(f"{where} stands there twice for one library stack; remove one")
+        cases.append(place)
 
 
 def _fault(record: QualifiedRecord) -> str:
