@@ -1,13 +1,15 @@
-"""Records in appliance/qualified how often repeats gave the same bits, from the journals of runs.
+"""Records in appliance/qualified what runs and qualifications showed of healthy devices.
 
     scripts/record_repeats.py RUN... [--out FILE]
 
-RUN is the folder that `bench run` left of a healthy device, by a suite whose protocol says
-`repeats` (up to 100 processes a case). What is in FILE already stays and grows by them: a journal
-counts once. Of each case every repeat but the first counts, which the others are compared with. A
-case whose repeats differ is not recorded as clean: where the library said of an operator that it
-has no deterministic form, the record says so, else the script ends with exit code 1 and names it,
-because the device or the workload is wrong.
+Without FILE the records go into appliance/qualified, a file for each model and stack, and a page
+for each model into docs/devices. RUN is what `bench qualify --out RUN` left, or the folder that
+`bench run` left of a healthy device, by a suite whose protocol says `repeats` (up to 100 processes
+a case). What is recorded already stays and grows by them: a journal counts once. Of each case every
+repeat but the first counts, which the others are compared with. A case whose repeats differ is not
+recorded as clean: where the library said of an operator that it has no deterministic form, the
+record says so, else the script ends with exit code 1 and names it, because the device or the
+workload is wrong.
 
 A record is part of the package and of its version: `verify` holds a bundle's records to those of
 its own package, so recording writes into this checkout, to be reviewed like any other change.
@@ -29,14 +31,21 @@ from appliance.evidence.journal_index import index_of  # noqa: E402 - the same
 from appliance.evidence.launches import CaseEvidence  # noqa: E402 - the same
 from appliance.evidence.qualification import device_digest, stack  # noqa: E402 - the same
 from appliance.evidence.repeats import described, repeats_of  # noqa: E402 - the same
+from appliance.qualifying.observation import joined, merged, record_key  # noqa: E402 - the same
+from appliance.qualifying.page import models, page  # noqa: E402 - the same
 from appliance.records.json import sha256, to_json  # noqa: E402 - the same
 from appliance.records.qualified import Qualified, QualifiedRecord  # noqa: E402 - the same
 from appliance.storage import bundle  # noqa: E402 - the same
 from appliance.storage.bundle import Bundle  # noqa: E402 - the same
-from appliance.storage.qualified_file import QUALIFIED, parse_qualified  # noqa: E402 - the same
+from appliance.storage.qualified_file import (  # noqa: E402 - the same
+    QUALIFIED,
+    by_file,
+    parse_qualified,
+    slug,
+)
 from appliance.verification import launch_checks, run_checks  # noqa: E402 - the same
 
-OUT = QUALIFIED / "processors.json"
+PAGES = ROOT / "docs" / "devices"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +58,7 @@ class Recorded:
 
 def recorded(known: Qualified, runs: Sequence[Bundle]) -> Recorded:
     """What is known, grown by these runs; UsageError for a run that shows nothing of a device."""
-    records = {_key(one): one for one in known.record}
+    records = {record_key(one): one for one in known.record}
     faults: list[str] = []
     for run in runs:
         _check(run)
@@ -59,9 +68,9 @@ def recorded(known: Qualified, runs: Sequence[Bundle]) -> Recorded:
             if isinstance(record, str):
                 faults.append(f"{evidence.case.id} of {run.plan.run_id}: {record}")
             elif record is not None:
-                key = _key(record)
-                records[key] = _joined(records[key], record) if key in records else record
-    return Recorded(qualified=Qualified(record=tuple(records.values())), faults=tuple(faults))
+                key = record_key(record)
+                records[key] = joined(records[key], record) if key in records else record
+    return Recorded(qualified=replace(known, record=tuple(records.values())), faults=tuple(faults))
 
 
 def _check(run: Bundle) -> None:
@@ -100,28 +109,6 @@ def _record(run: Bundle, evidence: CaseEvidence, journal: str) -> QualifiedRecor
     )
 
 
-def _key(record: QualifiedRecord) -> tuple[object, ...]:
-    return (record.workload, record.version, record.model, *sorted(record.stack.items()))
-
-
-def _joined(known: QualifiedRecord, new: QualifiedRecord) -> QualifiedRecord:
-    """Two records of one key; a case of a journal that is known already counts once."""
-    if set(new.sources) <= set(known.sources):
-        return known
-    if "no_deterministic_form" in (known.form, new.form):
-        known = replace(known, form="no_deterministic_form", num_clean=0)
-        new = replace(new, num_clean=0)
-    return replace(
-        known,
-        num_clean=known.num_clean + new.num_clean,
-        devices=tuple(dict.fromkeys((*known.devices, *new.devices))),
-        operators=tuple(dict.fromkeys((*known.operators, *new.operators))),
-        sources=tuple(dict.fromkeys((*known.sources, *new.sources))),
-        recorded_utc=max(known.recorded_utc, new.recorded_utc),
-        bench_version=new.bench_version,
-    )
-
-
 def _lines(result: Recorded) -> Iterator[str]:
     for one in result.qualified.record:
         what = f"{one.num_clean} clean repeats" if one.num_clean else "no deterministic form"
@@ -130,16 +117,21 @@ def _lines(result: Recorded) -> Iterator[str]:
 
 def main(arguments: Sequence[str]) -> int:
     """Write the records; 1 if a case was not recorded, 2 for a run that cannot be read."""
-    parser = argparse.ArgumentParser(description="Record clean repeats from the folders of runs.")
+    parser = argparse.ArgumentParser(description="Record what runs and qualifications showed.")
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUN")
-    parser.add_argument("--out", type=Path, default=OUT)
+    parser.add_argument("--out", type=Path)
     options = parser.parse_args(arguments)
+    qualified_files = [run / bundle.QUALIFIED for run in options.runs if is_qualification(run)]
     try:
-        empty = Qualified(record=())
-        is_there = options.out.exists()
-        known = parse_qualified(options.out.read_bytes(), options.out.name) if is_there else empty
-        result = recorded(known, [bundle.read(run, complete=False) for run in options.runs])
-        bundle.write(options.out, to_json(result.qualified))
+        known = _known(options.out)
+        runs = [
+            bundle.read(run, complete=False) for run in options.runs if not is_qualification(run)
+        ]
+        result = recorded(known, runs)
+        for path in qualified_files:
+            new = parse_qualified(path.read_bytes(), str(path))
+            result = replace(result, qualified=merged(result.qualified, new))
+        _write(result.qualified, options.out)
     except BenchError as error:
         print(f"record_repeats: {error}", file=sys.stderr)
         return 2
@@ -148,6 +140,31 @@ def main(arguments: Sequence[str]) -> int:
     for fault in result.faults:
         print(f"not recorded: {fault}", file=sys.stderr)
     return 1 if result.faults else 0
+
+
+def is_qualification(folder: Path) -> bool:
+    """Whether `bench qualify` has written there."""
+    return (folder / "qualification.json").is_file()
+
+
+def _known(out: Path | None) -> Qualified:
+    """The records that are there already: those of FILE, or all that are shipped."""
+    known = Qualified(record=())
+    for path in sorted(QUALIFIED.glob("*.json")) if out is None else [out]:
+        if path.exists():
+            known = merged(known, parse_qualified(path.read_bytes(), path.name))
+    return known
+
+
+def _write(qualified: Qualified, out: Path | None) -> None:
+    """Write FILE, or the files of the package with the pages of their models."""
+    if out is not None:
+        bundle.write(out, to_json(qualified))
+        return
+    for name, file in by_file(qualified).items():
+        bundle.write(QUALIFIED / name, to_json(file))
+    for model in models(qualified):
+        bundle.write(PAGES / f"{slug(model)}.md", page(qualified, model).encode())
 
 
 if __name__ == "__main__":

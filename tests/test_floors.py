@@ -36,7 +36,7 @@ FLOORS: list[tuple[str, ...]] = [
     ("workloads",),
     ("workloads.injected", "workloads.recording", "appliance.worker"),
     ("appliance.runner", "appliance.judging", "appliance.comparison", "appliance.container"),
-    ("appliance.verification", "reports"),
+    ("appliance.verification", "appliance.qualifying", "reports"),
     ("appliance.selftest", "appliance.verbs", "appliance.verbs.baselines"),
     ("appliance.cli",),
 ]

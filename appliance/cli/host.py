@@ -1,4 +1,4 @@
-"""Verbs about this machine: start (a run in a container), probe, doctor, selftest."""
+"""Verbs about this machine: start (a run in a container), probe, doctor, qualify, selftest."""
 
 from __future__ import annotations
 
@@ -169,6 +169,46 @@ def doctor(
     else:
         console().print(doctor.table(rows))
     raise typer.Exit(0 if doctor.can_accept(rows) else UsageError.exit_code)
+
+
+def qualify(
+    *,
+    out: Annotated[Path, typer.Option(help="Folder that gets the records; an old one goes on.")],
+    minutes: Annotated[
+        float, typer.Option(help="Minutes after which no more row is begun.")
+    ] = 20.0,
+    vendor: VendorOption = None,
+    workload: Annotated[
+        list[str] | None, typer.Option(help="A workload to make; all without any.")
+    ] = None,
+    data: DataOption = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Only what it came to.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Show on this machine that the suite is right for a device, and record what it did.
+
+    Small rows with a first seed, then a second, their repeats, a control in fresh processes, jobs,
+    then full sizes: most valuable first.
+    """
+    from appliance.cli.progress import observer
+    from appliance.qualifying.page import sentence
+    from appliance.records.json import to_data
+    from appliance.verbs.qualify import QualifyOptions, qualify
+
+    options = QualifyOptions(
+        out=out, minutes=minutes, vendor=vendor, workloads=tuple(workload or ()), data=data
+    )
+    if not (quiet or as_json):
+        say("qualifying: probing this node and planning the rows")
+    with observer(quiet=quiet or as_json) as watching:
+        result = qualify(options, watching)
+    if as_json:
+        print_json(to_data(result.qualified))
+    else:
+        left = f"; {result.num_left} small rows are left: the same command goes on with them"
+        say(sentence(result.qualified) + (left if result.num_left else ""))
+        say(f"written: {', '.join(map(str, result.files))}")
+    raise typer.Exit(result.exit_code)
 
 
 def selftest(*, as_json: JsonOption = False) -> None:

@@ -33,6 +33,7 @@ VERBS: Mapping[str, Verb] = {
     "sign": evidence.sign,
     "verify": evidence.verify,
     "compare": evidence.compare,
+    "qualify": host.qualify,
     "selftest": host.selftest,
     "doctor": host.doctor,
 }

@@ -87,6 +87,8 @@ def run(
     observer: Observer,
     num_threads: int | None = None,
     redact: Callable[[bytes], bytes] | None = None,
+    interrupted: Callable[[], str] | None = None,
+    wanted: Callable[[Launch], bool] | None = None,
 ) -> None:
     """Make every launch of the session that the journal does not have yet, and its analyses.
 
@@ -95,12 +97,15 @@ def run(
     `folder` is the bundle, which gets logs/; `work` holds caches and artifacts and must stay
     the same when a run goes on. `num_threads` None means the physical cores, shared among the
     launches of the largest group. `redact` goes over what a launch printed, before it is stored.
+    `interrupted` names what ends the run early, in place of a signal that is caught here. A launch
+    that is not `wanted` when its turn comes is neither made nor recorded.
     Error counters and the kernel's log are read when no launch runs.
     Returns when all is settled; no process of the run is left.
     Raises RunInterrupted after SIGINT, SIGTERM or SIGHUP, OutputError if the disk takes no more.
     """
     with ExitStack() as stack:
-        interrupted = stack.enter_context(interruption())
+        if interrupted is None:
+            interrupted = stack.enter_context(interruption())
         stack.enter_context(_full_disk(folder))
         launcher = Launcher(
             plan=plan,
@@ -136,9 +141,14 @@ def run(
             users=users,
             redact=redact,
             session=sessions.current(journal.lines),
+            wanted=wanted or _every_launch,
         ).settle_all()
         users.end()
         counters.end()
+
+
+def _every_launch(_: Launch) -> bool:
+    return True
 
 
 def _counter_log(
@@ -206,6 +216,7 @@ class _Run:
     counters: CounterLog
     users: UsersLog
     redact: Callable[[bytes], bytes] | None
+    wanted: Callable[[Launch], bool]
     session: int = 1
     cases: Mapping[str, Case] = field(init=False)
     logs: Path = field(init=False)
@@ -281,7 +292,7 @@ class _Run:
 
     def _is_to_make(self, launch: Launch) -> bool:
         """Whether a launch needs a process; one that needs none is settled here."""
-        if self.history.is_settled(launch):
+        if self.history.is_settled(launch) or not self.wanted(launch):
             return False
         case = self.cases[launch.case]
         reference = self.history.failed_reference(case)

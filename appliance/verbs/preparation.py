@@ -150,7 +150,7 @@ def prepare(
     now = datetime.now(UTC)
     # Drawn or derived before the suite's variants are, and when suite and criteria are fixed.
     seed = _seed(inputs, now)
-    stack = _stack(vendor)
+    stack = stack_of(vendor)
     answer = describing.describe_present(
         requests(inputs.suite, vendor.probe(), seed), stack=stack, libraries=vendor.libraries
     )
@@ -177,7 +177,7 @@ def prepare(
     )
 
 
-def _stack(vendor: Vendor) -> library_ranges.Stack:
+def stack_of(vendor: Vendor) -> library_ranges.Stack:
     """The libraries that are installed here, and the versions that may be for these devices."""
     allowed = library_ranges.allowed(extras.ranges(), vendor.libraries.ranges)
     versions = {name: extras.importable_version(name) for name in allowed}
@@ -298,7 +298,7 @@ def _plan(
         PlanInputs(
             suite=inputs.suite,
             answer=answer,
-            places=_places(here, inputs.data),
+            places=places_of(here, inputs.data),
             criteria=inputs.criteria,
             digests={
                 **inputs.digests,
@@ -327,7 +327,8 @@ def new_run_id(now: datetime) -> str:
     return f"{now:%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}"
 
 
-def _places(here: Node, data: Path | None) -> tuple[Place, ...]:
+def places_of(here: Node, data: Path | None) -> tuple[Place, ...]:
+    """The node's devices with what they have, and the data sets that are in a folder."""
     available = datasets.available_datasets(data)
     return tuple(
         Place(device=device, features=here.vendor.features(device), available_datasets=available)

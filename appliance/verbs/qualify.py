@@ -1,0 +1,367 @@
+"""The verb `qualify`: show on this machine that the suite is right for a device.
+
+It is made in stages (`qualifying.schedule`), each a run of its own with a plan and a journal, so
+that a row which crashes, hangs or exhausts memory takes no other down, and a stop loses one launch
+at most. Called again with the same folder it goes on with what is left.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from appliance.errors import OutputError, RunInterrupted, UsageError
+from appliance.evidence.qualification import device_digest, stack
+from appliance.planning import placement, workload_manifest
+from appliance.planning.plan import PlanInputs, make_plan, requests
+from appliance.probe import node
+from appliance.qualifying import observation, page, rows, runs, schedule
+from appliance.qualifying.rows import Shipped, row_of
+from appliance.records.json import Record, from_json, sha256, to_json
+from appliance.records.plan import Case, NotPlanned, Plan
+from appliance.records.qualified import ObservedCase, Qualified
+from appliance.records.suite import Suite
+from appliance.records.system import identity_differences
+from appliance.runner import describing, execution
+from appliance.storage import bundle, criteria_file, qualified_file, suite_file
+from appliance.verbs import datasets
+from appliance.verbs.accept import check_writable, tidy, work_folder
+from appliance.verbs.preparation import Node, begin, new_run_id, places_of, stack_of
+from appliance.version import VERSION
+
+STATE = "qualification.json"
+LEAST_MINUTES, MOST_MINUTES = 0.1, 7 * 24 * 60.0
+GRACE_SECONDS = 20.0
+"""How long a launch that was begun within the minutes may go on after them."""
+STEPS_OF_FULL = 16
+"""Steps of one launch at full size, with those that are not timed."""
+TIME_IS_UP = "the end of its minutes"
+NO_TIME = "the minutes were over before its turn"
+LARGE = ("acceptance", "extended")
+REDUCED = "smoke-all"
+
+
+@dataclass(frozen=True, kw_only=True)
+class QualifyOptions:
+    """What is qualified, where to, and how long; `workloads` empty means all."""
+
+    out: Path
+    minutes: float
+    vendor: str | None = None
+    workloads: tuple[str, ...] = ()
+    data: Path | None = None
+
+    def __post_init__(self) -> None:
+        """UsageError for minutes that are none."""
+        if not LEAST_MINUTES <= self.minutes <= MOST_MINUTES:
+            raise UsageError(
+                f"--minutes is {self.minutes:g}: give a number from {LEAST_MINUTES:g} to "
+                f"{MOST_MINUTES:g}"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class State(Record):
+    """qualification.json: what all runs of a qualification share, so that it can go on."""
+
+    schema: str = "bench/qualification/1"
+    seed: str
+    vendor: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """What a qualification came to; `num_left` are small rows that were not made with a seed."""
+
+    qualified: Qualified
+    files: tuple[Path, ...]
+    num_left: int
+
+    @property
+    def exit_code(self) -> int:
+        """1 where a row showed a fault, 3 where small rows are left, else 0."""
+        if any(page.is_faulty(one) for one in self.qualified.observed):
+            return 1
+        return 3 if self.num_left else 0
+
+
+def shipped() -> Shipped:
+    """The rows of the package."""
+    return Shipped(
+        manifest=workload_manifest.load(),
+        reduced=suite_file.load_suite(REDUCED)[0],
+        large=[suite_file.load_suite(name)[0] for name in LARGE],
+    )
+
+
+def qualify(
+    options: QualifyOptions, observer: execution.Observer, known: Shipped | None = None
+) -> Result:
+    """Make the rows that the minutes have room for, and write what they showed.
+
+    Raises UsageError for a folder of another machine, OutputError for a full disk, RunInterrupted
+    after a signal; what was seen until then is in the folder.
+    """
+    deadline = time.monotonic() + 60.0 * options.minutes
+    known = known or shipped()
+    rows.check_names(known, options.workloads)
+    check_writable(options.out)
+    with execution.interruption() as signalled:
+        work = _Qualification(
+            options=options,
+            observer=observer,
+            known=known,
+            deadline=deadline,
+            signalled=signalled,
+            past=runs.read(options.out),
+        )
+        try:
+            work.make()
+        except OutputError as error:
+            with suppress(OutputError):
+                work.write()
+            cause = str(error).partition(": make room")[0]
+            raise OutputError(
+                f"{cause}: what was seen is kept; make room, then go on with "
+                f"`bench qualify --out {options.out}`"
+            ) from None
+        result = work.write()
+        if signalled():
+            raise RunInterrupted(
+                f"stopped by {signalled()}; what was seen is in {result.files[0]}, and "
+                f"`bench qualify --out {options.out}` goes on with it"
+            )
+    return result
+
+
+@dataclass(kw_only=True)
+class _Qualification:
+    """One call of the verb under way."""
+
+    options: QualifyOptions
+    observer: execution.Observer
+    known: Shipped
+    deadline: float
+    signalled: Callable[[], str]
+    past: list[runs.StageRun]
+    here: Node = field(init=False)
+    state: State = field(init=False)
+    data: Path | None = field(init=False)
+    failed: set[tuple[str, bool]] = field(init=False)
+    reasons: dict[tuple[str, bool], str] = field(default_factory=dict)
+    lacking: list[ObservedCase] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.state = self._state()
+        vendor = node.present(self.state.vendor)
+        probed = node.probe((vendor,), software=describing.software())
+        self.here = Node(vendor=vendor, probed=probed, system=probed)
+        self.data = datasets.folder(self.options.data)
+        self.failed = runs.failed(self.past)
+        for run in self.past[-1:]:
+            changed = identity_differences(run.system.identity, probed.identity)
+            if changed:
+                raise UsageError(
+                    f"{self.options.out} was begun on another machine or with other libraries "
+                    f"({'; '.join(changed[:3])}): name another folder with --out"
+                )
+
+    def _state(self) -> State:
+        """What was fixed when the qualification began, or is now."""
+        path = self.options.out / STATE
+        if path.is_file():
+            state = from_json(State, path.read_bytes(), name=str(path))
+            if self.options.vendor not in (None, state.vendor):
+                raise UsageError(
+                    f"{self.options.out} is of {state.vendor}: name another folder with --out, or "
+                    "leave --vendor out"
+                )
+            return state
+        vendor = node.present(self.options.vendor)
+        state = State(seed=secrets.token_hex(32), vendor=vendor.name)
+        bundle.write(path, to_json(state))
+        return state
+
+    @property
+    def left_seconds(self) -> float:
+        return self.deadline - time.monotonic()
+
+    def make(self) -> None:
+        """Make the stages one after another, until the minutes are over or a person stops it."""
+        chosen = self.options.workloads
+        available = datasets.available_datasets(self.data)
+        stages: dict[str, Callable[[], Suite]] = {
+            "small": lambda: rows.small(self.known, chosen, available),
+            "fresh": lambda: rows.control(self.known, chosen),
+            "full": lambda: rows.full(self.known, chosen),
+        }
+        for stage, suite in stages.items():
+            plan = self._plan(stage, suite())
+            if plan is not None and not self.signalled():
+                self._make(plan)
+                self.past = runs.read(self.options.out)
+
+    # -------------------------------------------------------------- planning
+
+    def _plan(self, stage: str, suite: Suite) -> Plan | None:
+        """The launches of a stage that are left; None where there is none."""
+        devices = self.here.probed.identity.devices
+        placed, lacking = placement.place(suite, devices, self.state.seed)
+        self.lacking += [self._lacking(suite, one) for one in lacking]
+        if not placed:
+            return None
+        vendor = self.here.vendor
+        libraries = stack_of(vendor)
+        answer = describing.describe_present(
+            requests(suite, devices, self.state.seed), stack=libraries, libraries=vendor.libraries
+        )
+        now = datetime.now(UTC)
+        plan = make_plan(
+            PlanInputs(
+                suite=suite,
+                answer=answer,
+                places=places_of(self.here, self.data),
+                criteria=criteria_file.load_criteria("functional")[0],
+                digests={
+                    "suite": sha256(to_json(suite)),
+                    "identity": node.identity_digest(self.here.system.identity),
+                },
+                seed=self.state.seed,
+                run_id=new_run_id(now),
+                created_utc=f"{now:%Y-%m-%dT%H:%M:%SZ}",
+                bench_version=VERSION,
+                manifest=self.known.manifest,
+                ranges=libraries.allowed,
+            )
+        )
+        plan = schedule.scheduled(plan, stage, runs.done(self.past, suite.name))
+        seconds = min(schedule.expected_seconds(plan), max(0.0, self.left_seconds))
+        plan = replace(plan, expected_seconds=seconds, longest_seconds=seconds)
+        return plan if plan.launches else None
+
+    def _lacking(self, suite: Suite, lacking: NotPlanned) -> ObservedCase:
+        """What stands for a row that this node is too small for."""
+        item = next(one for one in suite.case if one.id == lacking.case)
+        devices = self.here.probed.identity.devices
+        device = next((one for one in devices if one.id == lacking.device), devices[0])
+        facts = self.known.manifest.get(item.workload)
+        return observation.not_made(
+            row_of(item.id)[0],
+            item,
+            version=facts.version if facts else 0,
+            model=device.model,
+            stack=stack(self.here.system, device, facts.libraries if facts else ()),
+            device=device_digest(self.here.system, device),
+            reason=lacking.reason,
+        )
+
+    # -------------------------------------------------------------- making
+
+    def _make(self, plan: Plan) -> None:
+        """Make the launches of a stage; those that it has no time for are not begun."""
+        folder = self.options.out / runs.RUNS / plan.run_id
+        folder.parent.mkdir(exist_ok=True)
+        files = {bundle.PLAN: to_json(plan), bundle.SYSTEM: to_json(self.here.system)}
+        journal = begin(folder, plan, files, self.here)
+        sizes = {case.id: case.small for case in plan.cases}
+        journal.follow(lambda line: self._note(runs.fault_of(line, sizes)))
+        cases = {case.id: case for case in plan.cases}
+        try:
+            execution.run(
+                plan=plan,
+                vendors={self.here.vendor.name: self.here.vendor},
+                devices={one.id: one for one in self.here.probed.identity.devices},
+                journal=journal,
+                folder=folder,
+                work=work_folder(folder, plan.run_id),
+                data=self.data,
+                interim_analysis=lambda _: (False, ""),
+                observer=self.observer,
+                interrupted=self._interrupted,
+                wanted=lambda launch: self._is_wanted(cases[launch.case]),
+            )
+        except RunInterrupted:
+            pass  # by a signal or the end of the minutes, which whoever called asks for
+        finally:
+            journal.close()
+            tidy(work_folder(folder, plan.run_id))
+
+    def _note(self, row: tuple[str, bool] | None) -> None:
+        self.failed |= {row} if row else set()
+
+    def _interrupted(self) -> str:
+        return self.signalled() or (TIME_IS_UP if self.left_seconds < -GRACE_SECONDS else "")
+
+    def _is_wanted(self, case: Case) -> bool:
+        """Whether a launch of the case is begun now."""
+        row = row_of(case.id)[0], case.small
+        if self.left_seconds <= 0 or row in self.failed:
+            return False
+        if case.unsupported or case.software or case.small:
+            return True
+        reason = self._too_long(case)
+        if reason:
+            self.reasons[row] = reason
+        return not reason
+
+    def _too_long(self, case: Case) -> str:
+        """Why a row at full size has no room in what is left; of an accelerator nothing is known.
+
+        Processors need what its operations take at the best rate that a small row had.
+        """
+        if self.here.vendor.torch_type != "cpu":
+            return ""
+        rate = max((one.flops_per_second or 0.0 for one in self._observed()), default=0.0)
+        if not case.work.flops or not rate:
+            return "how long it takes on processors is not known"
+        seconds = STEPS_OF_FULL * case.work.flops / rate
+        if seconds <= min(self.left_seconds, case.time_limit_seconds):
+            return ""
+        return f"it needs about {seconds:.0f} s, and {max(0.0, self.left_seconds):.0f} s were left"
+
+    def _observed(self) -> Sequence[ObservedCase]:
+        return observation.qualified(runs.seen(self.past)).observed
+
+    # -------------------------------------------------------------- writing
+
+    def write(self) -> Result:
+        """Write the records and a page for each model; what was not made stands there with why."""
+        seen = observation.qualified(runs.seen(runs.read(self.options.out)))
+        made = tuple(self._explained(one) for one in seen.observed)
+        named = {(one.case, one.size) for one in made}
+        rest = {(one.case, one.size): one for one in self.lacking}
+        lacking = tuple(one for place, one in rest.items() if place not in named)
+        qualified = replace(seen, observed=(*made, *lacking))
+        out = self.options.out
+        files = [out / bundle.QUALIFIED]
+        bundle.write(files[0], to_json(qualified))
+        for model, text in _pages(qualified):
+            files.append(out / f"{qualified_file.slug(model)}.md")
+            bundle.write(files[-1], text.encode())
+        seeds = len(rows.SEEDS)
+        num_left = sum(
+            one.size == "small" and one.num_seeds < seeds and self._could_be_made(one)
+            for one in made
+        )
+        return Result(qualified=qualified, files=tuple(files), num_left=num_left)
+
+    def _could_be_made(self, one: ObservedCase) -> bool:
+        return (one.case, True) not in self.failed and not {
+            "software",
+            "unsupported",
+        } & one.outcomes.keys()
+
+    def _explained(self, one: ObservedCase) -> ObservedCase:
+        if one.outcomes or one.fault:
+            return one
+        return replace(one, fault=self.reasons.get((one.case, one.size == "small"), NO_TIME))
+
+
+def _pages(qualified: Qualified) -> Iterator[tuple[str, str]]:
+    for model in page.models(qualified):
+        yield model, page.page(qualified, model)

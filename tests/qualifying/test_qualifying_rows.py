@@ -1,0 +1,60 @@
+"""Which rows a qualification makes, and in which order."""
+
+from __future__ import annotations
+
+import pytest
+from support.builders import a_case, a_plan
+
+from appliance.errors import UsageError
+from appliance.planning import workload_manifest
+from appliance.qualifying import rows, schedule
+from appliance.verbs.qualify import shipped
+
+
+def test_small_rows_are_every_workload_with_two_seeds() -> None:
+    known = shipped()
+    suite = rows.small(known, (), {"cora", "cifar-10-python", "shakespeare"})
+    names = {rows.row_of(item.id) for item in suite.case}
+    assert {seed for _, seed in names} == {1, 2}
+    data = rows.lacking_data(known, (), ())
+    assert {item.workload for item in suite.case} | data.keys() == set(workload_manifest.load())
+    assert all(item.small for item in suite.case)
+    first = [item.workload for item in suite.case][:1]
+    assert first == ["resnet50_jpeg"]  # the first case of acceptance
+
+
+def test_full_rows_begin_with_those_of_acceptance() -> None:
+    known = shipped()
+    suite = rows.full(known, ())
+    expected = [item.id for item in known.large[0].case]
+    assert [item.id for item in suite.case][: len(expected)] == expected
+    assert len({item.id for item in suite.case}) == len(suite.case)
+
+
+def test_chosen_workloads_alone_are_made() -> None:
+    suite = rows.small(shipped(), ("bert",), ())
+    assert {item.workload for item in suite.case} == {"bert"}
+    with pytest.raises(UsageError, match='there is no workload "brt"'):
+        rows.check_names(shipped(), ["brt"])
+
+
+def test_seeds_come_before_repeats_and_what_is_done_is_left_out() -> None:
+    cases = [a_case(f"{name}-seed{seed}") for seed in (1, 2) for name in ("bert", "gemm")]
+    plan = schedule.scheduled(a_plan(*cases), "small")
+    names = [name.replace("@cpu:0", "") for group in plan.groups for name in group]
+    assert names == [
+        "bert-seed1/1",
+        "gemm-seed1/1",
+        "bert-seed2/1",
+        "gemm-seed2/1",
+        "bert-seed1/r2",
+        "bert-seed1/r3",
+        "gemm-seed1/r2",
+        "gemm-seed1/r3",
+        "bert-seed1/2",
+        "gemm-seed1/2",
+    ]
+    done = {launch.id for launch in plan.launches} - {"gemm-seed2@cpu:0/1"}
+    left = schedule.scheduled(a_plan(*cases), "small", done)
+    assert [case.id for case in left.cases] == ["gemm-seed2@cpu:0"]
+    assert [launch.number for launch in left.launches] == [1]
