@@ -32,10 +32,10 @@ lint: ## formatting, style and types
 	@.venv/bin/ruff format --check
 	@.venv/bin/mypy
 
-generate: ## write what is generated: schemas, workload facts and sizes, README's table, the reference of the verbs
+generate: ## write what is generated: schemas, workload facts and sizes, README's table, the reference of the verbs, pages of devices
 	@scripts/setup.sh cpu-test
 	@for script in write_schemas write_workload_facts write_workload_sizes workload_table \
-	    write_cli_reference write_healthy_errors write_clocks; do \
+	    write_cli_reference write_healthy_errors write_clocks record_repeats; do \
 	    .venv/bin/python scripts/$$script.py || exit; done
 
 bench: ## the figures that the project promises of itself, as ratios and seconds

@@ -1,15 +1,15 @@
 """Records in appliance/qualified what runs and qualifications showed of healthy devices.
 
-    scripts/record_repeats.py RUN... [--out FILE]
+    scripts/record_repeats.py [RUN...] [--out FILE]
 
 Without FILE the records go into appliance/qualified, a file for each model and stack, and a page
-for each model into docs/devices. RUN is what `bench qualify --out RUN` left, or the folder that
-`bench run` left of a healthy device, by a suite whose protocol says `repeats` (up to 100 processes
-a case). What is recorded already stays and grows by them: a journal counts once. Of each case every
-repeat but the first counts, which the others are compared with. A case whose repeats differ is not
-recorded as clean: where the library said of an operator that it has no deterministic form, the
-record says so, else the script ends with exit code 1 and names it, because the device or the
-workload is wrong.
+for each model into docs/devices; without RUN the pages are made current, as `make generate` does.
+RUN is what `bench qualify --out RUN` left, or the folder that `bench run` left of a healthy device,
+by a suite whose protocol says `repeats` (up to 100 processes a case). What is recorded already
+stays and grows by them: a journal counts once. Of each case every repeat but the first counts,
+which the others are compared with. A case whose repeats differ is not recorded as clean: where the
+library said of an operator that it has no deterministic form, the record says so, else the script
+ends with exit code 1 and names it, because the device or the workload is wrong.
 
 A record is part of the package and of its version: `verify` holds a bundle's records to those of
 its own package, so recording writes into this checkout, to be reviewed like any other change.
@@ -118,7 +118,7 @@ def _lines(result: Recorded) -> Iterator[str]:
 def main(arguments: Sequence[str]) -> int:
     """Write the records; 1 if a case was not recorded, 2 for a run that cannot be read."""
     parser = argparse.ArgumentParser(description="Record what runs and qualifications showed.")
-    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN")
+    parser.add_argument("runs", nargs="*", type=Path, metavar="RUN")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args(arguments)
     qualified_files = [run / bundle.QUALIFIED for run in options.runs if is_qualification(run)]

@@ -29,7 +29,8 @@ COLUMNS = (
 
 def page(qualified: Qualified, model: str) -> str:
     """What is known of a model, in the order: what failed, rows by size, repeats, what lacks."""
-    observed = [one for one in qualified.observed if one.model == model]
+    rows = (one for one in qualified.observed if one.model == model)
+    observed = sorted(rows, key=lambda one: one.case)
     records = [one for one in qualified.record if one.model == model]
     parts = [
         _head(model, observed, records),
@@ -148,7 +149,7 @@ def _near(observed: Sequence[ObservedCase]) -> str:
         (check.error / check.bound, one, check)
         for one in observed
         for check in one.checks
-        if check.bound > 0.0 and check.error / check.bound >= NEAR
+        if check.bound > 0.0 and NEAR <= check.error / check.bound <= 1.0
     ]
     shares.sort(key=lambda item: -item[0])
     lines = [

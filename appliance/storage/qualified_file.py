@@ -18,22 +18,25 @@ MOST_REPEATS = 10**9
 
 
 def load_qualified(models: Sequence[str], folder: Path = QUALIFIED) -> Qualified:
-    """The shipped records of these models; empty where nothing is known.
+    """The shipped records of repeats on these models; empty where nothing is known.
 
     UsageError for a record by which nothing can be ruled, or two of the same.
     """
-    records: list[QualifiedRecord] = []
-    observed: list[ObservedCase] = []
-    for path in sorted(folder.glob("*.json")):
-        file = parse_qualified(path.read_bytes(), path.name)
-        records += file.record
-        observed += file.observed
-    selected = Qualified(
-        record=tuple(item for item in records if item.model in models),
-        observed=tuple(item for item in observed if item.model in models),
-    )
+    files = [
+        parse_qualified(path.read_bytes(), path.name) for path in sorted(folder.glob("*.json"))
+    ]
+    records = tuple(item for file in files for item in file.record if item.model in models)
+    selected = Qualified(record=records)
     check_qualified(selected, folder.name)
     return selected
+
+
+def load_observed(models: Sequence[str], folder: Path = QUALIFIED) -> tuple[ObservedCase, ...]:
+    """What was observed of cases on these models, by which nothing is ruled: no bundle has it."""
+    files = [
+        parse_qualified(path.read_bytes(), path.name) for path in sorted(folder.glob("*.json"))
+    ]
+    return tuple(item for file in files for item in file.observed if item.model in models)
 
 
 def file_name(model: str, stack: Mapping[str, str]) -> str:
