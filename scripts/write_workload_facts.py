@@ -117,6 +117,7 @@ def facts(name: str, kind: type[Workload[Any, Any]]) -> WorkloadFacts:
     return WorkloadFacts(
         name=name,
         version=kind.version,
+        domain=kind.domain,
         parts=parts(name),
         libraries=distributions(name),
         summary=kind.summary,

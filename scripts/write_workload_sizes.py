@@ -1,4 +1,4 @@
-"""Writes appliance/workload_sizes.json: what a step of each case of the shipped suites does.
+"""Writes appliance/workload_sizes.json: what a step of each workload and each shipped case does.
 
 Part of `make generate`; run that after a change of a suite, or of a workload's version, parameters
 or work; a test compares what it would write with what is there. It resolves every request in this
@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -26,15 +27,18 @@ from appliance.worker.workload_loader import load_workload  # noqa: E402 - the s
 
 
 def requests() -> dict[str, list[CaseRequest]]:
-    """What the shipped suites may ask of each workload, those with the same answer once."""
+    """Each workload at its defaults, and what the shipped suites may ask of it; the same once."""
     manifest = workload_manifest.load()
-    distinct: dict[str, dict[str, CaseRequest]] = {}
-    for name in list_suites():
-        for request in workload_sizes.requests(load_suite(name)[0], manifest):
-            complete = manifest[request.workload].complete(request)
-            key = json.dumps(complete, sort_keys=True)
-            distinct.setdefault(request.workload, {}).setdefault(key, request)
-    return {name: [*distinct[name].values()] for name in sorted(distinct)}
+    distinct: dict[str, dict[str, CaseRequest]] = {name: {} for name in sorted(manifest)}
+    suites = (load_suite(name)[0] for name in list_suites())
+    for request in chain(
+        chain.from_iterable(map(workload_sizes.defaults, manifest)),
+        chain.from_iterable(workload_sizes.requests(suite, manifest) for suite in suites),
+    ):
+        complete = manifest[request.workload].complete(request)
+        key = json.dumps(complete, sort_keys=True)
+        distinct[request.workload].setdefault(key, request)
+    return {name: [*wanted.values()] for name, wanted in distinct.items()}
 
 
 def is_by_rank(kind: type[AnyWorkload], wanted: list[CaseRequest]) -> bool:

@@ -8,22 +8,32 @@ variants. Of a workload of one's own nothing is known.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import starmap
+from typing import Literal
 
 from appliance.planning.workload_manifest import WorkloadFacts
+from appliance.records.json import Scalar
 from appliance.records.request import CaseRequest
-from appliance.records.workload import Description, Resolved, Work
+from appliance.records.workload import Description, Parameter, Resolved, Work
+
+_TYPES: Mapping[type[Scalar], Literal["bool", "int", "float", "str"]] = {
+    bool: "bool",
+    int: "int",
+    float: "float",
+    str: "str",
+}
 
 
 def description(
     name: str, manifest: Mapping[str, WorkloadFacts], data: tuple[str, ...] = ()
 ) -> Description:
-    """What the plan needs to know of the workload; the types of its parameters are left out."""
+    """What is shipped of the workload; of one's own it is the name alone."""
     known = manifest.get(name)
     return Description(
         name=name,
         version=known.version if known else 0,
         summary=known.summary if known else "",
-        parameters=(),
+        parameters=tuple(starmap(_parameter, known.parameters.items())) if known else (),
         small=known.small if known else {},
         needs=known.needs if known else (),
         data=data,
@@ -34,7 +44,13 @@ def description(
         bound_by=known.bound_by if known else "compute",
         data_pattern=known.data_pattern if known else "",
         injector=known.injector if known else "",
+        domain=known.domain if known else "",
+        variants={one.name: one.parameters for one in known.variants} if known else {},
     )
+
+
+def _parameter(name: str, default: Scalar) -> Parameter:
+    return Parameter(name=name, type=_TYPES[type(default)], default=default)
 
 
 def resolved(request: CaseRequest, manifest: Mapping[str, WorkloadFacts]) -> Resolved:

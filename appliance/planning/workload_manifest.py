@@ -52,6 +52,7 @@ class WorkloadFacts(Record):
 
     name: str
     version: int
+    domain: str
     parts: tuple[str, ...]
     libraries: tuple[str, ...]
     summary: str
@@ -82,7 +83,7 @@ class WorkloadFacts(Record):
 class WorkloadFile(Record):
     """appliance/workload_facts.json."""
 
-    schema: Literal["bench/workloads/3"] = "bench/workloads/3"
+    schema: Literal["bench/workloads/4"] = "bench/workloads/4"
     workload: tuple[WorkloadFacts, ...]
 
 

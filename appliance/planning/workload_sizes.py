@@ -9,6 +9,7 @@ answer, and so is every request of a workload whose module is of another version
 
 from __future__ import annotations
 
+import pkgutil
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -78,7 +79,7 @@ class ShippedAnswers:
         by_key = {
             one.name: {_key(item.parameters): item for item in one.resolved}
             for one in self.file.workload
-            if one.name in self.manifest and self._is_current(one)
+            if self.is_current(one.name) and one.version == self.versions[one.name]
         }
         by_rank = frozenset(one.name for one in self.file.workload if one.is_by_rank)
         object.__setattr__(self, "_by_key", by_key)
@@ -107,10 +108,9 @@ class ShippedAnswers:
             return None
         return replace(known, parameters=complete, variant=facts.drawn(request))
 
-    def _is_current(self, sizes: WorkloadSizes) -> bool:
-        """Whether facts, sizes and module are of one version."""
-        facts = self.manifest[sizes.name]
-        return facts.version == sizes.version == self.versions.get(sizes.name)
+    def is_current(self, name: str) -> bool:
+        """Whether facts and module of this name are there and of one version."""
+        return name in self.manifest and self.manifest[name].version == self.versions.get(name)
 
 
 def with_ranks(resolved: Resolved, ranks: int) -> Resolved:
@@ -158,10 +158,25 @@ def _entry(name: str, value: Scalar) -> tuple[str, type[object], Scalar]:
 # ------------------------------------------------------------------ what the modules say
 
 
+def module_names() -> list[str]:
+    """Modules of workloads/ that may be a workload."""
+    modules = pkgutil.iter_modules(map(str, _folders()))
+    return sorted(
+        one.name
+        for one in modules
+        if not one.ispkg and one.name != "contract" and not one.name.startswith("_")
+    )
+
+
+def _folders() -> list[Path]:
+    """Of the modules of workloads, which are looked up and not imported."""
+    spec = find_spec("workloads")
+    return [Path(one) for one in (spec.submodule_search_locations or ())] if spec else []
+
+
 def module_versions(names: Iterable[str]) -> dict[str, int]:
     """The versions in the modules of workloads, which are read and not imported."""
-    spec = find_spec("workloads")
-    folders = [Path(one) for one in (spec.submodule_search_locations or ())] if spec else []
+    folders = _folders()
     versions = {}
     for name in names:
         path = next((one / f"{name}.py" for one in folders), None)
@@ -173,6 +188,12 @@ def module_versions(names: Iterable[str]) -> dict[str, int]:
 
 
 # ------------------------------------------------------------------ what is shipped
+
+
+def defaults(name: str) -> tuple[CaseRequest, CaseRequest]:
+    """A workload at its full and at its small size."""
+    full = CaseRequest(workload=name, small=False, parameters={})
+    return full, replace(full, small=True)
 
 
 def requests(suite: Suite, manifest: Mapping[str, WorkloadFacts]) -> Iterator[CaseRequest]:

@@ -38,7 +38,7 @@ def describe(requests: Sequence[CaseRequest]) -> Answer:
     needs is not installed, ApplianceError if the child fails.
     """
     workload_manifest.refuse_absent(requests)
-    answer = _ask("describe", requests)
+    answer = _ask(requests)
     for one in answer.resolved:
         if isinstance(one, Lacking):
             raise UsageError(one.lack)
@@ -62,7 +62,7 @@ def describe_present(
     answers = [known.answer(request) for request in requests]
     pairs = list(zip(requests, answers, strict=True))
     left = [request for request, answer in pairs if answer is None]
-    asked = _ask("describe", left, libraries) if left else None
+    asked = _ask(left, libraries) if left else None
     late = iter(asked.resolved if asked else ())
     descriptions = {one.name: one for one in (asked.descriptions if asked else ())}
     for request, answer in pairs:
@@ -110,21 +110,39 @@ def software() -> Facts:
     known = probed_libraries.software(usable_cores(), os.environ)
     if known is not None:
         return known
-    return _ask("describe", ()).software or probed_libraries.versions()
+    return _ask(()).software or probed_libraries.versions()
 
 
 def describe_all() -> Answer:
-    """Ask a child to describe every workload there is, and to resolve each at full and small size.
+    """Every workload there is, each resolved at full and at small size: two for each description.
 
-    Resolved are two for each description, in their order; one whose part of the package is not
-    installed is answered by a refusal. Raises as `describe` does.
+    What is shipped is read; a workload of one's own, or another version, is asked of the child. One
+    that cannot be resolved here is answered by a refusal. Raises as `describe` does.
     """
-    return _ask("list", ())
+    shipped = _shipped()
+    names = workload_sizes.module_names()
+    own = [name for name in names if not shipped.is_current(name)]
+    requests = [one for name in own for one in workload_sizes.defaults(name)]
+    asked = _ask(requests) if requests else Answer(descriptions=(), resolved=(), software={})
+    described = {one.name: one for one in asked.descriptions}
+    described |= {name: shipped.description(name) for name in names if name not in own}
+    keys = ((one.workload, one.small) for one in requests)
+    answers = dict(zip(keys, asked.resolved, strict=True))
+    resolved = (
+        answers.get((request.workload, request.small))
+        or shipped.resolved(request)
+        or Refused(error="it cannot be resolved at its defaults")
+        for name in sorted(described)
+        for request in workload_sizes.defaults(name)
+    )
+    return Answer(
+        descriptions=tuple(described[name] for name in sorted(described)),
+        resolved=tuple(resolved),
+        software=asked.software,
+    )
 
 
-def _ask(
-    program: str, requests: Sequence[CaseRequest], libraries: DeviceLibraries | None = None
-) -> Answer:
+def _ask(requests: Sequence[CaseRequest], libraries: DeviceLibraries | None = None) -> Answer:
     question = to_json(Question(requests=tuple(requests), libraries=libraries))
     with tempfile.TemporaryDirectory(prefix="bench-") as work:
         environment = child_environment(
@@ -136,7 +154,7 @@ def _ask(
         )
         try:
             done = subprocess.run(  # noqa: S603 - our own worker
-                worker_command(program),
+                worker_command("describe"),
                 input=question,
                 capture_output=True,
                 env=environment,

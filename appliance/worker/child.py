@@ -1,7 +1,6 @@
 """The child's programs, which import workloads and torch; entry.py is what is started.
 
     python -m appliance.worker.entry describe         a Question on stdin, an Answer on stdout
-    python -m appliance.worker.entry list             the same, with every workload there is
     python -m appliance.worker.entry launch PARENT    a LaunchSpec on stdin, records over its socket
     python -m appliance.worker.entry rank PARENT      one rank of it, where ranks are not forked
     python -m appliance.worker.entry agent PARENT     one torchrun of several that start such ranks
@@ -21,7 +20,6 @@ import resource
 import sys
 import time
 import traceback
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
@@ -37,15 +35,15 @@ from appliance.ipc.channel import Link
 from appliance.ipc.import_watch import ImportWatch
 from appliance.ipc.messages import End, Hello, ServeRequest
 from appliance.records.json import adapter, to_json
-from appliance.records.request import Answer, LaunchSpec, Question
+from appliance.records.request import LaunchSpec, Question
 from appliance.vendors.registry import make_vendor
 from appliance.worker import torchrun
-from appliance.worker.describe import describe, describe_all
+from appliance.worker.describe import describe
 from appliance.worker.forkserver import ForkServer, claim_stdout, compute_probe
 from appliance.worker.measure import Progress
 from appliance.worker.parameters import one_line
 from appliance.worker.prepare import LaunchRefused, float32_products, prepared
-from appliance.worker.workload_loader import import_to_fork, workload_names
+from appliance.worker.workload_loader import import_to_fork
 from workloads.contract.failures import ParameterError, Unsupported
 from workloads.parts.distributed import ranks
 
@@ -140,16 +138,8 @@ def _is_out_of_memory(error: BaseException) -> bool:
 
 def _describe() -> None:
     question = adapter(Question).validate_json(sys.stdin.buffer.read())
-    _answer(lambda: describe(question))
-
-
-def _list() -> None:
-    _answer(lambda: describe_all(workload_names()))
-
-
-def _answer(make: Callable[[], Answer]) -> None:
     stdout_descriptor = claim_stdout()
-    text = to_json(make())
+    text = to_json(describe(question))
     with os.fdopen(stdout_descriptor, "wb") as stdout:
         stdout.write(text)
 
@@ -200,7 +190,6 @@ def main(arguments: list[str]) -> None:
         processes.die_with(int(arguments[1]))
     programs = {
         "describe": _describe,
-        "list": _list,
         "launch": _launch,
         "rank": _rank,
         "agent": torchrun.run_agent,

@@ -5,8 +5,7 @@ from __future__ import annotations
 import platform
 import sys
 import traceback
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterator, Mapping
 from functools import cached_property
 
 import torch
@@ -24,17 +23,14 @@ from workloads.contract.failures import ParameterError
 Loaded = type[AnyWorkload] | Refused | Lacking
 
 
-def describe(question: Question, others: Sequence[str] = ()) -> Answer:
-    """The requests resolved in their order, their workloads and `others`, and the software.
+def describe(question: Question) -> Answer:
+    """The requests resolved in their order, their workloads, and the software.
 
     What cannot be loaded is described by nothing. Nothing else is imported: the libraries of all
     workloads take many seconds.
     """
-    kinds: dict[str, Loaded] = {}
     requested = dict.fromkeys(request.workload for request in question.requests)
-    for name in [*others, *requested]:
-        if name not in kinds:
-            kinds[name] = _loaded(name, to_build=name in requested)
+    kinds = {name: _loaded(name) for name in requested}
     answers = (_resolved(kinds[request.workload], request) for request in question.requests)
     lack = Drivers(question.libraries).lack
     resolved = [
@@ -49,21 +45,10 @@ def describe(question: Question, others: Sequence[str] = ()) -> Answer:
     )
 
 
-def describe_all(names: Sequence[str]) -> Answer:
-    """These workloads, and two resolved requests for each: at full size, then at small size."""
-    answer = describe(Question(requests=()), names)
-    requests = tuple(
-        CaseRequest(workload=item.name, small=small, parameters={})
-        for item in answer.descriptions
-        for small in (False, True)
-    )
-    return replace(answer, resolved=describe(Question(requests=requests)).resolved)
-
-
-def _loaded(name: str, *, to_build: bool) -> Loaded:
+def _loaded(name: str) -> Loaded:
     """The workload, or why there is none; what its libraries raise ends no other's description."""
     try:
-        return load_workload(name, to_build=to_build)
+        return load_workload(name)
     except WorkloadAbsent as absent:
         return Lacking(lack=str(absent)) if absent.is_software else Refused(error=str(absent))
     except Exception as error:  # noqa: BLE001 - importing touches no device, so it is software

@@ -6,12 +6,11 @@ A dotted name stands in plan and journal as it is, so nobody takes it for a work
 from __future__ import annotations
 
 import importlib
-import pkgutil
 import sys
 import traceback
 
-import workloads
 from appliance import extras
+from appliance.planning import workload_sizes
 from appliance.storage.toml_file import did_you_mean
 from appliance.worker.parameters import AnyWorkload, one_line
 from workloads.contract.workload import Workload
@@ -26,15 +25,6 @@ class WorkloadAbsent(Exception):
     def __init__(self, sentence: str, *, is_software: bool = False) -> None:
         super().__init__(sentence)
         self.is_software = is_software
-
-
-def workload_names() -> list[str]:
-    """Modules of workloads/ that may be a workload."""
-    return sorted(
-        module.name
-        for module in pkgutil.iter_modules(workloads.__path__)
-        if not module.ispkg and module.name != "contract" and not module.name.startswith("_")
-    )
 
 
 def load_workload(
@@ -56,7 +46,7 @@ def load_workload(
                 importlib.import_module(module)
     except ModuleNotFoundError as error:
         if error.name is not None and f"{path}.".startswith(f"{error.name}."):
-            hint = did_you_mean(name, workload_names())
+            hint = did_you_mean(name, workload_sizes.module_names())
             raise WorkloadAbsent(f'there is no workload "{name}"{hint}') from None
         line = extras.line_for(error.name)
         sentence = f'workload "{name}" needs {error.name}: {line}'

@@ -43,6 +43,7 @@ VARIANTS = (
 )
 GEMM = WorkloadFacts(
     name="gemm",
+    domain="",
     parts=("torch",),
     libraries=(),
     summary="",

@@ -35,15 +35,19 @@ def test_every_workload_of_a_shipped_suite_has_its_sizes() -> None:
 
 
 def covering(requests: Sequence[CaseRequest]) -> list[CaseRequest]:
-    """Some of the requests of a workload, in which every value of every parameter stands."""
+    """Some of the requests of a workload, in which every value of every parameter stands.
+
+    The first is that at full size; the others are at small size where they can be, for seconds.
+    """
     facts = MANIFEST[requests[0].workload]
-    chosen: list[CaseRequest] = []
-    values = [set(facts.complete(one).items()) for one in requests]
-    pending = set.union(*values)
+    chosen = [requests[0]]
+    values = {at: set(facts.complete(one).items()) for at, one in enumerate(requests)}
+    pending = set.union(*values.values()) - values[0]
     while pending:
-        index = max(range(len(values)), key=lambda number: len(values[number] & pending))
-        chosen.append(requests[index])
-        pending -= values[index]
+        new = {at: len(each & pending) for at, each in values.items()}
+        best = max(new, key=lambda at: (new[at] > 0, requests[at].small, new[at]))
+        chosen.append(requests[best])
+        pending -= values[best]
     return chosen
 
 
