@@ -15,6 +15,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections import Counter
@@ -27,6 +28,7 @@ NUM_WORKERS = 2
 PARALLEL = ("-n", f"{NUM_WORKERS}", "--dist", "loadgroup", "--no-loadscope-reorder")
 SLOWEST = "--durations=20"
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+COMPILED = {"JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.3"}
 UNCACHED = "PYTHONDONTWRITEBYTECODE"
 """With it every process would compile again what it imports, and pytest rewrite all tests."""
 NO_TESTS_COLLECTED = 5  # pytest's exit code
@@ -64,7 +66,7 @@ class Memory:
         return (self._before - self._least) / GIB
 
 
-def run_part(name: str, words: Sequence[str], *, workers: bool) -> Part:
+def run_part(name: str, words: Sequence[str], programs: str, *, workers: bool) -> Part:
     """Run pytest, show what it says as it says it, and keep its closing line."""
     argv = [sys.executable, "-m", "pytest", "--part", name, SLOWEST, *words]
     begin, closing, images = time.monotonic(), "", 0.0
@@ -72,7 +74,7 @@ def run_part(name: str, words: Sequence[str], *, workers: bool) -> Part:
         [*argv, *(PARALLEL if workers else ())],
         stdout=subprocess.PIPE,
         text=True,
-        env=environment(os.environ, workers=workers),
+        env=environment(os.environ, programs, workers=workers),
     ) as process:
         for line in process.stdout or ():
             sys.stdout.write(line)
@@ -88,10 +90,15 @@ def run_part(name: str, words: Sequence[str], *, workers: bool) -> Part:
     )
 
 
-def environment(own: Mapping[str, str], *, workers: bool) -> dict[str, str]:
-    """Variables of a run of pytest: one thread where workers share the processors."""
+def environment(own: Mapping[str, str], programs: str, *, workers: bool) -> dict[str, str]:
+    """Variables of a run of pytest: one thread where workers share the processors.
+
+    What JAX compiles goes into the folder `programs`, so that each of its programs is compiled
+    once in a run of the tests and not in each process.
+    """
     threads = dict.fromkeys(THREADS, "1") if workers else {}
-    return {name: value for name, value in own.items() if name != UNCACHED} | threads
+    kept = {name: value for name, value in own.items() if name != UNCACHED}
+    return {**kept, **threads, "JAX_COMPILATION_CACHE_DIR": programs, **COMPILED}
 
 
 def counted(parts: Sequence[Part]) -> str:
@@ -116,9 +123,10 @@ def main(words: Sequence[str]) -> int:
     memory = Memory()
     is_quick = "--quick" in words
     words = [word for word in words if word != "--quick"]
-    parts = [run_part("quick" if is_quick else "parallel", words, workers=True)]
-    if not is_quick:
-        parts.append(run_part("serial", words, workers=False))
+    with tempfile.TemporaryDirectory(prefix="programs-") as programs:
+        parts = [run_part("quick" if is_quick else "parallel", words, programs, workers=True)]
+        if not is_quick:
+            parts.append(run_part("serial", words, programs, workers=False))
     print()
     for part in parts:
         print(f"{part.name} part: {part.seconds:.0f} s: {part.closing.strip('= ')}")

@@ -45,6 +45,8 @@ def test_words_of_a_test_are_no_closing_line() -> None:
 
 def test_what_is_compiled_is_kept_for_the_next_process_and_workers_have_one_thread() -> None:
     own = {"PATH": "/bin", "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "8"}
-    assert run_tests.environment(own, workers=False) == {"PATH": "/bin", "OMP_NUM_THREADS": "8"}
-    result = run_tests.environment(own, workers=True)
-    assert result == {"PATH": "/bin", **dict.fromkeys(run_tests.THREADS, "1")}
+    shared = {"JAX_COMPILATION_CACHE_DIR": "/programs", **run_tests.COMPILED}
+    result = run_tests.environment(own, "/programs", workers=False)
+    assert result == {"PATH": "/bin", "OMP_NUM_THREADS": "8", **shared}
+    result = run_tests.environment(own, "/programs", workers=True)
+    assert result == {"PATH": "/bin", **dict.fromkeys(run_tests.THREADS, "1"), **shared}
