@@ -58,7 +58,9 @@ def plan(*, options: PlanOptions, as_json: JsonOption = False) -> None:
     from appliance.cli.results import print_plan
     from appliance.judging.order_match import match, sentences
     from appliance.planning import coverage
+    from appliance.qualifying import expectation
     from appliance.records.json import to_data
+    from appliance.storage.qualified_file import load_observed
     from appliance.verbs.preparation import prepare
 
     prepared = prepare(options)
@@ -66,6 +68,10 @@ def plan(*, options: PlanOptions, as_json: JsonOption = False) -> None:
         print_json(to_data(prepared.plan))
         return
     print_plan(prepared.plan)
+    models = [device.model for device in prepared.system.identity.devices]
+    known = expectation.expected(prepared.plan, prepared.system, load_observed(models))
+    if known:
+        say(expectation.sentence(prepared.plan, known))
     for sentence in prepared.chances:
         say(sentence)
     for sentence in coverage.unmatched(prepared.plan, prepared.criteria):
