@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import copy
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -92,6 +92,7 @@ class State:
 
     session: Any
     asked_for: str
+    opened_with: Mapping[str, str]
     images: list[Images]
     reference: torch.Tensor
     eager: torch.Tensor
@@ -184,18 +185,20 @@ class OnnxResnet50(Inference[State, Images]):
             "logits.pt", lambda path: torch.save(_logits(network(), images, more), path)
         )
         references = torch.load(logits, weights_only=True)
-        session = open_session(file, target.onnx_providers)
+        opened_with = target.onnx_options(self.dtype)
+        session = open_session(file, target.onnx_providers, opened_with=opened_with)
         served = [some.numpy() for some in images]
         return State(
             session=session,
             asked_for=target.onnx_providers[0],
+            opened_with=opened_with,
             images=served,
             reference=references["exact"],
             eager=references["eager"],
             more_reference=references["more"],
             classify=functools.cache(lambda: _classify(session, torch.split(more, self.batch))),
             profile=functools.cache(
-                lambda: profile(file, target.onnx_providers, {"images": served[0]})
+                lambda: profile(file, target.onnx_providers, {"images": served[0]}, opened_with)
             ),
             cycle=InputCycle(of=self.num_inputs),
         )
@@ -226,7 +229,9 @@ class OnnxResnet50(Inference[State, Images]):
         yield count_other_choices(
             logits, reference, unit_roundoffs=LOGITS, dtype=dtype, what="classes"
         )
-        yield from check_providers(state.session, state.asked_for, state.profile())
+        yield from check_providers(
+            state.session, state.asked_for, state.profile(), state.opened_with
+        )
         if before == 0:
             yield from _compare_classes(state)
 

@@ -110,6 +110,12 @@ class Vendor(Protocol):
     def onnx_providers(self) -> tuple[str, ...]:
         """ONNX Runtime providers in order of preference; the first must be the one used."""
 
+    def onnx_options(self, dtype: str) -> Mapping[str, str]:
+        """What the first provider is opened with for a graph of this number format.
+
+        Empty where its defaults compute on the device and in the graph's own format.
+        """
+
     def features(self, device: Device) -> frozenset[str]:
         """What workloads may need and this device has.
 

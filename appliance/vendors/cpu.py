@@ -160,6 +160,10 @@ class Cpu:
         """ONNX Runtime's own kernels."""
         return ("CPUExecutionProvider",)
 
+    def onnx_options(self, dtype: str) -> Mapping[str, str]:  # noqa: ARG002 - the protocol's
+        """Nothing: its defaults are right."""
+        return {}
+
     def features(self, device: Device) -> frozenset[str]:  # noqa: ARG002 - there is one
         """Number formats, and JAX if it is installed; it is looked up without importing it.
 

@@ -224,6 +224,7 @@ def _target(
         device=stopwatch.device,
         artifacts=artifacts,
         onnx_providers=vendor.onnx_providers(),
+        onnx_options=vendor.onnx_options,
         data=None if spec.data is None else Path(spec.data),
         rank=rank,
         world_size=world_size,

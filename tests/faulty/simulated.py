@@ -131,6 +131,10 @@ class Simulated:
     def onnx_providers(self) -> tuple[str, ...]:
         return ("CPUExecutionProvider",)
 
+    def onnx_options(self, dtype: str) -> Mapping[str, str]:
+        """Nothing: its defaults are right."""
+        return {}
+
     def features(self, device: Device) -> frozenset[str]:
         return frozenset({"float64", "float32", "float16", "bfloat16", "float8", "int8"})
 

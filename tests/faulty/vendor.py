@@ -59,6 +59,10 @@ class Vendor:
     def onnx_providers(self) -> tuple[str, ...]:
         return ("CPUExecutionProvider",)
 
+    def onnx_options(self, dtype: str) -> Mapping[str, str]:
+        """Nothing: its defaults are right."""
+        return {}
+
     def features(self, device: Device) -> frozenset[str]:
         return frozenset({"float64", "jax"})
 

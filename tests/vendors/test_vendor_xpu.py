@@ -578,6 +578,9 @@ def test_what_else_differs_between_vendors() -> None:
     assert (one.name, one.torch_type, one.collectives) == ("xpu", "xpu", "xccl")
     assert not one.fork_safe
     assert one.onnx_providers()[0] == "OpenVINOExecutionProvider"
+    named = {dtype: one.onnx_options(dtype) for dtype in ("float32", "float16", "bfloat16")}
+    assert {options["device_type"] for options in named.values()} == {"GPU"}  # else: processors
+    assert [options["precision"] for options in named.values()] == ["FP32", "FP16", "ACCURACY"]
     assert one.container_options()["cdi"] == "intel.com/gpu=all"
     assert list(registry.VENDORS)[-2:] == ["xpu", "cpu"]
 

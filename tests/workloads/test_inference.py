@@ -402,24 +402,66 @@ def test_sentences_follow_their_table():
     torch.testing.assert_close(result, language.chance[older, newer, last].log())
 
 
-def test_a_provider_that_is_a_plugin_is_opened_by_its_device(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    """The processor's own provider stands for the plugin: it too is told as a device."""
+@pytest.fixture
+def served_file(tmp_path: Path) -> Path:
     file = tmp_path / "model.onnx"
     sizes = [onnx.helper.make_tensor_value_info(name, 1, [3]) for name in ("x", "y")]
     node = onnx.helper.make_node("Exp", ["x"], ["y"])
     graph = onnx.helper.make_graph([node], "one", sizes[:1], sizes[1:])
     opset = [onnx.helper.make_opsetid("", 18)]
     onnx.save(onnx.helper.make_model(graph, opset_imports=opset, ir_version=10), file)
+    return file
+
+
+def test_a_provider_that_is_a_plugin_is_opened_by_its_device(
+    served_file: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """The processor's own provider stands for the plugin: it too is told as a device."""
     (device,) = onnx_sessions.plugged(onnx_sessions.ON_HOST)
     assert onnx_sessions.plugged("NoSuchProvider") == []
     monkeypatch.setattr(
         onnx_sessions, "plugged", lambda name: [device] if name == "Plugged" else []
     )
-    session = onnx_sessions.open_on(file, onnx_sessions.session_options(), device)
+    session = onnx_sessions.open_on(served_file, onnx_sessions.session_options(), device)
     inputs = {session.get_inputs()[0].name: np.ones(3, np.float32)}
-    direct = onnx_sessions.open_session(file, (onnx_sessions.ON_HOST,))
+    direct = onnx_sessions.open_session(served_file, (onnx_sessions.ON_HOST,))
     assert np.array_equal(onnx_sessions.run(session, inputs), onnx_sessions.run(direct, inputs))
     with pytest.raises(Exception, match=r"(?i)fallback|disable_cpu_ep"):
-        onnx_sessions.open_session(file, ("Plugged", onnx_sessions.ON_HOST))
+        onnx_sessions.open_session(served_file, ("Plugged", onnx_sessions.ON_HOST))
+
+
+def test_a_provider_is_opened_with_what_the_vendor_gives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """OpenVINO would compute on the processors, or float32 in float16, where nobody says."""
+    chosen: list[object] = []
+
+    class Session:
+        def __init__(self, *_: object, providers: list[object]) -> None:
+            chosen.extend(providers)
+
+        def get_providers(self) -> list[str]:
+            return ["AnExecutionProvider"]
+
+        def get_provider_options(self) -> dict[str, dict[str, str]]:
+            return {"AnExecutionProvider": {}}
+
+    named = lambda: ["AnExecutionProvider", onnx_sessions.ON_HOST]  # noqa: E731
+    monkeypatch.setattr(onnx_sessions.onnxruntime, "get_available_providers", named)
+    monkeypatch.setattr(onnx_sessions.onnxruntime, "InferenceSession", Session)
+    given = {"device_type": "GPU", "precision": "FP32"}
+    onnx_sessions.open_session(tmp_path, named(), opened_with=given)
+    assert chosen == [("AnExecutionProvider", given)]
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [({}, "ALL: 2 Exp"), ({"precision": "FP32"}, "ALL with precision=FP32: 2 Exp")],
+)
+def test_what_a_provider_was_opened_with_is_recorded(
+    served_file: Path, given: dict[str, str], words: str
+):
+    session = onnx_sessions.open_session(served_file, (onnx_sessions.ON_HOST,))
+    nodes = onnx_sessions.Nodes({(onnx_sessions.ON_HOST, "Exp"): 2})
+    *_, last = onnx_sessions.check_providers(session, onnx_sessions.ON_HOST, nodes, given)
+    assert words in last.detects_what

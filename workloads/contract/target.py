@@ -66,14 +66,16 @@ class Target:
     `data` is the folder with one folder per data set of workloads/datasets.toml. `collectives` is
     the torch.distributed backend that joins the `world_size` processes of a launch, of which one
     waits at most `stall_seconds` for another. `devices` are all devices of the launch in the plan's
-    order, of which `device` is this process's; empty where nobody says. `seconds` is the worker's
-    clock: what one call of some work takes. It serves to choose between ways of doing the same in
-    the untimed launch, never to judge; None where there is none, as in tests.
+    order, of which `device` is this process's; empty where nobody says. `onnx_options` is what the
+    first of `onnx_providers` is opened with for a graph of a number format. `seconds` is the
+    worker's clock: what one call of some work takes. It serves to choose between ways of doing the
+    same in the untimed launch, never to judge; None where there is none, as in tests.
     """
 
     device: torch.device
     artifacts: Artifacts
     onnx_providers: tuple[str, ...] = ()
+    onnx_options: Callable[[str], Mapping[str, str]] = lambda dtype: {}  # noqa: ARG005
     data: Path | None = None
     rank: int = 0
     world_size: int = 1

@@ -295,6 +295,10 @@ class Rocm:
         """
         return ("MIGraphXExecutionProvider", "CPUExecutionProvider")
 
+    def onnx_options(self, dtype: str) -> Mapping[str, str]:  # noqa: ARG002 - the protocol's
+        """Nothing: its defaults are right."""
+        return {}
+
     def features(self, device: Device) -> frozenset[str]:
         """Number formats by the compiler's target, and JAX if its plugin for ROCm is installed."""
         target = str(value_of(device.facts, "architecture")).partition(":")[0]

@@ -49,6 +49,8 @@ ONLY_TOOL = "only xpu-smi reports it, and starting that would disturb the case t
 ALL_INSIDE = "graphics inside a processor is no accelerator, and there is no other of Intel's"
 NO_CARD = "no graphics card of Intel's is on the bus"
 NO_SPEED = "the driver reports revolutions, and nothing reports the highest: no share can be stated"
+PRECISIONS = {"float32": "FP32", "float16": "FP16"}
+"""What OpenVINO's provider calls number formats; "ACCURACY" is the graph's own, whatever it is."""
 KEPT_SECONDS = 20.0
 """How long an answer of the tool on errors and health is taken as current.
 
@@ -215,6 +217,18 @@ class Xpu:
     def onnx_providers(self) -> tuple[str, ...]:
         """OpenVINO, which has the kernels for these cards, before the processors."""
         return ("OpenVINOExecutionProvider", "CPUExecutionProvider")
+
+    def onnx_options(self, dtype: str) -> Mapping[str, str]:
+        """The card, and the graph's own format.
+
+        OpenVINO computes on the processors where it is not given a device, under the name of the
+        same provider (ONNX Runtime 1.24.1: seen here), and on a card makes float32 graphs in
+        float16 unasked (openvino, pull request 14752). The keys are those of ONNX Runtime's own
+        documentation, "OpenVINO Execution Provider"; the driver heeds ZE_AFFINITY_MASK for OpenCL,
+        too, so that the first card is the one of this launch (intel/compute-runtime,
+        shared/source/os_interface/device_factory.cpp).
+        """
+        return {"device_type": "GPU", "precision": PRECISIONS.get(dtype, "ACCURACY")}
 
     def features(self, device: Device) -> frozenset[str]:
         """Formats that the design has units for, and JAX with Intel's plug-in for it.

@@ -172,6 +172,10 @@ class Cuda:
         """NVIDIA's, then the processors for operators that it lacks."""
         return ("CUDAExecutionProvider", "CPUExecutionProvider")
 
+    def onnx_options(self, dtype: str) -> Mapping[str, str]:  # noqa: ARG002 - the protocol's
+        """Nothing: its defaults are right."""
+        return {}
+
     def features(self, device: Device) -> frozenset[str]:
         """Number formats by compute capability, and JAX if its plugin for CUDA is installed."""
         compute_capability = capability(device)

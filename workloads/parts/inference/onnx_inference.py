@@ -56,11 +56,12 @@ Tensors = dict[str, torch.Tensor]
 class State:
     """`reference` and `eager` are answers (input set, ...) of float64 and of a processor.
 
-    `profile` is made when a check first asks for it.
+    `opened_with` are the options of the provider; `profile` is made when a check first asks.
     """
 
     session: Any
     asked_for: str
+    opened_with: Mapping[str, str]
     inputs: list[dict[str, Array]]
     reference: torch.Tensor
     eager: torch.Tensor
@@ -143,14 +144,15 @@ class OnnxInference(Inference[State, Array]):
         )
         tensors = torch.load(answers, weights_only=True)
         arrays = [{name: one.numpy() for name, one in some.items()} for some in inputs]
-        providers = target.onnx_providers
+        providers, opened_with = target.onnx_providers, target.onnx_options(self.dtype)
         return State(
-            session=open_session(file, providers),
+            session=open_session(file, providers, opened_with=opened_with),
+            opened_with=opened_with,
             asked_for=providers[0],
             inputs=arrays,
             reference=tensors["exact"],
             eager=tensors["eager"],
-            profile=functools.cache(lambda: profile(file, providers, arrays[0])),
+            profile=functools.cache(lambda: profile(file, providers, arrays[0], opened_with)),
             cycle=InputCycle(of=self.num_inputs),
         )
 
@@ -191,7 +193,9 @@ class OnnxInference(Inference[State, Array]):
                 dtype=dtype,
                 what=self.choices,
             )
-        yield from check_providers(state.session, state.asked_for, state.profile())
+        yield from check_providers(
+            state.session, state.asked_for, state.profile(), state.opened_with
+        )
 
 
 def _cast(tensors: Tensors, dtype: torch.dtype) -> Tensors:

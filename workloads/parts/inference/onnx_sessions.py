@@ -28,6 +28,7 @@ ON_HOST = "CPUExecutionProvider"
 MOST_BYTES = 2**31
 """Of one file, weights and all: what the format allows."""
 TF32_OPTION = "use_tf32"
+NO_OPTIONS: Mapping[str, str] = {}
 Array = np.ndarray[Any, np.dtype[Any]]
 Nodes = Counter[tuple[str, str]]
 """How many nodes ran, by provider and kind."""
@@ -62,11 +63,16 @@ def session_options() -> Any:
     return options
 
 
-def open_session(file: Path, providers: Sequence[str], options: Any = None) -> Any:
+def open_session(
+    file: Path,
+    providers: Sequence[str],
+    options: Any = None,
+    opened_with: Mapping[str, str] = NO_OPTIONS,
+) -> Any:
     """Open the file on the first provider, or on those after it where the first is not there.
 
     Where it is there, built in or registered as a plugin, no single node may fall back to the
-    processor.
+    processor. `opened_with` are the first provider's own options.
     """
     options = options or session_options()
     first = providers[0]
@@ -75,8 +81,9 @@ def open_session(file: Path, providers: Sequence[str], options: Any = None) -> A
         return onnxruntime.InferenceSession(file, options, providers=list(providers))
     options.add_session_config_entry("session.disable_cpu_ep_fallback", "1")
     if is_built_in:
-        return in_full(onnxruntime.InferenceSession(file, options, providers=[first]))
-    return open_on(file, options, plugged(first)[0])
+        chosen = [(first, dict(opened_with))]
+        return in_full(onnxruntime.InferenceSession(file, options, providers=chosen))
+    return open_on(file, options, plugged(first)[0], opened_with)
 
 
 def in_full(session: Any) -> Any:
@@ -96,9 +103,11 @@ def plugged(provider: str) -> list[Any]:
     return [one for one in onnxruntime.get_ep_devices() if one.ep_name == provider]
 
 
-def open_on(file: Path, options: Any, device: Any) -> Any:
+def open_on(
+    file: Path, options: Any, device: Any, opened_with: Mapping[str, str] = NO_OPTIONS
+) -> Any:
     """Open the file on one device of a plugin: these are chosen by device and not by name."""
-    options.add_provider_for_devices([device], {})
+    options.add_provider_for_devices([device], dict(opened_with))
     return onnxruntime.InferenceSession(file, options)
 
 
@@ -108,13 +117,18 @@ def run(session: Any, inputs: Mapping[str, Array]) -> Array:
     return answer
 
 
-def profile(file: Path, providers: Sequence[str], inputs: Mapping[str, Array]) -> Nodes:
+def profile(
+    file: Path,
+    providers: Sequence[str],
+    inputs: Mapping[str, Array],
+    opened_with: Mapping[str, str] = NO_OPTIONS,
+) -> Nodes:
     """Nodes of one run of a session like the one that is timed, which itself keeps no profile."""
     with tempfile.TemporaryDirectory() as folder:
         options = session_options()
         options.enable_profiling = True
         options.profile_file_prefix = str(Path(folder) / "profile")
-        session = open_session(file, providers, options)
+        session = open_session(file, providers, options, opened_with)
         run(session, inputs)
         return nodes_of(json.loads(Path(session.end_profiling()).read_text()))
 
@@ -128,8 +142,13 @@ def nodes_of(events: Sequence[Mapping[str, Any]]) -> Nodes:
     )
 
 
-def check_providers(session: Any, asked_for: str, nodes: Nodes) -> Iterator[Check]:
-    """What ran where: an answer that is right may still be the processor's."""
+def check_providers(
+    session: Any, asked_for: str, nodes: Nodes, opened_with: Mapping[str, str] = NO_OPTIONS
+) -> Iterator[Check]:
+    """What ran where: an answer that is right may still be the processor's.
+
+    What the provider was opened with stands in the record beside it.
+    """
     yield Check(
         name="provider that runs is not the one asked for",
         error=int(session.get_providers()[0] != asked_for),
@@ -139,11 +158,12 @@ def check_providers(session: Any, asked_for: str, nodes: Nodes) -> Iterator[Chec
     elsewhere = sum(count for (where, _), count in nodes.items() if where != asked_for)
     kinds = ", ".join(f"{count} {kind}" for (_, kind), count in sorted(nodes.items()))
     level = session.get_session_options().graph_optimization_level.name
+    given = ", ".join(f"{key}={value}" for key, value in opened_with.items())
     yield Check(
         name="nodes that ran on another provider",
         error=elsewhere if nodes else 1,
         bound=0.0,
         kind="exact",
         detects=1.0,
-        detects_what=f"nodes, of those that ran at {level}: {kinds}",
+        detects_what=f"nodes, of those that ran at {level}{given and f' with {given}'}: {kinds}",
     )
