@@ -34,6 +34,8 @@ from appliance.records.workload import Work
 from appliance.storage import criteria_file
 
 NODE = criteria_file.load_criteria("node")[0]
+OF_ANY_SUITE = [ACCELERATOR, *(criteria_file.load_criteria(n)[0] for n in ("one-node", "recheck"))]
+"""Criteria for suites that need not copy between devices."""
 GIGA = 10**9
 NOT_REPORTED = "not reported by this device"
 
@@ -274,8 +276,16 @@ def test_what_was_not_observed_is_inconclusive(
     result = on_fabric(node, pairs=pairs)
     assert (result.ruling, result.reason) == ("inconclusive", "not_observed")
     assert result.explanation.startswith(explanation)
-    result = on_fabric(node, pairs=pairs, criteria=ACCELERATOR)
-    assert (result.ruling, result.reason) == ("not_applicable", "not_observed")
+    for criteria in OF_ANY_SUITE:
+        result = on_fabric(node, pairs=pairs, criteria=criteria)
+        assert (result.ruling, result.reason) == ("not_applicable", "not_observed")
+
+
+@pytest.mark.parametrize("criteria", OF_ANY_SUITE, ids=lambda one: one.name)
+def test_every_shipped_file_for_devices_requires_the_way_between_two(criteria: Criteria) -> None:
+    (criterion,) = (one for one in criteria.criterion if one.kind == "fabric")
+    assert criterion.required
+    assert criterion.if_not_observed == "not_applicable"
 
 
 @pytest.mark.parametrize(
@@ -291,7 +301,7 @@ def test_what_was_not_observed_is_inconclusive(
 def test_switches_that_are_not_set_up_keep_a_node_from_being_accepted(
     state: str | None, answer: tuple[str, str]
 ) -> None:
-    for criteria in (NODE, ACCELERATOR):
+    for criteria in (NODE, *OF_ANY_SUITE):
         result = on_fabric(joined(fabric=state), criteria=criteria)
         assert (result.ruling, result.reason) == answer
 
