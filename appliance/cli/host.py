@@ -187,8 +187,8 @@ def qualify(
 ) -> None:
     """Show on this machine that the suite is right for a device, and record what it did.
 
-    Small rows with a first seed, then a second, their repeats, a control in fresh processes, jobs,
-    then full sizes: most valuable first.
+    Most valuable first: small rows with a first seed, then a second, full sizes, repeats, a control
+    in fresh processes, and what is left of full sizes.
     """
     from appliance.cli.progress import observer
     from appliance.qualifying.page import sentence

@@ -1,10 +1,11 @@
 """The launches of a stage and their order: what is worth most comes first.
 
     small   every row of one device with the first seed, then with the second; the same of the jobs
-            of several ranks; two repeats of each row in the deterministic phase; a second process
-            with the first seed, for the bits of the default mode
+            of several ranks
+    full    every row once; then two repeats of each in the deterministic phase
+    again   two repeats of each small row in the deterministic phase; then a second process with the
+            first seed, for the bits of the default mode
     fresh   the control, two fresh processes a row
-    full    every row once; then their repeats in the deterministic phase
 
 A timed launch checks its first output and its
 last, and makes whatever file it needs itself, so only cases that are not timed at all have an
@@ -22,6 +23,9 @@ from appliance.records.plan import Case, Launch, Plan
 
 REPEATS = (-2, -3)
 """Numbers of the launches that repeat: -1 would be a fresh process by rule."""
+STAGES = (("small", 1.0), ("full", 0.6), ("again", 1.0), ("fresh", 1.0), ("full", 1.0))
+"""The stages in their order, each with the part of the time left that it may take: full sizes would
+leave none for repeats. What is left of them comes again last."""
 Step = tuple[Callable[[Case], bool], Sequence[int]]
 
 
@@ -30,11 +34,8 @@ def steps(stage: str) -> list[Step]:
     seeds = [(_has_seed(SEEDS[0]), (1,)), (_has_seed(SEEDS[1]), (1,))]
     again = [(_has_seed(SEEDS[0]), REPEATS), (_has_seed(SEEDS[0]), (2,))]
     passes: dict[str, list[Step]] = {
-        "small": [
-            *_split(seeds, is_job=False),
-            *_split(seeds, is_job=True),
-            *_split(again, is_job=False),
-        ],
+        "small": [*_split(seeds, is_job=False), *_split(seeds, is_job=True)],
+        "again": _split(again, is_job=False),
         "fresh": [(_any, (1, 2))],
         "full": [(_any, (1,)), (_any, REPEATS)],
     }

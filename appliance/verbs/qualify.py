@@ -153,6 +153,7 @@ class _Qualification:
     state: State = field(init=False)
     data: Path | None = field(init=False)
     failed: set[tuple[str, bool]] = field(init=False)
+    stage_end: float = 0.0
     reasons: dict[tuple[str, bool], str] = field(default_factory=dict)
     lacking: list[ObservedCase] = field(default_factory=list)
 
@@ -195,14 +196,20 @@ class _Qualification:
         """Make the stages one after another, until the minutes are over or a person stops it."""
         chosen = self.options.workloads
         available = datasets.available_datasets(self.data)
-        stages: dict[str, Callable[[], Suite]] = {
+        suites: dict[str, Callable[[], Suite]] = {
             "small": lambda: rows.small(self.known, chosen, available),
+            "again": lambda: rows.small(self.known, chosen, available),
             "fresh": lambda: rows.control(self.known, chosen),
             "full": lambda: rows.full(self.known, chosen),
         }
-        for stage, suite in stages.items():
-            plan = self._plan(stage, suite())
-            if plan is not None and not self.signalled():
+        for stage, part in schedule.STAGES:
+            self.stage_end = time.monotonic() + part * self.left_seconds
+            suite = suites[stage]()
+            is_planned = any(run.stage == suite.name for run in self.past)
+            if self.signalled() or (self.left_seconds <= 0 and is_planned):
+                continue
+            plan = self._plan(stage, suite)
+            if plan is not None:
                 self._make(plan)
                 self.past = runs.read(self.options.out)
 
@@ -271,6 +278,9 @@ class _Qualification:
         sizes = {case.id: case.small for case in plan.cases}
         journal.follow(lambda line: self._note(runs.fault_of(line, sizes)))
         cases = {case.id: case for case in plan.cases}
+        if self.left_seconds <= 0:  # its plan names the rows that are left
+            journal.close()
+            return
         try:
             execution.run(
                 plan=plan,
@@ -300,7 +310,7 @@ class _Qualification:
     def _is_wanted(self, case: Case) -> bool:
         """Whether a launch of the case is begun now."""
         row = row_of(case.id)[0], case.small
-        if self.left_seconds <= 0 or row in self.failed:
+        if time.monotonic() >= self.stage_end or row in self.failed:
             return False
         if case.unsupported or case.software or case.small:
             return True
