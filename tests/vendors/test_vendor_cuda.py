@@ -497,6 +497,24 @@ def test_a_link_that_is_shown_is_shown(vendor: Named) -> None:
     assert one.probe()[0].facts["links_shown"].value is True
 
 
+@pytest.mark.parametrize(
+    ("model", "has"),
+    [
+        ("Tesla V100-SXM2-32GB", set()),
+        ("Tesla T4", {"int8"}),
+        ("NVIDIA A10", {"int8", "bfloat16", "tf32"}),
+        ("NVIDIA L4", {"int8", "bfloat16", "tf32", "float8"}),
+        ("NVIDIA B300 SXM6 AC", {"int8", "bfloat16", "tf32", "float8"}),
+    ],
+)
+def test_number_formats_are_those_of_the_generation(
+    vendor: Named, model: str, has: set[str]
+) -> None:
+    one = vendor("parts")
+    features = one.features(of_model(one.probe(), model)) - {"jax"}
+    assert features == {"float64", "float32", "float16"} | has
+
+
 def of_model(devices: Sequence[Device], model: str) -> Device:
     return next(device for device in devices if device.model == model)
 

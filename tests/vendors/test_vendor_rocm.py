@@ -6,6 +6,7 @@ import sys
 import time
 import tomllib
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -851,6 +852,8 @@ def test_number_formats_are_those_of_the_design() -> None:
     assert "float8" not in one.features(device)  # the "fnuz" kinds alone
     die = vendor("mi250x").probe()[0]
     assert one.features(die) == BASE
+    newer = replace(device, facts={**device.facts, "architecture": Fact(value="gfx950:sramecc+")})
+    assert one.features(newer) - {"jax"} == BASE | {"float8"}  # and no TF32
 
 
 def test_float32_is_float32_after_prepare() -> None:

@@ -58,7 +58,7 @@ NOT_OURS = 4
 """NO_PERMISSION for a handle: the device is not available to this container or user."""
 PCI_VENDOR, DISPLAY = "0x10de", ("0x0300", "0x0302")
 """PCI vendor, and the classes of VGA and 3D controllers (PCI Code and ID Assignment)."""
-FLOAT8, BFLOAT16 = (8, 9), (8, 0)
+FLOAT8, BFLOAT16, INT8 = (8, 9), (8, 0), (7, 2)
 """Compute capability from which on there are tensor cores for the format (CUDA C++ Programming
 Guide, "Compute Capabilities"). TF32 came with bfloat16."""
 JAX_PLUGINS = ("jax_cuda12_plugin", "jax_cuda13_plugin")
@@ -179,7 +179,9 @@ class Cuda:
     def features(self, device: Device) -> frozenset[str]:
         """Number formats by compute capability, and JAX if its plugin for CUDA is installed."""
         compute_capability = capability(device)
-        names = {"float64", "float32", "float16", "int8"}
+        names = {"float64", "float32", "float16"}
+        if compute_capability >= INT8:
+            names |= {"int8"}
         if compute_capability >= BFLOAT16:
             names |= {"bfloat16", "tf32"}
         if compute_capability >= FLOAT8:
