@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from statistics import median
 
 from appliance.errors import OutputError, RunInterrupted, UsageError
 from appliance.evidence.qualification import device_digest, stack
@@ -322,14 +323,14 @@ class _Qualification:
     def _too_long(self, case: Case) -> str:
         """Why a row at full size has no room in what is left; of an accelerator nothing is known.
 
-        Processors need what its operations take at the best rate that a small row had.
+        Processors need what its operations take at the median rate of the small rows.
         """
         if self.here.vendor.torch_type != "cpu":
             return ""
-        rate = max((one.flops_per_second or 0.0 for one in self._observed()), default=0.0)
-        if not case.work.flops or not rate:
+        rates = [one.flops_per_second for one in self._observed() if one.flops_per_second]
+        if not case.work.flops or not rates:
             return "how long it takes on processors is not known"
-        seconds = STEPS_OF_FULL * case.work.flops / rate
+        seconds = STEPS_OF_FULL * case.work.flops / median(rates)
         if seconds <= min(self.left_seconds, case.time_limit_seconds):
             return ""
         return f"it needs about {seconds:.0f} s, and {max(0.0, self.left_seconds):.0f} s were left"
