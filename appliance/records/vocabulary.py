@@ -49,7 +49,7 @@ FACTS: Mapping[str, str] = {
     "cpu_affinity": "processors near it, as a list of ranges",
     "partition_mode": "how the device is divided: none, or the vendor's word for it",
     "memory_partition_mode": "how its memory is divided: none, or the vendor's word for it",
-    "partitions": "the parts that it is divided into now",
+    "partitions": "the parts that it is divided into now, or what it is a part of",
     "fabric": "state of the switches between devices",
     "links_shown": "whether the driver shows links at all",
     "link_kind": "the vendor's own links between devices",
