@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
+import torch._dynamo  # the first optimiser of a process imports it: a second of each forked launch
 
 from appliance.records.workload import Bound
 from workloads.parts.operators.catalog import Arrays, Exact, Input, Operator, Tensors

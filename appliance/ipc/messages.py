@@ -56,8 +56,8 @@ class ServeRequest(Record):
     workloads: tuple[str, ...]
     vendor: str
     framework: Framework
-    ranks: int
     probe_seconds: Number
+    ranks: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -113,15 +113,35 @@ def test_what_a_workload_builds_with_is_all_that_building_imports(
     assert imported_by_building[name] == ""
 
 
-def test_listing_workloads_does_not_import_what_they_build_with() -> None:
+def test_listing_workloads_imports_nothing_that_computes() -> None:
     code = f"""
 import sys
-from appliance.records.request import Question
-from appliance.worker.describe import describe
-answer = describe(Question(requests=()), {BUILDERS!r})
-print(*(one.name for one in answer.descriptions), *({{*sys.modules}} & {{*{LATE!r}}}))
+from appliance.verbs.listing import listed
+names = [one.name for one in listed()]
+print(*names, *({{*sys.modules}} & {{"torch", *{LATE!r}}}))
 """
-    assert reported(code) == {*BUILDERS}
+    words = reported(code)
+    assert words >= {*BUILDERS}
+    assert words & {"torch", *LATE} == set()
+
+
+def test_first_optimiser_of_a_launch_imports_nothing() -> None:
+    """In a fork each launch would import it again."""
+    code = """
+import sys
+from appliance.worker.workload_loader import import_to_fork
+import_to_fork("digits_mlp")
+before = {*sys.modules}
+import torch
+from workloads.parts.training.optimizers import AdamW
+model = torch.nn.Linear(2, 2)
+optimizer = AdamW(learning_rate=0.1).make(model)
+model(torch.ones(1, 2)).sum().backward()
+optimizer.step()
+new = {*sys.modules} - before
+print("torch._dynamo" in before, *(name for name in new if not name.startswith("torch.profiler")))
+"""
+    assert reported(code) == {"True"}
 
 
 def test_fork_server_has_imported_what_its_workloads_build_with() -> None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
+import torch._dynamo  # the first optimiser of a process imports it: a second of each forked launch
 
 Tensors = Mapping[str, torch.Tensor]
 
