@@ -38,7 +38,10 @@ FOLLOWS = ("workloads.parts.curves.curves", "workloads.parts.reinforcement.jax_d
 
 @cache
 def imported(module: str) -> frozenset[str]:
-    """Names in the import statements of a module, at its top or in a function."""
+    """Names in the import statements of a module, at its top or in a function.
+
+    A package of which it reads a file (`package_file`) counts as imported.
+    """
     path = ROOT.joinpath(*module.split(".")).with_suffix(".py")
     tree = ast.parse(path.read_text()) if path.is_file() else ast.Module([], [])
     types_alone = {
@@ -53,6 +56,8 @@ def imported(module: str) -> frozenset[str]:
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
             names |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) == "package_file":
+            names |= {ast.literal_eval(node.args[0])}
     return frozenset(names)
 
 

@@ -23,7 +23,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
-from sklearn.datasets import load_digits
 from torch import nn
 
 from appliance.records.journal import Check
@@ -32,6 +31,7 @@ from appliance.records.workload import Bound, Work
 from workloads.contract.input_cycle import InputCycle
 from workloads.contract.target import Target
 from workloads.contract.time_to_target import TimeToTarget
+from workloads.parts.datasets.digits import digits
 from workloads.parts.numerics.classifier import Classifier, count_training_flops, in_float64
 from workloads.parts.numerics.parameters import require_positive, require_share
 from workloads.parts.numerics.size import count_parameters
@@ -104,9 +104,9 @@ class DigitsMlp(TimeToTarget[State, Trained]):
         return Classifier(nn.Linear(PIXELS, self.width), nn.GELU(), nn.Linear(self.width, CLASSES))
 
     def build(self, target: Target, seed: int) -> State:
-        pixels, digits = load_digits(return_X_y=True)
+        pixels, shown = digits()
         images = torch.from_numpy(pixels).float() / BRIGHTEST
-        labels = torch.from_numpy(digits).long()
+        labels = torch.from_numpy(shown)
         is_held_out = torch.arange(len(labels)) % HELD_OUT == 0
         model = seeded(seed, self._model).to(target.device)
         rule = AdamW(learning_rate=0.01, steps=self.num_steps)

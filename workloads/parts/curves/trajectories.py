@@ -25,12 +25,12 @@ from pathlib import Path
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.datasets import load_digits
 from torch import nn
 
 from workloads.contract.input_cycle import InputCycle
 from workloads.contract.target import Artifacts
 from workloads.parts.curves.variations import Variation, engine, perturb
+from workloads.parts.datasets.digits import digits
 from workloads.parts.numerics.classifier import Classifier, Result
 from workloads.parts.numerics.precision import dtype_named
 from workloads.parts.training.bounds import ErrorBounds
@@ -239,10 +239,10 @@ def held_out_images() -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def _images(*, is_held_out: bool) -> tuple[torch.Tensor, torch.Tensor]:
-    pixels, digits = load_digits(return_X_y=True)
-    chosen = (np.arange(len(digits)) % HELD_OUT == 0) == is_held_out
+    pixels, shown = digits()
+    chosen = (np.arange(len(shown)) % HELD_OUT == 0) == is_held_out
     images = torch.from_numpy(pixels[chosen]).float() / BRIGHTEST
-    return images, torch.from_numpy(digits[chosen]).long()
+    return images, torch.from_numpy(shown[chosen])
 
 
 def num_right(model: torch.nn.Module, images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
