@@ -22,7 +22,6 @@ import time
 import traceback
 from dataclasses import replace
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from typing import NoReturn
 
@@ -172,8 +171,7 @@ def _serve() -> None:
         import_to_fork(name)
         imports.imported(name)
     if request.ranks > 1:
-        import_module(torchrun.TORCHRUN)
-        imports.imported(torchrun.TORCHRUN)
+        imports.imported(torchrun.import_torchrun())
     vendor = make_vendor(request.vendor)
     ForkServer(
         stdout_descriptor,

@@ -43,7 +43,6 @@ PORT_VARIABLE = "BENCH_MEETING"
 """Variable with the port at which several agents meet."""
 AGENT_SECONDS, AGENT_TICK_SECONDS = 30.0, 0.05
 """How long the other agents go on when one has failed, and how often their status is read."""
-TORCHRUN = "torch.distributed.run"
 LOOPBACK = "127.0.0.1"
 HERE: tuple[str, ...] = (f"--rdzv-endpoint={LOOPBACK}:0",)
 """How one torchrun meets its ranks."""
@@ -80,6 +79,13 @@ def fork_ranks_by(launch: Callable[[LaunchSpec], NoReturn]) -> Callable[[LaunchS
         exit_after(partial(run_launch, spec, to_json(spec), partial(launch, spec)))
 
     return begin
+
+
+def import_torchrun() -> str:
+    """Import torch's program, which whoever forks several of it has before; its module's name."""
+    from torch.distributed import run as torchrun  # noqa: PLC0415 - what has no ranks does without
+
+    return torchrun.__name__
 
 
 def rank_spec() -> LaunchSpec:
