@@ -7,7 +7,7 @@ for each model into docs/devices; without RUN the pages are made current, as `ma
 RUN is what `bench qualify --out RUN` left, or the folder that `bench run` left of a healthy device,
 by a suite whose protocol says `repeats` (up to 100 processes a case). What is recorded already
 stays and grows by them: a journal counts once. Of each case every repeat but the first counts,
-which the others are compared with. A case whose repeats differ is not recorded as clean: where the
+which the others are compared with, and fewer than 50 in all are not shipped. A case whose repeats differ is not recorded as clean: where the
 library said of an operator that it has no deterministic form, the record says so, else the script
 ends with exit code 1 and names it, because the device or the workload is wrong.
 
@@ -46,6 +46,8 @@ from appliance.storage.qualified_file import (  # noqa: E402 - the same
 from appliance.verification import launch_checks, run_checks  # noqa: E402 - the same
 
 PAGES = ROOT / "docs" / "devices"
+LEAST_CLEAN = 50
+"""Clean repeats without which no record is shipped: by fewer hardly anything could be ruled."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,6 +163,8 @@ def _write(qualified: Qualified, out: Path | None) -> None:
     if out is not None:
         bundle.write(out, to_json(qualified))
         return
+    thick = tuple(one for one in qualified.record if not 0 < one.num_clean < LEAST_CLEAN)
+    qualified = replace(qualified, record=thick)
     for name, file in by_file(qualified).items():
         bundle.write(QUALIFIED / name, to_json(file))
     for model in models(qualified):
