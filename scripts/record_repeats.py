@@ -7,9 +7,10 @@ for each model into docs/devices; without RUN the pages are made current, as `ma
 RUN is what `bench qualify --out RUN` left, or the folder that `bench run` left of a healthy device,
 by a suite whose protocol says `repeats` (up to 100 processes a case). What is recorded already
 stays and grows by them: a journal counts once. Of each case every repeat but the first counts,
-which the others are compared with, and fewer than 50 in all are not shipped. A case whose repeats differ is not recorded as clean: where the
-library said of an operator that it has no deterministic form, the record says so, else the script
-ends with exit code 1 and names it, because the device or the workload is wrong.
+which the others are compared with, and fewer than 50 in all are not shipped. A case whose repeats
+differ is not recorded as clean: where the library said of an operator that it has no deterministic
+form, the record says so, else the script ends with exit code 1 and names it, because the device or
+the workload is wrong.
 
 A record is part of the package and of its version: `verify` holds a bundle's records to those of
 its own package, so recording writes into this checkout, to be reviewed like any other change.
