@@ -17,7 +17,7 @@ from scipy.special import stdtr
 
 from appliance.judging.decision_rule import FLOOR
 from appliance.judging.level_spread import spread_of
-from appliance.planning.sessions import judged_analyses, launches_of_session
+from appliance.planning.sessions import earlier_launches, judged_analyses
 from appliance.records.baseline import Baseline, Level
 from appliance.statistics.group_sequential import group_bounds
 from appliance.statistics.run_levels import RunSpread, Sessions, uncertainty
@@ -42,11 +42,10 @@ def schedule_of(
 ) -> Schedule:
     """When a case of so many launches in all sessions is judged, at this risk of a wrong pass."""
     analyses = judged_analyses(interim_analyses, launches, sessions)
-    each = launches_of_session(interim_analyses, launches, sessions)
-    before = (each,) * (sessions - 1)
+    before = earlier_launches(interim_analyses, launches, sessions)
     return Schedule(
         counts=tuple((*before, count - sum(before)) for count in analyses),
-        z=group_bounds(alpha, analyses),
+        z=group_bounds(alpha, analyses, before),
     )
 
 

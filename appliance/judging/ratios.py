@@ -17,6 +17,10 @@ group-sequential bounds hold. A pass must assume a spread of a third of the marg
 as for every limit on times. A launch shares its round with one of the other case, so what slows
 both counts as spread: the test errs towards saying nothing.
 
+Several sessions are one observation each, mean(y) - mean(x) of what both made in it: levels of the
+run that the two cases do not share are in the spread of these differences alone, with the degrees
+of freedom of the sessions (run_levels.py).
+
 What stands beside a case of the whole node without any criterion is the same ratio with its
 95 % interval.
 """
@@ -32,7 +36,7 @@ from scipy.special import stdtrit
 
 from appliance.evidence.case_results import common_clock, withheld
 from appliance.evidence.launches import CaseEvidence
-from appliance.judging.decision_rule import FLOOR
+from appliance.judging.decision_rule import FLOOR, decide
 from appliance.judging.functional import RulingDraft, inconclusive
 from appliance.judging.limits import RulingInputs, margin_of
 from appliance.judging.location import (
@@ -48,6 +52,7 @@ from appliance.records.plan import Case
 from appliance.records.verdict import Clock, Estimate, Statistic
 from appliance.statistics.estimates import CONFIDENCE, LEAST_LAUNCHES
 from appliance.statistics.group_sequential import Tested, test_limit
+from appliance.statistics.run_levels import Sessions, sessions_of, uncertainty_of_sessions
 
 SLOWED = "Find what slows the case down (loading, power, heat, links), or agree on a lower ratio."
 METHOD = (
@@ -61,18 +66,23 @@ class Contrast:
     """A case beside another: `difference` is the mean of ln(seconds per unit) less the other's.
 
     `sd` is the spread that a mean over `count` launches would need to have the difference's error,
-    and `floored` the same with at least the floor on either side.
+    and `floored` the same with at least the floor on either side. `sessions` are the differences of
+    several sessions, with the spread of a launch's.
     """
 
     difference: float
     sd: float
     floored: float
     count: int
+    sessions: Sessions | None = None
 
     def interval(self, confidence: float = CONFIDENCE) -> tuple[float, float]:
         """Two-sided interval of the ratio of speeds; needs two launches on either side."""
-        freedom = self.count - 1
-        half = self.sd / math.sqrt(self.count) * float(stdtrit(freedom, 0.5 + confidence / 2))
+        freedom, error = float(self.count - 1), self.sd / math.sqrt(self.count)
+        if self.sessions is not None:
+            whole = uncertainty_of_sessions(self.sessions, 0.0)
+            freedom, error = float(whole.freedom), math.sqrt(float(whole.variance))
+        half = error * float(stdtrit(freedom, 0.5 + confidence / 2))
         return math.exp(-self.difference - half), math.exp(-self.difference + half)
 
 
@@ -97,6 +107,28 @@ def contrast(
     )
 
 
+def contrast_of(
+    times: Sequence[Sequence[float]], others: Sequence[Sequence[float]], *, floor: float = 0.0
+) -> Contrast | None:
+    """The same of launches by session, where one without a launch of either side says nothing."""
+    made = [(one, other) for one, other in zip(times, others, strict=True) if one and other]
+    flat = [[value for session in side for value in session] for side in (times, others)]
+    whole = contrast(*flat, floor=floor)
+    if whole is None or len(made) < 2:  # noqa: PLR2004 - one session is judged by its launches
+        return whole
+    sides = [
+        sessions_of([np.asarray(pair[side], dtype=np.float64) for pair in made], 0.0)
+        for side in (0, 1)
+    ]
+    means = sides[0].means - sides[1].means
+    sessions = Sessions(
+        means=means,
+        within=np.asarray(sides[0].within + sides[1].within),
+        counts=tuple(map(min, sides[0].counts, sides[1].counts)),
+    )
+    return replace(whole, difference=float(means.mean()), sessions=sessions)
+
+
 # ------------------------------------------------------------------ the ruling
 
 
@@ -117,14 +149,14 @@ def judged(
     margin = math.log1p(margin_of(criterion, case, inputs.criteria))
     clock = common_clock(sides)
     times = [log_seconds_per_unit(evidence, num_made, clock) for evidence in sides]
-    difference = contrast(*times, floor=FLOOR * margin)
+    difference = contrast_of(*times, floor=FLOOR * margin)
     bounds = bounds_at(sides[0], num_made, inputs)
     if difference is None or bounds is None:
         counts = " and ".join(f"{one.num_made} of {one.case.id}" for one in sides)
         what = f"{criterion.title}: {counts} launches are too few to compare"
         return inconclusive("coverage", what, "Run both cases to their first interim analysis.")
     tested = tested_at(difference, math.log(criterion.at_least), bounds)
-    draft = _ruled(criterion, sides, times, tested, margin=margin)
+    draft = _ruled(criterion, sides, [_flat(side) for side in times], tested, margin=margin)
     draft = undisturbed(draft, sides, inputs)
     return replace(draft, statistic=_statistic(criterion, other, difference, tested))
 
@@ -142,19 +174,37 @@ def _common_analysis(sides: Sequence[CaseEvidence]) -> int:
     )
 
 
-def log_seconds_per_unit(evidence: CaseEvidence, num_made: int, clock: Clock) -> list[float]:
-    """Of each launch that counts among the first `made`."""
+def log_seconds_per_unit(evidence: CaseEvidence, num_made: int, clock: Clock) -> list[list[float]]:
+    """Of each launch that counts among the first `num_made`, by session."""
     units = evidence.case.work.units
     shift = math.log(units) if 0.0 < units < math.inf else math.nan
     return [
-        value - shift
-        for launch in evidence.counted
-        if launch.number <= num_made and (value := launch.location(clock)) is not None
+        [
+            value - shift
+            for launch in evidence.counted
+            if launch.number <= num_made
+            and launch.session == session
+            and (value := launch.location(clock)) is not None
+        ]
+        for session in range(1, evidence.sessions + 1)
     ]
+
+
+def _flat(values: Sequence[Sequence[float]]) -> list[float]:
+    return [value for session in values for value in session]
 
 
 def tested_at(difference: Contrast, log_ratio: float, bounds: tuple[float, float]) -> Tested:
     """Both tests; where both sides stand still there is no spread, and nothing is ruled."""
+    if difference.sessions is not None:
+        return decide(
+            difference.sessions,
+            None,
+            log_limit=-log_ratio,
+            floor=difference.floored,
+            z_pass=bounds[0],
+            z_fail=bounds[1],
+        ).tested
     return test_limit(
         difference.difference,
         difference.sd,
@@ -247,13 +297,13 @@ def estimates(evidence: CaseEvidence, cases: Mapping[str, CaseEvidence]) -> tupl
         for name, other in _beside(evidence, cases)
         if not withheld(other)
         for clock in (common_clock([evidence, other]),)
-        if (difference := contrast(_all_times(evidence, clock), _all_times(other, clock)))
+        if (difference := contrast_of(_all_times(evidence, clock), _all_times(other, clock)))
         is not None
         for low, high in (difference.interval(),)
     )
 
 
-def _all_times(evidence: CaseEvidence, clock: Clock) -> list[float]:
+def _all_times(evidence: CaseEvidence, clock: Clock) -> list[list[float]]:
     return log_seconds_per_unit(evidence, evidence.case.launches, clock)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 
-from appliance.planning.sessions import judged_analyses
+from appliance.planning.sessions import earlier_launches, judged_analyses
 from appliance.records.criteria import Criteria, Criterion
 from appliance.records.plan import Bounds, Case
 from appliance.statistics.group_sequential import group_bounds
@@ -144,7 +144,10 @@ def planned_bounds(
     """
     number = num_limits(criteria, cases)
     schedules = dict.fromkeys(
-        judged_analyses(interim_analyses, case.launches, sessions)
+        (
+            judged_analyses(interim_analyses, case.launches, sessions),
+            earlier_launches(interim_analyses, case.launches, sessions),
+        )
         for case in cases
         if case.is_timed
         and any(item.kind == "perf" and matches(item, case.id) for item in criteria.criterion)
@@ -154,7 +157,7 @@ def planned_bounds(
         alpha for attempt in attempts for alpha in alphas(criteria, number, attempt)
     )
     return number, tuple(
-        Bounds(alpha=alpha, interim_analyses=schedule, z=group_bounds(alpha, schedule))
-        for schedule in schedules
+        Bounds(alpha=alpha, interim_analyses=schedule, z=group_bounds(alpha, schedule, earlier))
+        for schedule, earlier in schedules
         for alpha in levels
     )

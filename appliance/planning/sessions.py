@@ -41,6 +41,13 @@ def judged_analyses(
     return tuple(before + count for count in planned_analyses(interim_analyses, launches - before))
 
 
+def earlier_launches(
+    interim_analyses: Sequence[int], launches: int, sessions: int
+) -> tuple[int, ...]:
+    """Timed launches of a case in each session before the last."""
+    return (launches_of_session(interim_analyses, launches, sessions),) * (sessions - 1)
+
+
 def session_ends(interim_analyses: Sequence[int], launches: int, sessions: int) -> tuple[int, ...]:
     """Launch counts at the ends of all sessions but the last, where no time is judged."""
     each = launches_of_session(interim_analyses, launches, sessions)

@@ -7,6 +7,14 @@ analysis; spending as O'Brien and Fleming do would need two to three times the l
 bounds are those of a normal statistic at unequal interim analyses, found by the recursion of
 Armitage, McPherson and Rowe (1969), and are turned into Student's t by equal tail probability,
 because the spread is not known beforehand.
+
+Of several sessions the mean over them is tested, and only the last grows: its interim analyses
+share the earlier sessions. The fraction of information is then the variance of the last mean over
+that of this one, with independent launches and nothing else. Levels of runs and the error of a
+baseline are shared by all interim analyses too and only make them more alike, and what is more
+alike crosses the same bounds no more often (Slepian 1962), so the risk holds whatever they are.
+Bounds that fall as O'Brien and Fleming's (1979) lose little at the first of analyses that are so
+alike, and the last lies just above the bound of a single one.
 """
 
 from __future__ import annotations
@@ -19,7 +27,7 @@ from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import ndtr, stdtrit
+from scipy.special import ndtr, ndtri, stdtrit
 
 from appliance.errors import UsageError
 from appliance.statistics.estimates import LEAST_LAUNCHES
@@ -31,6 +39,7 @@ EQUAL = 1e-12  # a spread of ln(seconds) below this is the rounding of equal val
 GUARD = 1e-9  # so near to its bound nothing is ruled: another machine may round to the other side
 
 _FARTHEST = 8.0  # standard deviations below zero where the density is cut; 6e-16 lies beyond
+_SECANTS = 30
 _HIGHEST = 40.0  # no bound of a risk that a float can hold lies higher
 _LEAST_GAP = (
     0.002  # of the last interim analysis; the grid, and seconds of work, grow as this shrinks
@@ -61,32 +70,55 @@ def spent(alpha: float, fraction: float) -> float:
     return alpha * math.log1p((math.e - 1.0) * fraction)
 
 
-def group_bounds(alpha: float, launch_counts: Sequence[int]) -> tuple[float, ...]:
+def group_bounds(
+    alpha: float, launch_counts: Sequence[int], earlier: Sequence[int] = ()
+) -> tuple[float, ...]:
     """Normal bound of a one-sided test at each interim analysis, of risk `alpha` over all.
 
-    `launch_counts` are growing launch counts; the fraction of information is the count over the
-    last one. One interim analysis gives the plain normal quantile. Errors stay below 1e-9.
+    `launch_counts` are growing launch counts, with those of earlier sessions, whose launches are
+    `earlier`. One interim analysis gives the plain normal quantile. Errors stay below 1e-9.
 
     Raises UsageError where the interim analyses do not grow from at least 1, where two of them are
     closer than a five-hundredth of the last, or where `alpha` is not between 0 and 1.
     """
-    return _group_bounds(float(alpha), tuple(launch_counts))
-
-
-@functools.cache
-def _group_bounds(alpha: float, launch_counts: tuple[int, ...]) -> tuple[float, ...]:
     check_schedule(launch_counts)
     if not 0.0 < alpha < 1.0:
         raise UsageError(f"a risk of {alpha} cannot be spent: it must lie between 0 and 1")
-    times = [
-        launches / launch_counts[-1] for launches in launch_counts
-    ]  # of a Brownian motion that ends at 1
-    gaps = [later - sooner for sooner, later in pairwise(times)]
-    if min(gaps, default=1.0) < _LEAST_GAP - GUARD:
-        raise UsageError(
-            f"the interim analyses {launch_counts} are too close to each other: leave some out"
-        )
-    spreads = [math.sqrt(gap) for gap in (times[0], *gaps)]
+    times = information(tuple(launch_counts), tuple(earlier))
+    if earlier:
+        height = _one_height(float(alpha), times)
+        return tuple(height / math.sqrt(time) for time in times)
+    return _group_bounds(float(alpha), times)
+
+
+@functools.cache
+def information(launch_counts: tuple[int, ...], earlier: tuple[int, ...]) -> tuple[float, ...]:
+    """Fraction of information at each interim analysis of a mean over sessions; 1 at the last.
+
+    Many sessions leave little to the last. Interim analyses too close to tell apart are taken to be
+    less alike than they are, which errs towards saying nothing.
+    """
+    if not earlier:
+        times = [launches / launch_counts[-1] for launches in launch_counts]
+        if min((late - soon for soon, late in pairwise(times)), default=1.0) < _LEAST_GAP - GUARD:
+            raise UsageError(
+                f"the interim analyses {launch_counts} are too close to each other: leave some out"
+            )
+        return tuple(times)
+    variances = [
+        sum(1.0 / count for count in earlier) + 1.0 / (launches - sum(earlier))
+        for launches in launch_counts
+    ]
+    fractions = [variances[-1] / variance for variance in variances]
+    for place in reversed(range(len(fractions) - 1)):
+        fractions[place] = min(fractions[place], fractions[place + 1] - _LEAST_GAP)
+    return tuple(fractions)
+
+
+@functools.cache
+def _group_bounds(alpha: float, times: tuple[float, ...]) -> tuple[float, ...]:
+    """At these times of a Brownian motion that ends at 1."""
+    spreads = [math.sqrt(gap) for gap in (times[0], *(b - a for a, b in pairwise(times)))]
     places, mass = np.zeros(1), np.ones(1)  # all of it is at zero before the first interim analysis
     bounds = []
     for number, spread in enumerate(spreads):
@@ -96,6 +128,34 @@ def _group_bounds(alpha: float, launch_counts: tuple[int, ...]) -> tuple[float, 
         mass = weights * (_normal(reached[:, None] - places, spread) @ mass)
         places = reached
     return tuple(bound / math.sqrt(time) for bound, time in zip(bounds, times, strict=True))
+
+
+@functools.cache
+def _one_height(alpha: float, times: tuple[float, ...]) -> float:
+    """Of a Brownian motion, reached with risk `alpha` at any of these times; by secants."""
+    low, high = (-float(ndtri(risk)) for risk in (alpha, alpha / len(times)))
+    excess = math.log(_reached(low, times) / alpha)
+    for _ in range(_SECANTS):
+        if abs(excess) < GUARD * 1e-3 or high == low:
+            return low
+        above = math.log(_reached(high, times) / alpha)
+        if above == excess:
+            return high
+        low, high = high, high - above * (high - low) / (above - excess)
+        excess = above
+    return low
+
+
+def _reached(height: float, times: tuple[float, ...]) -> float:
+    """Probability that a Brownian motion reaches a height at any of these times."""
+    spreads = [math.sqrt(gap) for gap in (times[0], *(b - a for a, b in pairwise(times)))]
+    places, mass, crossed = np.zeros(1), np.ones(1), 0.0
+    for number, (time, spread) in enumerate(zip(times, spreads, strict=True)):
+        crossed += float(mass @ ndtr((places - height) / spread))
+        reached, weights = _grid(time, height, min(spreads[number : number + 2]))
+        mass = weights * (_normal(reached[:, None] - places, spread) @ mass)
+        places = reached
+    return crossed
 
 
 def check_schedule(launch_counts: Sequence[int]) -> None:

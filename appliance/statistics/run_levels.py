@@ -19,8 +19,8 @@ off for sessions that are longer.
 
 Cases share a run, so their estimates of S^2 do not add up to more degrees of freedom than its runs
 have. They do make the estimate steadier: it is moderated over cases as Smyth does (Stat. Appl.
-Genet. Mol. Biol. 3, 2004), towards what all have, by as much as they agree. A case that varies more
-than the others by more than chance at 0.1 % keeps its own.
+Genet. Mol. Biol. 3, 2004), towards what all have, by as much as they agree. The less chance it is
+that a case varies so much more than the others, the more it keeps of its own.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ from appliance.statistics.launch_correlation import mean_factor
 Values = npt.NDArray[np.float64]
 
 LEAST_CASES = 3  # that may speak for one another
-OWN_RISK = 0.001  # of a case that varies as the others do to be called an exception
+OWN_RISK = 0.001  # of launches that scatter as the baseline's do to be called noisier
+USUAL_CHANCE = 0.1  # a variance that is exceeded less often is moved by less
 LARGEST_PRIOR = 1e6  # degrees of freedom; more is all alike
 _NEWTON_STEPS = 25
 
@@ -253,14 +254,16 @@ def moderated(variances: Values, freedom: int) -> Values:
     if variances.shape[-1] < LEAST_CASES or freedom < 1 or not (variances > 0.0).all():
         return variances
     prior_freedom, prior = _prior(variances, freedom)
-    weight = freedom / (prior_freedom + freedom)
-    moderate = (1.0 - weight) * prior + weight * variances
     ratio = variances / prior
-    is_alike = prior_freedom >= LARGEST_PRIOR
-    risk = np.where(
-        is_alike, chdtrc(freedom, freedom * ratio), fdtrc(freedom, prior_freedom, ratio)
+    chance = np.where(
+        prior_freedom >= LARGEST_PRIOR,
+        chdtrc(freedom, freedom * ratio),
+        fdtrc(freedom, prior_freedom, ratio),
     )
-    return np.where(risk < OWN_RISK, np.maximum(variances, moderate), moderate)
+    # A step at one chance would let pass what just misses it, and all of what just reaches it stay.
+    weight = prior_freedom / (prior_freedom + freedom)
+    weight = weight * np.sqrt(np.minimum(1.0, chance / USUAL_CHANCE))
+    return np.asarray(weight * prior + (1.0 - weight) * variances)
 
 
 def _prior(variances: Values, freedom: int) -> tuple[Values, Values]:

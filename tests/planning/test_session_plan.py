@@ -81,7 +81,7 @@ def test_times_are_judged_in_the_last_session_alone_and_the_risk_is_spent_there(
     assert judged_analyses(LONG.interim_analyses, 50, 3) == (15, 20, 30, 50)
     assert {bounds.interim_analyses for bounds in plan.bounds} == {(15, 20, 30, 50)}
     bounds = plan.bounds[0]
-    assert bounds.z == group_bounds(bounds.alpha, (15, 20, 30, 50))
+    assert bounds.z == group_bounds(bounds.alpha, (15, 20, 30, 50), (5, 5))
 
 
 def test_the_checked_launch_is_in_the_first_session() -> None:

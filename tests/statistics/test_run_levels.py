@@ -155,13 +155,13 @@ def test_cases_that_differ_keep_most_of_their_own() -> None:
     assert np.abs(np.log(moderated(raw, 11) / raw)).mean() < 0.2
 
 
-def test_a_case_that_varies_more_than_the_others_keeps_its_own() -> None:
+def test_a_case_that_varies_more_than_the_others_keeps_nearly_all_of_its_own() -> None:
     random = np.random.default_rng(4)
     truth = np.full((500, 40), 1e-4)
     truth[:, 0] = 16e-4
     raw = variances(random, truth, 11)
     got = moderated(raw, 11)
-    assert np.mean(got[:, 0] >= raw[:, 0]) > 0.95
+    assert np.mean(got[:, 0] >= 0.9 * raw[:, 0]) > 0.95
     assert np.median(got[:, 0]) > 10e-4
 
 

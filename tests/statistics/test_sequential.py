@@ -78,9 +78,39 @@ def test_one_interim_analysis_has_the_plain_normal_quantile(alpha: float, launch
 def test_a_finer_grid_gives_the_same_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     coarse = group_sequential.group_bounds(0.0002, range(1, 41))
     monkeypatch.setattr(group_sequential, "_PANEL", 0.5)
-    assert group_sequential._group_bounds.__wrapped__(0.0002, tuple(range(1, 41))) == pytest.approx(
+    times = group_sequential.information(tuple(range(1, 41)), ())
+    assert group_sequential._group_bounds.__wrapped__(0.0002, times) == pytest.approx(
         coarse, abs=1e-9
     )
+
+
+@pytest.mark.parametrize("level_sd", [0.0, 0.3])
+def test_bounds_of_sessions_keep_the_risk_with_levels_of_runs_and_without(level_sd: float) -> None:
+    """Means over three sessions, of which the last grows; levels only make a pass rarer."""
+    bounds = group_sequential.group_bounds(0.05, (15, 20, 30, 50), (5, 5))
+    random, nodes = np.random.default_rng(5), 40_000
+    first = random.normal(0.0, math.sqrt(1 / 5), (2, nodes)).sum(axis=0)
+    last = random.normal(size=(nodes, 40)).cumsum(axis=1)
+    levels = level_sd * random.normal(size=(3, nodes)).sum(axis=0)
+    reached = np.zeros(nodes, dtype=np.bool_)
+    for bound, count in zip(bounds, (5, 10, 20, 40), strict=True):
+        sd = math.sqrt(2 / 5 + 1 / count + 3 * level_sd**2)
+        reached |= (first + last[:, count - 1] / count + levels) / sd > bound
+    low, high = (0.047, 0.053) if level_sd == 0.0 else (0.0, 0.05)
+    assert low < reached.mean() < high
+
+
+def test_bounds_of_sessions_fall_to_little_above_that_of_one_analysis() -> None:
+    bounds = group_sequential.group_bounds(0.01, (15, 20, 30, 50), (5, 5))
+    assert list(bounds) == sorted(bounds, reverse=True)
+    assert group_sequential.group_bounds(0.01, (50,), (5, 5)) == pytest.approx((2.3263,), abs=1e-4)
+    assert 2.3263 < bounds[-1] < 2.45
+
+
+def test_many_sessions_leave_their_analyses_apart() -> None:
+    counts = tuple(500 + count for count in ANALYSES)
+    bounds = group_sequential.group_bounds(0.01, counts, (5,) * 100)
+    assert all(2.3 < bound < 2.4 for bound in bounds)
 
 
 @given(alpha=st.floats(1e-8, 0.2), gaps=st.lists(st.integers(1, 30), min_size=2, max_size=5))
