@@ -201,12 +201,13 @@ void push(Index index, double begin) {
   ++device.calls;
   answer_or_fail(index);
   ++device.usage->calls;
-  double takes = 0;  // beyond what the kernel has taken already
-  if (settings.fault(index, "shared") || settings.fault(index, "early")) takes = now() - begin;
-  if (settings.has_begun(index, "hang", device.calls))
-    takes = std::numeric_limits<double>::infinity();
   double& busy_until = device.streams[current_stream[index]].busy_until;
-  busy_until = std::max(busy_until, now()) + takes;
+  const double end = now();
+  if (settings.fault(index, "shared") || settings.fault(index, "early"))
+    busy_until = std::max(busy_until, begin) + 2 * (end - begin);  // work that waits adds up
+  busy_until = std::max(busy_until, end);
+  if (settings.has_begun(index, "hang", device.calls))
+    busy_until = std::numeric_limits<double>::infinity();
 }
 
 void carry_out(Stream& stream) {
