@@ -190,7 +190,8 @@ def quick_programs() -> Iterator[None]:
 def light_collections() -> None:
     """What other tests have imported since is not visited by the collections that a launch makes.
 
-    A launch collects garbage before each block: a second beside the libraries of all workloads.
+    A launch collects garbage before each block and repeat: a second beside the libraries of all
+    workloads.
     """
     gc.collect()
     gc.freeze()

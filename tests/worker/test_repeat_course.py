@@ -28,6 +28,9 @@ from appliance.worker.repeats import RepeatCourse
 from workloads.contract.target import Artifacts, Target
 
 
+pytestmark = pytest.mark.usefixtures("light_collections")  # one before each of a hundred repeats
+
+
 @pytest.fixture
 def settings() -> Iterator[Mapping[str, str]]:
     yield be_deterministic()
