@@ -27,7 +27,6 @@ from appliance.worker.measure import Channel, Machine
 from appliance.worker.repeats import RepeatCourse
 from workloads.contract.target import Artifacts, Target
 
-
 pytestmark = pytest.mark.usefixtures("light_collections")  # one before each of a hundred repeats
 
 
