@@ -19,6 +19,7 @@ from appliance.evidence.repeats import described, repeats_of
 from appliance.records.baseline import Peaks
 from appliance.records.journal import LaunchEnded
 from appliance.records.plan import Case, Plan
+from appliance.records.qualified import Qualified
 from appliance.records.system import System
 from appliance.records.verdict import (
     CaseClocks,
@@ -31,7 +32,7 @@ from appliance.records.verdict import (
     RulingWord,
     Verdict,
 )
-from reports import machine, plots, roofline, words
+from reports import machine, plots, reference, roofline, words
 from reports.model import CaseSection, CheckRow, Grid, LaunchRow, Legend, Row, Timing
 from reports.words import count
 
@@ -91,7 +92,7 @@ class _Course:
 
 
 def sections(
-    index: JournalIndex, verdict: Verdict, peaks: Peaks, system: System
+    index: JournalIndex, verdict: Verdict, peaks: Peaks, qualified: Qualified, system: System
 ) -> tuple[CaseSection, ...]:
     """One section per planned case, in the plan's order."""
     results = {result.case: result for result in verdict.cases}
@@ -105,6 +106,7 @@ def sections(
             evidence=evidence,
             begin=begin,
             roofs=roofline.roofs(evidence.case, peaks, system),
+            known=reference.sentence(evidence.case, qualified, system),
         )
         for number, (name, evidence) in enumerate(index.cases.items(), 1)
     )
@@ -188,6 +190,7 @@ def _section(
     evidence: CaseEvidence,
     begin: datetime | None,
     roofs: roofline.Roofs,
+    known: str,
 ) -> CaseSection:
     reason = no_timing(case, result)
     clock = _clock(result)
@@ -208,7 +211,7 @@ def _section(
         checks=(*map(_check, result.checks), *_repeats(evidence)),
         launches=tuple(_launches(result, ended, is_timing_shown=not reason)),
         launch_counts=_launch_counts(result),
-        timing=None if reason else _timing(case, result, courses, roofs),
+        timing=None if reason else _timing(case, result, courses, roofs, known),
         no_timing=reason,
         readings=_readings_words(machine.telemetry(readings)),
     )
@@ -422,7 +425,11 @@ def _outcome(result: LaunchResult, ended: LaunchEnded | None) -> str:
 
 
 def _timing(
-    case: Case, result: CaseResult, courses: Mapping[str, _Course], roofs: roofline.Roofs
+    case: Case,
+    result: CaseResult,
+    courses: Mapping[str, _Course],
+    roofs: roofline.Roofs,
+    known: str,
 ) -> Timing:
     timed = [one for one in result.launches if _is_timed(one)]
     launches = [one for one in timed if not _is_unneeded(one)]
@@ -444,6 +451,7 @@ def _timing(
         course=course,
         caption=_caption(strips),
         roofline=roofline.sentence(case, result, roofs),
+        reference=known,
         clocks=_judged_clock(result.clocks)
         + _clocks([courses[one.launch] for one in launches if one.launch in courses]),
     )

@@ -162,6 +162,7 @@ class Timing:
     """What may be shown of a case whose checks are all within their bounds.
 
     `course` draws the blocks over the time of the run; empty where there is one moment only.
+    `reference` is what the same work did on this model before, empty where nothing is recorded.
     """
 
     scenario: str
@@ -170,6 +171,7 @@ class Timing:
     course: Markup
     caption: str
     roofline: str
+    reference: str
     clocks: str
 
 

@@ -133,7 +133,7 @@ def view(bundle: Bundle) -> View:
                 verdict, (*criteria, *order_match.requirements(bundle.order))
             ),
             legend=cases.legend(verdict),
-            cases=cases.sections(index, verdict, bundle.peaks, bundle.system),
+            cases=cases.sections(index, verdict, bundle.peaks, bundle.qualified, bundle.system),
             not_planned=tuple(
                 Row(label=item.case, value=item.device or "the node", note=item.reason)
                 for item in plan.not_planned

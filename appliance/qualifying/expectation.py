@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from appliance.evidence.qualification import stack
-from appliance.records.json import Scalar
 from appliance.records.plan import Case, Plan
 from appliance.records.qualified import ObservedCase
 from appliance.records.system import System
+from appliance.storage.qualified_file import is_same_work
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +49,13 @@ def sentence(plan: Plan, known: Mapping[str, Expected]) -> str:
 def _of_case(case: Case, system: System, observed: Sequence[ObservedCase]) -> Expected | None:
     device = next((one for one in system.identity.devices if one.id == case.device), None)
     alike = (
-        [] if device is None else [one for one in observed if _is_alike(one, case, device.model)]
+        []
+        if device is None
+        else [
+            one
+            for one in observed
+            if one.launch_seconds is not None and is_same_work(one, case, device.model)
+        ]
     )
     if device is None or not alike:
         return None
@@ -58,13 +64,3 @@ def _of_case(case: Case, system: System, observed: Sequence[ObservedCase]) -> Ex
     last = max(own or alike, key=lambda one: one.recorded_utc)
     borrowed = "" if own else f"torch {last.stack.get('torch', 'of an unknown version')}"
     return Expected(seconds=last.launch_seconds or 0.0, borrowed=borrowed)
-
-
-def _is_alike(one: ObservedCase, case: Case, model: str) -> bool:
-    """Whether it is the same work on the same model, and its time was measured."""
-    is_same = (one.workload, one.version, one.model) == (case.workload, case.version, model)
-    return is_same and one.launch_seconds is not None and _is_same(one.parameters, case.parameters)
-
-
-def _is_same(first: Mapping[str, Scalar], second: Mapping[str, Scalar]) -> bool:
-    return dict(first) == dict(second)

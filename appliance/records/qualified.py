@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
+
+from pydantic import SerializerFunctionWrapHandler, model_serializer
 
 from appliance.records.json import Number, Parameters, Record
 
@@ -102,13 +104,47 @@ class ObservedCase(Record):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ReferenceRate(Record):
+    """How fast the same work was before on devices of a model with a stack: no limit of anything.
+
+    It is taken of an `ObservedCase`, whose terms it has; `num_devices` counts its devices.
+    """
+
+    workload: str
+    version: int
+    parameters: Parameters
+    model: str
+    stack: Mapping[str, str]
+    num_devices: int
+    units_per_second: Number
+    unit: str
+    disturbed: str
+    recorded_utc: str
+    bench_version: str
+
+
+_LACKING = {"bench/qualified/1": ("observed", "rate"), "bench/qualified/2": ("rate",)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Qualified(Record):
     """qualified.json: the records of the models in this node; empty where nothing is known.
 
     `record` is what is known of repeats, by which is ruled, and `observed` what was seen of each
-    case beside that, by which nothing is. The first version of the schema had repeats alone.
+    case beside that, by which nothing is; a bundle has of it the `rate` of its own cases alone, to
+    show it. The first version of the schema had repeats alone, the second no rates.
     """
 
-    schema: Literal["bench/qualified/1", "bench/qualified/2"] = "bench/qualified/2"
+    schema: Literal["bench/qualified/1", "bench/qualified/2", "bench/qualified/3"] = (
+        "bench/qualified/3"
+    )
     record: tuple[QualifiedRecord, ...]
     observed: tuple[ObservedCase, ...] = ()
+    rate: tuple[ReferenceRate, ...] = ()
+
+    @model_serializer(mode="wrap")
+    def _as_its_version(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Without empty fields that its version of the schema lacks: a bundle keeps its bytes."""
+        lacking = _LACKING.get(self.schema, ())
+        data: dict[str, Any] = write(self)
+        return {key: value for key, value in data.items() if value or key not in lacking}

@@ -5,12 +5,16 @@ They are written by `bench qualify` and scripts/record_repeats.py, and never by 
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from appliance.errors import UsageError
-from appliance.records.qualified import ObservedCase, Qualified, QualifiedRecord
+from appliance.records.plan import Case
+from appliance.records.qualified import ObservedCase, Qualified, QualifiedRecord, ReferenceRate
+from appliance.records.system import Device
 from appliance.storage.toml_file import ROOT, parse_json
 
 QUALIFIED = ROOT / "appliance" / "qualified"
@@ -31,12 +35,53 @@ def load_qualified(models: Sequence[str], folder: Path = QUALIFIED) -> Qualified
     return selected
 
 
-def load_observed(models: Sequence[str], folder: Path = QUALIFIED) -> tuple[ObservedCase, ...]:
-    """What was observed of cases on these models, by which nothing is ruled: no bundle has it."""
+def load_observed(
+    models: Sequence[str] | None = None, folder: Path = QUALIFIED
+) -> tuple[ObservedCase, ...]:
+    """What was observed of cases on these models, or on all; by it nothing is ruled."""
     files = [
         parse_qualified(path.read_bytes(), path.name) for path in sorted(folder.glob("*.json"))
     ]
-    return tuple(item for file in files for item in file.observed if item.model in models)
+    observed = (item for file in files for item in file.observed)
+    return tuple(item for item in observed if models is None or item.model in models)
+
+
+def load_for_run(cases: Sequence[Case], devices: Sequence[Device]) -> Qualified:
+    """What a bundle of these cases carries: the records of its models, and rates of its cases."""
+    models = [device.model for device in devices]
+    rates = reference_rates(load_observed(models), cases, devices)
+    return replace(load_qualified(models), rate=rates)
+
+
+def reference_rates(
+    observed: Iterable[ObservedCase], cases: Sequence[Case], devices: Sequence[Device]
+) -> tuple[ReferenceRate, ...]:
+    """The rates that were observed of the same work as one of the cases, on its device's model."""
+    models = {device.id: device.model for device in devices}
+    return tuple(
+        ReferenceRate(
+            workload=one.workload,
+            version=one.version,
+            parameters=one.parameters,
+            model=one.model,
+            stack=one.stack,
+            num_devices=len(one.devices),
+            units_per_second=one.units_per_second,
+            unit=one.unit,
+            disturbed=one.disturbed,
+            recorded_utc=one.recorded_utc,
+            bench_version=one.bench_version,
+        )
+        for one in observed
+        if one.units_per_second is not None
+        and any(is_same_work(one, case, models.get(case.device)) for case in cases)
+    )
+
+
+def is_same_work(one: ObservedCase | ReferenceRate, case: Case, model: str | None) -> bool:
+    """Whether it is of this very work on this model: what a case is called does not matter."""
+    is_same = (one.workload, one.version, one.model) == (case.workload, case.version, model)
+    return is_same and dict(one.parameters) == dict(case.parameters)
 
 
 def file_name(model: str, stack: Mapping[str, str]) -> str:
@@ -94,6 +139,10 @@ def check_qualified(qualified: Qualified, name: str) -> None:
         if place in cases:
             raise UsageError(f"{where} stands there twice for one library stack; remove one")
         cases.append(place)
+    for rate in qualified.rate:
+        if not 0.0 < rate.units_per_second < math.inf or not rate.stack or rate.num_devices < 1:
+            where = f'{name}: the rate of workload "{rate.workload}" on {rate.model}'
+            raise UsageError(f"{where} is none, or of no device or library stack: leave it out")
 
 
 def _fault(record: QualifiedRecord) -> str:

@@ -130,7 +130,7 @@ class _Figures:
 
     baselines: Baselines
     peaks: Peaks
-    qualified: Qualified
+    qualified: Qualified = field(default_factory=lambda: Qualified(record=()))
     files: Mapping[str, bytes] = field(default_factory=dict)
 
 
@@ -159,6 +159,7 @@ def prepare(
         order_file.check_here(inputs.order, here.probed, options.order.name)
     figures = _figures(here.system, options.baseline)
     plan = _plan(inputs, here, figures, answer, ranges=stack.allowed, seed=seed, now=now)
+    plan, figures = _with_records(plan, figures, here.system)
     check_health(inputs.criteria, here.system)
     able = tuple(case for case in plan.cases if not case.software)
     check_limits(inputs.criteria, able, figures.peaks, here.system)
@@ -275,13 +276,17 @@ def _figures(system: System, baseline: Path | None) -> _Figures:
     models = [device.model for device in system.identity.devices]
     peaks = device_file.load_peaks(models)
     baselines = device_file.load_baselines(models, baseline)
-    qualified = qualified_file.load_qualified(models)
-    files = {
-        bundle.BASELINES: to_json(baselines),
-        bundle.PEAKS: to_json(peaks),
-        bundle.QUALIFIED: to_json(qualified),
-    }
-    return _Figures(baselines=baselines, peaks=peaks, qualified=qualified, files=files)
+    files = {bundle.BASELINES: to_json(baselines), bundle.PEAKS: to_json(peaks)}
+    return _Figures(baselines=baselines, peaks=peaks, files=files)
+
+
+def _with_records(plan: Plan, figures: _Figures, system: System) -> tuple[Plan, _Figures]:
+    """Both with what is known of the planned cases, which is chosen once they are."""
+    qualified = qualified_file.load_for_run(plan.cases, system.identity.devices)
+    data = to_json(qualified)
+    files = {**figures.files, bundle.QUALIFIED: data}
+    digests = {**plan.digests, "qualified": sha256(data)}
+    return replace(plan, digests=digests), replace(figures, qualified=qualified, files=files)
 
 
 def _plan(
@@ -304,7 +309,6 @@ def _plan(
                 **inputs.digests,
                 "baselines": sha256(figures.files[bundle.BASELINES]),
                 "peaks": sha256(figures.files[bundle.PEAKS]),
-                "qualified": sha256(figures.files[bundle.QUALIFIED]),
                 "identity": node.identity_digest(here.system.identity),
             },
             seed=seed,

@@ -374,7 +374,7 @@ def _check_peaks(bundle: Bundle) -> None:
 
 
 def _check_qualified(bundle: Bundle) -> None:
-    """The records of clean repeats are those of the same bench's package, which no option replaces.
+    """Clean repeats and reference rates are those of the same bench's package, not to be replaced.
 
     A greater number of clean repeats would turn what is transient into a fault, a smaller one or
     another stack a fault into what is not judged. What another version of bench had cannot be known
@@ -382,8 +382,8 @@ def _check_qualified(bundle: Bundle) -> None:
     """
     if bundle.plan.bench_version != VERSION or bundle.plan.rerun_of:
         return
-    models = [device.model for device in bundle.system.identity.devices]
-    if bundle.qualified != qualified_file.load_qualified(models):
+    devices = bundle.system.identity.devices
+    if bundle.qualified != qualified_file.load_for_run(bundle.plan.cases, devices):
         raise EvidenceError(
             f"qualified.json has other records than the package of bench {VERSION} has of these "
             f"devices: sha256 {sha256(bundle.files[bundles.QUALIFIED])}"
@@ -476,7 +476,7 @@ def _expected(examination: _Examination) -> str:
     if bundle.baselines.baseline:
         digest = sha256(examination.files[bundles.BASELINES])
         clauses.append(f"baselines chosen by the signer: {digest}")
-    if bundle.qualified.record and bundle.plan.bench_version != VERSION:
+    if (bundle.qualified.record or bundle.qualified.rate) and bundle.plan.bench_version != VERSION:
         digest = sha256(examination.files[bundles.QUALIFIED])
         clauses.append(f"records of bench {bundle.plan.bench_version}, not compared: {digest}")
     unknown: tuple[str, ...] = ()

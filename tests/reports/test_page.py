@@ -213,7 +213,7 @@ def test_memory_of_which_none_was_seen_is_not_written_as_none() -> None:
     ]
     assert bundle.verdict is not None
     index = index_of(bundle.plan, lines)
-    result = cases.sections(index, bundle.verdict, bundle.peaks, bundle.system)
+    result = cases.sections(index, bundle.verdict, bundle.peaks, bundle.qualified, bundle.system)
     assert {launch.memory for case in result for launch in case.launches} == {"—"}
 
 

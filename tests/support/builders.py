@@ -6,7 +6,7 @@ breaks the one thing that it is about.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, Literal
 
 from appliance.evidence.qualification import stack
 from appliance.evidence.repeats import digest_of
@@ -55,7 +55,7 @@ from appliance.records.journal import (
 )
 from appliance.records.json import Parameters, sha256, to_json
 from appliance.records.plan import Case, Launch, Plan
-from appliance.records.qualified import Qualified, QualifiedRecord
+from appliance.records.qualified import ObservedCase, Qualified, QualifiedRecord
 from appliance.records.suite import Protocol
 from appliance.records.system import Conditions, Device, Fact, Identity, System
 from appliance.records.verdict import Verdict, VerdictWord
@@ -404,6 +404,46 @@ def records(plan: Plan, system: System | None = None, *, num_clean: int = 1000) 
         for case in plan.cases
     }
     return Qualified(record=tuple(result.values()))
+
+
+def observed_case(case: Case, system: System | None = None, **changes: Any) -> ObservedCase:
+    """What was seen of a case on the first device of a system, by default of SYSTEM."""
+    system = system or SYSTEM
+    device = system.identity.devices[0]
+    measured: dict[str, Any] = {
+        "case": case.id.partition("@")[0],
+        "workload": case.workload,
+        "version": case.version,
+        "size": "full",
+        "parameters": case.parameters,
+        "model": device.model,
+        "stack": stack(system, device, case.libraries),
+        "devices": ("0" * 64,),
+        "num_seeds": 1,
+        "outcomes": {"completed": 1},
+        "fault": "",
+        "checks": (),
+        "same_by_default": None,
+        "num_default": 0,
+        "same_when_deterministic": None,
+        "num_deterministic": 0,
+        "step_seconds": 0.5,
+        "num_steps": 10,
+        "units_per_second": 123.0,
+        "unit": "items",
+        "flops_per_second": None,
+        "host_memory_bytes": None,
+        "device_memory_bytes": None,
+        "power_watts": None,
+        "fresh_ratio": None,
+        "launch_seconds": None,
+        "repeat_seconds": None,
+        "disturbed": "",
+        "sources": ("tests, journal 1",),
+        "recorded_utc": "2026-11-21T12:00:00Z",
+        "bench_version": "0.5.0",
+    }
+    return ObservedCase(**{**measured, **changes})
 
 
 def ended(launch: str, outcome: Outcome = "completed", reason: str = "") -> LaunchEnded:

@@ -23,7 +23,7 @@ from appliance.records.qualified import Qualified
 from appliance.records.system import System
 from appliance.records.verdict import Ruling, Verdict
 from appliance.storage import bundle, criteria_file, device_file
-from appliance.storage.qualified_file import load_qualified
+from appliance.storage.qualified_file import load_for_run
 
 FOLDER = Path(__file__).parents[1] / "recorded" / "h100"
 RUNS = sorted(path.parent.name for path in FOLDER.glob("*/plan.json"))
@@ -46,7 +46,7 @@ class RecordedRun:
     @property
     def qualified(self) -> Qualified:
         """What is known today of repeats on this model."""
-        return load_qualified([one.model for one in self.system.identity.devices])
+        return load_for_run(self.plan.cases, self.system.identity.devices)
 
     @property
     def criteria(self) -> Criteria:

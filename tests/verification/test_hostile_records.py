@@ -24,6 +24,7 @@ from support.builders import (
     examined,
     healthy_events,
     limited,
+    observed_case,
     records,
     repeated,
     resumed,
@@ -61,6 +62,7 @@ from appliance.records.qualified import Qualified
 from appliance.signing.keys import development_key
 from appliance.storage import bundle
 from appliance.storage.journal import replay
+from appliance.storage.qualified_file import reference_rates
 from appliance.verification import run_checks
 from appliance.verification.launch_checks import check_launches
 from appliance.verification.verify import Verification, verify
@@ -790,6 +792,20 @@ def test_repeats_cannot_be_left_out_of_the_plan(tmp_path: Path) -> None:
     draft = replace(whole, plan=plan, events=tuple(events))
     result = checks(sealed(tmp_path / "left", draft, development_key()))
     assert "case gemm@cpu:0 has not the launches that it says" in result.faults[0]
+
+
+def test_reference_rates_are_those_of_the_same_bench(tmp_path: Path) -> None:
+    """They rule nothing, but a reader compares with them."""
+    draft = healthy()
+    seen = [observed_case(draft.plan.cases[0], SYSTEM)]
+    rates = reference_rates(seen, draft.plan.cases, SYSTEM.identity.devices)
+    files = {bundle.QUALIFIED: to_json(Qualified(record=(), rate=rates))}
+    result = with_files(files, VERSION, tmp_path / "same", draft)
+    assert (result.exit_code, failed(result)) == (4, ["conduct"])
+    assert "qualified.json has other records than the package" in result.faults[0]
+    other = with_files(files, "0.0.1", tmp_path / "other", draft)
+    assert other.faults == ()
+    assert "records of bench 0.0.1, not compared" in other.checks[-1].sentence
 
 
 @pytest.mark.parametrize("change", [{"num_clean": 10**6}, {"stack": {"torch": "2.12.0"}}])
