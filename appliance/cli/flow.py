@@ -58,7 +58,7 @@ def plan(*, options: PlanOptions, as_json: JsonOption = False) -> None:
     from appliance.cli.results import print_plan
     from appliance.judging.order_match import match, sentences
     from appliance.planning import coverage
-    from appliance.qualifying import expectation
+    from appliance.qualifying import expectation, memory
     from appliance.records.json import to_data
     from appliance.storage.qualified_file import load_observed
     from appliance.verbs.preparation import prepare
@@ -68,10 +68,12 @@ def plan(*, options: PlanOptions, as_json: JsonOption = False) -> None:
         print_json(to_data(prepared.plan))
         return
     print_plan(prepared.plan)
-    models = [device.model for device in prepared.system.identity.devices]
-    known = expectation.expected(prepared.plan, prepared.system, load_observed(models))
+    observed = load_observed()
+    known = expectation.expected(prepared.plan, prepared.system, observed)
     if known:
         say(expectation.sentence(prepared.plan, known))
+    for sentence in memory.sentences(prepared.plan, prepared.system, observed):
+        say(sentence)
     for sentence in prepared.chances:
         say(sentence)
     for sentence in coverage.unmatched(prepared.plan, prepared.criteria):
