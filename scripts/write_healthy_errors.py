@@ -1,7 +1,8 @@
 """Writes docs/reference/healthy-errors.md: how near to their bounds a healthy device's errors came.
 
 Part of `make generate`. It reads tests/recorded/h100/checks.jsonl.gz, which
-scripts/convert_checks.py made; a test holds every error to its bound, and the page to this.
+scripts/convert_checks.py made, and the records of appliance/qualified; a test holds every error to
+its bound, and the page to this.
 """
 
 from __future__ import annotations
@@ -19,6 +20,9 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
 from appliance.planning import workload_manifest  # noqa: E402 - after the path
+from appliance.qualifying.page import is_made  # noqa: E402 - the same
+from appliance.records.qualified import ObservedCase  # noqa: E402 - the same
+from appliance.storage.qualified_file import load_observed  # noqa: E402 - the same
 
 FILE = ROOT / "tests" / "recorded" / "h100" / "checks.jsonl.gz"
 PAGE = ROOT / "docs" / "reference" / "healthy-errors.md"
@@ -44,6 +48,16 @@ The {tightest} tightest:
 | workload | check | error | bound | error over bound |
 |---|---|---|---|---|
 {table}
+
+## By row and model
+
+The largest error over its bound of each row, by all records of `appliance/qualified`, and the
+check that it is of; small rows first, then full sizes. Bounds are those of the version of bench
+that made the record, which [the page of each device](../README.md) names; what is above 1 was
+refused then. Checks that allow no difference at all have no share; rows that have no other check
+are left out.
+
+{by_row}
 """
 Data = dict[str, Any]
 
@@ -123,6 +137,30 @@ def tightest(checks: Sequence[RecordedCheck]) -> list[RecordedCheck]:
     return sorted(worst.values(), key=lambda check: -check.share)[:NUM_TIGHTEST]
 
 
+def by_row(observed: Sequence[ObservedCase]) -> Iterator[str]:
+    """A table of the largest share of each row, a column for each model of device."""
+    models = sorted({one.model for one in observed})
+    cells: dict[tuple[bool, str], dict[str, tuple[float, str]]] = {}
+    for one in observed:
+        share = nearest_to_bound(one) if is_made(one) else None
+        if share is not None:
+            row = cells.setdefault((one.size == "full", one.case), {})
+            row[one.model] = max(share, row.get(one.model, share))
+    yield f"| row | size | {' | '.join(models)} |"
+    yield "|---|---|" + "---|" * len(models)
+    for (is_full, case), row in sorted(cells.items()):
+        shares = [row.get(model) for model in models]
+        worded = " | ".join(f"{one[0]:.2f}, {one[1]}" if one else "-" for one in shares)
+        yield f"| {case} | {'full' if is_full else 'small'} | {worded} |"
+
+
+def nearest_to_bound(one: ObservedCase) -> tuple[float, str] | None:
+    """The largest share of its bound of any check, and its name; None where no bound is above 0."""
+    shares = [(check.error / check.bound, check.name) for check in one.checks if check.bound > 0.0]
+    finite = ((math.inf if math.isnan(share) else share, name) for share, name in shares)
+    return max(finite, default=None)
+
+
 def page() -> str:
     """The page as it should be."""
     checks = [one for one in recorded_checks(rows()) if one.record in HEALTHY]
@@ -137,6 +175,7 @@ def page() -> str:
         today=f"{num_today:,}",
         tightest=NUM_TIGHTEST,
         table="\n".join(table),
+        by_row="\n".join(by_row(load_observed())),
     )
 
 

@@ -24,6 +24,7 @@ from support.builders import (
     bare_lines,
     examined,
     healthy_events,
+    observed_case,
     repeated,
 )
 from support.recorded_runs import recorded_run
@@ -34,6 +35,7 @@ from appliance.judging.verdict import judge
 from appliance.planning import workload_manifest
 from appliance.records.journal import Digested, Event, LaunchEnded, Repeated
 from appliance.records.json import sha256
+from appliance.records.qualified import ObservedCase, ObservedCheck
 from appliance.records.workload import Work
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "scripts"))
@@ -195,6 +197,36 @@ def test_no_row_that_differed_fails(name: str) -> None:
     assert rulings == ["not_applicable"]
     assert "fail" not in {one.ruling for one in verdict.rulings}
     assert "Repeatability is reported, not judged" in verdict.scope
+
+
+def test_largest_share_of_a_row_is_shown_for_each_model() -> None:
+    def seen(model: str, size: str, *shares: float) -> ObservedCase:
+        checks = [
+            ObservedCheck(
+                name=f"check {number}",
+                error=2 * share,
+                bound=2.0,
+                phases=("first",),
+                num_made=1,
+                num_outside=0,
+            )
+            for number, share in enumerate(shares)
+        ]
+        exact = replace(checks[0], name="exact", error=0.0, bound=0.0)
+        return observed_case(a_case(), model=model, size=size, checks=(exact, *checks))
+
+    observed = [
+        seen("B", "full", 0.5),
+        seen("A", "small", 0.25, 0.75),
+        seen("A", "small", 0.125),
+        replace(seen("B", "small", 0.9), outcomes={"unsupported": 1}),
+    ]
+    assert list(healthy_errors.by_row(observed)) == [
+        "| row | size | A | B |",
+        "|---|---|---|---|",
+        "| gemm | small | 0.75, check 1 | - |",
+        "| gemm | full | - | 0.50, check 0 |",
+    ]
 
 
 def test_page_of_the_tightest_is_what_the_record_gives() -> None:
