@@ -1,4 +1,4 @@
-"""All tests in two parts: beside each other in two workers, then one by one what may not be.
+"""All tests in two parts: beside each other in three workers, then one by one what may not be.
 
     scripts/run_tests.py [--quick] [OPTIONS OF PYTEST...]
 
@@ -24,7 +24,8 @@ from dataclasses import dataclass
 
 import psutil
 
-NUM_WORKERS = 2
+NUM_WORKERS = 3
+"""For two processors: a fifth of their time the tests wait for processes that they have started."""
 PARALLEL = ("-n", f"{NUM_WORKERS}", "--dist", "loadgroup", "--no-loadscope-reorder")
 SLOWEST = "--durations=20"
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")

@@ -1,6 +1,6 @@
 """Settings that all tests share, and which tests run in which part of `make test`.
 
-The parallel part has two workers. Tests that share a fixture of their module go to one worker,
+The parallel part has three workers. Tests that share a fixture of their module go to one worker,
 so that it is made once; all others are spread by their first parameter, the longest groups first.
 """
 
@@ -143,6 +143,14 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+def is_of_a_test(key: str) -> bool:
+    """Whether the file of a recorded name is still there, and its test in it."""
+    module, _, name = key.partition("::")
+    files = DURATIONS.parent.rglob(f"{module.partition('-')[0]}.py")
+    function = f"def {name.rpartition('::')[2].partition('[')[0]}(" if name else ""
+    return any(function in file.read_text() for file in files)
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """Take the group off the name that pytest-xdist gave the test, and note the seconds."""
@@ -163,7 +171,11 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 def pytest_sessionfinish(session: pytest.Session) -> None:
     if not session.config.getoption("--record-durations") or hasattr(session.config, "workerinput"):
         return
-    kept = {key: value for key, value in recorded().items() if key not in _measured}
+    kept = {
+        key: value
+        for key, value in recorded().items()
+        if key not in _measured and is_of_a_test(key)
+    }
     slow = {key: round(value, 1) for key, value in _measured.items() if value >= RECORDED_SECONDS}
     DURATIONS.write_text(json.dumps(dict(sorted({**kept, **slow}.items())), indent=1) + "\n")
 
