@@ -4,11 +4,12 @@
 
 SUITE ?= smoke
 OUT ?= out
+STACKS ?= out/stacks
 ARGS ?=
 
 export PYTHON TORCH_INDEX WHEELS
 
-.PHONY: accept test test-quick durations lint generate bench oc bands pin setup clean
+.PHONY: accept test test-quick test-stacks durations lint generate bench oc bands pin setup clean
 
 accept: ## run the suite on whatever is there and leave a signed report in $(OUT)/<run id>/
 	@scripts/setup.sh $(if $(filter smoke,$(SUITE)),cpu-smoke,cpu)
@@ -21,6 +22,10 @@ test: ## all tests; those that start a container engine skip where there is none
 test-quick: ## the tests below a fifth of a second, for a glance in between: about 3 minutes
 	@scripts/setup.sh cpu-test
 	@.venv/bin/python scripts/run_tests.py --quick $(ARGS)
+
+test-stacks: ## rows of smoke-all on other stacks, in environments under $(STACKS): minutes, and gigabytes
+	@scripts/setup.sh cpu-test
+	@.venv/bin/python scripts/test_stacks.py --folder $(STACKS) $(ARGS)
 
 durations: ## record tests/durations.json, by which tests are spread and the quick ones are chosen
 	@scripts/setup.sh cpu-test
