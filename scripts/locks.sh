@@ -2,7 +2,12 @@
 # Makes the locks again that stand on locks/cpu.txt: those of the images, which have its versions
 # of whatever they have in common with it, and that of the suite smoke, which is a part of it:
 #
-#     scripts/locks.sh [smoke] [cuda] [rocm] [xpu]
+#     scripts/locks.sh [smoke] [cuda] [rocm] [xpu] [xpu-torch] [rocm-jax]
+#
+# The last two stand on indexes of vendors and are made only where they are named: torch's own
+# build for XPU (XPU_INDEX) and JAX on ROCm (ROCM_INDEX). A lock is written only if every wheel in
+# it has a sha256; where an index states none, the wheels without one are listed in
+# locks/NAME.unhashed.txt instead, which is no lock, and the exit code is 1.
 #
 # It needs `uv` and a package index, and is for whoever maintains the locks. A lock without torch
 # is for a base image that brings its own: nothing in it may replace what that image provides.
@@ -18,7 +23,14 @@ trap 'rm -rf "$work"' EXIT
 readonly smoke=report,torch,onnx # the parts that `bench accept` needs for the suite smoke
 never="; sys_platform == 'never'" # what an image does without, or brings itself
 
-describe() { # python version, extras, wanted packages and packages left out, of the lock called $1
+readonly xpu_index=${XPU_INDEX:-https://download.pytorch.org/whl/xpu}
+readonly rocm_index=${ROCM_INDEX:-https://stable.repo.amd.com/rocm/whl-next/}
+
+# Of the lock called $1: python version, extras, wanted packages, packages left out, and the index
+# that is asked beside the general one. A vendor's index may have old copies of other packages, so
+# the version decides and not the order of indexes; the sha256 then holds it.
+describe() {
+    index=()
     case $1 in
         cuda) # torch, ONNX Runtime and JAX are all of CUDA 13; each names the libraries it needs
             python=3.11 extras=run,report,compare,cuda
@@ -32,8 +44,19 @@ describe() { # python version, extras, wanted packages and packages left out, of
             python=3.11 extras=run,report,compare
             wanted=('onnxruntime-openvino>=1.24') without=(torch onnxruntime)
             ;;
+        xpu-torch) # in front of a base image's torch, which is then not seen (environment.sh)
+            python=3.11 extras=run,report,compare
+            wanted=('torch==2.13.0+xpu' 'onnxruntime-openvino>=1.24') without=(onnxruntime)
+            index=(--index "$xpu_index" --index-strategy unsafe-best-match)
+            ;;
+        rocm-jax) # of rocm, and JAX's plugin; jaxlib 0.10.2 does not list its name among its own
+            python=3.12 extras=run,report,compare
+            wanted=('onnxruntime==1.29.0' 'jax-rocm10-plugin==0.10.2+rocm10.0.0'
+                'jax-rocm10-pjrt==0.10.2+rocm10.0.0') without=(torch)
+            index=(--index "$rocm_index" --index-strategy unsafe-best-match)
+            ;;
         *)
-            echo "locks: there is no recipe for \"$1\": give smoke, cuda, rocm or xpu" >&2
+            echo "locks: there is no recipe for \"$1\": give smoke, cuda, rocm, xpu, xpu-torch or rocm-jax" >&2
             exit 2
             ;;
     esac
@@ -69,14 +92,37 @@ make_lock() {
         printf '# made for: cpython %s Linux x86_64\n' "$python"
         printf '# extras: %s\n' "$extras"
         resolve "$python" "$extras" "$work/wanted.in" --constraint "$work/common.txt" \
-            --override "$work/without.txt" --generate-hashes
+            --override "$work/without.txt" --generate-hashes "${index[@]}"
     } >"$work/$name.txt"
-    mv "$work/$name.txt" "locks/$name.txt"
+    claim "$name"
+}
+
+unhashed() { # the wheels of a resolution that have no sha256
+    awk '/^[^ #]/ { if (wheel != "" && !has) print wheel; wheel = $1; has = 0 }
+        /--hash=sha256:/ { has = 1 }
+        END { if (wheel != "" && !has) print wheel }' "$1"
+}
+
+claim() { # take the resolution called $1 as a lock, if it is one
+    local missing
+    missing=$(unhashed "$work/$1.txt")
+    if [ -z "$missing" ]; then
+        rm -f "locks/$1.unhashed.txt"
+        mv "$work/$1.txt" "locks/$1.txt"
+        return
+    fi
+    printf '%s\n' "# no lock: no index states a sha256 of these wheels" "$missing" \
+        >"locks/$1.unhashed.txt"
+    echo "locks: locks/$1.txt was not written: no index states a sha256 of" \
+        "$(tr '\n' ' ' <<<"$missing")(listed in locks/$1.unhashed.txt)" >&2
+    code=1
 }
 
 sed -n 's/^\([a-z0-9._-]*==[^ ]*\).*/\1/p' locks/cpu.txt |
     grep -vE '^(torch|onnxruntime)==' >"$work/common.txt"
 [ $# -gt 0 ] || set -- smoke cuda rocm xpu
+code=0
 for name in "$@"; do
     if [ "$name" = smoke ]; then make_smoke_lock; else make_lock "$name"; fi
 done
+exit $code

@@ -79,6 +79,15 @@ def test_files_are_the_same_bytes_but_for_the_vendor_block(vendor: str) -> None:
     assert re.findall(r"(?m)^FROM \S+ AS (\w+)$", block + after) == STAGES
 
 
+def test_image_for_rocm_keeps_no_cache_of_pip() -> None:
+    """The cache of AMD's own image lies in a layer below, where nothing can remove it."""
+    block = dockerfile("rocm").split(BEGIN)[1].split(END)[0]
+    assert arguments("rocm")["BASE_IMAGE"].startswith("ubuntu:")
+    installs = re.findall(r"-m pip install (\S+)", block)
+    assert installs == ["--no-cache-dir"] * 3
+    assert "--cache" not in block
+
+
 @pytest.mark.parametrize("vendor", VENDORS)
 def test_every_base_is_an_argument_with_a_default_that_can_be_pinned(vendor: str) -> None:
     known = arguments(vendor)
@@ -271,6 +280,20 @@ def test_lock_that_replaces_the_torch_of_the_base_image_is_refused(site: Site) -
     code, output = site.install(f"other==1.0 \\\n    --hash=sha256:{digest}\n")
     assert code == 2
     assert "in the place of 2.8.0+vendor" in output
+
+
+def test_nothing_of_a_base_image_is_seen_where_the_lock_has_a_torch(
+    tmp_path: Path, base_venv: Path
+) -> None:
+    """Its extensions are made for its own torch."""
+    lock = tmp_path / "x.txt"
+    bench = tmp_path / "bench"
+    lock.write_text("beside==2.0\ntorch==2.13.0+xpu\n")
+    script = ROOT / "scripts" / "environment.sh"
+    assert run(script, base_venv / "bin" / "python", bench, lock) == (0, "", "")
+    code = "import importlib.util as util; print(util.find_spec('torch'), util.find_spec('beside'))"
+    assert run(bench / "bin" / "python", "-I", "-c", code) == (0, "None None\n", "")
+    assert run(bench / "bin" / "python", "-m", "pip", "--version")[0] == 0
 
 
 def test_lock_without_torch_needs_a_base_image_with_one(site: Site) -> None:
