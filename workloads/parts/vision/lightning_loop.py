@@ -81,7 +81,9 @@ class AnyAccelerator(Accelerator):
         return {}
 
     def teardown(self) -> None:
-        torch.accelerator.empty_cache()
+        accelerator = torch.accelerator.current_accelerator()
+        if accelerator is not None:  # torch.accelerator has no empty_cache in 2.8
+            torch.get_device_module(accelerator).empty_cache()
 
     @staticmethod
     def parse_devices(devices: list[int]) -> list[int]:
