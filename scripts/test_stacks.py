@@ -294,19 +294,21 @@ def rows_of(plan: Mapping[str, Any], verdict: Mapping[str, Any]) -> tuple[Row, .
     return tuple(_row(case, rulings) for case in cases)
 
 
-def _row(case: Mapping[str, str], rulings: Sequence[Mapping[str, str]]) -> Row:
+def _row(case: Mapping[str, Any], rulings: Sequence[Mapping[str, Any]]) -> Row:
+    name = case["id"].partition("@")[0]  # without its device: the processors
     lack = case.get("software") or case.get("unsupported")
     if lack:
-        return Row(case=case["id"], result="cannot run", reason=lack)
+        return Row(case=name, result="cannot run", reason=lack)
     own = [
         one for one in rulings if one["case"] == case["id"] and one["criterion"] == "correctness"
     ]
     worst = next((one for one in own if one["ruling"] != "pass"), None)
-    if worst is None and own:
-        return Row(case=case["id"], result="accepted")
-    reason = worst["explanation"] if worst else "nothing was ruled on its checks"
-    is_software = worst is not None and worst["reason"] in {"software", "unsupported"}
-    return Row(case=case["id"], result="cannot run" if is_software else "failed", reason=reason)
+    if worst is None:
+        reason = "" if own else "nothing was ruled on its checks"
+        return Row(case=name, result="accepted" if own else "failed", reason=reason)
+    is_lack = worst["reason"] in {"software", "unsupported"}
+    result = "cannot run" if is_lack else "failed"
+    return Row(case=name, result=result, reason=worst["explanation"])
 
 
 def measure(stack: Stack, folder: Path, cases: Sequence[str]) -> Result:

@@ -21,7 +21,7 @@ PYPROJECT = (ROOT / "pyproject.toml").read_text()
 PROJECT = tomllib.loads(PYPROJECT)["project"]
 PLAN = {
     "cases": [
-        {"id": "gemm", "software": "", "unsupported": ""},
+        {"id": "gemm@cpu:0", "software": "", "unsupported": ""},
         {"id": "bert", "software": "", "unsupported": ""},
         {"id": "dqn", "software": "jax 0.9 is outside >=0.10,<0.11", "unsupported": ""},
         {"id": "ppo", "software": "", "unsupported": ""},
@@ -29,8 +29,8 @@ PLAN = {
     ]
 }
 RULINGS = [
-    ("gemm", "correctness", "pass", "", ""),
-    ("gemm", "speed", "fail", "over_limit", "slower than its limit"),
+    ("gemm@cpu:0", "correctness", "pass", "", ""),
+    ("gemm@cpu:0", "speed", "fail", "over_limit", "slower than its limit"),
     ("bert", "correctness", "fail", "check", "loss is 3 times its bound in /tmp/x/y/logs"),
     ("ppo", "correctness", "inconclusive", "software", "cannot run: software: no module flax"),
 ]
