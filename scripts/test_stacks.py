@@ -46,6 +46,8 @@ PAGE = RECORD.with_suffix(".md")
 COPIED = ("appliance", "workloads", "reports", "pyproject.toml", "README.md", "LICENSE")
 NAMED = ("torch", "transformers", "onnxruntime", "jax", "numpy")
 """Distributions whose versions stand in the table."""
+JUDGED_BY = ("completion", "integrity", "correctness")
+"""The criteria that say whether a row runs here; times are not compared."""
 INSTALLED = """
 import importlib.metadata as metadata, json, platform
 names = {one.metadata["Name"].lower().replace("_", "-"): one.version
@@ -289,7 +291,7 @@ def install_project(python: Path, stack: Stack, folder: Path, versions: Mapping[
 
 
 def rows_of(plan: Mapping[str, Any], verdict: Mapping[str, Any]) -> tuple[Row, ...]:
-    """How each case of a run ended, by the plan and the rulings on correctness."""
+    """How each case of a run ended, by the plan and the rulings that are not of times."""
     cases, rulings = plan["cases"], verdict["rulings"]
     return tuple(_row(case, rulings) for case in cases)
 
@@ -299,9 +301,7 @@ def _row(case: Mapping[str, Any], rulings: Sequence[Mapping[str, Any]]) -> Row:
     lack = case.get("software") or case.get("unsupported")
     if lack:
         return Row(case=name, result="cannot run", reason=lack)
-    own = [
-        one for one in rulings if one["case"] == case["id"] and one["criterion"] == "correctness"
-    ]
+    own = [one for one in rulings if one["case"] == case["id"] and one["criterion"] in JUDGED_BY]
     worst = next((one for one in own if one["ruling"] != "pass"), None)
     if worst is None:
         reason = "" if own else "nothing was ruled on its checks"

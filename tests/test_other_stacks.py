@@ -25,13 +25,17 @@ PLAN = {
         {"id": "bert", "software": "", "unsupported": ""},
         {"id": "dqn", "software": "jax 0.9 is outside >=0.10,<0.11", "unsupported": ""},
         {"id": "ppo", "software": "", "unsupported": ""},
+        {"id": "pna", "software": "", "unsupported": ""},
         {"id": "lost", "software": "", "unsupported": ""},
     ]
 }
 RULINGS = [
     ("gemm@cpu:0", "correctness", "pass", "", ""),
+    ("gemm@cpu:0", "completion", "pass", "", ""),
     ("gemm@cpu:0", "speed", "fail", "over_limit", "slower than its limit"),
     ("bert", "correctness", "fail", "check", "loss is 3 times its bound in /tmp/x/y/logs"),
+    ("pna", "correctness", "pass", "", ""),
+    ("pna", "completion", "inconclusive", "crashed", "launch pna/r1 crashed: AttributeError"),
     ("ppo", "correctness", "inconclusive", "software", "cannot run: software: no module flax"),
 ]
 VERDICT = {
@@ -42,17 +46,18 @@ VERDICT = {
 }
 
 
-def test_row_is_accepted_by_its_checks_and_by_nothing_else() -> None:
+def test_row_is_accepted_by_its_checks_and_launches_and_not_by_its_times() -> None:
     rows = stacks.rows_of(PLAN, VERDICT)
     assert [(row.case, row.result) for row in rows] == [
         ("gemm", "accepted"),
         ("bert", "failed"),
         ("dqn", "cannot run"),
         ("ppo", "cannot run"),
+        ("pna", "failed"),
         ("lost", "failed"),
     ]
     assert rows[2].reason == "jax 0.9 is outside >=0.10,<0.11"
-    assert rows[4].reason == "nothing was ruled on its checks"
+    assert rows[5].reason == "nothing was ruled on its checks"
 
 
 def test_ranges_of_a_stack_allow_its_versions_and_no_others() -> None:
@@ -123,7 +128,7 @@ def test_new_results_take_the_place_of_old_ones_and_others_stay() -> None:
     again = stacks.merged(both, [stacks.Result(stack="torch-2.8.0", date="2026-02-01", rows=rows)])
     assert [one["date"] for one in again] == ["2026-02-01", "2026-01-02"]
     text = stacks.page(both)
-    assert "| lower-bounds |  | 1 | 2 | 2 | 2026-01-02 |" in text
+    assert "| lower-bounds |  | 1 | 3 | 2 | 2026-01-02 |" in text
     assert "- torch-2.8.0: no rows: torch 2.8.0: no space" in text
     assert "- lower-bounds, `bert`: failed: loss is 3 times its bound in logs" in text
     assert "| python-3.13 | not run yet | | | | |" in text

@@ -99,7 +99,7 @@ def be_deterministic() -> Mapping[str, str]:
     torch.set_deterministic_debug_mode("warn")
     os.environ["TORCHINDUCTOR_DETERMINISTIC"] = "1"
     compiler: Any = sys.modules.get("torch._inductor.config")
-    if compiler is not None:
+    if hasattr(compiler, "deterministic"):  # torch 2.8 refuses what it does not have
         compiler.deterministic = True
     torch.backends.cudnn.deterministic = True
     torch.backends.cudnn.benchmark = False

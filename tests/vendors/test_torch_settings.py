@@ -19,7 +19,11 @@ from appliance.vendors.base import Vendor
 from appliance.vendors.cpu import Cpu
 from appliance.vendors.intel.xpu import Xpu
 from appliance.vendors.nvidia.cuda import Cuda
-from appliance.vendors.torch_settings import choose_float32_products, float32_products
+from appliance.vendors.torch_settings import (
+    be_deterministic,
+    choose_float32_products,
+    float32_products,
+)
 
 VERSIONS: dict[str, Any] = json.loads(RECORDED.read_text())
 FULL = {"matmul": "ieee", "convolution": "ieee"}
@@ -122,3 +126,21 @@ def test_torch_exports_to_onnx_either_way(in_tf32: bool, tmp_path: Path) -> None
     network = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Flatten(), nn.Linear(4 * 6 * 6, 5))
     export(network, {"images": torch.zeros(1, 3, 8, 8)}, "logits", tmp_path / "network.onnx")
     assert (tmp_path / "network.onnx").stat().st_size > 0
+
+
+class Compiler:
+    """The settings of torch's compiler in 2.8, which refuses names that it does not have."""
+
+    __slots__ = ("debug",)
+
+
+def test_compiler_of_torch_2_8_has_no_setting_to_be_deterministic(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "torch._inductor.config", Compiler())  # type: ignore[arg-type]
+    monkeypatch.setattr(torch, "set_deterministic_debug_mode", lambda _: None)
+    monkeypatch.setattr(torch.backends.cudnn, "deterministic", torch.backends.cudnn.deterministic)
+    monkeypatch.setattr(torch.backends.cudnn, "benchmark", torch.backends.cudnn.benchmark)
+    monkeypatch.setenv("TORCHINDUCTOR_DETERMINISTIC", "0")
+    settings = be_deterministic()
+    assert settings["torch.backends.cudnn.deterministic"] == "True"
