@@ -196,12 +196,12 @@ def interpreter(version: str) -> str:
 
 
 def run(words: Sequence[str | Path], what: str) -> str:
-    """Output of a program; CannotMakeError with its last line where it fails."""
+    """Output of a program; CannotMakeError with its first error where it fails."""
     done = subprocess.run([*map(str, words)], capture_output=True, text=True, check=False)  # noqa: S603
     if done.returncode:
         errors = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
-        last = (errors or done.stderr.splitlines() or ["it gave no reason"])[-1]
-        raise CannotMakeError(f"{what}: {last.removeprefix('ERROR: ')}")
+        reason = (errors or done.stderr.splitlines()[-1:] or ["it gave no reason"])[0]
+        raise CannotMakeError(f"{what}: {reason.removeprefix('ERROR: ')}")
     return done.stdout
 
 
