@@ -25,7 +25,7 @@ test-quick: ## the tests below a fifth of a second, for a glance in between: abo
 
 test-stacks: ## rows of smoke-all on other stacks, in environments under $(STACKS): minutes, and gigabytes
 	@scripts/setup.sh cpu-test
-	@.venv/bin/python scripts/test_stacks.py --folder $(STACKS) $(ARGS)
+	@.venv/bin/python scripts/other_stacks.py --folder $(STACKS) $(ARGS)
 
 durations: ## record tests/durations.json, by which tests are spread and the quick ones are chosen
 	@scripts/setup.sh cpu-test

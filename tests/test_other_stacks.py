@@ -15,7 +15,7 @@ from appliance.storage import suite_file
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "scripts"))
 
-import test_stacks as stacks  # noqa: E402 - a script, found by its path
+import other_stacks as stacks  # noqa: E402 - a script, found by its path
 
 PYPROJECT = (ROOT / "pyproject.toml").read_text()
 PROJECT = tomllib.loads(PYPROJECT)["project"]

@@ -1,6 +1,6 @@
 """Runs the rows of the suite smoke-all on other stacks of libraries, and records how they ended.
 
-    scripts/test_stacks.py --folder DIR [--stack NAME]... [--case ID]... [--again]
+    scripts/other_stacks.py --folder DIR [--stack NAME]... [--case ID]... [--again]
 
 Each stack has an environment of its own, DIR/<stack>, made once and reused. Where its Python is the
 one that runs this script, the environment stands in front of this one, and only what differs is
