@@ -31,6 +31,7 @@ from appliance.judging.verdict import Judge
 from appliance.records.criteria import Criteria
 from appliance.records.journal import Check, Checked, Event, Libraries, Repeated
 from appliance.records.plan import Case, Plan
+from appliance.records.qualified import Qualified
 from appliance.records.system import System
 from appliance.records.verdict import Ruling, Verdict
 from reports import cases, machine
@@ -359,7 +360,8 @@ def test_criteria_of_one_kind_know_it_too() -> None:
 def shown(events: Sequence[Event], plan: Plan = PLAN) -> CheckRow:
     """The row on repeats of the first case's page."""
     index = index_of(plan, bare_lines(events))
-    (section, *_) = cases.sections(index, verdict_of(plan, events), NO_PEAKS, SYSTEM)
+    verdict = verdict_of(plan, events)
+    (section, *_) = cases.sections(index, verdict, NO_PEAKS, Qualified(record=()), SYSTEM)
     (row,) = [row for row in section.checks if row.phase == "deterministic phase"]
     return row
 

@@ -27,11 +27,6 @@ SHIPPED = ROOT / "workloads" / "suites" / "smoke-all.toml"
 SUITE = tomllib.loads(SHIPPED.read_text())
 NEED_DATA = {"char_lm", "cifar10_resnet", "gcn_cora"}
 NEED_A_DEVICE = {"gemm_tf32"}
-QUICK = (
-    "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true "
-    "--xla_cpu_use_fusion_emitters=false"
-)
-"""Flags by which JAX compiles in a quarter of the time what runs once or twice."""
 ON_DEVICES = CASES.keys() - ON_PROCESSORS
 OF_TORCH = "digits_mlp"
 """A row beside those of JAX and ONNX Runtime: so one run has a server for each of the three."""
@@ -113,7 +108,6 @@ def runs(simulated_accelerator: None, tmp_path_factory: pytest.TempPathFactory) 
             smoke(ON_PROCESSORS | {OF_TORCH}),
             folder / "processors",
             vendor="cpu",
-            XLA_FLAGS=QUICK,
         )
         return tuple(
             Run(verdict=one.result(), folder=next((folder / name / "out").iterdir()))
