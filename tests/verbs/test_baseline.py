@@ -356,11 +356,18 @@ def test_runs_that_were_timed_otherwise_are_not_mixed(make: Callable[..., Path],
     assert "timing" in str(refused(one, other))
 
 
-def test_a_run_with_an_injected_fault_is_refused(make: Callable[..., Path]) -> None:
-    folder = make(
-        "i", {"gemm@cpu:0": DAY_ONE}, change=lambda case: replace(case, injector="slow device")
-    )
-    assert "injected a fault (slow device)" in str(refused(folder))
+@pytest.mark.parametrize(
+    ("change", "fault"),
+    [
+        ({"injector": "slow device"}, "slow device"),
+        ({"workload": "own.gemm"}, "own.gemm, from outside the appliance"),
+    ],
+)
+def test_a_run_with_an_injected_fault_is_refused(
+    change: Mapping[str, str], fault: str, make: Callable[..., Path]
+) -> None:
+    folder = make("i", {"gemm@cpu:0": DAY_ONE}, change=lambda case: replace(case, **change))
+    assert f"injected a fault ({fault})" in str(refused(folder))
 
 
 @pytest.mark.parametrize("foreign", [0.01, 1.0])

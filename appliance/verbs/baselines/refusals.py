@@ -15,6 +15,7 @@ from appliance.evidence.baseline_key import device_name
 from appliance.evidence.device_health import SHARE, Ledger
 from appliance.evidence.disturbance import disturbance
 from appliance.evidence.journal_index import JournalIndex, index_of
+from appliance.judging.functional import injected
 from appliance.judging.verdict import requirements
 from appliance.planning.criterion_scope import CHANCE_KINDS
 from appliance.records.system import Device
@@ -58,7 +59,7 @@ def check_usable(run: Run) -> None:
     EvidenceError where it has no verdict.
     """
     plan, verdict = run.bundle.plan, run.bundle.verdict
-    injectors = {*plan.injectors, *(case.injector for case in plan.cases if case.injector)}
+    injectors = {*plan.injectors, *filter(None, map(injected, plan.cases))}
     if injectors:
         raise UsageError(
             f"{run.folder} injected a fault ({min(injectors)}): a baseline is made of healthy runs"
