@@ -29,10 +29,8 @@ sys.path.insert(0, str(ROOT))
 
 from appliance.errors import BenchError, UsageError  # noqa: E402 - runs where nothing is installed
 from appliance.evidence.journal_index import index_of  # noqa: E402 - the same
-from appliance.evidence.launches import CaseEvidence  # noqa: E402 - the same
-from appliance.evidence.qualification import device_digest, stack  # noqa: E402 - the same
 from appliance.evidence.repeats import described, repeats_of  # noqa: E402 - the same
-from appliance.qualifying.observation import joined, merged, record_key  # noqa: E402 - the same
+from appliance.qualifying.observation import Seen, grown, merged, repeat_record  # noqa: E402 - the same
 from appliance.qualifying.page import models, page  # noqa: E402 - the same
 from appliance.records.json import sha256, to_json  # noqa: E402 - the same
 from appliance.records.qualified import Qualified, QualifiedRecord  # noqa: E402 - the same
@@ -61,19 +59,29 @@ class Recorded:
 
 def recorded(known: Qualified, runs: Sequence[Bundle]) -> Recorded:
     """What is known, grown by these runs; UsageError for a run that shows nothing of a device."""
-    records = {record_key(one): one for one in known.record}
+    records: list[QualifiedRecord] = []
     faults: list[str] = []
     for run in runs:
         _check(run)
         journal = sha256(run.files[bundle.JOURNAL])
         for evidence in index_of(run.plan, run.lines).cases.values():
-            record = _record(run, evidence, journal)
-            if isinstance(record, str):
-                faults.append(f"{evidence.case.id} of {run.plan.run_id}: {record}")
-            elif record is not None:
-                key = record_key(record)
-                records[key] = joined(records[key], record) if key in records else record
-    return Recorded(qualified=replace(known, record=tuple(records.values())), faults=tuple(faults))
+            record = repeat_record(
+                Seen(
+                    evidence=evidence,
+                    system=run.system,
+                    stage=run.plan.suite,
+                    journal=journal,
+                    created_utc=run.plan.created_utc,
+                    bench_version=run.plan.bench_version,
+                )
+            )
+            if record is not None:
+                records.append(record)
+            elif repeats_of(evidence).has_mismatch:
+                what = f"{described(evidence)}: a healthy device gives the same bits"
+                faults.append(f"{evidence.case.id} of {run.plan.run_id}: {what}")
+    qualified = replace(known, record=grown(known.record, records))
+    return Recorded(qualified=qualified, faults=tuple(faults))
 
 
 def _check(run: Bundle) -> None:
@@ -85,31 +93,6 @@ def _check(run: Bundle) -> None:
     run_checks.check_plan(plan, run.system, digests)
     run_checks.check_conduct(plan, run.lines, digests)
     launch_checks.check_launches(plan, run.lines)
-
-
-def _record(run: Bundle, evidence: CaseEvidence, journal: str) -> QualifiedRecord | str | None:
-    """The record of one case; a sentence where its repeats differ, None where it has too few."""
-    case, repeats = evidence.case, repeats_of(evidence)
-    device = next(one for one in run.system.identity.devices if one.id == case.device)
-    has_form = not repeats.has_mismatch
-    if not has_form and not repeats.operators:
-        return f"{described(evidence)}: a healthy device gives the same bits"
-    num_clean = len(repeats.first) - 1 if has_form else 0
-    if has_form and num_clean < 1:
-        return None
-    return QualifiedRecord(
-        workload=case.workload,
-        version=case.version,
-        model=device.model,
-        stack=stack(run.system, device, case.libraries),
-        form="deterministic" if has_form else "no_deterministic_form",
-        num_clean=num_clean,
-        devices=(device_digest(run.system, device),),
-        operators=repeats.operators,
-        sources=(f"{run.plan.suite}/{case.id}, journal {journal}",),
-        recorded_utc=run.plan.created_utc,
-        bench_version=run.plan.bench_version,
-    )
 
 
 def _lines(result: Recorded) -> Iterator[str]:

@@ -62,14 +62,8 @@ def qualified(seen: Iterable[Seen]) -> Qualified:
     for one in seen:
         rows.setdefault(one.key, []).append(one)
     observed = [_observed(row) for row in rows.values()]
-    records: dict[tuple[object, ...], QualifiedRecord] = {}
-    for row in rows.values():
-        for one in row:
-            record = repeat_record(one)
-            if record is not None:
-                key = record_key(record)
-                records[key] = joined(records[key], record) if key in records else record
-    return Qualified(record=tuple(records.values()), observed=tuple(observed))
+    records = filter(None, (repeat_record(one) for row in rows.values() for one in row))
+    return Qualified(record=grown((), records), observed=tuple(observed))
 
 
 # ------------------------------------------------------------------ repeats
@@ -96,6 +90,17 @@ def repeat_record(seen: Seen) -> QualifiedRecord | None:
         recorded_utc=seen.created_utc,
         bench_version=seen.bench_version,
     )
+
+
+def grown(
+    known: Iterable[QualifiedRecord], new: Iterable[QualifiedRecord]
+) -> tuple[QualifiedRecord, ...]:
+    """The known records, joined with the new ones that are of the same key."""
+    records = {record_key(one): one for one in known}
+    for one in new:
+        key = record_key(one)
+        records[key] = joined(records[key], one) if key in records else one
+    return tuple(records.values())
 
 
 def record_key(record: QualifiedRecord) -> tuple[object, ...]:
@@ -132,13 +137,9 @@ def merged(known: Qualified, new: Qualified) -> Qualified:
 
     Rows of which no launch was made are left out.
     """
-    records = {record_key(one): one for one in known.record}
-    for one in new.record:
-        key = record_key(one)
-        records[key] = joined(records[key], one) if key in records else one
     cases = {case_key(one): one for one in known.observed}
     cases |= {case_key(one): one for one in new.observed if one.outcomes}
-    return Qualified(record=tuple(records.values()), observed=tuple(cases.values()))
+    return Qualified(record=grown(known.record, new.record), observed=tuple(cases.values()))
 
 
 def case_key(one: ObservedCase) -> tuple[object, ...]:

@@ -118,7 +118,7 @@ def information(launch_counts: tuple[int, ...], earlier: tuple[int, ...]) -> tup
 @functools.cache
 def _group_bounds(alpha: float, times: tuple[float, ...]) -> tuple[float, ...]:
     """At these times of a Brownian motion that ends at 1."""
-    spreads = [math.sqrt(gap) for gap in (times[0], *(b - a for a, b in pairwise(times)))]
+    spreads = _spreads(times)
     places, mass = np.zeros(1), np.ones(1)  # all of it is at zero before the first interim analysis
     bounds = []
     for number, spread in enumerate(spreads):
@@ -128,6 +128,11 @@ def _group_bounds(alpha: float, times: tuple[float, ...]) -> tuple[float, ...]:
         mass = weights * (_normal(reached[:, None] - places, spread) @ mass)
         places = reached
     return tuple(bound / math.sqrt(time) for bound, time in zip(bounds, times, strict=True))
+
+
+def _spreads(times: tuple[float, ...]) -> list[float]:
+    """Of what a Brownian motion adds from each time to the next."""
+    return [math.sqrt(gap) for gap in (times[0], *(b - a for a, b in pairwise(times)))]
 
 
 @functools.cache
@@ -148,7 +153,7 @@ def _one_height(alpha: float, times: tuple[float, ...]) -> float:
 
 def _reached(height: float, times: tuple[float, ...]) -> float:
     """Probability that a Brownian motion reaches a height at any of these times."""
-    spreads = [math.sqrt(gap) for gap in (times[0], *(b - a for a, b in pairwise(times)))]
+    spreads = _spreads(times)
     places, mass, crossed = np.zeros(1), np.ones(1), 0.0
     for number, (time, spread) in enumerate(zip(times, spreads, strict=True)):
         crossed += float(mass @ ndtr((places - height) / spread))

@@ -26,10 +26,7 @@ def load_qualified(models: Sequence[str], folder: Path = QUALIFIED) -> Qualified
 
     UsageError for a record by which nothing can be ruled, or two of the same.
     """
-    files = [
-        parse_qualified(path.read_bytes(), path.name) for path in sorted(folder.glob("*.json"))
-    ]
-    records = tuple(item for file in files for item in file.record if item.model in models)
+    records = tuple(item for one in _files(folder) for item in one.record if item.model in models)
     selected = Qualified(record=records)
     check_qualified(selected, folder.name)
     return selected
@@ -39,11 +36,12 @@ def load_observed(
     models: Sequence[str] | None = None, folder: Path = QUALIFIED
 ) -> tuple[ObservedCase, ...]:
     """What was observed of cases on these models, or on all; by it nothing is ruled."""
-    files = [
-        parse_qualified(path.read_bytes(), path.name) for path in sorted(folder.glob("*.json"))
-    ]
-    observed = (item for file in files for item in file.observed)
+    observed = (item for one in _files(folder) for item in one.observed)
     return tuple(item for item in observed if models is None or item.model in models)
+
+
+def _files(folder: Path) -> list[Qualified]:
+    return [parse_qualified(path.read_bytes(), path.name) for path in sorted(folder.glob("*.json"))]
 
 
 def load_for_run(cases: Sequence[Case], devices: Sequence[Device]) -> Qualified:
