@@ -155,6 +155,7 @@ class _Qualification:
     data: Path | None = field(init=False)
     failed: set[tuple[str, bool]] = field(init=False)
     stage_end: float = 0.0
+    rates: Sequence[float] = ()
     reasons: dict[tuple[str, bool], str] = field(default_factory=dict)
     lacking: list[ObservedCase] = field(default_factory=list)
 
@@ -211,6 +212,7 @@ class _Qualification:
                 continue
             plan = self._plan(stage, suite)
             if plan is not None:
+                self.rates = self._rates() if stage == "full" else []
                 self._make(plan)
                 self.past = runs.read(self.options.out)
 
@@ -327,16 +329,17 @@ class _Qualification:
         """
         if self.here.vendor.torch_type != "cpu":
             return ""
-        rates = [one.flops_per_second for one in self._observed() if one.flops_per_second]
-        if not case.work.flops or not rates:
+        if not case.work.flops or not self.rates:
             return "how long it takes on processors is not known"
-        seconds = STEPS_OF_FULL * case.work.flops / median(rates)
+        seconds = STEPS_OF_FULL * case.work.flops / median(self.rates)
         if seconds <= min(self.left_seconds, case.time_limit_seconds):
             return ""
         return f"it needs about {seconds:.0f} s, and {max(0.0, self.left_seconds):.0f} s were left"
 
-    def _observed(self) -> Sequence[ObservedCase]:
-        return observation.qualified(runs.seen(self.past)).observed
+    def _rates(self) -> list[float]:
+        """Operations a second of the rows that were made before this stage."""
+        observed = observation.qualified(runs.seen(self.past)).observed
+        return [one.flops_per_second for one in observed if one.flops_per_second]
 
     # -------------------------------------------------------------- writing
 
