@@ -42,6 +42,7 @@ Noise = Callable[[np.random.Generator, tuple[int, int, int, int]], Values]
 ANALYSES = (5, 10, 20, 40)
 ALPHA_PASS, ALPHA_FAIL = 0.01, 0.008
 SEED, CHUNK = 20261123, 100
+"""The rule was chosen by what this seed gives; what is stated is shown by others."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -189,9 +190,9 @@ class Rates:
     healthy_fails: Rate
 
 
-def rates(trial: Trial, nodes: int) -> Rates:
-    at_limit = list(_outcomes(trial, nodes, trial.log_margin, 1))
-    healthy = list(_outcomes(trial, nodes, 0.0, 2))
+def rates(trial: Trial, nodes: int, seed: int = SEED) -> Rates:
+    at_limit = list(_outcomes(trial, nodes, trial.log_margin, (seed, 1)))
+    healthy = list(_outcomes(trial, nodes, 0.0, (seed, 2)))
 
     def rate(flags: Sequence[Answers]) -> Rate:
         return Rate(number=int(sum(one.sum() for one in flags)), total=nodes)
@@ -204,8 +205,10 @@ def rates(trial: Trial, nodes: int) -> Rates:
     )
 
 
-def _outcomes(trial: Trial, nodes: int, offset: float, stream: int) -> Iterator[Outcome]:
-    random = np.random.default_rng([SEED, stream])
+def _outcomes(
+    trial: Trial, nodes: int, offset: float, seeds: tuple[int, int]
+) -> Iterator[Outcome]:
+    random = np.random.default_rng(seeds)
     for begin in range(0, nodes, CHUNK):
         yield judged(trial, draw(random, trial, min(CHUNK, nodes - begin), offset))
 
@@ -219,6 +222,7 @@ def main() -> None:
     parser.add_argument("--launches", type=int, default=5, help="of each run of the baseline")
     parser.add_argument("--limits", type=int, default=40)
     parser.add_argument("--margin", type=float, default=0.03)
+    parser.add_argument("--seed", type=int, default=SEED)
     parser.add_argument("--frozen", action="store_true", help="take the baseline as exact")
     options = parser.parse_args()
     print(
@@ -236,7 +240,7 @@ def main() -> None:
             limits=options.limits,
             is_frozen=options.frozen,
         )
-        got = rates(trial, options.nodes)
+        got = rates(trial, options.nodes, options.seed)
         cells = (
             path.stem,
             options.sessions,
