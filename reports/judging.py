@@ -424,7 +424,11 @@ def _score(score: Score | None, hidden: frozenset[str]) -> Group:
             filter(
                 None,
                 (
-                    f"Weighted geometric mean {phrase}. Above 1 is faster.",
+                    (
+                        f"Weighted geometric mean {phrase}. Above 1 is faster. "
+                        "Intervals hold the baseline's own error and how far runs vary; where they "
+                        "are missing, launches or runs of the baseline are too few."
+                    ),
                     _sentence(f"Left out: {_listed(score.left_out)}" if score.left_out else ""),
                 ),
             )

@@ -75,7 +75,9 @@ def main() -> None:
         )
         known, estimated = passes(trial, options.nodes, options.seed)
         margin = f"{100 * options.margin:g} %"
-        print(f"| {path.stem} | {options.sessions} | {margin} | {known} | {estimated} |", flush=True)
+        print(
+            f"| {path.stem} | {options.sessions} | {margin} | {known} | {estimated} |", flush=True
+        )
 
 
 if __name__ == "__main__":

@@ -205,9 +205,7 @@ def rates(trial: Trial, nodes: int, seed: int = SEED) -> Rates:
     )
 
 
-def _outcomes(
-    trial: Trial, nodes: int, offset: float, seeds: tuple[int, int]
-) -> Iterator[Outcome]:
+def _outcomes(trial: Trial, nodes: int, offset: float, seeds: tuple[int, int]) -> Iterator[Outcome]:
     random = np.random.default_rng(seeds)
     for begin in range(0, nodes, CHUNK):
         yield judged(trial, draw(random, trial, min(CHUNK, nodes - begin), offset))

@@ -7,15 +7,20 @@ is one for the case. With one session at a stated limit nothing is said of other
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
+from scipy.special import ndtri
 
 from appliance.evidence.baseline_key import find
-from appliance.evidence.launches import CaseEvidence
+from appliance.evidence.launches import CaseEvidence, values_by_session
 from appliance.judging.limits import Limit, RulingInputs
 from appliance.records.baseline import Level
-from appliance.statistics.run_levels import RunSpread, Sessions, sessions_of
+from appliance.statistics.estimates import CONFIDENCE, LEAST_LAUNCHES
+from appliance.statistics.group_sequential import EQUAL
+from appliance.statistics.run_levels import RunSpread, Sessions, sessions_of, uncertainty
+from appliance.statistics.score import Row
 
 LEAST_FREEDOM = 1
 
@@ -51,3 +56,40 @@ def sessions_in(values: Sequence[Sequence[float]], spread: RunSpread | None) -> 
     """The sessions that have a launch, whose ln(seconds) these are; at least one has."""
     made = [np.asarray(one) for one in values if one]
     return sessions_of(made, 0.0 if spread is None else spread.correlation)
+
+
+# ------------------------------------------------------------------ beside the baseline
+
+
+def score_row(evidence: CaseEvidence, inputs: RulingInputs) -> Row | None:
+    """What the score takes of a case; None without a baseline, or without times."""
+    case, values = evidence.case, values_by_session(evidence)
+    baseline, _, _ = find(inputs.baselines, case, inputs.plan.protocol, inputs.system)
+    flat = [value for session in values for value in session]
+    if baseline is None or not flat or not all(map(math.isfinite, flat)):
+        return None
+    level = baseline.by(evidence.clock)
+    mean, half = beside(level, values)
+    return Row(
+        case=case.id,
+        weight=case.weight,
+        log_baseline=level.log_seconds,
+        log_mean=mean,
+        half=half,
+        count=len(flat),
+    )
+
+
+def beside(level: Level, values: Sequence[Sequence[float]]) -> tuple[float, float]:
+    """Mean over sessions of ln(seconds), and half its interval of 95 % around a baseline's level.
+
+    No finite width of fewer than five launches, of launches that all took the same time, or where
+    the baseline is of one run, which cannot show how far runs vary.
+    """
+    spread = spread_of(level)
+    sessions = sessions_in(values, spread)
+    if sum(sessions.counts) < LEAST_LAUNCHES or not float(sessions.within) > EQUAL**2:
+        return float(sessions.mean), math.nan
+    whole = uncertainty(spread, sessions, 0.0)
+    factor = float(whole.critical(float(ndtri(0.5 + CONFIDENCE / 2))))
+    return float(sessions.mean), factor * math.sqrt(float(whole.variance))

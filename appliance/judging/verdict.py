@@ -18,15 +18,11 @@ interruption on, the cases touched are inconclusive.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-import numpy as np
-
 from appliance.evidence import hidden_links
-from appliance.evidence.baseline_key import find
-from appliance.evidence.case_results import case_result, common_clock, log_seconds, withheld
+from appliance.evidence.case_results import case_result, common_clock, withheld
 from appliance.evidence.determinism import Disagreement, between_devices, exchanged
 from appliance.evidence.device_health import Scope
 from appliance.evidence.disturbance import disturbance, unlisted
@@ -49,6 +45,7 @@ from appliance.judging.functional import (
     inventory,
 )
 from appliance.judging.heating import heated
+from appliance.judging.level_spread import score_row
 from appliance.judging.limits import NO_RECORDS, RulingInputs, smallest_margin
 from appliance.judging.performance import judged, pooled
 from appliance.planning import coverage, sustained
@@ -466,29 +463,20 @@ class Judge:
         return "".join(words)
 
     def _score(self) -> Score | None:
-        inputs = self._inputs
-        rows: list[score.Row] = []
-        left_out: list[str] = []
-        for evidence in self._index.cases.values():
-            case = evidence.case
-            if not case.is_timed or case.variant:
-                continue
-            baseline, _, _ = find(inputs.baselines, case, inputs.plan.protocol, inputs.system)
-            values = [] if self._withheld(evidence) else log_seconds(evidence)
-            if baseline is None or not all(map(math.isfinite, values)) or not values:
-                left_out.append(case.id)
-                continue
-            rows.append(
-                score.Row(
-                    case=case.id,
-                    weight=case.weight,
-                    log_baseline=baseline.by(evidence.clock).log_seconds,
-                    log_mean=float(np.mean(values)),
-                    log_sd=float(np.std(values, ddof=1)) if len(values) > 1 else math.nan,
-                    count=len(values),
-                )
-            )
-        return score.suite_score(rows, left_out=tuple(left_out))
+        timed = [
+            evidence
+            for evidence in self._index.cases.values()
+            if evidence.case.is_timed and not evidence.case.variant
+        ]
+        made = {
+            evidence.case.id: None
+            if self._withheld(evidence)
+            else score_row(evidence, self._inputs)
+            for evidence in timed
+        }
+        rows = [row for row in made.values() if row is not None]
+        left_out = tuple(case for case, row in made.items() if row is None)
+        return score.suite_score(rows, left_out=left_out)
 
     def _withheld(self, evidence: CaseEvidence) -> str:
         return withheld(evidence, self._apart.get(evidence.case.id))

@@ -9,18 +9,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from appliance.judging.level_spread import beside
+from appliance.records.baseline import Level
 from appliance.statistics.score import Row, suite_score
+from appliance.verbs.baselines.levels import levels_of
 
-ROW = Row(case="a", weight=1.0, log_baseline=-4.6, log_mean=-4.7, log_sd=0.01, count=5)
+ROW = Row(case="a", weight=1.0, log_baseline=-4.6, log_mean=-4.7, half=0.02, count=5)
 LOGS = st.floats(-15, 5)
 
 
-def test_one_case_is_its_own_score_with_the_interval_of_student() -> None:
+def test_one_case_is_its_own_score_with_its_interval() -> None:
     score = suite_score([ROW])
     assert score is not None
-    ends = stats.t.interval(0.95, 4, loc=0.1, scale=0.01 / math.sqrt(5))
     assert score.value == pytest.approx(math.exp(0.1))
-    assert (score.low, score.high) == pytest.approx(tuple(np.exp(ends)), rel=1e-9)
+    assert (score.low, score.high) == pytest.approx((math.exp(0.08), math.exp(0.12)), rel=1e-9)
     (ratio,) = score.ratios
     assert (ratio.ratio, ratio.low, ratio.high) == (score.value, score.low, score.high)
     assert (ratio.case, ratio.weight, ratio.count, score.confidence) == ("a", 1.0, 5, 0.95)
@@ -42,36 +44,61 @@ def test_ratios_combine_geometrically_by_their_weights() -> None:
     assert [ratio.ratio for ratio in score.ratios] == pytest.approx([2.0, 0.5])
 
 
-def test_the_degrees_of_freedom_are_those_of_satterthwaite() -> None:
-    rows = [ROW, replace(ROW, case="b", weight=2.0, log_sd=0.03, count=10)]
-    score = suite_score(rows)
+def test_nothing_averages_out_over_cases_that_share_runs() -> None:
+    score = suite_score([ROW, replace(ROW, case="b", weight=3.0, half=0.04)])
     assert score is not None
-    parts = [(1 / 3) ** 2 * 0.01**2 / 5, (2 / 3) ** 2 * 0.03**2 / 10]
-    freedom = sum(parts) ** 2 / (parts[0] ** 2 / 4 + parts[1] ** 2 / 9)
-    half = stats.t.ppf(0.975, freedom) * math.sqrt(sum(parts))
-    assert score.high == pytest.approx(score.value * math.exp(half), rel=1e-9)
-    assert score.low == pytest.approx(score.value / math.exp(half), rel=1e-9)
+    assert score.high == pytest.approx(score.value * math.exp(0.02 / 4 + 0.04 * 3 / 4), rel=1e-9)
+    assert score.low == pytest.approx(score.value / math.exp(0.02 / 4 + 0.04 * 3 / 4), rel=1e-9)
 
 
-def test_the_interval_covers_what_it_says() -> None:
-    """40 cases of unequal spread and launches: 95 % of intervals hold the true score, 1."""
+def levels(baseline: np.ndarray) -> list[Level]:
+    """As `bench baseline create` has them, of cases, runs and launches."""
+    made = levels_of(
+        {
+            (f"case-{number}", "serial-0"): {
+                (f"run-{run}", 1): tuple(values) for run, values in enumerate(case.tolist())
+            }
+            for number, case in enumerate(baseline)
+        }
+    )
+    return [level for level in made.values() if isinstance(level, Level)]
+
+
+@pytest.mark.parametrize(("own", "shared"), [(0.005, 0.0), (0.0, 0.005), (0.0, 0.0)])
+def test_the_interval_covers_the_truth_whatever_runs_share(own: float, shared: float) -> None:
+    """Eight cases with baselines of five runs, and one run as fast: 95 % of intervals hold 1."""
     random = np.random.default_rng(30)
-    sds = random.uniform(0.003, 0.02, 40)
-    counts = random.choice([5, 5, 5, 10, 20], 40)
-    num_runs, covered = 1000, 0
-    for _ in range(num_runs):
+    num_nodes, covered = 600, 0
+    for _ in range(num_nodes):
+        runs = own * random.standard_normal((8, 6, 1)) + shared * random.standard_normal((1, 6, 1))
+        launches = -4.6 + runs + 0.003 * random.standard_normal((8, 6, 5))
         rows = []
-        for sd, count in zip(sds, counts, strict=True):
-            launches = random.normal(0, sd, count)
-            mean, spread = float(launches.mean()), float(launches.std(ddof=1))
-            row = replace(ROW, log_baseline=0.0, log_mean=mean, log_sd=spread, count=int(count))
-            rows.append(row)
+        for level, last in zip(levels(launches[:, :5]), launches[:, 5].tolist(), strict=True):
+            mean, half = beside(level, [last])
+            rows.append(
+                replace(ROW, log_baseline=level.log_seconds, log_mean=mean, half=half, count=5)
+            )
         score = suite_score(rows)
         assert score is not None
         assert score.low is not None
         assert score.high is not None
         covered += score.low <= 1.0 <= score.high
-    assert stats.binomtest(covered, num_runs, 0.95).pvalue > 1e-6
+    assert stats.binomtest(covered, num_nodes, 0.95, alternative="less").pvalue > 1e-4
+    assert len(rows) == 8
+
+
+def test_a_baseline_of_one_run_gives_no_interval() -> None:
+    (level,) = levels(np.random.default_rng(4).normal(-4.6, 0.01, (1, 1, 5)))
+    mean, half = beside(level, [[-4.61, -4.6, -4.59, -4.6, -4.62]])
+    score = suite_score([replace(ROW, log_mean=mean, half=half)])
+    assert score is not None
+    assert (score.low, score.high) == (None, None)
+
+
+@pytest.mark.parametrize("values", [[-4.6, -4.61, -4.59, -4.6], [-4.6] * 5])
+def test_few_launches_and_a_clock_that_stands_have_no_interval(values: list[float]) -> None:
+    (level,) = levels(np.random.default_rng(4).normal(-4.6, 0.01, (1, 3, 5)))
+    assert math.isnan(beside(level, [values])[1])
 
 
 @pytest.mark.parametrize(
@@ -81,9 +108,6 @@ def test_the_interval_covers_what_it_says() -> None:
         {"log_mean": math.inf},
         {"log_baseline": math.nan},
         {"log_baseline": -math.inf},
-        {"log_sd": math.nan},
-        {"log_sd": math.inf},
-        {"log_sd": -0.1},
         {"weight": math.nan},
         {"weight": math.inf},
         {"weight": 0.0},
@@ -105,10 +129,9 @@ def test_no_case_has_no_score() -> None:
     assert suite_score([], ["a"]) is None
 
 
-@pytest.mark.parametrize(("count", "sd"), [(1, math.nan), (4, 0.01)])
-def test_a_case_of_few_launches_counts_without_bounds(count: int, sd: float) -> None:
-    few = replace(ROW, case="few", log_mean=-4.6, log_sd=sd, count=count)
-    score = suite_score([ROW, few])
+@pytest.mark.parametrize("half", [math.nan, math.inf, 0.0])
+def test_a_case_without_a_width_counts_without_bounds(half: float) -> None:
+    score = suite_score([ROW, replace(ROW, case="few", log_mean=-4.6, half=half)])
     assert score is not None
     assert score.value == pytest.approx(math.exp(0.05))
     assert (score.low, score.high) == (None, None)
@@ -116,14 +139,8 @@ def test_a_case_of_few_launches_counts_without_bounds(count: int, sd: float) -> 
     assert (score.ratios[1].low, score.ratios[1].high) == (None, None)
 
 
-def test_launches_that_are_all_the_same_have_no_interval() -> None:
-    score = suite_score([replace(ROW, log_sd=0.0)])
-    assert score is not None
-    assert (score.low, score.high, score.ratios[0].low) == (None, None, None)
-
-
 def test_an_absurd_baseline_is_infinite_and_no_crash() -> None:
-    score = suite_score([replace(ROW, log_baseline=1e6, log_sd=1e200)])
+    score = suite_score([replace(ROW, log_baseline=1e6, half=math.inf)])
     assert score is not None
     assert (score.value, score.low, score.high) == (math.inf, None, None)
 
@@ -136,7 +153,7 @@ def test_an_absurd_baseline_is_infinite_and_no_crash() -> None:
             weight=st.floats(0.01, 100),
             log_baseline=LOGS,
             log_mean=LOGS,
-            log_sd=st.floats(1e-6, 1),
+            half=st.floats(1e-6, 1),
             count=st.integers(5, 40),
         ),
         min_size=1,
