@@ -10,10 +10,12 @@ and on the versions of WeasyPrint and pango, so bytes are compared inside one im
 from __future__ import annotations
 
 import base64
+import ctypes.util
 import gc
 import io
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -42,8 +44,9 @@ def html(view: View, carried: Mapping[str, bytes]) -> bytes:
 
 def pdf(view: View, attachments: Mapping[str, bytes]) -> bytes:
     """The report as PDF/A-3a with the attachments, to be signed; without any, a preview."""
-    from weasyprint import HTML  # noqa: PLC0415 - a second, and no page of HTML needs it
-    from weasyprint.urls import URLFetcher  # noqa: PLC0415 - the same
+    with _libraries_by_file_name():
+        from weasyprint import HTML  # noqa: PLC0415 - a second, and no page of HTML needs it
+        from weasyprint.urls import URLFetcher  # noqa: PLC0415 - the same
 
     page = _page(view, is_pdf=True, num_carried=len(attachments), proof=Markup())
     fetcher = URLFetcher(allowed_protocols=("data",), fail_on_errors=True)
@@ -62,6 +65,26 @@ def pdf(view: View, attachments: Mapping[str, bytes]) -> bytes:
         if was_enabled:
             gc.enable()
     return bytes(made)
+
+
+@contextmanager
+def _libraries_by_file_name() -> Iterator[None]:
+    """Leave out the search that cffi starts for each name that WeasyPrint tries in vain.
+
+    WeasyPrint tries the names of several systems in turn, of which `libpango-1.0.so.0` and the like
+    open at once. For each of the others Python's `find_library` runs ldconfig and, where there is
+    one, a compiler and a linker: 16 times, a third of a second.
+    """
+    search = ctypes.util.find_library
+    ctypes.util.find_library = _no_library
+    try:
+        yield
+    finally:
+        ctypes.util.find_library = search
+
+
+def _no_library(name: str) -> str | None:  # noqa: ARG001 - the form of find_library
+    return None
 
 
 def comparison_html(page: Page) -> bytes:
