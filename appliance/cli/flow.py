@@ -17,6 +17,7 @@ from appliance.version import VERSION
 
 if TYPE_CHECKING:
     from appliance.challenge.request import Awaiting
+    from appliance.runner.head_start import HeadStart
     from appliance.verbs.accept import Finished
 
 
@@ -147,6 +148,13 @@ def _show_request(waiting: Awaiting, *, as_json: bool) -> None:
 
 
 def _run(options: RunOptions, *, as_json: bool) -> Finished | Awaiting:
+    from appliance.verbs.run_begin import head_start
+
+    with head_start(options) as ahead:
+        return _run_ahead(options, ahead, as_json=as_json)
+
+
+def _run_ahead(options: RunOptions, ahead: HeadStart, *, as_json: bool) -> Finished | Awaiting:
     from appliance.cli.progress import observer
     from appliance.probe.redaction import salt_path
     from appliance.verbs import accept
@@ -157,7 +165,7 @@ def _run(options: RunOptions, *, as_json: bool) -> Finished | Awaiting:
             fixed = ("vendor", "criteria", "challenge", "suite", "baseline", "sessions", "pause")
             options.refuse_changes("--resume", *fixed)
             return accept.resume(options, watching)
-        finished = accept.run(options, watching)
+        finished = accept.run(options, watching, ahead)
     if options.redact and not is_quiet:
         say(f"salt of the names that were replaced, for you alone: {salt_path(finished.folder)}")
     return finished

@@ -61,12 +61,25 @@ class ServeRequest(Record):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ForkRequest(Record):
-    """Every other line: a launch, and the files of its stdout and stderr."""
+class ImportRequest(Record):
+    """More workloads to import before the next fork; the server then probes itself once more."""
 
+    kind: Literal["import"] = "import"
+    workloads: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForkRequest(Record):
+    """A launch, and the files of its stdout and stderr."""
+
+    kind: Literal["fork"] = "fork"
     launch: LaunchSpec
     stdout: str
     stderr: str
+
+
+ServerRequest = Annotated[ImportRequest | ForkRequest, Field(discriminator="kind")]
+"""Every other line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,7 @@ that needs what a device lacks is planned as unsupported.
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -407,6 +408,8 @@ def launch_groups(
     meet its different thermal states. Round 0 holds the untimed reference launches; the first
     repeats follow it, the second ones the first timed launches, and so on, so that bits are
     repeated in those states too. Sessions follow one another, each with rounds of its own.
+    The very first is a case that needs fewest libraries, so that the run does not begin with
+    importing all of them; of those the first that was drawn.
     """
     rng = random.Random(derive_seed(seed, "order"))  # noqa: S311 - an order, not a secret
     alone = {case.id for case in cases if case.alone}
@@ -421,7 +424,19 @@ def launch_groups(
         one_round = [tuple(ids) for ids in by_name.values()]
         rng.shuffle(one_round)
         groups += one_round
-    return tuple(groups)
+    if not groups:
+        return ()
+    of_launch = {launch.id: launch.case for launch in launches}
+    num_libraries = {case.id: _num_libraries(case) for case in cases}
+    reference = [group for group in groups if places[group[0]] == places[groups[0][0]]]
+    first = min(reference, key=lambda group: num_libraries[of_launch[group[0]]])
+    return (first, *(group for group in groups if group is not first))
+
+
+def _num_libraries(case: Case) -> float:
+    """How many libraries the first launch of a case imports; unbounded where that is not known."""
+    is_made = not (case.unsupported or case.software)
+    return len(case.libraries) if is_made and case.libraries else math.inf
 
 
 def _expected_seconds(

@@ -13,7 +13,7 @@ import select
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -22,7 +22,7 @@ from pydantic import ValidationError
 
 from appliance.ipc import processes
 from appliance.ipc.endings import last_words, status_name
-from appliance.ipc.messages import ForkRequest, ServeRequest, ServerMessage
+from appliance.ipc.messages import ForkRequest, ImportRequest, ServeRequest, ServerMessage
 from appliance.ipc.worker_command import worker_command
 from appliance.records.json import Record, adapter
 from appliance.records.request import LaunchSpec
@@ -89,16 +89,16 @@ class FreshChild:
         return self._process.poll()
 
 
-class ForkServer:
-    """The server's process, and the exit statuses that it has sent.
+class ServerProcess:
+    """A fork server's process, which imports torch and then waits for its request.
 
     `environment` is there before its first import, and all that it forks inherits it.
     """
 
-    def __init__(self, request: ServeRequest, environment: Mapping[str, str], stderr: Path) -> None:
-        self._stderr = stderr
+    def __init__(self, environment: Mapping[str, str], stderr: Path) -> None:
+        self.stderr = stderr
         with stderr.open("ab") as err:
-            self._process = subprocess.Popen(  # noqa: S603 - our own worker
+            self.process = subprocess.Popen(  # noqa: S603 - our own worker
                 worker_command("serve", str(os.getpid())),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -107,12 +107,39 @@ class ForkServer:
                 cwd=stderr.parent,
                 start_new_session=True,
             )
+
+    def kill(self) -> None:
+        """End it, wherever it is in its imports."""
+        self.process.kill()
+        _close(self.process)
+        self.process.wait()
+        if self.process.stdout is not None:
+            self.process.stdout.close()
+
+
+class ForkServer:
+    """A server that has its request, and the exit statuses that it has sent."""
+
+    def __init__(self, request: ServeRequest, of: ServerProcess) -> None:
+        self._stderr = of.stderr
+        self._process = of.process
         assert self._process.stdout is not None  # noqa: S101 - a pipe was requested
         self._stdout = self._process.stdout
         self.pid = self._process.pid
         self._pending = b""
         self._statuses: dict[int, int] = {}
+        self._workloads = set(request.workloads)
         _write(self._process, request)
+
+    def has_imported(self, workloads: Iterable[str]) -> bool:
+        """Whether each of these was imported, as far as it can be, when it last probed itself."""
+        return self._workloads.issuperset(workloads)
+
+    def import_more(self, workloads: Iterable[str]) -> None:
+        """Have it import these and probe itself again; none of its forks may run."""
+        new = sorted(set(workloads) - self._workloads)
+        self._workloads.update(new)
+        _write(self._process, ImportRequest(workloads=tuple(new)))
 
     def health(self, interrupted: Callable[[], str]) -> Health:
         """Wait until the server has probed itself."""

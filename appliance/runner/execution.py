@@ -44,6 +44,7 @@ from appliance.records.system import Device
 from appliance.runner.children import Guard, ServerLost
 from appliance.runner.counter_log import CounterLog
 from appliance.runner.environment import usable_cores
+from appliance.runner.head_start import HeadStart
 from appliance.runner.launcher import Launcher, file_name
 from appliance.runner.supervisor import RunningLaunch, Supervisor, running_launch
 from appliance.runner.users_log import UsersLog
@@ -89,6 +90,7 @@ def run(
     redact: Callable[[bytes], bytes] | None = None,
     interrupted: Callable[[], str] | None = None,
     wanted: Callable[[Launch], bool] | None = None,
+    ahead: HeadStart | None = None,
 ) -> None:
     """Make every launch of the session that the journal does not have yet, and its analyses.
 
@@ -98,7 +100,8 @@ def run(
     the same when a run goes on. `num_threads` None means the physical cores, shared among the
     launches of the largest group. `redact` goes over what a launch printed, before it is stored.
     `interrupted` names what ends the run early, in place of a signal that is caught here. A launch
-    that is not `wanted` when its turn comes is neither made nor recorded.
+    that is not `wanted` when its turn comes is neither made nor recorded. `ahead` may have begun
+    to import for the first launches.
     Error counters and the kernel's log are read when no launch runs.
     Returns when all is settled; no process of the run is left.
     Raises RunInterrupted after SIGINT, SIGTERM or SIGHUP, OutputError if the disk takes no more.
@@ -113,8 +116,9 @@ def run(
             devices=devices,
             work=work.absolute(),
             num_threads=num_threads or max(1, usable_cores() // max(map(len, plan.groups))),
-            token=secrets.token_hex(16),
+            token=ahead.token if ahead else secrets.token_hex(16),
             interrupted=interrupted,
+            ahead=ahead,
         )
         stack.callback(Guard(launcher.token, launcher.environment(plan.cases[0])).close)
         stack.callback(launcher.close)
@@ -222,6 +226,7 @@ class _Run:
     logs: Path = field(init=False)
     rounds: Mapping[str, tuple[int, int]] = field(init=False)
     full: bool = False
+    is_begun: bool = False
 
     def __post_init__(self) -> None:
         self.cases = {case.id: case for case in self.plan.cases}
@@ -339,7 +344,10 @@ class _Run:
     def _prepare(self, launches: Sequence[Launch]) -> None:
         """Have the fork servers that these launches need, and record what became of new ones."""
         wanted = [(self.cases[launch.case], _library_mode(launch)) for launch in launches]
-        probes = self.launcher.prepare(wanted)
+        # Launches that count are all forked by servers that have imported everything.
+        is_first = not (self.is_begun or any(launch.is_timed for launch in launches))
+        self.is_begun |= bool(wanted)
+        probes = self.launcher.prepare(wanted, is_first=is_first)
         self._stop_if_interrupted()
         for probed in probes:
             self._record(replace(probed, last_words=self._redacted(probed.last_words)))

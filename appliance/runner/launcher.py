@@ -13,7 +13,7 @@ before the process imports anything: in the server's environment, or in that of 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -25,8 +25,9 @@ from appliance.records.plan import Case, Plan
 from appliance.records.request import LaunchSpec
 from appliance.records.suite import Framework, LibraryMode
 from appliance.records.system import Device
-from appliance.runner.children import Child, ForkServer, FreshChild, ServerLost
+from appliance.runner.children import Child, ForkServer, FreshChild, ServerLost, ServerProcess
 from appliance.runner.environment import child_environment
+from appliance.runner.head_start import HeadStart
 from appliance.runner.servers import ForkServers, ServerKey
 from appliance.vendors.base import Vendor
 
@@ -36,6 +37,7 @@ class Launcher:
     """Starts launches in the way that the plan says and the device allows.
 
     `work` is an absolute folder; `interrupted` names the signal that a person sent, or is empty.
+    `ahead` may have the process of the first server.
     """
 
     plan: Plan
@@ -45,11 +47,12 @@ class Launcher:
     num_threads: int
     token: str
     interrupted: Callable[[], str]
+    ahead: HeadStart | None = None
     servers: ForkServers = field(init=False)
     frameworks: Mapping[str, Framework] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.servers = ForkServers(self._start_server, self.interrupted)
+        self.servers = ForkServers(self._start_server, self._workloads, self.interrupted)
         self.frameworks = workload_manifest.frameworks(self.plan.cases)
 
     def vendor(self, case: Case) -> Vendor:
@@ -77,14 +80,20 @@ class Launcher:
         """Threads of one process; the ranks of a launch share the cores."""
         return max(1, self.num_threads // case.ranks)
 
-    def prepare(self, wanted: Iterable[tuple[Case, LibraryMode]]) -> list[ServerProbed]:
-        """Start the servers that these launches need and that are not there yet, all at once.
+    def prepare(
+        self, wanted: Iterable[tuple[Case, LibraryMode]], *, is_first: bool = False
+    ) -> list[ServerProbed]:
+        """Have the servers that these launches need, all at once; see `ForkServers.prepare`.
 
         What each one's probe showed is returned, to be recorded. A launch whose server is not
         healthy is made all the same, by a fresh process.
         """
-        keys = [self._key(case, mode) for case, mode in wanted]
-        return self.servers.prepare(key for key in keys if key is not None)
+        workloads: dict[ServerKey, set[str]] = {}
+        for case, mode in wanted:
+            key = self._key(case, mode)
+            if key is not None:
+                workloads.setdefault(key, set()).add(case.workload)
+        return self.servers.prepare(workloads, is_first=is_first)
 
     def forked_by(self, spec: LaunchSpec) -> Framework | None:
         """Framework of the server that the launch will be forked by; None if it will be fresh."""
@@ -126,24 +135,32 @@ class Launcher:
             device=case.place, ranks=case.ranks, framework=framework, library_mode=library_mode
         )
 
-    def _start_server(self, key: ServerKey) -> ForkServer:
-        """Start the server; it imports the workloads of its framework that its forks may run."""
-        cases = [
+    def _cases(self, key: ServerKey) -> list[Case]:
+        """Those whose launches the server may fork."""
+        return [
             case
             for case in self.plan.cases
             if not (case.unsupported or case.software) and self._key(case, key.library_mode) == key
         ]
+
+    def _workloads(self, key: ServerKey) -> Collection[str]:
+        return {case.workload for case in self._cases(key)}
+
+    def _start_server(self, key: ServerKey, workloads: Collection[str]) -> ForkServer:
+        """Start the server, with the process that has imported ahead if it is one for it."""
+        case = self._cases(key)[0]
+        environment = self.environment(case, library_mode=key.library_mode)
+        process = self.ahead.take(environment) if self.ahead else None
         name = f"{key.device}-{key.ranks}-{key.framework}-{key.library_mode}"
         return ForkServer(
             ServeRequest(
-                workloads=tuple(sorted({case.workload for case in cases})),
-                vendor=self.vendor(cases[0]).name,
+                workloads=tuple(sorted(workloads)),
+                vendor=self.vendor(case).name,
                 framework=key.framework,
                 ranks=key.ranks,
                 probe_seconds=probe_fork.PROBE_SECONDS,
             ),
-            self.environment(cases[0], library_mode=key.library_mode),
-            self.work / f"{file_name(name)}.server.stderr",
+            process or ServerProcess(environment, self.work / f"{file_name(name)}.server.stderr"),
         )
 
 

@@ -5,12 +5,14 @@ launches of several ranks, which have their own devices and threads. Each import
 the plan's workloads of its framework need, in the environment of its mode, which is set before
 its first import. It is started when the first launch needs it, and probed; one that is not
 healthy, or was lost, is never used again, and launches that would come of it are fresh processes.
+The server of the run's first launches imports what these need, and the rest, and is probed again,
+before the next ones.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from appliance.records.journal import ServerProbed
@@ -34,23 +36,40 @@ class ServerKey:
 class ForkServers:
     """Servers by their key; `start` begins one, which imports and probes by itself.
 
+    It gets the workloads to import; `all_workloads` are those that a server is for in all.
     `interrupted` names the signal that a person sent meanwhile, or is empty.
     """
 
     def __init__(
-        self, start: Callable[[ServerKey], ForkServer], interrupted: Callable[[], str]
+        self,
+        start: Callable[[ServerKey, Collection[str]], ForkServer],
+        all_workloads: Callable[[ServerKey], Collection[str]],
+        interrupted: Callable[[], str],
     ) -> None:
         self._start = start
+        self._all_workloads = all_workloads
         self._interrupted = interrupted
         self._healthy: dict[ServerKey, ForkServer] = {}
         self._reasons: dict[ServerKey, str] = {}
 
-    def prepare(self, keys: Iterable[ServerKey]) -> list[ServerProbed]:
-        """Start those that are not there yet, all at once; what each one's probe showed."""
-        missing = [key for key in dict.fromkeys(keys) if key not in self._healthy | self._reasons]
+    def prepare(
+        self, wanted: Mapping[ServerKey, Collection[str]], *, is_first: bool = False
+    ) -> list[ServerProbed]:
+        """Have a server for the workloads of each key, all at once; what each new probe showed.
+
+        A new one imports all that it is for, or no more than is wanted if it `is_first` of the run.
+        """
         begin = time.monotonic()
-        started = [(key, self._start(key)) for key in missing]
-        return [self._settled(key, server, begin) for key, server in started]
+        begun = []
+        for key, workloads in wanted.items():
+            server = self._healthy.get(key)
+            if server is not None and not server.has_imported(workloads):
+                server.import_more(self._all_workloads(key))
+                begun.append((key, server))
+            elif server is None and key not in self._reasons:
+                imported = workloads if is_first else self._all_workloads(key)
+                begun.append((key, self._start(key, imported)))
+        return [self._settled(key, server, begin) for key, server in begun]
 
     def get(self, key: ServerKey) -> ForkServer | str:
         """The server to fork, or in one sentence why there is none."""

@@ -7,7 +7,6 @@ does one whose next session is due.
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +28,7 @@ from appliance.records.journal import (
 from appliance.records.json import sha256, to_json
 from appliance.records.verdict import Verdict
 from appliance.runner import execution
+from appliance.runner.head_start import HeadStart
 from appliance.runner.session_change import Pause, end_session
 from appliance.storage import bundle, input_file
 from appliance.storage.journal import Journal
@@ -41,6 +41,7 @@ from appliance.verbs.preparation import (
     prepare,
     prepare_again,
 )
+from appliance.verbs.run_begin import tidy, work_folder
 from appliance.verbs.run_options import RunOptions
 
 
@@ -64,15 +65,22 @@ def _judge(prepared: Prepared) -> Judge:
     )
 
 
-def run(options: RunOptions, observer: execution.Observer) -> Finished | Awaiting:
-    """Prepare, make every launch, judge; leaves an unsigned folder.
+def run(
+    options: RunOptions, observer: execution.Observer, ahead: HeadStart | None = None
+) -> Finished | Awaiting:
+    """Prepare, make every launch, judge; leaves an unsigned folder. `ahead` has named the run.
 
     Under a challenge that counts attempts it prepares alone, as the plan needs the buyer's receipt.
     Raises SessionsLeft at the end of a session after which the plan has no fixed pause.
     """
     check_writable(options.out)
     _refuse_early(options)
-    prepared = prepare(options, challenge=options.challenge, redact=options.redact)
+    prepared = prepare(
+        options,
+        challenge=options.challenge,
+        redact=options.redact,
+        run_id=None if ahead is None else ahead.run_id,
+    )
     folder = options.out / prepared.plan.run_id
     if prepared.plan.num_attempts:
         make_folder(folder, prepared.files, prepared.node)
@@ -80,7 +88,7 @@ def run(options: RunOptions, observer: execution.Observer) -> Finished | Awaitin
     if options.receipt is not None:
         raise UsageError(f"{options.challenge} counts no attempts: leave --receipt out")
     journal = begin(folder, prepared.plan, prepared.files, prepared.node)
-    return _finish(folder, prepared, journal, observer)
+    return _finish(folder, prepared, journal, observer, ahead=ahead)
 
 
 def _refuse_early(options: RunOptions) -> None:
@@ -201,10 +209,12 @@ def _finish(
     journal: Journal,
     observer: execution.Observer,
     dropped: str = "",
+    *,
+    ahead: HeadStart | None = None,
 ) -> Finished:
     """Make the sessions that are left, judge all launches, and tidy up.
 
-    `dropped` is an unfinished line that the journal had.
+    `dropped` is an unfinished line that the journal had. `ahead` has begun to import.
     """
     observer.preflight_warnings(coverage.preflight_warnings(prepared.plan, prepared.criteria))
     judge = _judge(prepared)
@@ -214,7 +224,7 @@ def _finish(
         while not sessions.has_ended(journal.lines):
             if sessions.is_paused(journal.lines):
                 prepared = _begin_session(folder, prepared, journal, dropped)
-            _make_launches(folder, prepared, journal, observer, judge)
+            _make_launches(folder, prepared, journal, observer, judge, ahead=ahead)
         verdict = judge.verdict()
         bundle.write(folder / bundle.VERDICT, to_json(verdict))
     finally:
@@ -243,6 +253,8 @@ def _make_launches(
     journal: Journal,
     observer: execution.Observer,
     judge: Judge,
+    *,
+    ahead: HeadStart | None,
 ) -> None:
     here = prepared.node
     execution.run(
@@ -256,6 +268,7 @@ def _make_launches(
         interim_analysis=judge.interim_analysis,
         observer=observer,
         redact=None if here.redactor is None else here.redactor.data,
+        ahead=ahead,
     )
     session = sessions.current(journal.lines)
     if session < prepared.plan.sessions:
@@ -266,20 +279,6 @@ def _make_launches(
 
 
 # ------------------------------------------------------------------ folders
-
-
-def work_folder(folder: Path, run_id: str) -> Path:
-    """Where the run with this folder puts caches and artifacts, also when it goes on."""
-    return folder.parent / ".work" / run_id
-
-
-def tidy(work: Path) -> None:
-    """Remove this run's working folder, and the one above it when no other run uses it."""
-    shutil.rmtree(work, ignore_errors=True)
-    if os.environ.get("HOME") == str(work.parent):  # a container's, which nobody else can use
-        shutil.rmtree(work.parent, ignore_errors=True)
-    elif work.parent.is_dir() and not any(work.parent.iterdir()):
-        work.parent.rmdir()
 
 
 def check_writable(out: Path) -> None:

@@ -53,6 +53,7 @@ from appliance.storage import (
 from appliance.storage.journal import Journal
 from appliance.vendors.base import Vendor
 from appliance.verbs import datasets
+from appliance.verbs.run_begin import new_run_id
 from appliance.verbs.run_options import PlanOptions
 from appliance.version import VERSION
 
@@ -134,16 +135,29 @@ class _Figures:
     files: Mapping[str, bytes] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Moment:
+    """When a run was planned, and what it is named and drawn by."""
+
+    now: datetime
+    run_id: str
+    seed: str
+
+
 # ------------------------------------------------------------------ a new run
 
 
 def prepare(
-    options: PlanOptions, *, challenge: Path | None = None, redact: bool = False
+    options: PlanOptions,
+    *,
+    challenge: Path | None = None,
+    redact: bool = False,
+    run_id: str | None = None,
 ) -> Prepared:
     """Probe the node and plan the run; nothing is written and no device is touched.
 
     `challenge` is the buyer's file; without one the node draws the run's seed. `redact`: no host
-    name and no address of this machine stands in any record.
+    name and no address of this machine stands in any record. `run_id` is drawn where it has none.
     """
     vendor = node.present(options.vendor)
     inputs = _read(options, vendor, challenge)
@@ -158,7 +172,8 @@ def prepare(
     if inputs.order is not None and options.order is not None:
         order_file.check_here(inputs.order, here.probed, options.order.name)
     figures = _figures(here.system, options.baseline)
-    plan = _plan(inputs, here, figures, answer, ranges=stack.allowed, seed=seed, now=now)
+    moment = _Moment(now=now, run_id=run_id or new_run_id(now), seed=seed)
+    plan = _plan(inputs, here, figures, answer, ranges=stack.allowed, moment=moment)
     plan, figures = _with_records(plan, figures, here.system)
     check_health(inputs.criteria, here.system)
     able = tuple(case for case in plan.cases if not case.software)
@@ -296,8 +311,7 @@ def _plan(
     answer: Answer,
     *,
     ranges: Mapping[str, str],
-    seed: str,
-    now: datetime,
+    moment: _Moment,
 ) -> Plan:
     plan = make_plan(
         PlanInputs(
@@ -311,9 +325,9 @@ def _plan(
                 "peaks": sha256(figures.files[bundle.PEAKS]),
                 "identity": node.identity_digest(here.system.identity),
             },
-            seed=seed,
-            run_id=new_run_id(now),
-            created_utc=f"{now:%Y-%m-%dT%H:%M:%SZ}",
+            seed=moment.seed,
+            run_id=moment.run_id,
+            created_utc=f"{moment.now:%Y-%m-%dT%H:%M:%SZ}",
             bench_version=VERSION,
             manifest=workload_manifest.load(),
             ranges=ranges,
@@ -322,13 +336,8 @@ def _plan(
             num_attempts=MOST_ATTEMPTS if inputs.is_counted else 0,
         )
     )
-    _check_window(inputs, plan, now)
+    _check_window(inputs, plan, moment.now)
     return plan if here.redactor is None else _without_names(plan, here.redactor)
-
-
-def new_run_id(now: datetime) -> str:
-    """A name for a run that no other has: its time and three random bytes."""
-    return f"{now:%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}"
 
 
 def places_of(here: Node, data: Path | None) -> tuple[Place, ...]:

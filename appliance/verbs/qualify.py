@@ -31,8 +31,9 @@ from appliance.records.system import identity_differences
 from appliance.runner import describing, execution
 from appliance.storage import bundle, criteria_file, qualified_file, suite_file
 from appliance.verbs import datasets
-from appliance.verbs.accept import check_writable, tidy, work_folder
-from appliance.verbs.preparation import Node, begin, new_run_id, places_of, stack_of
+from appliance.verbs.accept import check_writable
+from appliance.verbs.preparation import Node, begin, places_of, stack_of
+from appliance.verbs.run_begin import new_run_id, tidy, work_folder
 from appliance.version import VERSION
 
 STATE = "qualification.json"

@@ -30,8 +30,8 @@ from appliance.storage.bundle import Bundle
 from appliance.storage.toml_file import did_you_mean
 from appliance.vendors.base import Vendor
 from appliance.verbs import datasets
-from appliance.verbs.accept import check_writable, tidy, work_folder
-from appliance.verbs.preparation import Node, begin, new_run_id, redacted_node
+from appliance.verbs.accept import check_writable
+from appliance.verbs.preparation import Node, begin, redacted_node
 from appliance.verbs.rerun_diff import (
     LaunchEvidence,
     Rerun,
@@ -43,6 +43,7 @@ from appliance.verbs.rerun_diff import (
     outcome_pair,
     times,
 )
+from appliance.verbs.run_begin import new_run_id, tidy, work_folder
 from appliance.verification import launch_checks, run_checks, verify
 from appliance.version import VERSION
 

@@ -38,11 +38,10 @@ from appliance.records.request import LaunchSpec, Question
 from appliance.vendors.registry import make_vendor
 from appliance.worker import torchrun
 from appliance.worker.describe import describe
-from appliance.worker.forkserver import ForkServer, claim_stdout, compute_probe
+from appliance.worker.forkserver import ForkServer, claim_stdout, compute_probe, load
 from appliance.worker.measure import Progress
 from appliance.worker.parameters import one_line
 from appliance.worker.prepare import LaunchRefused, float32_products, prepared
-from appliance.worker.workload_loader import import_to_fork
 from workloads.contract.failures import ParameterError, Unsupported
 from workloads.parts.distributed import ranks
 
@@ -167,9 +166,7 @@ def _serve() -> None:
         line += part
     request = adapter(ServeRequest).validate_json(line)
     imports = ImportWatch()
-    for name in request.workloads:
-        import_to_fork(name)
-        imports.imported(name)
+    load(request.workloads, imports)
     if request.ranks > 1:
         imports.imported(torchrun.import_torchrun())
     vendor = make_vendor(request.vendor)

@@ -8,7 +8,8 @@ whether it is healthy. What it forks is in its own session, dies with it, and wr
 files.
 
 It is spoken to in JSON lines: `ServeRequest`, then `ForkRequest`s on stdin; `ServerMessage` on
-stdout. What the imported libraries print goes to stderr.
+stdout. An `ImportRequest` between two forks has it import more and probe itself again. What the
+imported libraries print goes to stderr.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import os
 import selectors
 import signal
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import NoReturn
 
 import torch
@@ -25,12 +26,13 @@ import torch
 from appliance.errors import ApplianceError
 from appliance.ipc import processes
 from appliance.ipc.import_watch import ImportWatch
-from appliance.ipc.messages import ForkRequest, ServerMessage
+from appliance.ipc.messages import ForkRequest, ImportRequest, ServerMessage, ServerRequest
 from appliance.ipc.probe_fork import probed
 from appliance.records.json import adapter
 from appliance.records.request import LaunchSpec
 from appliance.records.suite import Framework
 from appliance.vendors.base import Vendor
+from appliance.worker.workload_loader import import_to_fork
 
 
 def claim_stdout() -> int:
@@ -39,6 +41,13 @@ def claim_stdout() -> int:
     answer = os.dup(1)
     os.dup2(2, 1)
     return answer
+
+
+def load(workloads: Iterable[str], imports: ImportWatch) -> None:
+    """Import the workloads, each noted with what it started."""
+    for name in workloads:
+        import_to_fork(name)
+        imports.imported(name)
 
 
 class ForkServer:
@@ -81,7 +90,7 @@ class ForkServer:
                         return
                     *lines, pending = (pending + part).split(b"\n")
                     for line in lines:
-                        self._start(adapter(ForkRequest).validate_json(line))
+                        self._answer_to(adapter(ServerRequest).validate_json(line))
 
     def _send(self, line: ServerMessage) -> None:
         os.write(self._answer, adapter(ServerMessage).dump_json(line) + b"\n")
@@ -102,6 +111,14 @@ class ForkServer:
             self._send(
                 ServerMessage(state="ended", pid=pid, status=os.waitstatus_to_exitcode(status))
             )
+
+    def _answer_to(self, request: ForkRequest | ImportRequest) -> None:
+        if isinstance(request, ForkRequest):
+            self._start(request)
+            return
+        self._reap()  # what has ended is not taken for what an import left behind
+        load(request.workloads, self._imports)
+        self._send(self._probed())
 
     def _start(self, request: ForkRequest) -> None:
         server = os.getpid()

@@ -14,7 +14,7 @@ from support.planned_suites import NAMES, description, place, planned, suite, su
 
 from appliance.errors import UsageError
 from appliance.planning.coverage import sentences
-from appliance.planning.plan import Place, case_analyses, case_seed, requests
+from appliance.planning.plan import Place, case_analyses, case_seed, launch_groups, requests
 from appliance.planning.seeds import derive_seed
 from appliance.records.criteria import Criteria
 from appliance.records.json import from_json, to_json
@@ -128,6 +128,30 @@ def test_rounds_are_shuffled_and_not_all_alike() -> None:
     names = [group[0].partition("@")[0] for group in plan.groups]
     orders = {tuple(names[start : start + 8]) for start in range(0, len(names), 8)}
     assert len(orders) == 6
+
+
+@pytest.mark.parametrize("seed", [SEED, OTHER, "a1" * 32])
+def test_first_launch_is_of_a_case_that_needs_fewest_libraries_and_the_rest_stays_as_drawn(
+    seed: str,
+) -> None:
+    plan = planned(seed=seed)
+    needs = {
+        "gemm": ("numpy", "torch", "transformers"),
+        "bert": ("torch",),
+        "llama": ("numpy", "torch"),
+        "exact": (),  # what it needs is not known
+    }
+    of_case = {one.id: needs[one.id.partition("-")[0]] for one in plan.cases}
+    cases = tuple(replace(one, libraries=of_case[one.id]) for one in plan.cases)
+    groups = launch_groups(cases, plan.launches, seed)
+    assert groups[0][0].startswith("bert")
+    assert set(groups) == set(plan.groups)
+    unmoved = [group for group in plan.groups if group != groups[0] and group != plan.groups[0]]
+    assert [group for group in groups[1:] if group != plan.groups[0]] == unmoved
+    lacking = tuple(
+        replace(one, software="lacks torch") if one.id.startswith("bert") else one for one in cases
+    )
+    assert launch_groups(lacking, plan.launches, seed)[0][0].startswith("llama")
 
 
 def test_devices_work_together_unless_the_case_is_alone() -> None:

@@ -27,7 +27,7 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[children
     program = f"import os, sys; os.write(1, {lines!r}); sys.stdin.read()"
     monkeypatch.setattr(children, "worker_command", lambda *_: [sys.executable, "-c", program])
     request = ServeRequest(workloads=(), vendor="cpu", framework="torch", probe_seconds=1.0)
-    forkserver = children.ForkServer(request, {}, tmp_path / "stderr")
+    forkserver = children.ForkServer(request, children.ServerProcess({}, tmp_path / "stderr"))
     yield forkserver
     forkserver.close()
 

@@ -7,6 +7,7 @@ import signal
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from faulty.vendor import Vendor
@@ -21,11 +22,15 @@ from appliance.records.journal import LaunchStarted, ServerProbed
 from appliance.records.plan import Case, Launch
 from appliance.records.request import LaunchSpec
 from appliance.records.suite import Framework, LaunchMode, LibraryMode
-from appliance.runner.children import ForkServer, Health
+from appliance.runner import head_start
+from appliance.runner.children import ForkServer, Health, ServerProcess
 from appliance.runner.environment import child_environment
+from appliance.runner.head_start import HeadStart
 from appliance.runner.launcher import Launcher
 from appliance.runner.servers import ServerKey
 from appliance.vendors import determinism
+from appliance.verbs import run_begin
+from appliance.verbs.run_options import RunOptions
 
 LONG = 300.0
 
@@ -134,6 +139,87 @@ def test_server_is_started_when_a_launch_needs_it_and_not_before(work: Path) -> 
         assert launcher.servers.get(key) == "no launch has asked for it yet"
     finally:
         launcher.close()
+
+
+# ------------------------------------------------------------------ the first launch
+
+
+def test_first_server_imports_what_its_launches_need_and_the_rest_before_the_next(
+    work: Path,
+) -> None:
+    """What may not be forked after the second import is seen before anything is forked."""
+    first, threaded = case("first"), case("threaded", workload="faulty.threaded")
+    launcher = a_launcher(work, [first, threaded])
+    key = ServerKey(device="cpu:0", framework="torch", library_mode="default")
+    try:
+        (probed,) = launcher.prepare([(first, "default")], is_first=True)
+        assert probed.is_healthy
+        assert launcher.prepare([(first, "default")]) == []
+        (again,) = launcher.prepare([(threaded, "default")])
+        assert (again.is_healthy, again.framework) == (False, "torch")
+        assert again.reason.endswith("started by importing faulty.threaded")
+        assert launcher.servers.get(key) == again.reason
+        assert launcher.prepare([(first, "default"), (threaded, "default")]) == []
+    finally:
+        launcher.close()
+
+
+@pytest.mark.parametrize(("num_threads", "is_taken"), [(1, True), (8, False)])
+def test_head_start_is_taken_by_a_server_of_its_very_environment_alone(
+    num_threads: int,
+    is_taken: bool,  # noqa: FBT001 - a parameter of the test
+    listener: Listener,
+    work: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(head_start, "usable_cores", lambda: num_threads)
+    ahead = HeadStart("run-1")
+    ahead.begin(Vendor(), work)
+    (waiting,) = servers_of(os.getpid())
+    one = case("one")
+    launcher = a_launcher(work, [one])
+    launcher.token, launcher.ahead = ahead.token, ahead
+    try:
+        (probed,) = launcher.prepare([(one, "default")], is_first=True)
+        assert probed.is_healthy
+        assert waiting in servers_of(os.getpid())
+        assert len(servers_of(os.getpid())) == (1 if is_taken else 2)
+        assert launcher.forked_by(a_spec(launcher, one, listener, "default")) == "torch"
+        ahead.close()
+        assert (waiting in servers_of(os.getpid())) == is_taken
+    finally:
+        launcher.close()
+        ahead.close()
+    assert servers_of(os.getpid()) == set()
+
+
+def servers_of(parent: int) -> set[int]:
+    return {
+        pid
+        for pid, entry in processes.table().items()
+        if entry.parent == parent and b"\0serve\0" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    }
+
+
+def test_head_start_leaves_nothing_of_a_run_that_is_refused(tmp_path: Path) -> None:
+    options = RunOptions(out=tmp_path / "out", vendor="cpu")
+    with run_begin.head_start(options) as ahead:
+        assert (options.out / ".work" / ahead.run_id).is_dir()
+        assert len(servers_of(os.getpid())) == 1
+    assert list(options.out.iterdir()) == []
+    assert servers_of(os.getpid()) == set()
+
+
+@pytest.mark.parametrize(
+    "changes", [{"suite": "no-such"}, {"vendor": "no-such"}, {"resume": Path()}]
+)
+def test_head_start_leaves_wrong_options_to_the_run(
+    changes: dict[str, Any], tmp_path: Path
+) -> None:
+    options = RunOptions(**{"out": tmp_path / "out", "vendor": "cpu", **changes})
+    with run_begin.head_start(options):
+        assert servers_of(os.getpid()) == set()
+        assert not options.out.exists()
 
 
 # ------------------------------------------------------------------ servers that are not used
@@ -284,7 +370,7 @@ def test_server_with_every_shipped_workload_of_a_framework_is_healthy(
         ranks=2 if framework == "torch" else 1,  # so torchrun is imported as well
         probe_seconds=LONG,
     )
-    server = ForkServer(request, environment, work / "stderr")
+    server = ForkServer(request, ServerProcess(environment, work / "stderr"))
     try:
         assert server.health(lambda: "") == Health()
     finally:
