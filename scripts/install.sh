@@ -46,8 +46,13 @@ if [ -n "${WHEELS:-}" ]; then
 fi
 
 pip_install() {
-    "$python" -m pip install --disable-pip-version-check --only-binary :all: \
+    "$python" -m pip install --disable-pip-version-check --no-compile --only-binary :all: \
         "${sources[@]}" "$@" >>"$log" 2>&1
+}
+
+compile_all() { # on all processors, which pip does on one; templates that are no Python may fail
+    "$python" -m compileall -qq -j 0 \
+        "$("$python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')" >>"$log" 2>&1 || true
 }
 
 torch_from() { # the torch of "$@": from the first of the sources that has it
@@ -129,6 +134,7 @@ install_packages() {
             "$lock" "$made_for" "$here" >&2
         install_ranges
     fi
+    compile_all
 }
 
 install_project() { # [--editable]
