@@ -11,8 +11,11 @@ Import it inside a function: it imports JAX and brax.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -26,14 +29,15 @@ import optax  # isort: skip
 from jax import numpy as jnp  # isort: skip
 
 
-def _brax() -> tuple[Any, Any]:
+def _brax() -> tuple[Any, Any, Any]:
     from brax import envs  # noqa: PLC0415 - it writes to stderr as it loads
     from brax.envs.wrappers import training  # noqa: PLC0415
+    from brax.generalized import constraint  # noqa: PLC0415
 
-    return envs, training
+    return envs, training, constraint
 
 
-envs, training = quietly(_brax)
+envs, training, constraint = quietly(_brax)
 
 ACTIVATIONS = {"swish": jax.nn.swish, "tanh": jnp.tanh}
 LEAST_DEVIATION = 1e-3
@@ -320,11 +324,12 @@ def _exact(name: str) -> Any:
         double = jax.tree.map(_doubled, env.sys)
         env.sys = double
 
-    def advance(positions: Any, velocities: Any, action: Any) -> Any:
+    def advance(positions: Any, velocities: Any, action: Any, search: Any) -> Any:
         start = env.pipeline_init(positions, velocities)
         zero = jnp.zeros((), positions.dtype)
         state = envs.State(start, env._get_obs(start), zero, zero, {})  # noqa: SLF001
-        after = env.step(state, action)
+        with inexact_search(search):
+            after = env.step(state, action)
         return (
             start,
             state.obs,
@@ -337,6 +342,45 @@ def _exact(name: str) -> Any:
         )
 
     return jax.jit(jax.vmap(advance))
+
+
+@contextmanager
+def inexact_search(roundings: Any) -> Iterator[None]:
+    """While a step is traced: the objective of its search is off by so many roundings of float32.
+
+    The library finds the forces of contacts by four steps down a gradient. How long each is, it
+    decides by comparing two values of the objective, and where these are nearly equal float32
+    decides by its own rounding, which no other start of the step can bring about in float64. A
+    value f is off by up to `roundings` times 2**-24 (f + sqrt(f f0)), with f0 at no force, by
+    another part of it at each point: of the sum of squares, and of the residuals in it, whose
+    terms cancel. Gradients are exact. At 0 all is as the library computes it.
+    """
+    search = constraint.jaxopt.ProjectedGradient
+
+    def prepared(objective: Any, *rest: Any, **options: Any) -> Any:
+        def value(forces: Any) -> Any:
+            exact = objective(forces)
+            size = exact + jnp.sqrt(exact * objective(jnp.zeros_like(forces)))
+            off = roundings * 2.0**-24 * _scattered(exact, roundings) * size
+            return exact + jax.lax.stop_gradient(jnp.where(roundings > 0, off, 0.0))
+
+        return search(value, *rest, **options)
+
+    library = constraint.jaxopt
+    constraint.jaxopt = SimpleNamespace(ProjectedGradient=prepared, projection=library.projection)
+    try:
+        yield
+    finally:
+        constraint.jaxopt = library
+
+
+def _scattered(value: Any, other: Any) -> Any:
+    """A number in [-1, 1) that the bits of two float64 make, without any pattern (murmur's mix)."""
+    bits = [jax.lax.bitcast_convert_type(part, jnp.uint64) for part in (value, other)]
+    word = bits[0] ^ (bits[1] * jnp.uint64(0x9E3779B97F4A7C15))
+    for factor in (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53):
+        word = (word ^ (word >> 33)) * jnp.uint64(factor)
+    return ((word ^ (word >> 33)) >> 11).astype(jnp.float64) * 2.0**-52 - 1
 
 
 def _doubled(leaf: Any) -> Any:
@@ -353,7 +397,8 @@ def _compiled(name: str, count: int) -> Any:
             jax.ShapeDtypeStruct((count, width), jnp.float64)  # type: ignore[no-untyped-call]
             for width in (env.sys.q_size(), env.sys.qd_size(), env.action_size)
         )
-        lowered = quietly(lambda: _exact(name).lower(*shapes))
+        search = jax.ShapeDtypeStruct((count,), jnp.float64)  # type: ignore[no-untyped-call]
+        lowered = quietly(lambda: _exact(name).lower(*shapes, search))
         return lowered.compile(compiler_options=jax_devices.QUICK)
 
 
@@ -372,9 +417,15 @@ def advance(
     positions: NDArray[np.float64],
     velocities: NDArray[np.float64],
     actions: NDArray[np.float64],
+    search: NDArray[np.float64] | None = None,
 ) -> tuple[Any, NDArray[np.float64], dict[str, NDArray[np.float64]]]:
-    """Start state, its observation and what one step makes of it, all for many at once."""
-    arrays = (positions, velocities, actions)
+    """Start state, its observation and what one step makes of it, all for many at once.
+
+    `search` (environments,): roundings of float32 by which the search for the contacts' forces
+    takes its objective wrongly (`inexact_search`); none where it is left out.
+    """
+    search = np.zeros(len(positions)) if search is None else search
+    arrays = (positions, velocities, actions, search)
     shapes = tuple(part.shape for part in arrays)
     start, seen, after = _advanced(
         name, shapes, *(np.ascontiguousarray(part).tobytes() for part in arrays)

@@ -663,9 +663,8 @@ class _Judge:
         )
         yield from steps.checks()
         is_long = at["counters"][:, 0] >= self._workload.episode
-        dones = steps.exact["dones"]
-        wrong = steps.is_end_sure & (at["dones"][:, 0] != np.maximum(dones, is_long))
-        wrong |= steps.is_end_sure & is_long & (at["cuts"][:, 0] != 1 - dones)
+        wrong = steps.ended_wrongly(np.where(is_long, 1 - at["cuts"][:, 0], at["dones"][:, 0]))
+        wrong |= is_long & (at["dones"][:, 0] != 1)
         yield counted("episodes that ended wrongly", np.count_nonzero(wrong))
 
 
