@@ -104,7 +104,8 @@ def ruling_sentences(verdict: Verdict) -> tuple[str, ...]:
     groups: dict[tuple[str, str, str, str], list[Ruling]] = {}
     for ruling in sorted(verdict.rulings, key=lambda one: _urgency(one, verdict)):
         if ruling.ruling != "pass":
-            alike = (ruling.criterion, ruling.ruling, ruling.explanation, ruling.action)
+            why = _shown_by_repeats(ruling) or ruling.explanation
+            alike = (ruling.criterion, ruling.ruling, why, ruling.action)
             groups.setdefault(alike, []).append(ruling)
     sentences = [_ruling_sentence(group) for group in groups.values()]
     if len(sentences) > MOST_RULINGS:
@@ -121,11 +122,21 @@ def _urgency(ruling: Ruling, verdict: Verdict) -> tuple[bool, bool, bool]:
     return (not ruling.required, name != verdict.decided_by, ruling.ruling != "fail")
 
 
+def _shown_by_repeats(ruling: Ruling) -> str:
+    """What the repeats of a case showed that no qualified record applies to; else nothing.
+
+    Why none applies names the workload, so it would be told anew of each.
+    """
+    return ruling.explanation.partition("; ")[2] if ruling.reason == "unqualified" else ""
+
+
 def _ruling_sentence(group: Sequence[Ruling]) -> str:
     one = group[0]
-    cases = ", ".join(ruling.case for ruling in group if ruling.case)
+    cases, why = ", ".join(ruling.case for ruling in group if ruling.case), one.explanation
+    if len(group) > 1 and _shown_by_repeats(one):
+        cases, why = f"{len(group)} cases", f"no qualified record applies; {_shown_by_repeats(one)}"
     word = one.ruling.replace("_", " ") + ("" if one.required else " (advisory)")
-    return f"{word}: {one.criterion}{f' of {cases}' if cases else ''}: {one.explanation}" + (
+    return f"{word}: {one.criterion}{f' of {cases}' if cases else ''}: {why}" + (
         f"\n    next: {one.action}" if one.action else ""
     )
 

@@ -9,6 +9,7 @@ the pages (report.dsse.json). A folder with that last file is closed: nothing is
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from appliance import extras
@@ -47,10 +48,12 @@ def sign(folder: Path, key: keys.Key, role: Role) -> None:
     """
     _refuse_signed(folder)
     require_renderer()
-    if stranger := unknown_vendor(bundle.read(folder, complete=False).system.identity.devices):
+    found = bundle.read(folder, complete=False)
+    if stranger := unknown_vendor(found.system.identity.devices):
         raise UsageError(f"{folder} cannot be signed: {stranger}")
-    _fix_signer(folder, keys.signer_record(key, role))
-    source = bundle.read(folder, complete=False)
+    text = _fix_signer(folder, keys.signer_record(key, role))
+    fixed = from_json(Signer, text, name=bundle.SIGNER)
+    source = replace(found, files={**found.files, bundle.SIGNER: text}, signer=fixed)
     statement = keys.sign_data(source, key)
     bundle.write(folder / bundle.STATEMENT, statement)
     carried = {**_carried(source), bundle.STATEMENT: statement}
@@ -92,16 +95,19 @@ def _refuse_signed(folder: Path) -> None:
         )
 
 
-def _fix_signer(folder: Path, signer: Signer) -> None:
-    """Write signer.json, unless the pages were made for someone else."""
+def _fix_signer(folder: Path, signer: Signer) -> bytes:
+    """Write signer.json, unless the pages were made for someone else; what it holds now."""
     path = folder / "signer.json"
     if path.exists():
-        fixed = from_json(Signer, path.read_bytes(), name="signer.json")
+        text = path.read_bytes()
+        fixed = from_json(Signer, text, name="signer.json")
         if fixed.sha256 != signer.sha256 and not (fixed.is_development and signer.is_development):
             raise UsageError(
                 f"{folder} was rendered for the signer {fixed.subject}: sign with that key, or "
                 "render it for this one by `bench report --signer CERT`"
             )
         if fixed.sha256 == signer.sha256:
-            return
-    bundle.write(path, to_json(signer))
+            return text
+    text = to_json(signer)
+    bundle.write(path, text)
+    return text

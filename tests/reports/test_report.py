@@ -973,6 +973,24 @@ def test_the_terminal_counts_the_rulings_that_it_does_not_tell():
     assert output[-1] == "and 30 more rulings: see verdict.json and the report"
 
 
+def test_cases_that_no_qualified_record_applies_to_are_told_in_one_line():
+    def without_record(case: str, shown: str) -> Ruling:
+        why = f"there is no qualified record of {case} on X; reported, not judged: {shown}"
+        one = ruled("repeatability", case, "not_applicable")
+        return replace(one, reason="unqualified", explanation=why, required=False)
+
+    same = "4 processes gave the same bits"
+    rulings = [without_record(f"case{number}", same) for number in range(9)]
+    rulings.insert(4, without_record("odd", "of 4 repeats of the same operands 1 differ"))
+    verdict = replace(judged().verdict, rulings=tuple(rulings))
+    joined, odd = [line.partition("\n")[0] for line in ruling_sentences(verdict)]
+    start = "not applicable (advisory): repeatability of"
+    why = "no qualified record applies; reported, not judged"
+    assert joined == f"{start} 9 cases: {why}: {same}"
+    assert odd.startswith(f"{start} odd@cpu:0: there is no qualified record of odd on X; ")
+    assert odd.endswith("of 4 repeats of the same operands 1 differ")
+
+
 def test_a_plan_states_interim_analyses_limits_times_and_that_an_injector_accepts_nothing():
     plan: Plan = judged().plan
     output = "\n".join(plan_sentences(plan))
