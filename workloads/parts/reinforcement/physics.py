@@ -41,9 +41,9 @@ _SEARCH = 32.0
 """Roundings at most by which its search takes the objective wrongly: float32 was 0.5 off where two
 values were 0.3 and 6 apart."""
 _SIMULATED = ((64, 16), (512, 8), (4096, 2))
-"""How often a step that is too far off is simulated, and how many such steps at most: by the first
-those that no simulation came near, and so on. More of them are no matter of roundings. Most
-branches are taken by 1 simulation in 20 or more; where branches follow on each other it was 1 in 300."""
+"""How often a step that is too far off is simulated, and how many such steps at most: first each,
+then those that no simulation came near. More of them are no matter of roundings. Most branches
+were taken by 1 simulation in 20 or more; where several decisions follow on each other, 1 in 300."""
 
 Advance = Callable[[Array, Array, Array, Array], tuple[Any, Array, Arrays]]
 """Positions, velocities and actions, (steps, numbers) each, and the roundings by which the search
@@ -148,13 +148,15 @@ class Steps:
         """These steps from so many starts, inexactly searched; (starts, steps, numbers) each."""
         rng = np.random.default_rng(starts)
         nudges = ROUNDING * np.resize(_NUDGES, starts)[:, None, None]
-        parts = []
-        for part in (self.start["positions"], self.start["velocities"], self.actions):
+
+        def moved(part: Array) -> Array:
             moves = nudges * rng.uniform(-1, 1, (starts, *part[rows].shape))
-            moved = part[rows] + moves * np.maximum(1, np.abs(part[rows]))
-            parts.append(moved.reshape(-1, part.shape[1]))
-        search = rng.uniform(0, _SEARCH, starts * len(rows))
-        result = self.advance(*parts, search)[2]
+            begins: Array = part[rows] + moves * np.maximum(1, np.abs(part[rows]))
+            return begins.reshape(-1, part.shape[1])
+
+        positions, velocities = moved(self.start["positions"]), moved(self.start["velocities"])
+        actions, search = moved(self.actions), rng.uniform(0, _SEARCH, starts * len(rows))
+        result = self.advance(positions, velocities, actions, search)[2]
         return {name: leaf.reshape(starts, len(rows), -1) for name, leaf in result.items()}
 
     def _flat(self, leaf: Array) -> Array:
