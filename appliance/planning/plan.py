@@ -414,14 +414,13 @@ def launch_groups(
     rng = random.Random(derive_seed(seed, "order"))  # noqa: S311 - an order, not a secret
     alone = {case.id for case in cases if case.alone}
     places = rounds(launches)
+    by_place: dict[tuple[int, int], dict[str, list[str]]] = {}
+    for launch in launches:
+        name = launch.case if launch.case in alone else launch.case.partition("@")[0]
+        by_place.setdefault(places[launch.id], {}).setdefault(name, []).append(launch.id)
     groups: list[tuple[str, ...]] = []
-    for place in sorted(set(places.values())):
-        by_name: dict[str, list[str]] = {}
-        for launch in launches:
-            if places[launch.id] == place:
-                name = launch.case if launch.case in alone else launch.case.partition("@")[0]
-                by_name.setdefault(name, []).append(launch.id)
-        one_round = [tuple(ids) for ids in by_name.values()]
+    for place in sorted(by_place):
+        one_round = [tuple(ids) for ids in by_place[place].values()]
         rng.shuffle(one_round)
         groups += one_round
     if not groups:
