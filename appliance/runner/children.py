@@ -64,16 +64,19 @@ class Child(Protocol):
 
 
 class FreshChild:
-    """A launch in a process of its own from the first instruction on."""
+    """A launch in a process of its own from the first instruction on.
+
+    It imports torch and what `workloads` build with, and then waits for its launch.
+    """
 
     shared_bytes = 0
 
     def __init__(
-        self, spec: LaunchSpec, environment: Mapping[str, str], stdout: Path, stderr: Path
+        self, environment: Mapping[str, str], stdout: Path, stderr: Path, *workloads: str
     ) -> None:
         with stdout.open("ab") as out, stderr.open("ab") as err:
             self._process = subprocess.Popen(  # noqa: S603 - our own worker
-                worker_command("launch", str(os.getpid())),
+                worker_command("launch", str(os.getpid()), *workloads),
                 stdin=subprocess.PIPE,
                 stdout=out,
                 stderr=err,
@@ -82,11 +85,20 @@ class FreshChild:
                 start_new_session=True,
             )
         self.pid = self._process.pid
+
+    def begin(self, spec: LaunchSpec) -> None:
+        """Have it make the launch."""
         _write(self._process, spec)
         _close(self._process)
 
     def status(self) -> int | None:
         return self._process.poll()
+
+    def kill(self) -> None:
+        """End it, wherever it is in its imports; it was given no launch."""
+        self._process.kill()
+        _close(self._process)
+        self._process.wait()
 
 
 class ServerProcess:

@@ -13,10 +13,10 @@ import secrets
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from itertools import islice, takewhile
 from pathlib import Path
 from typing import Protocol
 
@@ -53,6 +53,8 @@ from appliance.vendors.base import Vendor
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EACCES, errno.EFBIG)
 LONGEST_LOG = 2**20
+MOST_AHEAD = 4
+"""Processes that import ahead, at most; fewer where there are fewer cores beside the launch's."""
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 Analyse = Callable[[str], tuple[bool, str]]
@@ -227,6 +229,7 @@ class _Run:
     rounds: Mapping[str, tuple[int, int]] = field(init=False)
     full: bool = False
     is_begun: bool = False
+    num_ahead: int = field(default_factory=lambda: min(MOST_AHEAD, usable_cores() - 1))
 
     def __post_init__(self) -> None:
         self.cases = {case.id: case for case in self.plan.cases}
@@ -252,16 +255,20 @@ class _Run:
         )
         try:
             ahead = [one for one in self.plan.groups if launches[one[0]].session <= self.session]
-            for group, later in pairwise((*ahead, ())):
-                self._group([launches[name] for name in group], supervisor)
+            for index, group in enumerate(ahead):
+                later = ahead[index + 1 :]
+                coming = takewhile(_is_repeat, (launches[name] for one in later for name in one))
+                self._group([launches[name] for name in group], supervisor, coming)
                 place = self.rounds[group[0]]
-                if not later or self.rounds[later[0]] != place:
+                if not later or self.rounds[later[0][0]] != place:
                     self._round_ends(place)
         finally:
             supervisor.close()
 
-    def _group(self, group: Sequence[Launch], supervisor: Supervisor) -> None:
-        """Settle the launches of a group together."""
+    def _group(
+        self, group: Sequence[Launch], supervisor: Supervisor, coming: Iterable[Launch]
+    ) -> None:
+        """Settle the launches of a group together; `coming` are the repeats right after it."""
         # Again only where an untimed launch lost its server, which the second time is not used.
         while to_make := [launch for launch in group if self._is_to_make(launch)]:
             self._stop_if_interrupted()
@@ -269,12 +276,27 @@ class _Run:
             counted = [(launch, self.cases[launch.case]) for launch in to_make]
             self.counters.before(counted)
             self.users.before(counted)
+            is_untimed = all(launch.is_repeat for launch in group)
+            if not is_untimed:
+                self.launcher.end_waiting()  # of launches that were not wanted after all
             started = [self._start(launch) for launch in to_make]
+            if is_untimed:
+                self._import_ahead(coming)
             supervisor.until_ended([item for item in started if item is not None])
             self.users.after(counted)
             self.counters.after(counted)
             self._stop_if_full()
             self._stop_if_interrupted()
+
+    def _import_ahead(self, coming: Iterable[Launch]) -> None:
+        """Have processes of the next fresh repeats import, while nothing is timed."""
+        fresh = (launch for launch in coming if launch.number == FRESH_REPEAT)
+        for launch in islice(fresh, self.num_ahead):
+            case = self.cases[launch.case]
+            is_made = not (case.unsupported or case.software or self.history.is_settled(launch))
+            is_made &= self.history.failed_reference(case) is None and case.ranks == 1
+            if is_made and launch.id not in self.launcher.waiting:
+                self.launcher.import_ahead(launch, case, *self._new_logs(launch))
 
     def _has_lost_artifacts(self, case: Case) -> bool:
         """Whether files are gone that the case's untimed launch made for the others."""
@@ -365,9 +387,8 @@ class _Run:
         spec = self._spec(launch, case, token)
         framework = self.launcher.forked_by(spec)
         mode: LaunchMode = "fresh" if framework is None else "forked"
-        stdout, stderr = (self._log(launch.id, stream) for stream in ("stdout", "stderr"))
-        for path in (stdout, stderr):
-            path.unlink(missing_ok=True)
+        is_begun = launch.id in self.launcher.waiting
+        stdout, stderr = self._logs_of(launch) if is_begun else self._new_logs(launch)
         started = LaunchStarted(
             launch=launch.id, mode=mode, library_mode=spec.library_mode, framework=framework
         )
@@ -450,6 +471,15 @@ class _Run:
 
     # -------------------------------------------------------------- logs
 
+    def _logs_of(self, launch: Launch) -> tuple[Path, Path]:
+        return self._log(launch.id, "stdout"), self._log(launch.id, "stderr")
+
+    def _new_logs(self, launch: Launch) -> tuple[Path, Path]:
+        """Where a launch prints, with nothing there."""
+        for path in self._logs_of(launch):
+            path.unlink(missing_ok=True)
+        return self._logs_of(launch)
+
     def _log(self, launch: str, stream: str) -> Path:
         return self.logs / f"{file_name(launch)}.{stream}"
 
@@ -464,6 +494,10 @@ class _Run:
                 content = _bounded(source)
                 unfinished.write_bytes(content if self.redact is None else self.redact(content))
                 unfinished.replace(stored)  # a full disk leaves no half of it in the bundle
+
+
+def _is_repeat(launch: Launch) -> bool:
+    return launch.is_repeat
 
 
 def _library_mode(launch: Launch) -> LibraryMode:

@@ -8,6 +8,8 @@ before the process imports anything: in the server's environment, or in that of 
     spec = LaunchSpec(..., library_mode="deterministic")
     launcher.forked_by(spec)                          a framework, or None: the launch is fresh
     child = launcher.start(spec, stdout, stderr)
+
+A fresh launch whose process has begun to import ahead of it (`import_ahead`) is made by that one.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from appliance.ipc import probe_fork, processes
 from appliance.ipc.messages import ServeRequest
 from appliance.planning import workload_manifest
 from appliance.records.journal import ServerProbed
-from appliance.records.plan import Case, Plan
+from appliance.records.plan import Case, Launch, Plan
 from appliance.records.request import LaunchSpec
 from appliance.records.suite import Framework, LibraryMode
 from appliance.records.system import Device
@@ -50,6 +52,7 @@ class Launcher:
     ahead: HeadStart | None = None
     servers: ForkServers = field(init=False)
     frameworks: Mapping[str, Framework] = field(init=False)
+    waiting: dict[str, FreshChild] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         self.servers = ForkServers(self._start_server, self._workloads, self.interrupted)
@@ -112,7 +115,27 @@ class Launcher:
                 raise
         tokens = {processes.LAUNCH_TOKEN: spec.token}
         environment = self.environment(spec.case, tokens, spec.library_mode)
-        return FreshChild(spec, environment, stdout, stderr)
+        child = self.waiting.pop(spec.launch, None)
+        if child is not None and child.status() is not None:  # ended as it imported
+            child.kill()
+            child = None
+        if child is None:
+            child = FreshChild(environment, stdout, stderr)
+        child.begin(spec)
+        return child
+
+    def import_ahead(self, launch: Launch, case: Case, stdout: Path, stderr: Path) -> None:
+        """Have the process of a coming fresh repeat import while another repeat runs.
+
+        It has run nothing and has touched no device when the launch is given to it.
+        """
+        environment = self.environment(case, library_mode="deterministic")
+        self.waiting[launch.id] = FreshChild(environment, stdout, stderr, case.workload)
+
+    def end_waiting(self) -> None:
+        """End the processes whose launches are not to be made now."""
+        while self.waiting:
+            self.waiting.popitem()[1].kill()
 
     def lose_server(self, case: Case, library_mode: LibraryMode, reason: str) -> None:
         """Make no more forks by the server that such launches of the case come from."""
@@ -121,6 +144,7 @@ class Launcher:
             self.servers.drop(key, reason)
 
     def close(self) -> None:
+        self.end_waiting()
         self.servers.close()
 
     def _key(self, case: Case, library_mode: LibraryMode) -> ServerKey | None:

@@ -6,8 +6,9 @@
     python -m appliance.worker.entry agent PARENT     one torchrun of several that start such ranks
     python -m appliance.worker.entry serve PARENT     a fork server: see forkserver.py
 
-PARENT is the number of the process that the child dies with. A launch of several ranks has so many
-processes, which torchrun starts: see torchrun.py.
+PARENT is the number of the process that the child dies with; workloads that are named behind it, of
+a launch, are imported before its spec is read. A launch of several ranks has so many processes,
+which torchrun starts: see torchrun.py.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import resource
 import sys
 import time
 import traceback
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -42,6 +44,7 @@ from appliance.worker.forkserver import ForkServer, claim_stdout, compute_probe,
 from appliance.worker.measure import Progress
 from appliance.worker.parameters import one_line
 from appliance.worker.prepare import LaunchRefused, float32_products, prepared
+from appliance.worker.workload_loader import import_to_fork
 from workloads.contract.failures import ParameterError, Unsupported
 from workloads.parts.distributed import ranks
 
@@ -142,7 +145,9 @@ def _describe() -> None:
         stdout.write(text)
 
 
-def _launch() -> NoReturn:
+def _launch(workloads: Sequence[str]) -> NoReturn:
+    for name in workloads:
+        import_to_fork(name)  # what starts something when it is imported waits for the launch
     text = sys.stdin.buffer.read()
     if not text:
         sys.exit("the runner ended before it named a launch")
@@ -183,9 +188,9 @@ def main(arguments: list[str]) -> None:
     """Run one of the programs."""
     if len(arguments) > 1:
         processes.die_with(int(arguments[1]))
-    programs = {
+    programs: Mapping[str, Callable[[], object]] = {
         "describe": _describe,
-        "launch": _launch,
+        "launch": partial(_launch, arguments[2:]),
         "rank": _rank,
         "agent": torchrun.run_agent,
         "serve": _serve,

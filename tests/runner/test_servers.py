@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 from faulty.vendor import Vendor
-from support.launching import SEED, TESTS, Bench, Seen, case, plan
+from support.launchers import LONG, a_launcher, a_spec, printed
+from support.launching import TESTS, Bench, Seen, case, plan
 
 from appliance.cli.progress import server_sentence
 from appliance.ipc import probe_fork, processes
@@ -19,20 +19,16 @@ from appliance.ipc.channel import Listener
 from appliance.ipc.messages import ServeRequest
 from appliance.planning import workload_manifest
 from appliance.records.journal import LaunchStarted, ServerProbed
-from appliance.records.plan import Case, Launch
-from appliance.records.request import LaunchSpec
+from appliance.records.plan import Launch
 from appliance.records.suite import Framework, LaunchMode, LibraryMode
 from appliance.runner import head_start
 from appliance.runner.children import ForkServer, Health, ServerProcess
 from appliance.runner.environment import child_environment
 from appliance.runner.head_start import HeadStart
-from appliance.runner.launcher import Launcher
 from appliance.runner.servers import ServerKey
 from appliance.vendors import determinism
 from appliance.verbs import run_begin
 from appliance.verbs.run_options import RunOptions
-
-LONG = 300.0
 
 
 @pytest.fixture(autouse=True)
@@ -52,50 +48,6 @@ def work(tmp_path: Path) -> Path:
     folder = tmp_path / "work"
     folder.mkdir()
     return folder
-
-
-def a_launcher(work: Path, cases: Sequence[Case], mode: LaunchMode = "forked") -> Launcher:
-    vendor = Vendor()
-    return Launcher(
-        plan=plan(*cases, mode=mode),
-        vendors={vendor.name: vendor},
-        devices={device.id: device for device in vendor.probe()},
-        work=work,
-        num_threads=1,
-        token="run",  # noqa: S106 - names the processes
-        interrupted=lambda: "",
-    )
-
-
-def a_spec(launcher: Launcher, one: Case, listener: Listener, mode: LibraryMode) -> LaunchSpec:
-    """The untimed launch of a case, which waits for nobody."""
-    return LaunchSpec(
-        launch=f"{one.id}/0",
-        case=one,
-        vendor=Vendor.name,
-        protocol=launcher.plan.protocol,
-        is_timed=False,
-        check_last=False,
-        seed=int(SEED[:8], 16),
-        data=None,
-        artifacts_folder=str(launcher.work / "artifacts"),
-        artifacts={},
-        socket=listener.name,
-        token="launch",  # noqa: S106 - names the processes
-        num_threads=1,
-        library_mode=mode,
-    )
-
-
-def printed(launcher: Launcher, spec: LaunchSpec) -> str:
-    """What a launch writes to its stdout until it has ended with success."""
-    out = launcher.work / "stdout"
-    child = launcher.start(spec, out, launcher.work / "stderr")
-    deadline = time.monotonic() + LONG
-    while (status := child.status()) is None and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert status == 0, (launcher.work / "stderr").read_text()
-    return out.read_text().strip()
 
 
 # ------------------------------------------------------------------ the library mode
