@@ -83,13 +83,16 @@ class Sessions:
 class Uncertainty:
     """Variance of a mean in two parts, of levels of runs and of launches, each with its freedom.
 
-    Levels without freedom leave everything open, whatever variance they seem to have.
+    Levels without freedom leave everything open, whatever variance they seem to have. Of means
+    that speak by themselves (`is_alone`), launches only say what the variance is at least: few
+    means often agree by chance, and then the freedom of many launches would speak for them.
     """
 
     levels: Values
     level_freedom: Values
     launches: Values
     launch_freedom: int
+    is_alone: bool = False
 
     @property
     def variance(self) -> Values:
@@ -98,6 +101,8 @@ class Uncertainty:
     @property
     def freedom(self) -> Values:
         """Degrees of freedom of the whole, by Satterthwaite; 0 where a part has none."""
+        if self.is_alone:
+            return self.level_freedom
         with np.errstate(divide="ignore", invalid="ignore"):
             squares = [
                 np.where(part > 0.0, np.square(part) / freedom, 0.0)
@@ -110,9 +115,12 @@ class Uncertainty:
         """Value of Student's t for the tail probability of a normal bound; infinite without any.
 
         Each part by its own freedom, weighted by its variance (Cochran and Cox 1950), which errs
-        towards saying nothing.
+        towards saying nothing. Of means alone, what both their own scatter and the least that
+        launches leave demand, so the risk is never above that of Student's t of the means.
         """
         risk = ndtr(np.negative(z))
+        if self.is_alone:
+            return self._larger(risk)
         with np.errstate(divide="ignore", invalid="ignore"):
             parts = [
                 np.where(part > 0.0, part * _student(freedom, risk), 0.0)
@@ -120,6 +128,12 @@ class Uncertainty:
             ]
             value = np.sum(parts, axis=0) / self.variance
         return np.where(np.isfinite(value) & (self.level_freedom > 0.0), value, np.inf)
+
+    def _larger(self, risk: Values) -> Values:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            of_means = _student(self.level_freedom, risk) * np.sqrt(self.levels / self.variance)
+        of_launches = _student(np.asarray(float(self.launch_freedom)), risk)
+        return np.fmax(of_means, of_launches)
 
     @property
     def _parts(self) -> tuple[tuple[Values, Values], tuple[Values, Values]]:
@@ -202,6 +216,7 @@ def uncertainty_of_sessions(sessions: Sessions, floor: float | Values) -> Uncert
         level_freedom=np.full(np.shape(levels), number - 1.0),
         launches=np.maximum(0.0, least - levels),
         launch_freedom=sum(sessions.counts) - number,
+        is_alone=True,
     )
 
 
