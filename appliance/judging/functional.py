@@ -89,9 +89,19 @@ def inconclusive(reason: Reason, explanation: str, action: str) -> RulingDraft:
 
 def functional(criterion: Criterion, evidence: CaseEvidence, inputs: RulingInputs) -> RulingDraft:
     """The ruling of a criterion that is not about times, for one case."""
+    if criterion.kind == "completion":
+        return _completion(evidence, inputs)
+    draft = _by_kind(criterion, evidence, inputs)
+    has_none = not any(launch.is_completed for launch in evidence.all_launches)
+    if draft.ruling == "inconclusive" and draft.reason == "coverage" and has_none:
+        cause = _completion(evidence, inputs)
+        return cause if cause.reason in ("software", "unsupported") else draft
+    return draft
+
+
+def _by_kind(criterion: Criterion, evidence: CaseEvidence, inputs: RulingInputs) -> RulingDraft:
+    """The same of what its launches gave, whatever kept them from giving anything."""
     match criterion.kind:
-        case "completion":
-            return _completion(evidence, inputs)
         case "integrity":
             return _integrity(evidence, inputs)
         case "numeric":

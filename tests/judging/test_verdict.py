@@ -175,7 +175,24 @@ def test_an_unsupported_case_is_inconclusive() -> None:
     verdict = verdict_of(plan, events)
     assert verdict.verdict == "INCONCLUSIVE"
     reasons = {item.reason for item in verdict.rulings if item.case == "other@cpu:0"}
-    assert reasons == {"unsupported", "coverage", "unplanned"}
+    assert reasons == {"unsupported", "unplanned"}
+
+
+def test_case_that_cannot_run_says_why_under_every_criterion() -> None:
+    lack = "transformers 4.40.0 is outside >=5.23,<6"
+    other = replace(a_case("other"), software=lack)
+    plan = a_plan(a_case(), other)
+    events = healthy_events(plan)
+    for launch in [item.id for item in plan.launches if item.case == "other@cpu:0"]:
+        events = not_made(events, launch, "software", "unavailable")
+    verdict = verdict_of(plan, events)
+    assert verdict.verdict == "INCONCLUSIVE"
+    of_case = [item for item in verdict.rulings if item.case == "other@cpu:0"]
+    reasons = {item.criterion: item.reason for item in of_case if item.reason != "unplanned"}
+    assert set(reasons.values()) == {"software"}
+    assert {"completion", "integrity", "correctness"} <= set(reasons)
+    explanations = {item.explanation for item in of_case if item.reason == "software"}
+    assert explanations == {f"cannot run: software: {lack}"}
 
 
 def test_every_ruling_but_pass_says_why_and_what_to_do() -> None:
