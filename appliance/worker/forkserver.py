@@ -14,6 +14,7 @@ imported libraries print goes to stderr.
 
 from __future__ import annotations
 
+import gc
 import os
 import selectors
 import signal
@@ -144,6 +145,8 @@ class ForkServer:
 
     def _probed(self) -> ServerMessage:
         """Whether a fork works, and if not why."""
+        # A collection in a fork would visit what was imported, and copy all of its memory.
+        gc.freeze()
         server = os.getpid()
 
         def compute() -> None:

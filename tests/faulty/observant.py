@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from dataclasses import dataclass
@@ -15,9 +16,10 @@ AT_IMPORT = os.environ.get("TEST_LIBRARY_MODE", "default"), os.environ.get("XLA_
 
 @dataclass(frozen=True, kw_only=True)
 class Observant(Misbehaving):
-    """Prints the mode and the flags that were there before its import."""
+    """Prints how many objects no collection visits, and what was there before its import."""
 
     def build(self, target: Target, seed: int) -> State:
+        print(gc.get_freeze_count())  # noqa: T201
         print(*AT_IMPORT, file=sys.stdout, flush=True)  # noqa: T201 - that is what it is for
         return super().build(target, seed)
 
