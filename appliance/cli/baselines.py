@@ -54,6 +54,9 @@ def check(
     criteria: Annotated[
         str | None, typer.Option(help="Criteria whose margins it must carry.")
     ] = None,
+    sessions: Annotated[
+        int, typer.Option(help="Sessions of the runs that are judged by it.", min=1)
+    ] = 1,
     vendor: VendorOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -73,6 +76,7 @@ def check(
         system=node.probe((node.present(vendor),), software=describing.software()),
         answer=answer,
         criteria=parsed,
+        sessions=sessions,
     )
     if as_json:
         print_json(to_data(result))

@@ -781,6 +781,29 @@ def test_a_margin_below_the_smallest_is_found(week: list[Path]) -> None:
     )
 
 
+def test_a_margin_that_only_sessions_carry_is_found_by_their_number(week: list[Path]) -> None:
+    created = of(*week)
+    made = only(created)
+    between = (made.smallest_margin + made.smallest_margin_of_three) / 2
+    criteria = parse_criteria(criteria_for(created, "mine"), "mine.toml")
+    (speed,) = (item for item in criteria.criterion if item.kind == "perf")
+    criteria = replace(criteria, criterion=(replace(speed, within_of_baseline=between),))
+    words = {}
+    for sessions in (1, 3):
+        findings = check(
+            Path("mine.json"),
+            created.baselines,
+            system=NODE,
+            answer=an_answer(created),
+            criteria=criteria,
+            sessions=sessions,
+        ).findings
+        words[sessions] = next(one for one in findings if one.name == "margins")
+    assert (words[1].status, words[3].status) == ("fail", "pass")
+    assert "less than it carries in a run of 1 session: raise it to" in words[1].sentence
+    assert "carries in a run of 3 sessions" in words[3].sentence
+
+
 def test_an_empty_file_is_no_baseline(tmp_path: Path) -> None:
     path = tmp_path / "empty.json"
     path.write_bytes(to_json(Baselines(baseline=())))

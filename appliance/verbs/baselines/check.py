@@ -20,6 +20,7 @@ from appliance.records.system import Device, System
 from appliance.records.workload import Bound, Description, Resolved, Work
 from appliance.storage import device_file
 from appliance.verbs.baselines.create import some_of
+from appliance.verbs.baselines.plan import carried_in
 
 Status = Literal["pass", "fail", "misfit", "not_done"]
 
@@ -80,10 +81,12 @@ def check(
     system: System,
     answer: Answer,
     criteria: Criteria | None = None,
+    sessions: int = 1,
 ) -> Findings:
     """Whether these baselines are plausible, fit this node, and carry the criteria's margins.
 
-    `answer` is the worker's, to `requests` of the same baselines.
+    Margins are those of runs of so many sessions. `answer` is the worker's, to
+    `requests` of the same baselines.
     """
     known = _known(baselines, answer)
     peaks = device_file.load_peaks([item.key.model for item in baselines.baseline])
@@ -94,7 +97,7 @@ def check(
             sentence=f"{len(known)} baselines, each of positive and finite figures",
         ),
         _plausibility(known, peaks, system),
-        _margins(known, criteria),
+        _margins(known, criteria, sessions),
         _fit(known, system),
     )
     statuses = {finding.status for finding in findings}
@@ -156,7 +159,7 @@ def _nowhere(model: str) -> Device:
     return Device(id="", vendor="", index=0, model=model, serial=None, memory_bytes=None, facts={})
 
 
-def _margins(known: Sequence[_Known], criteria: Criteria | None) -> Finding:
+def _margins(known: Sequence[_Known], criteria: Criteria | None, sessions: int) -> Finding:
     if criteria is None:
         sentence = "no criteria were named; --criteria FILE compares their margins"
         return Finding(name="margins", status="not_done", sentence=sentence)
@@ -171,19 +174,30 @@ def _margins(known: Sequence[_Known], criteria: Criteria | None) -> Finding:
                 continue
             num_compared += 1
             margin = criteria.margins[item.bound_by] if isinstance(within, str) else within
-            if margin < baseline.smallest_margin:
+            carried = carried_in(baseline, sessions)
+            if margin < carried:
                 return Finding(
                     name="margins",
                     status="fail",
                     sentence=f'criterion "{criterion.id}" lets {baseline.key.case} lose '
-                    f"{margin:g}, less than it varies: raise it to at least "
-                    f"{rounded_up(baseline.smallest_margin):g} or make a quieter baseline",
+                    f"{margin:g}, less than it carries {_in(sessions)}: {_remedy(carried)}",
                 )
     if not num_compared:
         sentence = "no criterion judges one of these cases against its baseline"
         return Finding(name="margins", status="not_done", sentence=sentence)
-    sentence = f"{num_compared} margins, none below the smallest of its baseline"
+    sentence = f"{num_compared} margins, none below what its baseline carries {_in(sessions)}"
     return Finding(name="margins", status="pass", sentence=sentence)
+
+
+def _in(sessions: int) -> str:
+    return f"in a run of {sessions} session{'s' if sessions > 1 else ''}"
+
+
+def _remedy(carried: float) -> str:
+    more = "add runs to the baseline or plan more sessions (`bench baseline plan` says how many)"
+    if not math.isfinite(carried):
+        return more
+    return f"raise it to at least {rounded_up(carried):g}, or {more}"
 
 
 def _fit(known: Sequence[_Known], system: System) -> Finding:

@@ -6,7 +6,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from appliance.judging.pass_chance import CHANCE, Schedule, least_chance, more_runs, schedule_of
+from appliance.judging.pass_chance import (
+    CHANCE,
+    Schedule,
+    carried_margin,
+    least_chance,
+    more_runs,
+    schedule_of,
+)
 from appliance.planning.sessions import num_in_all
 from appliance.records.baseline import Baseline, Baselines
 from appliance.records.json import Number, Record
@@ -49,6 +56,14 @@ def plan(
 ) -> tuple[CasePlan, ...]:
     """Of each baseline, what it lacks for this margin (like 0.03)."""
     return tuple(_of(one, margin, sessions, analyses) for one in baselines.baseline)
+
+
+def carried_in(baseline: Baseline, sessions: int, analyses: Sequence[int] = ANALYSES) -> float:
+    """The smallest margin (like 0.03) that it carries in runs of so many sessions."""
+    if sessions == 1:
+        return baseline.smallest_margin
+    schedule = _schedule(analyses, sessions)
+    return max(carried_margin(level, schedule) for level in baseline.levels)
 
 
 def _of(baseline: Baseline, margin: float, sessions: int, analyses: Sequence[int]) -> CasePlan:
