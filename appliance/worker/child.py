@@ -17,6 +17,7 @@ import contextlib
 import errno
 import faulthandler
 import os
+import re
 import resource
 import sys
 import time
@@ -49,6 +50,10 @@ from workloads.contract.failures import ParameterError, Unsupported
 from workloads.parts.distributed import ranks
 
 DISK_FULL_ERRORS = (errno.ENOSPC, errno.EDQUOT)
+TORCH_CANNOT_WRITE = re.compile(
+    r"inline_container\.cc.*unexpected pos|PytorchStreamWriter failed writing", re.DOTALL
+)
+"""What torch.save raises as a RuntimeError where the file takes no more (caffe2/serialize)."""
 LEAST_FREE_BYTES = 2**16
 """A disk with less takes no reference file."""
 FAILED_RANK_SECONDS = 1.0
@@ -112,7 +117,10 @@ def _failed(error: BaseException, folder: Path) -> End:
     detail = one_line(error)
     if isinstance(error, ApplianceError):
         return End(outcome="not_run", reason="artifact", detail=detail)
-    if isinstance(error, OSError) and (error.errno in DISK_FULL_ERRORS or _is_full(folder)):
+    cannot_write = isinstance(error, RuntimeError) and TORCH_CANNOT_WRITE.search(str(error))
+    if cannot_write or (
+        isinstance(error, OSError) and (error.errno in DISK_FULL_ERRORS or _is_full(folder))
+    ):
         return End(outcome="interrupted", reason="disk_full", detail=detail)
     if isinstance(error, ranks.Stalled):
         return End(outcome="timed_out", reason="stalled", detail=detail)

@@ -533,6 +533,11 @@ def test_value_that_does_not_fit_is_refused_in_a_sentence(
 # ------------------------------------------------------------------ what an exception means
 
 
+UNWRITTEN = "[enforce fail at inline_container.cc:672] . unexpected pos 5824 vs 5720"
+"""torch.save onto a disk that takes no more, as torch 2.13 said it."""
+UNREAD = "PytorchStreamReader failed reading zip archive: not a ZIP archive (inline_container.cc)"
+
+
 @pytest.mark.parametrize(
     ("error", "outcome", "reason"),
     [
@@ -541,6 +546,8 @@ def test_value_that_does_not_fit_is_refused_in_a_sentence(
         (torch.OutOfMemoryError("device"), "crashed", "out_of_memory"),
         (RuntimeError("DefaultCPUAllocator: can't allocate memory"), "crashed", "out_of_memory"),
         (OSError(errno.ENOSPC, "No space left"), "interrupted", "disk_full"),
+        (RuntimeError(UNWRITTEN), "interrupted", "disk_full"),
+        (RuntimeError(UNREAD), "crashed", "RuntimeError"),
         (OSError(errno.EIO, "broken"), "crashed", "OSError"),
         (ApplianceError("a file changed"), "not_run", "artifact"),
         (SystemExit(0), "crashed", "SystemExit"),
