@@ -199,8 +199,9 @@ def run(words: Sequence[str | Path], what: str) -> str:
     """Output of a program; CannotMakeError with its first error where it fails."""
     done = subprocess.run([*map(str, words)], capture_output=True, text=True, check=False)  # noqa: S603
     if done.returncode:
-        errors = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
-        reason = (errors or done.stderr.splitlines()[-1:] or ["it gave no reason"])[0]
+        lines = [line.strip() for line in done.stderr.splitlines()]
+        errors = [line for line in lines if re.match(r"ERROR|\w*Error: ", line)]
+        reason = (errors or lines[-1:] or ["it gave no reason"])[0]
         raise CannotMakeError(f"{what}: {reason.removeprefix('ERROR: ')}")
     return done.stdout
 
