@@ -5,8 +5,8 @@ All meet on the loopback interface at a port that is free; no name is looked up.
 Importing the libraries takes longer than most launches, so where a fork is safe they are imported
 once: the launch's first process, which a fork server may have forked, has what the ranks need and
 forks both torchrun and, for each proxy that torchrun starts, a rank. Elsewhere each is a program of
-its own, which finds the LaunchSpec in its environment, as torchrun's processes share one standard
-input.
+its own, which reads the LaunchSpec from memory that the first process shares, as torchrun's
+processes share one standard input, and a variable holds no digests of thousands of tensors.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import NoReturn, Protocol
 
 from torch._C._distributed_c10d import TCPStore
@@ -38,7 +39,7 @@ from appliance.worker.forkserver import compute_probe
 from appliance.worker.workload_loader import import_to_fork
 
 SPEC_VARIABLE = "BENCH_RANK_SPEC"
-"""Variable with the LaunchSpec of a rank."""
+"""Variable with the path of a rank's LaunchSpec."""
 PORT_VARIABLE = "BENCH_MEETING"
 """Variable with the port at which several agents meet."""
 AGENT_SECONDS, AGENT_TICK_SECONDS = 30.0, 0.05
@@ -63,10 +64,10 @@ def run_launch(spec: LaunchSpec, text: bytes, begin: Callable[[], NoReturn] | No
     They are forked from this process, as is torchrun, if it is told how a rank begins: see
     `forked_ranks`. Else all are programs of their own.
     """
-    os.environ[SPEC_VARIABLE] = text.decode()
     os.environ[processes.LAUNCH_TOKEN] = spec.token
     if begin is not None:
         sys.exit(_forked_agents(spec.case, begin))
+    share_spec(text)
     if spec.case.agents > 1:
         sys.exit(_agent_programs(spec.case.agents))
     _run_ranks(spec.ranks, worker_command("rank", str(os.getpid())), HERE)
@@ -88,9 +89,18 @@ def import_torchrun() -> str:
     return torchrun.__name__
 
 
+def share_spec(text: bytes) -> None:
+    """Let the programs that this process starts read a LaunchSpec, as JSON, while it lives."""
+    memory = os.memfd_create("launch-spec")
+    with os.fdopen(os.dup(memory), "wb") as file:
+        file.write(text)
+    os.environ[SPEC_VARIABLE] = f"/proc/{os.getpid()}/fd/{memory}"
+
+
 def rank_spec() -> LaunchSpec:
     """The launch that this process is a rank or an agent of."""
-    spec: LaunchSpec = adapter(LaunchSpec).validate_json(os.environ[SPEC_VARIABLE])
+    text = Path(os.environ[SPEC_VARIABLE]).read_bytes()
+    spec: LaunchSpec = adapter(LaunchSpec).validate_json(text)
     return spec
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from faulty.many_tensors import TENSORS
 from support.builders import FUNCTIONAL, NO_BASELINES, NO_PEAKS, SYSTEM, records
 from support.launching import TESTS, Bench, case, plan
 
@@ -87,3 +88,22 @@ def test_bits_that_are_flipped_each_time_fail(tmp_path: Path) -> None:
     result = ruled(bench, bench.plan)
     assert (result.ruling, result.reason) == ("fail", "disagreement")
     assert "of 200 repeats of the same operands" in result.explanation
+
+
+@pytest.mark.parametrize("workload", ["many_tensors", "many_tensors_unforkable"])
+def test_ranks_may_have_thousands_of_tensors(tmp_path: Path, workload: str) -> None:
+    one = case(
+        "many",
+        workload=f"faulty.{workload}",
+        is_timed=False,
+        launches=0,
+        ranks=2,
+        parameters={"ranks": 2},
+    )
+    bench = Bench(tmp_path / "run", plan(one, repeats=3))
+    bench.run()
+    for number in (1, 2, 3):
+        name = f"many@cpu:0/r{number}"
+        ended = bench.ended(name)
+        assert ended.outcome == "completed", (ended.reason, ended.detail)
+        assert [len(event.digests) for event in bench.of(name, Repeated)] == [TENSORS] * 2
