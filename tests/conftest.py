@@ -10,6 +10,8 @@ import gc
 import json
 import os
 import re
+import shutil
+import tempfile
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -37,6 +39,15 @@ QUICK_SECONDS = 0.2
 ALONE = ("serial", "container")
 SHARED = "shared"
 _measured: defaultdict[str, float] = defaultdict(float)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Let all workers share what JAX compiles, which small rows spend most of their time on."""
+    if not hasattr(config, "workerinput"):
+        folder = tempfile.mkdtemp(prefix="bench-tests-jax-")
+        config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+        os.environ["JAX_COMPILATION_CACHE_DIR"] = folder  # workers inherit it
+        os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -34,6 +34,7 @@ _FOLDERS = {
     "TORCHINDUCTOR_CACHE_DIR": "cache/inductor",
     "TRITON_CACHE_DIR": "cache/triton",
     "NUMBA_CACHE_DIR": "cache/numba",
+    "JAX_COMPILATION_CACHE_DIR": "cache/jax",
     "MPLCONFIGDIR": "cache/matplotlib",
 }
 _FIXED = {
@@ -45,6 +46,9 @@ _FIXED = {
     # a file that identifies this machine, and connections (microsoft/onnxruntime, pull request
     # 27379, which says that this leaves out all of it).
     "ORT_DISABLE_TELEMETRY": "1",
+    # JAX keeps only what compiled for a second unless it is told otherwise; a small row has
+    # dozens of programs that compile for less.
+    "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
     "PYTHONHASHSEED": "0",
     "PYTHONUNBUFFERED": "1",
     "GLOO_SOCKET_IFNAME": "lo",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import errno
 import math
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -15,6 +16,7 @@ import torch
 from faulty.misbehaving import Misbehaving
 from support.builders import bare_lines, ended
 from support.launching import case, plan
+from support.program import program
 
 from appliance.errors import ApplianceError, UsageError
 from appliance.records.journal import LaunchStarted
@@ -588,6 +590,34 @@ def test_child_gets_neither_preloads_nor_the_signers_secrets(tmp_path: Path) -> 
     assert len(folders) >= 8
     assert all(Path(folder).is_relative_to(tmp_path) for folder in folders)
     assert Path(result["TMPDIR"]).is_dir()
+
+
+COMPILES = """
+import hashlib, jax, numpy
+hits = []
+jax.monitoring.register_event_listener(lambda name, **_: hits.append(name.endswith("/cache_hits")))
+compute = jax.jit(lambda numbers: jax.numpy.sin(numbers @ numbers).cumsum())
+bits = numpy.asarray(compute(jax.numpy.linspace(0, 1, 64).reshape(8, 8))).tobytes()
+print(sum(hits), hashlib.sha256(bits).hexdigest())
+"""
+
+
+def test_what_jax_compiled_is_loaded_in_the_run_s_other_launches_alone(tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    answers = []
+    for work in ("run", "run", "another"):
+        environment = child_environment(
+            inherited={**os.environ, "JAX_COMPILATION_CACHE_DIR": str(elsewhere)},
+            work=tmp_path / work,
+            num_threads=1,
+            vendor={"JAX_PLATFORMS": "cpu"},
+            tokens={},
+        )
+        answers.append(program("-c", COMPILES, env=environment).stdout.split())
+    hits, bits = zip(*answers, strict=True)
+    assert int(hits[0]) == int(hits[2]) == 0 < int(hits[1])
+    assert len(set(bits)) == 1
+    assert not elsewhere.exists()
 
 
 def test_usable_cores_are_at_least_one() -> None:
