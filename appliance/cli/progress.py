@@ -16,6 +16,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 
 from appliance.cli.console import console
 from appliance.evidence.software_fault import UNAVAILABLE
+from appliance.planning.remaining_time import RemainingTime
 from appliance.records.journal import InterimAnalysis, LaunchEnded, ServerProbed
 from appliance.records.plan import Launch, Plan
 from appliance.records.suite import LaunchMode
@@ -46,7 +47,7 @@ class Lines(Silent):
         self._begin = 0.0
         self._num_done = 0
         self._num = 0
-        self._expected = 0.0
+        self._remaining: RemainingTime | None = None
         self._session = ""
 
     def preflight_warnings(self, sentences: Sequence[str]) -> None:
@@ -55,7 +56,7 @@ class Lines(Silent):
 
     def run_begins(self, plan: Plan, num_done: int, session: int) -> None:
         self._num, self._num_done = len(plan.launches), num_done
-        self._expected = plan.expected_seconds
+        self._remaining = RemainingTime(plan, num_done, session)
         self._begin = time.monotonic()
         self._session = session_words(plan, session)
         self._out.print(begin_sentence(plan, num_done, session))
@@ -69,26 +70,31 @@ class Lines(Silent):
 
     def launch_ended(self, launch: Launch, event: LaunchEnded) -> None:
         self._num_done += 1
+        left = _note_end(self._remaining, launch, event, time.monotonic() - self._begin)
         if event.reason == "decided" or _was_said(launch, event):
             return  # the interim analysis was printed
         self._out.print(
             f"[{self._num_done}/{self._num}{self._session}] {launch_words(launch)}: "
             f"{outcome_words(event)}, "
-            f"{event.wall_ns * 1e-9:.1f} s; elapsed {time.monotonic() - self._begin:.0f} s "
-            f"of about {self._expected:.0f} s",
+            f"{event.wall_ns * 1e-9:.1f} s; elapsed {time.monotonic() - self._begin:.0f} s, "
+            f"about {left:.0f} s left",
             markup=False,
         )
 
     def analysed(self, event: InterimAnalysis) -> None:
+        _note_analysis(self._remaining, event)
         self._out.print(analysis_sentence(event), markup=False)
 
 
 class Moving(Silent):
-    """A moving line with case, launch, elapsed and expected time; looks and faults stay."""
+    """A moving line with case, launch, elapsed and remaining time; looks and faults stay."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
         self._task: TaskID | None = None
+        self._remaining: RemainingTime | None = None
+        self._begin = 0.0
+        self._session = ""
 
     def preflight_warnings(self, sentences: Sequence[str]) -> None:
         for sentence in sentences:
@@ -96,11 +102,14 @@ class Moving(Silent):
 
     def run_begins(self, plan: Plan, num_done: int, session: int) -> None:
         self._progress.console.print(begin_sentence(plan, num_done, session))
+        self._remaining = RemainingTime(plan, num_done, session)
+        self._begin = time.monotonic()
+        self._session = session_words(plan, session)
         self._task = self._progress.add_task(
             "starting",
             total=len(plan.launches),
             completed=num_done,
-            expected=f"about {minutes(plan.expected_seconds)}{session_words(plan, session)}",
+            left=f"about {minutes(self._remaining.seconds(0.0))} left{self._session}",
         )
 
     def session_ended(self, plan: Plan, session: int) -> None:
@@ -119,8 +128,10 @@ class Moving(Silent):
             self._progress.update(self._task, description=f"{words:44}")
 
     def launch_ended(self, launch: Launch, event: LaunchEnded) -> None:
+        left = _note_end(self._remaining, launch, event, time.monotonic() - self._begin)
         if self._task is not None:
-            self._progress.advance(self._task)
+            words = f"about {minutes(left)} left{self._session}"
+            self._progress.update(self._task, advance=1, left=words)
         is_said = event.reason == "decided" or _was_said(launch, event)
         if event.outcome != "completed" and not is_said:
             self._progress.console.print(
@@ -128,6 +139,7 @@ class Moving(Silent):
             )
 
     def analysed(self, event: InterimAnalysis) -> None:
+        _note_analysis(self._remaining, event)
         self._progress.console.print(analysis_sentence(event), markup=False)
 
 
@@ -145,10 +157,25 @@ def observer(*, quiet: bool) -> Iterator[Observer]:
             BarColumn(),
             TextColumn("{task.completed:.0f}/{task.total:.0f}"),
             TimeElapsedColumn(),
-            TextColumn("of {task.fields[expected]}"),
+            TextColumn("{task.fields[left]}"),
         )
         with Progress(*columns, console=out, transient=True) as progress:
             yield Moving(progress)
+
+
+def _note_end(
+    remaining: RemainingTime | None, launch: Launch, event: LaunchEnded, elapsed: float
+) -> float:
+    """Seconds left after the end of a launch."""
+    if remaining is None:
+        return 0.0
+    remaining.launch_ended(launch, event.wall_ns * 1e-9, event.outcome)
+    return remaining.seconds(elapsed)
+
+
+def _note_analysis(remaining: RemainingTime | None, event: InterimAnalysis) -> None:
+    if remaining is not None:
+        remaining.analysed(event.case, event.launches, is_decided=event.is_decided)
 
 
 # ------------------------------------------------------------------ sentences

@@ -19,6 +19,7 @@ from appliance.planning import placement, sustained, undescribed
 from appliance.planning.criterion_scope import RATIO, is_judged, matches, other_of, planned_bounds
 from appliance.planning.library_ranges import libraries
 from appliance.planning.placement import GIB, Placed
+from appliance.planning.remaining_time import launch_seconds
 from appliance.planning.seeds import derive_seed
 from appliance.planning.sessions import (
     judged_analyses,
@@ -36,9 +37,6 @@ from appliance.records.suite import Protocol, Suite, SuiteCase
 from appliance.records.system import Device
 from appliance.records.workload import Description, Resolved, asks_for_tf32
 from appliance.storage.toml_file import did_you_mean
-
-REPEAT_PART = 1 / 3
-"""Of the untimed launch's time, what a repeat takes: it builds and steps, and checks nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -451,12 +449,8 @@ def _expected_seconds(
     by_id = {case.id: case for case in cases}
 
     def seconds(launch: Launch) -> float:
-        case = by_id[launch.case]
-        if case.unsupported or case.software or launch.number > most[case.id]:
-            return 0.0
-        if launch.is_repeat:
-            return REPEAT_PART * case.reference_seconds
-        return case.expected_seconds if launch.is_timed else case.reference_seconds
+        is_made = launch.number <= most[launch.case]
+        return launch_seconds(by_id[launch.case], launch) if is_made else 0.0
 
     of_launch = {launch.id: seconds(launch) for launch in launches}
     return sum(max(of_launch[launch] for launch in group) for group in groups)

@@ -17,7 +17,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from appliance.planning.plan import REPEAT_PART, launch_id
+from appliance.planning.plan import launch_id
+from appliance.planning.remaining_time import launch_seconds
 from appliance.qualifying.rows import SEEDS, row_of
 from appliance.records.plan import Case, Launch, Plan
 
@@ -64,10 +65,7 @@ def expected_seconds(plan: Plan) -> float:
 
     def seconds(name: str) -> float:
         launch = by_id[name]
-        case = cases[launch.case]
-        if launch.is_repeat:
-            return REPEAT_PART * case.reference_seconds
-        return case.expected_seconds if launch.is_timed else case.reference_seconds
+        return launch_seconds(cases[launch.case], launch)
 
     return sum(max(map(seconds, group)) for group in plan.groups)
 
