@@ -25,10 +25,9 @@ import torch
 
 from appliance.records.json import Parameters
 from appliance.records.workload import Bound, Work
-from workloads.contract.failures import ParameterError
 from workloads.parts.graphs import molecules
 from workloads.parts.graphs.directional import Directional
-from workloads.parts.numerics.parameters import require_choice, require_positive
+from workloads.parts.numerics.parameters import require_choice, require_positive, require_range
 from workloads.parts.training.bounds import ErrorBounds
 from workloads.parts.training.supervised import Supervised
 
@@ -70,20 +69,12 @@ class Dimenet(Supervised):
         require_positive(self, "hidden", "blocks", "bilinear", "radial")
         require_choice("activation", self.activation, ACTIVATIONS)
         require_choice("dtype", self.dtype, ("float32",))
-        if self.spherical < 2:  # noqa: PLR2004 - the recurrences begin with two
-            raise ParameterError(f"spherical is {self.spherical}: give 2 at least")
-        if self.blocks + self.extra_layers < 1:
-            message = f"extra_layers is {self.extra_layers}: leave one of the {self.blocks}"
-            raise ParameterError(f"{message} blocks at least")
-        if not 2 <= self.cutoff <= 10:  # noqa: PLR2004 - angstrom
-            raise ParameterError(f"cutoff is {self.cutoff}: give a distance from 2 to 10 angstrom")
+        require_range("spherical", self.spherical, 2)  # the recurrences begin with two
+        require_range("blocks, with extra_layers,", self.blocks + self.extra_layers, 1)
+        require_range("cutoff", self.cutoff, 2, 10, unit="angstrom")
 
     def work(self) -> Work:
-        """Graphs, and the operations that such graphs take on average, forward and backward.
-
-        Products are made for each pair of near atoms, and for each two pairs that meet. How many
-        there are follows from where the drawn atoms lie, so their expectation is counted.
-        """
+        """Graphs, and the expected operations: of pairs, and of two that meet, as atoms lie."""
         flops = self.flops(molecules.expected_neighbours(self.count, self.cutoff))
         return Work(units=self.count, unit="graphs", flops=round(flops), precision=self.dtype)
 

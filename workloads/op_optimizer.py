@@ -22,8 +22,8 @@ from workloads.parts.operators.catalog import Arrays, Exact, Input, Operator, Te
 from workloads.parts.operators.family import OperatorFamily
 from workloads.parts.operators.inputs import Fill, normal, positive, special
 
-RATE, MOMENTUM, DECAY = 0.125, 0.875, 0.0625
-BETAS, EPSILON, DONE = (0.875, 0.96875), 1e-3, 7  # DONE: steps made before this one
+RATE, MOMENTUM, DECAY, BETAS, EPSILON = 0.125, 0.875, 0.0625, (0.875, 0.96875), 1e-3
+DONE = 7  # steps made before this one
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,11 +73,10 @@ def adam(name: str, weights: Input, *, is_decoupled: bool = False, fill: Fill = 
         first = BETAS[0] * inputs["mean"] + (1 - BETAS[0]) * gradient
         second = BETAS[1] * inputs["square"] + (1 - BETAS[1]) * np.square(gradient)
         divisor = np.sqrt(second / (1 - BETAS[1] ** (DONE + 1))) + EPSILON
-        change = RATE / (1 - BETAS[0] ** (DONE + 1)) * first / divisor
+        pace = RATE / (1 - BETAS[0] ** (DONE + 1)) / divisor
         terms = np.abs(inputs["mean"]) + np.abs(gradient)
-        pace = np.abs(RATE / (1 - BETAS[0] ** (DONE + 1)) / divisor)
         return {
-            "": Exact(value=weight - change, size=np.abs(weight) + pace * terms),
+            "": Exact(value=weight - pace * first, size=np.abs(weight) + pace * terms),
             "mean": Exact(value=first, size=terms),
             "square": Exact(value=second, size=second),
         }

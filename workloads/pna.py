@@ -28,10 +28,9 @@ import torch
 
 from appliance.records.json import Parameters
 from appliance.records.workload import Bound, Work
-from workloads.contract.failures import ParameterError
 from workloads.parts.graphs import molecules
 from workloads.parts.graphs.graphs import PrincipalNeighbours
-from workloads.parts.numerics.parameters import require_choice, require_positive
+from workloads.parts.numerics.parameters import require_choice, require_positive, require_range
 from workloads.parts.training.bounds import ErrorBounds
 from workloads.parts.training.supervised import Supervised
 
@@ -78,8 +77,7 @@ class Pna(Supervised):
         require_positive(self, "features", "hidden", "layers")
         require_choice("activation", self.activation, ACTIVATIONS)
         require_choice("dtype", self.dtype, ("float32",))
-        if self.depth < 2:  # noqa: PLR2004 - the first layer and the last
-            raise ParameterError(f"layers is {self.layers}: give 2 at least, the first and last")
+        require_range("layers, with extra_layers,", self.depth, 2)  # the first and the last
 
     @property
     def depth(self) -> int:

@@ -6,6 +6,7 @@ every workload asks in `__post_init__`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 
 from workloads.contract.failures import ParameterError
@@ -17,6 +18,15 @@ def require_positive(workload: object, *names: str) -> None:
         value = getattr(workload, name)
         if value < 1:
             raise ParameterError(f"{name} is {value}: give a number of 1 or more")
+
+
+def require_range(
+    name: str, value: float, least: float, most: float = math.inf, *, unit: str = ""
+) -> None:
+    """Raise ParameterError unless the parameter called `name` lies in this range, ends included."""
+    if not least <= value <= most:
+        wanted = f"{least:g} at least" if math.isinf(most) else f"{least:g} to {most:g} {unit}"
+        raise ParameterError(f"{name} is {value}: give {wanted.rstrip()}")
 
 
 def require_choice(name: str, value: str, choices: Collection[str]) -> None:
