@@ -22,6 +22,30 @@ CheckKind = Literal["numeric", "exact", "trajectory", "collective"]
 Phase = Literal["first", "last", "sampled", "repeatability", "repeated"]
 Stage = Literal["", "load", "build", "first_step", "later"]
 """How far a launch had come: its imports and device, its build, its first step, or beyond it."""
+TimedStage = Literal[
+    "start",
+    "import",
+    "device",
+    "build",
+    "first_step",
+    "digest",
+    "check",
+    "calibrate",
+    "warm_up",
+    "wait",
+    "timed",
+    "untimed",
+    "second_build",
+    "end",
+    "other",
+]
+"""What a launch spends its time on, in the order in which it comes to them.
+
+`start` is from the order to the process's first instruction, `import` is its own imports, `device`
+its settings, its device and the meeting of its ranks, `calibrate` the comparison of clocks and the
+looks for other users, `wait` the wait for other launches of the group, `untimed` the further steps
+of an untimed launch, `second_build` what is built and stepped again to compare outputs.
+"""
 
 
 # ------------------------------------------------------------------ what happened (journal)
@@ -68,6 +92,14 @@ class RunResumed(Record):
     interrupted: tuple[str, ...]
     dropped: str
     pid: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunPlanned(Record):
+    """How long the node was probed and the run planned before its journal began."""
+
+    kind: Literal["run_planned"] = "run_planned"
+    wall_ns: BigInt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -454,6 +486,20 @@ class Block(Record):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StageTimes(Record):
+    """What a rank's time went to, from the order to this record, which is its last; no gaps.
+
+    A stage that it did not come to is left out. Of a launch that was forked the imports are those
+    that its server had not made.
+    """
+
+    kind: Literal["stage_times"] = "stage_times"
+    launch: str
+    rank: int
+    wall_ns: Mapping[TimedStage, BigInt]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Reading(Record):
     """Telemetry of one moment, read by the parent. None is not reported."""
 
@@ -514,10 +560,12 @@ WorkerEvent = (
     | Witnessed
     | Warmed
     | Block
+    | StageTimes
 )
 """What the processes of a launch report: messages of theirs, and events of the journal."""
 Event = Annotated[
     RunStarted
+    | RunPlanned
     | RunResumed
     | AttemptBegun
     | Injected

@@ -78,6 +78,8 @@ class LaunchSpec(Record):
     before the child imported anything, whether it is forked or fresh.
     A launch of the deterministic phase has `expected`: by rank, the digests of all tensors that the
     first of them reported. `is_fresh`: no server forks it, wherever the others come from.
+    `ordered_ns` is when the runner ordered it, by the clock that all processes of a node share
+    (CLOCK_MONOTONIC); None where nobody asks what its time goes to.
     """
 
     launch: str
@@ -97,6 +99,7 @@ class LaunchSpec(Record):
     library_mode: LibraryMode = "default"
     is_fresh: bool = False
     expected: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    ordered_ns: BigInt | None = None
 
     @property
     def ranks(self) -> int:

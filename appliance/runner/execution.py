@@ -396,7 +396,7 @@ class _Run:
         self.observer.launch_started(launch, mode)
         begin_ns = time.monotonic_ns()
         try:
-            child = self.launcher.start(spec, stdout, stderr)
+            child = self.launcher.start(replace(spec, ordered_ns=begin_ns), stdout, stderr)
         except ServerLost as lost:
             self._write_off(launch, "interrupted", "server_lost", str(lost))
             return None

@@ -40,6 +40,7 @@ from appliance.records.journal import (
     Repeated,
     RunResumed,
     SessionBegan,
+    StageTimes,
     Started,
     Warmed,
 )
@@ -56,6 +57,7 @@ NAMES: Mapping[type, str] = {
     Libraries: "libraries",
     Repeated: "bits in the deterministic phase",
     MismatchExamined: "repeats after a mismatch",
+    StageTimes: "times of its stages",
 }
 """What each rank says at most once."""
 OUTPUT = ("first", 0, "output")
@@ -175,7 +177,7 @@ def _expected(records: _RankRecords) -> list[type]:
 
 def _phase(records: _RankRecords) -> str:
     """Records of the deterministic phase in another launch, or of another one in the phase."""
-    own = (Environment, Float32Products, Artifact, Repeated, MismatchExamined)
+    own = (Environment, Float32Products, Artifact, Repeated, MismatchExamined, StageTimes)
     for line in records.lines:
         is_of_phase = isinstance(line.event, Repeated | MismatchExamined)
         if records.launch.is_repeat and not isinstance(line.event, own):
@@ -268,6 +270,24 @@ def _spans(records: _RankRecords) -> str:
         inside += _inside(records, line.event)
         if inside > (line.monotonic_ns - records.begin_ns) * CLOCK_SLACK:
             return "has steps that take longer than the journal's clock says"
+    return ""
+
+
+def _stages(records: _RankRecords) -> str:
+    """Times of stages that no launch of this length can have, or records after them."""
+    for place, line in enumerate(records.lines):
+        if not isinstance(line.event, StageTimes):
+            continue
+        times = line.event.wall_ns
+        if not times or min(times.values()) < 0:
+            return "reports stages of no time, or of less"
+        if place + 1 < len(records.lines):
+            return "reports something after the times of its stages, which come last"
+        whole = line.monotonic_ns - records.begin_ns
+        if records.ended is not None:
+            whole = min(whole, records.ended.wall_ns)
+        if sum(times.values()) > whole * CLOCK_SLACK:
+            return "has stages that together take longer than it did"
     return ""
 
 
@@ -405,6 +425,7 @@ RULES: tuple[Callable[[_RankRecords], str], ...] = (
     _clocks,
     _empty_steps,
     _spans,
+    _stages,
     _checked_steps,
     _own_bounds,
     _digests,

@@ -46,6 +46,7 @@ from appliance.records.journal import (
     NotObserved,
     Outcome,
     RunEnded,
+    RunPlanned,
     RunResumed,
     RunStarted,
     ServerProbed,
@@ -358,6 +359,15 @@ def _step(walk: _Walk, event: object) -> None:
         _record(walk, str(getattr(event, "launch", "")))
 
 
+SECOND = 2
+"""Line that says how long planning took."""
+
+
+def _planned(walk: _Walk, event: RunPlanned) -> None:
+    if walk.number != SECOND or event.wall_ns < 0:
+        raise walk.fault("what planning took is said once, before all else")
+
+
 def _resume(walk: _Walk, event: RunResumed) -> None:
     walk.num_resumed += 1
     if event.interruption != walk.num_resumed:
@@ -638,6 +648,7 @@ RULES: Mapping[type, Callable[[_Walk, Any], None]] = {
     SessionEnded: _end_session,
     SessionBegan: _begin_session,
     RunEnded: _finish,
+    RunPlanned: _planned,
 }
 """What each kind of line may do; all others are of a launch that runs."""
 

@@ -36,6 +36,7 @@ from appliance.ipc import processes
 from appliance.ipc.channel import Link
 from appliance.ipc.import_watch import ImportWatch
 from appliance.ipc.messages import End, Hello, ServeRequest
+from appliance.ipc.stage_clock import StageClock
 from appliance.records.json import adapter, to_json
 from appliance.records.request import LaunchSpec, Question
 from appliance.vendors.registry import make_vendor
@@ -60,16 +61,21 @@ FAILED_RANK_SECONDS = 1.0
 """How long a rank that failed stays, so that others can report what they saw before it exits."""
 
 
-def launch(spec: LaunchSpec) -> NoReturn:
-    """Make one launch in this process, send how it ended, and exit."""
+def launch(spec: LaunchSpec, began_ns: int | None = None) -> NoReturn:
+    """Make one launch in this process, send how it ended, and exit.
+
+    `began_ns` is the process's first instruction; None for a fork, which begins here.
+    """
+    progress = Progress(stages=StageClock(spec.ordered_ns, began_ns))
     faulthandler.enable()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # the trace is stored, memory is not
     processes.offer_to_the_kernel()
     os.environ[processes.LAUNCH_TOKEN] = spec.token  # a fork has its server's environment
     rank = int(os.environ.get("RANK", "0"))
     link = Link(spec.socket, Hello(launch=spec.launch, rank=rank, token=spec.token))
-    end = _ended(spec, link, rank)
+    end = _ended(spec, link, rank, progress)
     with contextlib.suppress(OSError):
+        link.send(progress.stages.times(spec.launch, rank))
         link.send(end)
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError):  # a full disk takes no more output
@@ -81,11 +87,11 @@ def launch(spec: LaunchSpec) -> NoReturn:
     os._exit(int(spec.ranks > 1 and end.outcome != "completed"))
 
 
-def _ended(spec: LaunchSpec, link: Link, rank: int) -> End:
-    progress = Progress()
+def _ended(spec: LaunchSpec, link: Link, rank: int, progress: Progress) -> End:
     try:
         course = prepared(spec, link, rank, progress)
         course.run()
+        progress.stages.enter("end")
         link.send(float32_products(spec, rank, "after"))
         if spec.ranks > 1:
             ranks.join(course.target).end_together()
@@ -153,7 +159,7 @@ def _describe() -> None:
         stdout.write(text)
 
 
-def _launch(workloads: Sequence[str]) -> NoReturn:
+def _launch(workloads: Sequence[str], began_ns: int | None) -> NoReturn:
     for name in workloads:
         import_to_fork(name)  # what starts something when it is imported waits for the launch
     text = sys.stdin.buffer.read()
@@ -162,11 +168,11 @@ def _launch(workloads: Sequence[str]) -> NoReturn:
     spec = adapter(LaunchSpec).validate_json(text)
     if spec.ranks > 1:
         torchrun.run_launch(spec, text, torchrun.forked_ranks(spec, partial(launch, spec)))
-    launch(spec)
+    launch(spec, began_ns)
 
 
-def _rank() -> NoReturn:
-    launch(torchrun.rank_spec())
+def _rank(began_ns: int | None) -> NoReturn:
+    launch(torchrun.rank_spec(), began_ns)
 
 
 def _serve() -> None:
@@ -192,14 +198,14 @@ def _serve() -> None:
     ).serve()
 
 
-def main(arguments: list[str]) -> None:
-    """Run one of the programs."""
+def main(arguments: list[str], began_ns: int | None = None) -> None:
+    """Run one of the programs; `began_ns` is the process's first instruction."""
     if len(arguments) > 1:
         processes.die_with(int(arguments[1]))
     programs: Mapping[str, Callable[[], object]] = {
         "describe": _describe,
-        "launch": partial(_launch, arguments[2:]),
-        "rank": _rank,
+        "launch": partial(_launch, arguments[2:], began_ns),
+        "rank": partial(_rank, began_ns),
         "agent": torchrun.run_agent,
         "serve": _serve,
     }

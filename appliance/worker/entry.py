@@ -10,14 +10,17 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 import traceback
 
-from appliance import extras
-from appliance.evidence.software_fault import NOT_INSTALLED
-from appliance.ipc.channel import Link
-from appliance.ipc.messages import End, Hello
-from appliance.records.json import adapter, to_json
-from appliance.records.request import Answer, Lacking, LaunchSpec, Question
+BEGAN_NS = time.monotonic_ns()  # before the imports that take long
+
+from appliance import extras  # noqa: E402 - after the clock is read
+from appliance.evidence.software_fault import NOT_INSTALLED  # noqa: E402 - the same
+from appliance.ipc.channel import Link  # noqa: E402 - the same
+from appliance.ipc.messages import End, Hello  # noqa: E402 - the same
+from appliance.records.json import adapter, to_json  # noqa: E402 - the same
+from appliance.records.request import Answer, Lacking, LaunchSpec, Question  # noqa: E402 - the same
 
 
 def main(arguments: list[str]) -> None:
@@ -39,7 +42,7 @@ def main(arguments: list[str]) -> None:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(0)  # what a half-made import registered has no part in this
-    child.main(arguments)
+    child.main(arguments, BEGAN_NS)
 
 
 def _sentence(error: Exception) -> str:

@@ -26,10 +26,12 @@ from __future__ import annotations
 import gc
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
+from appliance.ipc.stage_clock import StageClock
 from appliance.planning.check_sampling import sampled_steps
 from appliance.records.journal import (
     Block,
@@ -41,6 +43,7 @@ from appliance.records.journal import (
     Phase,
     Stage,
     Started,
+    TimedStage,
     Warmed,
     Witnessed,
 )
@@ -87,9 +90,13 @@ class Channel:
 
 @dataclass(kw_only=True)
 class Progress:
-    """How far a launch has come; what fails before its first step is done may be software."""
+    """How far a launch has come; what fails before its first step is done may be software.
+
+    `stages` is the clock of what its time goes to.
+    """
 
     stage: Stage = "load"
+    stages: StageClock = field(default_factory=StageClock)
 
 
 @dataclass(kw_only=True)
@@ -144,9 +151,13 @@ class LaunchCourse:
 
     def _untimed(self) -> None:
         start = self._start()
-        self._send(Libraries, files=self.machine.libraries())
+        with self._in("digest"):
+            self._send(Libraries, files=self.machine.libraries())
         is_exact = self.workload.is_repeatable
-        first = {} if is_exact else outputs.freeze(start.output, self.machine.values)
+        first: outputs.Frozen = {}
+        if not is_exact:
+            with self._in("second_build"):
+                first = outputs.freeze(start.output, self.machine.values)
         if self.workload.steps is not None and not self.workload.is_timed:
             self._finish(start)
         elif self.workload.scenario:
@@ -154,36 +165,51 @@ class LaunchCourse:
         start.state = start.before = start.output = None
         if is_exact:
             return
-        gc.collect()
-        second = outputs.freeze(self._step_once(self._build()), self.machine.values)
-        self._send(Checked, phase="repeatability", step=0, check=self._spread(first, second))
+        with self._in("second_build"):
+            gc.collect()
+            second = outputs.freeze(self._step_once(self._build()), self.machine.values)
+            self._send(Checked, phase="repeatability", step=0, check=self._spread(first, second))
 
     def _timed(self) -> None:
         start = self._start()
         if self.workload.steps is not None:
-            self.channel.wait()
+            self._wait()
             self._finish(start)
             return
         start.before = start.output = None
-        warmed = self._warm_up(start.state)
-        length = self._block_length(warmed)
-        self.channel.wait()
+        with self._in("warm_up"):
+            warmed = self._warm_up(start.state)
+            length = self._block_length(warmed)
+        self._wait()
         self._blocks(start.state, 1 + len(warmed), length)
 
     # -------------------------------------------------------------- their parts
 
+    def _in(self, stage: TimedStage) -> AbstractContextManager[None]:
+        """What the time of a block of code goes to."""
+        return self.progress.stages.of(stage)
+
+    def _wait(self) -> None:
+        with self._in("wait"):
+            self.channel.wait()
+
     def _start(self) -> _Start:
         """Build, step once, digest and check the output, compare the clocks."""
+        stages = self.progress.stages
         self.progress.stage = "build"
+        stages.enter("build")
         state, built = self._one(self._build)
         self.progress.stage = "first_step"
+        stages.enter("first_step")
         before = self.workload.snapshot(state)
         output, first = timing.one(self._step(state), self.machine.stopwatch)
         self.progress.stage = "later"
+        stages.enter("other")
         self._send(Started, build_ns=built.wall_ns, first_step_ns=first.wall_ns)
         self._digest(output)
         self._check("first", 0, before, state, output)
-        self._compare_clocks(self._step(state))
+        with self._in("calibrate"):
+            self._compare_clocks(self._step(state))
         self._look(0)
         return _Start(state=state, before=before, output=output, span=first)
 
@@ -214,12 +240,13 @@ class LaunchCourse:
 
         The others would wait for this one in their next step.
         """
-        if index == 0:
-            self.witnesses.append(self.machine.make_witness())
-        (witness,) = self.witnesses
-        if witness is not None and (index == 0 or self.spec.ranks == 1):
-            train = witness.look(self.machine.stopwatch)
-            self._send(Witnessed, index=index, piece_ns=train.piece_ns, issue_ns=train.issue_ns)
+        with self._in("calibrate"):
+            if index == 0:
+                self.witnesses.append(self.machine.make_witness())
+            (witness,) = self.witnesses
+            if witness is not None and (index == 0 or self.spec.ranks == 1):
+                train = witness.look(self.machine.stopwatch)
+                self._send(Witnessed, index=index, piece_ns=train.piece_ns, issue_ns=train.issue_ns)
 
     def _warm_up(self, state: Any) -> tuple[int, ...]:
         """Times of the steps that were made."""
@@ -344,10 +371,16 @@ class LaunchCourse:
 
     def _reaches(self, state: Any) -> Callable[[], bool]:
         """Whether the target is reached, of which all ranks must agree."""
-        return lambda: not self.machine.agree(int(not self.workload.has_reached(state)))
+
+        def reaches() -> bool:
+            with self._in("check"):
+                return not self.machine.agree(int(not self.workload.has_reached(state)))
+
+        return reaches
 
     def _block(self, state: Any, length: timing.Length, hooks: timing.BlockHooks) -> timing.Samples:
-        return timing.block(self._step(state), self.machine.stopwatch, length, hooks)
+        with self._in("timed" if self.spec.is_timed else "untimed"):
+            return timing.block(self._step(state), self.machine.stopwatch, length, hooks)
 
     def _snapshot(self, state: Any) -> Callable[[], object]:
         snapshot = self.workload.snapshot
@@ -383,8 +416,9 @@ class LaunchCourse:
             step = self._step(state)
             return timing.one(step, self.machine.stopwatch)[1].wall_ns * 1e-9
 
-        check = cache_check.compare(seconds)
-        self._send(Checked, phase="repeated", step=0, check=check)
+        with self._in("check"):
+            check = cache_check.compare(seconds)
+            self._send(Checked, phase="repeated", step=0, check=check)
 
     # -------------------------------------------------------------- records sent
 
@@ -399,13 +433,15 @@ class LaunchCourse:
 
     def _digest(self, output: Any) -> None:
         if self.workload.is_repeatable:
-            digest = outputs.digest(output, self.machine.bits)
-            self._send(Digested, phase="first", step=0, what="output", digest=digest)
+            with self._in("digest"):
+                digest = outputs.digest(output, self.machine.bits)
+                self._send(Digested, phase="first", step=0, what="output", digest=digest)
 
     def _check(self, phase: Phase, step: int, before: object, state: Any, output: Any) -> None:
-        checks = self.workload.check(before, state, output)
-        for check in chain(checks, self.machine.more_checks()):
-            self._send(Checked, phase=phase, step=step, check=check)
+        with self._in("check"):
+            checks = self.workload.check(before, state, output)
+            for check in chain(checks, self.machine.more_checks()):
+                self._send(Checked, phase=phase, step=step, check=check)
 
     def _send_block(self, index: int, first_step: int, samples: timing.Samples) -> None:
         self._send(

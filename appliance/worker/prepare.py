@@ -57,6 +57,7 @@ def prepared(spec: LaunchSpec, link: Link, rank: int, progress: Progress) -> Lau
     """
     _refuse_preloads()
     kind = _loaded(spec)
+    progress.stages.enter("device")
     vendor = make_vendor(spec.vendor)
     _refuse_lies(spec, vendor)
     vendor.prepare()

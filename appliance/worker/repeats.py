@@ -40,8 +40,9 @@ class RepeatCourse(LaunchCourse):
         """Make the launch; every exception of the workload passes through."""
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            output = self._output()
-        digests = outputs.digests(output, self.machine.bits)
+            output = self._first()
+        with self._in("digest"):
+            digests = outputs.digests(output, self.machine.bits)
         self._send(
             Repeated, digests=digests, operators=without_form(caught), settings=self.settings
         )
@@ -49,12 +50,26 @@ class RepeatCourse(LaunchCourse):
         tensors = tuple(
             name for name in {**digests, **expected} if expected.get(name) != digests.get(name)
         )
-        if not self.machine.agree(int(bool(tensors))):
+        with self._in("wait"):
+            has_mismatch = self.machine.agree(int(bool(tensors)))
+        if not has_mismatch:
             return
-        is_large = outputs.num_bytes(output) > LARGEST_EVIDENCE
-        own = None if is_large else outputs.freeze(output, self.machine.bits)
-        del output  # which may fill a device
-        self._examine(own, joint_digest(digests), tensors)
+        with self._in("second_build"):
+            is_large = outputs.num_bytes(output) > LARGEST_EVIDENCE
+            own = None if is_large else outputs.freeze(output, self.machine.bits)
+            del output  # which may fill a device
+            self._examine(own, joint_digest(digests), tensors)
+
+    def _first(self) -> Any:
+        """Output of the first step; the state is not kept."""
+        self.progress.stages.enter("build")
+        state = self._build()
+        self.progress.stages.enter("first_step")
+        output = self._step_once(state)
+        del state
+        gc.collect()
+        self.progress.stages.enter("other")
+        return output
 
     def _output(self) -> Any:
         """Output of the first step of a state that is built anew; the state is not kept."""

@@ -52,6 +52,7 @@ from appliance.records.journal import (
     Line,
     Repeated,
     RunEnded,
+    StageTimes,
     Started,
     Warmed,
 )
@@ -146,6 +147,17 @@ def of_phase(launch: str, which: str, **values: object) -> Forge:
     return changed(Checked, launch, forge)
 
 
+def with_stages(share: float, **more: int) -> Forge:
+    """Has the launch say what its time went to: this share of its length, and more stages."""
+
+    def forge(event: Event) -> Sequence[Event]:
+        assert isinstance(event, LaunchEnded)
+        wall_ns = {"timed": round(event.wall_ns * share), **more}
+        return (StageTimes(launch=TIMED, rank=0, wall_ns=wall_ns), event)  # type: ignore[arg-type]
+
+    return changed(LaunchEnded, TIMED, forge)
+
+
 # ------------------------------------------------------------------ one launch
 
 FORGED: dict[str, tuple[Forge, str]] = {
@@ -170,6 +182,26 @@ FORGED: dict[str, tuple[Forge, str]] = {
     "a block cut short": (
         first_block(lambda one: [replace(one, block_wall_ns=29_000_000)]),
         "block 0 that is shorter than the protocol says",
+    ),
+    "stages that take longer than the launch": (
+        with_stages(1.01),
+        "has stages that together take longer than it did",
+    ),
+    "a stage of less than no time, which hides another": (
+        with_stages(1.5, check=-(10**12)),
+        "reports stages of no time, or of less",
+    ),
+    "stages said twice": (
+        lambda events: with_stages(0.1)(list(with_stages(0.1)(events))),
+        "reports its times of its stages twice",
+    ),
+    "stages said before the work is done": (
+        changed(
+            Started,
+            TIMED,
+            lambda one: (StageTimes(launch=TIMED, rank=0, wall_ns={"build": 1}), one),
+        ),
+        "reports something after the times of its stages",
     ),
     "no warm-up": (dropped(Warmed, TIMED), "does not report its warm-up"),
     "an empty warm-up": (
@@ -293,6 +325,11 @@ def with_another(events: Sequence[Event]) -> list[Event]:
         if isinstance(event, Checked) and event.phase == "first":
             made.append(replace(event, check=replace(event.check, name="another")))
     return made
+
+
+def test_stages_that_fit_into_the_launch_are_let_through() -> None:
+    events = list(healthy().events)
+    assert fault(with_stages(0.5)(events)) == ""
 
 
 def test_sound_launches_are_let_through() -> None:
