@@ -6,7 +6,7 @@ read the ratios, which are made within one run.
     help        wall time of `bench --help`
     overhead    a step timed by the worker's own loop over the same step in a bare loop
     launches    wall time of a fresh launch over a forked one, for each smoke workload
-    smoke       wall time of the smoke suite, and of the report and its verification
+    smoke       wall time of the smoke suite and what it went to, of the report, its verification
     series      time of the changepoint search beside ruptures, and of classifying a launch
     digests     time of the burn-in's digests and checks over that of its products
     judge       processor time of judging 40 criteria with 40 launches each
@@ -129,6 +129,19 @@ def ended(run: Path) -> list[dict[str, object]]:
     return [{**event, "wall_ns": int(event["wall_ns"])} for event in events]
 
 
+def budget_of(run: Path) -> str:
+    """What the time of a run went to, by its journal."""
+    from appliance.evidence.budget import sentence  # noqa: PLC0415
+    from appliance.evidence.journal_index import index_of  # noqa: PLC0415
+    from appliance.records.json import from_json, sha256  # noqa: PLC0415
+    from appliance.records.plan import Plan  # noqa: PLC0415
+    from appliance.storage.journal import replay  # noqa: PLC0415
+
+    text = (run / "plan.json").read_bytes()
+    lines = replay((run / "journal.jsonl").read_bytes(), sha256(text))
+    return sentence(index_of(from_json(Plan, text, name="plan.json"), lines).budget.now())
+
+
 def measure_smoke(folder: Path) -> None:
     out = folder / "smoke"
     suite = bench("run", "--suite", "smoke", "--out", str(out), "--quiet")
@@ -136,6 +149,7 @@ def measure_smoke(folder: Path) -> None:
     report = bench("sign", str(run))
     verify = bench("verify", str(run), "--allow-dev")
     print(f"smoke: suite {suite:.0f} s (aim: under 300 s)")
+    print(f"smoke: {budget_of(run)}")
     print(f"smoke: report, HTML and PDF, signed {report:.2f} s (aim: under 5 s)")
     print(f"smoke: verify {verify:.2f} s (aim: under 2 s)")
 

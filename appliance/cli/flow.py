@@ -215,5 +215,5 @@ def _conclude(finished: Finished, *, is_signed: bool, quiet: bool, as_json: bool
     elif quiet:
         say(f"{verdict.verdict}  {finished.folder}")
     else:
-        print_result(finished.folder, verdict, is_signed=is_signed)
+        print_result(finished.folder, verdict, finished.budget, is_signed=is_signed)
     raise typer.Exit(exit_code)

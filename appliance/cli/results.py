@@ -10,6 +10,8 @@ from rich.table import Table
 
 from appliance.cli.console import console
 from appliance.cli.progress import begin_sentence, minutes
+from appliance.evidence.budget import Budget
+from appliance.evidence.budget import sentence as budget_sentence
 from appliance.planning import coverage
 from appliance.planning.sessions import num_in_all, seconds_of_run
 from appliance.records.plan import Case, Plan
@@ -74,8 +76,13 @@ def fact_words(fact: Fact) -> str:
     return f"{fact.value} {fact.unit}".strip()
 
 
-def print_result(folder: Path, verdict: Verdict, *, is_signed: bool) -> None:
-    """The final table, the verdict with its reasons, and where everything is."""
+def print_result(
+    folder: Path, verdict: Verdict, budget: Budget | None = None, *, is_signed: bool
+) -> None:
+    """The final table, the verdict with its reasons, where the time went and all is stored.
+
+    `budget` None: nothing is said of it, as by who did not make the run.
+    """
     out = console()
     table = Table(box=None, pad_edge=False)
     for name in ("case", "launches", "checks within", "step", "rate", "arithmetic"):
@@ -89,6 +96,8 @@ def print_result(folder: Path, verdict: Verdict, *, is_signed: bool) -> None:
     out.print(verdict.scope)
     for sentence in verdict_sentences(verdict):
         out.print(sentence, markup=False)
+    if budget is not None:
+        out.print(budget_sentence(budget), markup=False)
     if is_signed:
         out.print(f"report: {folder / 'report.pdf'}", markup=False)
         out.print(f"verify: bench verify {folder}", markup=False)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from appliance.evidence.budget import BudgetSums
 from appliance.evidence.disturbance import IdleTimes, idle_reading, users_seen
 from appliance.evidence.launches import CaseEvidence, LaunchEvidence, RunEvidence
 from appliance.records.journal import (
@@ -48,7 +49,7 @@ class JournalIndex:
     gave, 0 without one. The rest is for whoever shows the run: the times (UTC) of its first and
     last line, resumptions with their times, ends and begins of sessions with theirs, the last
     interim analysis of each case, what the fork servers' probes said, and in the journal's order
-    readings with their times, and what launches ran in.
+    readings with their times, and what launches ran in. `budget` is what its time went to.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -64,6 +65,7 @@ class JournalIndex:
         self.readings: list[tuple[str, Reading]] = []
         self.environments: list[Environment] = []
         self.libraries: list[Libraries] = []
+        self.budget = BudgetSums()
         self._run_id = plan.run_id
         self._launches = {
             launch.id: LaunchEvidence(launch.id, launch.number, launch.session)
@@ -91,6 +93,7 @@ class JournalIndex:
     def take(self, line: Line) -> None:
         """Add the next line."""
         event = line.event
+        self.budget.take(line)
         self.begin_utc, self.end_utc = self.begin_utc or line.utc, line.utc
         name: str = getattr(event, "launch", "")
         launch = self._launches.get(name)

@@ -22,6 +22,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from appliance.evidence import hidden_links
+from appliance.evidence.budget import Budget
 from appliance.evidence.case_results import case_result, common_clock, withheld
 from appliance.evidence.determinism import Disagreement, between_devices, exchanged
 from appliance.evidence.device_health import Scope
@@ -174,6 +175,11 @@ class Judge:
         ):
             self._check_decision(event.case)
         self._index.take(line)
+
+    @property
+    def budget(self) -> Budget:
+        """What the run's time went to so far."""
+        return self._index.budget.now()
 
     def interim_analysis(self, case: str) -> tuple[bool, str]:
         """Whether a case is decided by the launches so far, so that the rest need not be made.

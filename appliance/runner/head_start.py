@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -27,12 +28,14 @@ from appliance.vendors.base import Vendor
 class HeadStart:
     """At most one process that waits for its request, of the run that gets this name.
 
-    `token` is the one of the run, which all of its processes have.
+    `token` is the one of the run, which all of its processes have; `since_ns` is when it was named,
+    by the monotonic clock.
     """
 
     def __init__(self, run_id: str) -> None:
         self.run_id = run_id
         self.token = secrets.token_hex(16)
+        self.since_ns = time.monotonic_ns()
         self._environment: Mapping[str, str] = {}
         self._process: ServerProcess | None = None
 

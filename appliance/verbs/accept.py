@@ -7,6 +7,7 @@ does one whose next session is due.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ from pathlib import Path
 from appliance.challenge import request as receipts
 from appliance.challenge.request import Awaiting
 from appliance.errors import OutputError, UsageError
+from appliance.evidence.budget import Budget
 from appliance.judging.verdict import Judge
 from appliance.planning import coverage, sessions
 from appliance.probe import node
@@ -47,10 +49,11 @@ from appliance.verbs.run_options import RunOptions
 
 @dataclass(frozen=True, kw_only=True)
 class Finished:
-    """A judged run: its folder and what was decided."""
+    """A judged run: its folder, what was decided, and what its time went to."""
 
     folder: Path
     verdict: Verdict
+    budget: Budget
 
 
 def _judge(prepared: Prepared) -> Judge:
@@ -73,6 +76,7 @@ def run(
     Under a challenge that counts attempts it prepares alone, as the plan needs the buyer's receipt.
     Raises SessionsLeft at the end of a session after which the plan has no fixed pause.
     """
+    since_ns = time.monotonic_ns() if ahead is None else ahead.since_ns
     check_writable(options.out)
     _refuse_early(options)
     prepared = prepare(
@@ -87,7 +91,7 @@ def run(
         return receipts.ask(folder, prepared.plan, prepared.files)
     if options.receipt is not None:
         raise UsageError(f"{options.challenge} counts no attempts: leave --receipt out")
-    journal = begin(folder, prepared.plan, prepared.files, prepared.node)
+    journal = begin(folder, prepared.plan, prepared.files, prepared.node, since_ns=since_ns)
     return _finish(folder, prepared, journal, observer, ahead=ahead)
 
 
@@ -230,7 +234,7 @@ def _finish(
     finally:
         journal.close()
     tidy(work)
-    return Finished(folder=folder, verdict=verdict)
+    return Finished(folder=folder, verdict=verdict, budget=judge.budget)
 
 
 def _begin_session(folder: Path, prepared: Prepared, journal: Journal, dropped: str) -> Prepared:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -32,7 +33,7 @@ from appliance.planning.sessions import seconds_of_run
 from appliance.probe import node, redaction
 from appliance.records.baseline import Baselines, Peaks
 from appliance.records.criteria import Criteria
-from appliance.records.journal import Injected, RunStarted
+from appliance.records.journal import Injected, RunPlanned, RunStarted
 from appliance.records.json import from_json, sha256, to_json
 from appliance.records.order import Challenge, Order
 from appliance.records.plan import Case, Plan
@@ -436,10 +437,20 @@ def _same_node(folder: Path, plan: Plan, system: System) -> Node:
 # ------------------------------------------------------------------ its folder
 
 
-def begin(folder: Path, plan: Plan, files: Mapping[str, bytes], here: Node) -> Journal:
-    """Make the run's folder with its files, and begin its journal; OutputError if it cannot be."""
+def begin(
+    folder: Path,
+    plan: Plan,
+    files: Mapping[str, bytes],
+    here: Node,
+    *,
+    since_ns: int | None = None,
+) -> Journal:
+    """Make the run's folder with its files, and begin its journal; OutputError if it cannot be.
+
+    `since_ns` is when its planning began, by the monotonic clock; None where nobody says.
+    """
     make_folder(folder, files, here)
-    return begin_journal(folder, plan, files, here)
+    return begin_journal(folder, plan, files, here, since_ns=since_ns)
 
 
 def make_folder(folder: Path, files: Mapping[str, bytes], here: Node) -> None:
@@ -454,11 +465,20 @@ def make_folder(folder: Path, files: Mapping[str, bytes], here: Node) -> None:
         bundle.write(folder / name, content)
 
 
-def begin_journal(folder: Path, plan: Plan, files: Mapping[str, bytes], here: Node) -> Journal:
-    """Begin the journal of a run whose folder is made."""
+def begin_journal(
+    folder: Path,
+    plan: Plan,
+    files: Mapping[str, bytes],
+    here: Node,
+    *,
+    since_ns: int | None = None,
+) -> Journal:
+    """Begin the journal of a run whose folder is made; `since_ns` as in `begin`."""
     rewrite = None if here.redactor is None else here.redactor.record
     journal = Journal.create(folder / bundle.JOURNAL, sha256(files[bundle.PLAN]), rewrite=rewrite)
     journal.append(_started(plan, files), sync=True)
+    if since_ns is not None:
+        journal.append(RunPlanned(wall_ns=time.monotonic_ns() - since_ns))
     for injector in plan.injectors:
         journal.append(_injected(injector, plan.cases), sync=True)
     return journal

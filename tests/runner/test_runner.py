@@ -19,6 +19,7 @@ import pytest
 from support.launching import MIB, TESTS, Bench, Seen, bearers, case, plan
 
 from appliance.errors import OutputError, RunInterrupted
+from appliance.evidence.journal_index import index_of
 from appliance.evidence.run_state import History
 from appliance.ipc import processes
 from appliance.records.journal import (
@@ -39,6 +40,7 @@ from appliance.records.journal import (
     Reading,
     RunResumed,
     ServerProbed,
+    StageTimes,
     Started,
     Warmed,
 )
@@ -160,12 +162,43 @@ def test_launch_that_goes_wrong_keeps_what_it_said_before(faults: Bench, name: s
     assert (Block in kinds) == (FAULTS[name][2] == "completed")
 
 
+def test_launch_says_what_its_time_went_to(faults: Bench) -> None:
+    (reference,) = faults.of("healthy@cpu:0/0", StageTimes)
+    (timed,) = faults.of("healthy@cpu:0/1", StageTimes)
+    both = {"start", "import", "device", "build", "first_step", "digest", "check", "calibrate"}
+    assert set(reference.wall_ns) == both | {"end", "other"}
+    assert set(timed.wall_ns) == both | {"warm_up", "wait", "timed", "end", "other"}
+    for launch, times in (("healthy@cpu:0/0", reference), ("healthy@cpu:0/1", timed)):
+        whole = faults.ended(launch).wall_ns
+        assert min(times.wall_ns.values()) >= 0
+        assert 0.5 * whole < sum(times.wall_ns.values()) <= whole
+    blocks = sum(block.block_wall_ns for block in faults.of("healthy@cpu:0/1", Block))
+    (warmed,) = faults.of("healthy@cpu:0/1", Warmed)
+    assert timed.wall_ns["timed"] >= blocks
+    assert timed.wall_ns["warm_up"] >= sum(warmed.wall_ns)
+
+
+def test_launch_that_was_killed_says_nothing_of_its_time(faults: Bench) -> None:
+    assert not faults.of("segfault@cpu:0/1", StageTimes)
+    assert faults.of("raise@cpu:0/1", StageTimes)
+    parts = index_of(faults.plan, faults.journal.lines).budget.now().seconds
+    ended = sum(
+        faults.ended(f"{name}@cpu:0/1").wall_ns
+        for name in FAULTS
+        if not faults.of(f"{name}@cpu:0/1", StageTimes)
+    )
+    assert parts["not_measured"] * 1e9 >= ended > 0
+    lines = faults.journal.lines
+    whole = lines[-1].monotonic_ns - lines[0].monotonic_ns
+    assert sum(parts.values()) * 1e9 == pytest.approx(whole)
+
+
 def test_healthy_launch_says_everything_in_order(faults: Bench) -> None:
     reported = faults.of("healthy@cpu:0/1")
     events = [event for event in reported if not isinstance(event, Reading | Counted)]
     expected = [LaunchStarted, Environment, Float32Products, Artifact, Started, Digested]
     expected += [Checked, Checked, Calibrated, Warmed]
-    expected += [Block, Block, Checked, Checked, Float32Products, LaunchEnded]
+    expected += [Block, Block, Checked, Checked, Float32Products, StageTimes, LaunchEnded]
     assert [type(event) for event in events] == expected
     phases = [(event.phase, event.step) for event in events if isinstance(event, Checked)]
     assert phases == [("first", 0)] * 2 + [("last", 7)] * 2  # 1 first, 1 warm-up, 2 blocks of 3
