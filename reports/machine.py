@@ -1,5 +1,7 @@
 """The machine on paper: facts of the node and its parts, what it ran, and how it was that day.
 
+Last comes what the time of the run went to: one bar, and the seconds of each part below it.
+
 A value that could not be read is "not reported", with the permission that would allow it,
 beside those that could. Parts of one kind (memory modules, disks) share most of their values;
 these are said once, and only what tells one part from the next becomes a table.
@@ -10,15 +12,25 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 
+from appliance.evidence import budget
+from appliance.evidence.budget import LABELS, PARTS, USEFUL, Budget
 from appliance.evidence.journal_index import JournalIndex
 from appliance.records.baseline import Peaks
 from appliance.records.journal import Reading
 from appliance.records.json import sha256
 from appliance.records.system import Device, Fact, Facts, Process, System
-from reports import words
-from reports.model import Grid, Group, Row
+from reports import plots, words
+from reports.model import BudgetSection, Grid, Group, Row
 from reports.words import NOT_REPORTED, count, label
 
+USEFUL_NOTE = (
+    "Useful is what a run is made for: warm-up and timed steps, a burn-in's among them. Launches "
+    "at once share the time that they took together; ranks of one launch count as their mean."
+)
+LACKING = (
+    "Not measured are launches that did not report their stages: they were ended from outside, or "
+    "an older version made them."
+)
 _SAME = 3  # parts above which equal values are worth saying once
 
 
@@ -279,3 +291,37 @@ def first_known(facts: Mapping[str, Fact], names: Sequence[str]) -> str:
     """The value of the first of `names` that was read, or "not reported"."""
     values = [words.fact(facts[name]) for name in names if name in facts]
     return next((value for value in values if value != NOT_REPORTED), NOT_REPORTED)
+
+
+# ------------------------------------------------------------------ its time
+
+
+def budget_section(spent: Budget) -> BudgetSection:
+    """The bar and its table, in the order of PARTS with what is useful first."""
+    whole = spent.whole
+    order = sorted(spent.seconds, key=lambda part: (part not in USEFUL, PARTS.index(part)))
+    bars = [
+        plots.Part(
+            label=LABELS[part],
+            share=spent.seconds[part] / whole,
+            is_marked=part in USEFUL,
+        )
+        for part in order
+    ]
+    said = budget.sentence(spent)
+    return BudgetSection(
+        sentence=f"{said[0].upper()}{said[1:]}.",
+        plot=plots.parts("What the time of the run went to", bars),
+        grid=Grid(
+            columns=("Part", "Time", "Share"),
+            rows=tuple(
+                (
+                    LABELS[part] + (" (useful)" if part in USEFUL else ""),
+                    budget.duration(spent.seconds[part]),
+                    f"{100 * spent.seconds[part] / whole:.1f} %",
+                )
+                for part in order
+            ),
+            notes=(USEFUL_NOTE, *([LACKING] if budget.NOT_MEASURED in spent.seconds else [])),
+        ),
+    )

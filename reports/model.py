@@ -273,6 +273,15 @@ class Judging:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BudgetSection:
+    """What the time of the run went to, in a sentence, a bar and a table."""
+
+    sentence: str
+    plot: Markup
+    grid: Grid
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class View:
     """The whole report, ready to be laid out."""
 
@@ -293,6 +302,7 @@ class View:
     pairs: tuple[PairSection, ...] = ()
     health: HealthChapter
     judging: Judging
+    budget: BudgetSection
     system: tuple[Group, ...]
     environment: tuple[Group, ...]
     evidence: tuple[Row, ...]

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import cycle, pairwise
 
 from markupsafe import Markup, escape
 
@@ -23,6 +23,9 @@ _LEFT, _RIGHT, _TOP, _BOTTOM, _COURSE_BOTTOM = 58, 652, 14, 140, 72
 _FONT = 'font-family="DejaVu Sans, sans-serif"'
 _FEW, _LARGE_DOT, _SMALL_DOT = 40, 4.4, 2.6  # samples of a launch; widths of a dot
 _TRACE_HEIGHT = 48
+_BAR_LEFT, _BAR_HEIGHT = 8, 42
+_LETTER = 6.2  # width of a letter at most
+_DARK, _SHADES = ("#1f3b63", "#ffffff"), ("#c3cedd", "#e2e8f0")
 _BUSY = 12  # launches above which a label has its number only
 _TAIL = 0.1  # share of the largest samples that may lie beyond the axis
 
@@ -65,6 +68,15 @@ class Trace:
 
     label: str
     points: tuple[tuple[float, float], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """One part of a bar; `share` is its part of the whole, the marked ones are dark."""
+
+    label: str
+    share: float
+    is_marked: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +176,26 @@ def traces(title: str, series: Sequence[Trace]) -> Markup:
     ]
     name = _text((_LEFT + _RIGHT) / 2, bottom + 24, "minutes since the run began")
     return _drawing(title, "".join((*parts, *labels, name)), bottom + 28)
+
+
+def parts(title: str, pieces: Sequence[Part]) -> Markup:
+    """One bar of parts side by side; a label stands in each that has room for it."""
+    body, left = [], float(_BAR_LEFT)
+    shades = cycle(_SHADES)
+    for piece in pieces:
+        width = piece.share * (_RIGHT - _BAR_LEFT)
+        fill, ink = _DARK if piece.is_marked else (next(shades), "#111111")
+        body.append(
+            f'<rect x="{left:.1f}" y="6" width="{width:.1f}" height="30" fill="{fill}" '
+            'stroke="#ffffff" stroke-width="0.8"/>'
+        )
+        lines = (piece.label, f"{100 * piece.share:.0f} %")
+        if max(map(len, lines)) * _LETTER <= width:
+            for place, line in enumerate(lines):
+                y = 18 + place * 12
+                body.append(_text(left + width / 2, y, line, more=f'style="fill: {ink}"'))
+        left += width
+    return _drawing(title, "".join(body), _BAR_HEIGHT) if body else Markup()
 
 
 def _trace(one: Trace, top: float, begin: float, end: float) -> str:

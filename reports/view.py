@@ -142,6 +142,7 @@ def view(bundle: Bundle) -> View:
             pairs=pairs.sections(plan, verdict),
             health=health.chapter(bundle.criteria, bundle.system.identity.devices, index),
             judging=judging.chapter(bundle, verdict, criteria, hidden, index),
+            budget=machine.budget_section(index.budget.now()),
             system=machine.system_groups(bundle.system, bundle.peaks),
             environment=machine.environment_groups(bundle.system, index),
             evidence=_evidence(bundle),
