@@ -24,6 +24,7 @@ from appliance.signing.dsse import SigningKey, Statement
 
 ENTRY = "bench:challenge-entry/v1"
 NAME = "the ledger"
+RESTORE = "restore it from the copy that was kept of it"
 KINDS: Mapping[str, type[Entry]] = {"opened": Opened, "begun": Receipt, "returned": Returned}
 FILES = {"challenge": "challenge.json", "plan": "plan.json", "journal": "journal.jsonl"}
 """Fields of an entry that are digests of files, which are the statement's subjects."""
@@ -119,12 +120,19 @@ class Ledger:
 
 def read_ledger(data: bytes, buyer: x509.Certificate, challenge: str) -> Ledger:
     """The ledger of the challenge with this sha256; EvidenceError at its first fault."""
+    try:
+        return _whole(data, buyer, challenge)
+    except EvidenceError as fault:
+        raise EvidenceError(f"{fault}; {RESTORE}") from None
+
+
+def _whole(data: bytes, buyer: x509.Certificate, challenge: str) -> Ledger:
     if not data.endswith(b"\n"):
-        raise EvidenceError(f"{NAME} is empty or its last entry is cut short: restore it")
+        raise EvidenceError(f"{NAME} is empty or its last entry is cut short")
     lines = data.split(b"\n")[:-1]
     opened = read(lines[0], buyer, f"{NAME}'s entry 1")
     if not isinstance(opened, Opened) or opened.challenge != challenge:
-        raise EvidenceError(f"{NAME} is of another challenge: name the one that was kept with it")
+        raise EvidenceError(f"{NAME} is of another challenge")
     receipts: dict[int, Receipt] = {}
     returned: dict[int, Returned] = {}
     envelopes: dict[int, bytes] = {}

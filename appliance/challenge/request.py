@@ -24,6 +24,7 @@ from appliance.records.plan import Plan
 from appliance.storage import bundle, input_file, plain_files
 
 STDIN = Path("-")
+RECEIPT_FIX = "name the file that `bench challenge begin` wrote, or one with its line"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,13 +103,16 @@ def bound(folder: Path, plan: Plan, files: Mapping[str, bytes], given: Path | No
 def check(data: bytes, plan: Plan, files: Mapping[str, bytes]) -> Receipt:
     """The receipt in these bytes, if the buyer of the challenge signed it for this plan."""
     challenge = challenge_window.parse(files[bundle.CHALLENGE])
-    receipt = ledger.read_receipt(data, ledger.buyer_of(challenge), "the receipt")
+    try:
+        receipt = ledger.read_receipt(data, ledger.buyer_of(challenge), "the receipt")
+    except EvidenceError as fault:
+        raise EvidenceError(f"{fault}; {RECEIPT_FIX}") from None
     if receipt.challenge != sha256(files[bundle.CHALLENGE]):
         raise EvidenceError("the receipt is of another challenge than the run was planned under")
     if (receipt.plan, receipt.run_id) != (sha256(files[bundle.PLAN]), plan.run_id):
         raise EvidenceError(
             f"the receipt is for the run {receipt.run_id}, and this one is {plan.run_id}: a "
-            "receipt is for one plan and used once"
+            "receipt is for one plan and used once, so ask the buyer for one for this run"
         )
     return receipt
 

@@ -14,6 +14,7 @@ from appliance.storage.units import QUANTITIES
 
 DEVICES = ROOT / "appliance" / "devices"
 BASELINES = ROOT / "appliance" / "baselines"
+BASELINE_FIX = "name a file that `bench baseline create` wrote"
 LEAST_LAUNCHES, LEAST_DEVICES = 5, 2  # of a baseline: below, a spread is a guess
 LEAST_LOG_SECONDS, LARGEST_LOG_SECONDS = math.log(1e-9), math.log(1e6)
 
@@ -45,7 +46,9 @@ def load_baselines(models: Sequence[str], path: Path | None = None) -> Baselines
     UsageError for a figure that cannot be one (not positive, not finite, of too few launches).
     """
     if path is not None:
-        return parse_baselines(input_file.read(path, what="baseline file"), path.name)
+        return parse_baselines(
+            input_file.read(path, what="baseline file", fix=BASELINE_FIX), path.name
+        )
     baselines: list[Baseline] = []
     for shipped in sorted(BASELINES.glob("*.json")):
         baselines += parse_baselines(shipped.read_bytes(), shipped.name).baseline

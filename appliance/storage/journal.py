@@ -98,7 +98,9 @@ class Journal:
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
         except FileNotFoundError:
-            raise EvidenceError(f"{path} is missing, so there is no run to go on with") from None
+            raise EvidenceError(
+                f"{path} is missing, so there is no run to go on with: start a new one"
+            ) from None
         except OSError as error:
             raise _not_written(path, error) from None
         _lock(path, descriptor)

@@ -82,13 +82,14 @@ MUST_BE = {
 }
 
 
+WHOLE = ""  # the place of a fault of the whole file, which no key has
 OF_SEVERAL_TYPES = {"parameters": (2, ""), "value": (1, ", or a list of them")}
 """Keys behind which a fault names a type: how many parts of its place are the file's own."""
 
 
 def _sentence(kind: type[object], fault: Any) -> str:
     """What is wrong with a file, in the words of the file and none of the reader's."""
-    place: tuple[str | int, ...] = fault["loc"] or ("the file",)
+    place: tuple[str | int, ...] = fault["loc"] or (WHOLE,)
     while len(place) > 1 and isinstance(place[-1], str) and "[" in place[-1]:
         place = place[:-1]  # one of the types that a value may have
     *parents, last = place
@@ -108,7 +109,8 @@ def _sentence(kind: type[object], fault: Any) -> str:
     if last == "within_of_baseline":
         wanted = 'a number like 0.03, or "class"'
     if wanted is None:
-        return f"{_key(parents, last)} is wrong: {fault['msg'].lower()}"
+        what = "this is no such file" if last == WHOLE else f"{_key(parents, last)} is wrong"
+        return f"{what}: {fault['msg'].lower()}"
     return f"{_key(parents, last)} must be {wanted}"
 
 

@@ -223,7 +223,12 @@ def _request(path: Path) -> AttemptRequest:
     data = input_file.read(path, fix="name the node's request")
     if short_form.is_short(data, short_form.REQUEST):
         return short_form.read_request(data)
-    return from_json(AttemptRequest, data.removesuffix(b"\n"), name=path.name)
+    try:
+        return from_json(AttemptRequest, data.removesuffix(b"\n"), name=str(path))
+    except EvidenceError as fault:
+        raise EvidenceError(
+            f"{fault}; name the RUN.request.json of the node, or a file with its line"
+        ) from None
 
 
 def _receipt(book: Book, wanted: AttemptRequest, now: datetime, hours: float) -> Receipt:

@@ -414,7 +414,10 @@ def _files_of(folder: Path) -> tuple[Plan, System, dict[str, bytes]]:
     for name, digest in digests.items():
         if digest != plan.digests[name]:
             path = folder / DIGESTED.get(name, bundle.SYSTEM)
-            raise EvidenceError(f"{path} is not the file that the run was planned with")
+            raise EvidenceError(
+                f"{path} is not the file that the run was planned with: put that one back, or "
+                "start a new run"
+            )
     return plan, system, files
 
 
@@ -429,7 +432,7 @@ def _same_node(folder: Path, plan: Plan, system: System) -> Node:
     if changed:
         raise UsageError(
             f"{folder} cannot go on here, because this is not the machine that it began on: "
-            f"{'; '.join(changed)}"
+            f"{'; '.join(changed)}; go on there, or start a new run"
         )
     return here
 

@@ -10,8 +10,11 @@ from pathlib import Path
 import pytest
 from support.program import TINY, called, events, only_run, start
 
+from appliance.probe.node import identity_digest
 from appliance.records.journal import Line
 from appliance.records.json import from_json, sha256, to_json
+from appliance.records.plan import Plan
+from appliance.records.system import System
 from appliance.storage.journal import as_written
 
 
@@ -44,6 +47,33 @@ def test_a_clock_that_was_set_back_is_refused_in_a_sentence(copy: Path) -> None:
     assert "the clock was set back by 7" in done.stderr
     assert "between sessions 1 and 2" in done.stderr
     assert (copy / "journal.jsonl").read_bytes() == before
+
+
+def test_a_session_on_another_device_is_refused_in_a_sentence(copy: Path) -> None:
+    """The run as whoever made its first session elsewhere would hand it over: sound in itself."""
+    system = from_json(System, (copy / "system.json").read_bytes(), name="system.json")
+    device = replace(system.identity.devices[0], serial="1320922000042")
+    others = system.identity.devices[1:]
+    system = replace(system, identity=replace(system.identity, devices=(device, *others)))
+    plan = from_json(Plan, (copy / "plan.json").read_bytes(), name="plan.json")
+    digests = {**plan.digests, "identity": identity_digest(system.identity)}
+    (copy / "system.json").write_bytes(to_json(system))
+    (copy / "plan.json").write_bytes(to_json(replace(plan, digests=digests)))
+    later(copy, timedelta(0))
+    before = (copy / "journal.jsonl").read_bytes()
+    done = called("accept", "--resume", str(copy))
+    assert done.returncode == 2
+    assert "not the machine that it began on: cpu:0: serial was 1320922000042" in done.stderr
+    assert done.stderr.endswith("; go on there, or start a new run\n")
+    assert (copy / "journal.jsonl").read_bytes() == before
+
+
+def test_a_session_with_another_record_of_its_node_is_refused_in_a_sentence(copy: Path) -> None:
+    record = copy / "system.json"
+    record.write_bytes(record.read_bytes().replace(b'"serial":null', b'"serial":"1320922000042"'))
+    done = called("accept", "--resume", str(copy))
+    assert done.returncode == 4
+    assert "put that one back, or start a new run" in done.stderr
 
 
 def later(run: Path, by: timedelta) -> None:

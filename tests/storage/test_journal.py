@@ -136,7 +136,7 @@ def test_an_edited_journal_is_refused_and_left_as_it_is(path: Path) -> None:
 
 
 def test_a_missing_journal_cannot_be_gone_on_with(path: Path) -> None:
-    with pytest.raises(EvidenceError, match="no run to go on with"):
+    with pytest.raises(EvidenceError, match="no run to go on with: start a new one"):
         Journal.reopen(path, PREV)
 
 

@@ -123,6 +123,13 @@ def test_what_was_not_asked_for_is_not_answered(buyer: Buyer) -> None:
     refused(buyer, UsageError, "expected to take 0.17 h with its pauses", hours=0.1)
 
 
+def test_what_is_no_request_is_refused_with_what_to_name(buyer: Buyer) -> None:
+    noise = buyer.folder / "noise"
+    for data in (b"", b"\x00\xff", b"[]", b"{}"):
+        noise.write_bytes(data)
+        refused(buyer, EvidenceError, "noise: .*; name the RUN.request.json", request=noise)
+
+
 def test_eleventh_attempt_is_refused(buyer: Buyer) -> None:
     for number in range(1, 11):
         buyer.begin(20 + number)
@@ -138,6 +145,7 @@ def test_ledger_with_a_gap_begins_and_shows_nothing(buyer: Buyer) -> None:
     done = called("challenge", "ledger", "--challenge", str(buyer.path))
     assert done.returncode == 4
     assert len(done.stderr.splitlines()) == 1
+    assert "restore it from the copy that was kept of it" in done.stderr
     buyer.book.unlink()
     refused(buyer, EvidenceError, "is missing: without its ledger no attempt can be counted")
 
@@ -246,6 +254,8 @@ def test_three_attempts_of_which_one_never_comes_back(tmp_path: Path) -> None:
     first = node.plan()
     node.begin(first)
     assert "a plan is begun once" in node.begin(first, code=4)
+    receipt.with_name("noise").write_bytes(b"\x00\xff")
+    assert "name the file that" in node.go_on(first, receipt.with_name("noise"), code=4)
     assert "ACCEPTED" in node.go_on(first, receipt, code=0)
     assert "attempt 1 came back: ACCEPTED" in node.close(first)
     assert "attempt 1 is back already" in node.close(first, code=4)

@@ -19,6 +19,7 @@ from support.bundles import (
     rejected,
     sealed,
 )
+from support.program import called
 from typer.testing import CliRunner
 
 from appliance.cli.main import app
@@ -802,6 +803,17 @@ def test_a_margin_that_only_sessions_carry_is_found_by_their_number(week: list[P
     assert (words[1].status, words[3].status) == ("fail", "pass")
     assert "less than it carries in a run of 1 session: raise it to" in words[1].sentence
     assert "carries in a run of 3 sessions" in words[3].sentence
+
+
+def test_what_is_no_baseline_file_is_one_sentence(tmp_path: Path) -> None:
+    noise = tmp_path / "noise.json"
+    noise.write_bytes(b"\x00\xff")
+    done = called("baseline", "check", str(noise))
+    assert done.returncode == 2
+    assert "noise.json: this is no such file: invalid json" in done.stderr
+    done = called("baseline", "check", str(tmp_path / "none.json"))
+    assert done.returncode == 2
+    assert done.stderr.endswith("; name a file that `bench baseline create` wrote\n")
 
 
 def test_an_empty_file_is_no_baseline(tmp_path: Path) -> None:
