@@ -23,13 +23,14 @@ from appliance.planning import sustained
 from appliance.planning.criterion_scope import alphas
 from appliance.records.criteria import Criterion
 from appliance.records.verdict import RulingWord
-from appliance.statistics.heating import Series, Slope, slope
+from appliance.statistics.heating import LEAST_INDEPENDENT, Series, Slope, slope
 
 HALF_HOUR = 1800.0
 LEAST_SECONDS = 600.0
 """Over which a rate for half an hour may be extrapolated."""
 OVER_RUN = "drift_over_run"
 WORST: tuple[RulingWord, ...] = ("fail", "inconclusive", "pass")
+LONGER = "Find what changes slowly on this node (cooling, other load), or plan more launches."
 COOL = "Find what heats this device (cooling, air flow, power limit) or replace it."
 
 
@@ -67,6 +68,8 @@ def _of_device(
         what = short or f"{device} has too few launches to show a slope"
         action = "Run again, and let it end; or agree on a shorter sustained_seconds."
         return inconclusive("coverage", f"{criterion.title}: {what}", action)
+    if seen.num_independent < LEAST_INDEPENDENT:
+        return inconclusive("noise", f"{criterion.title}: {_alike(device, seen)}", LONGER)
     passing, failing = alphas(inputs.criteria, inputs.plan.num_limits)
     seconds = seen.span_s if criterion.metric == OVER_RUN else HALF_HOUR
     low, high = seen.begin(failing / num_devices) * seconds, seen.end(passing) * seconds
@@ -88,6 +91,14 @@ def _of_device(
     if draft.ruling == "inconclusive":
         draft = replace(draft, action=STOP_OTHER_LOAD)
     return undisturbed(draft, own, inputs)
+
+
+def _alike(device: str, seen: Slope) -> str:
+    return (
+        f"the {seen.num_launches} launches on {device} resemble those before them so much that "
+        f"they tell no more than {seen.num_independent:.2g} independent ones, and a slope needs "
+        f"{LEAST_INDEPENDENT}"
+    )
 
 
 def _unsustained(

@@ -3,10 +3,9 @@
 The slope is the median over all pairs of launches of one case (Theil and Sen, stratified), so a
 case of other times, or one that was decided early, bends nothing. Its interval is Sen's (1968), of
 Kendall's statistic summed over the cases. Launches of a device share its
-temperature and its neighbours, so those that follow one another resemble each other: the variance
-is multiplied by the integrated autocorrelation of what the slope leaves over, in the order of time
-(Hamed and Rao 1998), as far as it is positive (Geyer 1992). Because that is estimated, Student's t
-takes the place of the normal quantile.
+temperature and its neighbours, so those that follow one another resemble each other, and the
+interval is widened by what that may be (launch_dependence.py). Launches that tell no more than a
+dozen independent ones tell nothing of a slope: how much they share is not known then.
 """
 
 from __future__ import annotations
@@ -17,14 +16,16 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import stdtrit
+
+from appliance.statistics.launch_dependence import Dependence, dependence
 
 Values = npt.NDArray[np.float64]
 
 LEAST_LAUNCHES = 8
 """Of a device, all cases together: with fewer, what neighbours share cannot be estimated."""
+LEAST_INDEPENDENT = 12
+"""Independent launches that say as much; with fewer the errors exceed the risk (heating_trial)."""
 MOST_PAIRS = 4_000_000
-CLIPPED = 3.0  # spreads; one slow launch must not hide what the others share
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,19 +40,23 @@ class Series:
 class Slope:
     """Change of ln(seconds) of a step in a second; the variance is of Kendall's statistic.
 
-    `slopes` are those of all pairs, sorted; `inflation` is what dependence makes of the variance
-    of independent launches.
+    `slopes` are those of all pairs, sorted; `dependence` is what launches may share.
     """
 
     slopes: Values
     variance: float
-    inflation: float
+    dependence: Dependence
     span_s: float
     num_launches: int
 
     @property
     def value(self) -> float:
         return float(np.median(self.slopes))
+
+    @property
+    def num_independent(self) -> float:
+        """So many independent launches would tell as much of the slope."""
+        return self.num_launches / self.dependence.mean_factor
 
     def end(self, risk: float) -> float:
         """Upper end of the one-sided interval of this risk; infinite where none can be given."""
@@ -62,15 +67,15 @@ class Slope:
         return self._at(-self._quantile(risk))
 
     def _quantile(self, risk: float) -> float:
-        """Student's t with as many degrees of freedom as launches of their own would leave."""
-        freedom = self.num_launches / self.inflation - 2.0
-        return float(stdtrit(freedom, 1.0 - risk)) if freedom >= 1.0 else math.inf
+        if self.num_independent < LEAST_INDEPENDENT:
+            return math.inf
+        return self.dependence.quantile(risk)
 
     def _at(self, z: float) -> float:
         count = len(self.slopes)
         if not math.isfinite(z):
             return z
-        rank = (count + z * math.sqrt(self.variance * self.inflation)) / 2.0
+        rank = (count + z * math.sqrt(self.variance)) / 2.0
         place = math.ceil(rank) if z > 0 else math.floor(rank) - 1
         return float(self.slopes[place]) if 0 <= place < count else math.copysign(math.inf, z)
 
@@ -90,7 +95,7 @@ def slope(cases: Sequence[Series]) -> Slope | None:
     return Slope(
         slopes=slopes,
         variance=sum(_variance(len(one.times_s)) for one in cases),
-        inflation=_inflation(cases, float(np.median(slopes))),
+        dependence=_dependence(cases, float(np.median(slopes))),
         span_s=max(float(np.ptp(one.times_s)) for one in cases),
         num_launches=count,
     )
@@ -114,26 +119,6 @@ def _variance(count: int) -> float:
     return count * (count - 1) * (2 * count + 5) / 18.0
 
 
-def _inflation(cases: Sequence[Series], trend: float) -> float:
-    """Integrated autocorrelation of what a slope leaves over, at least 1."""
-    rests = [one.values - trend * one.times_s for one in cases]
-    scaled = np.concatenate([_scaled(rest) for rest in rests])
-    order = np.argsort(np.concatenate([one.times_s for one in cases]), kind="stable")
-    series = scaled[order] - np.mean(scaled)
-    power = float(series @ series)
-    if not power > 0.0:
-        return 1.0
-    total = 0.0
-    for lag in range(1, len(series) // 4, 2):
-        pair = sum(float(series[:-one] @ series[one:]) / power for one in (lag, lag + 1))
-        if pair <= 0.0:
-            break
-        total += pair
-    return 1.0 + 2.0 * total
-
-
-def _scaled(rest: Values) -> Values:
-    """Distances from the median in robust spreads of the case, no larger than a few."""
-    distance = rest - np.median(rest)
-    spread = 1.4826 * float(np.median(np.abs(distance)))
-    return np.clip(distance / spread, -CLIPPED, CLIPPED) if spread > 0.0 else np.sign(distance)
+def _dependence(cases: Sequence[Series], trend: float) -> Dependence:
+    times = [one.times_s for one in cases]
+    return dependence(times, [one.values - trend * one.times_s for one in cases])

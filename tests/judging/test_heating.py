@@ -1,5 +1,6 @@
 """Heating: one ruling over all cases of a device, and no case decided before the stage is over."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -125,12 +126,27 @@ def test_the_drift_of_a_device_is_over_all_its_cases(
 
     def draw(launch: Launch) -> Sequence[float]:
         level = 1 + change * (launch.number - 1) / 4
-        return [level * time for time in steady(sd=0.003)(launch)]
+        own = steady(sd=0.003, seed=names.index(launch.case.partition("@")[0]))
+        return [level * time for time in own(launch)]
 
     actual = ruling_on(rulings(plan, timed(plan, draw), criteria(drift(5))), "drift")
     assert (actual.ruling, actual.reason, actual.case) == (*answer, "")
     assert actual.statistic is not None
     assert actual.statistic.count == 30
+
+
+def test_launches_that_resemble_each_other_too_much_leave_the_ruling_open() -> None:
+    """They go up and down together, twice in the run, which chance may have made a slope of."""
+    plan = a_plan(a_case(launches=40), protocol=SHORT)
+
+    def draw(launch: Launch) -> Sequence[float]:
+        level = 1 + 0.02 * math.sin(launch.number / 40 * 4 * math.pi)
+        return [level * time for time in steady(sd=0.001)(launch)]
+
+    actual = ruling_on(rulings(plan, timed(plan, draw), criteria(drift(5))), "drift")
+    assert (actual.ruling, actual.reason) == ("inconclusive", "noise")
+    assert "the 40 launches on cpu:0 resemble those before them so much" in actual.explanation
+    assert "and a slope needs 12" in actual.explanation
 
 
 def test_a_stage_that_was_not_held_leaves_the_ruling_open() -> None:

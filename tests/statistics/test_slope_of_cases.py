@@ -1,6 +1,9 @@
 """Heating: a slope over all cases of a device, whose interval knows what launches share."""
 
 import math
+import sys
+from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -8,6 +11,10 @@ import pytest
 from scipy import stats
 
 from appliance.statistics.heating import Series, Slope, slope
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "scripts"))
+
+import heating_trial
 
 Values = npt.NDArray[np.float64]
 LIMIT, RISK = 0.02, 0.01
@@ -34,7 +41,7 @@ def test_of_one_case_it_is_that_of_theil_and_sen() -> None:
 
 
 def test_its_interval_of_independent_launches_is_about_that_of_sen() -> None:
-    """Student's t and what chance takes for dependence make it somewhat wider, never narrower."""
+    """What 100 launches may share all the same makes it somewhat wider, never narrower."""
     random = np.random.default_rng(2)
     ratios = []
     for _ in range(50):
@@ -43,7 +50,7 @@ def test_its_interval_of_independent_launches_is_about_that_of_sen() -> None:
         actual = seen(one(values))
         ratios.append((actual.end(RISK) - actual.begin(RISK)) / (expected[3] - expected[2]))
     assert min(ratios) > 0.99
-    assert np.median(ratios) < 1.3
+    assert np.median(ratios) < 1.7
 
 
 def test_cases_of_other_times_and_one_that_was_decided_early_bend_nothing() -> None:
@@ -69,46 +76,78 @@ def test_what_shows_no_slope_is_none(cases: tuple[Series, ...]) -> None:
     assert slope(cases) is None
 
 
+@pytest.mark.parametrize("gap", [0.0, 1e-9, 1e-3])
+def test_moments_that_show_no_bend_are_no_fault(gap: float) -> None:
+    """Who edits a journal may let all cases end at the same two moments, or at next to none."""
+    random = np.random.default_rng(4)
+    pairs = [one(random.normal(0, 1, 2), np.array([0.0, 1.0])) for _ in range(10)]
+    assert math.isfinite(seen(*pairs).value)
+    times = np.append(np.zeros(9), gap) + 1e9
+    actual = slope([one(random.normal(0, 1, 10), times)])
+    assert actual is None or actual.end(RISK) >= actual.begin(RISK)
+
+
 def test_so_few_that_share_so_much_have_no_interval() -> None:
     actual = seen(one(np.sin(np.arange(10) / 3.0)))
     assert (actual.begin(RISK), actual.end(RISK)) == (-math.inf, math.inf)
 
 
-def shared(random: np.random.Generator, count: int, correlation: float) -> Values:
-    """A process with a memory, which all launches of a device meet."""
-    steps = random.normal(0, 0.007 * math.sqrt(1 - correlation**2), count)
-    values = np.empty(count)
-    values[0] = random.normal(0, 0.007)
-    for number in range(1, count):
-        values[number] = correlation * values[number - 1] + steps[number]
-    return values
+@pytest.mark.parametrize("correlation", [0.0, 0.6, 0.9])
+@pytest.mark.parametrize(("cases", "rounds"), [(26, 5), (8, 5), (1, 40)])
+def test_at_the_limit_a_device_seldom_passes_or_fails(
+    correlation: float, cases: int, rounds: int
+) -> None:
+    """Six of 150 would contradict 1 % at a risk of 0.4 %; 11 passed as 0.4 estimated it, at 0.9."""
+    device = heating_trial.Device(correlation=correlation, cases=cases, rounds=rounds)
+    for rate in heating_trial.ruled(device, LIMIT, 150, seed=3):
+        assert rate.number <= 5
 
 
-def ruled(change: float, correlation: float, *, repeats: int = 150) -> tuple[float, float]:
-    """Shares of passes and fails of a device of 26 cases and 5 launches that heats by `change`."""
-    random = np.random.default_rng(3)
-    passes = fails = 0
-    for _ in range(repeats):
-        order = np.concatenate([random.permutation(26) for _ in range(5)])
-        times = 10.0 * np.arange(len(order))
-        values = change * times / times[-1] + shared(random, len(order), correlation)
-        actual = seen(
-            *(one(values[order == case] + case, times[order == case]) for case in range(26))
-        )
-        passes += actual.end(RISK) * actual.span_s <= LIMIT
-        fails += actual.begin(RISK) * actual.span_s > LIMIT
-    return passes / repeats, fails / repeats
-
-
-@pytest.mark.parametrize(("correlation", "most"), [(0.0, 0.04), (0.6, 0.04), (0.9, 0.08)])
-def test_at_the_limit_a_device_seldom_passes_or_fails(correlation: float, most: float) -> None:
-    """As if launches were independent it would be 7 and 26 % at these correlations."""
-    passes, fails = ruled(LIMIT, correlation)
-    assert passes <= most
-    assert fails <= most
+def test_half_of_the_noise_may_be_a_slow_process() -> None:
+    """Its first correlation is then 0.45 and hides it: 8 % passed by the sum of correlations."""
+    device = heating_trial.Device(correlation=0.9, share=0.5)
+    for rate in heating_trial.ruled(device, LIMIT, 150, seed=3):
+        assert rate.number <= 5
 
 
 def test_healthy_devices_pass_and_those_that_heat_by_twice_the_limit_fail() -> None:
-    assert ruled(0.0, 0.6)[0] > 0.85
-    assert ruled(2 * LIMIT, 0.6)[1] > 0.85
-    assert ruled(2 * LIMIT, 0.6)[0] == 0.0
+    device = heating_trial.Device(correlation=0.6)
+    assert heating_trial.ruled(device, 0.0, 100)[0].number > 70
+    passes, fails = heating_trial.ruled(device, 2 * LIMIT, 100)
+    assert (passes.number, fails.number > 60) == (0, True)
+    alone = heating_trial.Device(correlation=0.0)
+    assert heating_trial.ruled(alone, 0.0, 100)[0].number > 95
+    assert heating_trial.ruled(alone, 2 * LIMIT, 100)[1].number > 95
+
+
+@pytest.mark.parametrize(
+    "course",
+    [lambda part: 0.06 * (1.0 - np.exp(-2.0 * part)), lambda part: 0.05 * part**2],
+    ids=["fast at first", "faster and faster"],
+)
+def test_heating_that_bends_is_no_excuse_for_itself(course: Callable[[Values], Values]) -> None:
+    """The curve that it leaves around a straight line was taken for what launches share."""
+    random = np.random.default_rng(3)
+    device = heating_trial.Device(correlation=0.0)
+    for _ in range(20):
+        cases = device.drawn(random, 0.0)
+        last = max(one.times_s.max() for one in cases)
+        actual = seen(
+            *(one(case.values + course(case.times_s / last), case.times_s) for case in cases)
+        )
+        assert actual.begin(RISK) * actual.span_s > LIMIT
+
+
+def test_no_healthy_device_fails_whatever_its_launches_share() -> None:
+    for correlation in (0.0, 0.6, 0.9):
+        device = heating_trial.Device(correlation=correlation)
+        assert heating_trial.ruled(device, 0.0, 100)[1].number == 0
+
+
+def test_many_launches_are_averaged_and_give_the_same_answer() -> None:
+    """1,040 launches: as wide as it should be by the process that they share, and quick."""
+    random = np.random.default_rng(5)
+    for correlation, low, high in ((0.0, 1.0, 1.6), (0.9, 3.0, 9.0)):
+        device = heating_trial.Device(correlation=correlation, rounds=40)
+        got = seen(*device.drawn(random, 0.0)).dependence
+        assert low <= math.sqrt(got.mean_factor) <= high
