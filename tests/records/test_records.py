@@ -85,7 +85,8 @@ def values(hint: Any) -> st.SearchStrategy[Any]:
     elif origin is tuple:
         result = st.lists(values(arguments[0]), max_size=2).map(tuple)
     elif origin is Mapping:
-        result = st.dictionaries(TEXTS, values(arguments[1]), max_size=2)
+        keys = TEXTS if arguments[0] is str else values(arguments[0])
+        result = st.dictionaries(keys, values(arguments[1]), max_size=2)
     elif set(typing.get_args(records_json.Scalar)) < set(arguments):  # Scalar | None, or a list
         others = [item for item in arguments if item not in typing.get_args(records_json.Scalar)]
         result = st.one_of(SCALARS, *map(values, others))
