@@ -59,6 +59,10 @@ HAND_WRITTEN = {
 }
 
 
+LATER = frozenset({"stage_seconds"})
+"""Properties that records lack which were made before them."""
+
+
 def schemas() -> dict[str, bytes]:
     """Content of every schema file, by its name."""
     written = {name: _complete(_schema(kind)) for name, kind in MACHINE_WRITTEN.items()}
@@ -75,14 +79,14 @@ def _schema(kind: type[object]) -> dict[str, Any]:
 
 
 def _complete(schema: Any) -> Any:
-    """The same schema with every named property required."""
+    """The same schema with every named property required, but those of LATER."""
     if isinstance(schema, list):
         return [_complete(item) for item in schema]
     if not isinstance(schema, dict):
         return schema
     whole = {key: _complete(value) for key, value in schema.items()}
     if whole.get("type") == "object" and isinstance(whole.get("properties"), dict):
-        whole["required"] = sorted(whole["properties"])
+        whole["required"] = sorted(whole["properties"].keys() - LATER)
     return whole
 
 

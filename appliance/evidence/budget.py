@@ -9,7 +9,7 @@ nothing is estimated. The parts add up to the run's time, pauses and interruptio
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import get_args
 
@@ -137,10 +137,23 @@ def _percent(share: float) -> str:
     return f"{100 * share:.0f} %"
 
 
-def added(budgets: Mapping[str, float], more: Mapping[str, float]) -> dict[str, float]:
-    """The sums of two budgets' seconds, part by part."""
-    sums = {part: budgets.get(part, 0.0) + more.get(part, 0.0) for part in PARTS}
-    return {part: seconds for part, seconds in sums.items() if seconds > 0.0}
+def together(budgets: Iterable[Mapping[str, float]]) -> Budget:
+    """The sum of seconds by part, in the order of PARTS."""
+    several = list(budgets)
+    sums = {part: sum(one.get(part, 0.0) for one in several) for part in PARTS}
+    return Budget(seconds={part: seconds for part, seconds in sums.items() if seconds > 0.0})
+
+
+def launch_stages(ranks: Sequence[StageTimes], wall_ns: int) -> dict[str, float]:
+    """Nanoseconds of each stage of one launch, as the mean of its ranks; they fill its time."""
+    if not ranks:
+        return {NOT_MEASURED: float(wall_ns)}
+    stages: dict[str, float] = {}
+    for times in ranks:
+        for stage, passed in times.wall_ns.items():
+            stages[stage] = stages.get(stage, 0.0) + passed / len(ranks)
+    stages["end"] = stages.get("end", 0.0) + max(0.0, wall_ns - sum(stages.values()))
+    return stages
 
 
 @dataclass
@@ -152,15 +165,7 @@ class _Open:
 
     def stages(self, end_ns: int, *, has_ended: bool) -> dict[str, float]:
         """Nanoseconds of each of its stages, as the mean of its ranks; they fill its time."""
-        whole = float(end_ns - self.begin_ns)
-        if not self.ranks or not has_ended:
-            return {NOT_MEASURED: whole}
-        stages: dict[str, float] = {}
-        for times in self.ranks:
-            for stage, passed in times.wall_ns.items():
-                stages[stage] = stages.get(stage, 0.0) + passed / len(self.ranks)
-        stages["end"] = stages.get("end", 0.0) + max(0.0, whole - sum(stages.values()))
-        return stages
+        return launch_stages(self.ranks if has_ended else (), end_ns - self.begin_ns)
 
 
 @dataclass

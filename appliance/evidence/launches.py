@@ -38,6 +38,7 @@ from appliance.records.journal import (
     RunResumed,
     SessionBegan,
     SessionEnded,
+    StageTimes,
     Started,
     Warmed,
     Witnessed,
@@ -99,7 +100,8 @@ class LaunchEvidence:
     `blocks_before` has for each reading how many blocks had been reported by then, None before the
     steps were under way. `idle` holds those that no work of this run can be in, `has_reported` says
     that its process has sent a record, `has_stepped` that it has made its first step. `witnessed`
-    are trains of equal work, `users` are processes on its devices.
+    are trains of equal work, `users` are processes on its devices. `stage_times` are what the ranks
+    of the last start said that their time went to.
     """
 
     id: str
@@ -127,6 +129,7 @@ class LaunchEvidence:
     examined: list[MismatchExamined] = field(default_factory=list)
     libraries: list[Libraries] = field(default_factory=list)
     float32_products: list[Float32Products] = field(default_factory=list)
+    stage_times: list[StageTimes] = field(default_factory=list)
     artifacts: dict[str, set[str]] = field(default_factory=dict)
     is_under_way: bool = False
     is_open: bool = False
@@ -258,6 +261,7 @@ class LaunchEvidence:
                 | Float32Products()
                 | Repeated()
                 | MismatchExamined()
+                | StageTimes()
             ):
                 self._inside()
                 self._keep(event)
@@ -281,7 +285,13 @@ class LaunchEvidence:
 
     def _keep(
         self,
-        event: Checked | Digested | Libraries | Float32Products | Repeated | MismatchExamined,
+        event: Checked
+        | Digested
+        | Libraries
+        | Float32Products
+        | Repeated
+        | MismatchExamined
+        | StageTimes,
     ) -> None:
         match event:
             case Checked():
@@ -296,6 +306,8 @@ class LaunchEvidence:
                 self.repeated.append(event)
             case MismatchExamined():
                 self.examined.append(event)
+            case StageTimes():
+                self.stage_times.append(event)
 
     def cut(self) -> None:
         """The run was interrupted; a launch under way ends here, unless the journal says how."""
@@ -312,6 +324,7 @@ class LaunchEvidence:
             self._note(f"launch {self.id} was made twice, and no result may be redrawn")
         self.mode, self.ended, self.is_open, self.is_cut = event.mode, None, True, False
         self.is_under_way = self.has_reported = self.has_stepped = False
+        self.stage_times.clear()
         if not self.is_of_before:  # launches have read what it had made
             self.artifacts.clear()  # made anew; what it had checked stays
         self.is_of_before = False

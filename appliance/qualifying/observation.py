@@ -14,6 +14,7 @@ from statistics import median
 
 import numpy as np
 
+from appliance.evidence import budget
 from appliance.evidence.disturbance import disturbance
 from appliance.evidence.launches import CaseEvidence, LaunchEvidence
 from appliance.evidence.qualification import device_digest, stack
@@ -238,7 +239,19 @@ def _observed(row: Sequence[Seen]) -> ObservedCase:
         sources=tuple(dict.fromkeys(f"{one.stage}, journal {one.journal}" for one in row)),
         recorded_utc=last.created_utc,
         bench_version=last.bench_version,
+        stage_seconds=_stage_seconds(launches),
     )
+
+
+def _stage_seconds(launches: Iterable[LaunchEvidence]) -> Mapping[str, float]:
+    """Seconds of each stage over all launches that ran; those of before are not measured."""
+    passed = [
+        budget.launch_stages(launch.stage_times, launch.ended.wall_ns)
+        for launch in launches
+        if launch.ended is not None
+    ]
+    seconds = [{part: one * 1e-9 for part, one in stages.items()} for stages in passed]
+    return budget.together(seconds).seconds
 
 
 def _outcome(launch: LaunchEvidence) -> str:

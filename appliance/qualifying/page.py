@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from appliance.evidence import budget
 from appliance.qualifying.rows import CONTROL
 from appliance.records.qualified import ObservedCase, Qualified, QualifiedRecord
 
@@ -40,6 +41,7 @@ def page(qualified: Qualified, model: str) -> str:
         _near(observed),
         _repeats(records),
         _fresh(observed),
+        _budget(observed),
         _not_made(observed),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
@@ -183,6 +185,21 @@ def _fresh(observed: Sequence[ObservedCase]) -> str:
     ]
     intro = f"Step time of fresh processes over that of forked ones ({', '.join(CONTROL)}):"
     return _section("Fresh processes against forked ones", [intro, "", *lines] if lines else [])
+
+
+def _budget(observed: Sequence[ObservedCase]) -> str:
+    """What the launches of all rows spent their time on; nothing where no record says it."""
+    spent = budget.together(one.stage_seconds for one in observed)
+    if not spent.is_measured:
+        return ""
+    lines = ["| part of the launches | time | share |", "|---|---|---|"]
+    lines += [
+        f"| {budget.LABELS[part]} | {budget.duration(seconds)} | "
+        f"{100 * seconds / spent.whole:.1f} % |"
+        for part, seconds in spent.seconds.items()
+    ]
+    said = budget.sentence(spent)
+    return _section("Where the time went", [f"{said[0].upper()}{said[1:]}.", "", *lines])
 
 
 def _not_made(observed: Sequence[ObservedCase]) -> str:

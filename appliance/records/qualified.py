@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from pydantic import SerializerFunctionWrapHandler, model_serializer
@@ -62,6 +62,8 @@ class ObservedCase(Record):
     `disturbed` is why it is not that of a quiet machine, empty where it is. `fresh_ratio` is the
     step time of fresh processes over that of forked ones. `launch_seconds` and `repeat_seconds` are
     how long a whole launch took. None is not measured, or not reported by this device.
+    `stage_seconds` is what the time of all launches went to (`evidence.budget.PARTS`); empty in
+    records that were made before it was measured, which are written without it.
     """
 
     case: str
@@ -95,6 +97,13 @@ class ObservedCase(Record):
     sources: tuple[str, ...]
     recorded_utc: str
     bench_version: str
+    stage_seconds: Mapping[str, Number] = field(default_factory=dict)
+
+    @model_serializer(mode="wrap")
+    def _as_it_was(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Without stages where none are known: a record keeps its bytes."""
+        data: dict[str, Any] = write(self)
+        return {key: value for key, value in data.items() if value or key != "stage_seconds"}
 
     @property
     def worst_share(self) -> float | None:
