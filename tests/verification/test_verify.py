@@ -33,6 +33,7 @@ from appliance.records.journal import (
     LaunchEnded,
     LaunchStarted,
     RunEnded,
+    RunPlanned,
     RunResumed,
     RunStarted,
     ServerProbed,
@@ -95,6 +96,13 @@ def test_pdf_alone_gives_its_verdict_again(sound: Path, tmp_path: Path) -> None:
     result = checked(alone)
     assert (result.exit_code, result.verdict) == (0, "ACCEPTED")
     assert [name for name, word in status(result).items() if word != "pass"] == ["pages"]
+
+
+def test_run_that_says_how_long_it_was_planned_verifies(key: Key, tmp_path: Path) -> None:
+    def said(events: list[Event]) -> list[Event]:
+        return [events[0], RunPlanned(wall_ns=3 * 10**9), *events[1:]]
+
+    assert checked(sealed(tmp_path, healthy().with_events(said), key)).exit_code == 0
 
 
 def test_rejected_run_verifies_with_exit_1(key: Key, tmp_path: Path) -> None:
@@ -412,6 +420,18 @@ def another_start(events: list[Event]) -> list[Event]:
     return [events[0], events[0], *events[1:]]
 
 
+def planned_after_all(events: list[Event]) -> list[Event]:
+    return [*events[:-1], RunPlanned(wall_ns=1), events[-1]]
+
+
+def planned_twice(events: list[Event]) -> list[Event]:
+    return [events[0], RunPlanned(wall_ns=1), RunPlanned(wall_ns=1), *events[1:]]
+
+
+def planned_in_less_than_no_time(events: list[Event]) -> list[Event]:
+    return [events[0], RunPlanned(wall_ns=-1), *events[1:]]
+
+
 def another_machine(events: list[Event]) -> list[Event]:
     assert isinstance(events[0], RunStarted)
     return [replace(events[0], run_id="20260101T000000Z-000000"), *events[1:]]
@@ -465,6 +485,9 @@ def two_groups_at_once(events: list[Event]) -> list[Event]:
         interim_analysis_too_early,
         forked_against_the_plan,
         another_start,
+        planned_after_all,
+        planned_twice,
+        planned_in_less_than_no_time,
         another_machine,
         no_start,
         no_end,
