@@ -13,6 +13,7 @@ from pathlib import Path
 
 from appliance.errors import EvidenceError
 from appliance.evidence.journal_index import index_of
+from appliance.probe import node
 from appliance.qualifying.observation import Seen
 from appliance.qualifying.rows import row_of
 from appliance.records.journal import LaunchEnded, LaunchStarted, Line
@@ -46,7 +47,8 @@ def read(folder: Path) -> list[StageRun]:
     """The runs in the folder of a qualification, the oldest first.
 
     A last line that was not written whole is no part of a journal; EvidenceError where another is
-    not as it was written. A folder without a journal holds a run that was cut off before it began.
+    not as it was written, or where plan or system are not. A folder without a journal holds a run
+    that was cut off before it began.
     """
     places = sorted(one for one in folder.glob(f"{RUNS}/*") if (one / bundle.JOURNAL).is_file())
     return sorted(map(_read, places), key=lambda one: one.plan.created_utc)
@@ -60,14 +62,23 @@ def _read(place: Path) -> StageRun:
     }
     whole = data[bundle.JOURNAL][: data[bundle.JOURNAL].rfind(b"\n") + 1]
     try:
+        plan = from_json(Plan, data[bundle.PLAN], name=bundle.PLAN)
         return StageRun(
-            plan=from_json(Plan, data[bundle.PLAN], name=bundle.PLAN),
-            system=from_json(System, data[bundle.SYSTEM], name=bundle.SYSTEM),
+            plan=plan,
+            system=_system(data[bundle.SYSTEM], plan),
             lines=replay(whole, sha256(data[bundle.PLAN])),
             digest=sha256(whole),
         )
     except EvidenceError as error:
         raise EvidenceError(f"{place}: {error}; name another folder with --out") from None
+
+
+def _system(data: bytes, plan: Plan) -> System:
+    """The machine of a run; EvidenceError where it is not the one that the plan names."""
+    system = from_json(System, data, name=bundle.SYSTEM)
+    if node.identity_digest(system.identity) != plan.digests["identity"]:
+        raise EvidenceError(f"{bundle.SYSTEM} is not of the machine that the run was planned on")
+    return system
 
 
 def seen(runs: Iterable[StageRun]) -> Iterator[Seen]:

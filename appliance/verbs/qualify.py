@@ -7,6 +7,7 @@ at most. Called again with the same folder it goes on with what is left.
 
 from __future__ import annotations
 
+import re
 import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -15,8 +16,9 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
+from typing import Literal
 
-from appliance.errors import OutputError, RunInterrupted, UsageError
+from appliance.errors import EvidenceError, OutputError, RunInterrupted, UsageError
 from appliance.evidence.qualification import device_digest, stack
 from appliance.planning import placement, workload_manifest
 from appliance.planning.plan import PlanInputs, make_plan, requests
@@ -29,7 +31,8 @@ from appliance.records.qualified import ObservedCase, Qualified
 from appliance.records.suite import Suite
 from appliance.records.system import identity_differences
 from appliance.runner import describing, execution
-from appliance.storage import bundle, criteria_file, qualified_file, suite_file
+from appliance.storage import bundle, criteria_file, input_file, qualified_file, suite_file
+from appliance.vendors.registry import VENDORS
 from appliance.verbs import datasets
 from appliance.verbs.accept import check_writable
 from appliance.verbs.preparation import Node, begin, places_of, stack_of
@@ -71,9 +74,23 @@ class QualifyOptions:
 class State(Record):
     """qualification.json: what all runs of a qualification share, so that it can go on."""
 
-    schema: str = "bench/qualification/1"
+    schema: Literal["bench/qualification/1"] = "bench/qualification/1"
     seed: str
     vendor: str
+
+
+def read_state(path: Path) -> State:
+    """What a folder's qualification.json holds. EvidenceError where it is not as it was written."""
+    fix = "name another folder with --out"
+    try:
+        state = from_json(State, input_file.read(path, fix=fix), name=str(path))
+    except EvidenceError as error:
+        raise EvidenceError(f"{error}; {fix}") from None
+    if not re.fullmatch(r"[0-9a-f]{64}", state.seed):
+        raise EvidenceError(f"{path}: seed must be of 64 hexadecimal digits; {fix}")
+    if state.vendor not in VENDORS:
+        raise EvidenceError(f'{path}: there is no vendor called "{state.vendor}"; {fix}')
+    return state
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,8 +123,9 @@ def qualify(
 ) -> Result:
     """Make the rows that the minutes have room for, and write what they showed.
 
-    Raises UsageError for a folder of another machine, OutputError for a full disk, RunInterrupted
-    after a signal; what was seen until then is in the folder.
+    Raises UsageError for a folder of another machine, EvidenceError for one whose files are not as
+    they were written, OutputError for a full disk, RunInterrupted after a signal; what was seen
+    until then is in the folder.
     """
     deadline = time.monotonic() + 60.0 * options.minutes
     known = known or shipped()
@@ -167,7 +185,7 @@ class _Qualification:
         self.here = Node(vendor=vendor, probed=probed, system=probed)
         self.data = datasets.folder(self.options.data)
         self.failed = runs.failed(self.past)
-        for run in self.past[-1:]:
+        for run in self.past:  # each may have been put there
             changed = identity_differences(run.system.identity, probed.identity)
             if changed:
                 raise UsageError(
@@ -178,8 +196,8 @@ class _Qualification:
     def _state(self) -> State:
         """What was fixed when the qualification began, or is now."""
         path = self.options.out / STATE
-        if path.is_file():
-            state = from_json(State, path.read_bytes(), name=str(path))
+        if path.exists():
+            state = read_state(path)
             if self.options.vendor not in (None, state.vendor):
                 raise UsageError(
                     f"{self.options.out} is of {state.vendor}: name another folder with --out, or "

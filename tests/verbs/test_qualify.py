@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -11,7 +13,7 @@ import pytest
 from support.program import WITH_FAULTS, called
 
 from appliance.cli.progress import Silent
-from appliance.errors import OutputError, UsageError
+from appliance.errors import EvidenceError, OutputError, UsageError
 from appliance.qualifying.rows import Shipped
 from appliance.records.json import Scalar, to_json
 from appliance.records.qualified import ObservedCase, Qualified
@@ -122,6 +124,40 @@ def test_folder_of_another_vendor_is_refused(tmp_path: Path) -> None:
     (tmp_path / qualify.STATE).write_bytes(to_json(state))
     with pytest.raises(UsageError, match="is of cuda: name another folder with --out"):
         qualified(tmp_path, shipped(row("one")))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (b'{"schema":', r"Invalid JSON"),
+        (b'{"schema":"bench/qualification/1","seed":5,"vendor":"cpu"}', r"seed: must be"),
+        (b'{"schema":"bench/qualification/1","seed":"zz","vendor":"cpu"}', r"64 hexadecimal"),
+        (b'{"schema":"bench/qualification/9","seed":"00","vendor":"cpu"}', r"schema: must be"),
+        (
+            b'{"schema":"bench/qualification/1","seed":"%s","vendor":"tpu"}' % (b"5a" * 32),
+            r'no vendor called "tpu"',
+        ),
+    ],
+)
+def test_edited_state_of_a_qualification_is_one_sentence(
+    text: bytes, message: str, tmp_path: Path
+) -> None:
+    (tmp_path / qualify.STATE).write_bytes(text)
+    with pytest.raises(EvidenceError, match=rf"{qualify.STATE}: .*{message}.*another folder with"):
+        qualified(tmp_path, shipped(row("one")))
+    assert [one.name for one in tmp_path.iterdir()] == [qualify.STATE]
+
+
+def test_run_under_another_model_is_not_taken(
+    misbehaved: tuple[Path, Result], tmp_path: Path
+) -> None:
+    out = tmp_path / "edited"
+    shutil.copytree(misbehaved[0], out)
+    first = min(out.glob("runs/*/system.json"))
+    model = json.loads(first.read_bytes())["identity"]["devices"][0]["model"]
+    first.write_text(first.read_text().replace(f'"model":"{model}"', '"model":"H100"'))
+    with pytest.raises(EvidenceError, match=r"system\.json is not of the machine that the run was"):
+        qualified(out, shipped(row("before")))
 
 
 def test_same_folder_goes_on_with_what_is_left(misbehaved: tuple[Path, Result]) -> None:
