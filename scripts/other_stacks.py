@@ -133,6 +133,12 @@ def requirements(project: Mapping[str, Any]) -> Iterator[Requirement]:
     yield from named.values()
 
 
+def brought(project: Mapping[str, Any]) -> Iterator[Requirement]:
+    """pandas, which gymnax brings: one made for a newer NumPy does not load beside the lowest."""
+    wanted = map(Requirement, project["optional-dependencies"]["compare"])
+    return (item for item in wanted if item.name == "pandas")
+
+
 def floors(wanted: Iterable[Requirement]) -> dict[str, str]:
     """The lowest version that is allowed of each."""
     return {
@@ -222,7 +228,7 @@ def make(stack: Stack, folder: Path) -> Path:
     shutil.rmtree(environment, ignore_errors=True)
     run([interpreter(stack.python), "-m", "venv", "--without-pip", environment], "venv")
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    needed = [*requirements(project)]
+    needed = [*requirements(project), *brought(project)]
     if stack.is_beside:
         own = run(
             [python, "-I", "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"], "venv"
