@@ -56,6 +56,7 @@ def run(
 @grouped
 def plan(*, options: PlanOptions, as_json: JsonOption = False) -> None:
     """Show what a suite would run here; writes nothing."""
+    from appliance.cli.progress import default_sentence
     from appliance.cli.results import print_plan
     from appliance.judging.order_match import match, sentences
     from appliance.planning import coverage
@@ -68,6 +69,8 @@ def plan(*, options: PlanOptions, as_json: JsonOption = False) -> None:
     if as_json:
         print_json(to_data(prepared.plan))
         return
+    if options.suite is None:
+        say(default_sentence(prepared.plan))
     print_plan(prepared.plan)
     observed = load_observed()
     known = expectation.expected(prepared.plan, prepared.system, observed)

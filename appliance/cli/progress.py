@@ -20,6 +20,7 @@ from appliance.planning.remaining_time import RemainingTime
 from appliance.records.journal import InterimAnalysis, LaunchEnded, ServerProbed
 from appliance.records.plan import Launch, Plan
 from appliance.records.suite import LaunchMode
+from appliance.verbs.run_options import SMALL_SUITE
 
 if TYPE_CHECKING:
     from appliance.runner.execution import Observer
@@ -30,6 +31,7 @@ MINUTE = 60
 class Silent:
     """An observer that says nothing."""
 
+    def suite_chosen(self, plan: Plan) -> None: ...
     def preflight_warnings(self, sentences: Sequence[str]) -> None: ...
     def run_begins(self, plan: Plan, num_done: int, session: int) -> None: ...
     def session_ended(self, plan: Plan, session: int) -> None: ...
@@ -49,6 +51,9 @@ class Lines(Silent):
         self._num = 0
         self._remaining: RemainingTime | None = None
         self._session = ""
+
+    def suite_chosen(self, plan: Plan) -> None:
+        self._out.print(default_sentence(plan), markup=False)
 
     def preflight_warnings(self, sentences: Sequence[str]) -> None:
         for sentence in sentences:
@@ -95,6 +100,9 @@ class Moving(Silent):
         self._remaining: RemainingTime | None = None
         self._begin = 0.0
         self._session = ""
+
+    def suite_chosen(self, plan: Plan) -> None:
+        self._progress.console.print(default_sentence(plan), markup=False)
 
     def preflight_warnings(self, sentences: Sequence[str]) -> None:
         for sentence in sentences:
@@ -179,6 +187,15 @@ def _note_analysis(remaining: RemainingTime | None, event: InterimAnalysis) -> N
 
 
 # ------------------------------------------------------------------ sentences
+
+
+def default_sentence(plan: Plan) -> str:
+    """Which suite a run makes that nobody named one for, and how long that is planned to take."""
+    other = "" if plan.suite == SMALL_SUITE else f"; --suite {SMALL_SUITE} is of minutes"
+    return (
+        f"no --suite was named, so this is {plan.suite}: {plan.suite_summary}; planned time about "
+        f"{minutes(plan.expected_seconds)}{other}"
+    )
 
 
 def begin_sentence(plan: Plan, num_done: int, session: int = 0) -> str:

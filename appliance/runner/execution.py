@@ -64,10 +64,11 @@ Analyse = Callable[[str], tuple[bool, str]]
 class Observer(Protocol):
     """Whoever watches a run: receives every launch that is settled, made or not.
 
-    `preflight_warnings` comes first: why the run cannot end accepted, if it cannot. `run_begins`
-    comes for each session.
+    `suite_chosen` is of a run for which nobody named a suite. `preflight_warnings` comes before any
+    launch: why the run cannot end accepted, if it cannot. `run_begins` comes for each session.
     """
 
+    def suite_chosen(self, plan: Plan) -> None: ...
     def preflight_warnings(self, sentences: Sequence[str]) -> None: ...
     def run_begins(self, plan: Plan, num_done: int, session: int) -> None: ...
     def session_ended(self, plan: Plan, session: int) -> None: ...

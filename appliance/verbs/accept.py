@@ -85,6 +85,8 @@ def run(
         redact=options.redact,
         run_id=None if ahead is None else ahead.run_id,
     )
+    if options.suite is None:
+        observer.suite_chosen(prepared.plan)
     folder = options.out / prepared.plan.run_id
     if prepared.plan.num_attempts:
         make_folder(folder, prepared.files, prepared.node)

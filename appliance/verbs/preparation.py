@@ -217,7 +217,7 @@ def default_criteria(vendor: Vendor) -> str:
 
 
 def _read(options: PlanOptions, vendor: Vendor, challenge: Path | None) -> _Inputs:
-    suite, suite_bytes = suite_file.load_suite(options.suite_name)
+    suite, suite_bytes = suite_file.load_suite(options.suite_for(vendor.torch_type))
     criteria, criteria_bytes = criteria_file.load_criteria(
         options.criteria or default_criteria(vendor)
     )

@@ -52,9 +52,10 @@ def head_start(options: RunOptions) -> Iterator[HeadStart]:
     try:
         if (options.resume, options.challenge, options.receipt) == (None, None, None):
             with suppress(BenchError, OSError):
-                suite, _ = suite_file.load_suite(options.suite_name)
+                vendor = node.present(options.vendor)
+                suite, _ = suite_file.load_suite(options.suite_for(vendor.torch_type))
                 if suite.protocol.mode == "forked":
-                    ahead.begin(node.present(options.vendor), work_folder(folder, run_id))
+                    ahead.begin(vendor, work_folder(folder, run_id))
         yield ahead
     finally:
         ahead.close()

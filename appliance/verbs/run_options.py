@@ -16,7 +16,10 @@ from appliance.errors import UsageError
 from appliance.planning.launch_constants import MOST_SESSIONS
 from appliance.vendors.visibility import NOT_VISIBLE
 
-DEFAULT_SUITE = "smoke"
+FULL_SUITE = "acceptance"
+"""What a run of accelerators makes where nobody names a suite."""
+SMALL_SUITE = "smoke"
+"""What a run of processors makes where nobody names a suite."""
 LONGEST_RUN = 10_000_000
 """Seconds: four months."""
 IMAGE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]{0,254}", re.ASCII)
@@ -44,15 +47,17 @@ EngineOption = Annotated[
 class PlanOptions:
     """What a run is planned from; paths are of this machine.
 
-    `suite` and `criteria` are names of shipped files or paths. `criteria` None means "functional"
-    for processors and "accelerator" for accelerators, `baseline` None the shipped baselines,
+    `suite` and `criteria` are names of shipped files or paths. `suite` None means "smoke" for
+    processors and "acceptance" for accelerators, `criteria` None "functional" for processors and
+    "accelerator" for accelerators, `baseline` None the shipped baselines,
     `data` None the usual places, `vendor` None the one that is detected.
     """
 
     suite: Annotated[
         str | None,
         typer.Option(
-            help=f"Name of a suite, or the path of its TOML file; {DEFAULT_SUITE} by default."
+            help=f"Name of a suite, or the path of its TOML file; by default {FULL_SUITE} on "
+            f"accelerators, {SMALL_SUITE} on processors."
         ),
     ] = None
     criteria: Annotated[
@@ -99,9 +104,9 @@ class PlanOptions:
     def pause_seconds(self) -> float | None:
         return None if self.pause is None else seconds_of(self.pause)
 
-    @property
-    def suite_name(self) -> str:
-        return self.suite or DEFAULT_SUITE
+    def suite_for(self, torch_type: str) -> str:
+        """The suite's name, for devices of this torch type."""
+        return self.suite or (SMALL_SUITE if torch_type == "cpu" else FULL_SUITE)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -261,7 +261,7 @@ def _words(options: StartOptions, vendor: str) -> tuple[tuple[str, ...], tuple[B
         words += ["--resume", f"{OUT}/{options.resume.name}"]
     else:
         words += ["--vendor", vendor]
-        named = {"suite": options.suite_name, "criteria": options.criteria}
+        named = {"suite": options.suite, "criteria": options.criteria}
         for option, text in named.items():
             if text is None:  # the container knows what is usual for its devices
                 continue

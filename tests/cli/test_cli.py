@@ -1,12 +1,22 @@
 """What a person meets at the command line: one sentence, the documented exit code."""
 
+import importlib
+import io
 import json
 import os
+import re
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from support.program import BEGIN, TINY, bench, called, sentences
+from rich.console import Console
+from support.builders import a_plan
+from support.program import BEGIN, TINY, WITH_FAULTS, bench, called, program, sentences
+
+from appliance.cli.progress import Lines
+from appliance.vendors.registry import MODULES
+from appliance.verbs.run_options import PlanOptions, RunOptions, StartOptions
 
 
 def says(done: subprocess.CompletedProcess[str], code: int, *words: str) -> None:
@@ -140,3 +150,58 @@ def test_plan_as_json_is_one_document() -> None:
 def test_lists_name_what_is_shipped() -> None:
     assert "smoke" in bench("list", "suites").stdout
     assert "functional" in bench("list", "criteria").stdout
+
+
+@pytest.mark.parametrize("verb", [PlanOptions, RunOptions, StartOptions])
+@pytest.mark.parametrize(
+    ("vendor", "expected"),
+    [("cuda", "acceptance"), ("rocm", "acceptance"), ("xpu", "acceptance"), ("cpu", "smoke")],
+)
+def test_default_suite_is_the_full_one_on_accelerators_alone(
+    verb: type[PlanOptions], vendor: str, expected: str
+) -> None:
+    module = importlib.import_module(MODULES[vendor])
+    torch_type = getattr(module, vendor.capitalize()).torch_type
+    assert verb().suite_for(torch_type) == expected
+    assert verb(suite="smoke").suite_for(torch_type) == "smoke"
+
+
+def test_plan_without_a_suite_says_which_it_took_and_how_long_it_takes() -> None:
+    first, *_ = called("plan", "--vendor", "cpu").stderr.splitlines()
+    assert re.fullmatch(
+        r"no --suite was named, so this is smoke: Every family .*; planned time about \d+ (s|min)",
+        first,
+    )
+    assert "no --suite" not in called("plan", "--vendor", "cpu", "--suite", TINY).stderr
+
+
+def test_bare_run_of_an_accelerator_plans_every_row_that_it_holds(tmp_path: Path) -> None:
+    simulated = {
+        "SIMULATED_STATE": str(tmp_path),
+        "SIMULATED_DEVICES": "1",
+        "SIMULATED_MEMORY": str(80 * 2**30),
+    }
+    words = ("-m", "faulty.simulated", "plan", "--vendor", "faulty.simulated")
+    done = program(*words, env={**WITH_FAULTS, **simulated})
+    assert done.returncode == 0, done.stderr
+    assert re.search(
+        r"so this is acceptance: .*planned time about \d+ min; --suite smoke", done.stderr
+    )
+    planned = json.loads(program(*words, "--json", env={**WITH_FAULTS, **simulated}).stdout)
+    assert planned["suite"] == "acceptance"
+    own = [case for case in planned["cases"] if not case["variant"]]
+    assert not any(case["small"] for case in own)
+    assert len(own) + len(planned["not_planned"]) == 26
+
+
+def test_run_without_a_suite_says_its_choice_before_the_first_launch() -> None:
+    plan = replace(a_plan(), suite="acceptance", expected_seconds=7200.0)
+    out = Console(file=io.StringIO(), width=400)
+    watching = Lines(out)
+    watching.suite_chosen(plan)
+    watching.run_begins(plan, 0, 1)
+    assert isinstance(out.file, io.StringIO)
+    chosen, begins = out.file.getvalue().splitlines()
+    assert "this is acceptance" in chosen
+    assert "planned time about 120 min; --suite smoke is of minutes" in chosen
+    assert begins.startswith("run ")

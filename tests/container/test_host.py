@@ -444,6 +444,13 @@ def test_dry_run_needs_no_engine_and_touches_nothing(
     assert not (tmp_path / "out").exists()
 
 
+def test_container_chooses_the_suite_that_nobody_named(tmp_path: Path) -> None:
+    request = StartOptions(vendor="rocm", out=tmp_path / "out")
+    printed, _ = start.dry_line(request, with_devices(tmp_path / "root", "rocm"))
+    words = shlex.split(printed)
+    assert words[words.index("bench-rocm") + 1 :] == ["run", "--vendor", "rocm"]
+
+
 def test_what_is_missing_is_one_sentence_with_every_fix(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

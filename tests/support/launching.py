@@ -122,6 +122,8 @@ class Seen:
         self.foretellings: tuple[str, ...] = ()
         self._on_start = on_start
 
+    def suite_chosen(self, plan: Plan) -> None: ...
+
     def preflight_warnings(self, sentences: Sequence[str]) -> None:
         self.foretellings = tuple(sentences)
 
