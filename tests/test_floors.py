@@ -26,6 +26,7 @@ FLOORS: list[tuple[str, ...]] = [
         "appliance.probe",
         "appliance.evidence",
         "appliance.challenge",
+        "appliance.scheduling",
         "workloads.parts.numerics",
         "workloads.parts.datasets",
     ),

@@ -62,6 +62,7 @@ def plan(*, options: PlanOptions, as_json: JsonOption = False) -> None:
     from appliance.planning import coverage
     from appliance.qualifying import expectation, memory
     from appliance.records.json import to_data
+    from appliance.scheduling.words import table
     from appliance.storage.qualified_file import load_observed
     from appliance.verbs.preparation import prepare
 
@@ -72,6 +73,8 @@ def plan(*, options: PlanOptions, as_json: JsonOption = False) -> None:
     if options.suite is None:
         say(default_sentence(prepared.plan))
     print_plan(prepared.plan)
+    for line in table(prepared.plan):
+        say(line)
     observed = load_observed()
     known = expectation.expected(prepared.plan, prepared.system, observed)
     if known:
@@ -166,7 +169,7 @@ def _run_ahead(options: RunOptions, ahead: HeadStart, *, as_json: bool) -> Finis
     with observer(quiet=is_quiet) as watching:
         if options.resume is not None:
             fixed = ("vendor", "criteria", "challenge", "suite", "baseline", "sessions", "pause")
-            options.refuse_changes("--resume", *fixed)
+            options.refuse_changes("--resume", *fixed, "minutes")
             return accept.resume(options, watching)
         finished = accept.run(options, watching, ahead)
     if options.redact and not is_quiet:
@@ -188,7 +191,7 @@ def _rerun(
     from appliance.verbs.rerun_diff import sentences
 
     fixed = ("vendor", "criteria", "challenge", "order", "suite", "baseline", "resume", "receipt")
-    options.refuse_changes("--from", *fixed, "sessions", "pause")
+    options.refuse_changes("--from", *fixed, "sessions", "pause", "minutes")
     if source is None or case is None or launch is None:
         raise UsageError("--from, --case and --launch go together: they name what to repeat")
     request = rerun.Request(

@@ -40,7 +40,7 @@ def start(
 
     if options.resume is not None:
         options.refuse_changes(
-            "--resume", "criteria", "challenge", "baseline", "suite", "sessions", "pause"
+            "--resume", "criteria", "challenge", "baseline", "suite", "sessions", "pause", "minutes"
         )
     key, role = signing.signer()
     inside = replace(options, quiet=options.quiet or as_json)

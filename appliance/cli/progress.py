@@ -20,6 +20,7 @@ from appliance.planning.remaining_time import RemainingTime
 from appliance.records.journal import InterimAnalysis, LaunchEnded, ServerProbed
 from appliance.records.plan import Launch, Plan
 from appliance.records.suite import LaunchMode
+from appliance.scheduling.words import table
 from appliance.verbs.run_options import SMALL_SUITE
 
 if TYPE_CHECKING:
@@ -65,6 +66,8 @@ class Lines(Silent):
         self._begin = time.monotonic()
         self._session = session_words(plan, session)
         self._out.print(begin_sentence(plan, num_done, session))
+        for line in table(plan) if not num_done else ():
+            self._out.print(line, markup=False, soft_wrap=True)
 
     def session_ended(self, plan: Plan, session: int) -> None:
         self._out.print(pause_sentence(plan, session))
@@ -110,6 +113,8 @@ class Moving(Silent):
 
     def run_begins(self, plan: Plan, num_done: int, session: int) -> None:
         self._progress.console.print(begin_sentence(plan, num_done, session))
+        for line in table(plan) if not num_done else ():
+            self._progress.console.print(line, markup=False, soft_wrap=True)
         self._remaining = RemainingTime(plan, num_done, session)
         self._begin = time.monotonic()
         self._session = session_words(plan, session)

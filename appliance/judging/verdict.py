@@ -631,10 +631,26 @@ def _scope(inputs: RulingInputs, order: Order | None, num_repeatable: int) -> st
         )
     if num_small:
         words.append(f" {num_small} of {len(plan.cases)} cases are of reduced size.")
-    num_lacking = len({item.case for item in plan.not_planned})
+    left_out = frozenset() if plan.schedule is None else plan.schedule.left_out
+    num_lacking = len({item.case for item in plan.not_planned} - left_out)
     if num_lacking:
         words.append(f" {num_lacking} of the suite's cases are not planned: the node lacks room.")
-    return "".join(words)
+    return "".join(words) + _within(plan)
+
+
+def _within(plan: Plan) -> str:
+    """What of the suite was not run for want of time, by name."""
+    if plan.schedule is None:
+        return ""
+    rows, left_out = plan.schedule.rows, plan.schedule.left_out
+    words = f" Planned within {plan.schedule.minutes} minutes"
+    if not left_out:
+        return f"{words}: every row of the suite, with as many launches as there was time for."
+    names = ", ".join(row.name for row in rows if row.name in left_out)
+    return (
+        f"{words}: {len(left_out)} of {len(rows)} rows of the suite were not run, so nothing is "
+        f"shown of them: {names}."
+    )
 
 
 def _functions(num_repeatable: int, num_cases: int) -> str:

@@ -16,11 +16,16 @@ from appliance.records.plan import NotPlanned, Plan
 
 
 def gaps(plan: Plan, criteria: Criteria) -> tuple[NotPlanned, ...]:
-    """Cases of the suite that are not planned and that the criteria do not let a node lack."""
+    """Cases of the suite that are not planned and that the criteria do not let a node lack.
+
+    What was left out for want of time is no lack of the node, and always one.
+    """
+    left_out = frozenset() if plan.schedule is None else plan.schedule.left_out
     return tuple(
         item
         for item in plan.not_planned
-        if not any(fnmatchcase(item.case, pattern) for pattern in criteria.may_lack)
+        if item.case in left_out
+        or not any(fnmatchcase(item.case, pattern) for pattern in criteria.may_lack)
     )
 
 

@@ -144,11 +144,12 @@ class _Planned:
 
 
 def make_plan(inputs: PlanInputs) -> Plan:
-    """The plan of one run; UsageError if it plans nothing or more than the suite's time limit.
+    """The plan of one run; UsageError if it plans nothing or more than the suite's time limit."""
+    return plan_of(inputs, *plan_cases(inputs))
 
-    The limit, which is of each session, is held by the time of a node whose cases are decided at
-    their first interim analysis after the sustained stage, as those of a healthy one mostly are.
-    """
+
+def plan_cases(inputs: PlanInputs) -> tuple[tuple[Case, ...], tuple[NotPlanned, ...]]:
+    """The suite's cases on this node, and those that it is too small for; UsageError for none."""
     suite = inputs.suite
     if not inputs.places:
         raise UsageError(f"suite {suite.name} plans nothing: there is no device to run on")
@@ -158,6 +159,19 @@ def make_plan(inputs: PlanInputs) -> Plan:
     if not cases:
         first = not_planned[0]
         raise UsageError(f"suite {suite.name} plans nothing: of {first.case}, {first.reason}")
+    return cases, not_planned
+
+
+def plan_of(
+    inputs: PlanInputs, cases: tuple[Case, ...], not_planned: tuple[NotPlanned, ...]
+) -> Plan:
+    """The plan of these cases; UsageError where it is too short or too long.
+
+    The suite's time limit, which is of each session, is held by the time of a node whose cases are
+    decided at their first interim analysis after the sustained stage, as those of a healthy one
+    mostly are.
+    """
+    suite = inputs.suite
     _check_ratios(inputs.criteria, cases)
     too_short = sustained.refusal(
         inputs.criteria, cases, protocol=suite.protocol, sessions=inputs.sessions

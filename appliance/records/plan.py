@@ -144,6 +144,45 @@ class Repeat(Record):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduledRow(Record):
+    """A row of the suite, which is one case on all of its devices, and the time that it was given.
+
+    `fixed_seconds` are of its untimed launch and its repeats, `launch_seconds` of one timed launch
+    on all of its devices, `is_recorded` whether both are of a qualified record or the suite's
+    allowance. It makes `least` to `most` timed launches, or is left out (`launches` None).
+    `variant_of` is the row that it is a drawn variant of; rows with the same `group` stand or fall
+    together, because a criterion compares their speeds. `weight` is its part in the score.
+    """
+
+    name: str
+    group: str
+    variant_of: str
+    weight: Number
+    fixed_seconds: Number
+    launch_seconds: Number
+    is_recorded: bool
+    least: int
+    most: int
+    launches: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule(Record):
+    """What of a suite was planned within so many minutes: its rows in the suite's order.
+
+    The launches of the rows follow from the rest of them, from `minutes` and from the protocol.
+    """
+
+    minutes: int
+    rows: tuple[ScheduledRow, ...]
+
+    @property
+    def left_out(self) -> frozenset[str]:
+        """Names of the rows that have no launch for want of time."""
+        return frozenset(row.name for row in self.rows if row.launches is None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan(Record):
     """plan.json: everything that is fixed before the first launch.
 
@@ -162,7 +201,8 @@ class Plan(Record):
     has it is no evidence. `sessions` are the parts of the run, each made by processes of its own;
     the next begins `pause_seconds` after the end of the one before, None whenever it is gone on
     with. `num_attempts` is how many attempts of its challenge have their pass bounds in `bounds`,
-    0 where attempts are not counted.
+    0 where attempts are not counted. `schedule` is how the suite was fitted into the minutes that
+    the run was given, None where none were: what was left out of it is `not_planned`.
     """
 
     schema: Literal["bench/plan/5"] = "bench/plan/5"
@@ -194,3 +234,4 @@ class Plan(Record):
     sessions: int = 1
     pause_seconds: Number | None = None
     num_attempts: int = 0
+    schedule: Schedule | None = None

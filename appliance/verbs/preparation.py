@@ -42,6 +42,7 @@ from appliance.records.request import Answer
 from appliance.records.suite import Suite
 from appliance.records.system import System, identity_differences
 from appliance.runner import describing
+from appliance.scheduling.within import plan_within
 from appliance.storage import (
     bundle,
     criteria_file,
@@ -115,6 +116,7 @@ class _Inputs:
     contents: Mapping[str, bytes]
     sessions: int = 1
     pause_seconds: float | None = None
+    minutes: int | None = None
 
     @property
     def is_counted(self) -> bool:
@@ -242,6 +244,7 @@ def _read(options: PlanOptions, vendor: Vendor, challenge: Path | None) -> _Inpu
         contents=contents,
         sessions=options.num_sessions,
         pause_seconds=options.pause_seconds,
+        minutes=options.minutes,
     )
 
 
@@ -314,28 +317,31 @@ def _plan(
     ranges: Mapping[str, str],
     moment: _Moment,
 ) -> Plan:
-    plan = make_plan(
-        PlanInputs(
-            suite=inputs.suite,
-            answer=answer,
-            places=places_of(here, inputs.data),
-            criteria=inputs.criteria,
-            digests={
-                **inputs.digests,
-                "baselines": sha256(figures.files[bundle.BASELINES]),
-                "peaks": sha256(figures.files[bundle.PEAKS]),
-                "identity": node.identity_digest(here.system.identity),
-            },
-            seed=moment.seed,
-            run_id=moment.run_id,
-            created_utc=f"{moment.now:%Y-%m-%dT%H:%M:%SZ}",
-            bench_version=VERSION,
-            manifest=workload_manifest.load(),
-            ranges=ranges,
-            sessions=inputs.sessions,
-            pause_seconds=inputs.pause_seconds,
-            num_attempts=MOST_ATTEMPTS if inputs.is_counted else 0,
-        )
+    planned = PlanInputs(
+        suite=inputs.suite,
+        answer=answer,
+        places=places_of(here, inputs.data),
+        criteria=inputs.criteria,
+        digests={
+            **inputs.digests,
+            "baselines": sha256(figures.files[bundle.BASELINES]),
+            "peaks": sha256(figures.files[bundle.PEAKS]),
+            "identity": node.identity_digest(here.system.identity),
+        },
+        seed=moment.seed,
+        run_id=moment.run_id,
+        created_utc=f"{moment.now:%Y-%m-%dT%H:%M:%SZ}",
+        bench_version=VERSION,
+        manifest=workload_manifest.load(),
+        ranges=ranges,
+        sessions=inputs.sessions,
+        pause_seconds=inputs.pause_seconds,
+        num_attempts=MOST_ATTEMPTS if inputs.is_counted else 0,
+    )
+    plan = (
+        make_plan(planned)
+        if inputs.minutes is None
+        else plan_within(planned, inputs.minutes, qualified_file.load_observed())
     )
     _check_window(inputs, plan, moment.now)
     return plan if here.redactor is None else _without_names(plan, here.redactor)

@@ -14,6 +14,7 @@ import typer
 
 from appliance.errors import UsageError
 from appliance.planning.launch_constants import MOST_SESSIONS
+from appliance.scheduling.allocation import MOST_MINUTES
 from appliance.vendors.visibility import NOT_VISIBLE
 
 FULL_SUITE = "acceptance"
@@ -50,7 +51,8 @@ class PlanOptions:
     `suite` and `criteria` are names of shipped files or paths. `suite` None means "smoke" for
     processors and "acceptance" for accelerators, `criteria` None "functional" for processors and
     "accelerator" for accelerators, `baseline` None the shipped baselines,
-    `data` None the usual places, `vendor` None the one that is detected.
+    `data` None the usual places, `vendor` None the one that is detected, `minutes` None as many as
+    the suite takes.
     """
 
     suite: Annotated[
@@ -87,8 +89,18 @@ class PlanOptions:
         ),
     ] = None
 
+    minutes: Annotated[
+        int | None,
+        typer.Option(
+            help="Run what of the suite tells most within so many minutes; the whole suite by "
+            "default."
+        ),
+    ] = None
+
     def __post_init__(self) -> None:
-        """UsageError for sessions that no run can have."""
+        """UsageError for sessions that no run can have, and minutes that no plan can have."""
+        if self.minutes is not None and not 1 <= self.minutes <= MOST_MINUTES:
+            raise UsageError(f"--minutes is {self.minutes}: give a number from 1 to {MOST_MINUTES}")
         if not 1 <= self.num_sessions <= MOST_SESSIONS:
             raise UsageError(
                 f"--sessions is {self.num_sessions}: give a number from 1 to {MOST_SESSIONS}"

@@ -266,7 +266,12 @@ def _words(options: StartOptions, vendor: str) -> tuple[tuple[str, ...], tuple[B
             if text is None:  # the container knows what is usual for its devices
                 continue
             words += placed(option, Path(text)) if _is_path(text) else (f"--{option}", text)
-        for option, number in {"sessions": options.sessions, "pause": options.pause}.items():
+        parts = {
+            "sessions": options.sessions,
+            "pause": options.pause,
+            "minutes": options.minutes,
+        }
+        for option, number in parts.items():
             words += () if number is None else (f"--{option}", str(number))
         for option, path in {"baseline": options.baseline, "challenge": options.challenge}.items():
             words += placed(option, path) if path is not None else ()

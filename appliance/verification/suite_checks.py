@@ -39,6 +39,11 @@ def check_suite(
     the variants that the seed draws. `known` are the facts of workloads by their names.
     """
     check_seed(plan)
+    if plan.schedule is not None:
+        raise EvidenceError(
+            f"the plan is of what of suite {suite.name} there was time for in "
+            f"{plan.schedule.minutes} min, and not of the suite"
+        )
     placed, not_planned = place(suite, system.identity.devices, plan.seed)
     if plan.not_planned != not_planned or plan.protocol != suite.protocol:
         raise EvidenceError(f"the plan has other cases or another protocol than suite {suite.name}")

@@ -33,6 +33,7 @@ from appliance.storage import device_file, qualified_file, suite_file
 from appliance.storage.bundle import Bundle
 from appliance.vendors.registry import MODULES, libraries_of
 from appliance.verification import attempt_checks, launch_checks, run_checks, suite_checks
+from appliance.verification.schedule_checks import check_schedule
 from appliance.version import VERSION
 
 RELATIVE = 1e-9  # figures may differ by this much between machines; words may not differ
@@ -334,8 +335,12 @@ def _conduct(examination: _Examination) -> str:
     _check_peaks(bundle)
     _check_qualified(bundle)
     _check_libraries(bundle)
+    scheduled = check_schedule(
+        bundle.plan, bundle.system, bundle.criteria, qualified_file.load_observed()
+    )
     sentence = (
         f"{len(bundle.plan.launches)} planned launches, each accounted for, in the plan's order"
+        f"{scheduled}"
     )
     challenge = examination.files.get(bundles.CHALLENGE)
     if challenge is None:

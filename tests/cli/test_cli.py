@@ -54,6 +54,10 @@ def says(done: subprocess.CompletedProcess[str], code: int, *words: str) -> None
         ),
         (("verify", ".", "--trust", "/dev/zero"), ["/dev/zero", "64 MiB"]),
         (("run", "--resume", "nowhere", "--baseline", "b.json"), ["--baseline", "--resume"]),
+        (("run", "--resume", "nowhere", "--minutes", "30"), ["--minutes", "--resume"]),
+        (("start", "--resume", "nowhere", "--minutes", "30"), ["--minutes", "--resume"]),
+        (("plan", "--suite", TINY, "--minutes", "0"), ["--minutes is 0", "from 1 to"]),
+        (("plan", "--suite", TINY, "--minutes", "9", "--sessions", "2"), ["one session"]),
         (("run", "--from", "x", "--case", "y", "--launch", "1", "--order", "z"), ["--order"]),
         (("start", "--resume", "nowhere", "--challenge", "c.json"), ["--challenge"]),
         (("plan", "--vendor", "\x1b[2Jcuda"), ["[U+001B][2Jcuda"]),
@@ -205,3 +209,25 @@ def test_run_without_a_suite_says_its_choice_before_the_first_launch() -> None:
     assert "this is acceptance" in chosen
     assert "planned time about 120 min; --suite smoke is of minutes" in chosen
     assert begins.startswith("run ")
+
+
+def test_minutes_that_hold_no_row_are_refused_with_those_that_do(tmp_path: Path) -> None:
+    slow = SUITE.replace("reference_seconds = 1\n", "reference_seconds = 90\n")
+    (tmp_path / "slow.toml").write_text(slow)
+    words = ("plan", "--suite", str(tmp_path / "slow.toml"), "--vendor", "cpu", "--minutes")
+    says(called(*words, "1"), 2, "--minutes 1 is too few for suite", "--minutes 2 is the smallest")
+    done = called(*words, "2")
+    assert done.returncode == 0, done.stderr
+    (summary,) = [line for line in done.stderr.splitlines() if line.startswith("within 2 min")]
+    assert "1 of 2 rows and variants" in summary
+    assert "left out" in done.stderr
+
+
+def test_run_states_its_schedule_before_the_first_launch(tmp_path: Path) -> None:
+    words = ("run", "--suite", TINY, "--vendor", "cpu", "--minutes", "1", "--out", str(tmp_path))
+    done = called(*words)
+    assert done.returncode == 0, done.stderr
+    lines = done.stderr.splitlines()
+    stated = next(at for at, line in enumerate(lines) if line.startswith("within 1 min: 2 of 2"))
+    assert stated < next(at for at, line in enumerate(lines) if line.startswith("[1/"))
+    assert lines[stated + 2].split()[:2] == ["gemm", "5"]

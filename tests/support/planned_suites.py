@@ -82,6 +82,29 @@ def planned(
     sessions: int = 1,
     pause_seconds: float | None = None,
 ) -> Plan:
+    return make_plan(
+        plan_inputs(
+            given_suite,
+            seed=seed,
+            criteria=criteria,
+            places=places,
+            answer=answer,
+            sessions=sessions,
+            pause_seconds=pause_seconds,
+        )
+    )
+
+
+def plan_inputs(
+    given_suite: Suite | None = None,
+    *,
+    seed: str = SEED,
+    criteria: Criteria = FUNCTIONAL,
+    places: Sequence[Place] = (place(0),),
+    answer: Answer | None = None,
+    sessions: int = 1,
+    pause_seconds: float | None = None,
+) -> PlanInputs:
     given_suite = given_suite or suite()
     resolved = Resolved(
         parameters={"size": 5, "dtype": "float32"},
@@ -91,23 +114,21 @@ def planned(
         scenario="",
         ranks=1,
     )
-    return make_plan(
-        PlanInputs(
-            suite=given_suite,
-            answer=answer
-            or Answer(
-                descriptions=tuple(map(description, (*NAMES, "char_lm", "faulty"))),
-                resolved=(resolved,) * len(given_suite.case),
-                software={},
-            ),
-            places=places,
-            criteria=criteria,
-            digests={"suite": "0" * 64},
-            seed=seed,
-            run_id="run",
-            created_utc="2026-11-21T12:00:00Z",
-            bench_version="0.1.0",
-            sessions=sessions,
-            pause_seconds=pause_seconds,
-        )
+    return PlanInputs(
+        suite=given_suite,
+        answer=answer
+        or Answer(
+            descriptions=tuple(map(description, (*NAMES, "char_lm", "faulty"))),
+            resolved=(resolved,) * len(given_suite.case),
+            software={},
+        ),
+        places=places,
+        criteria=criteria,
+        digests={"suite": "0" * 64},
+        seed=seed,
+        run_id="run",
+        created_utc="2026-11-21T12:00:00Z",
+        bench_version="0.1.0",
+        sessions=sessions,
+        pause_seconds=pause_seconds,
     )

@@ -1,0 +1,96 @@
+"""A plan within so many minutes: the suite's cases, the rows that fit, and what was left out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from appliance.errors import UsageError
+from appliance.planning import sustained
+from appliance.planning.plan import PlanInputs, checked_launch, plan_cases, plan_of
+from appliance.records.plan import Case, NotPlanned, Plan, Schedule, ScheduledRow
+from appliance.records.qualified import ObservedCase
+from appliance.scheduling.allocation import allocated, has_any, smallest
+from appliance.scheduling.rows import row_name, rows_of, with_recorded_times
+
+
+def plan_within(inputs: PlanInputs, minutes: int, observed: Sequence[ObservedCase]) -> Plan:
+    """The most informative plan of the suite within so many minutes.
+
+    UsageError where not even one row fits, with the smallest number of minutes that is enough.
+    `observed` are the times that were recorded before, on any device.
+    """
+    if inputs.sessions > 1:
+        raise UsageError("--minutes plans one session: leave --sessions out, or --minutes")
+    models = {place.device.id: place.device.model for place in inputs.places}
+    unscheduled, lacking = plan_cases(inputs)
+    cases, recorded = with_recorded_times(unscheduled, models, observed)
+    rows = rows_of(cases, inputs.suite.protocol, inputs.criteria, recorded)
+
+    def chosen(within: int) -> Schedule:
+        launches = allocated(rows, within, inputs.suite.protocol.interim_analyses)
+        return Schedule(
+            minutes=within,
+            rows=tuple(replace(row, launches=launches[row.name]) for row in rows),
+        )
+
+    def is_enough(within: int) -> bool:
+        return not _refusal(inputs, cases, chosen(within))
+
+    schedule = chosen(minutes)
+    if refusal := _refusal(inputs, cases, schedule):
+        least = smallest(is_enough)
+        fix = "name no --minutes" if least is None else f"--minutes {least} is the smallest"
+        raise UsageError(
+            f"--minutes {minutes} is too few for suite {inputs.suite.name}: {refusal}; {fix}"
+        )
+    plan = plan_of(inputs, _kept(inputs, cases, schedule), (*lacking, *left_out(schedule)))
+    return replace(plan, schedule=schedule)
+
+
+def left_out(schedule: Schedule) -> tuple[NotPlanned, ...]:
+    """The rows that have no room, each with its reason in one sentence."""
+    return tuple(
+        NotPlanned(case=row.name, device="", reason=_why(row, schedule))
+        for row in schedule.rows
+        if row.launches is None
+    )
+
+
+def _why(row: ScheduledRow, schedule: Schedule) -> str:
+    if row.variant_of in schedule.left_out:
+        return f"it is a variant of {row.variant_of}, for which {schedule.minutes} min have no room"
+    seconds = row.fixed_seconds + row.least * row.launch_seconds
+    by_what = "a recorded time" if row.is_recorded else "an allowance"
+    return (
+        f"it needs {seconds / 60:.1f} min at least, by {by_what}, and {schedule.minutes} min have "
+        "no room for it"
+    )
+
+
+def _refusal(inputs: PlanInputs, cases: Sequence[Case], schedule: Schedule) -> str:
+    """Why such a schedule is no plan; or nothing."""
+    launches = {row.name: row.launches for row in schedule.rows}
+    if not has_any(schedule.rows, launches):
+        return "no row of it fits with its fewest launches"
+    return sustained.refusal(
+        inputs.criteria,
+        _kept(inputs, cases, schedule),
+        protocol=inputs.suite.protocol,
+        sessions=1,
+    )
+
+
+def _kept(inputs: PlanInputs, cases: Sequence[Case], schedule: Schedule) -> tuple[Case, ...]:
+    """The cases of the rows that are run, with their launches."""
+    launches = {row.name: row.launches for row in schedule.rows}
+    counted = ((case, launches[row_name(case.id)]) for case in cases)
+    return tuple(_with(inputs, case, count) for case, count in counted if count is not None)
+
+
+def _with(inputs: PlanInputs, case: Case, launches: int) -> Case:
+    """The case with so many timed launches, one of which checks its last output."""
+    count = launches if case.is_timed else 0
+    name = row_name(case.variant_of or case.id)
+    checked = checked_launch(inputs.suite.protocol, name, count, inputs.seed)
+    return replace(case, launches=count, checked_launch=checked)

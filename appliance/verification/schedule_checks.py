@@ -1,0 +1,124 @@
+"""Whether a plan within so many minutes follows from its times, its minutes and its criteria.
+
+Whoever planned could spare his devices the launches that show something: a row, a launch more. So
+the rows of the plan are made of its cases once more, the choice among them is made once more, and
+each recorded time is looked up once more where this bench has the records that the plan was made
+with. The times of rows that were left out cannot be gone after; they keep the run from being
+accepted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from appliance.errors import EvidenceError
+from appliance.planning.criterion_scope import is_judged
+from appliance.records.criteria import Criteria
+from appliance.records.plan import Plan, Schedule, ScheduledRow
+from appliance.records.qualified import ObservedCase
+from appliance.records.system import System
+from appliance.scheduling.allocation import MOST_MINUTES, allocated
+from appliance.scheduling.rows import grouped, recorded_seconds, row_name, rows_of
+from appliance.scheduling.within import left_out
+from appliance.version import VERSION
+
+
+def check_schedule(
+    plan: Plan, system: System, criteria: Criteria, observed: Sequence[ObservedCase]
+) -> str:
+    """What was scheduled, in a clause; empty for a plan without minutes.
+
+    EvidenceError unless the schedule follows from the plan's cases. `observed` are the times that
+    this bench has recorded.
+    """
+    schedule = plan.schedule
+    if schedule is None:
+        return ""
+    if not 1 <= schedule.minutes <= MOST_MINUTES or plan.sessions != 1:
+        raise EvidenceError(
+            "plan.json: its schedule is of minutes or sessions that no run can have"
+        )
+    _check_rows(plan, schedule, criteria)
+    _check_choice(plan, schedule)
+    if plan.bench_version == VERSION:
+        _check_times(plan, system, schedule, observed)
+    num_run = len(schedule.rows) - len(schedule.left_out)
+    return (
+        f"; planned within {schedule.minutes} min, {num_run} of {len(schedule.rows)} rows of the "
+        "suite, as its times say"
+    )
+
+
+def _check_rows(plan: Plan, schedule: Schedule, criteria: Criteria) -> None:
+    """EvidenceError unless the rows that are run are those of the plan's cases."""
+    names = [row.name for row in schedule.rows]
+    if len(set(names)) != len(names):
+        raise EvidenceError("plan.json: its schedule has a row twice")
+    groups = grouped(names, criteria)
+    recorded = {row.name for row in schedule.rows if row.is_recorded}
+    ids = frozenset(case.id for case in plan.cases if row_name(case.id) in recorded)
+    made = rows_of(plan.cases, plan.protocol, criteria, ids)
+    run = [row for row in schedule.rows if row.launches is not None]
+    if [row.name for row in made] != [row.name for row in run]:
+        raise EvidenceError("plan.json: its schedule has other rows than its cases are of")
+    for shown, again in zip(run, made, strict=True):
+        launches = {case.launches for case in plan.cases if row_name(case.id) == shown.name}
+        wanted = replace(
+            again,
+            group=groups[shown.name],
+            most=shown.most,
+            least=_least(shown, plan, criteria),
+            is_recorded=shown.is_recorded and again.is_recorded,
+            launches=shown.launches,
+        )
+        if launches != {shown.launches} or shown != wanted:
+            raise EvidenceError(
+                f"plan.json: its schedule has other times or launches of {shown.name} than its case"
+            )
+    for row in schedule.rows:
+        if row.launches is None and row.group != groups[row.name]:
+            raise EvidenceError(f"plan.json: its schedule compares {row.name} with another row")
+
+
+def _least(row: ScheduledRow, plan: Plan, criteria: Criteria) -> int:
+    """The fewest launches of a row that is run, of the most that its suite has."""
+    cases = [case.id for case in plan.cases if row_name(case.id) == row.name]
+    limited = any(is_judged(criteria, case) for case in cases)
+    return min(row.most, plan.protocol.interim_analyses[0] if limited else 1)
+
+
+def _check_choice(plan: Plan, schedule: Schedule) -> None:
+    """EvidenceError unless another choice by the same rule gives the same launches."""
+    chosen = allocated(schedule.rows, schedule.minutes, plan.protocol.interim_analyses)
+    for row in schedule.rows:
+        if row.launches != chosen[row.name]:
+            raise EvidenceError(
+                f"plan.json: its schedule gives {row.name} {_count(row.launches)}, and by its "
+                f"times {_count(chosen[row.name])} follow from {schedule.minutes} min"
+            )
+    reasons = left_out(schedule)
+    if plan.not_planned[len(plan.not_planned) - len(reasons) :] != reasons:
+        raise EvidenceError("plan.json does not name the rows that its schedule leaves out")
+
+
+def _count(launches: int | None) -> str:
+    return "no launches" if launches is None else f"{launches} launches"
+
+
+def _check_times(
+    plan: Plan, system: System, schedule: Schedule, observed: Sequence[ObservedCase]
+) -> None:
+    """EvidenceError unless the times that are called recorded are those of this bench's records."""
+    models = {device.id: device.model for device in system.identity.devices}
+    recorded = {row.name: row.is_recorded for row in schedule.rows}
+    for case in plan.cases:
+        known = recorded_seconds(case, models.get(case.device), observed)
+        if case.unsupported or case.software or not recorded[row_name(case.id)]:
+            continue
+        if known != case.expected_seconds:
+            there = "none" if known is None else f"{known:.6g} s"
+            raise EvidenceError(
+                f"plan.json calls {case.expected_seconds:.6g} s of {case.id} recorded, and the "
+                f"records of bench {VERSION} have {there}"
+            )
