@@ -11,12 +11,30 @@ from appliance.cli.output import print_json
 
 
 def suites(*, as_json: JsonOption = False) -> None:
-    """Suites that are shipped."""
+    """Suites that are shipped, with their planned times on the devices that were qualified."""
+    from appliance.records.json import to_data
+    from appliance.scheduling import suite_times
     from appliance.storage import suite_file
 
     shipped = [suite_file.load_suite(name)[0] for name in suite_file.list_suites()]
-    rows = [{"name": suite.name, "summary": suite.summary} for suite in shipped]
-    print_rows(rows, as_json=as_json)
+    known = suite_times.load()
+    if as_json:
+        print_json(
+            [
+                {
+                    "name": suite.name,
+                    "summary": suite.summary,
+                    "times": [to_data(one) for one in known if one.suite == suite.name],
+                }
+                for suite in shipped
+            ]
+        )
+        return
+    for suite in shipped:
+        typer.echo(f"{suite.name:18} {suite.summary}")
+        for one in known:
+            if one.suite == suite.name:
+                typer.echo(f"{'':18}   {one.sentence}")
 
 
 def criteria(*, as_json: JsonOption = False) -> None:

@@ -40,6 +40,15 @@ def load_observed(
     return tuple(item for item in observed if models is None or item.model in models)
 
 
+def load_records(folder: Path = QUALIFIED) -> Qualified:
+    """All that is shipped, of every model."""
+    files = _files(folder)
+    return Qualified(
+        record=tuple(item for one in files for item in one.record),
+        observed=tuple(item for one in files for item in one.observed),
+    )
+
+
 def _files(folder: Path) -> list[Qualified]:
     return [parse_qualified(path.read_bytes(), path.name) for path in sorted(folder.glob("*.json"))]
 

@@ -1,0 +1,65 @@
+"""How long the shipped suites take on the devices that were qualified: appliance/suite_times.json.
+
+The file is written by scripts/write_suite_times.py with the arithmetic of a plan, for one device of
+each model whose qualified records the package has.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Literal
+
+from appliance.records.json import Number, Record
+from appliance.storage.toml_file import ROOT, parse_json
+
+PATH = ROOT / "appliance" / "suite_times.json"
+LONG = 120
+"""Minutes from which on hours are said."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SuiteTime(Record):
+    """The planned minutes of a suite on one device of a model, as far as that holds its rows.
+
+    `num_recorded` of its `num_cases` cases have a time in the model's qualified records; the others
+    have the allowance of the suite.
+    """
+
+    suite: str
+    model: str
+    minutes: Number
+    num_cases: int
+    num_recorded: int
+
+    @property
+    def sentence(self) -> str:
+        """The minutes on the model, and what they are taken from."""
+        return f"{amount(self.minutes)} on {self.model} ({self.source})"
+
+    @property
+    def source(self) -> str:
+        if not self.num_recorded:
+            return "allowance"
+        if self.num_recorded == self.num_cases:
+            return "recorded"
+        return f"{self.num_recorded} of {self.num_cases} times recorded, else allowance"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SuiteTimes(Record):
+    """appliance/suite_times.json: by suite and model, in this order."""
+
+    schema: Literal["bench/suite-times/1"] = "bench/suite-times/1"
+    time: tuple[SuiteTime, ...]
+
+
+@cache
+def load() -> tuple[SuiteTime, ...]:
+    """The times of all shipped suites."""
+    return parse_json(SuiteTimes, PATH.read_bytes(), PATH.name).time
+
+
+def amount(minutes: float) -> str:
+    """Minutes, or hours where there are many."""
+    return f"{minutes:.0f} min" if minutes < LONG else f"{minutes / 60:.1f} h"
