@@ -20,6 +20,7 @@ from appliance.planning.remaining_time import RemainingTime
 from appliance.records.journal import InterimAnalysis, LaunchEnded, ServerProbed
 from appliance.records.plan import Launch, Plan
 from appliance.records.suite import LaunchMode
+from appliance.scheduling.suite_times import amount
 from appliance.scheduling.words import table
 from appliance.verbs.run_options import SMALL_SUITE
 
@@ -199,7 +200,7 @@ def default_sentence(plan: Plan) -> str:
     other = "" if plan.suite == SMALL_SUITE else f"; --suite {SMALL_SUITE} is of minutes"
     return (
         f"no --suite was named, so this is {plan.suite}: {plan.suite_summary}; planned time about "
-        f"{minutes(plan.expected_seconds)}{other}"
+        f"{length(plan.expected_seconds)}{other}"
     )
 
 
@@ -230,6 +231,11 @@ def pause_sentence(plan: Plan, session: int) -> str:
 def minutes(seconds: float) -> str:
     """A length of time on a progress line."""
     return f"{seconds / MINUTE:.0f} min" if seconds >= MINUTE else f"{seconds:.0f} s"
+
+
+def length(seconds: float) -> str:
+    """A planned length of time: in hours where it is of many minutes."""
+    return amount(seconds / MINUTE) if seconds >= MINUTE else minutes(seconds)
 
 
 def _was_said(launch: Launch, event: LaunchEnded) -> bool:

@@ -643,7 +643,7 @@ def _within(plan: Plan) -> str:
     if plan.schedule is None:
         return ""
     rows, left_out = plan.schedule.rows, plan.schedule.left_out
-    words = f" Planned within {plan.schedule.minutes} minutes"
+    words = f" Planned within {plan.schedule.minutes} min"
     if not left_out:
         return f"{words}: every row of the suite, with as many launches as there was time for."
     names = ", ".join(row.name for row in rows if row.name in left_out)

@@ -449,6 +449,8 @@ def test_container_chooses_the_suite_that_nobody_named(tmp_path: Path) -> None:
     printed, _ = start.dry_line(request, with_devices(tmp_path / "root", "rocm"))
     words = shlex.split(printed)
     assert words[words.index("bench-rocm") + 1 :] == ["run", "--vendor", "rocm"]
+    printed, _ = start.dry_line(replace(request, minutes=30), Tree(tmp_path / "root"))
+    assert shlex.split(printed)[-2:] == ["--minutes", "30"]
 
 
 def test_what_is_missing_is_one_sentence_with_every_fix(

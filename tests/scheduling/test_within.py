@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 from support.builders import FUNCTIONAL, PROTOCOL, healthy_events, limited, verdict_of
+from support.observed import an_observed_case
 from support.planned_suites import place, plan_inputs, planned, suite, suite_case
 
 from appliance.errors import UsageError
@@ -40,39 +41,8 @@ def launches(plan: Plan) -> dict[str, int | None]:
 def observed(
     workload: str, seconds: float, *, recorded: str = "2026-11-22T00:00:00Z"
 ) -> ObservedCase:
-    return ObservedCase(
-        case=workload,
-        workload=workload,
-        version=3,
-        size="full",
-        parameters={"size": 5, "dtype": "float32"},
-        model="M",
-        stack={"torch": "1"},
-        devices=("d",),
-        num_seeds=1,
-        outcomes={"completed": 1},
-        fault="",
-        checks=(),
-        same_by_default=None,
-        num_default=0,
-        same_when_deterministic=None,
-        num_deterministic=0,
-        step_seconds=None,
-        num_steps=0,
-        units_per_second=None,
-        unit="products",
-        flops_per_second=None,
-        host_memory_bytes=None,
-        device_memory_bytes=None,
-        power_watts=None,
-        fresh_ratio=None,
-        launch_seconds=seconds,
-        repeat_seconds=None,
-        disturbed="",
-        sources=(),
-        recorded_utc=recorded,
-        bench_version="0.5.0",
-    )
+    (case,) = [case for case in planned(LONG).cases if case.workload == workload]
+    return an_observed_case(case, "M", seconds=seconds, recorded=recorded)
 
 
 def test_a_plan_within_minutes_holds_them_and_names_what_has_no_room() -> None:
@@ -178,7 +148,7 @@ def test_a_healthy_run_with_rows_left_out_is_inconclusive_and_names_them() -> No
     plan = within(5)
     verdict = verdict_of(plan, healthy_events(plan), replace(FUNCTIONAL, may_lack=("*",)))
     assert verdict.verdict == "INCONCLUSIVE"
-    assert "Planned within 5 minutes: 1 of 3 rows of the suite were not run" in verdict.scope
+    assert "Planned within 5 min: 1 of 3 rows of the suite were not run" in verdict.scope
     assert "so nothing is shown of them: llama-1." in verdict.scope
     assert "the node lacks room" not in verdict.scope
 
@@ -188,7 +158,7 @@ def test_a_healthy_run_of_every_row_is_accepted_and_says_its_minutes() -> None:
     assert all(launches(plan).values())
     verdict = verdict_of(plan, healthy_events(plan))
     assert verdict.verdict == "ACCEPTED"
-    assert "Planned within 30 minutes: every row of the suite" in verdict.scope
+    assert "Planned within 30 min: every row of the suite" in verdict.scope
 
 
 def test_speeds_that_are_compared_bring_their_rows_together() -> None:

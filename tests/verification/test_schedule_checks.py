@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from support.builders import FUNCTIONAL, a_plan, healthy_events
 from support.bundles import SYSTEM, Draft, analysed, as_drawn, healthy, sealed
+from support.observed import an_observed_case
 
 from appliance.errors import EvidenceError
 from appliance.records.plan import Plan, Schedule
@@ -133,7 +134,7 @@ SPOILED: dict[str, tuple[Callable[[Plan], Plan], str]] = {
     ),
     "a record that there is none of": (
         lambda plan: replace(rows_with(plan, "gemm", is_recorded=True), bench_version=VERSION),
-        "calls 1 s of gemm@cpu:0 recorded",
+        "goes by 1 s for a launch of gemm@cpu:0, and the records of .* have none",
     ),
 }
 
@@ -143,6 +144,16 @@ def test_a_schedule_that_does_not_follow_is_a_fault(defect: str) -> None:
     spoil, sentence = SPOILED[defect]
     with pytest.raises(EvidenceError, match=sentence):
         check(spoil(scheduled()))
+
+
+def test_times_are_those_of_the_records_that_this_bench_has() -> None:
+    plan = replace(scheduled(), bench_version=VERSION)
+    (gemm,) = [case for case in plan.cases if case.workload == "gemm"]
+    known = an_observed_case(gemm, SYSTEM.identity.devices[0].model, seconds=3.0)
+    with pytest.raises(EvidenceError, match=r"goes by 1 s .* gemm@cpu:0, .* have 3 s"):
+        check_schedule(plan, SYSTEM, FUNCTIONAL, (known,))
+    assert check_schedule(replace(plan, bench_version="0.4.9"), SYSTEM, FUNCTIONAL, (known,))
+    assert check_schedule(plan, SYSTEM, FUNCTIONAL, (replace(known, model="Another"),))
 
 
 def test_a_schedule_is_not_the_suite_that_a_reader_expects() -> None:
