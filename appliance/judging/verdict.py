@@ -79,6 +79,7 @@ UNCOVERED = (
     "Judge a node that has what they need, agree on a suite without them, or name them under "
     "may_lack in the criteria."
 )
+NO_TIME = "Run it within more minutes, or without --minutes."
 TOO_GOOD = "Run again; if it stays, ask what was made ready for this suite alone."
 INJECTED = "Run a suite of the appliance's own workloads."
 UNJUDGED_REPEATS: Mapping[Reason, str] = {
@@ -384,7 +385,8 @@ class Judge:
         first = {item.kind: item for item in reversed(self._requirements)}
         integrity = replace(first["integrity"], required=True)
         table: tuple[tuple[Criterion, Reason, Iterable[tuple[str, str]], str], ...] = (
-            (first["completion"], "coverage", self._uncovered(), UNCOVERED),
+            (first["completion"], "coverage", self._uncovered(for_time=False), UNCOVERED),
+            (first["completion"], "coverage", self._uncovered(for_time=True), NO_TIME),
             (integrity, "too_good", self._too_good(), TOO_GOOD),
             (integrity, "injected", self._injected(), INJECTED),
             (integrity, "disagreement", self._exchanged(), EXCHANGED),
@@ -395,8 +397,12 @@ class Judge:
             for case, explanation in explanations:
                 yield _ruling(criterion, case, inconclusive(reason, explanation, action))
 
-    def _uncovered(self) -> Iterator[tuple[str, str]]:
-        gaps = coverage.gaps(self._inputs.plan, self._inputs.criteria)
+    def _uncovered(self, *, for_time: bool) -> Iterator[tuple[str, str]]:
+        """Cases that are not planned, for want of time or of what the node has."""
+        schedule = self._inputs.plan.schedule
+        left_out = frozenset() if schedule is None else schedule.left_out
+        every = coverage.gaps(self._inputs.plan, self._inputs.criteria)
+        gaps = tuple(gap for gap in every if (gap.case in left_out) is for_time)
         if gaps:
             yield "", coverage.explained(gaps)
 

@@ -149,6 +149,10 @@ def test_a_healthy_run_with_rows_left_out_is_inconclusive_and_names_them() -> No
     verdict = verdict_of(plan, healthy_events(plan), replace(FUNCTIONAL, may_lack=("*",)))
     assert verdict.verdict == "INCONCLUSIVE"
     assert "Planned within 5 min: 1 of 3 rows of the suite were not run" in verdict.scope
+    (gap,) = [one for one in verdict.rulings if one.reason == "coverage"]
+    assert (gap.ruling, gap.required) == ("inconclusive", True)
+    assert gap.explanation.startswith("1 case of the suite is not planned (llama-1: it needs 20.0")
+    assert gap.action == "Run it within more minutes, or without --minutes."
     assert "so nothing is shown of them: llama-1." in verdict.scope
     assert "the node lacks room" not in verdict.scope
 
