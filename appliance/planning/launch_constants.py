@@ -8,8 +8,11 @@ NUM_EMPTY_BLOCKS, EMPTY_BLOCK_STEPS = 5, 32
 """Blocks of steps that do nothing, and steps of each, that show what timing a step costs."""
 REPEATS_AFTER_MISMATCH = 100
 """Repeats of the same operands that follow a mismatch in the deterministic phase."""
-FRESH_REPEAT = -1
-"""Number of the repeat that is a fresh process; the others are forked where that is safe."""
+FIRST_REPEAT = -1
+"""Number of the repeat that is a fresh process in one case of `CASES_PER_CONTROL`."""
+CASES_PER_CONTROL = 4
+"""Of so many cases one has a fresh process in its deterministic phase; all else is forked where
+that is safe. A fault of forking is one of a library or of the appliance, not of one case."""
 MOST_SESSIONS = 12
 """Sessions of a run."""
 WIDEST_BRACKET = 0.005

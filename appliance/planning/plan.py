@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 from appliance.errors import UsageError
 from appliance.planning import placement, sustained, undescribed
 from appliance.planning.criterion_scope import RATIO, is_judged, matches, other_of, planned_bounds
+from appliance.planning.launch_constants import CASES_PER_CONTROL, FIRST_REPEAT
 from appliance.planning.library_ranges import libraries
 from appliance.planning.placement import GIB, Placed
 from appliance.planning.remaining_time import launch_seconds
@@ -409,6 +410,17 @@ def case_launches(case: Case, protocol: Protocol, sessions: int = 1) -> list[Lau
 def launch_id(case: str, number: int) -> str:
     """CASE/0 and so on; CASE/r1 for the first repeat."""
     return f"{case}/{number}" if number >= 0 else f"{case}/r{-number}"
+
+
+def fresh_controls(launches: Iterable[Launch]) -> frozenset[str]:
+    """Ids of the repeats that are fresh processes: the first ones of one case in so many.
+
+    Cases are counted in the order of the suite, on all devices alike.
+    """
+    first = [launch for launch in launches if launch.number == FIRST_REPEAT]
+    names = list(dict.fromkeys(launch.case.partition("@")[0] for launch in first))
+    controls = set(names[::CASES_PER_CONTROL])
+    return frozenset(one.id for one in first if one.case.partition("@")[0] in controls)
 
 
 def launch_groups(

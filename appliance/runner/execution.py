@@ -26,8 +26,7 @@ from appliance.evidence import run_state
 from appliance.evidence.software_fault import UNAVAILABLE
 from appliance.ipc.channel import Listener
 from appliance.planning import sessions
-from appliance.planning.launch_constants import FRESH_REPEAT
-from appliance.planning.plan import case_analyses, case_seed
+from appliance.planning.plan import case_analyses, case_seed, fresh_controls
 from appliance.records.journal import (
     Event,
     InterimAnalysis,
@@ -226,6 +225,7 @@ class _Run:
     wanted: Callable[[Launch], bool]
     session: int = 1
     cases: Mapping[str, Case] = field(init=False)
+    controls: frozenset[str] = field(init=False)
     logs: Path = field(init=False)
     rounds: Mapping[str, tuple[int, int]] = field(init=False)
     full: bool = False
@@ -235,6 +235,7 @@ class _Run:
     def __post_init__(self) -> None:
         self.cases = {case.id: case for case in self.plan.cases}
         self.rounds = sessions.rounds(self.plan.launches)
+        self.controls = fresh_controls(self.plan.launches)
         self.logs = self.launcher.work / "launches"
         self.logs.mkdir(parents=True, exist_ok=True)
 
@@ -273,7 +274,7 @@ class _Run:
         # Again only where an untimed launch lost its server, which the second time is not used.
         while to_make := [launch for launch in group if self._is_to_make(launch)]:
             self._stop_if_interrupted()
-            self._prepare([launch for launch in to_make if launch.number != FRESH_REPEAT])
+            self._prepare([launch for launch in to_make if launch.id not in self.controls])
             counted = [(launch, self.cases[launch.case]) for launch in to_make]
             self.counters.before(counted)
             self.users.before(counted)
@@ -291,7 +292,7 @@ class _Run:
 
     def _import_ahead(self, coming: Iterable[Launch]) -> None:
         """Have processes of the next fresh repeats import, while nothing is timed."""
-        fresh = (launch for launch in coming if launch.number == FRESH_REPEAT)
+        fresh = (launch for launch in coming if launch.id in self.controls)
         for launch in islice(fresh, self.num_ahead):
             case = self.cases[launch.case]
             is_made = not (case.unsupported or case.software or self.history.is_settled(launch))
@@ -427,7 +428,7 @@ class _Run:
             num_threads=self.launcher.threads(case),
             repeat=self.plan.repeat if launch.is_timed else None,
             library_mode=_library_mode(launch),
-            is_fresh=launch.number == FRESH_REPEAT,
+            is_fresh=launch.id in self.controls,
             expected=self.history.first_bits(case) if launch.is_repeat else {},
         )
 

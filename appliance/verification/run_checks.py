@@ -20,12 +20,13 @@ from appliance.judging.verdict import Judge
 from appliance.planning import sessions
 from appliance.planning.check_sampling import sampled_steps
 from appliance.planning.criterion_scope import MOST_ATTEMPTS, planned_bounds
-from appliance.planning.launch_constants import FRESH_REPEAT, MOST_SESSIONS
+from appliance.planning.launch_constants import MOST_SESSIONS
 from appliance.planning.plan import (
     case_analyses,
     case_launches,
     case_seed,
     checked_launch,
+    fresh_controls,
     launch_groups,
     launch_id,
 )
@@ -257,6 +258,7 @@ class _Walk:
     cases: Mapping[str, Case]
     launches: Mapping[str, Launch]
     places: Mapping[str, int]
+    controls: frozenset[str]
     session: int = 1
     is_paused: bool = False
     is_beginning: bool = False
@@ -291,6 +293,7 @@ def check_conduct(plan: Plan, lines: Sequence[Line], files: Mapping[str, str]) -
         cases={case.id: case for case in plan.cases},
         launches={launch.id: launch for launch in plan.launches},
         places={name: place for place, group in enumerate(plan.groups) for name in group},
+        controls=fresh_controls(plan.launches),
     )
     events = [line.event for line in lines]
     started = RunStarted(
@@ -502,7 +505,7 @@ def _check_mode(walk: _Walk, launch: Launch, case: Case, event: LaunchStarted) -
         raise walk.fault(f"launch {launch.id} is made in the library mode {event.library_mode}")
     walk.forked_by.pop(launch.id, None)
     if event.mode == "forked":
-        is_fresh = walk.plan.protocol.mode == "fresh" or launch.number == FRESH_REPEAT
+        is_fresh = walk.plan.protocol.mode == "fresh" or launch.id in walk.controls
         _fork(walk, event, case, is_forbidden=is_fresh)
 
 

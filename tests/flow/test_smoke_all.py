@@ -21,7 +21,6 @@ from support.program import ROOT, bench, program
 from support.simulated_runs import CASES, ON_PROCESSORS, VENDOR, doubts, smoke, verdict
 
 import workloads
-from appliance.planning.launch_constants import FRESH_REPEAT
 
 SHIPPED = ROOT / "workloads" / "suites" / "smoke-all.toml"
 SUITE = tomllib.loads(SHIPPED.read_text())
@@ -172,5 +171,5 @@ def _modes(run: Run) -> set[tuple[str, int, int]]:
     return {
         (one["mode"], *cases[one["launch"].rpartition("/")[0]])
         for one in run.events
-        if one["kind"] == "launch_started" and not one["launch"].endswith(f"/{FRESH_REPEAT}")
+        if one["kind"] == "launch_started"
     }

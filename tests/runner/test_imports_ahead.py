@@ -13,6 +13,7 @@ from support.launchers import a_launcher, a_spec, printed
 from support.launching import TESTS, Bench, Seen, bearers, case, plan
 
 from appliance.ipc.channel import Listener
+from appliance.planning.plan import fresh_controls
 from appliance.records.journal import LaunchStarted
 from appliance.records.plan import Case, Launch
 from appliance.runner.environment import usable_cores
@@ -100,7 +101,7 @@ def test_fresh_repeats_import_beside_repeats_alone(tmp_path: Path) -> None:
             launches=0,
             parameters={"counter": str(tmp_path / f"counter-{number}")},
         )
-        for number in range(3)
+        for number in range(5)
     ]
     whole = plan(*cases, repeats=3)
     beside: dict[str, int] = {}
@@ -112,8 +113,11 @@ def test_fresh_repeats_import_beside_repeats_alone(tmp_path: Path) -> None:
 
     bench.run(Seen(look))
     order = [event.launch for event in bench.events if isinstance(event, LaunchStarted)]
-    fresh = [name for name in order if name.endswith("/r1")]
-    assert len(fresh) == 3
-    assert not any(beside[name] for name in order if name not in fresh)
-    assert any(beside[name] for name in fresh) == (usable_cores() > 1)
+    fresh = sorted(fresh_controls(whole.launches))
+    assert fresh == ["0@cpu:0/r1", "4@cpu:0/r1"]
+    started = [event for event in bench.events if isinstance(event, LaunchStarted)]
+    assert sorted(event.launch for event in started if event.mode == "fresh") == fresh
+    assert not any(beside[name] for name in order if not name.endswith("/r1"))
+    first = [name for name in order if name.endswith("/r1")]
+    assert any(beside[name] for name in first) == (usable_cores() > 1)
     assert all(bench.ended(name).outcome == "completed" for name in order)

@@ -14,8 +14,8 @@ from appliance.judging.limits import NO_RECORDS
 from appliance.judging.verdict import judge
 from appliance.planning.check_sampling import sampled_steps
 from appliance.planning.criterion_scope import planned_bounds
-from appliance.planning.launch_constants import FRESH_REPEAT, NUM_EMPTY_BLOCKS
-from appliance.planning.plan import case_launches, case_seed
+from appliance.planning.launch_constants import NUM_EMPTY_BLOCKS
+from appliance.planning.plan import case_launches, case_seed, fresh_controls
 from appliance.planning.sessions import rounds
 from appliance.records.baseline import Baselines, Peaks
 from appliance.records.criteria import Criteria, Criterion
@@ -263,7 +263,7 @@ def launch_events(
     name = launch.id
     yield LaunchStarted(
         launch=name,
-        mode="fresh" if launch.number == FRESH_REPEAT else plan.protocol.mode,
+        mode="fresh" if launch.id in fresh_controls(plan.launches) else plan.protocol.mode,
         library_mode="deterministic" if launch.is_repeat else "default",
     )
     yield Environment(launch=name, rank=0, facts={"torch": Fact(value="2.13")})
