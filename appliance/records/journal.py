@@ -154,7 +154,7 @@ class ServerProbed(Record):
     There is one for each device, framework and library mode that a launch asks for, and others for
     launches of several `ranks`; `device` then names all of theirs (`Case.place`). `reason` is one
     sentence, empty for a healthy server; `last_words` is the end of what the probe fork or the
-    server wrote to its stderr, empty for a healthy one.
+    server wrote to its stderr, empty for a healthy one. `seconds` is what the run waited for it.
     """
 
     kind: Literal["server_probed"] = "server_probed"

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
-from itertools import islice, takewhile
+from itertools import takewhile
 from pathlib import Path
 from typing import Protocol
 
@@ -259,7 +259,7 @@ class _Run:
             ahead = [one for one in self.plan.groups if launches[one[0]].session <= self.session]
             for index, group in enumerate(ahead):
                 later = ahead[index + 1 :]
-                coming = takewhile(_is_repeat, (launches[name] for one in later for name in one))
+                coming = takewhile(_is_untimed, (launches[name] for one in later for name in one))
                 self._group([launches[name] for name in group], supervisor, coming)
                 place = self.rounds[group[0]]
                 if not later or self.rounds[later[0][0]] != place:
@@ -270,7 +270,7 @@ class _Run:
     def _group(
         self, group: Sequence[Launch], supervisor: Supervisor, coming: Iterable[Launch]
     ) -> None:
-        """Settle the launches of a group together; `coming` are the repeats right after it."""
+        """Settle the launches of a group together; `coming` are the untimed ones right after it."""
         # Again only where an untimed launch lost its server, which the second time is not used.
         while to_make := [launch for launch in group if self._is_to_make(launch)]:
             self._stop_if_interrupted()
@@ -278,7 +278,7 @@ class _Run:
             counted = [(launch, self.cases[launch.case]) for launch in to_make]
             self.counters.before(counted)
             self.users.before(counted)
-            is_untimed = all(launch.is_repeat for launch in group)
+            is_untimed = not any(launch.is_timed for launch in group)
             if not is_untimed:
                 self.launcher.end_waiting()  # of launches that were not wanted after all
             started = [self._start(launch) for launch in to_make]
@@ -291,14 +291,25 @@ class _Run:
             self._stop_if_interrupted()
 
     def _import_ahead(self, coming: Iterable[Launch]) -> None:
-        """Have processes of the next fresh repeats import, while nothing is timed."""
-        fresh = (launch for launch in coming if launch.id in self.controls)
-        for launch in islice(fresh, self.num_ahead):
+        """Have servers and fresh processes of the next untimed launches import beside this one."""
+        made = [launch for launch in coming if self._may_be_made(launch)]
+        forked = (one for one in made if one.id not in self.controls)
+        wanted = ((self.cases[one.case], _library_mode(one)) for one in forked)
+        self.launcher.begin_servers(wanted, self.num_ahead)
+        for launch in made:
             case = self.cases[launch.case]
-            is_made = not (case.unsupported or case.software or self.history.is_settled(launch))
-            is_made &= self.history.failed_reference(case) is None and case.ranks == 1
-            if is_made and launch.id not in self.launcher.waiting:
+            if self.launcher.num_ahead >= self.num_ahead:
+                return
+            is_fresh = launch.id in self.controls and case.ranks == 1
+            if is_fresh and launch.id not in self.launcher.waiting:
                 self.launcher.import_ahead(launch, case, *self._new_logs(launch))
+
+    def _may_be_made(self, launch: Launch) -> bool:
+        """Whether nothing that is known so far keeps an untimed launch from being made."""
+        case = self.cases[launch.case]
+        is_left = self.wanted(launch) and not self.history.is_settled(launch)
+        has_failed = launch.number != 0 and self.history.failed_reference(case) is not None
+        return is_left and not (case.unsupported or case.software or has_failed)
 
     def _has_lost_artifacts(self, case: Case) -> bool:
         """Whether files are gone that the case's untimed launch made for the others."""
@@ -369,9 +380,10 @@ class _Run:
         """Have the fork servers that these launches need, and record what became of new ones."""
         wanted = [(self.cases[launch.case], _library_mode(launch)) for launch in launches]
         # Launches that count are all forked by servers that have imported everything.
-        is_first = not (self.is_begun or any(launch.is_timed for launch in launches))
+        is_timed = any(launch.is_timed for launch in launches)
+        is_first = not (self.is_begun or is_timed)
         self.is_begun |= bool(wanted)
-        probes = self.launcher.prepare(wanted, is_first=is_first)
+        probes = self.launcher.prepare(wanted, is_first=is_first, is_timed=is_timed)
         self._stop_if_interrupted()
         for probed in probes:
             self._record(replace(probed, last_words=self._redacted(probed.last_words)))
@@ -498,8 +510,8 @@ class _Run:
                 unfinished.replace(stored)  # a full disk leaves no half of it in the bundle
 
 
-def _is_repeat(launch: Launch) -> bool:
-    return launch.is_repeat
+def _is_untimed(launch: Launch) -> bool:
+    return not launch.is_timed
 
 
 def _library_mode(launch: Launch) -> LibraryMode:

@@ -84,7 +84,11 @@ class Launcher:
         return max(1, self.num_threads // case.ranks)
 
     def prepare(
-        self, wanted: Iterable[tuple[Case, LibraryMode]], *, is_first: bool = False
+        self,
+        wanted: Iterable[tuple[Case, LibraryMode]],
+        *,
+        is_first: bool = False,
+        is_timed: bool = False,
     ) -> list[ServerProbed]:
         """Have the servers that these launches need, all at once; see `ForkServers.prepare`.
 
@@ -96,7 +100,16 @@ class Launcher:
             key = self._key(case, mode)
             if key is not None:
                 workloads.setdefault(key, set()).add(case.workload)
-        return self.servers.prepare(workloads, is_first=is_first)
+        return self.servers.prepare(workloads, is_first=is_first, is_timed=is_timed)
+
+    def begin_servers(self, coming: Iterable[tuple[Case, LibraryMode]], most: int) -> None:
+        """Have servers of later launches import beside untimed ones, so many of them at a time."""
+        for case, mode in coming:
+            key = self._key(case, mode)
+            if self.num_ahead >= most:
+                return
+            if key is not None:
+                self.servers.begin(key)
 
     def forked_by(self, spec: LaunchSpec) -> Framework | None:
         """Framework of the server that the launch will be forked by; None if it will be fresh."""
@@ -123,6 +136,11 @@ class Launcher:
             child = FreshChild(environment, stdout, stderr)
         child.begin(spec)
         return child
+
+    @property
+    def num_ahead(self) -> int:
+        """Processes that import ahead of their launches, or have done so."""
+        return self.servers.num_begun + len(self.waiting)
 
     def import_ahead(self, launch: Launch, case: Case, stdout: Path, stderr: Path) -> None:
         """Have the process of a coming fresh repeat import while another repeat runs.

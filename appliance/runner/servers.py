@@ -6,7 +6,8 @@ the plan's workloads of its framework need, in the environment of its mode, whic
 its first import. It is started when the first launch needs it, and probed; one that is not
 healthy, or was lost, is never used again, and launches that would come of it are fresh processes.
 The server of the run's first launches imports what these need, and the rest, and is probed again,
-before the next ones.
+before the next ones. While untimed launches run, the servers of those that follow may begin: they
+import beside them, and no timed launch starts before all that have begun are probed.
 """
 
 from __future__ import annotations
@@ -49,18 +50,37 @@ class ForkServers:
         self._start = start
         self._all_workloads = all_workloads
         self._interrupted = interrupted
+        self._begun: dict[ServerKey, ForkServer] = {}
         self._healthy: dict[ServerKey, ForkServer] = {}
         self._reasons: dict[ServerKey, str] = {}
 
+    @property
+    def num_begun(self) -> int:
+        """How many import, or have imported, and are not probed yet."""
+        return len(self._begun)
+
+    def begin(self, key: ServerKey) -> None:
+        """Start the server of later launches, if there is none; `prepare` waits for it."""
+        if not (key in self._healthy or key in self._reasons or key in self._begun):
+            self._begun[key] = self._start(key, self._all_workloads(key))
+
     def prepare(
-        self, wanted: Mapping[ServerKey, Collection[str]], *, is_first: bool = False
+        self,
+        wanted: Mapping[ServerKey, Collection[str]],
+        *,
+        is_first: bool = False,
+        is_timed: bool = False,
     ) -> list[ServerProbed]:
         """Have a server for the workloads of each key, all at once; what each new probe showed.
 
         A new one imports all that it is for, or no more than is wanted if it `is_first` of the run.
+        Before what `is_timed` all that have begun are waited for. What is reported of each is how
+        long the run waited for it.
         """
         begin = time.monotonic()
-        begun = []
+        settled = [key for key in self._begun if is_timed or key in wanted]
+        begun = [(key, self._begun.pop(key)) for key in settled]
+        wanted = {key: names for key, names in wanted.items() if key not in settled}
         for key, workloads in wanted.items():
             server = self._healthy.get(key)
             if server is not None and not server.has_imported(workloads):
@@ -84,7 +104,7 @@ class ForkServers:
 
     def close(self) -> None:
         """Let all of them end."""
-        for server in self._healthy.values():
+        for server in (*self._healthy.values(), *self._begun.values()):
             server.close()
 
     def _settled(self, key: ServerKey, server: ForkServer, begin: float) -> ServerProbed:
