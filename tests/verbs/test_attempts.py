@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -174,13 +174,23 @@ def test_who_names_no_key_must_say_that_he_counts_nothing(tmp_path: Path) -> Non
 
 @dataclass(frozen=True, kw_only=True)
 class Parties:
-    """Buyer and vendor, each with a key, around one node."""
+    """Buyer and vendor, each with a key, around one node.
+
+    A verb is a process of its own at first and wherever it makes launches, later in this one.
+    """
 
     folder: Path
+    heard: set[tuple[str, ...]] = field(default_factory=set)
 
     def say(self, *words: str, code: int) -> str:
         """What a verb prints when it ends with this code, on stdout if it has a document."""
-        status, stdout, stderr = answered(*words)
+        verb = words[: 2 if words[0] in {"challenge", "keys"} else 1]
+        if verb in self.heard and not ("--receipt" in words and code == 0):
+            done = called(*words)
+            status, stdout, stderr = done.returncode, done.stdout, done.stderr
+        else:
+            status, stdout, stderr = answered(*words)
+        self.heard.add(verb)
         assert status == code, stderr
         return stdout or stderr
 
