@@ -27,6 +27,8 @@ from workloads.contract.target import Target
 from workloads.contract.workload import Workload
 
 Leaf = Any
+OF_TORCH = tuple(f"workloads.{name}" for name in ("bert", "llama", "markov_lm", "resnet50"))
+"""Of those that `of` may name, those that take seconds to import: once in the server of a run."""
 
 
 def _flip(leaf: torch.Tensor, bit: int) -> torch.Tensor:
@@ -76,6 +78,7 @@ class Corrupting(Workload[State, Any]):
     version: ClassVar[int] = 1
     small: ClassVar[Parameters] = {}
     injector: ClassVar[str] = "corrupted output"
+    builds_with: ClassVar[tuple[str, ...]] = OF_TORCH
 
     of: str = "gemm"
     given: str = "{}"
