@@ -15,7 +15,7 @@ import torch
 import workloads
 from appliance.records.request import CaseRequest
 from appliance.records.workload import Resolved
-from appliance.worker.parameters import resolve
+from appliance.worker.parameters import _complete, _drawn, resolve
 from workloads.contract.target import Artifacts, Target
 from workloads.contract.workload import Workload
 from workloads.parts.reinforcement.simulated_ppo import SimulatedPpo
@@ -81,15 +81,22 @@ def test_variant_changes_what_it_names_and_holds_at_full_size(name: str, variant
 @pytest.mark.parametrize("name", [name for name, kind in KINDS.items() if kind.variants])
 def test_numbers_draw_every_variant_of_a_workload(name: str) -> None:
     kind = KINDS[name]
-    drawn = [
-        resolve(kind, CaseRequest(workload=name, small=True, parameters={}, draw=number))
+    requests = [
+        CaseRequest(workload=name, small=True, parameters={}, draw=number)
         for number in range(len(kind.variants))
     ]
-    assert [one.variant for one in drawn if isinstance(one, Resolved)] == list(kind.variants)
+    assert [_drawn(kind, one) for one in requests] == list(kind.variants)
+    complete = [
+        _complete(kind, one, change)
+        for one, change in zip(requests, kind.variants.values(), strict=True)
+    ]
     assert all(
-        isinstance(one, Resolved) and one.parameters.items() >= kind.variants[one.variant].items()
-        for one in drawn
+        parameters.items() >= change.items()
+        for parameters, change in zip(complete, kind.variants.values(), strict=True)
     )
+    first = resolve(kind, requests[0])  # with its work, which takes a second to count
+    assert isinstance(first, Resolved)
+    assert (first.variant, first.parameters) == (next(iter(kind.variants)), complete[0])
 
 
 def test_nothing_is_drawn_of_a_workload_without_variants_or_without_a_number() -> None:
