@@ -99,6 +99,14 @@ def recorded() -> dict[str, float]:
     return json.loads(DURATIONS.read_text()) if DURATIONS.exists() else {}
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Of the serial part, files without a test of it: a quarter of a minute of imports."""
+    is_file = collection_path.suffix == ".py" and config.getoption("--part") == "serial"
+    if is_file and not any(f"mark.{name}" in collection_path.read_text() for name in ALONE):
+        return True
+    return None  # as it would be without this
+
+
 def is_wanted(item: pytest.Function, part: str, seconds: dict[str, float]) -> bool:
     is_alone = any(item.get_closest_marker(name) for name in ALONE)
     if part in {"all", "serial"}:
