@@ -26,6 +26,7 @@ from support import simulated_device
 from appliance.records.system import Device, DeviceLibraries, Fact, Facts
 from appliance.records.vocabulary import CONNECTION, COUNTERS, THROTTLES
 from appliance.vendors.base import DeviceUsers, KernelFault, Vendor
+from appliance.vendors.cpu import Cpu
 from appliance.vendors.registry import VENDORS
 
 GIB = 2**30
@@ -123,7 +124,9 @@ class Simulated:
         return None
 
     def environment(self, *devices: Device) -> Mapping[str, str]:
-        return {simulated_device.VISIBLE: ",".join(str(device.index) for device in devices)}
+        """Its kernels run on the processor, whose threads wait for each other as on `Cpu`."""
+        visible = ",".join(str(device.index) for device in devices)
+        return {simulated_device.VISIBLE: visible, **Cpu().environment()}
 
     def deterministic_environment(self) -> Mapping[str, str]:
         return {}
