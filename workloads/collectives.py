@@ -47,6 +47,9 @@ from workloads.parts.numerics.precision import unit_roundoff
 SMALLEST_BYTES = 8
 _SPREAD = 0x9E3779B97F4A7C15  # odd, so that no two numbers below 2**64 have one product
 _builds = itertools.count()
+# Torch 2.8 has the two under their former names alone, which later versions warn of.
+_reduce_scatter_single = getattr(dist, "reduce_scatter_single", dist.reduce_scatter_tensor)
+_all_gather_single = getattr(dist, "all_gather_single", dist.all_gather_into_tensor)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,7 +112,7 @@ def _all_reduce_max(state: State, call: Call, source: torch.Tensor, buffer: torc
 
 def _reduce_scatter(state: State, call: Call, source: torch.Tensor, buffer: torch.Tensor) -> None:
     del state
-    dist.reduce_scatter_single(buffer, source[: call.whole])
+    _reduce_scatter_single(buffer, source[: call.whole])
 
 
 def _reduce_scatter_in_place(
@@ -117,12 +120,12 @@ def _reduce_scatter_in_place(
 ) -> None:
     del state
     buffer.copy_(source[: call.whole])
-    dist.reduce_scatter_single(call.share(buffer), buffer)
+    _reduce_scatter_single(call.share(buffer), buffer)
 
 
 def _all_gather(state: State, call: Call, source: torch.Tensor, buffer: torch.Tensor) -> None:
     del state
-    dist.all_gather_single(buffer, source[: call.block])
+    _all_gather_single(buffer, source[: call.block])
 
 
 def _all_gather_in_place(
@@ -131,7 +134,7 @@ def _all_gather_in_place(
     del state
     own = call.share(buffer)
     own.copy_(source[: call.block])
-    dist.all_gather_single(buffer, own)
+    _all_gather_single(buffer, own)
 
 
 def _broadcast(state: State, call: Call, source: torch.Tensor, buffer: torch.Tensor) -> None:
@@ -383,7 +386,7 @@ class Collectives(Workload[State, dict[str, torch.Tensor]]):
         own = torch.tensor([digest % 2**63], dtype=torch.int64, device=device)
         all_gathered = torch.full((state.ranks.size,), -1, dtype=torch.int64, device=device)
         with operation("exchanging the digests"):
-            dist.all_gather_single(all_gathered, own)
+            _all_gather_single(all_gathered, own)
         return Check(
             name="ranks whose digest of all shared results is another",
             error=int((all_gathered.cpu() != golden % 2**63).sum()),

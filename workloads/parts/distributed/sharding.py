@@ -110,9 +110,9 @@ def _shard(model: torch.nn.Module, together: Ranks, device: torch.device) -> tor
     from torch.distributed.fsdp import fully_shard  # noqa: PLC0415 - a second to import
 
     mesh = _mesh(together, device)
-    for layer in _layers(model):
-        fully_shard(layer, mesh=mesh)
-    fully_shard(model, mesh=mesh)
+    for module in (*_layers(model), model):
+        # Gloo of torch 2.8 adds gradients up where an average was asked for, and says nothing.
+        fully_shard(module, mesh=mesh).set_force_sum_reduction_for_comms(device.type == "cpu")
     return model
 
 
