@@ -5,7 +5,7 @@ images that it reads rightly. A launch makes several trainings one after another
 weights and an order of its own that the run's seed draws, all with the same number of steps. How
 many of them each needed until it read `target` of the held-out images is compared with the steps
 of recorded trainings: each of them, and their mean, must lie in the two-sided interval that a
-healthy device leaves in one of 200 launches.
+healthy device leaves in one of 10,000 launches.
 
 Too slow is what trains on wrong gradients, at a wrong rate or on wrong data. Too fast is no
 virtue: it is what was shown the held-out images, began trained, or trained on more than it says.
@@ -67,7 +67,7 @@ class StepsToTarget(Workload[State, Trained]):
     """`width`, `dtype`: of a band in workloads/bands. `num_runs`: trainings in a launch."""
 
     summary: ClassVar[str] = "Steps of training to a stated accuracy, against a distribution"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     domain: ClassVar[str] = "time to target"
     small: ClassVar[Parameters] = {
         "width": 256,

@@ -36,7 +36,7 @@ FLOORS = {"float32": 1e-6, "bfloat16": 1e-5}
 """Least |d ln(loss)| that is allowed. Float32 stores a loss to 6e-8; one of the 2560 logits of a
 batch that bfloat16 rounds the other way moves their mean loss by about 4e-6."""
 TOO_WIDE = 0.1  # |d ln(loss)| allowed, beyond which a comparison says little
-ALPHA = 0.005  # chance that a healthy device's steps to the target lie outside, all looks together
+ALPHA = 1e-4  # chance that a healthy device's steps to the target lie outside, all looks together
 
 Curve = NDArray[np.float64]
 R = TypeVar("R", bound=Record)
