@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from recorded import replayed_nvml, replayed_rocm, replayed_xpu, trees
 from support.builders import FUNCTIONAL, NO_BASELINES, NO_PEAKS, a_plan, bare_lines, healthy_events
-from support.program import ROOT, bench, sentences
+from support.program import ROOT, bench, called, sentences
 from support.purchase_order import DISK, GIB, HEAD, LINE, NODE, accelerator
 
 from appliance.errors import EvidenceError, UsageError
@@ -614,9 +614,9 @@ def wrong(here: Path) -> Path:
 
 
 def test_a_draft_is_printed_or_written_once(here: Path) -> None:
-    printed = bench("probe", "--as-order", "--vendor", "cpu")
+    printed = called("probe", "--as-order", "--vendor", "cpu")
     assert printed.stdout == here.read_text()
-    again = bench("probe", "--as-order", str(here), "--vendor", "cpu")
+    again = called("probe", "--as-order", str(here), "--vendor", "cpu")
     assert again.returncode == 2
     assert "is there already" in again.stderr
 
@@ -625,7 +625,7 @@ def test_plan_says_how_the_node_compares(here: Path, wrong: Path) -> None:
     good = bench("plan", "--suite", TINY, "--vendor", "cpu", "--order", str(here))
     assert good.returncode == 0
     assert "lines are met\n" in good.stderr
-    bad = bench("plan", "--suite", TINY, "--vendor", "cpu", "--order", str(wrong))
+    bad = called("plan", "--suite", TINY, "--vendor", "cpu", "--order", str(wrong))
     assert ", 1 is not" in bad.stderr
     assert "Memory of the node" in bad.stderr
 
@@ -646,7 +646,7 @@ def test_a_bad_order_ends_before_anything_is_written(
 ) -> None:
     (tmp_path / "order.toml").write_text(text)
     words = ("--suite", TINY, "--vendor", "cpu", "--order", str(tmp_path / "order.toml"))
-    done = bench("accept", *words, "--out", str(tmp_path / "out"))
+    done = called("accept", *words, "--out", str(tmp_path / "out"))
     assert done.returncode == 2
     assert expected in done.stderr
     assert len(sentences(done.stderr)) == 1
@@ -676,14 +676,14 @@ def test_a_node_as_ordered_is_accepted_and_verified_with_the_order(
     sound = bench("verify", str(folder), "--allow-dev", "--order", str(here))
     assert sound.returncode == 0, sound.stderr
     assert "made for your order.toml" in sound.stderr
-    pdf = bench("verify", str(folder / "report.pdf"), "--allow-dev", "--order", str(here))
+    pdf = called("verify", str(folder / "report.pdf"), "--allow-dev", "--order", str(here))
     assert pdf.returncode == 0, pdf.stderr
-    other = bench("verify", str(folder), "--allow-dev", "--order", str(wrong))
+    other = called("verify", str(folder), "--allow-dev", "--order", str(wrong))
     assert other.returncode == 4
     (folder / "order.toml").write_bytes(wrong.read_bytes())
-    assert bench("verify", str(folder), "--allow-dev").returncode == 4
+    assert called("verify", str(folder), "--allow-dev").returncode == 4
     (folder / "order.toml").unlink()
-    assert bench("verify", str(folder), "--allow-dev").returncode == 4
+    assert called("verify", str(folder), "--allow-dev").returncode == 4
 
 
 @pytest.mark.slow
@@ -696,7 +696,7 @@ def test_a_wrong_memory_size_is_refused_on_its_line(wrong: Path, tmp_path: Path)
         (verdict["decided_by"], "inventory")
     ]
     assert "Memory of the node: host.memory is" in failed[0]["explanation"]
-    again = bench("verify", str(folder), "--allow-dev", "--order", str(wrong), "--json")
+    again = called("verify", str(folder), "--allow-dev", "--order", str(wrong), "--json")
     assert again.returncode == 1
     assert json.loads(again.stdout)["verdict"] == "REJECTED"
     page = (folder / "report.html").read_text()
