@@ -52,7 +52,7 @@ PHASES = ("hot", "hot", "hot", "cool", "hot", "hot", "hot", "load in jumps")
 KINDS = ("random numbers", "integers")
 MOST_EVENTS = 8
 """Mismatches that are looked at; all are counted."""
-KEPT_KEYS = 4096
+NUM_KEYS = 4096
 STORED_ROUNDING = 0.6  # of the unit roundoff; 0.42 is earned
 ACCUMULATED = {torch.float32: 1e-5}  # per 4096 of the inner dimension
 PROJECTION = 6.0  # a projected row errs by a normal deviate of the row's rounding
@@ -226,7 +226,7 @@ class BurnIn(Workload[State, Output]):
         ]
         self._set_golden(target, host["integers"], slots)
         chain_seed = int(torch.randint(2**62, (1,), generator=rng))
-        keys = torch.zeros(KEPT_KEYS, dtype=torch.int64)
+        keys = torch.zeros(NUM_KEYS, dtype=torch.int64)
         keys[0] = first_key(chain_seed)
         return State(
             operands={kind: Operands.make(pair, weights, device) for kind, pair in host.items()},
@@ -306,7 +306,7 @@ class BurnIn(Workload[State, Output]):
         """One round: pattern back, link, products and their digests, pattern out."""
         self._read_back(state)
         link, state.key = state.chain.link(state.key)
-        place = (state.num_rounds + 1) % KEPT_KEYS
+        place = (state.num_rounds + 1) % NUM_KEYS
         state.keys[place : place + 1] = state.key
         phase = PHASES[state.num_steps // self.phase_steps % len(PHASES)]
         state.phases[phase] += 1
@@ -449,7 +449,7 @@ class BurnIn(Workload[State, Output]):
             )
         )
         key = state.chain.on_host().next_key(output.link.cpu())
-        now = state.keys[state.num_rounds % KEPT_KEYS].cpu()
+        now = state.keys[state.num_rounds % NUM_KEYS].cpu()
         wrong += not (int(key) == int(output.key) == int(now))
         return Check(
             name="the device's digests, recomputed by the host",
@@ -508,14 +508,14 @@ class BurnIn(Workload[State, Output]):
         The last one and some of those before, drawn; each is made again on the device.
         """
         last = state.num_rounds - 1
-        first = max(0, state.num_rounds - KEPT_KEYS + 1)
+        first = max(0, state.num_rounds - NUM_KEYS + 1)
         rng = torch.Generator().manual_seed(state.draw + state.num_rounds)
         drawn = torch.randint(first, last + 1, (self.num_checked_links - 1,), generator=rng)
         chosen = sorted({last, *drawn.tolist()})
         host, keys = state.chain.on_host(), state.keys.tolist()
         events = []
         for link in chosen:
-            key, computed = keys[link % KEPT_KEYS], keys[(link + 1) % KEPT_KEYS]
+            key, computed = keys[link % NUM_KEYS], keys[(link + 1) % NUM_KEYS]
             exact = host.exact_link(key)[1]
             if exact == computed:
                 continue

@@ -261,7 +261,7 @@ class Collectives(Workload[State, dict[str, torch.Tensor]]):
 
     @property
     def _largest(self) -> int:
-        """Every whole number up to this one is exact in the dtype."""
+        """Every integer up to this one is exact in the dtype."""
         return int(1 / unit_roundoff(FLOATS[self.dtype]))
 
     @property

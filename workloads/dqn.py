@@ -311,7 +311,7 @@ class _Judge:
         slots = len(before["actions"])
         rows = (int(before["oldest"]) + np.arange(rounds)) % slots
         faults = differing(self._buffer["oldest"], (before["oldest"] + rounds) % slots)
-        for name in self._program.KEPT:
+        for name in self._program.STORED:
             exact = before[name].copy()
             exact[rows] = self._rounds[name]
             faults += differing(self._buffer[name], exact)

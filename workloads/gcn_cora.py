@@ -92,7 +92,7 @@ class Gcn(nn.Module):
         self.links = Product(None if papers is None else papers.links)
         self.first = _drawn(planetoid.WORDS, hidden)
         self.second = _drawn(hidden, planetoid.CLASSES)
-        labels = None if papers is None else papers.labels[planetoid.LEARNT].clone()
+        labels = None if papers is None else papers.labels[planetoid.TRAINED_ON].clone()
         self.register_buffer("labels", labels, persistent=False)
 
     def forward(self, words: torch.Tensor, units: torch.Tensor) -> Result:
@@ -102,7 +102,7 @@ class Gcn(nn.Module):
         """
         share = 1 - self.dropout
         logits = self.classify(words.to(self.first) / share, units.to(self.first) / share)
-        loss = nn.functional.cross_entropy(logits[planetoid.LEARNT], self.labels)
+        loss = nn.functional.cross_entropy(logits[planetoid.TRAINED_ON], self.labels)
         return Result(loss=loss + self.decay / 2 * self.first.square().sum(), logits=logits)
 
     def classify(
@@ -274,7 +274,7 @@ def _check_data(before: Before, state: State) -> Check:
         (state.model.links, state.papers.links),
     ):
         pairs += [(getattr(product, of.name), getattr(matrix, of.name)) for of in fields(matrix)]
-    pairs.append((state.model.labels, state.papers.labels[planetoid.LEARNT]))
+    pairs.append((state.model.labels, state.papers.labels[planetoid.TRAINED_ON]))
     wrong = sum(not torch.equal(actual.cpu(), expected) for actual, expected in pairs)
     return Check(name="tensors of the data that changed", error=wrong, bound=0.0, kind="exact")
 

@@ -30,7 +30,7 @@ from workloads.parts.operators.inputs import (
     whole,
 )
 
-KEPT = 7  # largest numbers that topk keeps
+NUM_LARGEST = 7  # what topk keeps
 LARGEST = 8  # of the integers that are added up: a few hundred are exact in any format
 
 
@@ -169,11 +169,11 @@ def topk(name: str, shape: tuple[int, int]) -> Operator:
     """The largest numbers of each row and their places, among numbers that are all distinct."""
 
     def apply(inputs: Tensors) -> Tensors:
-        values, places = into_poison(torch.topk, inputs["rows"], k=KEPT, dim=-1)
+        values, places = into_poison(torch.topk, inputs["rows"], k=NUM_LARGEST, dim=-1)
         return {"": values, "places": places}
 
     def exact(inputs: Arrays) -> Mapping[str, Exact]:
-        places = np.argsort(-inputs["rows"], axis=-1, kind="stable")[:, :KEPT]
+        places = np.argsort(-inputs["rows"], axis=-1, kind="stable")[:, :NUM_LARGEST]
         values = np.take_along_axis(inputs["rows"], places, axis=-1)
         return {"": Exact(value=values), "places": Exact(value=places)}
 

@@ -62,7 +62,7 @@ GAINS = {
     "encoder_attn.out_proj.weight": 2.0,
     "conv1.weight": 3.0,
 }
-KEPT = ("encoder.embed_positions.weight",)
+NOT_REDRAWN = ("encoder.embed_positions.weight",)
 """A table of sines that the library computes."""
 SPECIAL = 1609
 """Tokens at the end of the vocabulary, from the one that ends a transcript on."""
@@ -192,7 +192,7 @@ class WhisperTranscribe(Generation[State]):
         model = self._model()
         torch.nn.Module.to(model, device, dtype_named(self.dtype))
         torch.nn.Module.eval(model)
-        redrawn.fill(model, seed, gains=GAINS, excluded=KEPT)
+        redrawn.fill(model, seed, gains=GAINS, excluded=NOT_REDRAWN)
         model.requires_grad_(requires_grad=False)
         return model
 

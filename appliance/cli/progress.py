@@ -80,7 +80,7 @@ class Lines(Silent):
     def launch_ended(self, launch: Launch, event: LaunchEnded) -> None:
         self._num_done += 1
         left = _note_end(self._remaining, launch, event, time.monotonic() - self._begin)
-        if event.reason == "decided" or _was_said(launch, event):
+        if event.reason == "decided" or _was_reported(launch, event):
             return  # the interim analysis was printed
         self._out.print(
             f"[{self._num_done}/{self._num}{self._session}] {launch_words(launch)}: "
@@ -146,8 +146,8 @@ class Moving(Silent):
         if self._task is not None:
             words = f"about {minutes(left)} left{self._session}"
             self._progress.update(self._task, advance=1, left=words)
-        is_said = event.reason == "decided" or _was_said(launch, event)
-        if event.outcome != "completed" and not is_said:
+        is_reported = event.reason == "decided" or _was_reported(launch, event)
+        if event.outcome != "completed" and not is_reported:
             self._progress.console.print(
                 f"{launch_words(launch)}: {outcome_words(event)}", markup=False
             )
@@ -238,7 +238,7 @@ def length(seconds: float) -> str:
     return amount(seconds / MINUTE) if seconds >= MINUTE else minutes(seconds)
 
 
-def _was_said(launch: Launch, event: LaunchEnded) -> bool:
+def _was_reported(launch: Launch, event: LaunchEnded) -> bool:
     """Whether the case's untimed launch has said why none of its launches is made."""
     return launch.is_timed and event.outcome == "software" and event.reason == UNAVAILABLE
 

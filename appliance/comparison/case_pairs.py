@@ -372,7 +372,7 @@ def _other_bits(reference: Side, other: Side, pair: Pair) -> Iterator[str]:
     if reference.inputs_seed != other.inputs_seed:
         yield "the seeds differ, and so do the inputs"
     if not (pair.reference.is_repeatable and pair.other.is_repeatable):
-        yield f"{pair.reference.workload} need not give the same bits twice"
+        yield f"{pair.reference.workload} is not bitwise reproducible by design"
     models = _model(reference, pair.reference), _model(other, pair.other)
     if None in models or models[0] != models[1]:
         yield f"the device is {models[0]} in {reference.label}, {models[1]} in {other.label}"

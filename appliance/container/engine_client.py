@@ -447,7 +447,7 @@ class _Signals:
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
-            wanted = [one for one in self.NAMES if not _is_kept_from(one)]
+            wanted = [one for one in self.NAMES if not _is_ignored(one)]
             self._before = {one: signal.signal(one, self._noted) for one in wanted}
         return self
 
@@ -459,7 +459,7 @@ class _Signals:
         self.count += 1
 
 
-def _is_kept_from(number: signal.Signals) -> bool:
+def _is_ignored(number: signal.Signals) -> bool:
     """Under nohup a terminal may go away, and the run goes on."""
     return number is signal.SIGHUP and signal.getsignal(number) is signal.SIG_IGN
 

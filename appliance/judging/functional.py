@@ -595,7 +595,7 @@ def health_action(metric: str) -> str:
     for beginnings, action in HEALTH_ACTIONS.items():
         if metric.startswith(beginnings):
             return action
-    return "Mend or replace the part, and run again."
+    return "Fix or replace the part, and run again."
 
 
 def _between(criterion: Criterion, values: Sequence[float], name: str) -> RulingDraft:
@@ -624,7 +624,7 @@ def _between(criterion: Criterion, values: Sequence[float], name: str) -> Ruling
         reason=reason,
         explanation=f"{criterion.title}: {name} {worst:.6g}, "
         f"where {'at least' if is_low else 'at most'} {limit:.6g} is required",
-        action="Mend or replace the part, and run again.",
+        action="Fix or replace the part, and run again.",
         statistic=statistic,
     )
 

@@ -100,12 +100,12 @@ def _draft(line: OrderLine, field: Field, part_of: str = "") -> RulingDraft:
         if others:
             return _failed(line, _is_another(line, others, field) + part_of)
         if unknown or field.unknown:
-            return _untold(line, unknown, field)
+            return _unreported(line, unknown, field)
         return RulingDraft(ruling="pass") if num_met else _failed(line, "there is none")
     if num_met >= line.count:
         return RulingDraft(ruling="pass")
     if num_met + len(unknown) >= line.count or field.unknown:
-        return _untold(line, unknown, field)
+        return _unreported(line, unknown, field)
     return _failed(line, f"{num_met} of {len(held)} are so: {_actual_words(line, field)}")
 
 
@@ -132,7 +132,7 @@ def _failed(line: OrderLine, what: str) -> RulingDraft:
     )
 
 
-def _untold(line: OrderLine, unknown: Sequence[Member], field: Field) -> RulingDraft:
+def _unreported(line: OrderLine, unknown: Sequence[Member], field: Field) -> RulingDraft:
     """What is not reported, or cannot be compared, is no pass."""
     hint, name = field.unknown, line.field
     if unknown:

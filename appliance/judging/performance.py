@@ -123,11 +123,11 @@ class LimitTest:
         """A pass without words; else the finding, with the criterion's title."""
         if self.word == "pass":
             return RulingDraft(ruling="pass", statistic=self.statistic())
-        is_fail, said = self.word == "fail", f"{self.criterion.title}: {self.finding}"
+        is_fail, sentence = self.word == "fail", f"{self.criterion.title}: {self.finding}"
         return RulingDraft(
             ruling="fail" if is_fail else "inconclusive",
             reason="over_limit" if is_fail else "noise",
-            explanation=said if is_fail else f"{said}, {self.open_clause}",
+            explanation=sentence if is_fail else f"{sentence}, {self.open_clause}",
             action=self.action if is_fail else LOOSER,
             statistic=self.statistic(),
         )

@@ -13,7 +13,7 @@ from appliance.records.json import Scalar
 from appliance.records.system import Fact, Facts
 
 LARGEST = 2**53 - 1
-"""The largest whole number that JSON carries without loss."""
+"""The largest integer that JSON carries without loss."""
 PLACEHOLDERS = frozenset(
     (
         "0",

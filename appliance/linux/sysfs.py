@@ -111,7 +111,7 @@ class Tree:
 def number(text: str, source: str) -> int:
     """Read a decimal number; raises Unreadable, naming the source, if it is none."""
     if not re.fullmatch(r"-?[0-9]{1,20}", text.strip(), re.ASCII):
-        raise Unreadable(f'{source} is damaged: "{text[:20]}" is no whole number')
+        raise Unreadable(f'{source} is damaged: "{text[:20]}" is no integer')
     return int(text)
 
 

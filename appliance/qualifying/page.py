@@ -198,8 +198,8 @@ def _budget(observed: Sequence[ObservedCase]) -> str:
         f"{100 * seconds / spent.whole:.1f} % |"
         for part, seconds in spent.seconds.items()
     ]
-    said = budget.sentence(spent)
-    return _section("Where the time went", [f"{said[0].upper()}{said[1:]}.", "", *lines])
+    sentence = budget.sentence(spent)
+    return _section("Where the time went", [f"{sentence[0].upper()}{sentence[1:]}.", "", *lines])
 
 
 def _not_made(observed: Sequence[ObservedCase]) -> str:

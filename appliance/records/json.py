@@ -34,14 +34,14 @@ def _read_number(value: object) -> object:
 def _write_number(value: float) -> float | str:
     if math.isnan(value):
         return "nan"
-    # a whole number beyond 2**53 must not reach JSON as one
+    # an integer beyond 2**53 must not reach JSON as one
     return ("inf" if value > 0 else "-inf") if math.isinf(value) else float(value)
 
 
 def _read_big_int(value: object) -> object:
     if isinstance(value, str) and BIG_INT.fullmatch(value):
         return int(value)
-    message = "a whole number of at most 19 digits as a decimal string is wanted"
+    message = "an integer of at most 19 digits as a decimal string is wanted"
     raise ValueError(message)
 
 

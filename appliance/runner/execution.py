@@ -177,7 +177,9 @@ def interruption() -> Iterator[Callable[[], str]]:
         yield lambda: ""  # only the main thread may catch signals; its owner ends the program
         return
     before = {
-        number: signal.signal(number, lambda got, _: caught.append(signal.Signals(got).name))
+        number: signal.signal(
+            number, lambda caught_number, _: caught.append(signal.Signals(caught_number).name)
+        )
         for number in SIGNALS
     }
     try:

@@ -44,7 +44,7 @@ def plan_within(inputs: PlanInputs, minutes: int, observed: Sequence[ObservedCas
         raise UsageError(
             f"--minutes {minutes} is too few for suite {inputs.suite.name}: {refusal}; {fix}"
         )
-    plan = plan_of(inputs, _kept(inputs, cases, schedule), (*lacking, *left_out(schedule)))
+    plan = plan_of(inputs, _selected(inputs, cases, schedule), (*lacking, *left_out(schedule)))
     return replace(plan, schedule=schedule)
 
 
@@ -75,13 +75,13 @@ def _refusal(inputs: PlanInputs, cases: Sequence[Case], schedule: Schedule) -> s
         return "no row of it fits with its fewest launches"
     return sustained.refusal(
         inputs.criteria,
-        _kept(inputs, cases, schedule),
+        _selected(inputs, cases, schedule),
         protocol=inputs.suite.protocol,
         sessions=1,
     )
 
 
-def _kept(inputs: PlanInputs, cases: Sequence[Case], schedule: Schedule) -> tuple[Case, ...]:
+def _selected(inputs: PlanInputs, cases: Sequence[Case], schedule: Schedule) -> tuple[Case, ...]:
     """The cases of the rows that are run, with their launches."""
     launches = {row.name: row.launches for row in schedule.rows}
     counted = ((case, launches[row_name(case.id)]) for case in cases)

@@ -106,18 +106,20 @@ def _mixture(
     weights = time - levels @ (levels.T @ time / levels.sum(axis=0))
     weights /= math.sqrt(float(weights @ weights))
     known = np.column_stack([levels, time, np.square(time)])
-    if not _is_told_apart(known):
+    if not _is_well_posed(known):
         known = known[:, :-1]  # two moments show no bend
-        if not _is_told_apart(known):
+        if not _is_well_posed(known):
             return Dependence(factors=np.full(1, np.inf), chances=np.ones(1), freedom=1.0)
     freedom = count - known.shape[1]
     rest = values - known @ np.linalg.lstsq(known, values, rcond=None)[0]
     power = float(rest @ rest)
     if not power > LEAST_POWER * count:
         return Dependence(factors=np.ones(1), chances=np.ones(1), freedom=freedom)
-    found = [_candidates(known, values, weights, rho) for rho in CORRELATIONS]
-    likelihoods = np.concatenate([_independent(known, values, freedom), *(one[0] for one in found)])
-    factors = np.concatenate([np.ones(1), *(one[1] for one in found)])
+    candidates = [_candidates(known, values, weights, rho) for rho in CORRELATIONS]
+    likelihoods = np.concatenate(
+        [_independent(known, values, freedom), *(one[0] for one in candidates)]
+    )
+    factors = np.concatenate([np.ones(1), *(one[1] for one in candidates)])
     if usual is not None:
         factors = np.maximum(1.0, factors * power / freedom / usual)
     number = len(factors) - 1
@@ -126,7 +128,7 @@ def _mixture(
     return Dependence(factors=factors, chances=chances / chances.sum(), freedom=freedom)
 
 
-def _is_told_apart(known: Values) -> bool:
+def _is_well_posed(known: Values) -> bool:
     """Whether levels, slope and bend are so different that the products below keep their digits."""
     rows, columns = known.shape
     if columns >= rows:

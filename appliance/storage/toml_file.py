@@ -69,8 +69,8 @@ def find(what: str, name_or_path: str, folder: Path) -> tuple[Path, bytes]:
 
 MUST_BE = {
     "bool_type": "true or false",
-    "int_type": "a whole number",
-    "int_from_float": "a whole number",
+    "int_type": "an integer",
+    "int_from_float": "an integer",
     "int_parsing_size": "a smaller number",
     "float_type": "a number",
     "finite_number": "a finite number",

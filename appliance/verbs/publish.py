@@ -49,8 +49,8 @@ def sign(folder: Path, key: keys.Key, role: Role) -> None:
     _refuse_signed(folder)
     require_renderer()
     found = bundle.read(folder, complete=False)
-    if stranger := unknown_vendor(found.system.identity.devices):
-        raise UsageError(f"{folder} cannot be signed: {stranger}")
+    if unknown := unknown_vendor(found.system.identity.devices):
+        raise UsageError(f"{folder} cannot be signed: {unknown}")
     text = _fix_signer(folder, keys.signer_record(key, role))
     fixed = from_json(Signer, text, name=bundle.SIGNER)
     source = replace(found, files={**found.files, bundle.SIGNER: text}, signer=fixed)

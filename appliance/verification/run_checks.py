@@ -72,8 +72,8 @@ RELATIVE = 1e-9  # bounds computed on another machine may differ by this much
 
 def check_vendors(system: System) -> None:
     """EvidenceError unless bench has the vendor of every device: the self-test's have none."""
-    if stranger := unknown_vendor(system.identity.devices):
-        raise EvidenceError(f"system.json: {stranger}")
+    if unknown := unknown_vendor(system.identity.devices):
+        raise EvidenceError(f"system.json: {unknown}")
 
 
 def check_plan(plan: Plan, system: System, files: Mapping[str, str]) -> None:

@@ -1,8 +1,8 @@
 """What a workload's parameters are, and whether the values that a suite gives them fit.
 
-The fields of a workload's dataclass are its parameters: a truth, a whole number, a number or a
+The fields of a workload's dataclass are its parameters: a boolean, an integer, a number or a
 text, or a Literal of those. A value of another type is refused, and so is a number that is not
-finite; only a whole number for a number is taken. Nothing here knows which workloads exist.
+finite; only an integer for a number is taken. Nothing here knows which workloads exist.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ TypeName = Literal["bool", "int", "float", "str"]
 TYPES: Mapping[type, TypeName] = {bool: "bool", int: "int", float: "float", str: "str"}
 WORDS: Mapping[TypeName, str] = {
     "bool": "true or false",
-    "int": "a whole number",
+    "int": "an integer",
     "float": "a finite number",
     "str": "a text",
 }
@@ -38,7 +38,7 @@ AnyWorkload = Workload[Any, Any]
 
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 LARGEST = 2**53
-"""Whole numbers above it are not the same in every reader of JSON."""
+"""Integers above it are not the same in every reader of JSON."""
 
 
 class Unfit(ValueError):

@@ -104,7 +104,7 @@ def test_medians_withstand_the_stalls_that_spoil_means() -> None:
 
 
 def test_the_document_states_what_the_simulation_gave() -> None:
-    """The table of limits exactly met is made again, all of it; `make oc` mends what differs."""
+    """The table of limits exactly met is made again, all of it; `make oc` writes it again."""
     made_again = document.limit_table(simulated.at_the_limit(simulated.NODES))
     assert made_again in document.DOCUMENT.read_text()
 

@@ -337,7 +337,7 @@ BAD = {
         HEAD + LINE.replace("64", '"96.00.5E"').replace('unit = "GiB"\n', ""),
         "only numbers and versions",
     ),
-    "order of a truth": (
+    "order of a boolean": (
         HEAD + LINE.replace("64", "true").replace('unit = "GiB"\n', ""),
         'use "=="',
     ),

@@ -213,7 +213,7 @@ def test_every_ruling_but_pass_says_why_and_what_to_do() -> None:
 # ------------------------------------------------------------------ checks
 
 
-def spoilt(events: Sequence[Event], index: int, error: float, bound: float) -> list[Event]:
+def corrupted(events: Sequence[Event], index: int, error: float, bound: float) -> list[Event]:
     event = events[index]
     assert isinstance(event, Checked)
     check = replace(event.check, error=error, bound=bound)
@@ -231,19 +231,19 @@ CHECKS = [index for index, event in enumerate(HEALTHY) if isinstance(event, Chec
 def test_one_check_not_within_its_bound_rejects(index: int, error: float, bound: float) -> None:
     is_within = math.isfinite(bound) and math.isfinite(error) and 0 <= error <= bound
     expected = "ACCEPTED" if is_within else "REJECTED"
-    assert word_of(PLAN, spoilt(HEALTHY, index, error, bound)) == expected
+    assert word_of(PLAN, corrupted(HEALTHY, index, error, bound)) == expected
 
 
 @pytest.mark.parametrize("error", [math.nan, math.inf, -1e-9, 1.0])
 def test_a_check_outside_its_bound_rejects_though_its_launch_ends_badly(error: float) -> None:
     first_of_launch_3 = next(index for index in CHECKS if of_launch(HEALTHY[index], f"{CASE}/3"))
-    events = spoilt(HEALTHY, first_of_launch_3, error, 1e-5)
+    events = corrupted(HEALTHY, first_of_launch_3, error, 1e-5)
     for outcome in ("crashed", "interrupted", "unsupported"):
         assert answer(with_end(events, f"{CASE}/3", outcome), "correctness") == ("fail", "check")
 
 
 def test_no_timing_is_shown_of_a_case_whose_check_failed() -> None:
-    case = verdict_of(PLAN, spoilt(HEALTHY, CHECKS[0], math.nan, 1e-5)).cases[0]
+    case = verdict_of(PLAN, corrupted(HEALTHY, CHECKS[0], math.nan, 1e-5)).cases[0]
     assert case.estimates == ()
     assert case.withheld
     assert {(item.log_seconds, item.first_step_seconds) for item in case.launches} == {(None, None)}
@@ -320,7 +320,7 @@ def test_a_launch_that_read_another_reference_is_not_accepted() -> None:
 
 
 def test_the_worst_check_shown_is_the_one_that_is_no_comparison() -> None:
-    events = spoilt(HEALTHY, CHECKS[0], math.nan, 1e-5)
+    events = corrupted(HEALTHY, CHECKS[0], math.nan, 1e-5)
     result = verdict_of(PLAN, events).cases[0].checks[0]
     assert (result.count, result.num_outside, math.isnan(result.worst.error)) == (6, 1, True)
 
@@ -470,7 +470,7 @@ def test_the_untimed_launch_is_not_made_again_for_another_reason(
 def test_what_the_interrupted_untimed_launch_had_checked_stays() -> None:
     events = twice_untimed("interrupted")
     first_check = next(i for i, event in enumerate(events) if isinstance(event, Checked))
-    assert word_of(PLAN, spoilt(events, first_check, 1.0, 1e-5)) == "REJECTED"
+    assert word_of(PLAN, corrupted(events, first_check, 1.0, 1e-5)) == "REJECTED"
 
 
 @pytest.mark.parametrize("outcome", ["completed", "interrupted", "not_run"])
@@ -688,7 +688,7 @@ def test_zero_work_is_never_a_pass(units: float) -> None:
 
 
 def test_no_speed_is_judged_where_a_check_failed() -> None:
-    result = ruling(spoilt(HEALTHY, CHECKS[0], 1.0, 1e-5), "speed", limited(0.02))
+    result = ruling(corrupted(HEALTHY, CHECKS[0], 1.0, 1e-5), "speed", limited(0.02))
     assert (result.ruling, result.reason) == ("inconclusive", "coverage")
 
 

@@ -20,7 +20,7 @@ from recorded import trees
 
 from appliance.linux.sysfs import Tree, Unreadable
 from appliance.records.system import Device
-from appliance.vendors.intel.xpu import KEPT_SECONDS, Xpu
+from appliance.vendors.intel.xpu import CACHE_SECONDS, Xpu
 
 FOLDER = Path(__file__).parent / "xpu"
 WATTS, STEP_SECONDS = 300.0, 0.5
@@ -86,7 +86,7 @@ class Replayed(Xpu):
         return super().read(device)
 
     def counters(self, device: Device) -> Mapping[str, int | None]:
-        self.now += KEPT_SECONDS  # so that a replay never hears what the tool said before
+        self.now += CACHE_SECONDS  # so that a replay never hears what the tool said before
         return super().counters(device)
 
     def _answer(self, arguments: Sequence[str]) -> str:

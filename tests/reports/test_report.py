@@ -208,7 +208,7 @@ def test_what_is_said_of_several_cases_is_said_once():
         ("bert@cpu:0, llama@cpu:0", "because of speed"),
         ("resnet50@cpu:0", "too warm"),
     ]
-    assert one.action == "Mend speed."
+    assert one.action == "Fix speed."
 
 
 # ------------------------------------------------------------------ judging
@@ -226,7 +226,7 @@ def ruled(criterion: str, case: str, word: str, *, required: bool = True) -> Rul
         ruling=word,  # type: ignore[arg-type]
         reason="noise" if word == "inconclusive" else "over_limit",
         explanation=f"because of {criterion}",
-        action=f"Mend {criterion}.",
+        action=f"Fix {criterion}.",
         statistic=None,
     )
 

@@ -118,16 +118,16 @@ def faults(tmp_path_factory: pytest.TempPathFactory) -> Bench:
 
 
 def _shout_at_the_socket(launch: Launch) -> None:
-    """A stranger who found the socket: rubbish, and a hello without the token."""
+    """A intruder who found the socket: rubbish, and a hello without the token."""
     if launch.case.startswith("healthy"):
         (name,) = _own_sockets()
         for line in (
             b"rubbish\n",
             b'{"kind":"hello","launch":"%s","rank":0,"token":"x"}\n',
         ):
-            with socket.socket(socket.AF_UNIX) as stranger:
-                stranger.connect("\0" + name[1:])
-                stranger.sendall(line.replace(b"%s", launch.id.encode()))
+            with socket.socket(socket.AF_UNIX) as intruder:
+                intruder.connect("\0" + name[1:])
+                intruder.sendall(line.replace(b"%s", launch.id.encode()))
 
 
 def _own_sockets() -> set[str]:

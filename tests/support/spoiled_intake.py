@@ -24,7 +24,7 @@ from support.program import ROOT, WITH_FAULTS, bench
 
 INTAKE = ROOT / "workloads" / "suites" / "intake.toml"
 FIELDS = {"memory_bandwidth": "scale", "onnx_resnet50": "", "gemm": "", "gemm_exact": ""}
-"""Of a step's output, what is spoilt; the logits of a model."""
+"""Of a step's output, what is corrupted; the logits of a model."""
 TRAINED = ("resnet50", "bert", "digits_mlp", "markov_lm", "char_lm")
 FAULTS = (
     "not_a_number",

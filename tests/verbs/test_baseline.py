@@ -635,8 +635,8 @@ def test_a_figure_that_cannot_be_one_is_named(
     sound = only(of(one))
     if hasattr(sound.steps, next(iter(change))):
         change = {"steps": replace(sound.steps, **change)}  # type: ignore[arg-type]
-    spoilt = replace(sound, **change)  # type: ignore[arg-type]
-    data = to_json(Baselines(baseline=(spoilt,)))
+    corrupted = replace(sound, **change)  # type: ignore[arg-type]
+    data = to_json(Baselines(baseline=(corrupted,)))
     with pytest.raises(UsageError) as error:
         parse_baselines(data, "mine.json")
     assert 'mine.json: baseline 1, of the case "gemm",' in str(error.value)

@@ -218,17 +218,17 @@ def test_a_plan_with_another_variant_than_was_drawn_is_refused() -> None:
 def test_a_case_with_other_parameters_is_refused(name: str, value: int, reported: str) -> None:
     plan, suite, case, varied = drawn_plan()
     for one, rest in ((varied, case), (case, varied)):
-        spoilt = replace(one, parameters={**one.parameters, name: value})
+        corrupted = replace(one, parameters={**one.parameters, name: value})
         with pytest.raises(EvidenceError) as fault:
-            requested(replace(plan, cases=(spoilt, rest)), suite)
+            requested(replace(plan, cases=(corrupted, rest)), suite)
         assert str(fault.value) == f'case {one.id}: its parameter "{name}" is {reported}'
 
 
 def test_a_variant_without_its_change_is_refused() -> None:
     plan, suite, case, varied = drawn_plan()
-    spoilt = replace(varied, parameters=WHOLE)
+    corrupted = replace(varied, parameters=WHOLE)
     with pytest.raises(EvidenceError, match=rf"case {varied.id}: its parameter .* by suite and"):
-        requested(replace(plan, cases=(case, spoilt)), suite)
+        requested(replace(plan, cases=(case, corrupted)), suite)
 
 
 @pytest.mark.parametrize(
@@ -246,9 +246,9 @@ def test_a_case_that_says_another_thing_than_its_workload_is_refused(
     change: dict[str, object],
 ) -> None:
     plan, suite, case, varied = drawn_plan()
-    spoilt = replace(case, **change)  # type: ignore[arg-type]
+    corrupted = replace(case, **change)  # type: ignore[arg-type]
     with pytest.raises(EvidenceError, match=f"case gemm@cpu:0: its {next(iter(change))} is "):
-        requested(replace(plan, cases=(spoilt, varied)), suite)
+        requested(replace(plan, cases=(corrupted, varied)), suite)
 
 
 def test_a_variant_has_the_name_and_the_weight_of_one() -> None:
@@ -322,13 +322,13 @@ def test_another_version_and_an_unknown_workload_are_told_and_are_no_fault() -> 
 
 def test_what_the_suite_says_of_a_workload_that_is_not_known_is_held() -> None:
     plan, suite, case, varied = drawn_plan()
-    for spoilt in (
+    for corrupted in (
         replace(plan, cases=(replace(case, parameters={**WHOLE, "batch": 3}), varied)),
         replace(plan, cases=(case, replace(varied, weight=1.0))),
         replace(plan, cases=(case, replace(varied, id="gemm~x@cpu:0"))),
     ):
         with pytest.raises(EvidenceError):
-            requested(spoilt, suite, {})
+            requested(corrupted, suite, {})
 
 
 # ------------------------------------------------------------------ the verb

@@ -512,8 +512,8 @@ def test_resolved_parameters_are_complete_and_typed() -> None:
     ("given", "sentence"),
     [
         ({"siez": 3}, 'has no parameter "siez" (did you mean "size"?)'),
-        ({"size": 2.0}, 'parameter "size" must be a whole number, not 2.0'),
-        ({"size": True}, 'parameter "size" must be a whole number, not True'),
+        ({"size": 2.0}, 'parameter "size" must be an integer, not 2.0'),
+        ({"size": True}, 'parameter "size" must be an integer, not True'),
         ({"is_quick": 1}, 'parameter "is_quick" must be true or false, not 1'),
         ({"fault": 1}, 'parameter "fault" must be a text, not 1'),
         ({"seconds": math.nan}, 'parameter "seconds" must be a finite number, not nan'),

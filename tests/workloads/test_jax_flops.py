@@ -179,7 +179,7 @@ def of_game(workload: Dqn) -> Counter[str]:
     assert not products(round_.jaxpr)
     shown = jax.eval_shape(lambda *given: q._advance(settings.game, *given)[1], games, actions)
     buffer = {
-        name: shaped((settings.slots, *shown[name].shape), shown[name].dtype) for name in q.KEPT
+        name: shaped((settings.slots, *shown[name].shape), shown[name].dtype) for name in q.STORED
     }
     buffer["oldest"] = shaped((), "int32")
     weights = reinforcement.drawn({"q": workload._sizes}, {}, torch.Generator().manual_seed(1))

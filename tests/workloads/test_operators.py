@@ -203,7 +203,7 @@ def test_lower_precision_is_rejected_by_each_operator(
 ) -> None:
     """Inputs rounded as a lower precision does, and, but for products, what is made of them.
 
-    Sums of small whole numbers survive that, and special values are for other faults.
+    Sums of small integers survive that, and special values are for other faults.
     """
     lower = LOWER[dtype]
     for operator, inputs, name, output, reference in result(kind, dtype):

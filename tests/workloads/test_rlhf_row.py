@@ -270,11 +270,11 @@ def test_response_that_ignores_the_noise_is_found(tmp_path: Path):
 
 
 def test_elements_of_a_large_tensor_are_drawn_by_the_seed():
-    large = torch.arange(5.0 * feedback.KEPT)
+    large = torch.arange(5.0 * feedback.NUM_FOLLOWED)
     one, other = feedback.sampled_elements(large, 1), feedback.sampled_elements(large, 2)
-    assert len(one) == len(other) == feedback.KEPT
+    assert len(one) == len(other) == feedback.NUM_FOLLOWED
     assert other[0] == one[0] + 1
-    small = torch.arange(float(feedback.KEPT))
+    small = torch.arange(float(feedback.NUM_FOLLOWED))
     assert torch.equal(feedback.sampled_elements(small, 3), small)
 
 

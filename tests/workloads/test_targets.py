@@ -173,7 +173,7 @@ def dense(matrix: planetoid.Sparse, width: int) -> torch.Tensor:
 
 def test_cora_is_what_was_published(papers: planetoid.Papers) -> None:
     assert papers.labels.bincount().tolist() == [351, 217, 418, 818, 426, 298, 180]
-    assert papers.labels[planetoid.LEARNT].bincount().tolist() == [20] * planetoid.CLASSES
+    assert papers.labels[planetoid.TRAINED_ON].bincount().tolist() == [20] * planetoid.CLASSES
     assert papers.tested.tolist() == list(range(1708, 2708))
     assert len(papers.words.values) == planetoid.NUM_WORDS_USED
     assert len(papers.links.values) == planetoid.NUM_LINKS == 2 * 5278 + planetoid.PAPERS
@@ -246,7 +246,7 @@ def test_accuracy_of_a_network_that_has_seen_the_test_papers_is_too_good(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each step is right; only what is learnt is more than it should be."""
-    monkeypatch.setattr(planetoid, "LEARNT", slice(planetoid.PAPERS))
+    monkeypatch.setattr(planetoid, "TRAINED_ON", slice(planetoid.PAPERS))
     subject = Trial(GcnCora(num_steps=100, learning_rate=0.03), tmp_path)
     *_, moment = subject.moments()
     assert outside(subject, moment) == {ACCURACY}

@@ -7,11 +7,11 @@ from typing import ClassVar
 
 import torch
 
-from workloads.injected.product import Kept, SpoiltGemm, flip
+from workloads.injected.product import CorruptedGemm, History, flip
 
 
 @dataclass(frozen=True, kw_only=True)
-class BitFlip(SpoiltGemm):
+class BitFlip(CorruptedGemm):
     """`bit`: which one, counted from the lowest."""
 
     summary: ClassVar[str] = "Matrix multiply with one bit of its output flipped"
@@ -19,7 +19,7 @@ class BitFlip(SpoiltGemm):
 
     bit: int = 30
 
-    def spoil(self, state: Kept, output: torch.Tensor) -> torch.Tensor:
+    def corrupt(self, state: History, output: torch.Tensor) -> torch.Tensor:
         del state
         return flip(output, self.bit)
 

@@ -7,15 +7,15 @@ from typing import ClassVar
 
 import torch
 
-from workloads.injected.product import Kept, SpoiltGemm
+from workloads.injected.product import CorruptedGemm, History
 
 
 @dataclass(frozen=True, kw_only=True)
-class CachedOutput(SpoiltGemm):
+class CachedOutput(CorruptedGemm):
     summary: ClassVar[str] = "Matrix multiply that hands out its first output for every input"
     injector: ClassVar[str] = "cached output"
 
-    def spoil(self, state: Kept, output: torch.Tensor) -> torch.Tensor:
+    def corrupt(self, state: History, output: torch.Tensor) -> torch.Tensor:
         if not state.outputs:
             state.outputs.append(output)
         return state.outputs[0]

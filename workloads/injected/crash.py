@@ -8,15 +8,15 @@ from typing import ClassVar
 
 import torch
 
-from workloads.injected.product import Kept, SpoiltGemm
+from workloads.injected.product import CorruptedGemm, History
 
 
 @dataclass(frozen=True, kw_only=True)
-class Crash(SpoiltGemm):
+class Crash(CorruptedGemm):
     summary: ClassVar[str] = "Matrix multiply that ends its process"
     injector: ClassVar[str] = "crash"
 
-    def spoil(self, state: Kept, output: torch.Tensor) -> torch.Tensor:
+    def corrupt(self, state: History, output: torch.Tensor) -> torch.Tensor:
         del state, output
         os.abort()
 

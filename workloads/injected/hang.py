@@ -9,15 +9,15 @@ from typing import ClassVar
 
 import torch
 
-from workloads.injected.product import Kept, SpoiltGemm
+from workloads.injected.product import CorruptedGemm, History
 
 
 @dataclass(frozen=True, kw_only=True)
-class Hang(SpoiltGemm):
+class Hang(CorruptedGemm):
     summary: ClassVar[str] = "Matrix multiply that never comes back"
     injector: ClassVar[str] = "hang"
 
-    def spoil(self, state: Kept, output: torch.Tensor) -> torch.Tensor:
+    def corrupt(self, state: History, output: torch.Tensor) -> torch.Tensor:
         del state, output
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         while True:

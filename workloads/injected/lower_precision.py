@@ -7,15 +7,15 @@ from typing import ClassVar
 
 import torch
 
-from workloads.injected.product import Kept, SpoiltGemm
+from workloads.injected.product import CorruptedGemm, History
 
 
 @dataclass(frozen=True, kw_only=True)
-class LowerPrecision(SpoiltGemm):
+class LowerPrecision(CorruptedGemm):
     summary: ClassVar[str] = "Matrix multiply made in bfloat16 and handed out as float32"
     injector: ClassVar[str] = "precision downgrade"
 
-    def spoil(self, state: Kept, output: torch.Tensor) -> torch.Tensor:
+    def corrupt(self, state: History, output: torch.Tensor) -> torch.Tensor:
         index = state.cycle.index
         product = state.left[index].bfloat16() @ state.right[index].bfloat16()
         return product.to(output.dtype)

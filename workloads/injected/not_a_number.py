@@ -8,15 +8,15 @@ from typing import ClassVar
 
 import torch
 
-from workloads.injected.product import Kept, SpoiltGemm
+from workloads.injected.product import CorruptedGemm, History
 
 
 @dataclass(frozen=True, kw_only=True)
-class NotANumber(SpoiltGemm):
+class NotANumber(CorruptedGemm):
     summary: ClassVar[str] = "Matrix multiply with one element that is not a number"
     injector: ClassVar[str] = "NaN"
 
-    def spoil(self, state: Kept, output: torch.Tensor) -> torch.Tensor:
+    def corrupt(self, state: History, output: torch.Tensor) -> torch.Tensor:
         del state
         output[-1, -1] = math.nan
         return output

@@ -7,15 +7,15 @@ from typing import ClassVar
 
 import torch
 
-from workloads.injected.product import Kept, SpoiltGemm
+from workloads.injected.product import CorruptedGemm, History
 
 
 @dataclass(frozen=True, kw_only=True)
-class Nothing(SpoiltGemm):
+class Nothing(CorruptedGemm):
     summary: ClassVar[str] = "Matrix multiply with a fault that cannot be seen"
     injector: ClassVar[str] = "invisible fault"
 
-    def spoil(self, state: Kept, output: torch.Tensor) -> torch.Tensor:
+    def corrupt(self, state: History, output: torch.Tensor) -> torch.Tensor:
         del state
         return output
 

@@ -16,14 +16,14 @@ from workloads.parts.numerics.bits import bits
 
 
 @dataclass(kw_only=True)
-class Kept(State):
+class History(State):
     """The state of a product, and outputs of earlier steps."""
 
     outputs: list[torch.Tensor] = field(default_factory=list)
 
 
 @dataclass(frozen=True, kw_only=True)
-class SpoiltGemm(Gemm):
+class CorruptedGemm(Gemm):
     """`after`: steps of a launch that are right before the fault begins."""
 
     small: ClassVar[Parameters] = {
@@ -35,16 +35,16 @@ class SpoiltGemm(Gemm):
 
     after: int = 0
 
-    def build(self, target: Target, seed: int) -> Kept:
-        return Kept(**vars(super().build(target, seed)))
+    def build(self, target: Target, seed: int) -> History:
+        return History(**vars(super().build(target, seed)))
 
     def step(self, state: State) -> torch.Tensor:
         output = super().step(state)
-        assert isinstance(state, Kept)  # noqa: S101 - narrows for the type checker
-        return output if state.cycle.number < self.after else self.spoil(state, output)
+        assert isinstance(state, History)  # noqa: S101 - narrows for the type checker
+        return output if state.cycle.number < self.after else self.corrupt(state, output)
 
     @abstractmethod
-    def spoil(self, state: Kept, output: torch.Tensor) -> torch.Tensor:
+    def corrupt(self, state: History, output: torch.Tensor) -> torch.Tensor:
         """What the faulty device hands out in the place of `output`."""
 
 

@@ -7,17 +7,17 @@ from typing import ClassVar
 
 import torch
 
-from workloads.injected.product import Kept, SpoiltGemm
+from workloads.injected.product import CorruptedGemm, History
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rescaled(SpoiltGemm):
+class Rescaled(CorruptedGemm):
     summary: ClassVar[str] = "Matrix multiply whose output is a little too large"
     injector: ClassVar[str] = "rescaled output"
 
     factor: float = 1.001
 
-    def spoil(self, state: Kept, output: torch.Tensor) -> torch.Tensor:
+    def corrupt(self, state: History, output: torch.Tensor) -> torch.Tensor:
         del state
         return output * self.factor
 

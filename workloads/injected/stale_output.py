@@ -7,15 +7,15 @@ from typing import ClassVar
 
 import torch
 
-from workloads.injected.product import Kept, SpoiltGemm
+from workloads.injected.product import CorruptedGemm, History
 
 
 @dataclass(frozen=True, kw_only=True)
-class StaleOutput(SpoiltGemm):
+class StaleOutput(CorruptedGemm):
     summary: ClassVar[str] = "Matrix multiply that hands out the output of the step before"
     injector: ClassVar[str] = "stale output"
 
-    def spoil(self, state: Kept, output: torch.Tensor) -> torch.Tensor:
+    def corrupt(self, state: History, output: torch.Tensor) -> torch.Tensor:
         state.outputs.append(output)
         return state.outputs.pop(0) if len(state.outputs) > 1 else output
 

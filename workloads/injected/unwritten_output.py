@@ -8,17 +8,17 @@ from typing import ClassVar
 
 import torch
 
-from workloads.injected.product import Kept, SpoiltGemm
+from workloads.injected.product import CorruptedGemm, History
 
 TILE = 16
 
 
 @dataclass(frozen=True, kw_only=True)
-class UnwrittenOutput(SpoiltGemm):
+class UnwrittenOutput(CorruptedGemm):
     summary: ClassVar[str] = "Matrix multiply that leaves a tile of its output unwritten"
     injector: ClassVar[str] = "unwritten output"
 
-    def spoil(self, state: Kept, output: torch.Tensor) -> torch.Tensor:
+    def corrupt(self, state: History, output: torch.Tensor) -> torch.Tensor:
         del state
         output[-TILE:, -TILE:] = math.nan
         return output

@@ -7,15 +7,15 @@ from typing import ClassVar
 
 import torch
 
-from workloads.injected.product import Kept, SpoiltGemm
+from workloads.injected.product import CorruptedGemm, History
 
 
 @dataclass(frozen=True, kw_only=True)
-class Zeros(SpoiltGemm):
+class Zeros(CorruptedGemm):
     summary: ClassVar[str] = "Matrix multiply whose output is all zeros"
     injector: ClassVar[str] = "zeros"
 
-    def spoil(self, state: Kept, output: torch.Tensor) -> torch.Tensor:
+    def corrupt(self, state: History, output: torch.Tensor) -> torch.Tensor:
         del state
         return torch.zeros_like(output)
 

@@ -200,7 +200,7 @@ def whole(answer: Mapping[str, Any], key: str) -> int:
         raise Unreadable(f"xpu-smi does not tell {key}")
     if isinstance(value, float):
         if not value.is_integer():
-            raise Unreadable(f"xpu-smi says {value} for {key}, which is no whole number")
+            raise Unreadable(f"xpu-smi says {value} for {key}, which is no integer")
         return int(value)
     return number(str(value), f"xpu-smi's {key}")
 

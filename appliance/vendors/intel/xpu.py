@@ -51,7 +51,7 @@ NO_CARD = "no graphics card of Intel's is on the bus"
 NO_SPEED = "the driver reports revolutions, and nothing reports the highest: no share can be stated"
 PRECISIONS = {"float32": "FP32", "float16": "FP16"}
 """What OpenVINO's provider calls number formats; "ACCURACY" is the graph's own, whatever it is."""
-KEPT_SECONDS = 20.0
+CACHE_SECONDS = 20.0
 """How long an answer of the tool on errors and health is taken as current.
 
 Counts are wanted before and after every launch, and the tool takes seconds for each card. What the
@@ -359,7 +359,7 @@ class Xpu:
 
     def _counts(self, card: Card) -> Mapping[str, Count]:
         """Counts and states by name; those that nothing here could report are left out."""
-        answers = self._fresh(KEPT_SECONDS)
+        answers = self._fresh(CACHE_SECONDS)
         name = card.function.address
         return {
             **_errors(Kernel(self._tree, card), answers, name),

@@ -29,7 +29,7 @@ NUM_WORDS_USED = 49_216
 """Pairs of a paper and a word in it."""
 NUM_LINKS = 13_264
 """Pairs of a paper and itself or one that it cites or is cited by: 2 * 5,278 + 2,708."""
-LEARNT, VALIDATED = slice(140), slice(140, 640)
+TRAINED_ON, VALIDATED = slice(140), slice(140, 640)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -35,7 +35,7 @@ from workloads.parts.training.bounds import ErrorBounds
 from workloads.parts.training.step import require_micro_batches
 from workloads.parts.training.supervised import Supervised
 
-KEPT = 16
+NUM_POSITIONS = 16
 """Positions of a sequence whose logits leave the step."""
 LARGE: dict[str, dict[str, int]] = {
     "8B": {
@@ -232,4 +232,4 @@ class CausalTuning(Supervised):
 
     def result(self, output: Any) -> tuple[torch.Tensor, torch.Tensor]:
         """Loss over every position, and the logits of those that are kept."""
-        return output.loss, output.logits[:, :: -(-self.length // KEPT)]
+        return output.loss, output.logits[:, :: -(-self.length // NUM_POSITIONS)]

@@ -30,7 +30,7 @@ _ENTRY_BITS = 31
 
 
 def largest_magnitude(dtype: torch.dtype, inner: int) -> int:
-    """Largest whole number whose products, `inner` of them added in any order, stay exact."""
+    """Largest integer whose products, `inner` of them added in any order, stay exact."""
     holds = min(2.0 ** accumulator_bits(dtype), torch.finfo(dtype).max)
     variance = SHARE * holds / (DEVIATIONS * inner**0.5)
     magnitude = math.floor((math.sqrt(1 + 12 * variance) - 1) / 2)

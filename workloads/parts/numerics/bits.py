@@ -25,7 +25,7 @@ def num_differing(output: torch.Tensor, exact: torch.Tensor) -> int:
 def weighted_digest(matrix: torch.Tensor, seed: int) -> int:
     """Sum of words times odd pseudo-random row and column weights, modulo 2**64.
 
-    Whole numbers add up the same in any order, so equal bits have one digest on every vendor.
+    Integers add up the same in any order, so equal bits have one digest on every vendor.
     One changed element alters it with certainty, as its weight is odd; several that do not
     depend on the weights escape with probability 2**-32 at most (2**-48 for 16-bit words).
     """

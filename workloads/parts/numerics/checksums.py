@@ -5,7 +5,7 @@
 x are the words of the tensor in their logical order, zero-extended to 64 bits, w odd pseudo-random
 weights made of i alone. One changed element alters the sum with certainty, but for the top bit of
 a 64-bit word; changes of several that know nothing of the weights escape with probability 2**-31
-at most (2**-47 for 16-bit words). Whole numbers add up the same in any order, so the host and
+at most (2**-47 for 16-bit words). Integers add up the same in any order, so the host and
 every device make the same number of the same bits. Dtype and shape are part of it.
 """
 

@@ -166,14 +166,14 @@ def _packed(observations: Any) -> Any:
     return observations.reshape(len(observations), -1).astype(jnp.uint8)
 
 
-KEPT = ("observations", "actions", "rewards", "ends")
+STORED = ("observations", "actions", "rewards", "ends")
 
 
 def _stored(buffer: Any, rounds: Any, settings: Settings) -> Any:
     """The ring with the rounds written over its oldest."""
     rows = (buffer["oldest"] + jnp.arange(settings.rounds)) % settings.slots
     return {
-        **{name: buffer[name].at[rows].set(rounds[name]) for name in KEPT},
+        **{name: buffer[name].at[rows].set(rounds[name]) for name in STORED},
         "oldest": (buffer["oldest"] + settings.rounds) % settings.slots,
     }
 
@@ -235,7 +235,7 @@ def begin(settings: Settings, rng: np.random.Generator) -> tuple[Any, Any]:
         num_actions(settings.game), size=(settings.slots, settings.num_envs), dtype=np.int32
     )
     games, seen = replay(settings.game, games, actions)
-    buffer = {name: np.stack([one[name] for one in seen]) for name in KEPT}
+    buffer = {name: np.stack([one[name] for one in seen]) for name in STORED}
     return games, {**buffer, "oldest": np.zeros((), np.int32)}
 
 

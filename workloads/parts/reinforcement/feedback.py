@@ -56,7 +56,7 @@ from workloads.parts.training import rules
 from workloads.parts.training.optimizers import AdamW
 
 Tensors = Mapping[str, torch.Tensor]
-KEPT = 2**15
+NUM_FOLLOWED = 2**15
 """Elements of one tensor that are followed through all updates, about."""
 _ROWS = 8  # of a batch that float64 takes through a network at once
 _FLOOR = 0.01
@@ -136,7 +136,7 @@ class Subject:
 
 def places(numel: int, seed: int) -> slice:
     """Elements of a flat tensor that are followed through all updates of a step."""
-    stride = (numel - 1) // KEPT + 1
+    stride = (numel - 1) // NUM_FOLLOWED + 1
     return slice(seed % stride, None, stride)
 
 
@@ -192,7 +192,7 @@ class _Judge:
 
     def checks(self) -> Iterator[Check]:
         with np.errstate(all="ignore"):  # what is not a number is not within its bound
-            yield from self._kept()
+            yield from self._unchanged()
             wrong = self._misshapen()
             yield counted("response tokens missing or too many", wrong)
             if not wrong:  # else nothing can be compared
@@ -247,7 +247,7 @@ class _Judge:
 
     # -------------------------------------------------------------- what must be as it was
 
-    def _kept(self) -> Iterator[Check]:
+    def _unchanged(self) -> Iterator[Check]:
         before, inputs = self.subject.before, self.subject.inputs
         index = before.number % len(inputs)
         changed = sum(

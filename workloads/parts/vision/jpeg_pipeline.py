@@ -37,7 +37,7 @@ _AHEAD = 2
 """Batches that each process may be ahead."""
 _MIDDLE, _UNIT = 127.5, 64.0
 _LEAST_AREA, _RATIO, _TRIES = 0.08, 4 / 3, 10
-_KEPT = 2
+_NUM_CACHED = 2
 
 Box = tuple[int, int, int, int]
 
@@ -106,17 +106,17 @@ class Pipeline:
         self._arrivals = _arrivals(course, workers)
         self._device = device
         self._layout = layout
-        self._kept: dict[int, dict[str, torch.Tensor]] = {}
+        self._cached: dict[int, dict[str, torch.Tensor]] = {}
         self._next = 0
 
     def __getitem__(self, number: int) -> dict[str, torch.Tensor]:
         """Return the batch of a step; waits for it, and for those before it."""
         while self._next <= number:
             pixels, labels = next(self._arrivals)
-            self._kept[self._next] = self._placed(pixels, labels)
-            self._kept.pop(self._next - _KEPT, None)
+            self._cached[self._next] = self._placed(pixels, labels)
+            self._cached.pop(self._next - _NUM_CACHED, None)
             self._next += 1
-        return self._kept[number]
+        return self._cached[number]
 
     def _placed(self, pixels: torch.Tensor, labels: list[int]) -> dict[str, torch.Tensor]:
         images = pixels.permute(0, 3, 1, 2).to(self._device).to(torch.float32)

@@ -57,7 +57,7 @@ class Module(LightningModule):
         optimizer.step()
 
 
-class Kept(Callback):
+class LastOutput(Callback):
     """Keeps loss and logits of the last step, as a callback that watches a training does."""
 
     def __init__(self) -> None:
@@ -137,9 +137,9 @@ class Loop:
     The loop ends with this object. What goes wrong in it is raised by the call that it happened in.
     """
 
-    def __init__(self, trainer: Trainer, module: Module, results: Kept) -> None:
+    def __init__(self, trainer: Trainer, module: Module, results: LastOutput) -> None:
         self._gate = _Gate()
-        self._kept = results
+        self._last = results
         weakref.finalize(self, self._gate.end).atexit = False
         # A daemon ends with the process at the latest, wherever it waits.
         thread = threading.Thread(
@@ -154,7 +154,7 @@ class Loop:
         """Train on the batch; loss and logits."""
         self._gate.batches.put(batch)
         self._wait()
-        return self._kept.loss, self._kept.logits
+        return self._last.loss, self._last.logits
 
     def _wait(self) -> None:
         error = self._gate.idle.get()
@@ -177,7 +177,7 @@ def begin(
 ) -> Loop:
     """Start Lightning on the network, which lies on the device; returns before the first step."""
     logging.getLogger("lightning.pytorch").setLevel(logging.ERROR)  # no advertisements
-    results = Kept()
+    results = LastOutput()
     is_known = device.type in AcceleratorRegistry.available_accelerators()
     is_mixed = dtype is torch.bfloat16
     # Left to itself Lightning computes as if all but the processors were one vendor's devices.
