@@ -1,4 +1,5 @@
 """Runs side by side: which cases pair, and a mixed model of their differences.
 
-Pages on it are made in reports/.
+Pure functions of two or more bundles. Their pages are made in `reports/`, and no verdict is changed
+by what they say.
 """

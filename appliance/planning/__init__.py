@@ -1,5 +1,5 @@
 """What will run, decided before anything runs.
 
 Cases, placement, seeds, samples to check, coverage. Pure: devices, suite and criteria in, a plan
-out.
+out. No device is asked, no file is read and no framework is imported.
 """

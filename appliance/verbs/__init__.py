@@ -1,4 +1,5 @@
 """The verbs of the program, each joining rooms below.
 
-Options are values here, and what people read is made above.
+A verb is a function of values: it opens folders, asks, runs, judges and writes by calling them.
+Options and messages are made above, in `cli/`; rules and measurements below.
 """

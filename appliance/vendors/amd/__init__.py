@@ -1,4 +1,5 @@
-"""AMD's devices, by their library, their tool and sysfs.
+"""AMD's devices, by their management library, their tool and sysfs.
 
-Imports of that library stay inside functions.
+Probing, telemetry, faults and who uses a card, of whichever of the three sources answers. Imports
+of the library stay inside functions. What counts as healthy is not decided here.
 """

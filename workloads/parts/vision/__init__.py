@@ -1,4 +1,5 @@
 """Image networks and how they are trained.
 
-Classifiers, JPEG files, crops and masks, students and teachers.
+Classifiers, JPEG files, crops and masks, students and teachers. Bounds of a training step are in
+`training/`, pictures in `datasets/`.
 """
