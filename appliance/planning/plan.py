@@ -284,18 +284,9 @@ def _case(inputs: PlanInputs, placed: Placed, planned: _Planned) -> Case:
     description = inputs.description(item)
     places = inputs.places_of(placed)
     _check_data(suite, item, description, places[0])
-    needs = {*description.needs, *item.needs}
-    if asks_for_tf32(resolved.parameters, resolved.work):
-        needs.add("tf32")
+    needs = _needs(item, description, resolved)
     name = placed.case_id(resolved.variant)
-    launches = 0
-    if description.is_timed:
-        launches = num_launches(
-            suite,
-            item,
-            is_judged=is_judged(inputs.criteria, name),
-            sessions=inputs.sessions,
-        )
+    launches = _timed_launches(inputs, item, name) if description.is_timed else 0
     return Case(
         id=name,
         workload=item.workload,
@@ -336,6 +327,17 @@ def _case(inputs: PlanInputs, placed: Placed, planned: _Planned) -> Case:
         variant=resolved.variant,
         variant_of=f"{item.id}@{placed.place}" if resolved.variant else "",
     )
+
+
+def _needs(item: SuiteCase, description: Description, resolved: Resolved) -> frozenset[str]:
+    """What a device must have for the case: its workload's needs, its own, and TF32 if asked."""
+    tf32 = {"tf32"} if asks_for_tf32(resolved.parameters, resolved.work) else set()
+    return frozenset({*description.needs, *item.needs, *tf32})
+
+
+def _timed_launches(inputs: PlanInputs, item: SuiteCase, name: str) -> int:
+    judged = is_judged(inputs.criteria, name)
+    return num_launches(inputs.suite, item, is_judged=judged, sessions=inputs.sessions)
 
 
 def _check_data(suite: Suite, item: SuiteCase, description: Description, place: Place) -> None:
