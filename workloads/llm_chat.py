@@ -10,9 +10,7 @@ With `new_tokens` of 1 it is the time to the first token; what a longer answer t
 over the tokens that it has more, is the time per token. So both come from whole queries, each
 timed from outside, and no clock runs within one.
 
-Healthy, on a processor at small size: five seeds of three steps
-reach 0.12 of the bound of the worst logit in float32 (9 roundings) and 0.26 in bfloat16
-(21), and 0.04 and 0.11 of that of their common factor.
+Healthy devices reach a quarter of their bounds (`calibration/llm_chat.toml`).
 """
 
 from __future__ import annotations

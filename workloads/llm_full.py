@@ -9,10 +9,8 @@ The checks of `parts/training` recompute the step: texts that see each other, a 
 lower precision, a lost part of the batch and a weight that the optimiser missed would each be
 seen.
 
-The bounds (`error_bounds`) allow four times what was measured on a processor at small size (6 seeds
-of 3 steps; one rounding is 5.4e-7 in float32 and 3.9e-3 in bfloat16 with float32 sums), there and
-there: loss 0.3 and 0.1 roundings, logits 8 and 20, gradients 2 and 5.2. The library normalises and
-rotates in float32, in float64 too.
+The bounds (`error_bounds`) allow four times what was measured at first
+(`calibration/llm_full.toml`). The library normalises and rotates in float32, in float64 too.
 """
 
 from __future__ import annotations

@@ -12,10 +12,8 @@ The checks of `parts/training` recompute the step: float64 takes all passes at o
 a pass that was left out or counted twice shows in each gradient, as do texts that see each
 other, a product in a lower precision, a frozen weight that moved and an adapter that did not.
 
-The bounds (`error_bounds`) allow four times what was measured on a processor at small size (6 seeds
-of 3 steps; one rounding is 5.4e-7 in float32 and 3.9e-3 in bfloat16 with float32 sums), there and
-there: loss 0.3 and 0.1 roundings, logits 8.4 and 22, gradients 2.2 and 6.8. The library normalises
-and rotates in float32, in float64 too.
+The bounds (`error_bounds`) allow four times what was measured at first
+(`calibration/llm_lora.toml`). The library normalises and rotates in float32, in float64 too.
 """
 
 from __future__ import annotations

@@ -4,10 +4,7 @@ What a step is and what its checks see, `parts/inference/onnx_inference.py` says
 that of Whisper-large-v3, convolutions and all; an answer is the hidden state of one place in time,
 of which there are 50 for each second, and every one of every clip is compared.
 
-Healthy, on a processor at small size: three seeds of three steps reach 0.05 of the bound
-of the worst value in float32 and 0.09 in float16, 0.20 and 0.24 of the error ratio, and 0.10 and
-0.14 of the angle's. With 16 layers, a width of 128 and 200 places (one seed, float16) it is 0.19,
-0.24 and 0.20.
+Healthy sessions reach a quarter of their bounds (`calibration/onnx_whisper.toml`).
 """
 
 from __future__ import annotations

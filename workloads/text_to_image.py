@@ -18,15 +18,8 @@ Weights are random, and are drawn again for the reference, a layer at a time at 
 
 What an embedded time is depends on how a device rounds exponentials, which sines of products to
 3500 magnify; so the sines are compared by themselves, each to the bound that its product gives, and
-velocities are followed from them (`parts/diffusion/flux.py`). One unit in the last place of a
-frequency moves float32 velocities by 1.2e-4 of their size where all else moves them by 2e-6; one
-H100 was 5e-5 to 9e-5 from a reference with the host's own sines.
-
-Healthy, on a processor at small size: three seeds of three steps reach, of the bounds in
-float32 and in bfloat16, 0.11 and 0.28 for T5's states, 0.05 and 0.10 for CLIP's, 0.06 and 0.17 for
-velocities, 0.28 and 0.33 for images, 0.57 and 0.25 for the Euler steps, and at most 0.21 for any
-common factor. With three times the layers and eight of T5 (one seed, bfloat16) it is 0.33, 0.10,
-0.22 and 0.29.
+velocities are followed from them (`parts/diffusion/flux.py`). What that moves, and how far healthy
+devices stay below their bounds, is in `calibration/text_to_image.toml`.
 """
 
 from __future__ import annotations

@@ -190,12 +190,7 @@ class CausalTuning(Supervised):
         }
 
     def error_bounds(self) -> ErrorBounds:
-        """What was measured is told by the modules of the workloads.
-
-        Later steps of llm_full at small size in bfloat16 had gradients off by 6.4 roundings at a
-        loss of 5.2, 21 at 2.6, 36 at 1.1, 80 at 0.21 and 166 at 0.042 (step 200); llm_lora by 29
-        at 3.6, 28 at 2.3 (step 300), and logits by 50.
-        """
+        """Bounds that widen as the loss falls; `calibration/` has what was measured."""
         return ErrorBounds(loss=4, logits=128, gradients=32, converged_loss=12)
 
     @property
