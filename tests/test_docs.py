@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from appliance.storage import bundle
+from appliance.storage import bundle, settings_file
 from appliance.version import VERSION
 
 ROOT = Path(__file__).parents[1]
@@ -48,6 +48,7 @@ def test_every_variable_is_in_the_reference() -> None:
         if (ROOT / file).suffix in {".py", ".sh", ".cpu", ".cuda", ".rocm", ".xpu"}
         for name in re.findall(r"BENCH_[A-Z_]*[A-Z]\b", (ROOT / file).read_text())
     }
+    used |= {settings_file.PREFIX + name.upper() for name in settings_file.VARIABLES}
     assert used - OF_TESTS - {"BENCH_SIGN_PASSWORD"} == listed
 
 
@@ -66,6 +67,8 @@ def test_every_page_is_reached_from_the_index() -> None:
 
 def test_changelog_begins_with_this_version_and_its_date() -> None:
     heads = re.findall(r"(?m)^## (.*)$", (ROOT / "CHANGELOG.md").read_text())
+    if heads[0].endswith(", unreleased"):  # of the version that follows this one
+        assert heads.pop(0) > VERSION
     assert re.fullmatch(re.escape(VERSION) + r", \d{4}-\d\d-\d\d", heads[0])
     assert all(re.fullmatch(r"\d+\.\d+\.\d+, \d{4}-\d\d-\d\d", head) for head in heads)
 
@@ -73,9 +76,10 @@ def test_changelog_begins_with_this_version_and_its_date() -> None:
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
     """A repository of its own with the files that a release looks at, and a python."""
-    for name in ("CHANGELOG.md", "scripts/release.sh", "appliance/version.py"):
+    for name in ("scripts/release.sh", "appliance/version.py"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
+    (tmp_path / "CHANGELOG.md").write_text(f"# Changelog\n\n## {VERSION}, 2026-01-01\n")
     (tmp_path / "appliance" / "__init__.py").touch()
     (tmp_path / "Makefile").write_text("generate:\n\t@true\n")
     (tmp_path / ".gitignore").write_text(".venv/\n__pycache__/\n")
@@ -133,6 +137,7 @@ def test_a_release_is_tagged_once(checkout: Path) -> None:
     [
         ("CHANGELOG.md", "# Changelog\n\n## 9.9.9, 2026-01-01\n", "its first version must be"),
         ("CHANGELOG.md", "# Changelog\n", "its first version must be"),
+        ("CHANGELOG.md", f"# Changelog\n\n## {VERSION}, unreleased\n", "must be"),
         ("appliance/version.py", 'VERSION = "1.0"\n', "a version is MAJOR.MINOR.PATCH"),
         ("Makefile", "generate:\n\t@echo x > made\n", "generated files were not current"),
     ],
