@@ -16,6 +16,7 @@ sys.path.insert(0, str(ROOT))
 import typer  # noqa: E402 - the script runs uninstalled
 
 from appliance.cli.main import app  # noqa: E402 - the same
+from appliance.cli.program import in_words  # noqa: E402 - the same
 
 PAGE = ROOT / "docs" / "reference" / "cli.md"
 HEAD = """\
@@ -23,7 +24,9 @@ HEAD = """\
 
 Written by `make generate` from the program itself. Text for people goes to stderr; with `--json`
 one JSON document goes to stdout. The exit codes are those of the
-[README](../../README.md#what-bench-says); [environment.md](environment.md) has the variables.
+[README](../../README.md#what-bench-says); [environment.md](environment.md) has the variables, and
+what a file `bench.toml` may set. Every verb has `-h`; `bench --version` prints the version, and
+`bench --install-completion` completes verbs and options in the shell that it is called from.
 """
 
 
@@ -48,7 +51,7 @@ def section(name: str, command: Any) -> str:
 
 def _row(names: str, meaning: str) -> str:
     """A pipe in a text would end its cell."""
-    return f"| `{names}` | {' '.join(meaning.split()).replace('|', '/')} |\n"
+    return f"| `{in_words(names)}` | {' '.join(meaning.split()).replace('|', '/')} |\n"
 
 
 def page() -> str:

@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from appliance.cli.sanitize import harmless
+from appliance.cli.output import harmless
 
 LOG_WIDTH = 140
 

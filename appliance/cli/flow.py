@@ -12,7 +12,7 @@ from appliance.cli.options import JsonOption, SigningOptions, grouped
 from appliance.cli.output import print_json, say
 from appliance.errors import ReceiptAwaited, UsageError
 from appliance.records.verdict import EXIT_CODES
-from appliance.verbs.run_options import PlanOptions, RunOptions
+from appliance.verbs.run_options import PlanOptions, RunOptions, SuiteArgument
 from appliance.version import VERSION
 
 if TYPE_CHECKING:
@@ -22,8 +22,15 @@ if TYPE_CHECKING:
 
 
 @grouped
-def accept(*, options: RunOptions, signing: SigningOptions, as_json: JsonOption = False) -> None:
+def accept(
+    *,
+    suite_name: SuiteArgument = None,
+    options: RunOptions,
+    signing: SigningOptions,
+    as_json: JsonOption = False,
+) -> None:
     """Probe, run a suite, judge it, and leave a signed report."""
+    options = options.of_suite(suite_name)
     _say_begin(options, as_json=as_json)
     from appliance.verbs import publish
 
@@ -37,6 +44,7 @@ def accept(*, options: RunOptions, signing: SigningOptions, as_json: JsonOption 
 @grouped
 def run(
     *,
+    suite_name: SuiteArgument = None,
     options: RunOptions,
     source: Annotated[
         Path | None, typer.Option("--from", help="Repeat one launch of the run in this folder.")
@@ -46,6 +54,7 @@ def run(
     as_json: JsonOption = False,
 ) -> None:
     """Run a suite and judge it, or repeat one launch of a run (--from); signs nothing."""
+    options = options.of_suite(suite_name)
     if source is not None or case is not None or launch is not None:
         _rerun(options, source, case, launch, as_json=as_json)
     _say_begin(options, as_json=as_json)
@@ -54,7 +63,9 @@ def run(
 
 
 @grouped
-def plan(*, options: PlanOptions, as_json: JsonOption = False) -> None:
+def plan(
+    *, suite_name: SuiteArgument = None, options: PlanOptions, as_json: JsonOption = False
+) -> None:
     """Show what a suite would run here; writes nothing."""
     from appliance.cli.progress import default_sentence
     from appliance.cli.results import print_plan
@@ -66,6 +77,7 @@ def plan(*, options: PlanOptions, as_json: JsonOption = False) -> None:
     from appliance.storage.qualified_file import load_observed
     from appliance.verbs.preparation import prepare
 
+    options = options.of_suite(suite_name)
     prepared = prepare(options)
     if as_json:
         print_json(to_data(prepared.plan))

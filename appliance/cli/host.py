@@ -17,6 +17,7 @@ from appliance.verbs.run_options import (
     EngineOption,
     OutOption,
     StartOptions,
+    SuiteArgument,
     VendorOption,
 )
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 @grouped
 def start(
     *,
+    suite_name: SuiteArgument = None,
     options: StartOptions,
     signing: SigningOptions,
     dry_run: Annotated[
@@ -38,6 +40,7 @@ def start(
     """Run a suite in a container that is closed off, and sign it out here."""
     from appliance.verbs.start import dry_line, start
 
+    options = options.of_suite(suite_name)
     if options.resume is not None:
         options.refuse_changes(
             "--resume", "criteria", "challenge", "baseline", "suite", "sessions", "pause", "minutes"

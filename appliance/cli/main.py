@@ -13,13 +13,13 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable, Mapping
-from typing import NoReturn
+from typing import Annotated, NoReturn
 
 import typer
 
-from appliance.cli import baselines, challenges, data, evidence, flow, host, keys, listing
-from appliance.cli.output import say
-from appliance.errors import BenchError, RunInterrupted
+from appliance.cli import baselines, challenges, data, evidence, flow, host, keys, listing, program
+from appliance.cli.output import NAME, print_json, say
+from appliance.errors import ApplianceError, BenchError, RunInterrupted
 
 Verb = Callable[..., None]
 
@@ -68,22 +68,35 @@ GROUPS: Mapping[str, tuple[str, Mapping[str, Verb]]] = {
 
 
 def _joined() -> typer.Typer:
-    program = typer.Typer(
+    joined = typer.Typer(
         name="bench",
+        cls=program.Verbs,
         help="Hardware acceptance for AI nodes: probe, run, judge, and leave a signed report.",
-        no_args_is_help=True,
-        add_completion=False,
+        context_settings=program.CONTEXT,
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
     )
+    joined.callback()(_root)
     for name, verb in VERBS.items():
-        program.command(name)(verb)
+        joined.command(name, cls=program.Verb, context_settings=program.CONTEXT)(verb)
     for name, (summary, verbs) in GROUPS.items():
-        group = typer.Typer(help=summary, no_args_is_help=True)
+        group = typer.Typer(help=summary, cls=program.Verbs, context_settings=program.CONTEXT)
         for word, verb in verbs.items():
-            group.command(word)(verb)
-        program.add_typer(group, name=name)
-    return program
+            group.command(word, cls=program.Verb, context_settings=program.CONTEXT)(verb)
+        joined.add_typer(group, name=name)
+    return joined
+
+
+def _root(
+    *,
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=program.version, is_eager=True, help="Print the version and end."
+        ),
+    ] = False,
+) -> None:
+    """Hardware acceptance for AI nodes: probe, run, judge, and leave a signed report."""
 
 
 app = _joined()
@@ -94,35 +107,39 @@ def main() -> NoReturn:
     try:
         # blocked by who started us (scripts/entry.py), as an interpreter that loads dies of it
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-        code = app(standalone_mode=False)
+        code = app(prog_name=NAME, standalone_mode=False)
     except typer.Exit as done:
         code = done.exit_code
     except BenchError as error:
-        if str(error):  # a run inside a container has reported it already
-            say(f"bench: {error}")
-        code = error.exit_code
+        code = _failed(str(error), error.exit_code)
     except (KeyboardInterrupt, typer.Abort):
-        say("bench: stopped")
-        code = RunInterrupted.exit_code
+        code = _failed("stopped", RunInterrupted.exit_code)
     except Exception as error:  # noqa: BLE001 - no traceback reaches a user
         code = _exit_code(error)
     sys.stdout.flush()
     raise SystemExit(code if isinstance(code, int) else 0)
 
 
+def _failed(sentence: str, code: int) -> int:
+    """The exit code of what could not be done, with its sentence, and as JSON where asked for."""
+    if sentence:  # a run inside a container has reported it already
+        say(f"bench: {sentence}")
+        if program.wants_json():
+            print_json({"error": sentence, "exit_code": code})
+    return code
+
+
 def _exit_code(error: Exception) -> int:
     """2 for a wrong option, which is reported; 5 for anything else, a fault of the appliance."""
-    show = getattr(error, "show", None)
-    if callable(show):  # the option parser's own errors
-        show()
-        return int(getattr(error, "exit_code", 2))
+    if callable(getattr(error, "show", None)):  # the option parser's own errors
+        return _failed(program.sentence(error), int(getattr(error, "exit_code", 2)))
     if os.environ.get("BENCH_DEBUG"):
         traceback.print_exception(error)
-    say(
-        f"bench: the appliance itself failed ({type(error).__name__}: {error}); "
+    what = (
+        f"the appliance itself failed ({type(error).__name__}: {error}); "
         "set BENCH_DEBUG=1 to see where, and report it"
     )
-    return 5
+    return _failed(what, ApplianceError.exit_code)
 
 
 if __name__ == "__main__":

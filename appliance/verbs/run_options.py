@@ -6,16 +6,16 @@ The command line reads them from here field by field, and a verb takes them as o
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Self
 
 import typer
 
 from appliance.errors import UsageError
 from appliance.planning.launch_constants import MOST_SESSIONS
 from appliance.scheduling.allocation import MOST_MINUTES
-from appliance.vendors.visibility import NOT_VISIBLE
+from appliance.vendors.visibility import VENDOR_NAMES, vendor_of
 
 FULL_SUITE = "acceptance"
 """What a run of accelerators makes where nobody names a suite."""
@@ -32,9 +32,16 @@ LEAST_MEMORY = 6 * 2**20
 """What the engine's documentation of `--memory` calls the least value allowed."""
 MOST_MEMORY = 2**50
 
+SuiteArgument = Annotated[
+    str | None, typer.Argument(metavar="SUITE", help="The same as --suite.", show_default=False)
+]
 VendorOption = Annotated[
     str | None,
-    typer.Option(help=f"cpu, {', '.join(NOT_VISIBLE)}; by default the one that is detected."),
+    typer.Option(
+        callback=vendor_of,
+        help=f"cpu, {', '.join(f'{name} ({word})' for word, name in VENDOR_NAMES.items())}; by "
+        "default the one that is detected.",
+    ),
 ]
 OutOption = Annotated[Path, typer.Option(help="Folder that gets out/<run id>.")]
 DataOption = Annotated[Path | None, typer.Option(help="Folder with the data sets.")]
@@ -98,7 +105,10 @@ class PlanOptions:
     ] = None
 
     def __post_init__(self) -> None:
-        """UsageError for sessions that no run can have, and minutes that no plan can have."""
+        """UsageError for a name that is empty, sessions that no run can have, and such minutes."""
+        for option, listed in (("suite", "suites"), ("criteria", "criteria")):
+            if getattr(self, option) == "":
+                raise UsageError(f"--{option} is empty: `bench list {listed}` names what there is")
         if self.minutes is not None and not 1 <= self.minutes <= MOST_MINUTES:
             raise UsageError(f"--minutes is {self.minutes}: give a number from 1 to {MOST_MINUTES}")
         if not 1 <= self.num_sessions <= MOST_SESSIONS:
@@ -115,6 +125,14 @@ class PlanOptions:
     @property
     def pause_seconds(self) -> float | None:
         return None if self.pause is None else seconds_of(self.pause)
+
+    def of_suite(self, name: str | None) -> Self:
+        """The options with the suite that stands without --suite; UsageError where both stand."""
+        if name is None:
+            return self
+        if self.suite not in (None, name):
+            raise UsageError(f'the suite is named twice, "{name}" and "{self.suite}": name one')
+        return replace(self, suite=name)
 
     def suite_for(self, torch_type: str) -> str:
         """The suite's name, for devices of this torch type."""

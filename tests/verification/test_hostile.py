@@ -22,7 +22,7 @@ from support.watched_runs import ACCELERATOR, DEVICE, PLAN, asking, ruling, syst
 from support.watched_runs import HEALTHY as NO_ERRORS
 
 from appliance.cli.console import Plain
-from appliance.cli.sanitize import LONGEST, harmless
+from appliance.cli.output import LONGEST, harmless
 from appliance.container.container_options import Bind
 from appliance.errors import UsageError
 from appliance.evidence.device_health import MADE
