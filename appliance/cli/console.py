@@ -20,6 +20,7 @@ class Plain(Console):
 
     def __init__(self, *, is_error: bool) -> None:
         super().__init__(stderr=is_error, highlight=False, soft_wrap=True, emoji=False)
+        self.soft_wrap = not self.is_terminal  # on one, lines end between words
 
     def render_str(self, text: str, **options: Any) -> Text:
         """What every text comes through: lines and cells of tables alike."""

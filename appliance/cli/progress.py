@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from appliance.runner.execution import Observer
 
 MINUTE = 60
+HOUR = 3600
 
 
 class Silent:
@@ -85,8 +86,8 @@ class Lines(Silent):
         self._out.print(
             f"[{self._num_done}/{self._num}{self._session}] {launch_words(launch)}: "
             f"{outcome_words(event)}, "
-            f"{event.wall_ns * 1e-9:.1f} s; elapsed {time.monotonic() - self._begin:.0f} s, "
-            f"about {left:.0f} s left",
+            f"{event.wall_ns * 1e-9:.1f} s; elapsed {minutes(time.monotonic() - self._begin)}, "
+            f"about {minutes(left)} left",
             markup=False,
         )
 
@@ -210,8 +211,8 @@ def begin_sentence(plan: Plan, num_done: int, session: int = 0) -> str:
     return (
         f"run {plan.run_id}{session_words(plan, session)}: suite {plan.suite}, "
         f"{len(plan.cases)} cases, {len(plan.launches)} launches{done}; "
-        f"about {plan.expected_seconds:.0f} s"
-        + (f", at most {plan.longest_seconds:.0f} s" if longest else "")
+        f"about {minutes(plan.expected_seconds)}"
+        + (f", at most {minutes(plan.longest_seconds)}" if longest else "")
     )
 
 
@@ -229,8 +230,17 @@ def pause_sentence(plan: Plan, session: int) -> str:
 
 
 def minutes(seconds: float) -> str:
-    """A length of time on a progress line."""
-    return f"{seconds / MINUTE:.0f} min" if seconds >= MINUTE else f"{seconds:.0f} s"
+    """A length of time on a progress line: 34 s, 2 min 18 s, 1 h 5 min."""
+    whole = round(seconds)
+    if whole < MINUTE:
+        return f"{whole} s"
+    larger, smaller, names = (
+        (*divmod(whole, MINUTE), ("min", "s"))
+        if whole < HOUR
+        else (*divmod(round(seconds / MINUTE), MINUTE), ("h", "min"))
+    )
+    rest = f" {smaller} {names[1]}" if smaller else ""
+    return f"{larger} {names[0]}{rest}"
 
 
 def length(seconds: float) -> str:

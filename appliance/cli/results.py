@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+import textwrap
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rich.console import Console
 from rich.table import Table
 
 from appliance.cli.console import console
+from appliance.cli.output import command
 from appliance.cli.progress import begin_sentence, minutes
 from appliance.evidence.budget import Budget
 from appliance.evidence.budget import sentence as budget_sentence
 from appliance.planning import coverage
 from appliance.planning.sessions import num_in_all, seconds_of_run
+from appliance.probe import container_facts
+from appliance.records.json import from_json
 from appliance.records.plan import Case, Plan
+from appliance.records.signer import Signer
 from appliance.records.system import Fact, System
 from appliance.records.verdict import CaseResult, Estimate, Ruling, Verdict
+from appliance.storage import bundle
 from appliance.verbs.listing import ListedWorkload, in_millions
 
 if TYPE_CHECKING:
@@ -24,6 +32,10 @@ if TYPE_CHECKING:
 
 VERDICT_STYLES = {"ACCEPTED": "bold green", "REJECTED": "bold red", "INCONCLUSIVE": "bold yellow"}
 NOT_REPORTED = "not reported"
+RESULT = ("case", "launches", "checks within", "step", "rate", "arithmetic")
+SPARED = ("arithmetic", "checks within")
+GAP = 2  # columns of a terminal between those of a table
+LEAST_WIDTH = 30  # of a column of parameters
 MOST_RULINGS = 20  # that are not a pass and are printed; verdict.json and the report have all
 
 
@@ -38,9 +50,9 @@ def plan_sentences(plan: Plan) -> tuple[str, ...]:
         else "no limit on times: performance is reported and not judged"
     )
     times = (
-        f"expected {plan.expected_seconds:.0f} s if every case is decided at its first look, "
-        f"longest {plan.longest_seconds:.0f} s; the suite is limited to "
-        f"{plan.time_limit_seconds:.0f} s"
+        f"expected {minutes(plan.expected_seconds)} if every case is decided at its first look, "
+        f"longest {minutes(plan.longest_seconds)}; the suite is limited to "
+        f"{minutes(plan.time_limit_seconds)}"
     )
     judging = f"judged after {judged} timed launches of a case; {limits}"
     sentences = [begin_sentence(plan, 0), judging, times, session_sentence(plan)]
@@ -84,12 +96,7 @@ def print_result(
     `budget` None: nothing is said of it, as by who did not make the run.
     """
     out = console()
-    table = Table(box=None, pad_edge=False)
-    for name in ("case", "launches", "checks within", "step", "rate", "arithmetic"):
-        table.add_column(name, justify="left" if name == "case" else "right")
-    for case in verdict.cases:
-        table.add_row(*_result_row(case))
-    out.print(table)
+    print_table(out, RESULT, [_result_row(case) for case in verdict.cases])
     for sentence in ruling_sentences(verdict):
         out.print(sentence, markup=False)
     out.print(f"\n{verdict.verdict}", style=VERDICT_STYLES[verdict.verdict], end="  ")
@@ -98,11 +105,39 @@ def print_result(
         out.print(sentence, markup=False)
     if budget is not None:
         out.print(budget_sentence(budget), markup=False)
-    if is_signed:
-        out.print(f"report: {folder / 'report.pdf'}", markup=False)
-        out.print(f"verify: bench verify {folder}", markup=False)
-    else:
-        out.print(f"unsigned: bench sign {folder}", markup=False)
+    for line in last_lines(folder, is_signed=is_signed):
+        out.print(line, markup=False, soft_wrap=True)
+
+
+def last_lines(folder: Path, *, is_signed: bool) -> tuple[str, ...]:
+    """Where the pages are, and the next command, which works as it is pasted."""
+    if not is_signed:
+        return (f"unsigned: {command('sign', str(folder))}",)
+    record = from_json(Signer, (folder / bundle.SIGNER).read_bytes(), name=bundle.SIGNER)
+    trust = ("--allow-dev",) if record.is_development else ()
+    report = folder / bundle.PDF
+    is_here = container_facts.VARIABLE not in os.environ
+    return (
+        f"report: {report.absolute().as_uri() if is_here else report}",
+        f"verify: {command('verify', str(folder), *trust)}",
+    )
+
+
+def print_table(out: Console, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Rows under their columns, without those of SPARED that the width has no room for."""
+    widths = {
+        name: max(map(len, cells)) for name, *cells in zip(columns, columns, *rows, strict=True)
+    }
+    for name in SPARED:
+        if sum(widths.values()) + GAP * (len(widths) - 1) > out.width:
+            widths.pop(name)
+    table = Table(box=None, pad_edge=False)
+    for name in widths:
+        table.add_column(name, justify="left" if name == columns[0] else "right", overflow="fold")
+    for row in rows:
+        cells_by_name = dict(zip(columns, row, strict=True))
+        table.add_row(*(cells_by_name[name] for name in widths))
+    out.print(table)
 
 
 def ruling_sentences(verdict: Verdict) -> tuple[str, ...]:
@@ -205,14 +240,31 @@ def _rate_words(estimate: Estimate | None) -> str:
 def print_plan(plan: Plan) -> None:
     """The cases with their sizes, and how long they will take."""
     out = console()
-    table = Table(box=None, pad_edge=False)
-    for name in ("case", "workload", "model", "launches", "parameters"):
-        table.add_column(name)
-    for case in plan.cases:
-        table.add_row(*_plan_row(case))
-    out.print(table)
+    rows = [_plan_row(case) for case in plan.cases]
+    short = max(sum(map(len, row[:-1])) for row in rows) + GAP * len(rows[0])
+    if short + LEAST_WIDTH <= out.width:
+        table = Table(box=None, pad_edge=False)
+        for name in ("case", "workload", "model", "launches", "parameters"):
+            table.add_column(name)
+        for row in rows:
+            table.add_row(*row)
+        out.print(table)
+    else:
+        for row in rows:
+            for line in _plan_lines(row, out.width):
+                out.print(line, markup=False, soft_wrap=True)
     for sentence in plan_sentences(plan):
         out.print(sentence, markup=False)
+
+
+def _plan_lines(row: Sequence[str], width: int) -> Iterator[str]:
+    """A case in lines of a narrow terminal, which part no name and no word."""
+    case, workload, model, launches, parameters = row
+    first = case if case.partition("@")[0] == workload.partition(" ")[0] else f"{case}  {workload}"
+    yield f"{first}  {launches} launches"
+    facts = "; ".join(part for part in (model, parameters) if part and part != "-")
+    for line in textwrap.wrap(facts, width - 4, break_long_words=False, break_on_hyphens=False):
+        yield f"    {line}"
 
 
 def print_workloads(workloads: Sequence[ListedWorkload]) -> None:

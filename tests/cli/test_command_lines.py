@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import io
 import json
+import shlex
 from pathlib import Path
 
 import pytest
+from rich.console import Console
+from support.builders import a_plan
+from support.bundles import healthy, sealed
 from support.program import TINY, called
 
-from appliance.cli import output
+from appliance.cli import output, progress, results
 from appliance.errors import UsageError
+from appliance.signing import keys
 from appliance.storage.settings_file import NAME, NAMES, NEVER, Setting, settings
 from appliance.vendors.visibility import vendor_of
 from appliance.verbs.run_options import PlanOptions
@@ -59,11 +65,8 @@ def test_error_of_a_verb_with_json_is_json_too(words: tuple[str, ...]) -> None:
 
 
 def test_suite_may_stand_alone() -> None:
-    by_word, by_option = called("plan", TINY, "--json"), called("plan", "--suite", TINY, "--json")
-    assert by_word.returncode == 0
-    plans = [json.loads(done.stdout) for done in (by_word, by_option)]
-    first, second = [(plan["suite"], [case["id"] for case in plan["cases"]]) for plan in plans]
-    assert first == second
+    done = called("plan", TINY, "--json")
+    assert (done.returncode, json.loads(done.stdout)["suite"]) == (0, "tiny")
     assert PlanOptions(suite="a").of_suite("a").of_suite(None).suite == "a"
 
 
@@ -79,6 +82,51 @@ def test_commands_work_as_they_are_pasted(monkeypatch: pytest.MonkeyPatch, tmp_p
     assert output.pasteable("make it: `bench sign X`") == f"make it: `'{called_as}' sign X`"
     monkeypatch.setattr("sys.argv", ["/x/pytest"])
     assert output.command("verify", "out") == "bench verify out"
+
+
+def test_the_last_lines_are_pasted(tmp_path: Path) -> None:
+    """A development key is named with the option that takes it; the address can be clicked."""
+    folder = sealed(tmp_path / "a run", healthy(), keys.development_key())
+    report, verify = results.last_lines(folder, is_signed=True)
+    assert report == f"report: file://{tmp_path}/a%20run/report.pdf"
+    words = shlex.split(verify.removeprefix("verify: bench "))
+    assert words == ["verify", str(folder), "--allow-dev"]
+    assert called(*words).returncode == 0
+    assert results.last_lines(folder, is_signed=False) == (f"unsigned: bench sign '{folder}'",)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (0.4, "0 s"),
+        (59.4, "59 s"),
+        (59.6, "1 min"),
+        (138.2, "2 min 18 s"),
+        (3599.6, "1 h"),
+        (3900, "1 h 5 min"),
+        (93600, "26 h"),
+    ],
+)
+def test_a_length_of_time_is_in_hours_and_minutes(seconds: float, words: str) -> None:
+    assert progress.minutes(seconds) == words
+
+
+@pytest.mark.parametrize("width", [80, 200])
+def test_tables_fit_the_terminal_and_part_no_word(
+    width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = Console(file=io.StringIO(), width=width, soft_wrap=False)
+    monkeypatch.setattr(results, "console", lambda: out)
+    plan = a_plan()
+    results.print_plan(plan)
+    row = ("lightning_resnet152@cpu:0", "9/9", "133/133", "16.639 ms", "60.1 images/s", "3 TFLOP/s")
+    results.print_table(out, results.RESULT, [row])
+    assert isinstance(out.file, io.StringIO)
+    lines = out.file.getvalue().splitlines()
+    assert max(map(len, lines)) <= width
+    words = {word for line in lines for word in line.split()}
+    assert {row[0], "60.1", "images/s", *(case.id for case in plan.cases)} <= words
+    assert ("TFLOP/s" in words) == (width > 80)
 
 
 # ------------------------------------------------------------------ settings

@@ -996,8 +996,8 @@ def test_a_plan_states_interim_analyses_limits_times_and_that_an_injector_accept
     output = "\n".join(plan_sentences(plan))
     assert "judged after 5 and 10 timed launches" in output
     assert f"{plan.num_limits} limits on times" in output
-    assert "expected 140 s" in output
-    assert "longest 270 s" in output
+    assert "expected 2 min 20 s" in output
+    assert "longest 4 min 30 s" in output
     assert "accepts nothing" not in output
     assert (
         "(bit flip): accepts nothing" in plan_sentences(replace(plan, injectors=("bit flip",)))[-1]

@@ -116,7 +116,7 @@ def refusal(folder: Path, text: str, change: tuple[str, str], *, is_suite: bool 
         (('{ dtype = "float32" }', "3"), 'key "parameters" of case 1 must be a table'),
         (("gib = 4", "gib = nan"), 'case "gemm-fp32": key "memory_limit_gib" is nan'),
         (("gib = 4", "gib = 4\nlaunches = 0"), "must have at least 1 launch"),
-        (("gib = 4", 'gib = 4\nlaunches = "5"'), 'key "launches" of case 1 must be a whole'),
+        (("gib = 4", 'gib = 4\nlaunches = "5"'), 'key "launches" of case 1 must be an integer'),
         (("expected_seconds = 1.5", "expected_seconds = 0"), '"expected_seconds" is 0'),
         (("gemm-fp32", "gemm@cpu"), "letters, digits, dot, dash and underscore"),
         (("gemm-fp32", "../gemm"), "letters, digits, dot, dash and underscore"),
