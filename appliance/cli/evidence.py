@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -16,7 +17,8 @@ from appliance.cli.options import (
     grouped,
     role_of,
 )
-from appliance.cli.output import conclude, print_json, say
+from appliance.cli.output import bench, conclude, print_json, say
+from appliance.errors import EvidenceError, UsageError
 from appliance.storage import input_file
 
 
@@ -82,6 +84,7 @@ def verify(
     from appliance.cli.results import print_verification
     from appliance.verification import verify
 
+    _refuse_unfinished(path)
     verification = verify.verify(
         path,
         trusted=trusted.certificates(),
@@ -99,6 +102,37 @@ def verify(
     else:
         print_verification(path, verification)
     raise typer.Exit(verification.exit_code)
+
+
+def _refuse_unfinished(path: Path) -> None:
+    """UsageError for a folder of runs, EvidenceError for a run that is not signed yet.
+
+    Either names the next command. A run that lacks other files is for the checks to refuse.
+    """
+    from appliance.storage import bundle
+
+    names: set[str] = set()
+    with suppress(OSError):  # what cannot be read is for the checks to refuse, too
+        names = {one.name for one in path.iterdir()}
+    later = names & {*bundle.FINISHED_FILES} - {*bundle.RUN_FILES}
+    if not names:
+        return
+    if bundle.PLAN not in names:
+        runs = sorted(one for one in path.iterdir() if (one / bundle.PLAN).is_file())
+        if runs:
+            raise UsageError(
+                f"{path} holds runs and is none itself: "
+                f"`{bench('verify', str(runs[-1]))}` is of the newest"
+            )
+    elif not later:
+        raise EvidenceError(
+            f"{path} is not finished, so there is nothing to verify: "
+            f"`{bench('accept', '--resume', str(path))}` goes on with it"
+        )
+    elif later <= {bundle.VERDICT, bundle.SIGNER}:
+        raise EvidenceError(
+            f"{path} is judged and not signed: `{bench('sign', str(path))}` renders and signs it"
+        )
 
 
 def _ledger(challenge: Path | None, named: Path | None) -> bytes | None:

@@ -48,6 +48,11 @@ def command(*words: str) -> str:
     return " ".join((program(), *map(shlex.quote, words)))
 
 
+def bench(*words: str) -> str:
+    """A command as sentences have it in backticks, which `pasteable` makes work."""
+    return " ".join((NAME, *map(shlex.quote, words)))
+
+
 def pasteable(text: str) -> str:
     """A sentence whose commands in backticks work as they are pasted."""
     return text if program() == NAME else text.replace(f"`{NAME} ", f"`{program()} ")

@@ -16,6 +16,7 @@ from support.program import TINY, called
 from appliance.cli import output, progress, results
 from appliance.errors import UsageError
 from appliance.signing import keys
+from appliance.storage import bundle
 from appliance.storage.settings_file import NAME, NAMES, NEVER, Setting, settings
 from appliance.vendors.visibility import vendor_of
 from appliance.verbs.run_options import PlanOptions
@@ -93,6 +94,25 @@ def test_the_last_lines_are_pasted(tmp_path: Path) -> None:
     assert words == ["verify", str(folder), "--allow-dev"]
     assert called(*words).returncode == 0
     assert results.last_lines(folder, is_signed=False) == (f"unsigned: bench sign '{folder}'",)
+
+
+def test_what_cannot_be_verified_yet_names_the_next_command(tmp_path: Path) -> None:
+    run = sealed(tmp_path / "out" / "r2", healthy(), keys.development_key())
+    sealed(tmp_path / "out" / "r1", healthy(), keys.development_key())
+    done = called("verify", str(tmp_path / "out"))
+    assert (done.returncode, f"`bench verify {run}`" in done.stderr) == (2, True)
+    for name in (bundle.STATEMENT, bundle.REPORT, bundle.HTML, bundle.PDF):
+        (run / name).unlink()
+    done = called("verify", str(run))
+    assert (done.returncode, f"`bench sign {run}`" in done.stderr) == (4, True)
+    (run / bundle.VERDICT).unlink()
+    (run / bundle.SIGNER).unlink()
+    done = called("verify", str(run), "--json")
+    assert (done.returncode, f"`bench accept --resume {run}`" in done.stderr) == (4, True)
+    assert json.loads(done.stdout)["exit_code"] == done.returncode
+    (run / bundle.JOURNAL).unlink()
+    (run / bundle.STATEMENT).touch()  # not all of it: the checks say what is missing
+    assert "missing" in called("verify", str(run)).stderr
 
 
 @pytest.mark.parametrize(
