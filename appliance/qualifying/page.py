@@ -163,12 +163,17 @@ def _near(observed: Sequence[ObservedCase]) -> str:
 
 def _repeats(records: Sequence[QualifiedRecord]) -> str:
     lines = [
-        f"| {one.workload} | {one.version} | {_form(one)} | {len(one.devices)} | "
-        f"{one.stack.get('torch', NONE)} |"
-        for one in sorted(records, key=lambda each: each.workload)
+        f"| {one.workload} | {one.version} | {_form(one)} | {len(one.devices)} | {_stack(one)} |"
+        for one in sorted(records, key=lambda each: (each.workload, _stack(each)))
     ]
-    head = ["| workload | version | repeats | devices | torch |", "|---|---|---|---|---|"]
+    head = ["| workload | version | repeats | devices | stack |", "|---|---|---|---|---|"]
     return "## Repeats in the deterministic phase\n\n" + "\n".join([*head, *lines]) if lines else ""
+
+
+def _stack(one: QualifiedRecord) -> str:
+    """Torch's version, with the instructions that it found on processors."""
+    names = ("torch", "torch_cpu_capability")
+    return ", ".join(filter(None, (one.stack.get(name) for name in names))) or NONE
 
 
 def _form(one: QualifiedRecord) -> str:
