@@ -5,6 +5,8 @@ Colours follow NO_COLOR.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console
@@ -34,3 +36,14 @@ def console(*, is_error: bool = True) -> Console:
     if not out.is_terminal:
         out.width = LOG_WIDTH
     return out
+
+
+@contextmanager
+def working(sentence: str) -> Iterator[None]:
+    """What a verb is at, on a terminal and until it is done; a log gets nothing."""
+    out = console()
+    if not out.is_terminal:
+        yield
+        return
+    with out.status(harmless(sentence), spinner="line"):
+        yield

@@ -30,14 +30,17 @@ def report(
     as_json: JsonOption = False,
 ) -> None:
     """Render the pages of a judged run for the one who will sign it."""
-    from appliance.signing import keys
-    from appliance.verbs import publish
+    from appliance.cli.console import working
 
-    if signer is None:
-        record = keys.signer_record(keys.development_key(), role_of(role))
-    else:
-        record = keys.signer_of(input_file.read(signer), role_of(role))
-    publish.report(folder, record)
+    with working(f"rendering the pages of {folder}"):
+        from appliance.signing import keys
+        from appliance.verbs import publish
+
+        if signer is None:
+            record = keys.signer_record(keys.development_key(), role_of(role))
+        else:
+            record = keys.signer_of(input_file.read(signer), role_of(role))
+        publish.report(folder, record)
     conclude(
         f"rendered for {record.subject}: {folder / 'report.pdf'} and report.html, not yet signed",
         {"folder": str(folder), "signer": record.subject, "sha256": record.sha256},
@@ -48,10 +51,13 @@ def report(
 @grouped
 def sign(*, folder: FolderArgument, signing: SigningOptions, as_json: JsonOption = False) -> None:
     """Sign the evidence and the pages of a judged run."""
-    from appliance.verbs import publish
+    from appliance.cli.console import working
 
-    key, role = signing.signer()
-    publish.sign(folder, key, role)
+    with working(f"signing {folder}"):
+        from appliance.verbs import publish
+
+        key, role = signing.signer()
+        publish.sign(folder, key, role)
     conclude(
         f"signed: {folder / 'report.pdf'}",
         {"folder": str(folder), "report": str(folder / "report.pdf")},
@@ -81,22 +87,25 @@ def verify(
     as_json: JsonOption = False,
 ) -> None:
     """Check evidence offline, and derive its verdict again from the raw samples."""
-    from appliance.cli.results import print_verification
-    from appliance.verification import verify
+    from appliance.cli.console import working
 
-    _refuse_unfinished(path)
-    verification = verify.verify(
-        path,
-        trusted=trusted.certificates(),
-        allow_development=trusted.allow_dev,
-        expectations=verify.Expectations(
-            criteria_digest=expect_criteria,
-            suite=expect_suite,
-            order=input_file.read_if(order),
-            challenge=input_file.read_if(challenge),
-            ledger=_ledger(challenge, ledger),
-        ),
-    )
+    with working(f"verifying {path}"):
+        from appliance.cli.results import print_verification
+        from appliance.verification import verify
+
+        _refuse_unfinished(path)
+        verification = verify.verify(
+            path,
+            trusted=trusted.certificates(),
+            allow_development=trusted.allow_dev,
+            expectations=verify.Expectations(
+                criteria_digest=expect_criteria,
+                suite=expect_suite,
+                order=input_file.read_if(order),
+                challenge=input_file.read_if(challenge),
+                ledger=_ledger(challenge, ledger),
+            ),
+        )
     if as_json:
         print_json(verify.to_document(verification))
     else:
@@ -160,16 +169,19 @@ def compare(
     as_json: JsonOption = False,
 ) -> None:
     """Compare runs with the first of them: times, checks, rulings, devices and software."""
+    from appliance.cli.console import working
     from appliance.records.json import to_data
-    from appliance.verbs import compare
 
-    compared = compare.run(
-        paths,
-        out=out,
-        margin=margin,
-        trusted=trusted.certificates(),
-        allow_development=trusted.allow_dev,
-    )
+    with working(f"comparing {len(paths)} runs"):
+        from appliance.verbs import compare
+
+        compared = compare.run(
+            paths,
+            out=out,
+            margin=margin,
+            trusted=trusted.certificates(),
+            allow_development=trusted.allow_dev,
+        )
     if as_json:
         print_json(to_data(compared.comparison))
     else:

@@ -67,6 +67,7 @@ def plan(
     *, suite_name: SuiteArgument = None, options: PlanOptions, as_json: JsonOption = False
 ) -> None:
     """Show what a suite would run here; writes nothing."""
+    from appliance.cli.console import working
     from appliance.cli.progress import default_sentence
     from appliance.cli.results import print_plan
     from appliance.judging.order_match import match, sentences
@@ -78,7 +79,8 @@ def plan(
     from appliance.verbs.preparation import prepare
 
     options = options.of_suite(suite_name)
-    prepared = prepare(options)
+    with working("probing this node and planning the run"):
+        prepared = prepare(options)
     if as_json:
         print_json(to_data(prepared.plan))
         return

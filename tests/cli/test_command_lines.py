@@ -13,6 +13,7 @@ from support.builders import a_plan
 from support.bundles import healthy, sealed
 from support.program import TINY, called
 
+from appliance.cli import console as terminal
 from appliance.cli import output, progress, results
 from appliance.errors import UsageError
 from appliance.signing import keys
@@ -147,6 +148,20 @@ def test_tables_fit_the_terminal_and_part_no_word(
     words = {word for line in lines for word in line.split()}
     assert {row[0], "60.1", "images/s", *(case.id for case in plan.cases)} <= words
     assert ("TFLOP/s" in words) == (width > 80)
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_a_terminal_sees_what_a_verb_is_at_and_a_log_nothing(
+    is_terminal: bool,  # noqa: FBT001
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    out = Console(file=io.StringIO(), width=80, force_terminal=is_terminal)
+    monkeypatch.setattr(terminal, "console", lambda: out)
+    with terminal.working("verifying \x1b[2Jout"):
+        pass
+    assert isinstance(out.file, io.StringIO)
+    assert ("verifying [U+001B][2Jout" in out.file.getvalue()) == is_terminal
+    assert bool(out.file.getvalue()) == is_terminal
 
 
 # ------------------------------------------------------------------ settings
