@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.table import Table
 
-from appliance.cli.console import console
+from appliance.cli.console import LOG_WIDTH, console
 from appliance.cli.output import command
 from appliance.cli.progress import begin_sentence, minutes
 from appliance.evidence.budget import Budget
@@ -263,20 +263,44 @@ def _plan_lines(row: Sequence[str], width: int) -> Iterator[str]:
     first = case if case.partition("@")[0] == workload.partition(" ")[0] else f"{case}  {workload}"
     yield f"{first}  {launches} launches"
     facts = "; ".join(part for part in (model, parameters) if part and part != "-")
-    for line in textwrap.wrap(facts, width - 4, break_long_words=False, break_on_hyphens=False):
-        yield f"    {line}"
+    yield from _indented(facts, width)
+
+
+def _indented(text: str, width: int) -> Iterator[str]:
+    lines = textwrap.wrap(text, width - 4, break_long_words=False, break_on_hyphens=False)
+    return (f"    {line}" for line in lines)
 
 
 def print_workloads(workloads: Sequence[ListedWorkload]) -> None:
     """The workloads by domain, with their sizes and the suites that use them."""
+    out = console(is_error=False)
+    items = sorted(workloads, key=lambda item: (item.domain, item.name))
+    if out.is_terminal and out.width < LOG_WIDTH:
+        for item in items:
+            for line in _workload_lines(item, out.width):
+                out.print(line, markup=False, soft_wrap=True)
+        return
     table = Table(box=None, pad_edge=False)
     for name in ("workload", "domain", "unit", "model", "small", "suites", "what it is"):
         table.add_column(name)
-    for item in sorted(workloads, key=lambda item: (item.domain, item.name)):
-        sizes = (in_millions(item.num_parameters_full), in_millions(item.num_parameters_small))
-        suites = ", ".join(item.suites) or "-"
-        table.add_row(item.name, item.domain or "-", item.unit or "-", *sizes, suites, item.summary)
-    console(is_error=False).print(table)
+    for item in items:
+        table.add_row(item.name, item.domain or "-", item.unit or "-", *_listed(item), item.summary)
+    out.print(table)
+
+
+def _listed(item: ListedWorkload) -> tuple[str, str, str]:
+    """The sizes of a workload's models, and the suites that use it."""
+    sizes = (in_millions(item.num_parameters_full), in_millions(item.num_parameters_small))
+    return *sizes, ", ".join(item.suites) or "-"
+
+
+def _workload_lines(item: ListedWorkload, width: int) -> Iterator[str]:
+    """A workload in lines of a narrow terminal."""
+    full, small, suites = _listed(item)
+    yield "  ".join(filter(None, (item.name, item.domain, item.unit)))
+    size = f"parameters {full}, small {small}; " if full != "-" else ""
+    for text in (item.summary, f"{size}suites: {suites}"):
+        yield from _indented(text, width)
 
 
 def _plan_row(case: Case) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
+from rich.text import Text
 from support.builders import a_plan
 from support.bundles import healthy, sealed
 from support.program import TINY, called
@@ -20,6 +21,7 @@ from appliance.signing import keys
 from appliance.storage import bundle
 from appliance.storage.settings_file import NAME, NAMES, NEVER, Setting, settings
 from appliance.vendors.visibility import vendor_of
+from appliance.verbs import listing
 from appliance.verbs.run_options import PlanOptions
 from appliance.version import VERSION
 
@@ -136,17 +138,19 @@ def test_a_length_of_time_is_in_hours_and_minutes(seconds: float, words: str) ->
 def test_tables_fit_the_terminal_and_part_no_word(
     width: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    out = Console(file=io.StringIO(), width=width, soft_wrap=False)
-    monkeypatch.setattr(results, "console", lambda: out)
-    plan = a_plan()
+    out = Console(file=io.StringIO(), width=width, soft_wrap=False, force_terminal=True)
+    monkeypatch.setattr(results, "console", lambda **_: out)
+    plan, workloads = a_plan(), listing.listed()
     results.print_plan(plan)
+    results.print_workloads(workloads)
     row = ("lightning_resnet152@cpu:0", "9/9", "133/133", "16.639 ms", "60.1 images/s", "3 TFLOP/s")
     results.print_table(out, results.RESULT, [row])
     assert isinstance(out.file, io.StringIO)
-    lines = out.file.getvalue().splitlines()
+    lines = Text.from_ansi(out.file.getvalue()).plain.splitlines()
     assert max(map(len, lines)) <= width
     words = {word for line in lines for word in line.split()}
-    assert {row[0], "60.1", "images/s", *(case.id for case in plan.cases)} <= words
+    names = {*(case.id for case in plan.cases), *(item.name for item in workloads)}
+    assert {row[0], "60.1", "images/s", *names} <= words
     assert ("TFLOP/s" in words) == (width > 80)
 
 
