@@ -51,7 +51,7 @@ def plan_sentences(plan: Plan) -> tuple[str, ...]:
     )
     times = (
         f"expected {minutes(plan.expected_seconds)} if every case is decided at its first look, "
-        f"longest {minutes(plan.longest_seconds)}; the suite is limited to "
+        f"longest {minutes(plan.longest_seconds)}; no plan of the suite may expect more than "
         f"{minutes(plan.time_limit_seconds)}"
     )
     judging = f"judged after {judged} timed launches of a case; {limits}"
