@@ -1,4 +1,4 @@
-"""Writes docs/reference/cli.md: every verb with its arguments and options, as the program has them.
+"""Writes docs/reference/cli.md and the man page: every verb with its arguments and options.
 
 `make generate` runs it; a test compares what it would write with what is there.
 """
@@ -19,6 +19,7 @@ from appliance.cli.main import app  # noqa: E402 - the same
 from appliance.cli.program import in_words  # noqa: E402 - the same
 
 PAGE = ROOT / "docs" / "reference" / "cli.md"
+MAN = ROOT / "docs" / "reference" / "bench.1"
 HEAD = """\
 # The command line
 
@@ -59,9 +60,49 @@ def page() -> str:
     return HEAD + "".join(section(name, one) for name, one in verbs(command, "bench"))
 
 
+MAN_HEAD = r""".\" Written by `make generate` from the program itself.
+.TH BENCH 1 "" "bench"
+.SH NAME
+bench \- hardware acceptance for AI nodes: probe, run, judge, and leave a signed report
+.SH SYNOPSIS
+.B bench
+.I VERB
+[OPTIONS]
+.SH DESCRIPTION
+Text for people goes to stderr; with \-\-json one JSON document goes to stdout.
+Exit codes: 0 accepted or done, 1 rejected, 2 usage or configuration, 3 inconclusive,
+4 evidence does not verify, 5 the appliance itself failed, 130 interrupted.
+"""
+
+
+def man_page() -> str:
+    """The same as a man page."""
+    command = typer.main.get_command(app)
+    return MAN_HEAD + "".join(_man_section(name, one) for name, one in verbs(command, "bench"))
+
+
+def _man_section(name: str, command: Any) -> str:
+    context = typer.Context(command, info_name=name)
+    pieces = " ".join(command.collect_usage_pieces(context))
+    text = " ".join((command.help or "").split())
+    records = (one.get_help_record(context) for one in command.params if one.name != "help")
+    rows = "".join(
+        f".TP\n.B {_roff(in_words(names))}\n{_roff(' '.join(meaning.split()))}\n"
+        for names, meaning in filter(None, records)
+    )
+    return f".SH {_roff(name.upper())}\n.B {_roff(f'{name} {pieces}')}\n.PP\n{_roff(text)}\n{rows}"
+
+
+def _roff(text: str) -> str:
+    """A text without what man would take for a request or for a hyphen to break at."""
+    escaped = text.replace("\\", r"\e").replace("-", r"\-")
+    return rf"\&{escaped}" if escaped.startswith((".", "'")) else escaped
+
+
 def main() -> None:
-    """Write the page anew."""
+    """Write both anew."""
     PAGE.write_text(page())
+    MAN.write_text(man_page())
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ def test_reference_of_the_command_line_is_the_program_s() -> None:
     import write_cli_reference  # noqa: PLC0415 - a script, found by its path
 
     assert write_cli_reference.PAGE.read_text() == write_cli_reference.page(), "run `make generate`"
+    assert write_cli_reference.MAN.read_text() == write_cli_reference.man_page(), "the same"
 
 
 def test_every_variable_is_in_the_reference() -> None:
