@@ -57,15 +57,17 @@ class Verb(TyperCommand):
     def _defaults(self, args: list[str]) -> Iterator[tuple[str, object]]:
         if self.name not in WITH_SETTINGS or not {"-h", "--help"}.isdisjoint(args):
             return
-        own = {parameter.name: parameter for parameter in self.params}
+        own = {parameter.name: parameter.opts for parameter in self.params}
         is_going_on = any(word.partition("=")[0] in GOES_ON for word in args)
-        for name, one in settings_file.settings(os.environ, Path.cwd()).items():
-            named = own[name].opts if name in own else ()
-            is_given = any(word.partition("=")[0] in named for word in args)
-            if not named or is_given or (is_going_on and name in FIXED):
+        settings = settings_file.settings(os.environ, Path.cwd())
+        is_quiet = "quiet" in settings or not {"--json", "--quiet"}.isdisjoint(args)
+        for name, one in settings.items():
+            option = own.get(name, ())
+            is_given = any(word.partition("=")[0] in option for word in args)
+            if not option or is_given or (is_going_on and name in FIXED):
                 continue
-            if "--json" not in args and name != "quiet":
-                say(f"bench: {named[0]} {one.value} is set by {one.source}")
+            if not is_quiet:
+                say(f"bench: {option[0]} {one.value} is set by {one.source}")
             yield name, one.value
 
     def get_help(self, ctx: Any) -> str:
