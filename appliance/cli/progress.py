@@ -54,6 +54,7 @@ class Lines(Silent):
         self._num = 0
         self._remaining: RemainingTime | None = None
         self._session = ""
+        self._reasons: set[str] = set()
 
     def suite_chosen(self, plan: Plan) -> None:
         self._out.print(default_sentence(plan), markup=False)
@@ -93,7 +94,7 @@ class Lines(Silent):
 
     def analysed(self, event: InterimAnalysis) -> None:
         _note_analysis(self._remaining, event)
-        self._out.print(analysis_sentence(event), markup=False)
+        self._out.print(analysis_sentence(event, self._reasons), markup=False)
 
 
 class Moving(Silent):
@@ -105,6 +106,7 @@ class Moving(Silent):
         self._remaining: RemainingTime | None = None
         self._begin = 0.0
         self._session = ""
+        self._reasons: set[str] = set()
 
     def suite_chosen(self, plan: Plan) -> None:
         self._progress.console.print(default_sentence(plan), markup=False)
@@ -155,7 +157,7 @@ class Moving(Silent):
 
     def analysed(self, event: InterimAnalysis) -> None:
         _note_analysis(self._remaining, event)
-        self._progress.console.print(analysis_sentence(event), markup=False)
+        self._progress.console.print(analysis_sentence(event, self._reasons), markup=False)
 
 
 @contextmanager
@@ -277,9 +279,17 @@ def outcome_words(event: LaunchEnded) -> str:
     return outcome + (detail if event.reason else "")
 
 
-def analysis_sentence(event: InterimAnalysis) -> str:
-    """What an interim analysis came to, with its word first: decided, open, or reported only."""
+def analysis_sentence(event: InterimAnalysis, stated: set[str] | None = None) -> str:
+    """What an interim analysis came to, with its word first: decided, open, or reported only.
+
+    A reason that is `stated` already is not repeated; a new one is added there.
+    """
     word, colon, reason = event.reason.partition(": ")
     if not colon or word not in ("decided", "open"):
         word, reason = ("decided" if event.is_decided else "reported"), event.reason
-    return f"{event.case}: {word} after {event.launches} launches: {reason}"
+    head = f"{event.case}: {word} after {event.launches} launches"
+    if stated is None:
+        return f"{head}: {reason}"
+    is_new = reason not in stated
+    stated.add(reason)
+    return f"{head}: {reason}" if is_new else f"{head}, for the same reason"

@@ -947,6 +947,10 @@ def test_the_course_joins_blocks_of_one_launch_alone():
 def test_an_interim_analysis_states_its_word_and_reason(reason: str, is_decided: bool, output: str):  # noqa: FBT001
     event = InterimAnalysis(case="bert", launches=5, is_decided=is_decided, reason=reason)
     assert analysis_sentence(event) == output
+    stated: set[str] = set()
+    assert analysis_sentence(event, stated) == output
+    other = replace(event, case="llama")
+    assert analysis_sentence(other, stated).endswith(" after 5 launches, for the same reason")
 
 
 def test_the_terminal_tells_the_deciding_ruling_first_and_every_next_action():
