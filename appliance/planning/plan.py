@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 from appliance.errors import UsageError
-from appliance.planning import placement, sustained, undescribed
+from appliance.planning import launch_kinds, placement, sustained, undescribed
 from appliance.planning.criterion_scope import RATIO, is_judged, matches, other_of, planned_bounds
 from appliance.planning.launch_constants import CASES_PER_CONTROL, FIRST_REPEAT
 from appliance.planning.library_ranges import libraries
@@ -33,6 +33,7 @@ from appliance.planning.sessions import (
 from appliance.planning.workload_manifest import WorkloadFacts
 from appliance.records.criteria import Criteria
 from appliance.records.plan import Case, Launch, NotPlanned, Plan
+from appliance.records.qualified import ObservedCase
 from appliance.records.request import Answer, CaseRequest, Lacking, Refused
 from appliance.records.suite import Protocol, Suite, SuiteCase
 from appliance.records.system import Device
@@ -92,7 +93,8 @@ class PlanInputs:
     devices; `digests` are the sha256 of the files that the run uses, by name. `manifest` has what
     is known of workloads whose software is lacking, and `ranges` the versions that are allowed of
     the libraries that cases need. `sessions` and the pause between them are as the plan has them.
-    `num_attempts` of a challenge may be made of it, 0 where nobody counts them.
+    `num_attempts` of a challenge may be made of it, 0 where nobody counts them. `observed` is what
+    was seen of cases on any device before.
     """
 
     suite: Suite
@@ -109,6 +111,7 @@ class PlanInputs:
     sessions: int = 1
     pause_seconds: float | None = None
     num_attempts: int = 0
+    observed: Sequence[ObservedCase] = ()
 
     def places_of(self, placed: Placed) -> list[Place]:
         """Where a case goes, in the order of its devices."""
@@ -326,6 +329,9 @@ def _case(inputs: PlanInputs, placed: Placed, planned: _Planned) -> Case:
         memory_class_gib=placed.memory.gib if placed.memory else None,
         variant=resolved.variant,
         variant_of=f"{item.id}@{placed.place}" if resolved.variant else "",
+        fresh_because=launch_kinds.why_fresh(
+            item.workload, description.version, placed.devices[0], inputs.observed
+        ),
     )
 
 
@@ -414,15 +420,20 @@ def launch_id(case: str, number: int) -> str:
     return f"{case}/{number}" if number >= 0 else f"{case}/r{-number}"
 
 
-def fresh_controls(launches: Iterable[Launch]) -> frozenset[str]:
-    """Ids of the repeats that are fresh processes: the first ones of one case in so many.
+def fresh_controls(launches: Sequence[Launch], fresh_every: int = 0) -> frozenset[str]:
+    """Ids of the launches that are fresh processes to show that forking changes nothing.
 
-    Cases are counted in the order of the suite, on all devices alike.
+    Those are the first repeats of one case in so many, where cases are counted in the order of the
+    suite, on all devices alike, and every `fresh_every`-th timed launch.
     """
+    fresh = {
+        one.id for one in launches if fresh_every and one.is_timed and one.number % fresh_every == 0
+    }
     first = [launch for launch in launches if launch.number == FIRST_REPEAT]
     names = list(dict.fromkeys(launch.case.partition("@")[0] for launch in first))
     controls = set(names[::CASES_PER_CONTROL])
-    return frozenset(one.id for one in first if one.case.partition("@")[0] in controls)
+    repeats = (one.id for one in first if one.case.partition("@")[0] in controls)
+    return frozenset(fresh.union(repeats))
 
 
 def launch_groups(

@@ -27,6 +27,7 @@ class Case(Record):
     missing, out of range or without its model, with the fix, or empty: it is not started then.
     `libraries` are the distributions that it needs, as far as is known of its workload.
     `injector` names the fault that its workload injects: a run that has one is never accepted.
+    `fresh_because` is why its launches are fresh processes where others are forked, or empty.
     """
 
     id: str
@@ -65,6 +66,7 @@ class Case(Record):
     variant: str = ""
     variant_of: str = ""
     evaluate_every: int = 0
+    fresh_because: str = ""
 
     @property
     def all_devices(self) -> tuple[str, ...]:

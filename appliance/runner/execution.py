@@ -237,7 +237,7 @@ class _Run:
     def __post_init__(self) -> None:
         self.cases = {case.id: case for case in self.plan.cases}
         self.rounds = sessions.rounds(self.plan.launches)
-        self.controls = fresh_controls(self.plan.launches)
+        self.controls = fresh_controls(self.plan.launches, self.plan.protocol.fresh_every)
         self.logs = self.launcher.work / "launches"
         self.logs.mkdir(parents=True, exist_ok=True)
 

@@ -168,7 +168,7 @@ class Launcher:
     def _key(self, case: Case, library_mode: LibraryMode) -> ServerKey | None:
         """The server that such launches are to be forked by; None where they are fresh by rule."""
         is_forked = self.plan.protocol.mode == "forked" and self.vendor(case).fork_safe
-        if not is_forked or not _may_be_forked(case):
+        if not is_forked or case.fresh_because or not _may_be_forked(case):
             return None
         framework = self.frameworks[case.id]
         if not self.vendor(case).deterministic_environment():

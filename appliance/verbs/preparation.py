@@ -337,11 +337,12 @@ def _plan(
         sessions=inputs.sessions,
         pause_seconds=inputs.pause_seconds,
         num_attempts=MOST_ATTEMPTS if inputs.is_counted else 0,
+        observed=qualified_file.load_observed(),
     )
     plan = (
         make_plan(planned)
         if inputs.minutes is None
-        else plan_within(planned, inputs.minutes, qualified_file.load_observed())
+        else plan_within(planned, inputs.minutes, planned.observed)
     )
     _check_window(inputs, plan, moment.now)
     return plan if here.redactor is None else _without_names(plan, here.redactor)

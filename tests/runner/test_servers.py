@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,15 @@ def work(tmp_path: Path) -> Path:
 
 
 # ------------------------------------------------------------------ the library mode
+
+
+def test_case_whose_forks_were_shown_to_differ_has_no_server(work: Path) -> None:
+    one = replace(case("one"), fresh_because="forked launches differ")
+    launcher = a_launcher(work, [one], "forked")
+    try:
+        assert launcher.prepare([(one, "default"), (one, "deterministic")]) == []
+    finally:
+        launcher.close()
 
 
 @pytest.mark.parametrize(("plan_mode", "framework"), [("forked", "torch"), ("fresh", None)])
