@@ -139,8 +139,9 @@ class Launcher:
 
     @property
     def num_ahead(self) -> int:
-        """Processes that import ahead of their launches, or have done so."""
-        return self.servers.num_begun + len(self.waiting)
+        """Processes that import ahead of their launches now."""
+        waiting = sum(child.is_importing for child in self.waiting.values())
+        return self.servers.num_importing + waiting
 
     def import_ahead(self, launch: Launch, case: Case, stdout: Path, stderr: Path) -> None:
         """Have the process of a coming fresh repeat import while another repeat runs.
