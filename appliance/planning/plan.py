@@ -15,7 +15,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 from appliance.errors import UsageError
-from appliance.planning import launch_kinds, placement, sustained, undescribed
+from appliance.planning import placement, sustained, undescribed
 from appliance.planning.criterion_scope import RATIO, is_judged, matches, other_of, planned_bounds
 from appliance.planning.launch_constants import CASES_PER_CONTROL, FIRST_REPEAT
 from appliance.planning.library_ranges import libraries
@@ -33,7 +33,6 @@ from appliance.planning.sessions import (
 from appliance.planning.workload_manifest import WorkloadFacts
 from appliance.records.criteria import Criteria
 from appliance.records.plan import Case, Launch, NotPlanned, Plan
-from appliance.records.qualified import ObservedCase
 from appliance.records.request import Answer, CaseRequest, Lacking, Refused
 from appliance.records.suite import Protocol, Suite, SuiteCase
 from appliance.records.system import Device
@@ -87,15 +86,17 @@ def num_launches(suite: Suite, item: SuiteCase, *, is_judged: bool, sessions: in
 
 @dataclass(frozen=True, kw_only=True)
 class PlanInputs:
-    """All that a plan is made of.
+    (
+        """All that a plan is made of.
 
     `answer` is the worker's answer to `requests`, in the same order; `places` are the node's
     devices; `digests` are the sha256 of the files that the run uses, by name. `manifest` has what
     is known of workloads whose software is lacking, and `ranges` the versions that are allowed of
     the libraries that cases need. `sessions` and the pause between them are as the plan has them.
-    `num_attempts` of a challenge may be made of it, 0 where nobody counts them. `observed` is what
-    was seen of cases on any device before.
+    `num_attempts` of a challenge may be made of it, 0 where nobody counts them.
     """
+        ""
+    )
 
     suite: Suite
     answer: Answer
@@ -111,7 +112,6 @@ class PlanInputs:
     sessions: int = 1
     pause_seconds: float | None = None
     num_attempts: int = 0
-    observed: Sequence[ObservedCase] = ()
 
     def places_of(self, placed: Placed) -> list[Place]:
         """Where a case goes, in the order of its devices."""
@@ -329,9 +329,6 @@ def _case(inputs: PlanInputs, placed: Placed, planned: _Planned) -> Case:
         memory_class_gib=placed.memory.gib if placed.memory else None,
         variant=resolved.variant,
         variant_of=f"{item.id}@{placed.place}" if resolved.variant else "",
-        fresh_because=launch_kinds.why_fresh(
-            item.workload, description.version, placed.devices[0], inputs.observed
-        ),
     )
 
 

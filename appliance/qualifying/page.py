@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from appliance.evidence import budget
-from appliance.planning import launch_kinds
 from appliance.qualifying.rows import CONTROL
 from appliance.records.qualified import ObservedCase, Qualified, QualifiedRecord
+from appliance.scheduling import launch_kinds
 
 GIB = 2**30
 NEAR = 0.5

@@ -12,9 +12,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from appliance.errors import UsageError
-from appliance.planning import launch_kinds
 from appliance.planning.workload_manifest import WorkloadFacts
 from appliance.records.suite import Protocol, Suite, SuiteCase
+from appliance.scheduling import launch_kinds
 from appliance.storage.toml_file import did_you_mean
 
 SEED = "-seed"

@@ -17,11 +17,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from appliance.planning import launch_kinds
 from appliance.planning.plan import launch_id
 from appliance.planning.remaining_time import launch_seconds
 from appliance.qualifying.rows import SEEDS, row_of
 from appliance.records.plan import Case, Launch, Plan
+from appliance.scheduling import launch_kinds
 
 REPEATS = (-2, -3)
 """Numbers of the launches that repeat: -1 would be a fresh process by rule."""

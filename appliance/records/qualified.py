@@ -55,7 +55,7 @@ class ObservedCheck(Record):
 class FreshControl(Record):
     """Step times of launches that were made in pairs, in turn: (forked, fresh), in seconds.
 
-    `vendor` is the device's. What the pairs show is `planning.launch_kinds`.
+    `vendor` is the device's. What the pairs show is `scheduling.launch_kinds`.
     """
 
     vendor: str

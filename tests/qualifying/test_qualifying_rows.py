@@ -6,9 +6,10 @@ import pytest
 from support.builders import a_case, a_plan
 
 from appliance.errors import UsageError
-from appliance.planning import launch_kinds, workload_manifest
+from appliance.planning import workload_manifest
 from appliance.planning.plan import fresh_controls
 from appliance.qualifying import rows, schedule
+from appliance.scheduling import launch_kinds
 from appliance.verbs.qualify import shipped
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from appliance.planning import launch_kinds
+from appliance.scheduling import launch_kinds
 from appliance.statistics.tolerance import equivalence, paired_ratio, tolerance_factor
 
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from support.builders import an_identity
+from support.builders import a_case, a_plan
 
-from appliance.planning import launch_kinds
 from appliance.records.json import from_json, to_json
 from appliance.records.qualified import FreshControl, ObservedCase
+from appliance.scheduling import launch_kinds
 from appliance.storage import qualified_file
-
-(DEVICE,) = an_identity().devices
 
 
 def with_pairs(difference: float, vendor: str = "cuda", count: int = 8) -> ObservedCase:
@@ -22,17 +20,21 @@ def with_pairs(difference: float, vendor: str = "cuda", count: int = 8) -> Obser
     return replace(one, fresh_control=FreshControl(vendor=vendor, seconds=pairs))
 
 
+def why(one: ObservedCase, *, workload: str = "", version: int = 0, model: str = "") -> str:
+    """Why a case of the row's own work is fresh, but for what is given."""
+    case = replace(a_case(), workload=workload or one.workload, version=version or one.version)
+    plan = launch_kinds.with_kinds(a_plan(case), {case.device: model or one.model}, [one])
+    return plan.cases[0].fresh_because
+
+
 def test_difference_that_is_shown_keeps_the_workload_fresh_on_its_model_alone() -> None:
     one = with_pairs(0.03)
-    here = replace(DEVICE, model=one.model)
     assert launch_kinds.ruling(one) == "different"
-    why = launch_kinds.why_fresh(one.workload, one.version, here, [one])
-    assert f"differ on {one.model}: fresh over forked 1.0300 (1.029" in why
-    assert "at 90%, 8 pairs" in why
-    other = replace(here, model="another")
-    assert not launch_kinds.why_fresh(one.workload, one.version, other, [one])
-    assert not launch_kinds.why_fresh(one.workload, one.version + 1, here, [one])
-    assert not launch_kinds.why_fresh("bert", one.version, here, [one])
+    assert f"differ on {one.model}: fresh over forked 1.0300 (1.029" in why(one)
+    assert "at 90%, 8 pairs" in why(one)
+    assert not why(one, model="another")
+    assert not why(one, version=one.version + 1)
+    assert not why(one, workload="another")
 
 
 @pytest.mark.parametrize(
@@ -48,8 +50,7 @@ def test_whatever_else_pairs_show_leaves_launches_forked(
     one: ObservedCase, ruling: str | None
 ) -> None:
     assert launch_kinds.ruling(one) == ruling
-    here = replace(DEVICE, model=one.model)
-    assert not launch_kinds.why_fresh(one.workload, one.version, here, [one])
+    assert not why(one)
 
 
 def test_record_keeps_its_pairs_and_one_without_keeps_its_bytes() -> None:

@@ -6,14 +6,14 @@ the qualified records.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Literal
 
 from appliance.records.json import Number, Record
+from appliance.records.plan import Case, Plan
 from appliance.records.qualified import ObservedCase
-from appliance.records.system import Device
 from appliance.statistics.tolerance import (
     Equivalence,
     PairedRatio,
@@ -65,12 +65,23 @@ def ruling(observed: ObservedCase) -> Equivalence | None:
     )
 
 
-def why_fresh(workload: str, version: int, device: Device, observed: Iterable[ObservedCase]) -> str:
-    """Why launches of a workload are fresh on a device's model, in a sentence; empty if forked."""
-    own = (workload, version, device.model)
+def with_kinds(plan: Plan, models: Mapping[str, str], observed: Sequence[ObservedCase]) -> Plan:
+    """The plan, whose cases say why their launches are fresh where a difference was shown.
+
+    `models` are those of the devices, by their ids.
+    """
+    cases = tuple(
+        replace(case, fresh_because=_why_fresh(case, models.get(case.device), observed))
+        for case in plan.cases
+    )
+    return replace(plan, cases=cases)
+
+
+def _why_fresh(case: Case, model: str | None, observed: Iterable[ObservedCase]) -> str:
+    own = (case.workload, case.version, model)
     for one in observed:
         if (one.workload, one.version, one.model) == own and ruling(one) == "different":
-            return f"forked launches differ on {device.model}: {interval_words(one)}"
+            return f"forked launches differ on {model}: {interval_words(one)}"
     return ""
 
 
