@@ -24,6 +24,7 @@ from appliance.records.journal import Checked
 from appliance.records.plan import Case
 from appliance.records.qualified import (
     FreshControl,
+    LaunchPair,
     ObservedCase,
     ObservedCheck,
     Qualified,
@@ -260,8 +261,8 @@ def _fresh_control(row: Sequence[Seen]) -> FreshControl | None:
             if seconds and launch.mode is not None:
                 place = (one.journal, one.case.device, (launch.number + 1) // 2)
                 pairs.setdefault(place, {})[launch.mode] = seconds
-    whole = tuple((one["forked"], one["fresh"]) for one in pairs.values() if len(one) > 1)
-    return FreshControl(vendor=_device(row[0]).vendor, seconds=whole) if whole else None
+    whole = tuple(LaunchPair(**one) for one in pairs.values() if len(one) > 1)
+    return FreshControl(vendor=_device(row[0]).vendor, pairs=whole) if whole else None
 
 
 def _stage_seconds(launches: Iterable[LaunchEvidence]) -> Mapping[str, float]:

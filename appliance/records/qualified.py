@@ -52,14 +52,27 @@ class ObservedCheck(Record):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchPair(Record):
+    """Seconds of a step of two launches, of which one was made right after the other."""
+
+    forked: Number
+    fresh: Number
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FreshControl(Record):
-    """Step times of launches that were made in pairs, in turn: (forked, fresh), in seconds.
+    """Pairs of launches, in turn the forked and the fresh one first.
 
     `vendor` is the device's. What the pairs show is `scheduling.launch_kinds`.
     """
 
     vendor: str
-    seconds: tuple[tuple[Number, Number], ...]
+    pairs: tuple[LaunchPair, ...]
+
+    @property
+    def seconds(self) -> tuple[tuple[float, float], ...]:
+        """Seconds of each pair: forked, fresh."""
+        return tuple((pair.forked, pair.fresh) for pair in self.pairs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,16 +8,16 @@ import pytest
 from support.builders import a_case, a_plan
 
 from appliance.records.json import from_json, to_json
-from appliance.records.qualified import FreshControl, ObservedCase
+from appliance.records.qualified import FreshControl, LaunchPair, ObservedCase
 from appliance.scheduling import launch_kinds
 from appliance.storage import qualified_file
 
 
 def with_pairs(difference: float, vendor: str = "cuda", count: int = 8) -> ObservedCase:
     spread = [0.001, -0.001, 0.002, -0.002, 0.0, 0.001, -0.001, 0.0][:count]
-    pairs = tuple((1.0, 1.0 + difference + noise) for noise in spread)
+    pairs = tuple(LaunchPair(forked=1.0, fresh=1.0 + difference + noise) for noise in spread)
     one = qualified_file.load_observed()[0]
-    return replace(one, fresh_control=FreshControl(vendor=vendor, seconds=pairs))
+    return replace(one, fresh_control=FreshControl(vendor=vendor, pairs=pairs))
 
 
 def why(one: ObservedCase, *, workload: str = "", version: int = 0, model: str = "") -> str:
