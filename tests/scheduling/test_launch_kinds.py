@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from support.builders import a_case, a_plan
 
+from appliance.cli.results import plan_sentences
 from appliance.records.json import from_json, to_json
+from appliance.records.plan import Plan
 from appliance.records.qualified import FreshControl, LaunchPair, ObservedCase
 from appliance.scheduling import launch_kinds
 from appliance.storage import qualified_file
@@ -20,11 +23,15 @@ def with_pairs(difference: float, vendor: str = "cuda", count: int = 8) -> Obser
     return replace(one, fresh_control=FreshControl(vendor=vendor, pairs=pairs))
 
 
-def why(one: ObservedCase, *, workload: str = "", version: int = 0, model: str = "") -> str:
-    """Why a case of the row's own work is fresh, but for what is given."""
+def planned(one: ObservedCase, *, workload: str = "", version: int = 0, model: str = "") -> Plan:
+    """A case of the row's own work, but for what is given."""
     case = replace(a_case(), workload=workload or one.workload, version=version or one.version)
-    plan = launch_kinds.with_kinds(a_plan(case), {case.device: model or one.model}, [one])
-    return plan.cases[0].fresh_because
+    return launch_kinds.with_kinds(a_plan(case), {case.device: model or one.model}, [one])
+
+
+def why(one: ObservedCase, **other: Any) -> str:
+    """Why its launches are fresh."""
+    return planned(one, **other).cases[0].fresh_because
 
 
 def test_difference_that_is_shown_keeps_the_workload_fresh_on_its_model_alone() -> None:
@@ -32,6 +39,8 @@ def test_difference_that_is_shown_keeps_the_workload_fresh_on_its_model_alone() 
     assert launch_kinds.ruling(one) == "different"
     assert f"differ on {one.model}: fresh over forked 1.0300 (1.029" in why(one)
     assert "at 90%, 8 pairs" in why(one)
+    said = f"launches of gemm@cpu:0 are fresh processes: {why(one)}"
+    assert said in plan_sentences(planned(one))
     assert not why(one, model="another")
     assert not why(one, version=one.version + 1)
     assert not why(one, workload="another")
