@@ -41,7 +41,7 @@ generate: ## write what is generated: schemas, workload facts and sizes, README'
 	@scripts/setup.sh cpu-test
 	@for script in write_schemas write_workload_facts write_workload_sizes workload_table \
 	    write_cli_reference write_healthy_errors write_clocks record_repeats \
-	    write_suite_times; do \
+	    write_suite_times write_references write_device_budget; do \
 	    .venv/bin/python scripts/$$script.py || exit; done
 
 bench: ## the figures that the project promises of itself, as ratios and seconds

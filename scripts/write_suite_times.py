@@ -33,7 +33,7 @@ from appliance.records.qualified import ObservedCase  # noqa: E402 - the same
 from appliance.records.request import Answer  # noqa: E402 - the same
 from appliance.records.suite import Suite  # noqa: E402 - the same
 from appliance.records.system import Device, System  # noqa: E402 - the same
-from appliance.scheduling.rows import with_recorded_times  # noqa: E402 - the same
+from appliance.scheduling.forecast import known_times, with_known_times  # noqa: E402 - the same
 from appliance.scheduling.suite_times import (  # noqa: E402 - the same
     PATH,
     SuiteTime,
@@ -57,7 +57,8 @@ HEAD = """# How long the suites take
 
 Planned times on one device of each model that has qualified records, if every case is decided at
 its first interim analysis. An *allowance* is what the suite's file says, for a device that nobody
-has timed; it is no measurement and mostly far too long. `bench qualify` records a device's own
+has timed; it is no measurement and mostly far too long. An *estimate* adds up the parts of a launch
+around a step that was timed ([how](../how-to/minutes.md)). `bench qualify` records a device's own
 times. "-": one such device runs none of it, or, of a processor, the rows are sized for
 accelerators. `bench list suites` prints the same.
 
@@ -139,14 +140,16 @@ def time_of(suite: Suite, model: str, observed: Sequence[ObservedCase]) -> Suite
     if not place(suite, [device], SEED)[0]:
         return None
     cases, lacking = plan_cases(inputs)
-    timed, recorded = with_recorded_times(cases, {device.id: model}, observed)
-    plan = plan_of(inputs, timed, lacking)
+    known = known_times(cases, {device.id: model}, observed, suite.protocol)
+    plan = plan_of(inputs, with_known_times(cases, known), lacking)
+    sources = [one.source for one in known.values()]
     return SuiteTime(
         suite=suite.name,
         model=model,
         minutes=round(plan.expected_seconds / 60, 2),
-        num_cases=len(timed),
-        num_recorded=len(recorded),
+        num_cases=len(cases),
+        num_recorded=sources.count("recorded"),
+        num_estimated=sources.count("estimated"),
     )
 
 

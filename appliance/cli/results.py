@@ -56,6 +56,11 @@ def plan_sentences(plan: Plan) -> tuple[str, ...]:
     )
     judging = f"judged after {judged} timed launches of a case; {limits}"
     sentences = [begin_sentence(plan, 0), judging, times, session_sentence(plan)]
+    sentences += [
+        f"launches of {case.id} are fresh processes: {case.fresh_because}"
+        for case in plan.cases
+        if case.fresh_because
+    ]
     sentences += coverage.sentences(plan)
     if plan.injectors:
         sentences.append(

@@ -23,6 +23,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+CACHE_NAME = "libraries.json"
+"""Of the file with a run's digests, beside the artifacts of its cases."""
 MAPS = Path("/proc/self/maps")
 DELETED = b" (deleted)"
 SETTLED_NS = 10**8
@@ -43,6 +45,12 @@ def loaded(cache: Path, maps: Path = MAPS) -> dict[str, str | None]:
             # Both the file and the one that it replaced may be mapped: then neither is certain.
             files[name] = digest if files.get(name, digest) == digest else None
         return dict(sorted(files.items()))
+
+
+def hashed_ahead(cache: Path, process: int) -> None:
+    """Store the digests of what another process has mapped, if it is there still."""
+    with contextlib.suppress(OSError):
+        loaded(cache, Path(f"/proc/{process}/maps"))
 
 
 def mapped(text: bytes) -> list[bytes]:

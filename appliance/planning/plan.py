@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
@@ -86,7 +86,8 @@ def num_launches(suite: Suite, item: SuiteCase, *, is_judged: bool, sessions: in
 
 @dataclass(frozen=True, kw_only=True)
 class PlanInputs:
-    """All that a plan is made of.
+    (
+        """All that a plan is made of.
 
     `answer` is the worker's answer to `requests`, in the same order; `places` are the node's
     devices; `digests` are the sha256 of the files that the run uses, by name. `manifest` has what
@@ -94,6 +95,8 @@ class PlanInputs:
     the libraries that cases need. `sessions` and the pause between them are as the plan has them.
     `num_attempts` of a challenge may be made of it, 0 where nobody counts them.
     """
+        ""
+    )
 
     suite: Suite
     answer: Answer
@@ -414,15 +417,20 @@ def launch_id(case: str, number: int) -> str:
     return f"{case}/{number}" if number >= 0 else f"{case}/r{-number}"
 
 
-def fresh_controls(launches: Iterable[Launch]) -> frozenset[str]:
-    """Ids of the repeats that are fresh processes: the first ones of one case in so many.
+def fresh_controls(launches: Sequence[Launch], fresh_every: int = 0) -> frozenset[str]:
+    """Ids of the launches that are fresh processes to show that forking changes nothing.
 
-    Cases are counted in the order of the suite, on all devices alike.
+    Those are the first repeats of one case in so many, where cases are counted in the order of the
+    suite, on all devices alike, and every `fresh_every`-th timed launch.
     """
+    fresh = {
+        one.id for one in launches if fresh_every and one.is_timed and one.number % fresh_every == 0
+    }
     first = [launch for launch in launches if launch.number == FIRST_REPEAT]
     names = list(dict.fromkeys(launch.case.partition("@")[0] for launch in first))
     controls = set(names[::CASES_PER_CONTROL])
-    return frozenset(one.id for one in first if one.case.partition("@")[0] in controls)
+    repeats = (one.id for one in first if one.case.partition("@")[0] in controls)
+    return frozenset(fresh.union(repeats))
 
 
 def launch_groups(

@@ -22,11 +22,19 @@ from appliance.evidence.repeats import Repeats, repeats_of
 from appliance.qualifying.rows import row_of
 from appliance.records.journal import Checked
 from appliance.records.plan import Case
-from appliance.records.qualified import ObservedCase, ObservedCheck, Qualified, QualifiedRecord
+from appliance.records.qualified import (
+    FreshControl,
+    LaunchPair,
+    ObservedCase,
+    ObservedCheck,
+    Qualified,
+    QualifiedRecord,
+)
 from appliance.records.suite import SuiteCase
 from appliance.records.system import Device, System
+from appliance.statistics.tolerance import paired_ratio
 
-FRESH = "qualify-fresh"
+PAIRS = "qualify-pairs"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -201,9 +209,9 @@ def _observed(row: Sequence[Seen]) -> ObservedCase:
     first, last = row[0], row[-1]
     case, device = first.case, _device(first)
     launches = [launch for one in row for launch in one.launches]
-    forked = [launch for one in row if one.stage != FRESH for launch in one.launches]
-    fresh = [launch for one in row if one.stage == FRESH for launch in one.launches]
-    seconds, num_steps = _step_seconds(forked or fresh)
+    forked = [launch for one in row if one.stage != PAIRS for launch in one.launches]
+    control = _fresh_control(row)
+    seconds, num_steps = _step_seconds(forked or launches)
     by_default, num_default = _default_bits(row)
     repeats = [repeats_of(one.evidence) for one in row if one.evidence.repeats]
     rates = _rates(case, seconds)
@@ -232,7 +240,7 @@ def _observed(row: Sequence[Seen]) -> ObservedCase:
         host_memory_bytes=_host_memory(launches),
         device_memory_bytes=_reading(launches, "memory_used_bytes"),
         power_watts=_power(launches),
-        fresh_ratio=_ratio(_step_seconds(fresh)[0], _step_seconds(forked)[0]),
+        fresh_ratio=None if control is None else _ratio(control),
         launch_seconds=_wall(launch for launch in launches if launch.number >= 0),
         repeat_seconds=_wall(launch for launch in launches if launch.number < 0),
         disturbed=next(filter(None, (disturbance(one.evidence, one.system) for one in row)), ""),
@@ -240,7 +248,21 @@ def _observed(row: Sequence[Seen]) -> ObservedCase:
         recorded_utc=last.created_utc,
         bench_version=last.bench_version,
         stage_seconds=_stage_seconds(launches),
+        fresh_control=control,
     )
+
+
+def _fresh_control(row: Sequence[Seen]) -> FreshControl | None:
+    """The pairs of which both launches were timed, one forked and one fresh; None without any."""
+    pairs: dict[tuple[str, str, int], dict[str, float]] = {}
+    for one in row:
+        for launch in one.launches if one.stage == PAIRS else ():
+            seconds, _ = _step_seconds([launch])
+            if seconds and launch.mode is not None:
+                place = (one.journal, one.case.device, (launch.number + 1) // 2)
+                pairs.setdefault(place, {})[launch.mode] = seconds
+    whole = tuple(LaunchPair(**one) for one in pairs.values() if len(one) > 1)
+    return FreshControl(vendor=_device(row[0]).vendor, pairs=whole) if whole else None
 
 
 def _stage_seconds(launches: Iterable[LaunchEvidence]) -> Mapping[str, float]:
@@ -355,8 +377,9 @@ def _wall(launches: Iterable[LaunchEvidence]) -> float | None:
     return float(median(walls)) if walls else None
 
 
-def _ratio(first: float | None, second: float | None) -> float | None:
-    return first / second if first and second else None
+def _ratio(control: FreshControl) -> float | None:
+    ratio = paired_ratio(control.seconds)
+    return None if ratio is None else ratio.ratio
 
 
 def _device(seen: Seen) -> Device:

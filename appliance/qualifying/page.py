@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from appliance.evidence import budget
 from appliance.qualifying.rows import CONTROL
 from appliance.records.qualified import ObservedCase, Qualified, QualifiedRecord
+from appliance.scheduling import launch_kinds
 
 GIB = 2**30
 NEAR = 0.5
@@ -184,12 +185,28 @@ def _form(one: QualifiedRecord) -> str:
 
 def _fresh(observed: Sequence[ObservedCase]) -> str:
     lines = [
-        f"- {one.case}: {one.fresh_ratio:.3f}{_mark(one)}"
+        f"- {one.case}: {launch_kinds.interval_words(one) or f'{one.fresh_ratio:.3f}'}"
+        f"{_mark(one)}{_what_of_it(one)}"
         for one in observed
         if one.fresh_ratio is not None
     ]
-    intro = f"Step time of fresh processes over that of forked ones ({', '.join(CONTROL)}):"
+    intro = (
+        f"Step time of fresh processes over that of forked ones, in pairs ({', '.join(CONTROL)}). "
+        f"The margin is {launch_kinds.rule().margin:.0%}; processors are not ruled by it:"
+    )
     return _section("Fresh processes against forked ones", [intro, "", *lines] if lines else [])
+
+
+_RULED = {
+    "equivalent": "; equivalent within the margin",
+    "different": "; different beyond it, so launches of its workload are fresh on this model",
+    "undecided": "; neither is shown",
+    None: "",
+}
+
+
+def _what_of_it(one: ObservedCase) -> str:
+    return _RULED[launch_kinds.ruling(one)]
 
 
 def _budget(observed: Sequence[ObservedCase]) -> str:

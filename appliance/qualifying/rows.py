@@ -2,8 +2,8 @@
 
 A row is a workload with its parameters. `small` are all workloads at their reduced sizes, each
 with the inputs of two seeds; `full` are the cases of the large suites; the control is a few small
-rows once more in fresh processes. Within each the workloads of the suite `acceptance` come first,
-then those of `extended`, then all others.
+rows in pairs of a forked and a fresh launch. Within each the workloads of the suite `acceptance`
+come first, then those of `extended`, then all others.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ from dataclasses import dataclass, replace
 from appliance.errors import UsageError
 from appliance.planning.workload_manifest import WorkloadFacts
 from appliance.records.suite import Protocol, Suite, SuiteCase
+from appliance.scheduling import launch_kinds
 from appliance.storage.toml_file import did_you_mean
 
 SEED = "-seed"
 """Stands in a small case's id before the number of its seed."""
 SEEDS = (1, 2)
 CONTROL = ("gemm", "resnet50", "bert", "memory_bandwidth")
-"""Workloads whose small rows are made in fresh processes, too: products, a network of convolutions,
+"""Workloads whose small rows are made in pairs: products, a network of convolutions,
 a transformer, and memory."""
 SMALL_SECONDS, SMALL_MEMORY_GIB = 90.0, 16.0
 """Limits of one launch of a small row; the longest takes a fifth of that on two cores."""
@@ -40,7 +41,18 @@ SMALL = Protocol(
     repeats=3,
 )
 FULL = replace(SMALL, warmup_steps=3, block_steps=10, block_seconds=1.0, calibration_seconds=0.1)
-FRESH = replace(SMALL, mode="fresh", repeats=0)
+PAIRS = replace(
+    SMALL,
+    warmup_steps=3,
+    warmup_seconds=0.2,
+    block_steps=10,
+    block_seconds=0.5,
+    interim_analyses=(2 * launch_kinds.rule().pairs + 1,),
+    last_checks="one",
+    repeats=0,
+    fresh_every=2,
+)
+"""Launches with an even number are fresh. One more than are made is judged, so that none is."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,10 +104,10 @@ def full(shipped: Shipped, chosen: Collection[str]) -> Suite:
 
 
 def control(shipped: Shipped, chosen: Collection[str]) -> Suite:
-    """A few small rows in fresh processes, with the inputs of the first seed."""
+    """A few small rows in pairs of a forked and a fresh launch, with the first seed's inputs."""
     suite = small(shipped, chosen, ())
     names = {f"{name}{SEED}{SEEDS[0]}" for name in _control_ids(shipped)}
-    return _suite("qualify-fresh", FRESH, [item for item in suite.case if item.id in names])
+    return _suite("qualify-pairs", PAIRS, [item for item in suite.case if item.id in names])
 
 
 def check_names(shipped: Shipped, chosen: Iterable[str]) -> None:

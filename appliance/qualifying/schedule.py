@@ -5,7 +5,7 @@
     full    every row once; then two repeats of each in the deterministic phase
     again   two repeats of each small row in the deterministic phase; then a second process with the
             first seed, for the bits of the default mode
-    fresh   the control, two fresh processes a row
+    pairs   the control: a forked and a fresh launch of each row, in turn the first
 
 A timed launch checks its first output and its
 last, and makes whatever file it needs itself, so only cases that are not timed at all have an
@@ -21,10 +21,11 @@ from appliance.planning.plan import launch_id
 from appliance.planning.remaining_time import launch_seconds
 from appliance.qualifying.rows import SEEDS, row_of
 from appliance.records.plan import Case, Launch, Plan
+from appliance.scheduling import launch_kinds
 
 REPEATS = (-2, -3)
 """Numbers of the launches that repeat: -1 would be a fresh process by rule."""
-STAGES = (("small", 1.0), ("full", 0.6), ("again", 1.0), ("fresh", 1.0), ("full", 1.0))
+STAGES = (("small", 1.0), ("full", 0.6), ("again", 1.0), ("pairs", 1.0), ("full", 1.0))
 """The stages in their order, each with the part of the time left that it may take: full sizes would
 leave none for repeats. What is left of them comes again last."""
 Step = tuple[Callable[[Case], bool], Sequence[int]]
@@ -37,7 +38,7 @@ def steps(stage: str) -> list[Step]:
     passes: dict[str, list[Step]] = {
         "small": [*_split(seeds, is_job=False), *_split(seeds, is_job=True)],
         "again": _split(again, is_job=False),
-        "fresh": [(_any, (1, 2))],
+        "pairs": [(_any, pair) for pair in _pairs()],
         "full": [(_any, (1,)), (_any, REPEATS)],
     }
     return passes[stage]
@@ -105,6 +106,13 @@ def _split(passes: Iterable[Step], *, is_job: bool) -> list[Step]:
 
 def _has_seed(seed: int) -> Callable[[Case], bool]:
     return lambda case: row_of(case.id)[1] == seed
+
+
+def _pairs() -> Iterator[tuple[int, int]]:
+    """Numbers of the launches of each pair in their order; the even ones are fresh."""
+    for first in range(1, 2 * launch_kinds.rule().pairs, 2):
+        pair = (first, first + 1)
+        yield pair if first % 4 == 1 else pair[::-1]
 
 
 def _any(_: Case) -> bool:

@@ -27,6 +27,7 @@ class Case(Record):
     missing, out of range or without its model, with the fix, or empty: it is not started then.
     `libraries` are the distributions that it needs, as far as is known of its workload.
     `injector` names the fault that its workload injects: a run that has one is never accepted.
+    `fresh_because` is why its launches are fresh processes where others are forked, or empty.
     """
 
     id: str
@@ -65,6 +66,7 @@ class Case(Record):
     variant: str = ""
     variant_of: str = ""
     evaluate_every: int = 0
+    fresh_because: str = ""
 
     @property
     def all_devices(self) -> tuple[str, ...]:
@@ -148,10 +150,11 @@ class ScheduledRow(Record):
     """A row of the suite, which is one case on all of its devices, and the time that it was given.
 
     `fixed_seconds` are of its untimed launch and its repeats, `launch_seconds` of one timed launch
-    on all of its devices, `is_recorded` whether both are of a qualified record or the suite's
-    allowance. It makes `least` to `most` timed launches, or is left out (`launches` None).
-    `variant_of` is the row that it is a drawn variant of; rows with the same `group` stand or fall
-    together, because a criterion compares their speeds. `weight` is its part in the score.
+    on all of its devices. `is_recorded`: both are of a qualified record; `is_estimated`: they are
+    added up from what is known of its work; else they are the suite's allowance. It makes `least`
+    to `most` timed launches, or is left out (`launches` None). `variant_of` is the row that it is a
+    drawn variant of; rows with the same `group` stand or fall together, because a criterion
+    compares their speeds. `weight` is its part in the score.
     """
 
     name: str
@@ -164,6 +167,14 @@ class ScheduledRow(Record):
     least: int
     most: int
     launches: int | None
+    is_estimated: bool = False
+
+    @property
+    def times(self) -> str:
+        """What its seconds are: recorded, estimated or an allowance."""
+        if self.is_recorded:
+            return "recorded"
+        return "estimated" if self.is_estimated else "allowance"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

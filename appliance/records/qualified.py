@@ -52,6 +52,30 @@ class ObservedCheck(Record):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchPair(Record):
+    """Seconds of a step of two launches, of which one was made right after the other."""
+
+    forked: Number
+    fresh: Number
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FreshControl(Record):
+    """Pairs of launches, in turn the forked and the fresh one first.
+
+    `vendor` is the device's. What the pairs show is `scheduling.launch_kinds`.
+    """
+
+    vendor: str
+    pairs: tuple[LaunchPair, ...]
+
+    @property
+    def seconds(self) -> tuple[tuple[float, float], ...]:
+        """Seconds of each pair: forked, fresh."""
+        return tuple((pair.forked, pair.fresh) for pair in self.pairs)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ObservedCase(Record):
     """What was seen of one workload with these parameters on devices of a model with a stack.
 
@@ -63,7 +87,8 @@ class ObservedCase(Record):
     step time of fresh processes over that of forked ones. `launch_seconds` and `repeat_seconds` are
     how long a whole launch took. None is not measured, or not reported by this device.
     `stage_seconds` is what the time of all launches went to (`evidence.budget.PARTS`); empty in
-    records that were made before it was measured, which are written without it.
+    records that were made before it was measured, which are written without it. `fresh_control` are
+    the pairs by which forked launches were compared with fresh ones, None of most rows.
     """
 
     case: str
@@ -98,12 +123,14 @@ class ObservedCase(Record):
     recorded_utc: str
     bench_version: str
     stage_seconds: Mapping[str, Number] = field(default_factory=dict)
+    fresh_control: FreshControl | None = None
 
     @model_serializer(mode="wrap")
     def _as_it_was(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Without stages where none are known: a record keeps its bytes."""
+        """Without stages or pairs where none are known: a record keeps its bytes."""
         data: dict[str, Any] = write(self)
-        return {key: value for key, value in data.items() if value or key != "stage_seconds"}
+        later = ("stage_seconds", "fresh_control")
+        return {key: value for key, value in data.items() if value or key not in later}
 
     @property
     def worst_share(self) -> float | None:

@@ -25,7 +25,9 @@ class Protocol(Record):
     steps and `block_seconds`. `interim_analyses` are the launch counts at which a case is judged;
     the last is the largest number of launches. `last_checks`: check the last timed output in every
     launch ("all") or in one launch of each case, drawn by the seed ("one"). `repeats` is the number
-    of processes that make the first step once more in the deterministic phase; 0 plans none.
+    of processes that make the first step once more in the deterministic phase; 0 plans none. Every
+    `fresh_every`-th timed launch of a case is a fresh process where the others are forked; 0 has
+    none: it is for comparing the two, and the launches of a run that is judged are of one kind.
     """
 
     mode: LaunchMode
@@ -38,6 +40,7 @@ class Protocol(Record):
     interim_analyses: tuple[int, ...]
     last_checks: Literal["all", "one"]
     repeats: int = 0
+    fresh_every: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

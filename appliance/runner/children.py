@@ -74,22 +74,31 @@ class FreshChild:
     def __init__(
         self, environment: Mapping[str, str], stdout: Path, stderr: Path, *workloads: str
     ) -> None:
+        self._imports, end = os.pipe()  # the child closes its end when it has imported
         with stdout.open("ab") as out, stderr.open("ab") as err:
             self._process = subprocess.Popen(  # noqa: S603 - our own worker
-                worker_command("launch", str(os.getpid()), *workloads),
+                worker_command("launch", str(os.getpid()), str(end), *workloads),
                 stdin=subprocess.PIPE,
                 stdout=out,
                 stderr=err,
                 env=dict(environment),
                 cwd=stdout.parent,
                 start_new_session=True,
+                pass_fds=(end,),
             )
+        os.close(end)
         self.pid = self._process.pid
+
+    @property
+    def is_importing(self) -> bool:
+        """Whether it imports still; what has ended does not."""
+        return self._imports >= 0 and not select.select([self._imports], [], [], 0.0)[0]
 
     def begin(self, spec: LaunchSpec) -> None:
         """Have it make the launch."""
         _write(self._process, spec)
         _close(self._process)
+        self._forget_imports()
 
     def status(self) -> int | None:
         return self._process.poll()
@@ -99,6 +108,12 @@ class FreshChild:
         self._process.kill()
         _close(self._process)
         self._process.wait()
+        self._forget_imports()
+
+    def _forget_imports(self) -> None:
+        if self._imports >= 0:
+            os.close(self._imports)
+            self._imports = -1
 
 
 class ServerProcess:
@@ -142,6 +157,11 @@ class ForkServer:
         self._statuses: dict[int, int] = {}
         self._workloads = set(request.workloads)
         _write(self._process, request)
+
+    @property
+    def is_importing(self) -> bool:
+        """Whether it imports still, or probes itself; what has ended does not."""
+        return not self._has_message(0.0)
 
     def has_imported(self, workloads: Iterable[str]) -> bool:
         """Whether each of these was imported, as far as it can be, when it last probed itself."""

@@ -53,7 +53,9 @@ from appliance.vendors.base import Vendor
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EACCES, errno.EFBIG)
 LONGEST_LOG = 2**20
 MOST_AHEAD = 4
-"""Processes that import ahead, at most; fewer where there are fewer cores beside the launch's."""
+"""Processes that import ahead, and fresh ones that wait with all imported, at most of each.
+
+Fewer import at a time where there are fewer cores beside the launch's."""
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 Analyse = Callable[[str], tuple[bool, str]]
@@ -237,7 +239,7 @@ class _Run:
     def __post_init__(self) -> None:
         self.cases = {case.id: case for case in self.plan.cases}
         self.rounds = sessions.rounds(self.plan.launches)
-        self.controls = fresh_controls(self.plan.launches)
+        self.controls = fresh_controls(self.plan.launches, self.plan.protocol.fresh_every)
         self.logs = self.launcher.work / "launches"
         self.logs.mkdir(parents=True, exist_ok=True)
 
@@ -300,7 +302,8 @@ class _Run:
         self.launcher.begin_servers(wanted, self.num_ahead)
         for launch in made:
             case = self.cases[launch.case]
-            if self.launcher.num_ahead >= self.num_ahead:
+            is_full = len(self.launcher.waiting) >= MOST_AHEAD
+            if is_full or self.launcher.num_ahead >= self.num_ahead:
                 return
             is_fresh = launch.id in self.controls and case.ranks == 1
             if is_fresh and launch.id not in self.launcher.waiting:

@@ -18,9 +18,11 @@ import os
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Thread
 
 from appliance.ipc import probe_fork, processes
 from appliance.ipc.messages import ServeRequest
+from appliance.linux import libraries
 from appliance.planning import workload_manifest
 from appliance.records.journal import ServerProbed
 from appliance.records.plan import Case, Launch, Plan
@@ -53,6 +55,7 @@ class Launcher:
     servers: ForkServers = field(init=False)
     frameworks: Mapping[str, Framework] = field(init=False)
     waiting: dict[str, FreshChild] = field(default_factory=dict, init=False)
+    hashing: dict[int, Thread] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         self.servers = ForkServers(self._start_server, self._workloads, self.interrupted)
@@ -100,7 +103,27 @@ class Launcher:
             key = self._key(case, mode)
             if key is not None:
                 workloads.setdefault(key, set()).add(case.workload)
-        return self.servers.prepare(workloads, is_first=is_first, is_timed=is_timed)
+        probes = self.servers.prepare(workloads, is_first=is_first, is_timed=is_timed)
+        if is_timed:
+            self._end_hashing()
+        else:
+            self._hash_ahead(workloads)
+        return probes
+
+    def _hash_ahead(self, keys: Iterable[ServerKey]) -> None:
+        """Digest the libraries of servers beside their first launch, which waits for no more."""
+        cache = self.work / "artifacts" / libraries.CACHE_NAME
+        for key in keys:
+            server = self.servers.get(key)
+            if isinstance(server, ForkServer) and server.pid not in self.hashing:
+                thread = Thread(target=libraries.hashed_ahead, args=(cache, server.pid))
+                self.hashing[server.pid] = thread
+                thread.start()
+
+    def _end_hashing(self) -> None:
+        """Wait until nothing is hashed beside what is timed."""
+        for thread in self.hashing.values():
+            thread.join()
 
     def begin_servers(self, coming: Iterable[tuple[Case, LibraryMode]], most: int) -> None:
         """Have servers of later launches import beside untimed ones, so many of them at a time."""
@@ -139,8 +162,9 @@ class Launcher:
 
     @property
     def num_ahead(self) -> int:
-        """Processes that import ahead of their launches, or have done so."""
-        return self.servers.num_begun + len(self.waiting)
+        """Processes that import ahead of their launches now."""
+        waiting = sum(child.is_importing for child in self.waiting.values())
+        return self.servers.num_importing + waiting
 
     def import_ahead(self, launch: Launch, case: Case, stdout: Path, stderr: Path) -> None:
         """Have the process of a coming fresh repeat import while another repeat runs.
@@ -162,13 +186,14 @@ class Launcher:
             self.servers.drop(key, reason)
 
     def close(self) -> None:
+        self._end_hashing()
         self.end_waiting()
         self.servers.close()
 
     def _key(self, case: Case, library_mode: LibraryMode) -> ServerKey | None:
         """The server that such launches are to be forked by; None where they are fresh by rule."""
         is_forked = self.plan.protocol.mode == "forked" and self.vendor(case).fork_safe
-        if not is_forked or not _may_be_forked(case):
+        if not is_forked or case.fresh_because or not _may_be_forked(case):
             return None
         framework = self.frameworks[case.id]
         if not self.vendor(case).deterministic_environment():

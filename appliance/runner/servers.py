@@ -55,9 +55,9 @@ class ForkServers:
         self._reasons: dict[ServerKey, str] = {}
 
     @property
-    def num_begun(self) -> int:
-        """How many import, or have imported, and are not probed yet."""
-        return len(self._begun)
+    def num_importing(self) -> int:
+        """How many of those that have begun import still."""
+        return sum(server.is_importing for server in self._begun.values())
 
     def begin(self, key: ServerKey) -> None:
         """Start the server of later launches, if there is none; `prepare` waits for it."""

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 
 from appliance.planning.criterion_scope import RATIO, is_compared, is_judged, matches
 from appliance.planning.remaining_time import REPEAT_PART
 from appliance.records.criteria import Criteria
 from appliance.records.plan import Case, ScheduledRow
-from appliance.records.qualified import ObservedCase
 from appliance.records.suite import Protocol
-from appliance.storage.qualified_file import is_same_work
+from appliance.scheduling.forecast import Source
 
 
 def row_name(case: str) -> str:
@@ -19,51 +17,23 @@ def row_name(case: str) -> str:
     return case.partition("@")[0]
 
 
-def recorded_seconds(
-    case: Case, model: str | None, observed: Iterable[ObservedCase]
-) -> float | None:
-    """What a launch of this work took on this model when it was recorded last; None if never.
-
-    Such a launch checked its first and its last output.
-    """
-    known = [
-        one for one in observed if one.launch_seconds is not None and is_same_work(one, case, model)
-    ]
-    return max(known, key=lambda one: one.recorded_utc).launch_seconds if known else None
-
-
-def with_recorded_times(
-    cases: Sequence[Case], models: Mapping[str, str], observed: Sequence[ObservedCase]
-) -> tuple[tuple[Case, ...], frozenset[str]]:
-    """The cases with recorded times in the place of allowances, and the ids that have them.
-
-    `models` are those of the devices, by their ids.
-    """
-    seconds = {case.id: recorded_seconds(case, models.get(case.device), observed) for case in cases}
-    timed = tuple(
-        case if known is None else replace(case, expected_seconds=known, reference_seconds=known)
-        for case, known in ((case, seconds[case.id]) for case in cases)
-    )
-    return timed, frozenset(name for name, known in seconds.items() if known is not None)
-
-
 def rows_of(
     cases: Sequence[Case],
     protocol: Protocol,
     criteria: Criteria,
-    recorded: frozenset[str],
+    sources: Mapping[str, Source],
 ) -> tuple[ScheduledRow, ...]:
     """A row for each case of the suite, in the cases' order, with no time given to it yet.
 
-    Each case has as many launches as the suite has of it at most. `recorded` are the ids of the
-    cases whose times are of a record.
+    Each case has as many launches as the suite has of it at most. `sources` are of the times of
+    cases that are no allowances, by their ids.
     """
     by_row: dict[str, list[Case]] = {}
     for case in cases:
         by_row.setdefault(row_name(case.id), []).append(case)
     groups = grouped(tuple(by_row), criteria)
     return tuple(
-        _row(name, members, protocol, criteria, recorded=recorded, group=groups[name])
+        _row(name, members, protocol, criteria, sources=sources, group=groups[name])
         for name, members in by_row.items()
     )
 
@@ -74,12 +44,13 @@ def _row(
     protocol: Protocol,
     criteria: Criteria,
     *,
-    recorded: frozenset[str],
+    sources: Mapping[str, Source],
     group: str,
 ) -> ScheduledRow:
     runnable = [case for case in cases if not (case.unsupported or case.software)]
     untimed = (1 + protocol.repeats * REPEAT_PART) * _together(runnable, is_timed=False)
     most = max(case.launches for case in cases)
+    known = {sources.get(case.id) for case in runnable}
     return ScheduledRow(
         name=name,
         group=group,
@@ -87,7 +58,8 @@ def _row(
         weight=cases[0].weight,
         fixed_seconds=untimed,
         launch_seconds=_together(runnable, is_timed=True) if most else 0.0,
-        is_recorded=bool(runnable) and all(case.id in recorded for case in runnable),
+        is_recorded=bool(known) and known <= {"recorded"},
+        is_estimated="estimated" in known and None not in known,
         least=least_launches(cases, protocol, criteria, most),
         most=most,
         launches=None,

@@ -22,8 +22,8 @@ LONG = 120
 class SuiteTime(Record):
     """The planned minutes of a suite on one device of a model, as far as that holds its rows.
 
-    `num_recorded` of its `num_cases` cases have a time in the model's qualified records; the others
-    have the allowance of the suite.
+    `num_recorded` of its `num_cases` cases have a time in the model's qualified records, of
+    `num_estimated` a step was timed there; the others have the allowance of the suite.
     """
 
     suite: str
@@ -31,6 +31,7 @@ class SuiteTime(Record):
     minutes: Number
     num_cases: int
     num_recorded: int
+    num_estimated: int = 0
 
     @property
     def sentence(self) -> str:
@@ -39,11 +40,13 @@ class SuiteTime(Record):
 
     @property
     def source(self) -> str:
-        if not self.num_recorded:
-            return "allowance"
         if self.num_recorded == self.num_cases:
             return "recorded"
-        return f"{self.num_recorded} of {self.num_cases} times recorded, else allowance"
+        counts = {"recorded": self.num_recorded, "estimated": self.num_estimated}
+        known = [f"{count} {source}" for source, count in counts.items() if count]
+        if not known:
+            return "allowance"
+        return f"of {self.num_cases} times {', '.join(known)}, else allowance"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,8 @@ from appliance.planning.plan import PlanInputs, checked_launch, plan_cases, plan
 from appliance.records.plan import Case, NotPlanned, Plan, Schedule, ScheduledRow
 from appliance.records.qualified import ObservedCase
 from appliance.scheduling.allocation import allocated, has_any, smallest
-from appliance.scheduling.rows import row_name, rows_of, with_recorded_times
+from appliance.scheduling.forecast import known_times, with_known_times
+from appliance.scheduling.rows import row_name, rows_of
 
 
 def plan_within(inputs: PlanInputs, minutes: int, observed: Sequence[ObservedCase]) -> Plan:
@@ -24,8 +25,10 @@ def plan_within(inputs: PlanInputs, minutes: int, observed: Sequence[ObservedCas
         raise UsageError("--minutes plans one session: leave --sessions out, or --minutes")
     models = {place.device.id: place.device.model for place in inputs.places}
     unscheduled, lacking = plan_cases(inputs)
-    cases, recorded = with_recorded_times(unscheduled, models, observed)
-    rows = rows_of(cases, inputs.suite.protocol, inputs.criteria, recorded)
+    known = known_times(unscheduled, models, observed, inputs.suite.protocol)
+    cases = with_known_times(unscheduled, known)
+    sources = {name: one.source for name, one in known.items()}
+    rows = rows_of(cases, inputs.suite.protocol, inputs.criteria, sources)
 
     def chosen(within: int) -> Schedule:
         launches = allocated(rows, within, inputs.suite.protocol.interim_analyses)
@@ -61,7 +64,9 @@ def _why(row: ScheduledRow, schedule: Schedule) -> str:
     if row.variant_of in schedule.left_out:
         return f"it is a variant of {row.variant_of}, for which {schedule.minutes} min have no room"
     seconds = row.fixed_seconds + row.least * row.launch_seconds
-    by_what = "a recorded time" if row.is_recorded else "an allowance"
+    by_what = {"recorded": "a recorded time", "estimated": "an estimate"}.get(
+        row.times, "an allowance"
+    )
     return (
         f"it needs {seconds / 60:.1f} min at least, by {by_what}, and {schedule.minutes} min have "
         "no room for it"

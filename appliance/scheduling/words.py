@@ -42,19 +42,22 @@ def summary(plan: Plan, schedule: Schedule) -> str:
     """How much of the suite is run within the minutes."""
     can_run = [row for row in schedule.rows if row.fixed_seconds + row.launch_seconds > 0]
     num_run = sum(row.launches is not None for row in can_run)
-    num_timed = sum(row.is_recorded for row in can_run)
+    times = [row.times for row in can_run]
+    num_estimated = times.count("estimated")
     cannot = len(schedule.rows) - len(can_run)
     return (
         f"within {schedule.minutes} min: {num_run} of {len(schedule.rows)} rows and variants of "
         f"{plan.suite}, at most {plan.longest_seconds / 60:.1f} min; {len(schedule.left_out)} left "
         "out for want of time"
         + (f", {cannot} cannot run here" if cannot else "")
-        + f"; the times of {num_timed} are recorded, the others allowances"
+        + f"; the times of {times.count('recorded')} are recorded"
+        + (f", {num_estimated} estimated" if num_estimated else "")
+        + ", the others allowances"
     )
 
 
 def _cells(row: ScheduledRow, reasons: dict[str, str]) -> tuple[str, str, str, str, str]:
-    times = "recorded" if row.is_recorded else "allowance"
+    times = row.times
     if row.fixed_seconds + row.launch_seconds <= 0:
         return row.name, "-", "0.0", "-", "cannot run here"
     if row.launches is None:

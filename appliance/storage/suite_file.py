@@ -35,6 +35,11 @@ def _check_suite(suite: Suite, name: str) -> None:
         raise UsageError(f"{name} plans nothing: it needs at least one [[case]]")
     unique(name, "case", [case.id for case in suite.case])
     check_protocol(suite.protocol, name)
+    if suite.protocol.fresh_every:
+        raise UsageError(
+            f'{name}: key "fresh_every" of protocol is of `bench qualify` alone, as launches that '
+            "are judged are of one kind: leave it out"
+        )
     positive(name, "time_limit_seconds", suite.time_limit_seconds)
     for case in suite.case:
         _check_case(case, f'{name}, case "{case.id}"')

@@ -42,6 +42,7 @@ from appliance.records.request import Answer
 from appliance.records.suite import Suite
 from appliance.records.system import System, identity_differences
 from appliance.runner import describing
+from appliance.scheduling import launch_kinds
 from appliance.scheduling.within import plan_within
 from appliance.storage import (
     bundle,
@@ -338,11 +339,14 @@ def _plan(
         pause_seconds=inputs.pause_seconds,
         num_attempts=MOST_ATTEMPTS if inputs.is_counted else 0,
     )
+    observed = qualified_file.load_observed()
     plan = (
         make_plan(planned)
         if inputs.minutes is None
-        else plan_within(planned, inputs.minutes, qualified_file.load_observed())
+        else plan_within(planned, inputs.minutes, observed)
     )
+    models = {place.device.id: place.device.model for place in planned.places}
+    plan = launch_kinds.with_kinds(plan, models, observed)
     _check_window(inputs, plan, moment.now)
     return plan if here.redactor is None else _without_names(plan, here.redactor)
 

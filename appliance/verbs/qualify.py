@@ -220,7 +220,7 @@ class _Qualification:
         suites: dict[str, Callable[[], Suite]] = {
             "small": lambda: rows.small(self.known, chosen, available),
             "again": lambda: rows.small(self.known, chosen, available),
-            "fresh": lambda: rows.control(self.known, chosen),
+            "pairs": lambda: rows.control(self.known, chosen),
             "full": lambda: rows.full(self.known, chosen),
         }
         for stage, part in schedule.STAGES:

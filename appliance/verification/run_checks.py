@@ -293,7 +293,7 @@ def check_conduct(plan: Plan, lines: Sequence[Line], files: Mapping[str, str]) -
         cases={case.id: case for case in plan.cases},
         launches={launch.id: launch for launch in plan.launches},
         places={name: place for place, group in enumerate(plan.groups) for name in group},
-        controls=fresh_controls(plan.launches),
+        controls=fresh_controls(plan.launches, plan.protocol.fresh_every),
     )
     events = [line.event for line in lines]
     started = RunStarted(
@@ -506,7 +506,7 @@ def _check_mode(walk: _Walk, launch: Launch, case: Case, event: LaunchStarted) -
     walk.forked_by.pop(launch.id, None)
     if event.mode == "forked":
         is_fresh = walk.plan.protocol.mode == "fresh" or launch.id in walk.controls
-        _fork(walk, event, case, is_forbidden=is_fresh)
+        _fork(walk, event, case, is_forbidden=is_fresh or bool(case.fresh_because))
 
 
 def _fork(walk: _Walk, event: LaunchStarted, case: Case, *, is_forbidden: bool) -> None:

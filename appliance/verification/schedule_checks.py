@@ -19,7 +19,8 @@ from appliance.records.plan import Plan, Schedule, ScheduledRow
 from appliance.records.qualified import ObservedCase
 from appliance.records.system import System
 from appliance.scheduling.allocation import MOST_MINUTES, allocated
-from appliance.scheduling.rows import grouped, recorded_seconds, row_name, rows_of
+from appliance.scheduling.forecast import Source, known_times
+from appliance.scheduling.rows import grouped, row_name, rows_of
 from appliance.scheduling.within import left_out
 from appliance.version import VERSION
 
@@ -56,9 +57,8 @@ def _check_rows(plan: Plan, schedule: Schedule, criteria: Criteria) -> None:
     if len(set(names)) != len(names):
         raise EvidenceError("plan.json: its schedule has a row twice")
     groups = grouped(names, criteria)
-    recorded = {row.name for row in schedule.rows if row.is_recorded}
-    ids = frozenset(case.id for case in plan.cases if row_name(case.id) in recorded)
-    made = rows_of(plan.cases, plan.protocol, criteria, ids)
+    sources = _sources(plan, schedule)
+    made = rows_of(plan.cases, plan.protocol, criteria, sources)
     run = [row for row in schedule.rows if row.launches is not None]
     if [row.name for row in made] != [row.name for row in run]:
         raise EvidenceError("plan.json: its schedule has other rows than its cases are of")
@@ -70,6 +70,7 @@ def _check_rows(plan: Plan, schedule: Schedule, criteria: Criteria) -> None:
             most=shown.most,
             least=_least(shown, plan, criteria),
             is_recorded=shown.is_recorded and again.is_recorded,
+            is_estimated=shown.is_estimated and again.is_estimated,
             launches=shown.launches,
         )
         if launches != {shown.launches} or shown != wanted:
@@ -79,6 +80,18 @@ def _check_rows(plan: Plan, schedule: Schedule, criteria: Criteria) -> None:
     for row in schedule.rows:
         if row.launches is None and row.group != groups[row.name]:
             raise EvidenceError(f"plan.json: its schedule compares {row.name} with another row")
+
+
+def _sources(plan: Plan, schedule: Schedule) -> dict[str, Source]:
+    """What the schedule calls the times of the plan's cases, but for allowances."""
+    named: dict[str, Source] = {}
+    for case in plan.cases:
+        for row in schedule.rows:
+            if row.name == row_name(case.id) and row.is_recorded:
+                named[case.id] = "recorded"
+            elif row.name == row_name(case.id) and row.is_estimated:
+                named[case.id] = "estimated"
+    return named
 
 
 def _least(row: ScheduledRow, plan: Plan, criteria: Criteria) -> int:
@@ -109,15 +122,18 @@ def _count(launches: int | None) -> str:
 def _check_times(
     plan: Plan, system: System, schedule: Schedule, observed: Sequence[ObservedCase]
 ) -> None:
-    """EvidenceError unless the cases have the times of this bench's records, where it has any."""
+    """EvidenceError unless the cases have the times that this bench knows, where it knows any."""
     models = {device.id: device.model for device in system.identity.devices}
-    recorded = {row.name: row.is_recorded for row in schedule.rows}
+    known = known_times(plan.cases, models, observed, plan.protocol)
+    named = _sources(plan, schedule)
     for case in plan.cases:
-        known = recorded_seconds(case, models.get(case.device), observed)
-        is_called_so = recorded[row_name(case.id)] and not (case.unsupported or case.software)
-        has_other = known is not None and {case.expected_seconds, case.reference_seconds} != {known}
-        if has_other or (known is None and is_called_so):
-            there = "none" if known is None else f"{known:.6g} s"
+        own = known.get(case.id)
+        is_called_so = case.id in named and not (case.unsupported or case.software)
+        has_other = own is not None and {case.expected_seconds, case.reference_seconds} != {
+            own.seconds
+        }
+        if has_other or (own is None and is_called_so):
+            there = "none" if own is None else f"{own.seconds:.6g} s"
             raise EvidenceError(
                 f"plan.json goes by {case.expected_seconds:.6g} s for a launch of {case.id}, and "
                 f"the records of bench {VERSION} have {there}"

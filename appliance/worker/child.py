@@ -1,14 +1,15 @@
 """The child's programs, which import workloads and torch; entry.py is what is started.
 
     python -m appliance.worker.entry describe         a Question on stdin, an Answer on stdout
-    python -m appliance.worker.entry launch PARENT    a LaunchSpec on stdin, records over its socket
+    python -m appliance.worker.entry launch PARENT PIPE   a LaunchSpec on stdin, its records over a
+                                                          socket
     python -m appliance.worker.entry rank PARENT      one rank of it, where ranks are not forked
     python -m appliance.worker.entry agent PARENT     one torchrun of several that start such ranks
     python -m appliance.worker.entry serve PARENT     a fork server: see forkserver.py
 
-PARENT is the number of the process that the child dies with; workloads that are named behind it, of
-a launch, are imported before its spec is read. A launch of several ranks has so many processes,
-which torchrun starts: see torchrun.py.
+PARENT is the number of the process that the child dies with, PIPE that of a descriptor which a
+launch closes when it has imported; workloads that are named behind it are imported before. A launch
+of several ranks has so many processes, which torchrun starts: see torchrun.py.
 """
 
 from __future__ import annotations
@@ -159,9 +160,10 @@ def _describe() -> None:
         stdout.write(text)
 
 
-def _launch(workloads: Sequence[str], began_ns: int | None) -> NoReturn:
+def _launch(imports: int, workloads: Sequence[str], began_ns: int | None) -> NoReturn:
     for name in workloads:
         import_to_fork(name)  # what starts something when it is imported waits for the launch
+    os.close(imports)
     text = sys.stdin.buffer.read()
     if not text:
         sys.exit("the runner ended before it named a launch")
@@ -204,7 +206,7 @@ def main(arguments: list[str], began_ns: int | None = None) -> None:
         processes.die_with(int(arguments[1]))
     programs: Mapping[str, Callable[[], object]] = {
         "describe": _describe,
-        "launch": partial(_launch, arguments[2:], began_ns),
+        "launch": lambda: _launch(int(arguments[2]), arguments[3:], began_ns),
         "rank": partial(_rank, began_ns),
         "agent": torchrun.run_agent,
         "serve": _serve,

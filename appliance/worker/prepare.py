@@ -35,8 +35,6 @@ from workloads.contract.target import Artifacts, Target
 from workloads.parts.distributed import ranks
 from workloads.parts.matmul import tf32
 
-LIBRARY_DIGESTS = "libraries.json"
-"""Beside the artifacts of the cases: digests of libraries, so that a run hashes each file once."""
 STALL_SHARE, LONGEST_STALL = 1 / 3, 300.0
 """How long a rank waits for another: a share of the case's time limit, and seconds at most."""
 
@@ -239,7 +237,7 @@ def _target(
 def _machine(spec: LaunchSpec, target: Target, stopwatch: torch_device.DeviceStopwatch) -> Machine:
     """The device's clocks and generators; the ranks join here, where there are several."""
     joined = ranks.join(target) if spec.ranks > 1 else None
-    digests = Path(spec.artifacts_folder).with_name(LIBRARY_DIGESTS)
+    digests = Path(spec.artifacts_folder).with_name(libraries.CACHE_NAME)
     return Machine(
         stopwatch=stopwatch,
         make_work=partial(torch_device.busy_work, target.device),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from statistics import median
 
 import pytest
 from support.builders import chain
@@ -11,7 +12,7 @@ from support.bundles import SYSTEM, healthy
 from appliance.evidence.journal_index import index_of
 from appliance.qualifying.observation import Seen, qualified
 from appliance.qualifying.page import page
-from appliance.records.journal import Event, LaunchEnded, StageTimes
+from appliance.records.journal import Event, LaunchEnded, LaunchStarted, StageTimes
 from appliance.records.json import from_json, to_json
 from appliance.records.qualified import ObservedCase, Qualified
 
@@ -43,6 +44,39 @@ def observed(*, has_stages: bool) -> Qualified:
         )
         for evidence in cases
     )
+
+
+def test_launches_of_a_pair_are_compared_and_others_are_not() -> None:
+    draft = healthy()
+    events: list[Event] = [
+        replace(event, mode="fresh" if event.launch.endswith(("/2", "/4")) else "forked")
+        if isinstance(event, LaunchStarted)
+        else event
+        for event in draft.events
+    ]
+    cases = index_of(draft.plan, chain(events)).cases.values()
+    one, two = (
+        qualified(
+            Seen(
+                evidence=evidence,
+                system=SYSTEM,
+                stage=stage,
+                journal="0" * 64,
+                created_utc=draft.plan.created_utc,
+                bench_version="0",
+            )
+            for evidence in cases
+        )
+        for stage in ("qualify-pairs", "qualify-small")
+    )
+    control = of_gemm(one).fresh_control
+    assert control is not None
+    assert (control.vendor, len(control.seconds)) == ("cpu", 2)  # the fifth is alone
+    timed = [launch for launch in next(iter(cases)).launches if launch.number > 0]
+    steps = [launch.step_seconds("steps") for launch in timed[:2]]
+    assert control.seconds[0] == tuple(float(median(one)) for one in steps)
+    assert "2 pairs)" in page(one, of_gemm(one).model)
+    assert of_gemm(two).fresh_control is None
 
 
 def of_gemm(known: Qualified) -> ObservedCase:

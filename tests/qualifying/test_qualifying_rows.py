@@ -7,7 +7,9 @@ from support.builders import a_case, a_plan
 
 from appliance.errors import UsageError
 from appliance.planning import workload_manifest
+from appliance.planning.plan import fresh_controls
 from appliance.qualifying import rows, schedule
+from appliance.scheduling import launch_kinds
 from appliance.verbs.qualify import shipped
 
 
@@ -60,3 +62,15 @@ def test_what_is_done_is_left_out() -> None:
     left = schedule.scheduled(a_plan(*CASES), "small", done)
     assert [case.id for case in left.cases] == ["gemm-seed2@cpu:0"]
     assert [launch.number for launch in left.launches] == [1]
+
+
+def test_pairs_are_neighbours_and_each_kind_is_as_often_the_first() -> None:
+    numbers = [int(name.rpartition("/")[2]) for name in names("pairs") if "bert-seed1" in name]
+    assert numbers[:4] == [1, 2, 4, 3]
+    pairs = list(zip(numbers[::2], numbers[1::2], strict=True))
+    assert {(max(pair) - min(pair), sum(n % 2 for n in pair)) for pair in pairs} == {(1, 1)}
+    first_fresh = sum(first % 2 == 0 for first, _ in pairs)
+    assert 2 * first_fresh == len(pairs) == launch_kinds.rule().pairs
+    plan = schedule.scheduled(a_plan(*CASES), "pairs")
+    fresh = fresh_controls(plan.launches, rows.PAIRS.fresh_every)
+    assert {name.rpartition("/")[2] for name in fresh} == {str(n) for n in range(2, 17, 2)}

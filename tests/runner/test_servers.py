@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import signal
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from faulty.vendor import Vendor
 from support.launchers import LONG, a_launcher, a_spec, printed
 from support.launching import TESTS, Bench, Seen, case, plan
@@ -17,6 +21,7 @@ from appliance.cli.progress import server_sentence
 from appliance.ipc import probe_fork, processes
 from appliance.ipc.channel import Listener
 from appliance.ipc.messages import ServeRequest
+from appliance.linux import libraries
 from appliance.planning import workload_manifest
 from appliance.records.journal import LaunchStarted, ServerProbed
 from appliance.records.plan import Launch
@@ -51,6 +56,30 @@ def work(tmp_path: Path) -> Path:
 
 
 # ------------------------------------------------------------------ the library mode
+
+
+def test_libraries_of_a_server_are_hashed_before_anything_is_timed(work: Path) -> None:
+    one = case("one")
+    launcher = a_launcher(work, [one], "forked")
+    cache = work / "artifacts" / libraries.CACHE_NAME
+    try:
+        launcher.prepare([(one, "default")])
+        launcher.prepare([(one, "default")], is_timed=True)
+        torch_library = next(Path(torch.__path__[0]).glob("lib/libtorch_cpu*"))
+        digest = hashlib.sha256(torch_library.read_bytes()).hexdigest()
+        assert digest in json.loads(cache.read_text()).values()
+        assert not any(thread.is_alive() for thread in launcher.hashing.values())
+    finally:
+        launcher.close()
+
+
+def test_case_whose_forks_were_shown_to_differ_has_no_server(work: Path) -> None:
+    one = replace(case("one"), fresh_because="forked launches differ")
+    launcher = a_launcher(work, [one], "forked")
+    try:
+        assert launcher.prepare([(one, "default"), (one, "deterministic")]) == []
+    finally:
+        launcher.close()
 
 
 @pytest.mark.parametrize(("plan_mode", "framework"), [("forked", "torch"), ("fresh", None)])

@@ -55,11 +55,19 @@ def test_full_sizes_are_not_planned_on_processors() -> None:
 
 
 @pytest.mark.parametrize(
-    ("num_recorded", "source"),
-    [(0, "allowance"), (4, "recorded"), (3, "3 of 4 times recorded, else allowance")],
+    ("num_recorded", "num_estimated", "source"),
+    [
+        (0, 0, "allowance"),
+        (4, 0, "recorded"),
+        (3, 0, "of 4 times 3 recorded, else allowance"),
+        (2, 1, "of 4 times 2 recorded, 1 estimated, else allowance"),
+        (0, 1, "of 4 times 1 estimated, else allowance"),
+    ],
 )
-def test_a_time_says_what_it_is_taken_from(num_recorded: int, source: str) -> None:
-    one = replace(A_TIME, num_recorded=num_recorded)
+def test_a_time_says_what_it_is_taken_from(
+    num_recorded: int, num_estimated: int, source: str
+) -> None:
+    one = replace(A_TIME, num_recorded=num_recorded, num_estimated=num_estimated)
     assert one.sentence == f"119 min on M ({source})"
     assert replace(one, minutes=120.0).sentence == f"2.0 h on M ({source})"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from support.builders import FUNCTIONAL, PROTOCOL, healthy_events, limited, verdict_of
@@ -17,6 +18,7 @@ from appliance.records.criteria import Criterion
 from appliance.records.json import from_json, to_json
 from appliance.records.plan import Plan
 from appliance.records.qualified import ObservedCase
+from appliance.scheduling import forecast, references
 from appliance.scheduling.rows import grouped
 from appliance.scheduling.within import plan_within
 from appliance.scheduling.words import table
@@ -93,6 +95,58 @@ def test_recorded_times_stand_in_the_place_of_allowances() -> None:
     assert (llama.expected_seconds, llama.reference_seconds) == (20.0, 20.0)
     assert launches(plan)["llama-1"] is not None
     assert launches(within(5, (replace(observed("llama", 20.0), model="N"),)))["llama-1"] is None
+
+
+FULL = replace(LONG, case=tuple(replace(item, small=False) for item in LONG.case))
+
+
+def timed_step(workload: str, seconds: float) -> ObservedCase:
+    """A step of the same work at full size by another version, of which no launch was timed."""
+    known = observed(workload, 1.0)
+    return replace(
+        known, size="full", version=known.version + 1, launch_seconds=None, step_seconds=seconds
+    )
+
+
+def test_step_that_was_timed_makes_an_estimate_of_the_parts_of_a_launch() -> None:
+    steps = (timed_step("llama", 0.5), timed_step("gemm", 0.0001))
+    plan = plan_within(plan_inputs(FULL), 60, steps)
+    assert plan.schedule is not None
+    times = {row.name: row.times for row in plan.schedule.rows}
+    assert times == {"gemm-1": "estimated", "bert-1": "allowance", "llama-1": "estimated"}
+    (llama,) = [case for case in plan.cases if case.workload == "llama"]
+    reference = references.load().seconds("llama", {}, llama.work.flops, 16) or 0.0
+    parts = [
+        forecast.SETUP_SECONDS + forecast.BUILD_SECONDS + forecast.FIRST_STEPS * 0.5,
+        PROTOCOL.calibration_seconds,
+        max(PROTOCOL.warmup_seconds, PROTOCOL.warmup_steps * 0.5),
+        PROTOCOL.blocks * max(PROTOCOL.block_seconds, PROTOCOL.block_steps * 0.5),
+        reference,
+    ]
+    assert llama.expected_seconds == llama.reference_seconds == round(sum(parts), 1)
+    assert "0 are recorded, 2 estimated, the others" in table(plan)[0]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"model": "N"},
+        {"workload": "another"},
+        {"size": "small"},
+        {"parameters": {"dtype": "another"}},
+    ],
+)
+def test_steps_of_other_work_or_devices_make_no_estimate(other: dict[str, Any]) -> None:
+    step = replace(timed_step("gemm", 0.5), **other)
+    plan = plan_within(plan_inputs(FULL), 60, (step,))
+    assert plan.schedule is not None
+    assert {row.times for row in plan.schedule.rows} == {"allowance"}
+
+
+def test_recorded_launch_counts_more_than_an_estimate() -> None:
+    plan = plan_within(plan_inputs(FULL), 60, (timed_step("gemm", 0.5), observed("gemm", 20.0)))
+    assert plan.schedule is not None
+    assert [row.times for row in plan.schedule.rows if row.name == "gemm-1"] == ["recorded"]
 
 
 def test_bounds_and_checked_launches_are_of_the_launches_that_are_planned() -> None:

@@ -263,6 +263,7 @@ def test_one_node_can_hold_every_case_of_smoke_all() -> None:
         ("scope = 'job'", "memory = [{gib = 80}, {gib = 24}]", "must rise"),
         ("scope = 'job'", "scope = 'rack'", 'key "scope" of case 1 cannot be "rack"'),
         ("scope = 'job'", "weight = -1", "it must be 0 or more"),
+        ("[protocol]", "[protocol]\nfresh_every = 2", "launches that are judged are of one kind"),
         ("scope = 'job'", "memory = [{gib = 24, batch = 3}]", 'unknown key "batch"'),
     ],
 )

@@ -30,7 +30,7 @@ def scheduled(minutes: int = 1) -> Plan:
     """The healthy plan as within a minute, beside a row that has no room in it."""
     plan = healthy().plan
     cases = tuple(replace(one, launches=5 if one.is_timed else 0) for one in plan.cases)
-    made = rows_of(cases, plan.protocol, FUNCTIONAL, frozenset())
+    made = rows_of(cases, plan.protocol, FUNCTIONAL, {})
     large = replace(made[0], name=LEFT_OUT, group=LEFT_OUT, fixed_seconds=600.0)
     made = tuple(replace(row, most=min(row.most, 2)) for row in (*made, large))
     launches = allocated(made, minutes, plan.protocol.interim_analyses)
@@ -131,6 +131,10 @@ SPOILED: dict[str, tuple[Callable[[Plan], Plan], str]] = {
             plan, schedule=replace(plan.schedule, rows=(*plan.schedule.rows, plan.schedule.rows[0]))
         ),
         "a row twice",
+    ),
+    "an estimate that there is none of": (
+        lambda plan: replace(rows_with(plan, "gemm", is_estimated=True), bench_version=VERSION),
+        "goes by 1 s for a launch of gemm@cpu:0, and the records of .* have none",
     ),
     "a record that there is none of": (
         lambda plan: replace(rows_with(plan, "gemm", is_recorded=True), bench_version=VERSION),

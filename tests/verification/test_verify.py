@@ -129,6 +129,27 @@ def test_untimed_launch_is_made_again_after_an_interruption(key: Key, tmp_path: 
 
 
 @pytest.mark.parametrize(
+    ("why", "fresh_every", "faults"),
+    [("", 0, []), ("forked launches differ", 0, ["conduct"]), ("", 2, ["conduct"])],
+)
+def test_launch_that_the_plan_wants_fresh_is_not_forked(
+    why: str, fresh_every: int, faults: list[str], key: Key, tmp_path: Path
+) -> None:
+    draft = healthy()
+    protocol = replace(draft.plan.protocol, mode="forked", fresh_every=fresh_every)
+    cases = tuple(replace(case, fresh_because=why) for case in draft.plan.cases)
+    plan = replace(draft.plan, protocol=protocol, cases=cases)
+    events = [
+        replace(event, mode="forked", framework="torch")
+        if isinstance(event, LaunchStarted)
+        else event
+        for event in draft.events
+    ]
+    draft = Draft(plan=plan, events=tuple(analysed(plan, events)))
+    assert failed(checked(sealed(tmp_path, draft, key))) == faults
+
+
+@pytest.mark.parametrize(
     ("mode", "framework", "faults"),
     [("fresh", None, []), ("forked", "torch", ["conduct"]), ("forked", "jax", ["conduct"])],
 )

@@ -1,0 +1,47 @@
+"""What references cost the host: the page is that of the data, and the data is of every row."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from appliance.planning import workload_manifest
+from appliance.scheduling import references
+from appliance.storage import suite_file
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "scripts"))
+
+import write_references  # noqa: E402 - after the path
+
+
+def test_page_is_up_to_date_and_has_every_primary_row() -> None:
+    rows = write_references.rows()
+    assert write_references.PAGE.read_text() == write_references.page(rows), "run make generate"
+    primary = {item.id for item in suite_file.load_suite("acceptance")[0].case}
+    assert {row.case for row in rows} == primary
+    assert all(row.seconds is not None for row in rows)
+
+
+def test_every_reference_is_of_a_workload_and_a_rate_that_exist() -> None:
+    known = references.load()
+    assert {one.workload for one in known.reference} <= workload_manifest.load().keys()
+    assert all(one.rate in known.rate and 0.0 < one.share <= 1.0 for one in known.reference)
+
+
+def test_estimates_agree_with_what_they_were_measured_by() -> None:
+    known = references.load()
+    for name, flops, seconds in (("resnet50_jpeg", 6.22e12, 60.0), ("bert", 1.164e13, 36.0)):
+        assert known.seconds(name, {}, flops, 16) == pytest.approx(seconds, rel=0.05)
+        assert known.seconds(name, {}, flops, 32) == pytest.approx(seconds / 2, rel=0.05)
+    assert known.seconds("gemm", {}, 1e12, 16) is None
+    assert known.seconds("bert", {}, None, 16) is None
+
+
+def test_of_a_batch_in_parts_one_part_is_followed() -> None:
+    known = references.load()
+    whole, in_parts = (known.seconds("llm_lora", {"accumulation": n}, 1e15, 16) for n in (1, 8))
+    assert whole is not None
+    assert in_parts == pytest.approx(whole / 8)
