@@ -82,7 +82,7 @@ def verify(
     from appliance.cli.results import print_verification
     from appliance.verification import verify
 
-    verification = verify.verify(
+    verification = verify.verify_confined(
         path,
         trusted=trusted.certificates(),
         allow_development=trusted.allow_dev,

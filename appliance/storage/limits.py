@@ -44,7 +44,7 @@ BY_NAME: Mapping[str, int] = MappingProxyType(
         "statement.dsse.json": 2 * MIB,
         "report.dsse.json": 64 * KIB,
         "report.html": 64 * MIB,
-        "report.pdf": 64 * MIB,
+        "report.pdf": 32 * MIB,
     }
 )
 """The journal has no cap of its own: the total is its cap."""

@@ -55,6 +55,11 @@ class Given:
         """Whether it holds every file of a run, and not only what a page carries."""
         return self.kind in WHOLE
 
+    @property
+    def size(self) -> int:
+        """Bytes that it has at most."""
+        return self.total if self.content is None else len(self.content)
+
     def files(self) -> Mapping[str, bytes]:
         """Its files by name; EvidenceError for names, sizes or forms that no bundle has."""
         if self.content is None:

@@ -22,10 +22,11 @@ from cryptography import x509
 from appliance import extras
 from appliance.challenge.entries import Receipt
 from appliance.errors import EvidenceError
+from appliance.ipc import confined_child
 from appliance.judging.verdict import Judge
 from appliance.planning import challenge_window, library_ranges, workload_manifest
 from appliance.records.journal import LaunchEnded
-from appliance.records.json import Record, from_json, sha256, to_data
+from appliance.records.json import Record, from_json, sha256, to_data, to_json
 from appliance.records.signer import Signer
 from appliance.records.suite import Suite
 from appliance.records.verdict import EXIT_CODES, Verdict, VerdictWord
@@ -49,6 +50,8 @@ RELATIVE = 1e-9  # figures may differ by this much between machines; words may n
 NOT_VERIFIED = 4
 NOT_DERIVED = 3
 ONLY_STATED = "a statement alone says what was decided, and shows nothing: verify the folder"
+SLOWEST_READING = 25 * 10**6  # bytes a second; a tenth of what is usual
+SLOWEST_DERIVATION = 10**6  # bytes a second; a fifth of what is usual
 MOST_REASONS = 3  # of workloads that cannot be compared; a sentence is to be read
 
 Status = Literal["pass", "fail", "not_done"]
@@ -139,6 +142,36 @@ def verify(
     return _verification(examination, _checks(examination))
 
 
+def verify_confined(
+    path: Path,
+    *,
+    trusted: Sequence[bytes] = (),
+    allow_development: bool = False,
+    expectations: Expectations | None = None,
+    moment: datetime | None = None,
+    total: int = limits.TOTAL,
+) -> Verification:
+    """As `verify`, in a child with limits that no evidence needs (see ipc/confined_child.py).
+
+    Raises EvidenceError, too, for evidence that the child did not survive.
+    """
+
+    def work() -> bytes:
+        verification = verify(
+            path,
+            trusted=trusted,
+            allow_development=allow_development,
+            expectations=expectations,
+            moment=moment,
+            total=total,
+        )
+        return to_json(replace(verification, path=""))
+
+    child = confined_child.Limits(seconds=_derivation_seconds(total))
+    answer = confined_child.call(str(path), work, child)
+    return replace(from_json(Verification, answer, name="the answer"), path=str(path))
+
+
 def to_document(verification: Verification) -> Any:
     """The verification as plain JSON values."""
     return to_data(verification)
@@ -192,6 +225,7 @@ class _Check:
     name: str
     rests_on: tuple[str, ...]
     run: Callable[[_Examination], str]
+    parses: bool = False  # what a stranger wrote, with parsers that he may make slow
 
 
 def _checks(examination: _Examination) -> tuple[CheckLine, ...]:
@@ -212,12 +246,25 @@ def _checks(examination: _Examination) -> tuple[CheckLine, ...]:
 
 
 def _outcome(check: _Check, examination: _Examination) -> tuple[Status, str]:
+    size = sum(map(len, examination.files.values())) or examination.given.size
+    limit = _parsing_seconds if check.parses else _derivation_seconds
     try:
-        return "pass", check.run(examination)
+        with confined_child.processor_seconds(limit(size)):
+            return "pass", check.run(examination)
     except EvidenceError as error:
         return "fail", str(error)
     except _NotDone as reason:
         return "not_done", str(reason)
+
+
+def _parsing_seconds(size: int) -> int:
+    """Processor time that a check may take which reads files of so many bytes in all."""
+    return 2 + size // SLOWEST_READING
+
+
+def _derivation_seconds(size: int) -> int:
+    """Processor time that a check may take which derives something from so many bytes."""
+    return 8 + size // SLOWEST_DERIVATION
 
 
 def _verification(examination: _Examination, checks: tuple[CheckLine, ...]) -> Verification:
@@ -556,17 +603,17 @@ def _not_compared(unknown: Sequence[str]) -> tuple[str, ...]:
 
 
 CHECKS = (
-    _Check(name="files", rests_on=(), run=_files),
+    _Check(name="files", rests_on=(), run=_files, parses=True),
     # An untrusted signer's evidence is checked all the same: whether it is sound is of use.
-    _Check(name="signer", rests_on=("files",), run=_signer),
-    _Check(name="statement", rests_on=("files",), run=_statement),
-    _Check(name="report", rests_on=("statement",), run=_report),
-    _Check(name="records", rests_on=("statement",), run=_records),
+    _Check(name="signer", rests_on=("files",), run=_signer, parses=True),
+    _Check(name="statement", rests_on=("files",), run=_statement, parses=True),
+    _Check(name="report", rests_on=("statement",), run=_report, parses=True),
+    _Check(name="records", rests_on=("statement",), run=_records, parses=True),
     _Check(name="chain", rests_on=("records",), run=_chain),
     _Check(name="conduct", rests_on=("chain",), run=_conduct),
     _Check(name="interim analyses", rests_on=("conduct",), run=_interim_analyses),
     _Check(name="verdict", rests_on=("conduct",), run=_verdict),
-    _Check(name="pages", rests_on=("report",), run=_pages),
+    _Check(name="pages", rests_on=("report",), run=_pages, parses=True),
     _Check(name="attempt", rests_on=("conduct",), run=_attempt),
     _Check(name="expectations", rests_on=("records",), run=_expected),
 )
