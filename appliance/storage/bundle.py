@@ -11,8 +11,8 @@ from __future__ import annotations
 import errno
 import re
 import stat
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -101,6 +101,12 @@ def read(folder: Path, *, complete: bool = True) -> Bundle:
     """
     files = files_of(folder, complete=complete)
     return read_files(files, complete=complete, folder=folder)
+
+
+def read_in(folder: Folder, *, complete: bool = True) -> Bundle:
+    """As `read`, of a folder that is open."""
+    files = read_folder(folder, complete=complete)
+    return read_files(files, complete=complete, folder=folder.path)
 
 
 def read_files(
@@ -193,23 +199,40 @@ def files_of(
     EvidenceError for what is no plain file, or larger than its cap or than `total` bytes in all;
     UsageError if there is no such folder.
     """
+    with opened(folder) as one:
+        return read_folder(one, complete=complete, total=total)
+
+
+@contextmanager
+def opened(folder: Path, *, follow: bool = True) -> Iterator[Folder]:
+    """A run's folder, held open; `follow` a link there only where a person named it.
+
+    Raises UsageError if there is no such folder, or it cannot be read.
+    """
     try:
-        with Folder.at(folder) as opened:
-            return read_folder(opened, complete=complete, total=total)
+        one = Folder.at(folder, follow=follow)
     except (FileNotFoundError, NotADirectoryError):
         raise UsageError(f"there is no folder {folder}") from None
     except OSError as error:
-        raise EvidenceError(
-            f"{error.filename or folder} cannot be read: {error.strerror}"
-        ) from None
+        raise UsageError(f"{folder} cannot be read: {error.strerror}") from None
+    with one:
+        yield one
 
 
 def read_folder(
     folder: Folder, *, complete: bool = True, total: int = limits.TOTAL
 ) -> Mapping[str, bytes]:
-    """As `files_of`, of a folder that is open already; OSError where it cannot be read."""
-    names = [name for name in folder.names() if complete or not name.startswith(".")]
-    check_number(names)
+    """As `files_of`, of a folder that is open already."""
+    try:
+        names = [name for name in folder.names() if complete or not name.startswith(".")]
+        check_number(names)
+        return _contents(folder, names, total)
+    except OSError as error:
+        where = folder.path / (error.filename if isinstance(error.filename, str) else "")
+        raise EvidenceError(f"{where} cannot be read: {error.strerror}") from None
+
+
+def _contents(folder: Folder, names: Sequence[str], total: int) -> Mapping[str, bytes]:
     with ExitStack() as stack:
         places = {name: (folder, name) for name in names if not _is_folder(folder, name)}
         if len(places) != len(names):

@@ -25,17 +25,16 @@ CAPS = {
 """Of files whose kind their name says; the kind that a verb wants may have less."""
 
 
-def read(path: Path, *, what: str = "", fix: str = "", largest: int | None = None) -> bytes:
+def read(path: Path, *, what: str = "", fix: str = "", follow: bool = True) -> bytes:
     """Bytes of the file; `what` it is and the `fix` go into the sentence of a UsageError.
 
-    UsageError if it is no plain file, cannot be read or has more than `largest` bytes, which are
-    by default what a file of this name may have, LARGEST at most. A link is followed: a person
-    named it.
+    UsageError if it is no plain file, cannot be read, or has more bytes than a file of this name
+    may have. `follow` a link only where a person named it, and not where it lies in a folder.
     """
     name = f"{what} {path}" if what else f"{path}"
-    most = CAPS.get(path.suffix, LARGEST) if largest is None else largest
+    most = CAPS.get(path.suffix, LARGEST)
     try:
-        return plain_files.read(path, most, follow=True)
+        return plain_files.read(path, most, follow=follow)
     except OSError as error:
         if error.errno == errno.EFBIG:
             raise UsageError(
