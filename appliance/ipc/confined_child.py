@@ -38,10 +38,14 @@ _soft_seconds: list[int] = []
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """What a child may take: `seconds` of processor time, and four times as long on the clock."""
+    """What a child may take: `seconds` of processor time, and four times as long on the clock.
+
+    `most_memory_bytes` is what it may allow itself by `allow_memory`, once it knows what it reads.
+    """
 
     seconds: int
     memory_bytes: int = MEMORY_BYTES
+    most_memory_bytes: int = MEMORY_BYTES
 
 
 def call(what: str, work: Callable[[], bytes], limits: Limits) -> bytes:
@@ -80,6 +84,14 @@ def processor_seconds(seconds: int) -> Iterator[None]:
         yield
     finally:
         _limit_time(before)
+
+
+def allow_memory(num_bytes: int) -> None:
+    """In a confined child, go on with so much memory; elsewhere without effect."""
+    if _soft_seconds:
+        soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+        more = soft + max(0, num_bytes - MEMORY_BYTES)
+        resource.setrlimit(resource.RLIMIT_AS, (min(more, hard), hard))
 
 
 def _limit_time(seconds: int) -> None:
@@ -133,13 +145,15 @@ def _confine(parent: int, writer: int, limits: Limits) -> None:
     virtual, resident = _memory_bytes()
     room = limits.memory_bytes - min(resident, limits.memory_bytes // 2)
     for which, most in (
-        (resource.RLIMIT_AS, virtual + room),
+        (resource.RLIMIT_AS, virtual + room + limits.most_memory_bytes - limits.memory_bytes),
         (resource.RLIMIT_CPU, seconds),
         (resource.RLIMIT_NOFILE, max(OPEN_FILES, writer + 1)),
         (resource.RLIMIT_FSIZE, 0),
         (resource.RLIMIT_CORE, 0),
     ):
         _lower(which, most)
+    _, last = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (min(virtual + room, last), last))
     _soft_seconds[:] = [resource.getrlimit(resource.RLIMIT_CPU)[0]]
     syscall_filter.install()
 

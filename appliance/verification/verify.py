@@ -51,7 +51,8 @@ NOT_VERIFIED = 4
 NOT_DERIVED = 3
 ONLY_STATED = "a statement alone says what was decided, and shows nothing: verify the folder"
 SLOWEST_READING = 25 * 10**6  # bytes a second; a tenth of what is usual
-SLOWEST_DERIVATION = 10**6  # bytes a second; a fifth of what is usual
+SLOWEST_DERIVATION = 2 * 10**6  # bytes a second; a quarter of what is usual
+SMALL = 100 * 10**6  # bytes; as much is checked in the memory that any evidence may take
 MOST_REASONS = 3  # of workloads that cannot be compared; a sentence is to be read
 
 Status = Literal["pass", "fail", "not_done"]
@@ -167,7 +168,9 @@ def verify_confined(
         )
         return to_json(replace(verification, path=""))
 
-    child = confined_child.Limits(seconds=_derivation_seconds(total))
+    child = confined_child.Limits(
+        seconds=_derivation_seconds(total), most_memory_bytes=_memory_bytes(total)
+    )
     answer = confined_child.call(str(path), work, child)
     return replace(from_json(Verification, answer, name="the answer"), path=str(path))
 
@@ -264,7 +267,12 @@ def _parsing_seconds(size: int) -> int:
 
 def _derivation_seconds(size: int) -> int:
     """Processor time that a check may take which derives something from so many bytes."""
-    return 8 + size // SLOWEST_DERIVATION
+    return 3 + size // SLOWEST_DERIVATION
+
+
+def _memory_bytes(size: int) -> int:
+    """Memory that signed files of so many bytes may need: parsed they are three times as large."""
+    return confined_child.MEMORY_BYTES + 3 * max(0, size - SMALL)
 
 
 def _verification(examination: _Examination, checks: tuple[CheckLine, ...]) -> Verification:
@@ -346,6 +354,7 @@ def _statement(examination: _Examination) -> str:
     bundles.check_digests(
         {name: files[name] for name in names}, subjects, absent, bundles.STATEMENT
     )
+    confined_child.allow_memory(_memory_bytes(sum(map(len, files.values()))))
     return f"signed over {len(subjects)} data files, all as they were"
 
 
