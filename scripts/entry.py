@@ -45,9 +45,13 @@ def line_to_run() -> str:
 
 
 def private_folder(out: Path) -> Path | None:
-    """A new folder of this container's own below `out`; None where nothing can be written."""
+    """A new folder of this container's own below `out`; None where nothing can be written.
+
+    A link by that name is not followed: others write into `out` too.
+    """
     try:
         (out / ".work").mkdir(exist_ok=True)
+        os.close(os.open(out / ".work", os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW))
         return Path(tempfile.mkdtemp(prefix="container-", dir=out / ".work"))
     except OSError:
         return None

@@ -19,7 +19,7 @@ from appliance.cli.options import (
 )
 from appliance.cli.output import bench, conclude, print_json, say
 from appliance.errors import EvidenceError, UsageError
-from appliance.storage import input_file
+from appliance.storage import input_file, limits
 
 
 def report(
@@ -68,7 +68,13 @@ def sign(*, folder: FolderArgument, signing: SigningOptions, as_json: JsonOption
 @grouped
 def verify(
     *,
-    path: Annotated[Path, typer.Argument(help="Folder of a run, or its report.pdf.")],
+    path: Annotated[
+        Path,
+        typer.Argument(
+            help="Folder of a run, a zip of it, or its report.pdf, report.html or "
+            "statement.dsse.json."
+        ),
+    ],
     trusted: TrustOptions,
     expect_criteria: Annotated[
         str | None, typer.Option(help="sha256 that the criteria file must have.")
@@ -84,6 +90,14 @@ def verify(
         Path | None,
         typer.Option(help="Your ledger of its attempts; by default the one beside the challenge."),
     ] = None,
+    largest: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            max=limits.LARGEST_TOTAL // limits.MIB,
+            help="Most MiB that the evidence may have in all.",
+        ),
+    ] = limits.TOTAL // limits.MIB,
     as_json: JsonOption = False,
 ) -> None:
     """Check evidence offline, and derive its verdict again from the raw samples."""
@@ -94,7 +108,7 @@ def verify(
         from appliance.verification import verify
 
         _refuse_unfinished(path)
-        verification = verify.verify(
+        verification = verify.verify_confined(
             path,
             trusted=trusted.certificates(),
             allow_development=trusted.allow_dev,
@@ -105,6 +119,7 @@ def verify(
                 challenge=input_file.read_if(challenge),
                 ledger=_ledger(challenge, ledger),
             ),
+            total=largest * limits.MIB,
         )
     if as_json:
         print_json(verify.to_document(verification))

@@ -47,7 +47,9 @@ from appliance.runner.head_start import HeadStart
 from appliance.runner.launcher import Launcher, file_name
 from appliance.runner.supervisor import RunningLaunch, Supervisor, running_launch
 from appliance.runner.users_log import UsersLog
+from appliance.storage import plain_files
 from appliance.storage.journal import Journal
+from appliance.storage.plain_files import Folder
 from appliance.vendors.base import Vendor
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EACCES, errno.EFBIG)
@@ -506,13 +508,12 @@ class _Run:
         """Copy what a launch printed into the bundle, to show why it did not complete."""
         for stream in ("stdout", "stderr"):
             source = self._log(launch, stream)
-            stored = self.folder / "logs" / source.name
-            if source.exists() and not stored.exists():
-                stored.parent.mkdir(exist_ok=True)
-                unfinished = source.with_suffix(".partial")
+            if source.exists():
                 content = _bounded(source)
-                unfinished.write_bytes(content if self.redact is None else self.redact(content))
-                unfinished.replace(stored)  # a full disk leaves no half of it in the bundle
+                content = content if self.redact is None else self.redact(content)
+                with Folder.at(self.folder) as folder, folder.inner("logs", make=True) as logs:
+                    if not logs.has(source.name):
+                        logs.write(source.name, content)  # a full disk leaves no half of it
 
 
 def _is_untimed(launch: Launch) -> bool:
@@ -525,8 +526,8 @@ def _library_mode(launch: Launch) -> LibraryMode:
 
 def _bounded(path: Path) -> bytes:
     """A file's bytes; of a long one its begin and its end, with a line between that says so."""
-    size = path.stat().st_size
-    with path.open("rb") as file:
+    with os.fdopen(plain_files.opened(path), "rb") as file:
+        size = os.fstat(file.fileno()).st_size
         if size <= LONGEST_LOG:
             return file.read()
         begin = file.read(LONGEST_LOG // 2)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -43,6 +44,7 @@ from appliance.signing.dsse import (
     is_supported,
     key_id,
     lower_form,
+    open_envelope,
     sign_statement,
 )
 from appliance.storage import input_file
@@ -351,6 +353,21 @@ def check_trust(
             "ask for a bundle signed by name, or check all the rest with --allow-dev"
         )
     return "signed with a development key: it shows that nothing changed since, not who signed"
+
+
+def signer_among(trusted: Sequence[bytes], envelope: bytes, name: str) -> x509.Certificate:
+    """Whose of the trusted certificates signed the envelope called `name`.
+
+    EvidenceError if none did, UsageError for a file of `trusted` that is no certificate.
+    """
+    for certificate in (one for pem in trusted for one in _certificates(pem)):
+        with suppress(EvidenceError):
+            open_envelope(envelope, certificate, name)
+            return certificate
+    raise EvidenceError(
+        f"{name} was signed by none whose certificate you trust: name the signer's own "
+        "certificate with --trust, or verify the folder"
+    )
 
 
 def _certificates(pem: bytes) -> list[x509.Certificate]:

@@ -2,16 +2,17 @@
 
 Names are fixed. A file too many or too few is a fault, as is anything that is not a plain file:
 what is not expected is not evidence, and a link would let the folder change after it was read.
-Files are read once, and judged from the bytes that were read.
+Files are read once, and judged from the bytes that were read. How much of each is read is in
+limits.py.
 """
 
 from __future__ import annotations
 
-import os
+import errno
 import re
 import stat
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -26,10 +27,11 @@ from appliance.records.qualified import Qualified
 from appliance.records.signer import Signer
 from appliance.records.system import System
 from appliance.records.verdict import Verdict
-from appliance.storage import order_file
+from appliance.storage import limits, order_file, plain_files
 from appliance.storage.criteria_file import parse_criteria
 from appliance.storage.device_file import check_baselines
 from appliance.storage.journal import replay
+from appliance.storage.plain_files import Folder
 from appliance.storage.qualified_file import check_qualified
 
 PLAN = "plan.json"
@@ -61,8 +63,6 @@ CARRIED_FILES = (*PREPARED_FILES, SIGNER, VERDICT, STATEMENT)
 """What the renderings carry; the journal and the logs too, unless they are too large."""
 OPTIONAL_FILES = (ORDER, CHALLENGE, RECEIPT)
 LOG_NAME = re.compile(r"logs/[A-Za-z0-9_][A-Za-z0-9._~-]*\.(stdout|stderr)")
-LARGEST_FILE = 2**30  # bytes; far above any journal, so that a hostile file cannot fill memory
-UNFINISHED = ".unfinished-"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,6 +101,12 @@ def read(folder: Path, *, complete: bool = True) -> Bundle:
     """
     files = files_of(folder, complete=complete)
     return read_files(files, complete=complete, folder=folder)
+
+
+def read_in(folder: Folder, *, complete: bool = True) -> Bundle:
+    """As `read`, of a folder that is open."""
+    files = read_folder(folder, complete=complete)
+    return read_files(files, complete=complete, folder=folder.path)
 
 
 def read_files(
@@ -184,36 +190,106 @@ def log_name(launch: str, stream: str) -> str:
 # ------------------------------------------------------------------ reading
 
 
-def files_of(folder: Path, *, complete: bool = True) -> Mapping[str, bytes]:
-    """Bytes of every file of a folder and of its logs/, by name; plain files only."""
+def files_of(
+    folder: Path, *, complete: bool = True, total: int = limits.TOTAL
+) -> Mapping[str, bytes]:
+    """Bytes of every file of a folder and of its logs/, by name; plain files only.
+
+    Names and sizes are looked at before anything is read, and no link is followed. Raises
+    EvidenceError for what is no plain file, or larger than its cap or than `total` bytes in all;
+    UsageError if there is no such folder.
+    """
+    with opened(folder) as one:
+        return read_folder(one, complete=complete, total=total)
+
+
+@contextmanager
+def opened(folder: Path, *, follow: bool = True) -> Iterator[Folder]:
+    """A run's folder, held open; `follow` a link there only where a person named it.
+
+    Raises UsageError if there is no such folder, or it cannot be read.
+    """
     try:
-        files: dict[str, bytes] = {}
-        for path in sorted(folder.iterdir()):
-            if path.name.startswith(".") and not complete:
-                continue
-            if path.name == LOGS and stat.S_ISDIR(path.lstat().st_mode):
-                logs = sorted(path.iterdir())
-                files |= {name: _bytes(log, name) for log in logs if (name := f"{LOGS}/{log.name}")}
-            else:
-                files[path.name] = _bytes(path, path.name)
+        one = Folder.at(folder, follow=follow)
     except (FileNotFoundError, NotADirectoryError):
         raise UsageError(f"there is no folder {folder}") from None
     except OSError as error:
+        raise UsageError(f"{folder} cannot be read: {error.strerror}") from None
+    with one:
+        yield one
+
+
+def read_folder(
+    folder: Folder, *, complete: bool = True, total: int = limits.TOTAL
+) -> Mapping[str, bytes]:
+    """As `files_of`, of a folder that is open already."""
+    try:
+        names = [name for name in folder.names() if complete or not name.startswith(".")]
+        check_number(names)
+        return _contents(folder, names, total)
+    except OSError as error:
+        where = folder.path / (error.filename if isinstance(error.filename, str) else "")
+        raise EvidenceError(f"{where} cannot be read: {error.strerror}") from None
+
+
+def _contents(folder: Folder, names: Sequence[str], total: int) -> Mapping[str, bytes]:
+    with ExitStack() as stack:
+        places = {name: (folder, name) for name in names if not _is_folder(folder, name)}
+        if len(places) != len(names):
+            logs = stack.enter_context(folder.inner(LOGS))
+            places |= {f"{LOGS}/{name}": (logs, name) for name in logs.names()}
+            check_number(places)
+        sizes = {name: _size(name, place, own) for name, (place, own) in places.items()}
+        check_sizes(sizes, total)
+        return {name: _bytes(name, place, own, total) for name, (place, own) in places.items()}
+
+
+def check_sizes(sizes: Mapping[str, int], total: int = limits.TOTAL) -> None:
+    """EvidenceError for too many files, one above its cap, or more than `total` bytes in all."""
+    check_number(sizes)
+    for name, size in sizes.items():
+        if size > limits.of_name(name, total):
+            raise _too_large(name, total)
+    if sum(sizes.values()) > total:
         raise EvidenceError(
-            f"{error.filename or folder} cannot be read: {error.strerror}"
-        ) from None
-    return files
+            f"the bundle has {sum(sizes.values()):,} bytes, more than {limits.size_words(total)}: "
+            "if you expect that much, verify it with --largest"
+        )
 
 
-def _bytes(path: Path, name: str) -> bytes:
-    """Content of a plain file; a link, a folder or a device is refused."""
-    status = path.lstat()
+def check_number(names: Collection[str]) -> None:
+    """EvidenceError for more files than any bundle has."""
+    if len(names) > limits.MOST_FILES:
+        raise EvidenceError(f"the bundle has {len(names):,} files, more than {limits.MOST_FILES}")
+
+
+def _too_large(name: str, total: int) -> EvidenceError:
+    most = limits.of_name(name, total)
+    hint = ": if you expect that much, verify it with --largest" if most == total else ""
+    return EvidenceError(f"{name!r} in the bundle has more than {limits.size_words(most)}{hint}")
+
+
+def _is_folder(folder: Folder, name: str) -> bool:
+    return name == LOGS and stat.S_ISDIR(folder.status(name).st_mode)
+
+
+def _size(name: str, folder: Folder, own: str) -> int:
+    """Size of a plain file; a link, a folder, a FIFO or a device is refused, and not opened."""
+    status = folder.status(own)
     if not stat.S_ISREG(status.st_mode):
         raise EvidenceError(f"{name!r} in the bundle is not a plain file; remove it")
-    if status.st_size > LARGEST_FILE:
-        raise EvidenceError(f"{name!r} in the bundle is larger than {LARGEST_FILE} bytes")
-    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
-        return file.read()
+    return status.st_size
+
+
+def _bytes(name: str, folder: Folder, own: str, total: int) -> bytes:
+    try:
+        return folder.read(own, limits.of_name(name, total))
+    except OSError as error:
+        if error.errno == errno.EFBIG:  # it has grown since
+            raise _too_large(name, total) from None
+        if error.errno == errno.EINVAL:  # it is another thing since
+            raise EvidenceError(f"{name!r} in the bundle is not a plain file; remove it") from None
+        raise
 
 
 def records_of(files: Mapping[str, bytes], *, folder: Path | None = None) -> Bundle:
@@ -293,30 +369,26 @@ def _criteria(data: bytes) -> Criteria:
 def write(path: Path, data: bytes) -> None:
     """Write a file so that, whatever happens, either the old or the whole new one is there.
 
-    Raises OutputError if the folder is not writable or the disk is full.
+    What had its name is replaced, and no link is written through. Raises OutputError if the folder
+    is not writable or the disk is full.
     """
-    unfinished = path.with_name(f"{UNFINISHED}{path.name}")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with unfinished.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        unfinished.replace(path)
-        _sync_folder(path.parent)
+        plain_files.replace(path, data)
     except OSError as error:
-        with suppress(OSError):
-            unfinished.unlink()
-        raise OutputError(
-            f"{path} cannot be written ({error.strerror}): make room or give write permission "
-            f"in {path.parent}"
-        ) from None
+        raise not_written(path, error) from None
 
 
-def _sync_folder(folder: Path) -> None:
-    """Make the new name durable, not only the content."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+def write_in(folder: Folder, name: str, data: bytes) -> None:
+    """As `write`, in a folder that is open: whoever moves its path moves nothing else."""
     try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        folder.write(name, data)
+    except OSError as error:
+        raise not_written(folder.path / name, error) from None
+
+
+def not_written(path: Path, error: OSError) -> OutputError:
+    """The error of a file that the disk did not take."""
+    return OutputError(
+        f"{path} cannot be written ({error.strerror}): make room or give write permission "
+        f"in {path.parent}"
+    )

@@ -1,37 +1,49 @@
 """Files that a person names on the command line: read whole, but not without end.
 
-A criteria file, an order or a certificate is small. What is not, a device node or a disk image
-named by mistake, would fill the memory of the machine that is to be judged.
+A criteria file, an order or a certificate is small, and somebody else may have written it. What is
+not small, a disk image named by mistake, would fill the memory of the machine that is to be judged;
+a FIFO would keep it waiting, and a device may do something when it is opened.
 """
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 
 from appliance.errors import UsageError
+from appliance.storage import limits, plain_files
 
 LARGEST = 2**26
 """Bytes; far above any baseline of a whole fleet."""
+CAPS = {
+    ".toml": limits.TOML,
+    ".pem": limits.TRUSTED,
+    ".crt": limits.TRUSTED,
+    ".cer": limits.TRUSTED,
+}
+"""Of files whose kind their name says; the kind that a verb wants may have less."""
 
 
-def read(path: Path, *, what: str = "", fix: str = "") -> bytes:
+def read(path: Path, *, what: str = "", fix: str = "", follow: bool = True) -> bytes:
     """Bytes of the file; `what` it is and the `fix` go into the sentence of a UsageError.
 
-    UsageError if it cannot be read or has more than `LARGEST` bytes.
+    UsageError if it is no plain file, cannot be read, or has more bytes than a file of this name
+    may have. `follow` a link only where a person named it, and not where it lies in a folder.
     """
     name = f"{what} {path}" if what else f"{path}"
+    most = CAPS.get(path.suffix, LARGEST)
     try:
-        with path.open("rb") as file:
-            data = file.read(LARGEST + 1)
+        return plain_files.read(path, most, follow=follow)
     except OSError as error:
+        if error.errno == errno.EFBIG:
+            raise UsageError(
+                f"{name} has more than {limits.size_words(most)}, which no such file has: "
+                f"{fix or 'name another'}"
+            ) from None
         advice = f"; {fix}" if fix else ""
-        raise UsageError(f"{name} cannot be read ({error.strerror}){advice}") from None
-    if len(data) > LARGEST:
-        raise UsageError(
-            f"{name} has more than {LARGEST >> 20} MiB, which no such file has: "
-            f"{fix or 'name another'}"
-        )
-    return data
+        reason = error.strerror or os.strerror(error.errno or 0)
+        raise UsageError(f"{name} cannot be read ({reason}){advice}") from None
 
 
 def read_if(path: Path | None, *, fix: str = "") -> bytes | None:

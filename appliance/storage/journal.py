@@ -12,7 +12,7 @@ from __future__ import annotations
 import fcntl
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,6 +20,7 @@ from pathlib import Path
 from appliance.errors import EvidenceError, OutputError
 from appliance.records.journal import Event, Line, RunResumed, RunStarted, SessionBegan
 from appliance.records.json import from_json, sha256, to_json
+from appliance.storage import limits, plain_files
 
 Rewrite = Callable[[Event], Event]
 """What changes an event before it becomes a line."""
@@ -69,9 +70,8 @@ class Journal:
 
         `rewrite` changes every event before it becomes a line.
         """
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC
         try:
-            descriptor = os.open(path, flags, 0o644)
+            descriptor = os.open(path, plain_files.NEW | os.O_APPEND, 0o644)
         except FileExistsError:
             raise OutputError(f"{path} exists already; name a folder that does not exist") from None
         except OSError as error:
@@ -96,7 +96,7 @@ class Journal:
         still goes on.
         """
         try:
-            descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC)
+            descriptor = plain_files.opened(path, os.O_RDWR | os.O_APPEND)
         except FileNotFoundError:
             raise EvidenceError(
                 f"{path} is missing, so there is no run to go on with: start a new one"
@@ -105,7 +105,8 @@ class Journal:
             raise _not_written(path, error) from None
         _lock(path, descriptor)
         try:
-            data = path.read_bytes()
+            _require_own(path, descriptor)
+            data = _content(descriptor)
             whole = data[: data.rfind(b"\n") + 1]
             lines = replay(whole, first_prev)
             os.ftruncate(descriptor, len(whole))
@@ -183,7 +184,10 @@ def replay(data: bytes, first_prev: str) -> tuple[Line, ...]:
             f"journal.jsonl line {number} is cut short; ask for the whole bundle, or resume the run"
         )
     prev, last_ns, lines = first_prev, -1, []
-    for number, text in enumerate(data.split(b"\n")[:-1], 1):
+    for number, text in enumerate(_texts(data), 1):
+        if len(text) > limits.JOURNAL_LINE:
+            size = limits.size_words(limits.JOURNAL_LINE)
+            raise EvidenceError(f"journal.jsonl line {number} has more than {size}")
         line = from_json(Line, text, name=f"journal.jsonl line {number}")
         if line.prev != prev:
             before = "plan.json" if number == 1 else f"line {number - 1}"
@@ -204,12 +208,31 @@ def replay(data: bytes, first_prev: str) -> tuple[Line, ...]:
     return tuple(lines)
 
 
+def _texts(data: bytes) -> Iterator[bytes]:
+    """Lines without their ends, one at a time: a copy of all of them would double the memory."""
+    begin = 0
+    while (end := data.find(b"\n", begin)) >= 0:
+        yield data[begin:end]
+        begin = end + 1
+
+
 def _is_time(text: str) -> bool:
     """Whether a text is a time with its zone, as `append` writes it."""
     try:
         return datetime.fromisoformat(text).tzinfo is not None
     except ValueError:
         return False
+
+
+def _require_own(path: Path, descriptor: int) -> None:
+    """EvidenceError for a journal that has another name too: it may be a file of somebody else."""
+    if os.fstat(descriptor).st_nlink != 1:
+        raise EvidenceError(f"{path} is a file that has another name too: put a copy in its place")
+
+
+def _content(descriptor: int) -> bytes:
+    with os.fdopen(os.dup(descriptor), "rb") as file:
+        return file.read()
 
 
 def _lock(path: Path, descriptor: int) -> None:

@@ -2,8 +2,10 @@
 
 A run's folder may have been written by somebody else: a container, a vendor, whoever signed it. A
 name in it may be a link to a file of the reader's own, a FIFO that nobody writes to, or a device
-without an end. Nothing here follows a link in the last part of a path or waits for a writer, and a
-file is written under a name that nobody can know before it takes its place.
+without an end, and it may become one at any moment. So a folder is opened once (`Folder`), and
+names are looked up in what was opened, wherever its path leads later. Nothing here follows a link
+in the last part of a path or waits for a writer, and a file is written under a name that nobody can
+know before it takes its place.
 """
 
 from __future__ import annotations
@@ -14,40 +16,61 @@ import secrets
 import stat
 from contextlib import suppress
 from pathlib import Path
+from types import TracebackType
+from typing import Self
 
 UNFINISHED = ".unfinished-"
 """Begin of the name of a file that is being written."""
 FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+LINKS = {errno.ELOOP, errno.ENXIO}  # a link; a socket
 
 
-def opened(path: Path, flags: int = os.O_RDONLY, *, follow: bool = False) -> int:
-    """A descriptor of the plain file at `path`, which the caller closes.
+def opened(
+    path: Path | str, flags: int = os.O_RDONLY, *, follow: bool = False, folder: int | None = None
+) -> int:
+    """A descriptor of the plain file at `path` (in `folder`, an open one), which the caller closes.
 
-    `follow` a link only where a person named the file. Raises OSError, with EINVAL for what is no
-    plain file (a link where none is followed), EISDIR for a folder.
+    `follow` a link only where a person named the file. What is no plain file is not even opened: a
+    device may do something when it is. Raises OSError, with EINVAL for what is no plain file (a
+    link where none is followed), EISDIR for a folder.
     """
-    # Without waiting: a FIFO would keep the reader until somebody writes to it.
-    flags |= os.O_CLOEXEC | os.O_NONBLOCK | (0 if follow else os.O_NOFOLLOW)
+    _require_plain(os.stat(path, dir_fd=folder, follow_symlinks=follow).st_mode, path)
+    # Without waiting: it may have become a FIFO, which keeps the reader until somebody writes to it
+    flags |= os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY | (0 if follow else os.O_NOFOLLOW)
     try:
-        descriptor = os.open(path, flags)
+        descriptor = os.open(path, flags, dir_fd=folder)
     except OSError as error:
-        if error.errno in {errno.ELOOP, errno.ENXIO}:  # a link; a socket
-            raise _no_plain_file(path) from None
-        raise
-    mode = os.fstat(descriptor).st_mode
-    if not stat.S_ISREG(mode):
+        raise _no_plain_file(path) if error.errno in LINKS else error from None
+    try:
+        _require_plain(os.fstat(descriptor).st_mode, path)
+    except OSError:
         os.close(descriptor)
-        is_folder = stat.S_ISDIR(mode)
-        raise _error(errno.EISDIR, path) if is_folder else _no_plain_file(path)
+        raise
     return descriptor
 
 
-def _error(number: int, path: Path) -> OSError:
-    return OSError(number, os.strerror(number), str(path))
+def _require_plain(mode: int, path: Path | str) -> None:
+    if stat.S_ISDIR(mode):
+        raise OSError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    if not stat.S_ISREG(mode):
+        raise _no_plain_file(path)
 
 
-def _no_plain_file(path: Path) -> OSError:
+def _no_plain_file(path: Path | str) -> OSError:
     return OSError(errno.EINVAL, "it is not a plain file", str(path))
+
+
+def read(
+    path: Path | str, largest: int, *, follow: bool = False, folder: int | None = None
+) -> bytes:
+    """Bytes of a plain file; OSError as of `opened`, and EFBIG if it has more than `largest`."""
+    with os.fdopen(opened(path, follow=follow, folder=folder), "rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        data = file.read(largest + 1) if size <= largest else b""
+    if size > largest or len(data) > largest:
+        raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), str(path))
+    return data
 
 
 def replace(path: Path, data: bytes) -> None:
@@ -56,32 +79,111 @@ def replace(path: Path, data: bytes) -> None:
     Whatever had its name is replaced and not written through, a link too. Raises OSError.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    folder = os.open(path.parent, FOLDER_FLAGS)
-    unfinished = f"{UNFINISHED}{secrets.token_hex(8)}-{path.name}"
-    try:
-        _remove_unfinished(folder, path.name)
-        _write_new(unfinished, data, folder)
-        os.replace(unfinished, path.name, src_dir_fd=folder, dst_dir_fd=folder)
-        os.fsync(folder)  # makes the new name durable, not only the content
-    except OSError:
-        with suppress(OSError):
-            os.unlink(unfinished, dir_fd=folder)
-        raise
-    finally:
-        os.close(folder)
+    with Folder.at(path.parent) as folder:
+        folder.write(path.name, data)
 
 
-def _write_new(name: str, data: bytes, folder: int) -> None:
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    with os.fdopen(os.open(name, flags, 0o666, dir_fd=folder), "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
+class Folder:
+    """A folder that stays open: what is read and written by name is in it and nowhere else."""
 
+    def __init__(self, descriptor: int, path: Path) -> None:
+        self.descriptor = descriptor
+        self.path = path
 
-def _remove_unfinished(folder: int, name: str) -> None:
-    """Remove what a writer of this file left when it was killed; the link, where it is one."""
-    for entry in os.listdir(folder):
-        if entry.startswith(UNFINISHED) and entry.endswith(name):
+    @classmethod
+    def at(cls, path: Path, *, follow: bool = True) -> Folder:
+        """The folder at `path`; `follow` a link there only where a person named it.
+
+        Raises OSError, with ENOTDIR for what is no folder.
+        """
+        return cls(_opened_folder(path, follow=follow), path)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        os.close(self.descriptor)
+
+    def inner(self, name: str, *, make: bool = False) -> Folder:
+        """A folder in this one, no link; `make` it where it is not there. Raises OSError."""
+        if make:
+            with suppress(FileExistsError):
+                os.mkdir(name, dir_fd=self.descriptor)
+        return Folder(_opened_folder(name, follow=False, folder=self.descriptor), self.path / name)
+
+    def names(self) -> list[str]:
+        """All names in it, sorted, those that begin with a dot too."""
+        return sorted(os.listdir(self.descriptor))  # noqa: PTH208 - of a descriptor
+
+    def status(self, name: str) -> os.stat_result:
+        """What has the name; of a link, the link. Raises OSError."""
+        return os.stat(name, dir_fd=self.descriptor, follow_symlinks=False)
+
+    def has(self, name: str) -> bool:
+        """Whether anything has the name, a link without a goal too."""
+        try:
+            self.status(name)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def read(self, name: str, largest: int) -> bytes:
+        """Bytes of a plain file in it; OSError as of `opened`, EFBIG beyond `largest`."""
+        return read(name, largest, folder=self.descriptor)
+
+    def open(self, name: str, flags: int = os.O_RDONLY) -> int:
+        """A descriptor of a plain file in it, as `opened`."""
+        return opened(name, flags, folder=self.descriptor)
+
+    def create(self, name: str, mode: int = 0o666) -> int:
+        """A descriptor of a new file, for writing; FileExistsError if anything has the name."""
+        return os.open(name, NEW, mode, dir_fd=self.descriptor)
+
+    def write(self, name: str, data: bytes, mode: int = 0o666) -> None:
+        """Write a file as `replace` does. Raises OSError."""
+        unfinished = f"{UNFINISHED}{secrets.token_hex(8)}-{name}"
+        try:
+            self._remove_unfinished(name)
+            with os.fdopen(self.create(unfinished, mode), "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            self.rename(unfinished, name)
+            os.fsync(self.descriptor)  # makes the new name durable, not only the content
+        except OSError:
             with suppress(OSError):
-                os.unlink(entry, dir_fd=folder)
+                self.unlink(unfinished)
+            raise
+
+    def rename(self, source: str, goal: str) -> None:
+        """Put a file in the place of whatever has the name `goal`, which is not followed."""
+        os.replace(source, goal, src_dir_fd=self.descriptor, dst_dir_fd=self.descriptor)
+
+    def unlink(self, name: str) -> None:
+        """Remove a name, of a link the link. Raises OSError."""
+        os.unlink(name, dir_fd=self.descriptor)
+
+    def _remove_unfinished(self, name: str) -> None:
+        """Remove what a writer of this file left when it was killed; the link, where it is one."""
+        for entry in self.names():
+            if entry.startswith(UNFINISHED) and entry.endswith(f"-{name}"):
+                with suppress(OSError):
+                    self.unlink(entry)
+
+
+def _opened_folder(path: Path | str, *, follow: bool, folder: int | None = None) -> int:
+    try:
+        return os.open(path, FOLDER_FLAGS | (0 if follow else os.O_NOFOLLOW), dir_fd=folder)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            message = "it is a link"
+            raise OSError(errno.ENOTDIR, message, str(path)) from None
+        raise

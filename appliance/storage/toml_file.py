@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from appliance.errors import UsageError
 from appliance.records.json import adapter
-from appliance.storage import input_file
+from appliance.storage import input_file, limits
 
 ROOT = Path(__file__).parents[2]
 R = TypeVar("R")
@@ -32,9 +32,17 @@ def did_you_mean(name: str, choices: Iterable[str]) -> str:
 
 
 def parse(kind: type[R], data: bytes, name: str) -> R:
-    """One record from TOML; UsageError names the file, the line or the key, and the fix."""
+    """One record from TOML; UsageError names the file, the line or the key, and the fix.
+
+    What Python's parser would need gigabytes for is refused before it sees it.
+    """
     try:
-        table = tomllib.loads(data.decode("utf-8-sig"))  # editors may put a mark before the text
+        if len(data) > limits.TOML:
+            size = limits.size_words(limits.TOML)
+            raise UsageError(f"{name} has more than {size}, which no such file has")
+        content = data.decode("utf-8-sig")  # editors may put a mark before the text
+        _check_depth(content, name)
+        table = tomllib.loads(content)
         # A date is no value of any record: as a table it is refused wherever it stands.
         text = json.dumps(table, default=lambda date: {"date": str(date)})
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
@@ -44,6 +52,39 @@ def parse(kind: type[R], data: bytes, name: str) -> R:
     except RecursionError:
         raise UsageError(f"{name} is not TOML that can be read: it is nested too deep") from None
     return parse_json(kind, text, name)
+
+
+_TOKEN = re.compile(
+    r"""
+    (?P<text>\"{3}(?:[^"\\]|\\.|"(?!""))*+"{3,5} | '{3}(?:[^']|'(?!''))*+'{3,5})
+    | (?P<part>"(?:[^"\\\n]|\\.)*+" | '[^'\n]*+' | [A-Za-z0-9_-]++)
+    | (?P<space>[ \t]++ | \#[^\n]*+)
+    | (?P<other>.)
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+"""What TOML is made of; a quote that is `other` begins a string without an end."""
+
+
+def _check_depth(content: str, name: str) -> None:
+    """UsageError for keys of more parts, or more brackets in each other, than any file of ours.
+
+    A string without an end ends the look too: what stands behind it no parser reads.
+    """
+    dots = nesting = 0
+    for token in _TOKEN.finditer(content):
+        kind, sign = token.lastgroup, token.group()
+        if kind == "space":
+            continue
+        if sign in {'"', "'"}:
+            return
+        dots = dots + 1 if sign == "." else dots if kind == "part" else 0
+        nesting = max(0, nesting + (sign in {"[", "{"}) - (sign in {"]", "}"}))
+        if dots >= limits.TOML_KEY_PARTS or nesting > limits.TOML_NESTING:
+            raise UsageError(
+                f"{name} has a key of too many parts, or is nested too deep: line "
+                f"{content.count(chr(10), 0, token.start()) + 1}"
+            )
 
 
 def parse_json(kind: type[R], data: bytes | str, name: str) -> R:

@@ -179,7 +179,7 @@ def close(
     with opened(challenge) as book:
         book.check_key(key)
         now = book.now()
-        verification = verify.verify(
+        verification = verify.verify_confined(
             bundle,
             trusted=trusted,
             allow_development=allow_development,

@@ -103,7 +103,9 @@ def sentences(compared: Compared) -> tuple[str, ...]:
 
 def _verified(path: Path, trusted: Sequence[bytes], *, allow_development: bool) -> bundle.Bundle:
     """A bundle that was verified; its verdict is the one that was derived again."""
-    verification = verify.verify(path, trusted=trusted, allow_development=allow_development)
+    verification = verify.verify_confined(
+        path, trusted=trusted, allow_development=allow_development
+    )
     if verification.faults:
         raise EvidenceError(f"{path} does not verify: {verification.faults[0]}")
     if verification.verdict is None:

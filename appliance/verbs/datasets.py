@@ -9,19 +9,24 @@ the folder that was named, or BENCH_DATA, or the one inside the image.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import http.client
 import os
 import shutil
+import stat
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
+from typing import BinaryIO
 
 from appliance.errors import OutputError, UsageError
 from appliance.records.dataset import DataFile, DataSet, Datasets
 from appliance.storage.dataset_file import load_datasets
+from appliance.storage.plain_files import Folder
 from appliance.storage.toml_file import did_you_mean
 
 IN_IMAGE = Path("/usr/share/bench/data")
@@ -185,7 +190,8 @@ def _copy(source: Path, file: DataFile, partial: Path) -> None:
     fault = _fault(source, file)
     if fault:
         raise UsageError(f"{source} {fault}: put the right file into the mirror")
-    shutil.copyfile(source, partial)
+    with source.open("rb") as reader, _appended(partial, anew=True) as writer:
+        shutil.copyfileobj(reader, writer)
 
 
 def _download(title: str, file: DataFile, partial: Path, say: Say) -> None:
@@ -193,7 +199,7 @@ def _download(title: str, file: DataFile, partial: Path, say: Say) -> None:
     reasons: list[str] = []
     for url in file.urls:
         for _ in range(NUM_ATTEMPTS):
-            begun = partial.stat().st_size if partial.exists() else 0
+            begun = _begun(partial)
             say(f"{title}: fetching from {url}" + (f", from byte {begun:,}" if begun else ""))
             try:
                 _receive(url, file, partial, begun)
@@ -227,7 +233,34 @@ def _receive(url: str, file: DataFile, partial: Path, begun: int) -> None:
     with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as response:  # noqa: S310 - same
         is_rest = response.status == http.HTTPStatus.PARTIAL_CONTENT
         left = file.size_bytes + 1 - (begun if is_rest else 0)  # one more shows a longer file
-        with partial.open("ab" if is_rest else "wb") as stream:
+        with _appended(partial, anew=not is_rest) as stream:
             while left > 0 and (part := response.read(min(CHUNK_BYTES, left))):
                 stream.write(part)
                 left -= len(part)
+
+
+def _begun(partial: Path) -> int:
+    """Bytes of a download that was cut short; whatever else has its name is removed."""
+    with suppress(FileNotFoundError):
+        status = partial.lstat()
+        if stat.S_ISREG(status.st_mode) and status.st_nlink == 1:
+            return status.st_size
+        partial.unlink()
+    return 0
+
+
+def _appended(partial: Path, *, anew: bool) -> BinaryIO:
+    """The unfinished file, open to be written on, or a new one in the place of what has its name.
+
+    Its name can be known before, so neither a link nor another name of a file is written through.
+    """
+    with Folder.at(partial.parent) as folder:
+        if not anew:
+            descriptor = folder.open(partial.name, os.O_WRONLY | os.O_APPEND)
+            if os.fstat(descriptor).st_nlink == 1:
+                return os.fdopen(descriptor, "ab")
+            os.close(descriptor)
+            raise OSError(errno.EMLINK, "it has another name too", str(partial))
+        with suppress(FileNotFoundError):
+            folder.unlink(partial.name)
+        return os.fdopen(folder.create(partial.name), "wb")

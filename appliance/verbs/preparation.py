@@ -413,12 +413,12 @@ def prepare_again(folder: Path, data: Path | None) -> Prepared:
 def _files_of(folder: Path) -> tuple[Plan, System, dict[str, bytes]]:
     """Plan, system and all files of a run, whose digests are those of the plan."""
     names = [*bundle.PREPARED_FILES]
-    files = {name: input_file.read(folder / name, fix=RUN_FOLDER) for name in names}
+    files = {name: input_file.read(folder / name, fix=RUN_FOLDER, follow=False) for name in names}
     plan = bundle.plan_of(files)
     system = from_json(System, files[bundle.SYSTEM], name=bundle.SYSTEM)
     for digest, name in DIGESTED.items():
         if digest in plan.digests and name not in files:
-            files[name] = input_file.read(folder / name, fix=RUN_FOLDER)
+            files[name] = input_file.read(folder / name, fix=RUN_FOLDER, follow=False)
     digests = {name: sha256(files[file]) for name, file in DIGESTED.items() if file in files}
     digests["identity"] = node.identity_digest(system.identity)
     for name, digest in digests.items():

@@ -4,6 +4,8 @@ The signer stands on page 1, so signer.json is written before anything is render
 of another certificate is refused. `sign` first signs the data (statement.dsse.json), renders
 the pages that carry the data and that statement, signs the PDF, and last signs the digests of
 the pages (report.dsse.json). A folder with that last file is closed: nothing is written over.
+The folder is opened once, so that whoever moves it, or puts links into it, meanwhile changes
+nothing elsewhere.
 """
 
 from __future__ import annotations
@@ -17,7 +19,8 @@ from appliance.errors import UsageError
 from appliance.records.json import from_json, sha256, to_json
 from appliance.records.signer import Role, Signer
 from appliance.signing import keys
-from appliance.storage import bundle
+from appliance.storage import bundle, limits
+from appliance.storage.plain_files import Folder
 from appliance.vendors.registry import unknown_vendor
 
 ATTACHED_BYTES = 16 * 2**20  # readers choke on larger PDFs; a larger journal stays in the folder
@@ -33,37 +36,44 @@ def report(folder: Path, signer: Signer) -> None:
 
     Raises UsageError if the folder is signed, or pages cannot be rendered here.
     """
-    _refuse_signed(folder)
-    require_renderer()
-    bundle.write(folder / "signer.json", to_json(signer))
-    for name, text in _rendered(bundle.read(folder, complete=False), {}).items():
-        bundle.write(folder / name, text)
+    with bundle.opened(folder) as opened:
+        _refuse_signed(opened)
+        require_renderer()
+        bundle.write_in(opened, "signer.json", to_json(signer))
+        for name, text in _rendered(bundle.read_in(opened, complete=False), {}).items():
+            bundle.write_in(opened, name, text)
 
 
-def sign(folder: Path, key: keys.Key, role: Role) -> None:
+def sign(folder: Path, key: keys.Key, role: Role, *, follow: bool = True) -> None:
     """Sign the data, render the pages that carry it, and sign these.
 
-    Raises UsageError if the folder is signed, or was rendered for another signer, or is of devices
-    of no vendor that bench has, or pages cannot be rendered here.
+    `follow` a link at `folder` only where a person named it. Raises UsageError if the folder is
+    signed, or was rendered for another signer, or is of devices of no vendor that bench has, or
+    pages cannot be rendered here.
     """
+    with bundle.opened(folder, follow=follow) as opened:
+        _sign(opened, key, role)
+
+
+def _sign(folder: Folder, key: keys.Key, role: Role) -> None:
     _refuse_signed(folder)
     require_renderer()
-    found = bundle.read(folder, complete=False)
+    found = bundle.read_in(folder, complete=False)
     if unknown := unknown_vendor(found.system.identity.devices):
-        raise UsageError(f"{folder} cannot be signed: {unknown}")
+        raise UsageError(f"{folder.path} cannot be signed: {unknown}")
     text = _fix_signer(folder, keys.signer_record(key, role))
     fixed = from_json(Signer, text, name=bundle.SIGNER)
     source = replace(found, files={**found.files, bundle.SIGNER: text}, signer=fixed)
     statement = keys.sign_data(source, key)
-    bundle.write(folder / bundle.STATEMENT, statement)
+    bundle.write_in(folder, bundle.STATEMENT, statement)
     carried = {**_carried(source), bundle.STATEMENT: statement}
     renderings = _rendered(source, carried)
     renderings["report.pdf"] = keys.sign_pdf(renderings["report.pdf"], key)
     for name, text in renderings.items():
-        bundle.write(folder / name, text)
+        bundle.write_in(folder, name, text)
     subjects = {name: sha256(text) for name, text in renderings.items()}
     subjects["statement.dsse.json"] = sha256(statement)
-    bundle.write(folder / "report.dsse.json", keys.sign_report(source, subjects, key))
+    bundle.write_in(folder, "report.dsse.json", keys.sign_report(source, subjects, key))
 
 
 def _rendered(source: bundle.Bundle, carried: Mapping[str, bytes]) -> dict[str, bytes]:
@@ -85,29 +95,29 @@ def _carried(source: bundle.Bundle) -> dict[str, bytes]:
     }
 
 
-def _refuse_signed(folder: Path) -> None:
-    if (folder / "report.dsse.json").exists():
-        raise UsageError(f"{folder} is signed already, and a signed file is never written over")
-    if not (folder / "verdict.json").exists():
+def _refuse_signed(folder: Folder) -> None:
+    path = folder.path
+    if folder.has("report.dsse.json"):
+        raise UsageError(f"{path} is signed already, and a signed file is never written over")
+    if not folder.has("verdict.json"):
         raise UsageError(
-            f"{folder} holds no judged run: name out/<run id>, or go on with an unfinished one by "
-            f"`bench accept --resume {folder}`"
+            f"{path} holds no judged run: name out/<run id>, or go on with an unfinished one by "
+            f"`bench accept --resume {path}`"
         )
 
 
-def _fix_signer(folder: Path, signer: Signer) -> bytes:
+def _fix_signer(folder: Folder, signer: Signer) -> bytes:
     """Write signer.json, unless the pages were made for someone else; what it holds now."""
-    path = folder / "signer.json"
-    if path.exists():
-        text = path.read_bytes()
+    if folder.has("signer.json"):
+        text = folder.read("signer.json", limits.CERTIFICATE)
         fixed = from_json(Signer, text, name="signer.json")
         if fixed.sha256 != signer.sha256 and not (fixed.is_development and signer.is_development):
             raise UsageError(
-                f"{folder} was rendered for the signer {fixed.subject}: sign with that key, or "
-                "render it for this one by `bench report --signer CERT`"
+                f"{folder.path} was rendered for the signer {fixed.subject}: sign with that key, "
+                "or render it for this one by `bench report --signer CERT`"
             )
         if fixed.sha256 == signer.sha256:
             return text
     text = to_json(signer)
-    bundle.write(path, text)
+    bundle.write_in(folder, "signer.json", text)
     return text

@@ -12,7 +12,7 @@ import os
 import re
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -34,6 +34,7 @@ from appliance.container.engine_client import SCHEME, ContainerExit, EngineClien
 from appliance.errors import (
     ApplianceError,
     BenchError,
+    EvidenceError,
     OutputError,
     ReceiptAwaited,
     RunInterrupted,
@@ -46,7 +47,8 @@ from appliance.records.signer import Role
 from appliance.records.system import System
 from appliance.records.verdict import EXIT_CODES, Verdict
 from appliance.signing.keys import Key
-from appliance.storage import bundle
+from appliance.storage import bundle, limits, plain_files
+from appliance.storage.plain_files import Folder
 from appliance.verbs import publish
 from appliance.verbs.run_options import StartOptions, bytes_of
 from appliance.verification import verify
@@ -120,7 +122,7 @@ def start(
         raise SessionsLeft(
             f"a session has ended: begin the next one with `bench start --resume {folder}`"
         )
-    publish.sign(folder, key, role)
+    publish.sign(folder, key, role, follow=False)
     _hand_over(folder)
     return _verified(folder, key, ended.container)
 
@@ -162,7 +164,7 @@ def _resumed(options: StartOptions) -> StartOptions:
         return options
     folder = folder.absolute()
     try:
-        data = (folder / bundle.SYSTEM).read_bytes()
+        data = plain_files.read(folder / bundle.SYSTEM, limits.of_name(bundle.SYSTEM))
     except OSError as error:
         raise UsageError(
             f"{folder} holds no run that can go on ({error.strerror}): name out/<run id>"
@@ -311,12 +313,15 @@ def _folder(out: Path, name: str) -> Path | None:
 
 
 def _folders(out: Path) -> Iterator[Path]:
-    yield from (path for path in out.iterdir() if (path / bundle.SYSTEM).is_file())
+    """Those of runs; the container can write there, so a link is none."""
+    for path in out.iterdir():
+        if not path.is_symlink() and (path / bundle.SYSTEM).is_file():
+            yield path
 
 
 def _container_of(folder: Path) -> str | None:
     try:
-        data = (folder / bundle.SYSTEM).read_bytes()
+        data = plain_files.read(folder / bundle.SYSTEM, limits.of_name(bundle.SYSTEM))
         fact = from_json(System, data, name=bundle.SYSTEM).conditions.facts.get("container_name")
     except (OSError, BenchError):  # another's, or not whole
         return None
@@ -365,17 +370,36 @@ def _starved(container: Container) -> str:
 
 
 def _hand_over(folder: Path) -> None:
-    """Give the files that root made to the owner of the folder."""
-    owner = folder.stat()
-    for path in folder.rglob("*") if os.geteuid() == 0 else ():
-        if path.lstat().st_uid != owner.st_uid:
-            os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)
+    """Give the files that root made to the owner of the folder, who may change names meanwhile."""
+    if os.geteuid() != 0:
+        return
+    with bundle.opened(folder, follow=False) as opened:
+        owner = os.fstat(opened.descriptor)
+        for name in bundle.FINISHED_FILES if owner.st_uid != 0 else ():
+            with suppress(FileNotFoundError):
+                _give(opened, name, owner)
+
+
+def _give(folder: Folder, name: str, owner: os.stat_result) -> None:
+    """Change the owner of a plain file of root's that has this one name."""
+    try:
+        descriptor = folder.open(name)
+    except OSError as error:
+        raise EvidenceError(f"{folder.path / name} cannot be read: {error.strerror}") from None
+    try:
+        status = os.fstat(descriptor)
+        if (status.st_uid, status.st_nlink) == (0, 1):
+            os.fchown(descriptor, owner.st_uid, owner.st_gid)
+    finally:
+        os.close(descriptor)
 
 
 def _verified(folder: Path, key: Key, container: Container) -> Started:
     """Verify the bundle as its signer would: his own certificate is the one that he trusts."""
-    verification = verify.verify(
-        folder, trusted=[key.certificate.public_bytes(Encoding.PEM)], allow_development=True
+    verification = verify.verify_confined(
+        folder, trusted=[key.certificate.public_bytes(Encoding.PEM)]
     )
-    verdict = from_json(Verdict, (folder / bundle.VERDICT).read_bytes(), name=bundle.VERDICT)
+    with bundle.opened(folder, follow=False) as opened:
+        data = opened.read(bundle.VERDICT, limits.of_name(bundle.VERDICT))
+    verdict = from_json(Verdict, data, name=bundle.VERDICT)
     return Started(folder=folder, verdict=verdict, verification=verification, container=container)

@@ -1,9 +1,10 @@
 """The verb `verify`: numbered checks of a bundle, offline, and its verdict derived once more.
 
-A folder is checked as a whole; a report.pdf is checked with the files that it carries. Checks
-stand in the order in which they depend on each other: one that rests on a failed one is not
-done, and says so. Nothing is believed that can be derived: the word at the end is the judge's,
-taken from the raw samples, and the signed one must agree with it.
+A folder, or a zip of it, is checked as a whole; a report.pdf or report.html is checked with the
+files that it carries. Names and sizes come first, then the signature over the digests, and only
+what was signed is parsed. Checks stand in the order in which they depend on each other: one that
+rests on a failed one is not done, and says so. Nothing is believed that can be derived: the word at
+the end is the judge's, taken from the raw samples, and the signed one must agree with it.
 """
 
 from __future__ import annotations
@@ -20,25 +21,38 @@ from cryptography import x509
 
 from appliance import extras
 from appliance.challenge.entries import Receipt
-from appliance.errors import EvidenceError, UsageError
+from appliance.errors import EvidenceError
+from appliance.ipc import confined_child
 from appliance.judging.verdict import Judge
 from appliance.planning import challenge_window, library_ranges, workload_manifest
 from appliance.records.journal import LaunchEnded
-from appliance.records.json import Record, sha256, to_data
+from appliance.records.json import Record, from_json, sha256, to_data, to_json
+from appliance.records.signer import Signer
 from appliance.records.suite import Suite
 from appliance.records.verdict import EXIT_CODES, Verdict, VerdictWord
 from appliance.signing import dsse, html_attachments, keys, pades
 from appliance.storage import bundle as bundles
-from appliance.storage import device_file, qualified_file, suite_file
+from appliance.storage import device_file, limits, qualified_file, suite_file
 from appliance.storage.bundle import Bundle
 from appliance.vendors.registry import MODULES, libraries_of
-from appliance.verification import attempt_checks, launch_checks, run_checks, suite_checks
+from appliance.verification import (
+    attempt_checks,
+    evidence_path,
+    launch_checks,
+    run_checks,
+    suite_checks,
+)
+from appliance.verification.evidence_path import Given, Kind
 from appliance.verification.schedule_checks import check_schedule
 from appliance.version import VERSION
 
 RELATIVE = 1e-9  # figures may differ by this much between machines; words may not differ
 NOT_VERIFIED = 4
 NOT_DERIVED = 3
+ONLY_STATED = "a statement alone says what was decided, and shows nothing: verify the folder"
+SLOWEST_READING = 25 * 10**6  # bytes a second; a tenth of what is usual
+SLOWEST_DERIVATION = 2 * 10**6  # bytes a second; a quarter of what is usual
+SMALL = 100 * 10**6  # bytes; as much is checked in the memory that any evidence may take
 MOST_REASONS = 3  # of workloads that cannot be compared; a sentence is to be read
 
 Status = Literal["pass", "fail", "not_done"]
@@ -81,7 +95,7 @@ class Verification(Record):
 
     schema: Literal["bench/verification/2"] = "bench/verification/2"
     path: str
-    kind: Literal["folder", "pdf"]
+    kind: Kind
     run_id: str | None
     signer: str | None
     claimed: VerdictWord | None
@@ -100,6 +114,9 @@ class Verification(Record):
 class _NotDone(Exception):
     """A check cannot be made of what is at hand, and nothing is wrong with that."""
 
+    def __init__(self, reason: str = "rests on a check that was not done") -> None:
+        super().__init__(reason)
+
 
 def verify(
     path: Path,
@@ -108,15 +125,16 @@ def verify(
     allow_development: bool = False,
     expectations: Expectations | None = None,
     moment: datetime | None = None,
+    total: int = limits.TOTAL,
 ) -> Verification:
-    """Check a bundle's folder or its report.pdf; `trusted` are certificates in PEM form.
+    """Check a bundle's folder, a zip of it, or one of its pages or statements.
 
-    `moment` is when certificates must be valid (default: now). Raises UsageError if there is
-    nothing at `path`, EvidenceError if what is there is neither a folder nor a PDF.
+    `trusted` are certificates in PEM form, `moment` is when they must be valid (default: now),
+    `total` how many bytes the evidence may have. Raises UsageError if there is nothing at `path`,
+    EvidenceError if what is there is of no kind that can be evidence.
     """
     examination = _Examination(
-        path=path,
-        pdf=_pdf(path),
+        given=evidence_path.given(path, total),
         trusted=trusted,
         allow_development=allow_development,
         expectations=expectations or Expectations(),
@@ -125,26 +143,41 @@ def verify(
     return _verification(examination, _checks(examination))
 
 
+def verify_confined(
+    path: Path,
+    *,
+    trusted: Sequence[bytes] = (),
+    allow_development: bool = False,
+    expectations: Expectations | None = None,
+    moment: datetime | None = None,
+    total: int = limits.TOTAL,
+) -> Verification:
+    """As `verify`, in a child with limits that no evidence needs (see ipc/confined_child.py).
+
+    Raises EvidenceError, too, for evidence that the child did not survive.
+    """
+
+    def work() -> bytes:
+        verification = verify(
+            path,
+            trusted=trusted,
+            allow_development=allow_development,
+            expectations=expectations,
+            moment=moment,
+            total=total,
+        )
+        return to_json(replace(verification, path=""))
+
+    child = confined_child.Limits(
+        seconds=_derivation_seconds(total), most_memory_bytes=_memory_bytes(total)
+    )
+    answer = confined_child.call(str(path), work, child)
+    return replace(from_json(Verification, answer, name="the answer"), path=str(path))
+
+
 def to_document(verification: Verification) -> Any:
     """The verification as plain JSON values."""
     return to_data(verification)
-
-
-def _pdf(path: Path) -> bytes | None:
-    """The bytes of a PDF, or None for a folder."""
-    try:
-        if path.is_dir():
-            return None
-        if path.stat().st_size > bundles.LARGEST_FILE:
-            raise EvidenceError(f"{path} is too large to be a report")
-        data = path.read_bytes()
-    except FileNotFoundError:
-        raise UsageError(f"there is nothing at {path}: name out/<run id> or a report.pdf") from None
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read ({error.strerror})") from None
-    if not data.startswith(b"%PDF-"):
-        raise EvidenceError(f"{path} is neither the folder of a bundle nor its report.pdf")
-    return data
 
 
 # ------------------------------------------------------------------ the examination
@@ -154,13 +187,14 @@ def _pdf(path: Path) -> bytes | None:
 class _Examination:
     """What was given, and what the checks so far have found."""
 
-    path: Path
-    pdf: bytes | None
+    given: Given
     trusted: Sequence[bytes]
     allow_development: bool
     expectations: Expectations
     moment: datetime
     files: Mapping[str, bytes] = field(default_factory=dict)
+    signer: Signer | None = None
+    statements: list[tuple[str, Mapping[str, str]]] = field(default_factory=list)
     parsed: Bundle | None = None
     holder: x509.Certificate | None = None
     judge: Judge | None = None
@@ -194,6 +228,7 @@ class _Check:
     name: str
     rests_on: tuple[str, ...]
     run: Callable[[_Examination], str]
+    parses: bool = False  # what a stranger wrote, with parsers that he may make slow
 
 
 def _checks(examination: _Examination) -> tuple[CheckLine, ...]:
@@ -214,12 +249,30 @@ def _checks(examination: _Examination) -> tuple[CheckLine, ...]:
 
 
 def _outcome(check: _Check, examination: _Examination) -> tuple[Status, str]:
+    size = sum(map(len, examination.files.values())) or examination.given.size
+    limit = _parsing_seconds if check.parses else _derivation_seconds
     try:
-        return "pass", check.run(examination)
+        with confined_child.processor_seconds(limit(size)):
+            return "pass", check.run(examination)
     except EvidenceError as error:
         return "fail", str(error)
     except _NotDone as reason:
         return "not_done", str(reason)
+
+
+def _parsing_seconds(size: int) -> int:
+    """Processor time that a check may take which reads files of so many bytes in all."""
+    return 2 + size // SLOWEST_READING
+
+
+def _derivation_seconds(size: int) -> int:
+    """Processor time that a check may take which derives something from so many bytes."""
+    return 3 + size // SLOWEST_DERIVATION
+
+
+def _memory_bytes(size: int) -> int:
+    """Memory that signed files of so many bytes may need: parsed they are three times as large."""
+    return confined_child.MEMORY_BYTES + 3 * max(0, size - SMALL)
 
 
 def _verification(examination: _Examination, checks: tuple[CheckLine, ...]) -> Verification:
@@ -230,10 +283,10 @@ def _verification(examination: _Examination, checks: tuple[CheckLine, ...]) -> V
     word = derived.verdict if derived is not None and is_sound and is_answered else None
     exit_code = NOT_DERIVED if word is None else EXIT_CODES[word]
     return Verification(
-        path=str(examination.path),
-        kind="folder" if examination.pdf is None else "pdf",
+        path=str(examination.given.path),
+        kind=examination.given.kind,
         run_id=bundle.plan.run_id if bundle else None,
-        signer=bundle.signer.subject if bundle and bundle.signer else None,
+        signer=examination.signer.subject if examination.signer else None,
         claimed=bundle.verdict.verdict if bundle and bundle.verdict else None,
         verdict=word,
         attempt=None if examination.receipt is None else examination.receipt.attempt,
@@ -247,12 +300,14 @@ def _verification(examination: _Examination, checks: tuple[CheckLine, ...]) -> V
 
 
 def _files(examination: _Examination) -> str:
-    if examination.pdf is None:
-        files = bundles.files_of(examination.path)
-        needed: tuple[str, ...] = bundles.FINISHED_FILES
-        optional: tuple[str, ...] = bundles.OPTIONAL_FILES
+    given = examination.given
+    files = given.files()
+    if given.kind == "dsse":
+        needed: tuple[str, ...] = (bundles.STATEMENT,)
+        optional: tuple[str, ...] = ()
+    elif given.is_whole:
+        needed, optional = bundles.FINISHED_FILES, bundles.OPTIONAL_FILES
     else:
-        files = pades.attachments(examination.pdf)
         needed = bundles.CARRIED_FILES
         optional = (bundles.JOURNAL, *bundles.OPTIONAL_FILES)
     bundles.check_names(files, needed=needed, optional=optional)
@@ -260,18 +315,13 @@ def _files(examination: _Examination) -> str:
     return f"{len(files)} files, none missing and none too many"
 
 
-def _records(examination: _Examination) -> str:
-    examination.parsed = bundles.records_of(examination.files)
-    signer = examination.parsed.signer
-    if signer is None or examination.parsed.verdict is None:
-        raise EvidenceError("the bundle says neither who signed nor what was decided")
-    examination.holder = keys.certificate_of(signer)
-    if examination.parsed.verdict.run_id != examination.parsed.plan.run_id:
-        raise EvidenceError("verdict.json is of another run than plan.json")
-    return f"run {examination.parsed.plan.run_id}, every record in its strict form"
-
-
 def _signer(examination: _Examination) -> str:
+    if examination.given.kind == "dsse":
+        return _signer_of_statement(examination)
+    data = examination.files[bundles.SIGNER]
+    signer = from_json(Signer, data, name=bundles.SIGNER)
+    examination.holder = keys.certificate_of(signer)
+    examination.signer = signer
     return keys.check_trust(
         examination.certificate,
         examination.trusted,
@@ -280,23 +330,46 @@ def _signer(examination: _Examination) -> str:
     )
 
 
+def _signer_of_statement(examination: _Examination) -> str:
+    """Of a statement alone, which names a key and carries no certificate."""
+    data = examination.files[bundles.STATEMENT]
+    examination.holder = keys.signer_among(examination.trusted, data, bundles.STATEMENT)
+    return keys.check_trust(
+        examination.certificate,
+        examination.trusted,
+        allow_development=False,
+        moment=examination.moment,
+    )
+
+
 def _statement(examination: _Examination) -> str:
     files = examination.files
     names = bundles.data_names(files)
     subjects = _subjects(examination, bundles.STATEMENT, dsse.ACCEPTANCE)
+    if examination.given.kind == "dsse":
+        return f"signed over {len(subjects)} data files, of which none is here"
     absent = sorted(subjects.keys() - set(names))
-    if examination.pdf is not None:
+    if not examination.given.is_whole:
         absent = [name for name in absent if not bundles.may_stay_behind(name)]
     bundles.check_digests(
         {name: files[name] for name in names}, subjects, absent, bundles.STATEMENT
     )
+    confined_child.allow_memory(_memory_bytes(sum(map(len, files.values()))))
     return f"signed over {len(subjects)} data files, all as they were"
 
 
 def _report(examination: _Examination) -> str:
-    if examination.pdf is not None:
-        pades.check_pdf(examination.pdf, examination.certificate)
+    given = examination.given
+    if given.kind == "pdf":
+        pades.check_pdf(given.content or b"", examination.certificate)
         return "report.pdf is signed as a whole by the same signer"
+    if given.kind == "dsse":
+        raise _NotDone(ONLY_STATED)
+    if given.kind == "html":
+        raise _NotDone(
+            "the page's own words are not signed in it, what it carries is: for them verify the "
+            "folder or report.pdf"
+        )
     pages = (bundles.STATEMENT, *bundles.RENDERINGS)
     subjects = _subjects(examination, bundles.REPORT, dsse.REPORT)
     absent = sorted(subjects.keys() - set(pages))
@@ -306,12 +379,27 @@ def _report(examination: _Examination) -> str:
 
 
 def _subjects(examination: _Examination, name: str, kind: str) -> Mapping[str, str]:
-    """The digests that a statement signs, once it says of the run what the bundle says."""
+    """The digests that a statement signs; what it says of the run is compared with the records."""
     data, certificate = examination.files[name], examination.certificate
     statement = dsse.open_statement(data, certificate, kind, name)
-    if statement.predicate != keys.predicate(examination.bundle):
-        raise EvidenceError(f"{name} says another thing of the run than the bundle does")
+    examination.statements.append((name, statement.predicate))
     return statement.subjects
+
+
+def _records(examination: _Examination) -> str:
+    if examination.given.kind == "dsse":
+        raise _NotDone(ONLY_STATED)
+    parsed = bundles.records_of(examination.files)
+    if parsed.signer is None or parsed.verdict is None:
+        raise EvidenceError("the bundle says neither who signed nor what was decided")
+    if parsed.verdict.run_id != parsed.plan.run_id:
+        raise EvidenceError("verdict.json is of another run than plan.json")
+    stated = keys.predicate(parsed)
+    for name, predicate in examination.statements:
+        if predicate != stated:
+            raise EvidenceError(f"{name} says another thing of the run than the bundle does")
+    examination.parsed = parsed
+    return f"run {parsed.plan.run_id}, every record in its strict form"
 
 
 def _chain(examination: _Examination) -> str:
@@ -456,8 +544,8 @@ def _verdict(examination: _Examination) -> str:
 
 
 def _pages(examination: _Examination) -> str:
-    if examination.pdf is not None:
-        raise _NotDone("report.html is in the folder; the PDF was checked above")
+    if not examination.given.is_whole:
+        raise _NotDone("the other page is in the folder")
     files = examination.files
     pdf = files[bundles.PDF]
     pades.check_pdf(pdf, examination.certificate)
@@ -524,16 +612,17 @@ def _not_compared(unknown: Sequence[str]) -> tuple[str, ...]:
 
 
 CHECKS = (
-    _Check(name="files", rests_on=(), run=_files),
-    _Check(name="records", rests_on=("files",), run=_records),
-    _Check(name="signer", rests_on=("records",), run=_signer),
-    _Check(name="statement", rests_on=("records",), run=_statement),
-    _Check(name="report", rests_on=("records",), run=_report),
+    _Check(name="files", rests_on=(), run=_files, parses=True),
+    # An untrusted signer's evidence is checked all the same: whether it is sound is of use.
+    _Check(name="signer", rests_on=("files",), run=_signer, parses=True),
+    _Check(name="statement", rests_on=("files",), run=_statement, parses=True),
+    _Check(name="report", rests_on=("statement",), run=_report, parses=True),
+    _Check(name="records", rests_on=("statement",), run=_records, parses=True),
     _Check(name="chain", rests_on=("records",), run=_chain),
     _Check(name="conduct", rests_on=("chain",), run=_conduct),
     _Check(name="interim analyses", rests_on=("conduct",), run=_interim_analyses),
     _Check(name="verdict", rests_on=("conduct",), run=_verdict),
-    _Check(name="pages", rests_on=("report",), run=_pages),
+    _Check(name="pages", rests_on=("report",), run=_pages, parses=True),
     _Check(name="attempt", rests_on=("conduct",), run=_attempt),
     _Check(name="expectations", rests_on=("records",), run=_expected),
 )

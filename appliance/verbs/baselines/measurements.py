@@ -63,7 +63,9 @@ def verified(
     """The run in a folder; EvidenceError where it does not verify, UsageError for a file."""
     if folder.is_file():
         raise UsageError(f"{folder} is a file: a baseline is made of the folder of a run")
-    verification = verify.verify(folder, trusted=trusted, allow_development=allow, moment=moment)
+    verification = verify.verify_confined(
+        folder, trusted=trusted, allow_development=allow, moment=moment
+    )
     if verification.faults:
         raise EvidenceError(f"{folder} does not verify: {verification.faults[0]}")
     if verification.verdict is None:

@@ -1,0 +1,220 @@
+"""A child that reads what a stranger wrote: with limits, without network, and unable to write.
+
+Parsers of PDF, certificates, TOML and HTML may be made to take all memory or to run for ever, and
+may have faults that nobody knows yet. So they run in a fork of this process, which has the modules
+already, with limits on memory, processor time and open files, no file that it may write and, where
+the kernel filters system calls, no network and no process of its own. It answers with bytes, and
+nothing that it says is executed here. Whatever becomes of it is one sentence.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import select
+import signal
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from typing import NoReturn
+
+from appliance import errors
+from appliance.errors import ApplianceError, BenchError, EvidenceError
+from appliance.ipc import processes, syscall_filter
+
+MEMORY_BYTES = 500 * 10**6
+"""Of the child, the modules that it shares with its parent included."""
+OPEN_FILES = 64
+LARGEST_ANSWER = 2**22
+ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}  # each would reserve memory
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+_DONE, _FAILED, _NO_MEMORY = b"d", b"f", b"m"
+_soft_seconds: list[int] = []
+"""In a child the limit on its processor time, in seconds; empty in any other process."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """What a child may take: `seconds` of processor time, and four times as long on the clock.
+
+    `most_memory_bytes` is what it may allow itself by `allow_memory`, once it knows what it reads.
+    """
+
+    seconds: int
+    memory_bytes: int = MEMORY_BYTES
+    most_memory_bytes: int = MEMORY_BYTES
+
+
+def call(what: str, work: Callable[[], bytes], limits: Limits) -> bytes:
+    """What `work` returns, done in a confined child; `what` it reads is named in sentences.
+
+    Raises what `work` raises where that is a BenchError, EvidenceError if the child was ended by a
+    limit or a fault of a parser, ApplianceError for any other error in it.
+    """
+    reader, writer = os.pipe2(os.O_CLOEXEC)
+    parent = os.getpid()
+    with warnings.catch_warnings():  # threads of numerical libraries, which the child leaves alone
+        warnings.simplefilter("ignore", DeprecationWarning)
+        pid = os.fork()
+    if pid == 0:
+        _child(parent, writer, work, limits)
+    os.close(writer)
+    try:
+        answer = _answer(reader, time.monotonic() + 4 * limits.seconds)
+    finally:
+        os.close(reader)
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+        status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    return _result(what, answer, status, limits)
+
+
+@contextmanager
+def processor_seconds(seconds: int) -> Iterator[None]:
+    """In a confined child, end it if this takes longer; elsewhere without effect."""
+    if not _soft_seconds:
+        yield
+        return
+    before = _soft_seconds[-1]
+    _limit_time(min(before, _used_seconds() + seconds))
+    try:
+        yield
+    finally:
+        _limit_time(before)
+
+
+def allow_memory(num_bytes: int) -> None:
+    """In a confined child, go on with so much memory; elsewhere without effect."""
+    if _soft_seconds:
+        soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+        more = soft + max(0, num_bytes - MEMORY_BYTES)
+        resource.setrlimit(resource.RLIMIT_AS, (min(more, hard), hard))
+
+
+def _limit_time(seconds: int) -> None:
+    hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, hard))
+
+
+def _used_seconds() -> int:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return int(used.ru_utime + used.ru_stime) + 1
+
+
+# ------------------------------------------------------------------ the child
+
+
+def _child(parent: int, writer: int, work: Callable[[], bytes], limits: Limits) -> NoReturn:
+    """Do the work, answer, and end without any of the parent's exit handlers."""
+    try:
+        _confine(parent, writer, limits)
+        try:
+            answer = _DONE + work()
+        except MemoryError:
+            answer = _NO_MEMORY
+        except BenchError as error:
+            answer = _FAILED + _words(type(error).__name__, str(error))
+        except BaseException as error:  # noqa: BLE001 - the parent says what it was
+            answer = _FAILED + _words("", f"{type(error).__name__}: {error}")
+        while answer:
+            answer = answer[os.write(writer, answer) :]
+    finally:
+        os._exit(0)
+
+
+def _words(kind: str, text: str) -> bytes:
+    return json.dumps([kind, text]).encode()
+
+
+def _confine(parent: int, writer: int, limits: Limits) -> None:
+    processes.die_with(parent)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGXCPU):
+        signal.signal(number, signal.SIG_DFL)
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for stream in (0, 1, 2):
+        os.dup2(nothing, stream)
+    for descriptor in map(int, os.listdir("/proc/self/fd")):  # noqa: PTH208 - names are numbers
+        if descriptor > 2 and descriptor != writer:  # noqa: PLR2004 - the standard streams
+            with suppress(OSError):
+                os.close(descriptor)
+    os.environ.update(ONE_THREAD)
+    seconds = _used_seconds() + limits.seconds
+    virtual, resident = _memory_bytes()
+    room = limits.memory_bytes - min(resident, limits.memory_bytes // 2)
+    for which, most in (
+        (resource.RLIMIT_AS, virtual + room + limits.most_memory_bytes - limits.memory_bytes),
+        (resource.RLIMIT_CPU, seconds),
+        (resource.RLIMIT_NOFILE, max(OPEN_FILES, writer + 1)),
+        (resource.RLIMIT_FSIZE, 0),
+        (resource.RLIMIT_CORE, 0),
+    ):
+        _lower(which, most)
+    _, last = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (min(virtual + room, last), last))
+    _soft_seconds[:] = [resource.getrlimit(resource.RLIMIT_CPU)[0]]
+    syscall_filter.install()
+
+
+def _lower(which: int, most: int) -> None:
+    """Limit a resource for good, time with a second in which the signal that says so comes."""
+    hard = resource.getrlimit(which)[1]
+    most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+    last = most + 1 if which == resource.RLIMIT_CPU and most != hard else most
+    resource.setrlimit(which, (most, last))
+
+
+def _memory_bytes() -> tuple[int, int]:
+    """Address space and resident memory of this process."""
+    with open("/proc/self/statm", encoding="ascii") as file:  # noqa: PTH123 - quick in a fork
+        virtual, resident, *_ = file.read().split()
+    return int(virtual) * _PAGE, int(resident) * _PAGE
+
+
+# ------------------------------------------------------------------ the parent
+
+
+def _answer(reader: int, deadline: float) -> bytes | None:
+    """All that the child writes until it ends; None if it takes too long or says too much."""
+    parts: list[bytes] = []
+    poll = select.poll()
+    poll.register(reader, select.POLLIN)
+    while (left := deadline - time.monotonic()) > 0 and poll.poll(left * 1000):
+        part = os.read(reader, 2**16)
+        parts.append(part)
+        if not part:
+            return b"".join(parts)
+        if sum(map(len, parts)) > LARGEST_ANSWER:
+            return None
+    return None
+
+
+def _result(what: str, answer: bytes | None, status: int, limits: Limits) -> bytes:
+    if answer is None or status == -signal.SIGXCPU:
+        raise EvidenceError(
+            f"{what} was given up: to read it takes more processor time than evidence of its size "
+            "needs; ask for the original"
+        )
+    if answer[:1] == _NO_MEMORY:
+        raise EvidenceError(
+            f"{what} was given up: to read it takes more than {limits.memory_bytes // 10**6} MB of "
+            "memory; ask for the original"
+        )
+    if answer[:1] == _DONE:
+        return answer[1:]
+    if answer[:1] == _FAILED:
+        raise _error(answer[1:])
+    reason = f"signal {-status}" if status < 0 else "no answer"
+    raise EvidenceError(
+        f"{what} was given up: what reads it ended ({reason}); ask for the original"
+    )
+
+
+def _error(words: bytes) -> BenchError:
+    kind, text = json.loads(words)
+    known = getattr(errors, kind, None) if kind else None
+    if isinstance(known, type) and issubclass(known, BenchError):
+        return known(text)
+    return ApplianceError(f"what reads evidence failed ({text}); report it")
