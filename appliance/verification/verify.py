@@ -169,6 +169,7 @@ def verify_confined(
     trusted: Sequence[bytes] = (),
     allow_development: bool = False,
     expectations: Expectations | None = None,
+    facts: Facts | None = None,
     moment: datetime | None = None,
     total: int = limits.TOTAL,
 ) -> Verification:
@@ -183,6 +184,7 @@ def verify_confined(
             trusted=trusted,
             allow_development=allow_development,
             expectations=expectations,
+            facts=facts,
             moment=moment,
             total=total,
         )
