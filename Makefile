@@ -9,7 +9,7 @@ ARGS ?=
 
 export PYTHON TORCH_INDEX WHEELS
 
-.PHONY: accept test test-quick test-stacks durations lint generate bench oc bands pin setup clean
+.PHONY: accept test tamper test-quick test-stacks durations lint generate bench oc bands pin setup clean
 
 accept: ## run the suite on whatever is there and leave a signed report in $(OUT)/<run id>/
 	@scripts/setup.sh $(if $(filter smoke,$(SUITE)),cpu-smoke,cpu)
@@ -22,6 +22,10 @@ test: ## all tests; those that start a container engine skip where there is none
 test-quick: ## the tests below a fifth of a second, for a glance in between: about 3 minutes
 	@scripts/setup.sh cpu-test
 	@.venv/bin/python scripts/run_tests.py --quick $(ARGS)
+
+tamper: ## 20,000 hostile inputs of `bench verify`, drawn by a seed: less than an hour
+	@scripts/setup.sh cpu-test
+	@.venv/bin/python scripts/fuzz_verify.py $(ARGS)
 
 test-stacks: ## rows of smoke-all on other stacks, in environments under $(STACKS): minutes, and gigabytes
 	@scripts/setup.sh cpu-test
@@ -39,7 +43,7 @@ lint: ## formatting, style and types
 
 generate: ## write what is generated: schemas, workload facts and sizes, README's table, the reference of the verbs, pages of devices
 	@scripts/setup.sh cpu-test
-	@for script in write_schemas write_workload_facts write_workload_sizes workload_table \
+	@for script in write_schemas write_workload_facts write_workload_sizes write_workload_checks workload_table \
 	    write_cli_reference write_healthy_errors write_clocks record_repeats \
 	    write_suite_times write_references write_device_budget; do \
 	    .venv/bin/python scripts/$$script.py || exit; done

@@ -98,6 +98,10 @@ def verify(
             help="Most MiB that the evidence may have in all.",
         ),
     ] = limits.TOTAL // limits.MIB,
+    facts: Annotated[
+        Path | None,
+        typer.Option(help="Signed facts of the release that made the run, if it is another one."),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Check evidence offline, and derive its verdict again from the raw samples."""
@@ -105,12 +109,17 @@ def verify(
 
     with working(f"verifying {path}"):
         from appliance.cli.results import print_verification
+        from appliance.verification import facts as known
         from appliance.verification import verify
 
         _refuse_unfinished(path)
+        certificates = trusted.certificates()
         verification = verify.verify_confined(
             path,
-            trusted=trusted.certificates(),
+            trusted=certificates,
+            facts=None
+            if facts is None
+            else known.read(input_file.read(facts, what="facts"), certificates),
             allow_development=trusted.allow_dev,
             expectations=verify.Expectations(
                 criteria_digest=expect_criteria,

@@ -1,9 +1,6 @@
 """What a verb prints: text for people on stderr, one JSON document on stdout.
 
-What a driver, a library, an order or a bundle of somebody else says is printed on the terminal of
-whoever verifies. A control character in it could wipe out the line that says NOT VERIFIED, and a
-bidirectional one could reverse a figure. So every text for people goes through `harmless`: nothing
-that hides, reorders or commands.
+Every text for people goes through `foreign_text`, as most of it has words of somebody else.
 """
 
 from __future__ import annotations
@@ -12,25 +9,14 @@ import json
 import shlex
 import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import typer
 
-LONGEST = 20_000
-"""Characters of one text that are shown; the bundle and `--json` have the rest."""
+from appliance.foreign_text import lines, one_line
+
 NAME = "bench"
-
-
-def harmless(text: str) -> str:
-    """The text with every character that cannot be seen as [U+001B]; its lines stay."""
-    rest = len(text) - LONGEST
-    shown = "".join(map(_shown, text[:LONGEST]))
-    return f"{shown} ... ({rest:,} more characters)" if rest > 0 else shown
-
-
-def _shown(character: str) -> str:
-    is_plain = character.isprintable() or character in "\n\t"
-    return character if is_plain else f"[U+{ord(character):04X}]"
 
 
 def program() -> str:
@@ -60,7 +46,12 @@ def pasteable(text: str) -> str:
 
 def say(text: str) -> None:
     """One sentence for a person."""
-    typer.echo(harmless(pasteable(text)), err=True)
+    typer.echo(one_line(pasteable(text)), err=True)
+
+
+def say_lines(text: str) -> None:
+    """Several lines for a person, all of which are the program's own."""
+    typer.echo(lines(text), err=True)
 
 
 def print_json(document: object) -> None:
@@ -74,3 +65,12 @@ def conclude(sentence: str, document: object, *, as_json: bool) -> None:
         print_json(document)
     else:
         say(sentence)
+
+
+def conclude_lines(lines: Sequence[str], document: object, *, as_json: bool) -> None:
+    """The result of a verb in several lines, or its document."""
+    if as_json:
+        print_json(document)
+        return
+    for line in lines:
+        say(line)

@@ -1,0 +1,178 @@
+"""Gives verify hostile inputs, one after another, each in a process forked from a warm one.
+
+`make tamper` runs 20,000 of them, by scripts/fuzz_verify.py. An input fails where it verifies
+without having been signed anew, where the verifier raises anything but a domain error or is killed,
+and where it takes more than 5 s of a processor or 500 MB.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import select
+import signal
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from tamper.mutations import Genuine, Input, drawn
+
+from appliance.errors import ApplianceError, BenchError
+from appliance.storage import bundle
+from appliance.verification.verify import verify, verify_confined
+
+MOST_SECONDS = 5.0
+MOST_BYTES = 500 * 10**6
+LIMIT_SECONDS = 90  # by the clock, on a machine that does much else; then it is ended, and fails
+LIMIT_BYTES = 4 * 2**30  # of its address space, so that this machine goes on
+WORST = 10
+REFUSED, NOT_STATED = 4, 3
+KILLED = "what reads it ended ("  # by a signal, which no input may bring about
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What came of an input: an exit code or `crash`, what it took of processors and memory."""
+
+    number: int
+    kind: str
+    is_signed: bool
+    code: int
+    crash: str
+    seconds: float
+    peak_bytes: int
+
+    @property
+    def fault(self) -> str:
+        """Why it fails, or nothing."""
+        if self.crash:
+            return f"crashed: {self.crash}"
+        refused = {REFUSED, NOT_STATED} if self.kind == "html" else {REFUSED}
+        if self.code not in refused and not self.is_signed:
+            return f"ended with {self.code}, and nobody signed it"
+        if self.seconds > MOST_SECONDS:
+            return f"took {self.seconds:.1f} s"
+        if self.peak_bytes > MOST_BYTES:
+            return f"took {self.peak_bytes / 1e6:.0f} MB"
+        return ""
+
+
+def genuine_of(folder: Path) -> Genuine:
+    """The bundle of which inputs are drawn; verify is warm once it has seen it."""
+    result = verify(folder, allow_development=True)
+    assert result.exit_code == 0, result.faults
+    verify(folder / bundle.PDF, allow_development=True)
+    return Genuine(files=dict(bundle.files_of(folder)))
+
+
+def tried(genuine: Genuine, seed: int, number: int) -> Outcome:
+    """Draw the input in a process of its own, and verify it there."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reader)
+        _in_child(genuine, seed, number, writer)
+    os.close(writer)
+    told = _read(reader, child)
+    _, status, usage = os.wait4(child, 0)
+    os.close(reader)
+    death = (
+        "" if told else f"ended by signal {os.WTERMSIG(status)}" if os.WIFSIGNALED(status) else "?"
+    )
+    fields = {"kind": "", "is_signed": False, "code": 5, "crash": death}
+    fields |= json.loads(told) if told else {}
+    seconds = usage.ru_utime + usage.ru_stime
+    return Outcome(number=number, seconds=seconds, peak_bytes=usage.ru_maxrss * 1024, **fields)
+
+
+def _read(reader: int, child: int) -> bytes:
+    """What the child says until it ends; nothing where it does not end in time."""
+    told, end = b"", time.monotonic() + LIMIT_SECONDS
+    while time.monotonic() < end:
+        ready, _, _ = select.select([reader], [], [], max(0.0, end - time.monotonic()))
+        piece = os.read(reader, 65536) if ready else b""
+        if not piece:
+            break
+        told += piece
+    else:
+        os.kill(child, signal.SIGKILL)
+    if time.monotonic() >= end:
+        os.kill(child, signal.SIGKILL)
+    return told
+
+
+def _in_child(genuine: Genuine, seed: int, number: int, writer: int) -> None:
+    """Never returns."""
+    try:
+        resource.setrlimit(resource.RLIMIT_AS, (LIMIT_BYTES, LIMIT_BYTES))
+        given = drawn(seed, number, genuine)
+        fields = _verified(given)
+        os.write(writer, json.dumps(fields).encode())
+    except BaseException as error:  # noqa: BLE001 - whatever it is, the child ends here
+        crash = f"in the fuzzer itself: {type(error).__name__}: {error}"[:300]
+        fields = {"kind": "?", "is_signed": False, "code": 5, "crash": crash}
+        os.write(writer, json.dumps(fields).encode())
+    finally:
+        os._exit(0)
+
+
+def _verified(given: Input) -> dict[str, object]:
+    with tempfile.TemporaryDirectory(dir=_folder()) as name:
+        path = written(given, Path(name))
+        code, crash = 5, ""
+        try:
+            code = verify_confined(path, allow_development=True).exit_code
+        except ApplianceError as error:
+            crash = str(error)[:300]
+        except BenchError as error:
+            code, crash = REFUSED, str(error) if KILLED in str(error) else ""
+        except Exception as error:  # noqa: BLE001 - a crash, to be reported
+            crash = f"{type(error).__name__}: {error}"[:300]
+    return {"kind": given.kind, "is_signed": given.is_signed, "code": code, "crash": crash}
+
+
+def _folder() -> str | None:
+    return "/dev/shm" if Path("/dev/shm").is_dir() else None  # noqa: S108 - a folder of its own in it
+
+
+def written(given: Input, folder: Path) -> Path:
+    """The input as verify is given it: a folder, or one page alone."""
+    if given.alone:
+        path = folder / given.alone
+        path.write_bytes(given.files[given.alone])
+        return path
+    for name, data in given.files.items():
+        path = folder / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(data)
+    return folder
+
+
+def outcomes(
+    genuine: Genuine, seed: int, numbers: Sequence[int], workers: int
+) -> Iterator[Outcome]:
+    """What came of each input, so many at a time."""
+    with ThreadPoolExecutor(workers) as pool:
+        yield from pool.map(lambda number: tried(genuine, seed, number), numbers)
+
+
+def summary(seen: Sequence[Outcome]) -> str:
+    """Counts by kind and exit code, and the worst by time and memory."""
+    counts = Counter((one.kind, "signed anew" if one.is_signed else "", one.code) for one in seen)
+    lines = [
+        f"{kind:12} {how:12} exit {code}: {number}"
+        for (kind, how, code), number in sorted(counts.items())
+    ]
+    for title, key in (("seconds", "seconds"), ("bytes", "peak_bytes")):
+        worst = sorted(seen, key=lambda one: -getattr(one, key))[:WORST]
+        lines += [f"the {WORST} worst by {title}:"]
+        lines += [
+            f"  {one.number}: {one.kind}, {one.seconds:.2f} s, {one.peak_bytes / 1e6:.0f} MB"
+            for one in worst
+        ]
+    return "\n".join(lines)
