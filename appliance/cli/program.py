@@ -33,7 +33,7 @@ TYPES = {
     "<path>": "PATH",
     "<file>": "PATH",
     "<list[str]>": "TEXT...",
-    "<list[path]>": "PATH...",
+    "<list[Path]>": "PATH...",
 }
 
 
