@@ -30,6 +30,8 @@ TYPES = {
     "<str>": "TEXT",
     "<int>": "COUNT",
     "<float>": "NUMBER",
+    "<int range>": "COUNT",
+    "<float range>": "NUMBER",
     "<path>": "PATH",
     "<file>": "PATH",
     "<list[str]>": "TEXT...",

@@ -27,12 +27,14 @@ from appliance.verbs.run_options import PlanOptions
 from appliance.version import VERSION
 
 
-@pytest.mark.parametrize("words", [(), ("-h",), ("keys",), ("plan", "-h"), ("verify", "--help")])
+@pytest.mark.parametrize(
+    "words", [(), ("-h",), ("keys",), ("baseline", "plan", "-h"), ("verify", "--help")]
+)
 def test_help_is_no_error(words: tuple[str, ...]) -> None:
     done = called(*words)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("Usage: ")
-    assert re.findall(r"<(?!run id>)", done.stdout) == []  # types are words
+    assert re.findall(r"<(?!run id>|=)", done.stdout) == []  # types are words
 
 
 def test_version_is_one_line() -> None:
