@@ -147,6 +147,8 @@ def time_of(suite: Suite, model: str, observed: Sequence[ObservedCase]) -> Suite
         minutes=round(plan.expected_seconds / 60, 2),
         num_cases=len(timed),
         num_recorded=len(recorded),
+        is_disturbed=bool(recorded)
+        and any(one.disturbed for one in observed if one.model == model),
     )
 
 

@@ -23,7 +23,7 @@ class SuiteTime(Record):
     """The planned minutes of a suite on one device of a model, as far as that holds its rows.
 
     `num_recorded` of its `num_cases` cases have a time in the model's qualified records; the others
-    have the allowance of the suite.
+    have the allowance of the suite. `is_disturbed`: others used a machine on which they were taken.
     """
 
     suite: str
@@ -31,6 +31,7 @@ class SuiteTime(Record):
     minutes: Number
     num_cases: int
     num_recorded: int
+    is_disturbed: bool
 
     @property
     def sentence(self) -> str:
@@ -41,9 +42,10 @@ class SuiteTime(Record):
     def source(self) -> str:
         if not self.num_recorded:
             return "allowance"
+        recorded = "recorded beside other load" if self.is_disturbed else "recorded"
         if self.num_recorded == self.num_cases:
-            return "recorded"
-        return f"{self.num_recorded} of {self.num_cases} times recorded, else allowance"
+            return recorded
+        return f"{self.num_recorded} of {self.num_cases} times {recorded}, else allowance"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
