@@ -44,15 +44,24 @@ def section(name: str, command: Any) -> str:
     context = typer.Context(command, info_name=name)
     pieces = " ".join(command.collect_usage_pieces(context))
     text = " ".join((command.help or "").split())
-    records = (one.get_help_record(context) for one in command.params if one.name != "help")
-    rows = "".join(_row(*record) for record in records if record is not None)
+    rows = "".join(_row(*record) for record in _records(command, context))
     table = f"\n| argument or option | meaning |\n|---|---|\n{rows}" if rows else ""
     return f"\n## `{name}`\n\n{text}\n\n    {name} {pieces}\n{table}"
 
 
 def _row(names: str, meaning: str) -> str:
     """A pipe in a text would end its cell."""
-    return f"| `{in_words(names)}` | {' '.join(meaning.split()).replace('|', '/')} |\n"
+    return f"| `{names}` | {' '.join(meaning.split()).replace('|', '/')} |\n"
+
+
+def _records(command: Any, context: Any) -> Iterator[tuple[str, str]]:
+    """Names and meanings of what may stand on a verb's line; an argument's name is enough."""
+    for one in command.params:
+        record = one.get_help_record(context) if one.name != "help" else None
+        if record is not None:
+            is_argument = one.param_type_name == "argument"
+            names = record[0].partition(" <")[0].upper() if is_argument else in_words(record[0])
+            yield names, record[1]
 
 
 def page() -> str:
@@ -85,10 +94,9 @@ def _man_section(name: str, command: Any) -> str:
     context = typer.Context(command, info_name=name)
     pieces = " ".join(command.collect_usage_pieces(context))
     text = " ".join((command.help or "").split())
-    records = (one.get_help_record(context) for one in command.params if one.name != "help")
     rows = "".join(
-        f".TP\n.B {_roff(in_words(names))}\n{_roff(' '.join(meaning.split()))}\n"
-        for names, meaning in filter(None, records)
+        f".TP\n.B {_roff(names)}\n{_roff(' '.join(meaning.split()))}\n"
+        for names, meaning in _records(command, context)
     )
     return f".SH {_roff(name.upper())}\n.B {_roff(f'{name} {pieces}')}\n.PP\n{_roff(text)}\n{rows}"
 

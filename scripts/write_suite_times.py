@@ -150,6 +150,8 @@ def time_of(suite: Suite, model: str, observed: Sequence[ObservedCase]) -> Suite
         num_cases=len(cases),
         num_recorded=sources.count("recorded"),
         num_estimated=sources.count("estimated"),
+        is_disturbed="recorded" in sources
+        and any(one.disturbed for one in observed if one.model == model),
     )
 
 

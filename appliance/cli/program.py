@@ -30,10 +30,12 @@ TYPES = {
     "<str>": "TEXT",
     "<int>": "COUNT",
     "<float>": "NUMBER",
+    "<int range>": "COUNT",
+    "<float range>": "NUMBER",
     "<path>": "PATH",
     "<file>": "PATH",
     "<list[str]>": "TEXT...",
-    "<list[path]>": "PATH...",
+    "<list[Path]>": "PATH...",
 }
 
 

@@ -24,6 +24,7 @@ class SuiteTime(Record):
 
     `num_recorded` of its `num_cases` cases have a time in the model's qualified records, of
     `num_estimated` a step was timed there; the others have the allowance of the suite.
+    `is_disturbed`: others used a machine on which recorded times were taken.
     """
 
     suite: str
@@ -32,6 +33,7 @@ class SuiteTime(Record):
     num_cases: int
     num_recorded: int
     num_estimated: int = 0
+    is_disturbed: bool
 
     @property
     def sentence(self) -> str:
@@ -40,9 +42,10 @@ class SuiteTime(Record):
 
     @property
     def source(self) -> str:
+        recorded = "recorded beside other load" if self.is_disturbed else "recorded"
         if self.num_recorded == self.num_cases:
-            return "recorded"
-        counts = {"recorded": self.num_recorded, "estimated": self.num_estimated}
+            return recorded
+        counts = {recorded: self.num_recorded, "estimated": self.num_estimated}
         known = [f"{count} {source}" for source, count in counts.items() if count]
         if not known:
             return "allowance"

@@ -21,7 +21,9 @@ sys.path.insert(0, str(ROOT / "scripts"))
 import write_suite_times  # noqa: E402 - after the path
 
 XEON = "Intel(R) Xeon(R) Processor"
-A_TIME = SuiteTime(suite="s", model="M", minutes=119.4, num_cases=4, num_recorded=0)
+A_TIME = SuiteTime(
+    suite="s", model="M", minutes=119.4, num_cases=4, num_recorded=0, is_disturbed=False
+)
 
 
 def test_times_and_page_are_up_to_date() -> None:
@@ -70,6 +72,8 @@ def test_a_time_says_what_it_is_taken_from(
     one = replace(A_TIME, num_recorded=num_recorded, num_estimated=num_estimated)
     assert one.sentence == f"119 min on M ({source})"
     assert replace(one, minutes=120.0).sentence == f"2.0 h on M ({source})"
+    disturbed = replace(one, is_disturbed=True).source
+    assert disturbed == source.replace("recorded", "recorded beside other load")
 
 
 @pytest.mark.parametrize("minutes", write_suite_times.MINUTES)
