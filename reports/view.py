@@ -298,7 +298,7 @@ def _run(
         Row(
             label="",
             value="",
-            note=f"criteria chosen by the signer: {sha256(bundle.files[CRITERIA])}",
+            note=f"suite, criteria chosen by the signer: {sha256(bundle.files[CRITERIA])}",
         ),
         _row("Risks", judging.risks(plan, criteria, index.attempt)),
         *((_row("Guard bands", banded),) if banded else ()),

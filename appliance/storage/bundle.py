@@ -226,10 +226,13 @@ def read_folder(
     try:
         names = [name for name in folder.names() if complete or not name.startswith(".")]
         check_number(names)
-        return _contents(folder, names, total)
+        files = _contents(folder, names, total)
     except OSError as error:
         where = folder.path / (error.filename if isinstance(error.filename, str) else "")
         raise EvidenceError(f"{where} cannot be read: {error.strerror}") from None
+    if complete and LOGS in names and not any(name.startswith(LOGS) for name in files):
+        raise EvidenceError(f"{LOGS}/ in the bundle is empty, and no run leaves it so; remove it")
+    return files
 
 
 def _contents(folder: Folder, names: Sequence[str], total: int) -> Mapping[str, bytes]:
