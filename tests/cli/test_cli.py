@@ -46,7 +46,7 @@ def says(done: subprocess.CompletedProcess[str], code: int, *words: str) -> None
         (("accept", "--resume", "nowhere", "--suite", "smoke"), ["--suite", "--resume"]),
         (("start", "--resume", "nowhere", "--suite", "node"), ["--suite", "--resume"]),
         (("run", "--from", "x", "--case", "y", "--launch", "1", "--suite", "z"), ["--suite"]),
-        (("plan", "--order", "/dev/zero"), ["/dev/zero", "64 MiB", "name the buyer's order"]),
+        (("plan", "--order", "/dev/zero"), ["/dev/zero", "not a plain file", "name the buyer's order"]),
         (("plan", "--suite", "/dev/zero"), ["suite file /dev/zero", "64 MiB"]),
         (
             ("plan", "--suite", TINY, "--baseline", "/dev/zero"),
