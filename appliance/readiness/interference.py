@@ -67,7 +67,7 @@ def named(processes: Iterable[Process]) -> str:
     if not words:
         return ""
     more = f", and {len(words) - MOST_NAMED} more" if len(words) > MOST_NAMED else ""
-    return f" ({', '.join(words[:MOST_NAMED])}{more})"
+    return f" (busiest, in processors: {', '.join(words[:MOST_NAMED])}{more})"
 
 
 def _of_device(device: Device, facts: Facts) -> Iterator[str]:

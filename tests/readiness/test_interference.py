@@ -37,7 +37,9 @@ def node(used: float | None, *others: Process, device: float | None = None) -> S
 
 def test_culprit_is_named_with_its_share() -> None:
     (sentence,) = interference.sentences(node(0.98, HOG))
-    assert sentence.startswith("others use 49 % of the 2 processors (hog 0.97): times")
+    assert sentence.startswith(
+        "others use 49 % of the 2 processors (busiest, in processors: hog 0.97): times"
+    )
     assert "--wait-idle" in sentence
 
 
@@ -53,7 +55,10 @@ def test_device_that_somebody_uses_is_named() -> None:
 
 def test_only_the_busiest_are_named() -> None:
     others = tuple(replace(HOG, name=name) for name in "abcde")
-    assert interference.named(others) == " (a 0.97, b 0.97, c 0.97, and 2 more)"
+    assert (
+        interference.named(others)
+        == " (busiest, in processors: a 0.97, b 0.97, c 0.97, and 2 more)"
+    )
 
 
 # ------------------------------------------------------------------ while a run goes on
