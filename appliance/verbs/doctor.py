@@ -38,6 +38,7 @@ from appliance.errors import BenchError
 from appliance.linux.kernel_log import KernelLog
 from appliance.linux.sensors import CPU, EDAC, Sensors
 from appliance.linux.sysfs import Tree, Unreadable, or_none
+from appliance.probe import node
 from appliance.probe.conditions import CLOCK
 from appliance.readiness import disk_space, interference
 from appliance.readiness.idle_wait import NodeUse
@@ -225,6 +226,20 @@ def _devices(place: Place, engine: Engine) -> Iterator[Row]:
         )
 
 
+def _subject(_place: Place) -> Iterator[Row]:
+    """What a run would test, as `accept` asks: an image for accelerators takes nothing else."""
+    what = "devices to test"
+    try:
+        devices = node.present().probe()
+    except BenchError as error:
+        sentence, _, fix = str(error).partition(": ")
+        fix = fix or "name one that is here with --vendor"
+        yield row_of(what, sentence, RUNS, fix, ok=False, required=True)
+        return
+    models = ", ".join(dict.fromkeys(device.model for device in devices))
+    yield row_of(what, f"{len(devices)} x {models}", RUNS, "", ok=True, required=True)
+
+
 # ------------------------------------------------------------------ room
 
 
@@ -366,6 +381,7 @@ EXAMINATIONS: tuple[Examination, ...] = (
     software.ranges,
     software.locked,
     software.rendering,
+    _subject,
     _room,
     _memory,
     _data,

@@ -158,6 +158,16 @@ def test_folder_that_takes_nothing_is_missing(tmp_path: Path) -> None:
     assert "--out" in row.fix
 
 
+def test_image_without_its_devices_is_not_ready(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BENCH_VENDOR", "cpu")
+    assert row_of(look("_subject", tmp_path), "devices to test").detected.startswith("1 x ")
+    monkeypatch.setenv("BENCH_VENDOR", "no-such-vendor")
+    row = row_of(look("_subject", tmp_path), "devices to test")
+    assert (row.state, row.is_required) == ("missing", True)
+
+
 def test_full_disk_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "SMALLEST_DISK", 2**62)
     assert row_of(look("_room", tmp_path), "free disk").state == "missing"
