@@ -127,7 +127,10 @@ def _wait_until_idle(options: RunOptions, *, as_json: bool) -> None:
     """Before anything is begun, and before our own imports; NodeBusy when the time is over."""
     if options.wait_idle is not None:
         from appliance.readiness import idle_wait
+        from appliance.readiness.out_folder import check_writable
 
+        if options.resume is None:
+            check_writable(options.out)  # nobody waits for a run that cannot be made
         say_it = _unsaid if options.quiet or as_json else say
         idle_wait.wait(options.wait_idle, options.vendor, say_it)
 
