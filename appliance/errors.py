@@ -7,6 +7,7 @@
     ├── ApplianceError         exit 5: the appliance itself failed; never the device's fault
     ├── SessionsLeft           exit 3: a session has ended, and nothing is decided before the last
     ├── ReceiptAwaited         exit 3: a run is planned, and begins by the buyer's receipt
+    ├── NodeBusy               exit 3: others use the node, and the time to wait for that is over
     └── RunInterrupted         exit 130: stopped by a person; the run can be resumed
 
 They are raised where the fault is seen and caught once, in cli.py. What a workload does
@@ -54,6 +55,12 @@ class SessionsLeft(BenchError):
 
 class ReceiptAwaited(BenchError):
     """A run is planned and waits for the buyer's receipt, which a person gives it."""
+
+    exit_code = 3
+
+
+class NodeBusy(BenchError):
+    """The node did not become idle in the time that a person gave it; nothing was begun."""
 
     exit_code = 3
 

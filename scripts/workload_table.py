@@ -1,7 +1,7 @@
 """Writes the tables of workloads and of their operations, from what they say of themselves.
 
 Part of `make generate`; run that after adding or changing a workload; a test compares what it would
-write with what is there. The table of README.md, and that of
+write with what is there. The table of docs/reference/workloads.md, and that of
 docs/reference/operations.md (scripts/operations_table.py), stand between two markers each; nothing
 else of the files is touched.
 """
@@ -20,7 +20,7 @@ sys.path.insert(0, str(ROOT))
 from appliance.errors import ApplianceError  # noqa: E402 - the script runs uninstalled
 from appliance.verbs.listing import ListedWorkload, in_millions, listed  # noqa: E402 - the same
 
-README = ROOT / "README.md"
+PAGE = ROOT / "docs" / "reference" / "workloads.md"
 BEGIN = "<!-- workloads: written by scripts/workload_table.py -->\n"
 END = "<!-- workloads: end -->\n"
 HEAD = (
@@ -49,18 +49,18 @@ def _row(item: ListedWorkload) -> str:
 
 
 def written(text: str, rows: str) -> str:
-    """The README's text with these rows between its markers; ApplianceError if it has none."""
+    """The page's text with these rows between its markers; ApplianceError if it has none."""
     before, begun, rest = text.partition(BEGIN)
     _, ended, after = rest.partition(END)
     if not begun or not ended:
-        raise ApplianceError(f"README.md has not the two markers {BEGIN.strip()} and {END.strip()}")
+        raise ApplianceError(f"{PAGE} has not the two markers {BEGIN.strip()} and {END.strip()}")
     return f"{before}{BEGIN}{rows}{END}{after}"
 
 
 def main() -> None:
     """Write both tables anew."""
     workloads = listed()
-    README.write_text(written(README.read_text(), table(workloads)))
+    PAGE.write_text(written(PAGE.read_text(), table(workloads)))
     page = operations_table.PAGE
     page.write_text(operations_table.written(page.read_text(), operations_table.table(workloads)))
 

@@ -24,8 +24,8 @@ HEAD = """\
 # The command line
 
 Written by `make generate` from the program itself. Text for people goes to stderr; with `--json`
-one JSON document goes to stdout. The exit codes are those of the
-[README](../../README.md#what-bench-says); [environment.md](environment.md) has the variables, and
+one JSON document goes to stdout. [verbs.md](verbs.md) has the exit codes,
+[environment.md](environment.md) the variables, and
 what a file `bench.toml` may set. Every verb has `-h`; `bench --version` prints the version, and
 `bench --install-completion` completes verbs and options in the shell that it is called from.
 """

@@ -1,5 +1,6 @@
 """The docs name what the program has: verbs, variables, files; and no unready release is tagged."""
 
+import ast
 import os
 import re
 import shutil
@@ -64,6 +65,34 @@ def test_every_page_is_reached_from_the_index() -> None:
     index = (DOCS / "README.md").read_text()
     pages = {str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md")} - {"README.md"}
     assert pages == {link for link in re.findall(r"\]\(([^)#]+)", index) if link.endswith(".md")}
+
+
+def sentence(node: ast.AST) -> str:
+    """A string of the code, with … for each value that is put into it; empty for anything else."""
+    parts = node.values if isinstance(node, ast.JoinedStr) else [node]
+    texts = [str(one.value) if isinstance(one, ast.Constant) else "…" for one in parts]
+    is_text = isinstance(node, ast.JoinedStr) or isinstance(getattr(node, "value", None), str)
+    return re.sub("…+", "…", "".join(texts)) if is_text else ""
+
+
+def test_every_sentence_that_troubleshooting_explains_is_the_program_s() -> None:
+    """Its headings quote what a person has read; a reworded message must be reworded there."""
+    page = (DOCS / "how-to/troubleshooting.md").read_text()
+    quoted = re.findall(r"(?m)^### `(.*?)`$", page)
+    files = [path for room in ("appliance", "reports") for path in (ROOT / room).rglob("*.py")]
+    trees = (ast.parse(path.read_text()) for path in files)
+    said = "\n".join({sentence(node) for tree in trees for node in ast.walk(tree)})
+    assert len(quoted) > 15
+    missing = [one for one in quoted if one.removeprefix("… ").removesuffix(" …") not in said]
+    assert missing == []
+
+
+def test_readme_is_one_screen() -> None:
+    """What it leaves out stands in docs/; pictures are small enough for a slow link."""
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 75
+    sizes = {path.name: path.stat().st_size for path in (DOCS / "pictures").iterdir()}
+    assert sizes.keys() == {"page-1.png", "terminal.svg"}
+    assert max(sizes.values()) <= 150_000
 
 
 def test_changelog_begins_with_this_version_and_its_date() -> None:

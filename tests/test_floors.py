@@ -35,7 +35,7 @@ FLOORS: list[tuple[str, ...]] = [
     ("workloads.parts.vision", "workloads.parts.inference", "workloads.parts.reinforcement"),
     ("workloads.parts.diffusion", "workloads.parts.language", "workloads.parts.curves"),
     ("workloads",),
-    ("workloads.injected", "workloads.recording", "appliance.worker"),
+    ("workloads.injected", "workloads.recording", "appliance.worker", "appliance.readiness"),
     ("appliance.runner", "appliance.judging", "appliance.comparison", "appliance.container"),
     ("appliance.verification", "appliance.qualifying", "reports"),
     ("appliance.selftest", "appliance.verbs", "appliance.verbs.baselines"),

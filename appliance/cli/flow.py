@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from appliance.challenge.request import Awaiting
     from appliance.runner.head_start import HeadStart
     from appliance.verbs.accept import Finished
+    from appliance.verbs.preparation import Prepared
 
 
 @grouped
@@ -36,6 +37,7 @@ def accept(
 
     key, role = signing.signer()
     publish.require_renderer()
+    _wait_until_idle(options, as_json=as_json)
     finished = _finished(options, as_json=as_json)
     publish.sign(finished.folder, key, role)
     _conclude(finished, is_signed=True, quiet=options.quiet, as_json=as_json)
@@ -58,6 +60,7 @@ def run(
     if source is not None or case is not None or launch is not None:
         _rerun(options, source, case, launch, as_json=as_json)
     _say_begin(options, as_json=as_json)
+    _wait_until_idle(options, as_json=as_json)
     finished = _finished(options, as_json=as_json)
     _conclude(finished, is_signed=False, quiet=options.quiet, as_json=as_json)
 
@@ -83,7 +86,7 @@ def plan(
         prepared = prepare(options)
     if as_json:
         print_json(to_data(prepared.plan))
-        return
+        raise typer.Exit(_order_code(prepared))
     if options.suite is None:
         say(default_sentence(prepared.plan))
     print_plan(prepared.plan)
@@ -102,12 +105,38 @@ def plan(
     if prepared.order is not None:
         for sentence in sentences(match(prepared.order, prepared.system)):
             say(sentence)
+    raise typer.Exit(_order_code(prepared))
+
+
+def _order_code(prepared: Prepared) -> int:
+    """1 where a required line of the order is not met, which no run would accept; else 0."""
+    from appliance.judging.order_match import match
+
+    matched = match(prepared.order, prepared.system)
+    is_met = all(one.draft.ruling != "fail" for one in matched if one.line.required)
+    return 0 if is_met else EXIT_CODES["REJECTED"]
 
 
 def _say_begin(options: RunOptions, *, as_json: bool) -> None:
     """The first word, before the imports that take a second."""
     if not (options.quiet or as_json or options.resume):
         say(f"bench {VERSION}: probing this node and planning the run")
+
+
+def _wait_until_idle(options: RunOptions, *, as_json: bool) -> None:
+    """Before anything is begun, and before our own imports; NodeBusy when the time is over."""
+    if options.wait_idle is not None:
+        from appliance.readiness import idle_wait
+        from appliance.readiness.out_folder import check_writable
+
+        if options.resume is None:
+            check_writable(options.out)  # nobody waits for a run that cannot be made
+        say_it = _unsaid if options.quiet or as_json else say
+        idle_wait.wait(options.wait_idle, options.vendor, say_it)
+
+
+def _unsaid(_text: str) -> None:
+    """What is said where a person asked for nothing but the verdict."""
 
 
 def _finished(options: RunOptions, *, as_json: bool) -> Finished:
@@ -206,6 +235,7 @@ def _rerun(
 
     fixed = ("vendor", "criteria", "challenge", "order", "suite", "baseline", "resume", "receipt")
     options.refuse_changes("--from", *fixed, "sessions", "pause", "minutes")
+    _wait_until_idle(options, as_json=as_json)
     if source is None or case is None or launch is None:
         raise UsageError("--from, --case and --launch go together: they name what to repeat")
     request = rerun.Request(

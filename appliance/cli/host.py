@@ -47,10 +47,18 @@ def start(
         )
     key, role = signing.signer()
     inside = replace(options, quiet=options.quiet or as_json)
+    if options.wait_idle is not None and not dry_run:
+        from appliance.readiness import idle_wait
+
+        idle_wait.wait(options.wait_idle, options.vendor, _unsaid if inside.quiet else say)
     if dry_run:
         _print_line(*dry_line(inside), as_json=as_json)
     started = start(inside, key, role, say=say, write=_pass_on)
     _conclude(started, quiet=options.quiet, as_json=as_json)
+
+
+def _unsaid(_text: str) -> None:
+    """What is said where a person asked for nothing but the verdict."""
 
 
 def _pass_on(text: bytes) -> None:
@@ -66,8 +74,9 @@ def _print_line(line: str, missing: tuple[str, ...], *, as_json: bool) -> NoRetu
         typer.echo(line)
         for sentence in missing:
             say(f"would not start: {sentence}")
-        say("it leaves an unsigned run: `bench sign` its folder, or omit --dry-run")
-    raise typer.Exit(0)
+        if not missing:
+            say("it leaves an unsigned run: `bench sign` its folder, or omit --dry-run")
+    raise typer.Exit(UsageError.exit_code if missing else 0)
 
 
 def _conclude(started: Started, *, quiet: bool, as_json: bool) -> NoReturn:
@@ -171,6 +180,7 @@ def doctor(
         print_json(doctor.to_document(rows))
     else:
         console().print(doctor.table(rows))
+        say(doctor.summary(rows))
     raise typer.Exit(0 if doctor.can_accept(rows) else UsageError.exit_code)
 
 

@@ -9,7 +9,7 @@ from typing import Literal
 
 from appliance.linux.sysfs import Tree
 
-State = Literal["ok", "missing", "out of range", "not needed here", "not known"]
+State = Literal["ok", "missing", "out of range", "not needed here", "not known", "busy"]
 LACKS: tuple[State, ...] = ("missing", "out of range")
 """States of a thing that stands in the way of a run, if it is required."""
 

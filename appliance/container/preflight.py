@@ -20,6 +20,7 @@ from appliance.container.container_options import Devices, Engine
 from appliance.errors import UsageError
 from appliance.linux import pci
 from appliance.linux.sysfs import Tree, Unreadable, or_none
+from appliance.readiness.out_folder import refusal
 from appliance.storage.toml_file import did_you_mean
 from appliance.vendors.containers import (
     CONTAINERS,
@@ -180,9 +181,9 @@ def run_user(out: Path, engine: Engine) -> str:
 def missing_out(out: Path) -> Iterator[str]:
     """Why the folder cannot take the evidence; nothing if it can, or can be made."""
     if not out.exists():
-        parent = next(one for one in out.absolute().parents if one.exists())
-        if not os.access(parent, os.W_OK | os.X_OK):
-            yield f"{parent} is not writable by user {os.geteuid()}: name another with --out"
+        refused = refusal(out)
+        if refused is not None:
+            yield f"{refused.reason}: {refused.fix}"
         return
     if not out.is_dir():
         yield f"{out} is not a folder: name another with --out"
@@ -196,6 +197,10 @@ def missing_out(out: Path) -> Iterator[str]:
         )
     elif status.st_mode & stat.S_IRWXU != stat.S_IRWXU:
         yield f"{out} is closed to its owner: `chmod u+rwx {out}`"
+    else:
+        refused = refusal(out)
+        if refused is not None:
+            yield f"{refused.reason}: {refused.fix}"
 
 
 def missing_files(paths: Sequence[Path], user: str) -> tuple[str, ...]:

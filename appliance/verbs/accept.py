@@ -14,11 +14,13 @@ from pathlib import Path
 
 from appliance.challenge import request as receipts
 from appliance.challenge.request import Awaiting
-from appliance.errors import OutputError, UsageError
+from appliance.errors import UsageError
 from appliance.evidence.budget import Budget
 from appliance.judging.verdict import Judge
 from appliance.planning import coverage, sessions
 from appliance.probe import node
+from appliance.readiness import disk_space, interference
+from appliance.readiness.out_folder import check_writable
 from appliance.records.journal import (
     AttemptBegun,
     LaunchEnded,
@@ -87,6 +89,7 @@ def run(
     )
     if options.suite is None:
         observer.suite_chosen(prepared.plan)
+    disk_space.check(options.out, prepared.plan)
     folder = options.out / prepared.plan.run_id
     if prepared.plan.num_attempts:
         make_folder(folder, prepared.files, prepared.node)
@@ -222,9 +225,20 @@ def _finish(
 
     `dropped` is an unfinished line that the journal had. `ahead` has begun to import.
     """
-    observer.preflight_warnings(coverage.preflight_warnings(prepared.plan, prepared.criteria))
+    observer.preflight_warnings(
+        (
+            *coverage.preflight_warnings(prepared.plan, prepared.criteria),
+            *interference.sentences(prepared.node.system),
+        )
+    )
     judge = _judge(prepared)
     journal.follow(judge.take)
+    watch = interference.InterferenceWatch(
+        processors=interference.num_processors(prepared.system),
+        say=observer.preflight_warnings,
+        since=len(journal.lines),
+    )
+    journal.follow(watch.take)
     work = work_folder(folder, prepared.plan.run_id)
     try:
         while not sessions.has_ended(journal.lines):
@@ -282,20 +296,3 @@ def _make_launches(
         observer.session_ended(prepared.plan, session)
     else:
         journal.append(RunEnded(launches=len(prepared.plan.launches)), sync=True)
-
-
-# ------------------------------------------------------------------ folders
-
-
-def check_writable(out: Path) -> None:
-    """OutputError unless runs can be put into `out`."""
-    if (out / "plan.json").exists():
-        raise OutputError(f"{out} is the folder of a run: use --resume {out}, or another --out")
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except (FileExistsError, NotADirectoryError):
-        raise OutputError(f"{out} is not a folder; name another with --out") from None
-    except OSError as error:
-        raise OutputError(f"{out} cannot be made ({error.strerror})") from None
-    if not os.access(out, os.W_OK | os.X_OK):
-        raise OutputError(f"{out} is not writable by user {os.getuid()}; name another with --out")

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import os
 import resource
-import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict
@@ -39,7 +38,11 @@ from appliance.errors import BenchError
 from appliance.linux.kernel_log import KernelLog
 from appliance.linux.sensors import CPU, EDAC, Sensors
 from appliance.linux.sysfs import Tree, Unreadable, or_none
+from appliance.probe import node
 from appliance.probe.conditions import CLOCK
+from appliance.readiness import disk_space, interference
+from appliance.readiness.idle_wait import NodeUse
+from appliance.readiness.out_folder import nearest, refusal
 from appliance.signing import keys
 from appliance.storage.dataset_file import load_datasets
 from appliance.vendors.containers import CONTAINERS
@@ -49,11 +52,13 @@ if TYPE_CHECKING:
     from appliance.container.engine_client import EngineClient
 
 ENGINE_SECONDS = 2.0
+OTHERS_SECONDS = 0.5
+"""Other processes are watched so long; torch is imported meanwhile, by a child of ours."""
 SHM = "/dev/shm"  # noqa: S108 - the very thing
 SMALLEST_SHM = 64 * 2**20
 """What an engine gives by default, and enough for processors."""
-SMALLEST_DISK = 2**30
-"""A run of the smoke suite leaves 1.5 MB (measured); caches and logs of long suites may grow."""
+SMALLEST_DISK = 150 * disk_space.MB
+"""What the smoke suite may need; every run checks the room for its own plan before it begins."""
 GOOD_CLOCKS = ("tsc", "kvm-clock", "arch_sys_counter", "hyperv_clocksource_tsc_page")
 """Read without a system call; hpet and acpi_pm cost a microsecond and more for each time."""
 
@@ -87,13 +92,33 @@ def can_accept(rows: Iterable[Row]) -> bool:
 def to_document(rows: Iterable[Row]) -> dict[str, object]:
     """The one JSON document of the verb."""
     listed = tuple(rows)
-    return {"can_accept": can_accept(listed), "rows": [asdict(row) for row in listed]}
+    return {
+        "can_accept": can_accept(listed),
+        "summary": summary(listed),
+        "rows": [asdict(row) for row in listed],
+    }
+
+
+def summary(rows: Iterable[Row]) -> str:
+    """What it comes to, in one line: whether a run can be made here, and what is left to do."""
+    listed = tuple(rows)
+    lacking = [row for row in listed if row.state in LACKS]
+    required = [row.what for row in lacking if row.is_required]
+    optional = [row.what for row in lacking if not row.is_required]
+    busy = [row.what for row in listed if row.state == "busy"]
+    words = f"{sum(row.state == 'ok' for row in listed)} ok"
+    words += f"; optional and missing: {', '.join(optional)}" if optional else ""
+    words += f"; busy: {', '.join(busy)}" if busy else ""
+    if required:
+        return f"not ready, fix first: {', '.join(required)} ({words})"
+    return f"ready for `bench accept` ({words})"
 
 
 def table(rows: Iterable[Row]) -> Table:
     """The rows for a person; what is missing stands out, and what is required of it more."""
     styles = {
         **dict.fromkeys(LACKS, "bold yellow"),
+        "busy": "bold yellow",
         "ok": "",
         "not needed here": "dim",
         "not known": "dim",
@@ -107,11 +132,18 @@ def table(rows: Iterable[Row]) -> Table:
             row.what,
             row.detected,
             row.needed_for,
-            row.state + " (required)" * is_fatal,
+            _state_words(row),
             row.fix,
         )
         grid.add_row(*map(Text, cells), style="bold red" if is_fatal else styles[row.state])
     return grid
+
+
+def _state_words(row: Row) -> str:
+    """The state; of what is missing, whether a run can do without."""
+    if row.state not in LACKS:
+        return row.state
+    return f"{row.state} ({'required' if row.is_required else 'optional'})"
 
 
 def _guarded(examination: Examination, place: Place) -> list[Row]:
@@ -194,19 +226,33 @@ def _devices(place: Place, engine: Engine) -> Iterator[Row]:
         )
 
 
+def _subject(_place: Place) -> Iterator[Row]:
+    """What a run would test, as `accept` asks: an image for accelerators takes nothing else."""
+    what = "devices to test"
+    try:
+        devices = node.present().probe()
+    except BenchError as error:
+        sentence, _, fix = str(error).partition(": ")
+        fix = fix or "name one that is here with --vendor"
+        yield row_of(what, sentence, RUNS, fix, ok=False, required=True)
+        return
+    models = ", ".join(dict.fromkeys(device.model for device in devices))
+    yield row_of(what, f"{len(devices)} x {models}", RUNS, "", ok=True, required=True)
+
+
 # ------------------------------------------------------------------ room
 
 
 def _room(place: Place) -> Iterator[Row]:
-    lacks = list(preflight.missing_out(place.out))
-    sentence, _, fix = (lacks or [f"{place.out} takes files"])[0].partition(": ")
-    yield row_of("output folder", sentence, RUNS, fix, ok=not lacks, required=True)
-    there = next(
-        one for one in (place.out.absolute(), *place.out.absolute().parents) if one.exists()
-    )
-    free = shutil.disk_usage(there).free
-    fix = f"make room in {there}, or name another folder with --out"
-    yield row_of("free disk", _size(free), RUNS, fix, ok=free >= SMALLEST_DISK, required=True)
+    """As `accept` asks: by writing a file where the run would."""
+    refused = refusal(place.out)
+    detected = f"{place.out} takes files" if refused is None else refused.reason
+    fix = "" if refused is None else refused.fix
+    yield row_of("output folder", detected, RUNS, fix, ok=refused is None, required=True)
+    free = disk_space.free_bytes(place.out)
+    fix = f"make room in {nearest(place.out)}, or name another folder with --out"
+    enough = free >= SMALLEST_DISK
+    yield row_of("free disk", disk_space.size(free), RUNS, fix, ok=enough, required=True)
 
 
 def _memory(place: Place) -> Iterator[Row]:
@@ -290,6 +336,17 @@ def _steadiness(place: Place) -> Iterator[Row]:
         yield not_needed("CPU governor", "no frequency driver here", FIGURES)
 
 
+def _others(place: Place) -> Iterator[Row]:
+    """Who else uses the node, as `--wait-idle` asks; on a tree of its own there is nobody."""
+    use = NodeUse(None, tree=place.tree)
+    time.sleep(OTHERS_SECONDS)
+    clauses = use.clauses()
+    detected = "; ".join(clauses) or "nobody uses a tenth of it"
+    state: State = "busy" if clauses else "ok"
+    fix = interference.STOP + " MINUTES" if clauses else ""
+    yield Row(what="other load", detected=detected, needed_for=FIGURES, state=state, fix=fix)
+
+
 def _governors(tree: Tree) -> Iterator[str]:
     for name in or_none(lambda: tree.names(f"{CPU}/cpufreq", r"policy\d+")) or ():
         path = f"{CPU}/cpufreq/{name}/scaling_governor"
@@ -324,11 +381,13 @@ EXAMINATIONS: tuple[Examination, ...] = (
     software.ranges,
     software.locked,
     software.rendering,
+    _subject,
     _room,
     _memory,
     _data,
     _containers,
     _reporting,
     _steadiness,
+    _others,
     _key,
 )

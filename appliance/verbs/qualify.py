@@ -25,6 +25,7 @@ from appliance.planning.plan import PlanInputs, make_plan, requests
 from appliance.probe import node
 from appliance.qualifying import observation, page, rows, runs, schedule
 from appliance.qualifying.rows import Shipped, row_of
+from appliance.readiness.out_folder import check_writable
 from appliance.records.json import Record, from_json, sha256, to_json
 from appliance.records.plan import Case, NotPlanned, Plan
 from appliance.records.qualified import ObservedCase, Qualified
@@ -34,7 +35,6 @@ from appliance.runner import describing, execution
 from appliance.storage import bundle, criteria_file, input_file, qualified_file, suite_file
 from appliance.vendors.registry import VENDORS
 from appliance.verbs import datasets
-from appliance.verbs.accept import check_writable
 from appliance.verbs.preparation import Node, begin, places_of, stack_of
 from appliance.verbs.run_begin import new_run_id, tidy, work_folder
 from appliance.version import VERSION

@@ -17,6 +17,7 @@ from appliance.errors import EvidenceError, UsageError
 from appliance.judging.verdict import judge
 from appliance.planning.criterion_scope import planned_bounds
 from appliance.probe import node, redaction
+from appliance.readiness.out_folder import check_writable
 from appliance.records.journal import AttemptBegun, Line, RunEnded
 from appliance.records.json import Parameters, sha256, to_json
 from appliance.records.plan import Case, Launch, Plan
@@ -30,7 +31,6 @@ from appliance.storage.bundle import Bundle
 from appliance.storage.toml_file import did_you_mean
 from appliance.vendors.base import Vendor
 from appliance.verbs import datasets
-from appliance.verbs.accept import check_writable
 from appliance.verbs.preparation import Node, begin, redacted_node
 from appliance.verbs.rerun_diff import (
     LaunchEvidence,

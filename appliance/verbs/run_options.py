@@ -21,6 +21,8 @@ FULL_SUITE = "acceptance"
 """What a run of accelerators makes where nobody names a suite."""
 SMALL_SUITE = "smoke"
 """What a run of processors makes where nobody names a suite."""
+LONGEST_WAIT = 24 * 60
+"""Minutes: a day."""
 LONGEST_RUN = 10_000_000
 """Seconds: four months."""
 IMAGE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]{0,254}", re.ASCII)
@@ -164,7 +166,19 @@ class RunOptions(PlanOptions):
     redact: Annotated[
         bool, typer.Option("--redact", help="Write no host name and no address of this machine.")
     ] = False
+    wait_idle: Annotated[
+        int | None,
+        typer.Option(help="Wait so many minutes at most until nobody else uses the node."),
+    ] = None
     quiet: Annotated[bool, typer.Option("--quiet", help="Only the verdict.")] = False
+
+    def __post_init__(self) -> None:
+        """UsageError for what no plan can have, and for a wait that is none."""
+        PlanOptions.__post_init__(self)
+        if self.wait_idle is not None and not 1 <= self.wait_idle <= LONGEST_WAIT:
+            raise UsageError(
+                f"--wait-idle is {self.wait_idle}: give minutes, from 1 to {LONGEST_WAIT}"
+            )
 
     def refuse_changes(self, option: str, *names: str) -> None:
         """UsageError if one of these options is set, which `option` says was fixed before."""
@@ -196,7 +210,7 @@ class StartOptions(RunOptions):
 
     def __post_init__(self) -> None:
         """UsageError for values that no engine takes."""
-        PlanOptions.__post_init__(self)
+        RunOptions.__post_init__(self)
         if self.timeout is not None and not 0 < self.timeout <= LONGEST_RUN:
             raise UsageError(
                 f"--timeout is {self.timeout:g}: give seconds, above 0 and at most {LONGEST_RUN}"

@@ -52,6 +52,20 @@ def test_required_row_that_is_missing_forbids_acceptance() -> None:
     assert doctor.can_accept([replace(row, is_required=False)])
 
 
+def test_summary_says_whether_it_is_ready_and_what_is_left() -> None:
+    fine = Row(what="a", detected="", needed_for="", state="ok")
+    lack = Row(what="b", detected="", needed_for="", state="missing", fix="c")
+    busy = Row(what="d", detected="", needed_for="", state="busy", fix="e")
+    words = doctor.summary([fine, lack, busy])
+    assert words == "ready for `bench accept` (1 ok; optional and missing: b; busy: d)"
+    assert doctor.summary([fine, replace(lack, is_required=True)]) == (
+        "not ready, fix first: b (1 ok)"
+    )
+    assert doctor._state_words(lack) == "missing (optional)"
+    assert doctor._state_words(replace(lack, is_required=True)) == "missing (required)"
+    assert doctor._state_words(fine) == "ok"
+
+
 def test_look_that_fails_is_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(_: object) -> list[Row]:
         raise ZeroDivisionError("by zero")
@@ -142,6 +156,16 @@ def test_folder_that_takes_nothing_is_missing(tmp_path: Path) -> None:
     row = row_of(look("_room", tmp_path), "output folder")
     assert (row.state, row.is_required) == ("missing", True)
     assert "--out" in row.fix
+
+
+def test_image_without_its_devices_is_not_ready(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BENCH_VENDOR", "cpu")
+    assert row_of(look("_subject", tmp_path), "devices to test").detected.startswith("1 x ")
+    monkeypatch.setenv("BENCH_VENDOR", "no-such-vendor")
+    row = row_of(look("_subject", tmp_path), "devices to test")
+    assert (row.state, row.is_required) == ("missing", True)
 
 
 def test_full_disk_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

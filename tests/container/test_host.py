@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from support.engine_devices import on_bus, with_devices, with_nodes
+from support.program import called
 
 from appliance.container import engine_client, preflight
 from appliance.container.container_options import (
@@ -442,6 +443,17 @@ def test_dry_run_needs_no_engine_and_touches_nothing(
     assert len(missing) == 1
     assert "no container engine" in missing[0]
     assert not (tmp_path / "out").exists()
+
+
+def test_dry_run_that_would_not_start_ends_with_two(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine_client, "_trial", lambda _: errno.ENOENT)
+    done = called("start", "--dry-run", "--vendor", "cpu", "--out", str(tmp_path / "out"))
+    assert (done.returncode, "docker" in done.stdout) == (2, True)
+    assert "would not start: no container engine" in done.stderr
+    monkeypatch.setattr(start, "dry_line", lambda _: ("docker run", ()))
+    assert called("start", "--dry-run").returncode == 0
 
 
 def test_container_chooses_the_suite_that_nobody_named(tmp_path: Path) -> None:

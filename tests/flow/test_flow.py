@@ -13,6 +13,10 @@ import psutil
 import pytest
 from support.program import TINY, called, events, only_run, start
 
+from appliance.readiness import disk_space
+from appliance.records.json import from_json
+from appliance.records.plan import Plan
+
 pytestmark = pytest.mark.slow
 
 
@@ -49,6 +53,14 @@ def copy(accepted: Path, tmp_path: Path) -> Path:
 def test_folder_and_pdf_verify_with_a_development_key_allowed(accepted: Path) -> None:
     assert bench("verify", str(accepted), "--allow-dev")[0] == 0
     assert bench("verify", str(accepted / "report.pdf"), "--allow-dev")[0] == 0
+
+
+def test_run_takes_no_more_room_than_was_estimated_before_it(accepted: Path) -> None:
+    data = (accepted / "plan.json").read_bytes()
+    room = disk_space.needed(from_json(Plan, data, name="plan.json"))
+    sizes = {path.name: path.stat().st_size for path in accepted.iterdir() if path.is_file()}
+    assert sizes.pop("report.html") + sizes.pop("report.pdf") <= room.pages
+    assert sum(sizes.values()) <= room.journal
 
 
 def test_counters_are_read_around_every_launch_and_the_log_between_them(accepted: Path) -> None:

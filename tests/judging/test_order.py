@@ -628,6 +628,7 @@ def test_plan_says_how_the_node_compares(here: Path, wrong: Path) -> None:
     bad = called("plan", "--suite", TINY, "--vendor", "cpu", "--order", str(wrong))
     assert ", 1 is not" in bad.stderr
     assert "Memory of the node" in bad.stderr
+    assert bad.returncode == 1
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The README's table of workloads is the one that the workloads give."""
+"""The reference's table of workloads is the one that the workloads give."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ def result() -> tuple[ListedWorkload, ...]:
     return rows
 
 
-def test_the_readme_has_the_table_that_the_workloads_give(
+def test_the_reference_has_the_table_that_the_workloads_give(
     result: tuple[ListedWorkload, ...],
 ) -> None:
-    text = (ROOT / "README.md").read_text()
+    text = workload_table.PAGE.read_text()
     assert workload_table.written(text, workload_table.table(result)) == text, "run `make generate`"
 
 

@@ -1,0 +1,89 @@
+"""Whether a folder takes a run is shown by writing; `accept` and `doctor` say the same."""
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.builders import a_case, a_plan
+from support.program import called
+
+from appliance.container.doctor_rows import Place
+from appliance.errors import OutputError
+from appliance.linux.sysfs import Tree
+from appliance.readiness import disk_space
+from appliance.readiness.out_folder import check_writable, refusal
+from appliance.verbs import doctor
+
+SMALL = 8 * 2**20
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 8 MiB; skips where it may not be mounted, as in most containers."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", f"size={SMALL}", "tmpfs", str(folder)]
+    if subprocess.run(command, check=False, capture_output=True).returncode:
+        pytest.skip("a file system cannot be mounted here")
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+def doctor_row(folder: Path) -> tuple[str, str]:
+    """State and fix of doctor's row on the folder."""
+    place = Place(tree=Tree(Path("/")), out=folder, data=None, engine=None, environment={})
+    row = next(iter(doctor._room(place)))
+    return row.state, row.detected
+
+
+def test_folder_that_takes_files_is_not_made_and_keeps_nothing(tmp_path: Path) -> None:
+    out = tmp_path / "new" / "er"
+    assert refusal(out) is None
+    assert list(tmp_path.iterdir()) == []
+    check_writable(out)
+    assert list(out.iterdir()) == []
+
+
+def test_file_in_the_place_of_a_folder_or_of_its_parent_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for out in (tmp_path / "file", tmp_path / "file" / "out"):
+        with pytest.raises(OutputError, match="--out"):
+            check_writable(out)
+
+
+@needs_root
+def test_what_permissions_allow_and_the_disk_refuses_is_refused(small_disk: Path) -> None:
+    """Root may write into a folder that is mounted for reading, by its permissions alone."""
+    (small_disk / "filled").write_bytes(bytes(disk_space.free_bytes(small_disk)))
+    reason = f"{small_disk} takes no file more (No space left on device)"
+    assert doctor_row(small_disk) == ("missing", reason)
+    with pytest.raises(OutputError, match="takes no file more"):
+        check_writable(small_disk)
+    (small_disk / "filled").unlink()
+    assert doctor_row(small_disk)[0] == "ok"
+    subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
+    state, detected = doctor_row(small_disk)
+    assert (state, "Read-only file system" in detected) == ("missing", True)
+    with pytest.raises(OutputError, match="is not writable by user 0"):
+        check_writable(small_disk)
+
+
+@needs_root
+def test_disk_without_room_for_the_run_is_refused_before_it_begins(small_disk: Path) -> None:
+    done = called("accept", "--suite", "smoke", "--vendor", "cpu", "--out", str(small_disk))
+    assert done.returncode == 2
+    sentence = done.stderr.splitlines()[-1]
+    assert f"{small_disk} has 8 MB free and the run may need " in sentence
+    assert all(word in sentence for word in ("journal", "pages", "logs", "working folder", "--out"))
+    assert list(small_disk.iterdir()) == []
+
+
+def test_more_launches_and_devices_and_larger_models_need_more_room() -> None:
+    least = disk_space.needed(a_plan(a_case(launches=5)))
+    more = disk_space.needed(a_plan(a_case(launches=10)))
+    assert more.journal - least.journal >= 5 * disk_space.LAUNCH_BYTES
+    assert more.pages - least.pages >= disk_space.PAGES_PART * 5 * disk_space.LAUNCH_BYTES
+    assert (more.logs, more.work) == (least.logs, least.work)
