@@ -20,7 +20,7 @@ USER_FOLDER = "XDG_CONFIG_HOME"
 PREFIX = "BENCH_"
 NEVER = {
     *("trust", "allow_dev", "key", "certificate", "role"),
-    *("expect_criteria", "expect_suite", "order", "challenge", "receipt", "ledger"),
+    *("expect_criteria", "expect_suite", "order", "challenge", "receipt", "ledger", "facts"),
     *("criteria", "baseline", "image", "engine"),
 }
 """Options that decide what evidence is worth, or what is started."""
