@@ -9,6 +9,7 @@ nothing that it says is executed here. Whatever becomes of it is one sentence.
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import resource
@@ -27,9 +28,12 @@ from appliance.ipc import processes, syscall_filter
 
 MEMORY_BYTES = 500 * 10**6
 """Of the child, the modules that it shares with its parent included."""
+USUAL_BYTES = 120 * 10**6
+"""Of a parent that has loaded what verifying needs; what else a parent has is not the child's."""
 OPEN_FILES = 64
 LARGEST_ANSWER = 2**22
 ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}  # each would reserve memory
+_ARENA_MAX = -8  # malloc.h, M_ARENA_MAX
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _DONE, _FAILED, _NO_MEMORY = b"d", b"f", b"m"
 _soft_seconds: list[int] = []
@@ -141,9 +145,10 @@ def _confine(parent: int, writer: int, limits: Limits) -> None:
             with suppress(OSError):
                 os.close(descriptor)
     os.environ.update(ONE_THREAD)
+    ctypes.CDLL(None).mallopt(_ARENA_MAX, 1)  # each thread's own arena would reserve 64 MiB
     seconds = _used_seconds() + limits.seconds
     virtual, resident = _memory_bytes()
-    room = limits.memory_bytes - min(resident, limits.memory_bytes // 2)
+    room = limits.memory_bytes - min(resident, USUAL_BYTES)
     for which, most in (
         (resource.RLIMIT_AS, virtual + room + limits.most_memory_bytes - limits.memory_bytes),
         (resource.RLIMIT_CPU, seconds),

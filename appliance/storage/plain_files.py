@@ -67,8 +67,8 @@ def read(
     """Bytes of a plain file; OSError as of `opened`, and EFBIG if it has more than `largest`."""
     with os.fdopen(opened(path, follow=follow, folder=folder), "rb") as file:
         size = os.fstat(file.fileno()).st_size
-        data = file.read(largest + 1) if size <= largest else b""
-    if size > largest or len(data) > largest:
+        data = file.read(size + 1) if size <= largest else b""  # one more: it has grown since
+    if size > largest or len(data) > size:
         raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), str(path))
     return data
 

@@ -105,7 +105,7 @@ def _file(path: Path, descriptor: int, total: int) -> Given:
     if size > largest:
         raise EvidenceError(f"{path} has more than {limits.size_words(largest)}")
     with os.fdopen(os.dup(descriptor), "rb") as file:
-        content = file.read(largest)
+        content = file.read(size)
     return Given(path=path, kind=kind, content=content, total=total)
 
 
