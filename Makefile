@@ -39,7 +39,7 @@ lint: ## formatting, style and types
 
 generate: ## write what is generated: schemas, workload facts and sizes, README's table, the reference of the verbs, pages of devices
 	@scripts/setup.sh cpu-test
-	@for script in write_schemas write_workload_facts write_workload_sizes workload_table \
+	@for script in write_schemas write_workload_facts write_workload_sizes write_workload_checks workload_table \
 	    write_cli_reference write_healthy_errors write_clocks record_repeats \
 	    write_suite_times; do \
 	    .venv/bin/python scripts/$$script.py || exit; done

@@ -261,7 +261,10 @@ def print_verification(path: Path, verification: Verification) -> None:
     out = console()
     for number, check in enumerate(verification.checks, 1):
         out.print(f"{number:2} {check.status:8} {check.name}: {check.sentence}", markup=False)
+    for sentence in verification.not_compared:
+        out.print(f"not compared: {sentence}", markup=False)
     word = verification.verdict or "NOT VERIFIED"
     style = VERDICT_STYLES.get(word, "bold red")
     out.print(f"\n{word}", style=style, end="  ")
     out.print(str(path), markup=False)
+    out.print(f"not shown: {verification.not_shown}", markup=False)

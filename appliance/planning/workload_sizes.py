@@ -57,6 +57,25 @@ class SizesFile(Record):
     workload: tuple[WorkloadSizes, ...]
 
 
+def find(
+    sizes: WorkloadSizes, parameters: Parameters, facts: WorkloadFacts
+) -> Resolved | None:
+    """What a step with these full parameters does; None where that is not among the sizes.
+
+    `facts` are those of the same version of the workload.
+    """
+
+    def known(wanted: Parameters) -> Resolved | None:
+        key = _key(changed(_typed(wanted, facts.parameters), facts.parameters))
+        return next((one for one in sizes.resolved if _key(one.parameters) == key), None)
+
+    exact, ranks = known(parameters), parameters.get("ranks")
+    if exact is None and sizes.is_by_rank and type(ranks) is int and ranks > FEWEST_RANKS:
+        fewest = known({**parameters, "ranks": FEWEST_RANKS})
+        return None if fewest is None else with_ranks(fewest, ranks)
+    return exact
+
+
 def load() -> SizesFile:
     """The sizes of every shipped case."""
     return toml_file.parse_json(SizesFile, FILE.read_bytes(), FILE.name)

@@ -113,11 +113,16 @@ def envelope(payload_type: str, payload: bytes, key: SigningKey) -> bytes:
 
 
 def open_envelope(
-    data: bytes, certificate: x509.Certificate, name: str, *, holder: str = SIGNER
+    data: bytes,
+    certificate: x509.Certificate,
+    name: str,
+    *,
+    holder: str = SIGNER,
+    wanted: str = PAYLOAD_TYPE,
 ) -> bytes:
     """The payload of an envelope called `name`, signed once and by this certificate's key.
 
-    `holder` says in the sentence of an error whose key that is.
+    `holder` says in the sentence of an error whose key that is; `wanted` is the payload's type.
     Raises EvidenceError for anything else, and for any other way to write the same envelope.
     """
     try:
@@ -131,13 +136,22 @@ def open_envelope(
         raise EvidenceError(f"{name} is not a signed envelope with one signature") from None
     if again != data:
         raise EvidenceError(f"{name} is not written as it was signed: a byte of it was changed")
-    if kind != PAYLOAD_TYPE:
-        raise EvidenceError(f"{name} holds {kind}, where {PAYLOAD_TYPE} is wanted")
+    if kind != wanted:
+        raise EvidenceError(f"{name} holds {kind}, where {wanted} is wanted")
     if signer != key_id(certificate):
         raise EvidenceError(f"{name} was signed with another key than {holder}")
     if not is_signed(certificate, signature, pae(kind, payload)):
         raise EvidenceError(f"{name}: the signature does not fit its content")
     return payload
+
+
+def signer_of(data: bytes, name: str) -> str:
+    """The key id that an envelope called `name` gives, which proves nothing before it is opened."""
+    try:
+        (signed,) = json.loads(data)["signatures"]
+        return str(signed["keyid"])
+    except (ValueError, TypeError, KeyError, RecursionError):
+        raise EvidenceError(f"{name} is not a signed envelope with one signature") from None
 
 
 def _envelope(payload_type: str, payload: bytes, signer: str, signature: bytes) -> bytes:

@@ -19,8 +19,8 @@ LEAST_LAUNCHES, LEAST_DEVICES = 5, 2  # of a baseline: below, a spread is a gues
 LEAST_LOG_SECONDS, LARGEST_LOG_SECONDS = math.log(1e-9), math.log(1e6)
 
 
-def load_peaks(models: Sequence[str]) -> Peaks:
-    """The vendors' figures for these models; empty where none is known.
+def load_peaks(models: Sequence[str] | None) -> Peaks:
+    """The vendors' figures for these models, or for all; empty where none is known.
 
     UsageError for a figure in another unit than its quantity has, for one that is not a positive
     number, and for a model or a quantity that stands there twice.
@@ -34,7 +34,7 @@ def load_peaks(models: Sequence[str]) -> Peaks:
             if model in owners:
                 raise UsageError(f'"{model}" stands in {owners[model]} and in {path.name}')
             owners[model] = path.name
-            if model in models:
+            if models is None or model in models:
                 peaks += [_peak(model, figure) for figure in device.figure]
     return Peaks(peak=tuple(peaks))
 

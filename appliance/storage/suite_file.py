@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
+from functools import cache
 
 from appliance.errors import UsageError
+from appliance.records.json import sha256
 from appliance.records.suite import Protocol, Suite, SuiteCase
 from appliance.storage.toml_file import ROOT, find, parse, positive, unique
 from appliance.storage.units import LARGEST_INT
@@ -28,6 +31,12 @@ def load_suite(name_or_path: str) -> tuple[Suite, bytes]:
     suite = parse(Suite, data, path.name)
     _check_suite(suite, path.name)
     return suite, data
+
+
+@cache
+def digests() -> Mapping[str, str]:
+    """The sha256 of each shipped suite's file, by its name."""
+    return {path.stem: sha256(path.read_bytes()) for path in sorted(SUITES.glob("*.toml"))}
 
 
 def _check_suite(suite: Suite, name: str) -> None:

@@ -19,30 +19,29 @@ from typing import Any, Literal
 
 from cryptography import x509
 
-from appliance import extras
 from appliance.challenge.entries import Receipt
 from appliance.errors import EvidenceError
 from appliance.ipc import confined_child
 from appliance.judging.verdict import Judge
-from appliance.planning import challenge_window, library_ranges, workload_manifest
+from appliance.planning import challenge_window, library_ranges
 from appliance.records.journal import LaunchEnded
 from appliance.records.json import Record, from_json, sha256, to_data, to_json
 from appliance.records.signer import Signer
-from appliance.records.suite import Suite
 from appliance.records.verdict import EXIT_CODES, Verdict, VerdictWord
 from appliance.signing import dsse, html_attachments, keys, pades
 from appliance.storage import bundle as bundles
-from appliance.storage import device_file, limits, qualified_file, suite_file
+from appliance.storage import limits, qualified_file, suite_file
 from appliance.storage.bundle import Bundle
-from appliance.vendors.registry import MODULES, libraries_of
 from appliance.verification import (
     attempt_checks,
     evidence_path,
+    facts_checks,
     launch_checks,
     run_checks,
     suite_checks,
 )
 from appliance.verification.evidence_path import Given, Kind
+from appliance.verification.facts import Facts, shipped
 from appliance.verification.schedule_checks import check_schedule
 from appliance.version import VERSION
 
@@ -54,6 +53,16 @@ SLOWEST_READING = 25 * 10**6  # bytes a second; a tenth of what is usual
 SLOWEST_DERIVATION = 2 * 10**6  # bytes a second; a quarter of what is usual
 SMALL = 100 * 10**6  # bytes; as much is checked in the memory that any evidence may take
 MOST_REASONS = 3  # of workloads that cannot be compared; a sentence is to be read
+
+ANSWERS = frozenset({"facts", "expectations"})
+"""Checks without which what is expected of a run is not answered."""
+NOT_SHOWN = (
+    "no signature shows that the times are true, that the devices are those named, that the run was "
+    "made when it says (a challenge shows that the plan was written after it, and not that the "
+    "launches were made after it), or that readings were not left out: who distrusts the signer makes the run again, or "
+    "watches it"
+)
+"""What every verdict is printed with: what its owner can forge with the key, and nobody can read."""
 
 Status = Literal["pass", "fail", "not_done"]
 
@@ -73,6 +82,11 @@ class Expectations:
     challenge: bytes | None = None
     ledger: bytes | None = None
 
+    @property
+    def are_any(self) -> bool:
+        """Whether anything is expected."""
+        return self != Expectations()
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckLine(Record):
@@ -88,12 +102,14 @@ class CheckLine(Record):
 class Verification(Record):
     """All checks, and the verdict as derived here: None unless every check allows to state it.
 
-    `claimed` is the verdict that was signed, whatever it is worth. `attempt` is the number that the
+    `claimed` is the verdict that was signed, whatever it is worth. `not_compared` is what could not
+    be compared with anything that the signer has not chosen, a sentence each: with an expectation
+    it leaves the verdict open. `not_shown` is what no signature can show. `attempt` is the number that the
     buyer's receipt gives the run, None where nobody counts or the check failed; `journal` is the
     sha256 of its journal, None where it is not there.
     """
 
-    schema: Literal["bench/verification/2"] = "bench/verification/2"
+    schema: Literal["bench/verification/3"] = "bench/verification/3"
     path: str
     kind: Kind
     run_id: str | None
@@ -103,6 +119,8 @@ class Verification(Record):
     attempt: int | None
     journal: str | None
     checks: tuple[CheckLine, ...]
+    not_compared: tuple[str, ...]
+    not_shown: str
     exit_code: int
 
     @property
@@ -124,20 +142,23 @@ def verify(
     trusted: Sequence[bytes] = (),
     allow_development: bool = False,
     expectations: Expectations | None = None,
+    facts: Facts | None = None,
     moment: datetime | None = None,
     total: int = limits.TOTAL,
 ) -> Verification:
     """Check a bundle's folder, a zip of it, or one of its pages or statements.
 
     `trusted` are certificates in PEM form, `moment` is when they must be valid (default: now),
-    `total` how many bytes the evidence may have. Raises UsageError if there is nothing at `path`,
-    EvidenceError if what is there is of no kind that can be evidence.
+    `facts` those of the release that made the run (default: of this one), `total` how many bytes
+    the evidence may have. Raises UsageError if there is nothing at `path`, EvidenceError if what is
+    there is of no kind that can be evidence.
     """
     examination = _Examination(
         given=evidence_path.given(path, total),
         trusted=trusted,
         allow_development=allow_development,
         expectations=expectations or Expectations(),
+        facts=facts or shipped(),
         moment=moment or datetime.now(UTC),
     )
     return _verification(examination, _checks(examination))
@@ -191,7 +212,9 @@ class _Examination:
     trusted: Sequence[bytes]
     allow_development: bool
     expectations: Expectations
+    facts: Facts
     moment: datetime
+    not_compared: list[str] = field(default_factory=list)
     files: Mapping[str, bytes] = field(default_factory=dict)
     signer: Signer | None = None
     statements: list[tuple[str, Mapping[str, str]]] = field(default_factory=list)
@@ -279,7 +302,10 @@ def _verification(examination: _Examination, checks: tuple[CheckLine, ...]) -> V
     bundle, derived = examination.parsed, examination.verdict
     is_sound = all(check.status != "fail" for check in checks)
     # What was asked for and could not be checked leaves the verdict open, as all else does.
-    is_answered = all(check.status == "pass" for check in checks if check.name == "expectations")
+    is_answered = not examination.expectations.are_any or (
+        not examination.not_compared
+        and all(check.status == "pass" for check in checks if check.name in ANSWERS)
+    )
     word = derived.verdict if derived is not None and is_sound and is_answered else None
     exit_code = NOT_DERIVED if word is None else EXIT_CODES[word]
     return Verification(
@@ -292,6 +318,8 @@ def _verification(examination: _Examination, checks: tuple[CheckLine, ...]) -> V
         attempt=None if examination.receipt is None else examination.receipt.attempt,
         journal=sha256(journal) if (journal := examination.files.get(bundles.JOURNAL)) else None,
         checks=checks,
+        not_compared=tuple(examination.not_compared),
+        not_shown=NOT_SHOWN,
         exit_code=exit_code if is_sound else NOT_VERIFIED,
     )
 
@@ -420,8 +448,6 @@ def _conduct(examination: _Examination) -> str:
     run_checks.check_conduct(bundle.plan, bundle.lines, digests)
     launch_checks.check_launches(bundle.plan, bundle.lines)
     _check_logs(bundle)
-    _check_peaks(bundle)
-    _check_qualified(bundle)
     _check_libraries(bundle)
     scheduled = check_schedule(
         bundle.plan, bundle.system, bundle.criteria, qualified_file.load_observed()
@@ -451,40 +477,8 @@ def _check_logs(bundle: Bundle) -> None:
             raise EvidenceError(f"{name} is of no launch that failed; verify the folder as made")
 
 
-def _check_peaks(bundle: Bundle) -> None:
-    """The vendors' figures are those of the same bench's device files, which no option replaces.
-
-    Lower ones would make a limit that is a part of the peak easy. What another version of bench had
-    cannot be known here, and a run that repeats one keeps that one's.
-    """
-    if bundle.plan.bench_version != VERSION or bundle.plan.rerun_of:
-        return
-    models = [device.model for device in bundle.system.identity.devices]
-    if bundle.peaks != device_file.load_peaks(models):
-        raise EvidenceError(
-            f"peaks.json has other figures than the device files of bench {VERSION}"
-        )
-
-
-def _check_qualified(bundle: Bundle) -> None:
-    """Clean repeats and reference rates are those of the same bench's package, not to be replaced.
-
-    A greater number of clean repeats would turn what is transient into a fault, a smaller one or
-    another stack a fault into what is not judged. What another version of bench had cannot be known
-    here, and a run that repeats one keeps that one's.
-    """
-    if bundle.plan.bench_version != VERSION or bundle.plan.rerun_of:
-        return
-    devices = bundle.system.identity.devices
-    if bundle.qualified != qualified_file.load_for_run(bundle.plan.cases, devices):
-        raise EvidenceError(
-            f"qualified.json has other records than the package of bench {VERSION} has of these "
-            f"devices: sha256 {sha256(bundle.files[bundles.QUALIFIED])}"
-        )
-
-
 def _check_libraries(bundle: Bundle) -> None:
-    """No case ran on a library outside its range, and the ranges are those of the same bench.
+    """No case ran on a library outside its range.
 
     By the versions that the node recorded. A case that was not started, because the plan says that
     its software is lacking, is accepted by nothing, so its reason needs no proof.
@@ -501,17 +495,6 @@ def _check_libraries(bundle: Bundle) -> None:
         lack = library_ranges.unplanned_lack(case, stack)
         if lack:
             raise EvidenceError(f"case {case.id} is planned, and system.json says {lack}")
-    shipped = extras.ranges()
-    if not shipped or plan.bench_version != VERSION or plan.rerun_of:
-        return
-    vendors = {device.vendor for device in bundle.system.identity.devices}
-    for vendor in vendors & MODULES.keys():
-        allowed = library_ranges.allowed(shipped, libraries_of(vendor).ranges)
-        needed = {name for case in plan.cases for name in case.libraries}
-        if plan.ranges != {name: allowed[name] for name in sorted(needed & allowed.keys())}:
-            raise EvidenceError(
-                f"plan.json allows other versions of libraries than bench {VERSION}"
-            )
 
 
 def _interim_analyses(examination: _Examination) -> str:
@@ -569,12 +552,11 @@ def _expected(examination: _Examination) -> str:
     if bundle.baselines.baseline:
         digest = sha256(examination.files[bundles.BASELINES])
         clauses.append(f"baselines chosen by the signer: {digest}")
-    if (bundle.qualified.record or bundle.qualified.rate) and bundle.plan.bench_version != VERSION:
-        digest = sha256(examination.files[bundles.QUALIFIED])
-        clauses.append(f"records of bench {bundle.plan.bench_version}, not compared: {digest}")
     unknown: tuple[str, ...] = ()
-    if wanted.suite is not None:
-        sentence, unknown = _expect_suite(bundle, wanted.suite)
+    if wanted.suite is None:
+        clauses.append(_chosen_suite(bundle))
+    else:
+        sentence, unknown = _expect_suite(examination, wanted.suite)
         clauses.append(sentence)
     for name, data in ((bundles.ORDER, wanted.order), (bundles.CHALLENGE, wanted.challenge)):
         if data is not None and examination.files.get(name) != data:
@@ -611,6 +593,16 @@ def _not_compared(unknown: Sequence[str]) -> tuple[str, ...]:
     return ("not checked: the drawn variants and parameters of some workloads", *first, *more)
 
 
+def _facts(examination: _Examination) -> str:
+    bundle, facts = examination.bundle, examination.facts
+    left = facts_checks.compare(bundle, facts)
+    examination.not_compared += left
+    what = "cases, their checks and the figures that they are judged by"
+    if left:
+        return f"{what}: compared with bench {facts.version} as far as it has them"
+    return f"{what} are those of bench {facts.version}"
+
+
 CHECKS = (
     _Check(name="files", rests_on=(), run=_files, parses=True),
     # An untrusted signer's evidence is checked all the same: whether it is sound is of use.
@@ -622,6 +614,7 @@ CHECKS = (
     _Check(name="conduct", rests_on=("chain",), run=_conduct),
     _Check(name="interim analyses", rests_on=("conduct",), run=_interim_analyses),
     _Check(name="verdict", rests_on=("conduct",), run=_verdict),
+    _Check(name="facts", rests_on=("conduct",), run=_facts),
     _Check(name="pages", rests_on=("report",), run=_pages, parses=True),
     _Check(name="attempt", rests_on=("conduct",), run=_attempt),
     _Check(name="expectations", rests_on=("records",), run=_expected),
@@ -646,22 +639,39 @@ def difference(left: Any, right: Any, where: str = "") -> str | None:
     return next((place for place in differences if place is not None), None)
 
 
-def _expect_suite(bundle: Bundle, wanted: str) -> tuple[str, tuple[str, ...]]:
+def _chosen_suite(bundle: Bundle) -> str:
+    """Which suite the signer chose, and whether it is what it calls itself."""
+    digest, name = bundle.plan.digests["suite"], bundle.plan.suite
+    shipped = suite_file.digests()
+    if shipped.get(name) == digest:
+        return f"suite chosen by the signer: {name} of bench {VERSION}"
+    is_other = f', which calls itself "{name}" and is not that of bench {VERSION}'
+    return f"suite chosen by the signer: {digest}{is_other if name in shipped else ''}"
+
+
+def _expect_suite(examination: _Examination, wanted: str) -> tuple[str, tuple[str, ...]]:
     """What was found, and why some workloads could not be compared; EvidenceError for a fault.
 
     The plan names the suite's digest and, where the suite is at hand, plans what it says.
     """
-    suite: Suite | None = None
+    bundle = examination.bundle
     digest = wanted.lower()
-    if not re.fullmatch("[0-9a-f]{64}", digest):
-        suite, data = suite_file.load_suite(wanted)
-        digest = sha256(data)
+    if re.fullmatch("[0-9a-f]{64}", digest):
+        name = next((name for name, one in suite_file.digests().items() if one == digest), None)
+    else:
+        name = wanted
+        digest = sha256(suite_file.load_suite(wanted)[1])
     if bundle.plan.digests.get("suite") != digest:
         raise EvidenceError(f"the run was planned from another suite than you expect ({wanted})")
-    if suite is None:
-        return "the plan names the suite's digest; name its file to have its cases compared", ()
-    known = workload_manifest.load()
-    unknown = suite_checks.check_suite(bundle.plan, bundle.system, bundle.criteria, suite, known)
-    is_varied = any(case.variant for case in bundle.plan.cases)
+    if name is None:
+        examination.not_compared.append("cases of the suite: name its file to have them compared")
+        return "the plan names the suite's digest", ()
+    suite = suite_file.load_suite(name)[0]
+    plan, known = bundle.plan, examination.facts.manifest
+    named = (plan.suite, plan.suite_version, plan.suite_summary)
+    if named != (suite.name, suite.version, suite.summary):
+        raise EvidenceError(f"plan.json calls suite {suite.name} otherwise than it calls itself")
+    unknown = suite_checks.check_suite(plan, bundle.system, bundle.criteria, suite, known)
+    is_varied = any(case.variant for case in plan.cases)
     drawn = ", with the variants that its seed draws" if is_varied and not unknown else ""
     return f"the suite is the one that you expect{drawn}", unknown

@@ -1,0 +1,306 @@
+"""Whether a run's cases, checks and figures are those that a release of bench has of them.
+
+A bundle says itself what its steps did, which checks it made within which bounds, and by which peak
+figures and records it was judged. All of it is compared with the facts of a release (facts.py).
+Where those are of the release that made the run, a difference is a fault. Where they are not, or
+have nothing of a case, it cannot be known here, and what was not compared is said in a sentence
+each: nothing that was not compared looks compared.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from appliance.errors import EvidenceError
+from appliance.records.baseline import Peaks
+from appliance.records.journal import Check, Checked, LaunchEnded, LaunchStarted, Line
+from appliance.records.plan import Case, Plan
+from appliance.records.qualified import Qualified
+from appliance.records.system import System
+from appliance.records.workload import Resolved
+from appliance.verification.facts import Facts
+from appliance.verification.known_checks import WIDEST, KnownCheck, WorkloadChecks, pattern
+
+RELATIVE = 1e-9  # figures of another machine may differ by this much
+NAMED = 3  # cases that a sentence names before it counts the others
+OWN_CHECKS = frozenset(
+    {
+        "steps beyond those in which the target is to be reached",
+        "same output twice, within its measured spread",
+        "a product of float32 operands in TF32",
+    }
+)
+"""Checks that the appliance makes itself, beside those of the workload."""
+OWN_PHASES = frozenset({"repeated", "repeatability"})
+"""Phases of checks of its own, whose bounds are fixed or hold two outputs of one launch."""
+OUTPUTS = frozenset({"first", "last"})
+
+
+class Judged(Protocol):
+    """What is compared of a bundle."""
+
+    @property
+    def plan(self) -> Plan: ...
+    @property
+    def system(self) -> System: ...
+    @property
+    def peaks(self) -> Peaks: ...
+    @property
+    def qualified(self) -> Qualified: ...
+    @property
+    def lines(self) -> Sequence[Line]: ...
+
+
+@dataclass(kw_only=True)
+class _Comparison:
+    """What was compared with which facts, and what could not be, by kind: the cases or a reason."""
+
+    plan: Plan
+    facts: Facts
+    open: dict[str, list[str]] = field(default_factory=dict)
+
+    @property
+    def is_of_same_release(self) -> bool:
+        """Whether what differs from the facts is a fault; who repeats a run keeps the other's."""
+        return self.plan.bench_version == self.facts.version and not self.plan.rerun_of
+
+    def differs(self, fault: str, kind: str, case: str = "") -> None:
+        """A fault of the same release, else something that cannot be compared."""
+        if self.is_of_same_release:
+            raise EvidenceError(fault)
+        self.left(kind, case)
+
+    def left(self, kind: str, case: str = "") -> None:
+        """Something that was not compared, of a case or of the whole run."""
+        cases = self.open.setdefault(kind, [])
+        cases += [case] if case and case not in cases else []
+
+    def sentences(self) -> tuple[str, ...]:
+        """What was not compared, a sentence each."""
+        made_by = self.plan.bench_version
+        is_same = made_by == self.facts.version
+        why = "" if is_same else f" (made by bench {made_by}, compared with {self.facts.version})"
+        return tuple(f"{kind}{_of(cases)}{why}" for kind, cases in self.open.items())
+
+
+def _of(cases: Sequence[str]) -> str:
+    if not cases:
+        return ""
+    more = f" and {len(cases) - NAMED} more" if len(cases) > NAMED else ""
+    return f" of {', '.join(cases[:NAMED])}{more}"
+
+
+def compare(bundle: Judged, facts: Facts) -> tuple[str, ...]:
+    """What could not be compared with the facts, a sentence each; none is best.
+
+    EvidenceError for what contradicts the facts of the release that made the run.
+    """
+    comparison = _Comparison(plan=bundle.plan, facts=facts)
+    _compare_peaks(comparison, bundle)
+    _compare_qualified(comparison, bundle)
+    _compare_ranges(comparison, bundle)
+    made = _made(bundle.lines)
+    for case in bundle.plan.cases:
+        _compare_words(comparison, case)
+        _compare_work(comparison, case)
+        _compare_checks(comparison, case, made)
+    return comparison.sentences()
+
+
+# ------------------------------------------------------------------ figures and records
+
+
+def _compare_peaks(comparison: _Comparison, bundle: Judged) -> None:
+    """Lower peaks would make a limit that is a part of the peak easy."""
+    models = [device.model for device in bundle.system.identity.devices]
+    if bundle.peaks != comparison.facts.peaks(models):
+        comparison.differs(
+            "peaks.json has other figures than the device files of bench "
+            f"{comparison.facts.version}",
+            "peak figures",
+        )
+
+
+def _compare_qualified(comparison: _Comparison, bundle: Judged) -> None:
+    """More clean repeats would turn what is transient into a fault, fewer the other way round."""
+    devices = bundle.system.identity.devices
+    if bundle.qualified != comparison.facts.qualified(bundle.plan.cases, devices):
+        comparison.differs(
+            "qualified.json has other records than the package of bench "
+            f"{comparison.facts.version} has of these devices",
+            "qualified records",
+        )
+
+
+def _compare_ranges(comparison: _Comparison, bundle: Judged) -> None:
+    """Wider ranges would let a case run on a library that is known to be wrong."""
+    plan, known = bundle.plan, comparison.facts.file.ranges
+    needed = {name for case in plan.cases for name in case.libraries}
+    for vendor in sorted({device.vendor for device in bundle.system.identity.devices}):
+        allowed = known.get(vendor)
+        if allowed is None:
+            comparison.left("ranges of libraries")
+        elif plan.ranges != {name: allowed[name] for name in sorted(needed & allowed.keys())}:
+            comparison.differs(
+                "plan.json allows other versions of libraries than bench "
+                f"{comparison.facts.version}",
+                "ranges of libraries",
+            )
+
+
+# ------------------------------------------------------------------ cases
+
+
+def _compare_words(comparison: _Comparison, case: Case) -> None:
+    """What the case says that its workload is."""
+    known = comparison.facts.of(case)
+    if known is None:
+        comparison.left("what the workload is", case.id)
+        return
+    for name in ("summary", "data_pattern"):
+        here, there = getattr(case, name), getattr(known, name)
+        if here != there:
+            comparison.differs(
+                f"case {case.id}: its {name} is {here!r}, and its workload's is {there!r}",
+                "descriptions",
+                case.id,
+            )
+
+
+def _compare_work(comparison: _Comparison, case: Case) -> None:
+    """The operations, units and steps, from which rates and shares of the peak are made."""
+    if case.software:
+        return  # it was not started, and what a step of it would do is not known without it
+    known = comparison.facts.resolved(case)
+    if known is None:
+        comparison.left("operations and units", case.id)
+        return
+    fault = _other_work(case, known)
+    if fault:
+        comparison.differs(f"case {case.id}: {fault}", "operations and units", case.id)
+
+
+def _other_work(case: Case, known: Resolved) -> str:
+    """What differs from the known work, in words; or nothing."""
+    pairs: dict[str, tuple[object, object]] = {
+        "units": (case.work.units, known.work.units),
+        "unit": (case.work.unit, known.work.unit),
+        "operations": (case.work.flops, known.work.flops),
+        "bytes": (case.work.bytes, known.work.bytes),
+        "precision": (case.work.precision, known.work.precision),
+        "number of parameters": (case.num_parameters, known.num_parameters),
+        "steps": (case.steps, known.steps),
+        "steps between two evaluations": (case.evaluate_every, known.evaluate_every),
+        "scenario": (case.scenario, known.scenario),
+        "ranks": (case.ranks, max(1, known.ranks)),
+    }
+    for name, (here, there) in pairs.items():
+        is_number = isinstance(here, float) and isinstance(there, float)
+        if not (math.isclose(here, there, rel_tol=RELATIVE) if is_number else here == there):  # type: ignore[arg-type]
+            return f"its {name} is {here!r}, and of its workload at these parameters {there!r}"
+    return ""
+
+
+# ------------------------------------------------------------------ checks
+
+Made = Mapping[str, Mapping[str, Sequence[Checked]]]
+
+
+def _made(lines: Iterable[Line]) -> Made:
+    """By case and launch, the checks of each that completed, as it was last started."""
+    open_: dict[str, list[Checked]] = {}
+    done: dict[str, list[Checked]] = {}
+    for line in lines:
+        event = line.event
+        if isinstance(event, LaunchStarted):
+            open_[event.launch] = []
+            done.pop(event.launch, None)
+        elif isinstance(event, Checked):
+            open_.setdefault(event.launch, []).append(event)
+        elif isinstance(event, LaunchEnded) and event.outcome == "completed":
+            done[event.launch] = open_.get(event.launch, [])
+    by_case: dict[str, dict[str, list[Checked]]] = {}
+    for launch, checks in done.items():
+        if not launch.rpartition("/")[2].startswith("r"):  # the deterministic phase checks nothing
+            by_case.setdefault(launch.partition("/")[0], {})[launch] = checks
+    return by_case
+
+
+def _compare_checks(comparison: _Comparison, case: Case, made: Made) -> None:
+    """Bounds that are too wide, and outputs that lack a check, held to what records have.
+
+    At parameters that no record is of, the widest bounds of the workload are held against them,
+    and what exceeds those is not compared: it may be wrong or merely new.
+    """
+    known = comparison.facts.checks(case)
+    if known is None:
+        comparison.left("names and bounds of checks", case.id)
+        return
+    exact = known.of(case.parameters) if known.version == case.version else None
+    checks = known.of_any() if exact is None else exact
+    fault = _other_checks(checks, known, made.get(case.id, {}))
+    if fault and exact is not None:
+        comparison.differs(f"journal.jsonl: {fault}", "names and bounds of checks", case.id)
+    elif fault:
+        comparison.left("names and bounds of checks", case.id)
+    elif unknown := _unknown(known, made.get(case.id, {})):
+        comparison.left(f'the check "{unknown}"', case.id)
+
+
+def _other_checks(
+    checks: Mapping[str, KnownCheck],
+    known: WorkloadChecks,
+    launches: Mapping[str, Sequence[Checked]],
+) -> str:
+    """The first bound that is too wide, or the first output that lacks a check; or nothing."""
+    widest = known.of_any()
+    for launch, made in launches.items():
+        for one in made:
+            name = pattern(one.check.name)
+            limit = _limit(checks.get(name) or widest.get(name), widest.get(name))
+            if one.phase not in OWN_PHASES and limit is not None and one.check.bound > limit:
+                return _too_wide(launch, one.check, limit)
+        missing = _missing(checks, made)
+        if missing:
+            return f"launch {launch} lacks {missing}"
+    return ""
+
+
+def _limit(check: KnownCheck | None, widest: KnownCheck | None) -> float | None:
+    """How wide a bound may be; None where nothing is known of the check."""
+    if check is None or widest is None:
+        return None
+    return WIDEST * (check.bound or widest.bound)
+
+
+def _too_wide(launch: str, check: Check, limit: float) -> str:
+    return (
+        f'launch {launch} holds "{check.name}" to {check.bound:g}, and healthy runs had at most '
+        f"{limit / WIDEST:g}"
+    )
+
+
+def _missing(checks: Mapping[str, KnownCheck], made: Sequence[Checked]) -> str:
+    """A check that every output has, and one of this launch lacks; or nothing.
+
+    Of a launch with a check that is not within its bound no more need be asked.
+    """
+    if not all(one.check.is_within for one in made):
+        return ""
+    phases = {one.phase for one in made if one.phase in OUTPUTS} | {"first"}
+    for phase in sorted(phases):
+        names = {pattern(one.check.name) for one in made if one.phase == phase}
+        for check in checks.values():
+            if check.is_always and check.name not in names:
+                return f'the check "{check.name}" of its {phase} output'
+    return ""
+
+
+def _unknown(known: WorkloadChecks, launches: Mapping[str, Sequence[Checked]]) -> str:
+    """The name of a check that no record of the workload has; or nothing."""
+    names = {*known.of_any(), *OWN_CHECKS}
+    made = (pattern(one.check.name) for checks in launches.values() for one in checks)
+    return next((name for name in made if name not in names), "")
