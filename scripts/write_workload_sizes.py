@@ -25,12 +25,15 @@ from appliance.storage.suite_file import list_suites, load_suite  # noqa: E402 -
 from appliance.worker.parameters import AnyWorkload, resolve  # noqa: E402 - the same
 from appliance.worker.workload_loader import load_workload  # noqa: E402 - the same
 
+OWN_SUITES = sorted((ROOT / "tests" / "suites").glob("*.toml"))
+"""Suites by which the whole flow is tested: what they plan is compared like the shipped ones."""
+
 
 def requests() -> dict[str, list[CaseRequest]]:
-    """Each workload at its defaults, and what the shipped suites may ask of it; the same once."""
+    """Each workload at its defaults, and what the suites may ask of it; the same once."""
     manifest = workload_manifest.load()
     distinct: dict[str, dict[str, CaseRequest]] = {name: {} for name in sorted(manifest)}
-    suites = (load_suite(name)[0] for name in list_suites())
+    suites = (load_suite(name)[0] for name in (*list_suites(), *map(str, OWN_SUITES)))
     for request in chain(
         chain.from_iterable(map(workload_sizes.defaults, manifest)),
         chain.from_iterable(workload_sizes.requests(suite, manifest) for suite in suites),

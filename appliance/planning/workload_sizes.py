@@ -57,9 +57,7 @@ class SizesFile(Record):
     workload: tuple[WorkloadSizes, ...]
 
 
-def find(
-    sizes: WorkloadSizes, parameters: Parameters, facts: WorkloadFacts
-) -> Resolved | None:
+def find(sizes: WorkloadSizes, parameters: Parameters, facts: WorkloadFacts) -> Resolved | None:
     """What a step with these full parameters does; None where that is not among the sizes.
 
     `facts` are those of the same version of the workload.

@@ -131,7 +131,9 @@ def read(data: bytes, trusted: Sequence[bytes]) -> Facts:
     """
     for certificate in _certificates(trusted):
         if dsse.signer_of(data, NAME) == dsse.key_id(certificate):
-            payload = dsse.open_envelope(data, certificate, NAME, holder=HOLDER, wanted=PAYLOAD_TYPE)
+            payload = dsse.open_envelope(
+                data, certificate, NAME, holder=HOLDER, wanted=PAYLOAD_TYPE
+            )
             return Facts(file=from_json(FactsFile, payload, name=NAME))
     raise EvidenceError(
         f"{NAME} is not signed by a key that you trust: give the certificate of the release that "

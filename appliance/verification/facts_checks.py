@@ -55,7 +55,7 @@ class Judged(Protocol):
 
 
 @dataclass(kw_only=True)
-class _Comparison:
+class Comparison:
     """What was compared with which facts, and what could not be, by kind: the cases or a reason."""
 
     plan: Plan
@@ -98,10 +98,10 @@ def compare(bundle: Judged, facts: Facts) -> tuple[str, ...]:
 
     EvidenceError for what contradicts the facts of the release that made the run.
     """
-    comparison = _Comparison(plan=bundle.plan, facts=facts)
+    comparison = Comparison(plan=bundle.plan, facts=facts)
     _compare_peaks(comparison, bundle)
     _compare_qualified(comparison, bundle)
-    _compare_ranges(comparison, bundle)
+    compare_ranges(comparison, bundle)
     made = _made(bundle.lines)
     for case in bundle.plan.cases:
         _compare_words(comparison, case)
@@ -113,7 +113,7 @@ def compare(bundle: Judged, facts: Facts) -> tuple[str, ...]:
 # ------------------------------------------------------------------ figures and records
 
 
-def _compare_peaks(comparison: _Comparison, bundle: Judged) -> None:
+def _compare_peaks(comparison: Comparison, bundle: Judged) -> None:
     """Lower peaks would make a limit that is a part of the peak easy."""
     models = [device.model for device in bundle.system.identity.devices]
     if bundle.peaks != comparison.facts.peaks(models):
@@ -124,7 +124,7 @@ def _compare_peaks(comparison: _Comparison, bundle: Judged) -> None:
         )
 
 
-def _compare_qualified(comparison: _Comparison, bundle: Judged) -> None:
+def _compare_qualified(comparison: Comparison, bundle: Judged) -> None:
     """More clean repeats would turn what is transient into a fault, fewer the other way round."""
     devices = bundle.system.identity.devices
     if bundle.qualified != comparison.facts.qualified(bundle.plan.cases, devices):
@@ -135,8 +135,11 @@ def _compare_qualified(comparison: _Comparison, bundle: Judged) -> None:
         )
 
 
-def _compare_ranges(comparison: _Comparison, bundle: Judged) -> None:
-    """Wider ranges would let a case run on a library that is known to be wrong."""
+def compare_ranges(comparison: Comparison, bundle: Judged) -> None:
+    """EvidenceError for other ranges than the same release has.
+
+    Wider ranges would let a case run on a library that is known to be wrong.
+    """
     plan, known = bundle.plan, comparison.facts.file.ranges
     needed = {name for case in plan.cases for name in case.libraries}
     for vendor in sorted({device.vendor for device in bundle.system.identity.devices}):
@@ -154,7 +157,7 @@ def _compare_ranges(comparison: _Comparison, bundle: Judged) -> None:
 # ------------------------------------------------------------------ cases
 
 
-def _compare_words(comparison: _Comparison, case: Case) -> None:
+def _compare_words(comparison: Comparison, case: Case) -> None:
     """What the case says that its workload is."""
     known = comparison.facts.of(case)
     if known is None:
@@ -170,7 +173,7 @@ def _compare_words(comparison: _Comparison, case: Case) -> None:
             )
 
 
-def _compare_work(comparison: _Comparison, case: Case) -> None:
+def _compare_work(comparison: Comparison, case: Case) -> None:
     """The operations, units and steps, from which rates and shares of the peak are made."""
     if case.software:
         return  # it was not started, and what a step of it would do is not known without it
@@ -229,7 +232,7 @@ def _made(lines: Iterable[Line]) -> Made:
     return by_case
 
 
-def _compare_checks(comparison: _Comparison, case: Case, made: Made) -> None:
+def _compare_checks(comparison: Comparison, case: Case, made: Made) -> None:
     """Bounds that are too wide, and outputs that lack a check, held to what records have.
 
     At parameters that no record is of, the widest bounds of the workload are held against them,

@@ -57,12 +57,12 @@ MOST_REASONS = 3  # of workloads that cannot be compared; a sentence is to be re
 ANSWERS = frozenset({"facts", "expectations"})
 """Checks without which what is expected of a run is not answered."""
 NOT_SHOWN = (
-    "no signature shows that the times are true, that the devices are those named, that the run was "
-    "made when it says (a challenge shows that the plan was written after it, and not that the "
-    "launches were made after it), or that readings were not left out: who distrusts the signer makes the run again, or "
-    "watches it"
+    "no signature shows that the times are true, that the devices are those named, that the run "
+    "was made when it says (a challenge shows that the plan was written after it, and not that the "
+    "launches were made after it), or that readings were not left out: who distrusts the signer "
+    "makes the run again, or watches it"
 )
-"""What every verdict is printed with: what its owner can forge with the key, and nobody can read."""
+"""What every verdict is printed with: what the owner of the key can forge, and no reader sees."""
 
 Status = Literal["pass", "fail", "not_done"]
 
@@ -104,9 +104,9 @@ class Verification(Record):
 
     `claimed` is the verdict that was signed, whatever it is worth. `not_compared` is what could not
     be compared with anything that the signer has not chosen, a sentence each: with an expectation
-    it leaves the verdict open. `not_shown` is what no signature can show. `attempt` is the number that the
-    buyer's receipt gives the run, None where nobody counts or the check failed; `journal` is the
-    sha256 of its journal, None where it is not there.
+    it leaves the verdict open. `not_shown` is what no signature can show. `attempt` is the number
+    that the buyer's receipt gives the run, None where nobody counts or the check failed; `journal`
+    is the sha256 of its journal, None where it is not there.
     """
 
     schema: Literal["bench/verification/3"] = "bench/verification/3"

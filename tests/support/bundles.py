@@ -248,10 +248,15 @@ def seal(
     key: Key,
     *,
     carried: Callable[[dict[str, bytes]], dict[str, bytes]] = lambda files: files,
+    spoiled: Callable[[dict[str, bytes]], dict[str, bytes]] = lambda files: files,
 ) -> Path:
-    """Sign these data files and write the whole bundle; `carried` is what the pages are given."""
-    files = dict(files)
+    """Sign these data files and write the whole bundle; `carried` is what the pages are given.
+
+    `spoiled` changes the files once they are read, to what cannot be read.
+    """
     result = bundle.read_files(files, complete=False)
+    files = spoiled(dict(files))
+    result = replace(result, files=files)
     files[bundle.STATEMENT] = keys.sign_data(result, key)
     inside = carried(dict(files))
     files[bundle.HTML] = html(inside)

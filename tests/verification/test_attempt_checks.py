@@ -20,6 +20,7 @@ from support.attempts import (
     opened,
 )
 from support.bundles import Draft, files_of, healthy, sealed
+from support.known_facts import facts_of
 
 from appliance.challenge import ledger
 from appliance.errors import EvidenceError
@@ -40,7 +41,9 @@ def key() -> keys.Key:
 
 
 def checked(folder: Path, **expected: bytes) -> Verification:
-    return verify(folder, allow_development=True, expectations=Expectations(**expected))
+    facts = facts_of(healthy().plan)
+    wanted = Expectations(**expected)
+    return verify(folder, allow_development=True, expectations=wanted, facts=facts)
 
 
 def sentence(result: Verification, name: str) -> str:

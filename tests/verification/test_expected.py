@@ -19,6 +19,7 @@ from support.builders import (
     with_bounds,
 )
 from support.bundles import Draft, analysed, healthy, sealed
+from support.known_facts import facts_of
 
 from appliance.errors import EvidenceError
 from appliance.planning import placement, workload_manifest, workload_sizes
@@ -32,6 +33,7 @@ from appliance.records.system import Device, System
 from appliance.signing import keys
 from appliance.storage import suite_file
 from appliance.verification import verify
+from appliance.verification.facts import Facts
 from appliance.verification.suite_checks import check_suite
 from appliance.version import VERSION
 from appliance.worker.describe import describe
@@ -364,53 +366,53 @@ memory_limit_gib = 1
 ANALYSES = replace(PROTOCOL, interim_analyses=(2, 5))
 
 
-def verified(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, versions: int = 1, varies: bool = False
-) -> verify.Verification:
+def verified(tmp_path: Path, *, versions: int = 1, varies: bool = False) -> verify.Verification:
     """A sound bundle of three cases, of which this bench knows the workloads in these versions."""
     names = ("gemm", "bert", "exact")
     path = tmp_path / "mine.toml"
     head = SUITE.format(variants="variants = true" if varies else "")
     path.write_text(head + "".join(CASE.format(name=name) for name in names))
     plain = replace(GEMM, version=versions, parameters={}, small={})
-    known = {name: replace(plain, name=name, is_timed=name != "exact") for name in names}
-    monkeypatch.setattr(workload_manifest, "load", lambda: known)
+    words = {name: a_case(name).summary for name in names}
+    known = {
+        name: replace(plain, name=name, summary=words[name], is_timed=name != "exact")
+        for name in names
+    }
     cases = [a_case(name, launches=2, is_timed=name != "exact") for name in names]
     drawn = (1, 1, None)  # the only timed launch before the last of an interim analysis
     pairs = zip(cases, drawn, strict=True)
     plan = a_plan(*(replace(case, checked_launch=one) for case, one in pairs), protocol=ANALYSES)
     plan = replace(
         plan,
+        suite="mine",
+        suite_version=1,
+        suite_summary="the cases of a small bundle",
         groups=launch_groups(plan.cases, plan.launches, plan.seed),
         digests={**healthy().plan.digests, "suite": sha256(path.read_bytes())},
     )
     draft = Draft(plan=plan, events=tuple(analysed(plan, healthy_events(plan))))
     folder = sealed(tmp_path / "run", draft, keys.development_key())
     wanted = verify.Expectations(suite=str(path))
-    return verify.verify(folder, allow_development=True, expectations=wanted)
+    file = replace(facts_of(plan).file, workload=tuple(known.values()), bench_version=VERSION)
+    facts = Facts(file=file)
+    return verify.verify(folder, allow_development=True, expectations=wanted, facts=facts)
 
 
-def test_verify_accepts_a_plan_that_the_suite_makes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    result = verified(tmp_path, monkeypatch)
+def test_verify_accepts_a_plan_that_the_suite_makes(tmp_path: Path) -> None:
+    result = verified(tmp_path)
     assert (result.exit_code, result.verdict, result.faults) == (0, "ACCEPTED", ())
     assert result.checks[-1].sentence.endswith("the suite is the one that you expect")
 
 
-def test_verify_finds_the_variant_that_was_left_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    result = verified(tmp_path, monkeypatch, varies=True)
+def test_verify_finds_the_variant_that_was_left_out(tmp_path: Path) -> None:
+    result = verified(tmp_path, varies=True)
     assert (result.exit_code, result.verdict) == (4, None)
     (fault,) = result.faults
     assert fault.startswith("the plan lacks case gemm~")
 
 
-def test_verify_states_no_verdict_where_the_suite_cannot_be_compared(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    result = verified(tmp_path, monkeypatch, versions=2, varies=True)
+def test_verify_states_no_verdict_where_the_suite_cannot_be_compared(tmp_path: Path) -> None:
+    result = verified(tmp_path, versions=2, varies=True)
     check = result.checks[-1]
     assert (result.exit_code, result.verdict, result.faults) == (3, None, ())
     assert (check.name, check.status) == ("expectations", "not_done")

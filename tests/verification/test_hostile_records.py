@@ -753,7 +753,7 @@ def test_figures_of_vendors_are_those_of_the_same_bench(tmp_path: Path) -> None:
     )
     files = {bundle.PEAKS: to_json(Peaks(peak=(peak,)))}
     result = with_files(files, VERSION, tmp_path / "same")
-    assert (result.exit_code, failed(result)) == (4, ["conduct"])
+    assert (result.exit_code, failed(result)) == (4, ["facts"])
     assert "peaks.json has other figures than the device files" in result.faults[0]
     assert with_files(files, "0.0.1", tmp_path / "other").faults == ()
 
@@ -838,7 +838,7 @@ def test_reference_rates_are_those_of_the_same_bench(tmp_path: Path) -> None:
     rates = reference_rates(seen, draft.plan.cases, SYSTEM.identity.devices)
     files = {bundle.QUALIFIED: to_json(Qualified(record=(), rate=rates))}
     result = with_files(files, VERSION, tmp_path / "same", draft)
-    assert (result.exit_code, failed(result)) == (4, ["conduct"])
+    assert (result.exit_code, failed(result)) == (4, ["facts"])
     assert "qualified.json has other records than the package" in result.faults[0]
     other = with_files(files, "0.0.1", tmp_path / "other", draft)
     assert other.faults == ()
@@ -855,7 +855,7 @@ def test_records_of_repeats_are_those_of_the_same_bench(
     known = Qualified(record=(replace(record, **change),))  # type: ignore[arg-type]
     files = {bundle.QUALIFIED: to_json(known)}
     result = with_files(files, VERSION, tmp_path / "same", draft)
-    assert (result.exit_code, failed(result)) == (4, ["conduct"])
+    assert (result.exit_code, failed(result)) == (4, ["facts"])
     assert "qualified.json has other records than the package" in result.faults[0]
     assert sha256(files[bundle.QUALIFIED]) in result.faults[0]
     other = with_files(files, "0.0.1", tmp_path / "other", draft)

@@ -7,21 +7,18 @@ from typing import Any
 import pytest
 from support.builders import a_case, a_plan
 from support.bundles import SYSTEM
+from support.known_facts import facts_file
 
-from appliance import extras
 from appliance.errors import EvidenceError
 from appliance.records.plan import Plan
 from appliance.records.qualified import Qualified
 from appliance.records.system import Fact
+from appliance.verification import facts_checks
+from appliance.verification.facts import Facts
 from appliance.verification.verify import _check_libraries
 from appliance.version import VERSION
 
 RANGES = {"torch": ">=2.13,<2.14", "transformers": ">=5.23,<6"}
-
-
-@pytest.fixture(autouse=True)
-def shipped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(extras, "ranges", lambda: {**RANGES, "jax": ">=0.10"})
 
 
 def check(plan: Plan, **versions: str) -> None:
@@ -30,6 +27,15 @@ def check(plan: Plan, **versions: str) -> None:
     system = replace(SYSTEM, identity=replace(SYSTEM.identity, software=software))
     bundle: Any = SimpleNamespace(plan=plan, system=system, qualified=Qualified(record=()))
     _check_libraries(bundle)
+    comparison = facts_checks.Comparison(plan=plan, facts=facts(plan))
+    facts_checks.compare_ranges(comparison, bundle)
+
+
+def facts(plan: Plan) -> Facts:
+    """Those of a release with these ranges."""
+    ranges = {"cpu": {**RANGES, "jax": ">=0.10"}}
+    file = replace(facts_file(plan), ranges=ranges, bench_version=VERSION)
+    return Facts(file=file)
 
 
 def planned(*, software: str = "", ranges: dict[str, str] = RANGES, version: str = VERSION) -> Plan:

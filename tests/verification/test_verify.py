@@ -23,6 +23,7 @@ from support.bundles import (
     seal,
     sealed,
 )
+from support.known_facts import facts_of
 
 from appliance.errors import EvidenceError, UsageError
 from appliance.records.journal import (
@@ -63,7 +64,8 @@ def copy(sound: Path, tmp_path: Path) -> Path:
 
 
 def checked(path: Path, expectations: Expectations | None = None) -> Verification:
-    return verify(path, allow_development=True, expectations=expectations)
+    facts = facts_of(healthy().plan)
+    return verify(path, allow_development=True, expectations=expectations, facts=facts)
 
 
 def status(verification: Verification) -> dict[str, str]:
@@ -86,7 +88,7 @@ def test_folder_gives_its_verdict_again(sound: Path) -> None:
     result = checked(sound)
     assert (result.exit_code, result.verdict, result.claimed) == (0, "ACCEPTED", "ACCEPTED")
     assert set(status(result).values()) == {"pass"}
-    assert [check.number for check in result.checks] == list(range(1, 13))
+    assert [check.number for check in result.checks] == list(range(1, 14))
     assert sha256(CRITERIA) in result.checks[-1].sentence
 
 
@@ -679,9 +681,11 @@ def test_expectations_are_met_or_a_fault(sound: Path) -> None:
     for met in (
         Expectations(criteria_digest=sha256(CRITERIA)),
         Expectations(criteria_digest=sha256(CRITERIA).upper()),
-        Expectations(suite="5" * 64),
     ):
         assert checked(sound, met).exit_code == 0
+    by_digest = checked(sound, Expectations(suite="5" * 64))
+    assert (by_digest.exit_code, by_digest.faults) == (3, ())
+    assert by_digest.not_compared == ("cases of the suite: name its file to have them compared",)
     for missed in (
         Expectations(criteria_digest="0" * 64),
         Expectations(suite="0" * 64),
@@ -829,4 +833,4 @@ def test_verdict_with_a_figure_off_by_more_is_found(key: Key, tmp_path: Path) ->
 def test_verification_is_one_json_document(sound: Path) -> None:
     document = json.loads(to_json(checked(sound)))
     assert document["verdict"] == "ACCEPTED"
-    assert len(document["checks"]) == 12
+    assert len(document["checks"]) == 13

@@ -1,0 +1,386 @@
+"""Forgeries: one defect each, built by code of a genuine run, with what verify must say of it.
+
+`FORGERIES` are refused, or leave the verdict open; `OPEN` pass today, because their owner holds the
+key and nothing that is read contradicts them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from support.forger import Data, Forgery
+from support.program import TINY
+
+from appliance.planning.plan import checked_launch, launch_groups
+from appliance.records.json import from_json, sha256, to_json
+from appliance.records.plan import Plan
+from appliance.storage import bundle, suite_file
+from appliance.verification.verify import Expectations
+
+Reason = Literal[
+    "integrity",
+    "untrusted",
+    "stale",
+    "rendering",
+    "contradiction",
+    "not re-derived",
+    "not compared",
+]
+Build = Callable[[Forgery], None]
+ANYTHING = Expectations()
+SUITE = Expectations(suite=TINY)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Defect:
+    """What is wrong, which check finds it, why, and a part of the sentence that says so.
+
+    `check` is empty for what is found by no check, but listed as not compared.
+    """
+
+    build: Build
+    check: str
+    reason: Reason
+    says: str
+    expectations: Expectations = ANYTHING
+
+
+FORGERIES: dict[str, Defect] = {}
+OPEN: dict[str, Build] = {}
+
+
+def refused(
+    check: str, reason: Reason, says: str, expectations: Expectations = ANYTHING
+) -> Callable[[Build], Build]:
+    """Enter a forgery that verify refuses, or of which it states no verdict."""
+
+    def enter(build: Build) -> Build:
+        FORGERIES[build.__name__] = Defect(
+            build=build, check=check, reason=reason, says=says, expectations=expectations
+        )
+        return build
+
+    return enter
+
+
+def passes(build: Build) -> Build:
+    """Enter a forgery that is known and open."""
+    OPEN[build.__name__] = build
+    return build
+
+
+# ------------------------------------------------------------------ figures that it is judged by
+
+
+def peaks_times(forgery: Forgery, factor: int) -> None:
+    with forgery.record(bundle.PEAKS) as peaks:
+        assert peaks["peak"], "this node's processor has no peak figures"
+        for one in peaks["peak"]:
+            one["value"] *= factor
+
+
+def work_times(forgery: Forgery, factor: int) -> None:
+    with forgery.plan() as plan:
+        for case in plan["cases"]:
+            case["work"]["flops"] *= factor
+            case["work"]["units"] *= factor
+
+
+@refused("facts", "contradiction", "its units is 3.0, and of its workload at these parameters 1.0")
+def operations_and_units_times_three(forgery: Forgery) -> None:
+    work_times(forgery, 3)
+
+
+@refused("", "not compared", "operations and units of gemm@cpu:0, gemm_exact@cpu:0", SUITE)
+def another_release_with_ten_times_the_operations(forgery: Forgery) -> None:
+    work_times(forgery, 10)
+    with forgery.plan() as plan:
+        plan["bench_version"] = "0.3.9"
+
+
+@refused("facts", "contradiction", "peaks.json has other figures than the device files")
+def a_peak_of_ones_own(forgery: Forgery) -> None:
+    with_a_peak(forgery)
+
+
+@refused("", "not compared", "peak figures (made by bench 0.3.9, compared with", SUITE)
+def another_release_with_a_peak_of_ones_own(forgery: Forgery) -> None:
+    with_a_peak(forgery)
+    with forgery.plan() as plan:
+        plan["bench_version"] = "0.3.9"
+
+
+def with_a_peak(forgery: Forgery) -> None:
+    (device, *_) = json.loads(forgery.files[bundle.SYSTEM])["identity"]["devices"]
+    with forgery.record(bundle.PEAKS) as peaks:
+        peaks["peak"] = [
+            {
+                "model": device["model"],
+                "quantity": "float32_flops_per_second",
+                "value": 1e15,
+                "unit": "FLOP/s",
+                "per": "device",
+                "is_confirmed": True,
+                "source": "the vendor's own",
+            }
+        ]
+
+
+# ------------------------------------------------------------------ checks
+
+
+def numeric(event: Data) -> bool:
+    return event["kind"] == "checked" and event["check"]["kind"] == "numeric"
+
+
+@refused("facts", "contradiction", "to 1e+09, and healthy runs had at most ")
+def wrong_outputs_within_bounds_without_end(forgery: Forgery) -> None:
+    for event in filter(numeric, forgery.events("checked")):
+        event["check"] |= {"error": 3.7, "bound": 1e9}
+
+
+@refused("", "not compared", "names and bounds of checks of gemm_exact@cpu:0", SUITE)
+def wrong_bits_that_are_allowed(forgery: Forgery) -> None:
+    for event in forgery.events("checked"):
+        if event["check"]["name"] == "elements that differ from the exact product":
+            event["check"] |= {"error": 1, "bound": 1}
+
+
+@refused("facts", "contradiction", 'lacks the check "all rows, random projection" of its ')
+def a_check_that_no_launch_makes(forgery: Forgery) -> None:
+    forgery.drop(lambda event: numeric(event) and event["check"]["name"].startswith("all rows"))
+
+
+@refused("facts", "contradiction", "of its first output")
+def no_first_output_checked(forgery: Forgery) -> None:
+    forgery.drop(lambda event: event["kind"] == "checked" and event["phase"] == "first")
+
+
+@refused("verdict", "contradiction", "verdict.json does not follow from the journal")
+def no_last_output_checked(forgery: Forgery) -> None:
+    forgery.drop(lambda event: event["kind"] == "checked" and event["phase"] == "last")
+    forgery.is_judged = False
+
+
+@refused("conduct", "contradiction", "checked step")
+def the_last_output_of_another_step(forgery: Forgery) -> None:
+    for event in forgery.events("checked"):
+        if event["phase"] == "last":
+            event["step"] -= 1
+
+
+# ------------------------------------------------------------------ words
+
+
+@refused("facts", "contradiction", "its summary is 'Certified on 8 x NVIDIA H100'")
+def a_summary_of_ones_own(forgery: Forgery) -> None:
+    with forgery.plan() as plan:
+        plan["cases"][0]["summary"] = "Certified on 8 x NVIDIA H100"
+
+
+@refused("expectations", "contradiction", "calls suite tiny otherwise than it calls itself", SUITE)
+def a_summary_of_the_suite_of_ones_own(forgery: Forgery) -> None:
+    with forgery.plan() as plan:
+        plan["suite_summary"] = "The acceptance suite, passed in full"
+
+
+@refused("expectations", "contradiction", "calls suite tiny otherwise than it calls itself", SUITE)
+def a_suite_that_calls_itself_another(forgery: Forgery) -> None:
+    with forgery.plan() as plan:
+        plan["suite"] = "acceptance"
+
+
+@refused(
+    "",
+    "not compared",
+    "cases of the suite: name its file to have them compared",
+    Expectations(suite=sha256(suite_file.load_suite(TINY)[1])),
+)
+def a_suite_by_its_digest_alone(forgery: Forgery) -> None:
+    with forgery.plan() as plan:
+        plan["cases"][0]["time_limit_seconds"] = 61
+
+
+@refused(
+    "expectations", "contradiction", "case gemm@cpu:0 is not planned as suite tiny says", SUITE
+)
+def another_limit_than_the_suite_has(forgery: Forgery) -> None:
+    with forgery.plan() as plan:
+        plan["cases"][0]["time_limit_seconds"] = 61
+
+
+# ------------------------------------------------------------------ records
+
+
+@refused("conduct", "contradiction", "its bounds are not those that its criteria need")
+def a_limit_less(forgery: Forgery) -> None:
+    with forgery.plan() as plan:
+        plan["num_limits"] += 1
+
+
+@refused("verdict", "contradiction", "verdict.json does not follow from the journal")
+def a_flipped_verdict(forgery: Forgery) -> None:
+    forgery.is_judged = False
+    for event in filter(numeric, forgery.events("checked")):
+        event["check"]["error"] = 1.0
+
+
+@refused("conduct", "contradiction", "has block")
+def a_block_that_was_left_out(forgery: Forgery) -> None:
+    for event in forgery.events("block")[:1]:
+        event["index"] = 1
+
+
+@refused("conduct", "contradiction", "while it does not run")
+def a_launch_that_never_started(forgery: Forgery) -> None:
+    name = forgery.events("launch_started")[-1]["launch"]
+    forgery.drop(lambda event: event["kind"] == "launch_started" and event["launch"] == name)
+
+
+@refused("conduct", "contradiction", "journal.jsonl does not begin with this plan on this machine")
+def a_run_of_another_name(forgery: Forgery) -> None:
+    forgery.lines[0]["event"]["run_id"] = "20300101T000000Z-000000"
+
+
+@refused("records", "integrity", "is not in canonical form")
+def a_number_in_another_form(forgery: Forgery) -> None:
+    forgery.after = replaced(bundle.SYSTEM, b'"conditions":', b'"conditions" :')
+
+
+@refused("records", "integrity", "is not in canonical form")
+def a_key_twice(forgery: Forgery) -> None:
+    forgery.after = replaced(bundle.BASELINES, b'{"baseline":[],', b'{"baseline":[],"baseline":[],')
+
+
+@refused("records", "integrity", "baselines.json")
+def a_number_that_is_none(forgery: Forgery) -> None:
+    forgery.after = replaced(bundle.BASELINES, b'"baseline":[]', b'"baseline":[NaN]')
+
+
+def replaced(
+    name: str, old: bytes, new: bytes
+) -> Callable[[Mapping[str, bytes]], dict[str, bytes]]:
+    def change(files: Mapping[str, bytes]) -> dict[str, bytes]:
+        assert old in files[name]
+        return {**files, name: files[name].replace(old, new, 1)}
+
+    return change
+
+
+# ------------------------------------------------------------------ what passes
+
+
+@passes
+def replayed_under_a_seed_drawn_afterwards(forgery: Forgery) -> None:
+    """As under a later challenge: the launches in its order, the last checks where it draws them."""
+    plan = from_json(Plan, forgery.files[bundle.PLAN], name=bundle.PLAN)
+    seed = sha256(b"a seed that was drawn after the run")
+    cases = []
+    for case in plan.cases:
+        name = case.id.partition("@")[0]
+        number = checked_launch(plan.protocol, name, case.launches, seed, plan.sessions)
+        rename(forgery, f"{case.id}/{case.checked_launch}", f"{case.id}/{number}")
+        cases.append({**json.loads(to_json(case)), "checked_launch": number})
+    groups = launch_groups(plan.cases, plan.launches, seed)
+    with forgery.plan() as values:
+        values |= {"seed": seed, "cases": cases, "groups": [list(group) for group in groups]}
+    reorder(forgery, [launch for group in groups for launch in group])
+
+
+def rename(forgery: Forgery, one: str, other: str) -> None:
+    """Give two launches each other's name."""
+    names = {one: other, other: one}
+    for line in forgery.lines:
+        launch = line["event"].get("launch", "")
+        line["event"] |= {"launch": names.get(launch, launch)} if launch else {}
+
+
+def reorder(forgery: Forgery, order: list[str]) -> None:
+    """The events of the launches in this order, at the times that stood in their places."""
+    places: dict[str, list[Data]] = {name: [] for name in order}
+    for line in forgery.lines:
+        places.get(line["event"].get("launch", ""), []).append(line)
+    chunks = [line for name in order for line in places[name]]
+    first = next(number for number, line in enumerate(forgery.lines) if line in chunks)
+    begin, rest = forgery.lines[:first], [one for one in forgery.lines[first:] if one not in chunks]
+    forgery.lines = begin + retimed(chunks + rest, int(begin[-1]["monotonic_ns"]))
+
+
+def retimed(lines: list[Data], begin: int) -> list[Data]:
+    """Lines whose clock goes on from `begin`, each launch as long as it was."""
+    shift, last, launch = 0, begin, "none yet"
+    for line in lines:
+        moment, name = int(line["monotonic_ns"]), line["event"].get("launch", "")
+        if name != launch or moment + shift < last:
+            launch, shift = name, last + 1 - moment
+        last = moment + shift
+        line["monotonic_ns"] = str(last)
+    return lines
+
+
+@passes
+def times_scaled_by_a_hundredth(forgery: Forgery) -> None:
+    for event in forgery.events("block"):
+        for name in ("wall_ns", "event_ns", "block_wall_ns", "block_raw_ns"):
+            event[name] = scaled(event[name])
+
+
+def scaled(value: object) -> object:
+    if isinstance(value, list):
+        return [scaled(one) for one in value]
+    return value if value is None else str(int(int(str(value)) * 0.99) + 1)
+
+
+@passes
+def another_serial_number(forgery: Forgery) -> None:
+    with forgery.record(bundle.SYSTEM) as system:
+        system["identity"]["devices"][0]["serial"] = "SN-0815"
+
+
+@passes
+def readings_left_out(forgery: Forgery) -> None:
+    forgery.drop(lambda event: event["kind"] == "counted" and event["moment"] == "after")
+
+
+@passes
+def a_run_of_another_year(forgery: Forgery) -> None:
+    for line in forgery.lines:
+        line["utc"] = "2031" + line["utc"][4:]
+
+
+@passes
+def a_bound_twice_as_wide(forgery: Forgery) -> None:
+    for event in filter(numeric, forgery.events("checked")):
+        event["check"]["bound"] *= 2
+
+
+@passes
+def clocks_that_alternate_between_two_years(forgery: Forgery) -> None:
+    for number, line in enumerate(forgery.lines):
+        line["utc"] = ("1999", "2031")[number % 2] + line["utc"][4:]
+
+
+@passes
+def a_gap_of_ten_hours_in_one_clock(forgery: Forgery) -> None:
+    middle = len(forgery.lines) // 2
+    for line in forgery.lines[middle:]:
+        line["monotonic_ns"] = str(int(line["monotonic_ns"]) + 36_000 * 10**9)
+
+
+@passes
+def a_run_id_of_another_year(forgery: Forgery) -> None:
+    with forgery.plan() as plan:
+        plan["run_id"] = "2030" + plan["run_id"][4:]
+        forgery.lines[0]["event"]["run_id"] = plan["run_id"]
+
+
+@passes
+def slow_launches_as_copies_of_fast_ones(forgery: Forgery) -> None:
+    blocks = [one for one in forgery.events("block") if one["launch"].startswith("gemm@")]
+    fastest = min(blocks, key=lambda one: int(one["block_wall_ns"]) / len(one["wall_ns"]))
+    for block in blocks:
+        if len(block["wall_ns"]) == len(fastest["wall_ns"]):
+            block |= {name: value for name, value in fastest.items() if name.endswith("_ns")}

@@ -1,0 +1,53 @@
+"""What a dishonest owner of a key changes is refused, or said not to be compared; or known, open."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from support.forger import forged
+from tamper.forgeries import FORGERIES, OPEN, SUITE
+
+from appliance.verification.verify import NOT_SHOWN, Verification, verify
+
+CODES = {"not compared": 3, "not re-derived": 3}
+
+
+def verified(folder: Path, **options: object) -> Verification:
+    return verify(folder, allow_development=True, **options)  # type: ignore[arg-type]
+
+
+def test_what_is_sealed_anew_without_a_change_verifies(genuine: Path, tmp_path: Path) -> None:
+    result = verified(forged(genuine).sealed(tmp_path / "run"), expectations=SUITE)
+    assert (result.exit_code, result.faults, result.not_compared) == (0, (), ())
+
+
+@pytest.mark.parametrize("name", FORGERIES)
+def test_a_forgery_is_refused_or_said_not_to_be_compared(
+    name: str, genuine: Path, tmp_path: Path
+) -> None:
+    defect, forgery = FORGERIES[name], forged(genuine)
+    defect.build(forgery)
+    result = verified(forgery.sealed(tmp_path / "run"), expectations=defect.expectations)
+    assert (result.exit_code, result.verdict) == (CODES.get(defect.reason, 4), None)
+    if defect.check:
+        faults = {one.name: one.sentence for one in result.checks if one.status == "fail"}
+        assert defect.says in faults.get(defect.check, f"passed, and these failed: {faults}")
+    else:
+        assert any(defect.says in sentence for sentence in result.not_compared)
+
+
+@pytest.mark.parametrize("name", OPEN)
+@pytest.mark.xfail(
+    strict=True, raises=AssertionError, reason="known and open: by the owner of the key"
+)
+def test_a_forgery_that_nobody_can_read_off_is_refused(
+    name: str, genuine: Path, tmp_path: Path
+) -> None:
+    forgery = forged(genuine)
+    OPEN[name](forgery)
+    result = verified(forgery.sealed(tmp_path / "run"), expectations=SUITE)
+    if result.not_shown != NOT_SHOWN or result.exit_code not in (0, 3, 4):
+        pytest.fail("verify does not say what it cannot show")  # which is no expected failure
+    assert result.exit_code != 0, NOT_SHOWN
