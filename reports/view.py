@@ -290,6 +290,7 @@ def _run(
             f"{plan.suite}, version {plan.suite_version}: {plan.suite_summary}",
             _freshness(bundle),
         ),
+        Row(label="", value="", note=f"suite chosen by the signer: {plan.digests['suite']}"),
         _row("Protocol", _protocol(plan)),
         _row("Launches", _launches(verdict)),
         *_order_row(bundle),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from appliance.cli.options import JsonOption, KeyOptions, TrustOptions, grouped
-from appliance.cli.output import conclude, print_json, say
+from appliance.cli.output import conclude, print_json, say, say_lines
 from appliance.errors import UsageError
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def _conclude_begun(begun: Begun, *, as_json: bool) -> None:
     qr_code.save(begun.text, picture)
     receipt = begun.receipt
     if not as_json:
-        say(qr_code.printed(begun.text))
+        say_lines(qr_code.printed(begun.text))
         say(f"receipt ({len(begun.text)} characters): {begun.text}")
     conclude(
         f"attempt {receipt.attempt} of the run {receipt.run_id} is begun; it must be back by "

@@ -1,4 +1,4 @@
-"""The console for people: text as it is, on stderr, without markup or control characters.
+"""The console for people: text as it is, on one line, without markup or control characters.
 
 Colours follow NO_COLOR.
 """
@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from appliance.cli.sanitize import harmless
+from appliance.foreign_text import one_line
 
 LOG_WIDTH = 140
 
@@ -24,7 +24,7 @@ class Plain(Console):
     def render_str(self, text: str, **options: Any) -> Text:
         """What every text comes through: lines and cells of tables alike."""
         options = {**options, "markup": bool(options.get("markup"))}
-        return super().render_str(harmless(text), **options)
+        return super().render_str(one_line(text), **options)
 
 
 def console(*, is_error: bool = True) -> Console:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 from appliance.cli.options import JsonOption, SigningOptions, grouped
-from appliance.cli.output import print_json, say
+from appliance.cli.output import print_json, say, say_lines
 from appliance.errors import ReceiptAwaited, UsageError
 from appliance.records.verdict import EXIT_CODES
 from appliance.verbs.run_options import PlanOptions, RunOptions
@@ -143,7 +143,7 @@ def _show_request(waiting: Awaiting, *, as_json: bool) -> None:
             }
         )
         return
-    say(qr_code.printed(waiting.text))
+    say_lines(qr_code.printed(waiting.text))
     say(f"request ({len(waiting.text)} characters): {waiting.text}")
     say(f"plan.json has the sha256 {waiting.request.plan}")
     say(

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from appliance.cli.options import JsonOption
-from appliance.cli.output import conclude
+from appliance.cli.output import conclude, conclude_lines
 from appliance.storage import input_file
 
 
@@ -38,8 +38,8 @@ def show(
     from appliance.signing import keys
 
     record = keys.signer_of(input_file.read(certificate), "tester")
-    conclude(
-        f"{record.subject}\nvalid until {record.not_after_utc}\nsha256 {record.sha256}",
+    conclude_lines(
+        (record.subject, f"valid until {record.not_after_utc}", f"sha256 {record.sha256}"),
         {
             "subject": record.subject,
             "not_after_utc": record.not_after_utc,

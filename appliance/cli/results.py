@@ -12,6 +12,7 @@ from appliance.cli.console import console
 from appliance.cli.progress import begin_sentence, minutes
 from appliance.evidence.budget import Budget
 from appliance.evidence.budget import sentence as budget_sentence
+from appliance.foreign_text import one_line
 from appliance.planning import coverage
 from appliance.planning.sessions import num_in_all, seconds_of_run
 from appliance.records.plan import Case, Plan
@@ -91,8 +92,10 @@ def print_result(
         table.add_row(*_result_row(case))
     out.print(table)
     for sentence in ruling_sentences(verdict):
-        out.print(sentence, markup=False)
-    out.print(f"\n{verdict.verdict}", style=VERDICT_STYLES[verdict.verdict], end="  ")
+        for line in sentence.splitlines():
+            out.print(line, markup=False)
+    out.print()
+    out.print(verdict.verdict, style=VERDICT_STYLES[verdict.verdict], end="  ")
     out.print(verdict.scope)
     for sentence in verdict_sentences(verdict):
         out.print(sentence, markup=False)
@@ -145,9 +148,8 @@ def _ruling_sentence(group: Sequence[Ruling]) -> str:
     if len(group) > 1 and _shown_by_repeats(one):
         cases, why = f"{len(group)} cases", f"no qualified record applies; {_shown_by_repeats(one)}"
     word = one.ruling.replace("_", " ") + ("" if one.required else " (advisory)")
-    return f"{word}: {one.criterion}{f' of {cases}' if cases else ''}: {why}" + (
-        f"\n    next: {one.action}" if one.action else ""
-    )
+    ruled = one_line(f"{word}: {one.criterion}{f' of {cases}' if cases else ''}: {why}")
+    return ruled + (f"\n    next: {one_line(one.action)}" if one.action else "")
 
 
 def verdict_sentences(verdict: Verdict) -> tuple[str, ...]:
@@ -265,6 +267,7 @@ def print_verification(path: Path, verification: Verification) -> None:
         out.print(f"not compared: {sentence}", markup=False)
     word = verification.verdict or "NOT VERIFIED"
     style = VERDICT_STYLES.get(word, "bold red")
-    out.print(f"\n{word}", style=style, end="  ")
+    out.print()
+    out.print(word, style=style, end="  ")
     out.print(str(path), markup=False)
     out.print(f"not shown: {verification.not_shown}", markup=False)

@@ -275,7 +275,7 @@ def replaced(
 
 @passes
 def replayed_under_a_seed_drawn_afterwards(forgery: Forgery) -> None:
-    """As under a later challenge: the launches in its order, the last checks where it draws them."""
+    """As under a later challenge: launches in its order, last checks where it draws them."""
     plan = from_json(Plan, forgery.files[bundle.PLAN], name=bundle.PLAN)
     seed = sha256(b"a seed that was drawn after the run")
     cases = []

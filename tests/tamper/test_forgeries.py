@@ -1,8 +1,7 @@
-"""What a dishonest owner of a key changes is refused, or said not to be compared; or known, open."""
+"""What the owner of a key forges is refused, or said not to be compared; or it is known and open."""
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest

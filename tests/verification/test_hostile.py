@@ -22,11 +22,11 @@ from support.watched_runs import ACCELERATOR, DEVICE, PLAN, asking, ruling, syst
 from support.watched_runs import HEALTHY as NO_ERRORS
 
 from appliance.cli.console import Plain
-from appliance.cli.sanitize import LONGEST, harmless
 from appliance.container.container_options import Bind
 from appliance.errors import UsageError
 from appliance.evidence.device_health import MADE
 from appliance.evidence.journal_index import index_of
+from appliance.foreign_text import LONGEST, one_line
 from appliance.judging.criteria_check import check_health
 from appliance.planning import coverage
 from appliance.records.criteria import Criteria, Criterion
@@ -55,11 +55,12 @@ WIPES = "\x1b[2J\x1b[HACCEPTED\r\x08\u202edetpecca\u202c\u200b\x00\udcff"
 
 
 def test_nothing_hidden_reaches_the_terminal() -> None:
-    shown = harmless(f"a model\n{WIPES} of 中文 °C")
-    assert all(sign.isprintable() or sign == "\n" for sign in shown)
-    assert shown.startswith("a model\n[U+001B][2J[U+001B][HACCEPTED[U+000D]")
-    assert shown.endswith(" of 中文 °C")
-    assert harmless("x" * (LONGEST + 1500)).endswith("... (1,500 more characters)")
+    shown = one_line(f"a model\n{WIPES}\u2028 of 中文\u00a0°C")
+    assert all(sign.isprintable() or sign == "\u00a0" for sign in shown)
+    assert shown.startswith("a model[U+000A][U+001B][2J[U+001B][HACCEPTED[U+000D]")
+    assert "[U+202E]detpecca[U+202C][U+200B][U+0000][U+DCFF][U+2028] of " in shown
+    assert shown.endswith(" of 中文\u00a0°C")
+    assert one_line("x" * (LONGEST + 1500)).endswith("... (1,500 more characters)")
 
 
 def printed(*parts: object) -> str:

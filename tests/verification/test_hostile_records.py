@@ -842,7 +842,7 @@ def test_reference_rates_are_those_of_the_same_bench(tmp_path: Path) -> None:
     assert "qualified.json has other records than the package" in result.faults[0]
     other = with_files(files, "0.0.1", tmp_path / "other", draft)
     assert other.faults == ()
-    assert "records of bench 0.0.1, not compared" in other.checks[-1].sentence
+    assert any(one.startswith("qualified records (made by") for one in other.not_compared)
 
 
 @pytest.mark.parametrize("change", [{"num_clean": 10**6}, {"stack": {"torch": "2.12.0"}}])
@@ -857,9 +857,6 @@ def test_records_of_repeats_are_those_of_the_same_bench(
     result = with_files(files, VERSION, tmp_path / "same", draft)
     assert (result.exit_code, failed(result)) == (4, ["facts"])
     assert "qualified.json has other records than the package" in result.faults[0]
-    assert sha256(files[bundle.QUALIFIED]) in result.faults[0]
     other = with_files(files, "0.0.1", tmp_path / "other", draft)
     assert other.faults == ()
-    assert f"records of bench 0.0.1, not compared: {sha256(files[bundle.QUALIFIED])}" in (
-        other.checks[-1].sentence
-    )
+    assert any(one.startswith("qualified records (made by") for one in other.not_compared)
