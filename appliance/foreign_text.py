@@ -1,4 +1,4 @@
-"""Foreign text as people may be shown it: on one line, and nothing that hides, reorders or commands.
+"""Foreign text as people may be shown it: on one line, with nothing that hides or commands.
 
 What a driver, a library, an order, a certificate or a bundle of somebody else says is printed on
 the terminal of whoever verifies, and on pages that others sign. A control character in it could

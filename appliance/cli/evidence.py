@@ -90,15 +90,22 @@ def verify(
             help="Most MiB that the evidence may have in all.",
         ),
     ] = limits.TOTAL // limits.MIB,
+    facts: Annotated[
+        Path | None,
+        typer.Option(help="Signed facts of the release that made the run, if it is another one."),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Check evidence offline, and derive its verdict again from the raw samples."""
     from appliance.cli.results import print_verification
+    from appliance.verification import facts as known
     from appliance.verification import verify
 
+    certificates = trusted.certificates()
     verification = verify.verify_confined(
         path,
-        trusted=trusted.certificates(),
+        trusted=certificates,
+        facts=None if facts is None else known.read(_facts(facts), certificates),
         allow_development=trusted.allow_dev,
         expectations=verify.Expectations(
             criteria_digest=expect_criteria,
@@ -114,6 +121,12 @@ def verify(
     else:
         print_verification(path, verification)
     raise typer.Exit(verification.exit_code)
+
+
+def _facts(path: Path) -> bytes:
+    from appliance.verification.facts import LARGEST
+
+    return input_file.read(path, what="facts", largest=LARGEST)
 
 
 def _ledger(challenge: Path | None, named: Path | None) -> bytes | None:

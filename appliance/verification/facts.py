@@ -21,7 +21,7 @@ from appliance.planning import library_ranges, workload_manifest, workload_sizes
 from appliance.planning.workload_manifest import WorkloadFacts
 from appliance.planning.workload_sizes import WorkloadSizes
 from appliance.records.baseline import Peaks
-from appliance.records.json import Record, from_json
+from appliance.records.json import Record, from_json, to_json
 from appliance.records.plan import Case
 from appliance.records.qualified import Qualified
 from appliance.records.system import Device
@@ -33,6 +33,9 @@ from appliance.verification import known_checks
 from appliance.verification.known_checks import WorkloadChecks
 from appliance.version import VERSION
 
+PAYLOAD_TYPE = "application/vnd.bench.facts+json"
+"""Payload of the envelope: the file in canonical JSON."""
+LARGEST = 2**24  # bytes of a signed file; this release's has a tenth of that
 NAME = "the file of --facts"
 HOLDER = "one that you trust with --trust"
 
@@ -124,6 +127,11 @@ def shipped() -> Facts:
     )
 
 
+def sign(file: FactsFile, key: dsse.SigningKey) -> bytes:
+    """The facts in an envelope, signed with the key of the release that they are of."""
+    return dsse.envelope(PAYLOAD_TYPE, to_json(file), key)
+
+
 def read(data: bytes, trusted: Sequence[bytes]) -> Facts:
     """The facts of a signed file; EvidenceError unless one of the trusted certificates signed it.
 
@@ -139,10 +147,6 @@ def read(data: bytes, trusted: Sequence[bytes]) -> Facts:
         f"{NAME} is not signed by a key that you trust: give the certificate of the release that "
         "wrote it with --trust"
     )
-
-
-PAYLOAD_TYPE = "application/vnd.bench.facts+json"
-"""Payload of the envelope: the file in canonical JSON."""
 
 
 def _certificates(trusted: Sequence[bytes]) -> list[x509.Certificate]:

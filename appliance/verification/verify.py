@@ -170,6 +170,7 @@ def verify_confined(
     trusted: Sequence[bytes] = (),
     allow_development: bool = False,
     expectations: Expectations | None = None,
+    facts: Facts | None = None,
     moment: datetime | None = None,
     total: int = limits.TOTAL,
 ) -> Verification:
@@ -184,6 +185,7 @@ def verify_confined(
             trusted=trusted,
             allow_development=allow_development,
             expectations=expectations,
+            facts=facts,
             moment=moment,
             total=total,
         )

@@ -1,4 +1,4 @@
-"""What the owner of a key forges is refused, or said not to be compared; or it is known and open."""
+"""What the owner of a key forges is refused, or not compared and said so, or known and open."""
 
 from __future__ import annotations
 

@@ -1,0 +1,116 @@
+"""Facts of another release are taken when that release signed them, and compared with a run."""
+
+from __future__ import annotations
+
+import runpy
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives.serialization import Encoding
+from support.bundles import healthy, sealed
+from support.known_facts import facts_file, facts_of
+
+from appliance.errors import EvidenceError
+from appliance.planning import workload_manifest
+from appliance.records.json import to_json
+from appliance.signing import keys
+from appliance.verification import facts, known_checks
+from appliance.verification.known_checks import CaseChecks, KnownCheck, WorkloadChecks
+from appliance.verification.verify import Expectations, Verification, verify
+
+ROOT = Path(__file__).parents[2]
+RELEASE = keys.development_key()
+PEM = RELEASE.certificate.public_bytes(Encoding.PEM)
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return sealed(tmp_path_factory.mktemp("sound"), healthy(), keys.development_key())
+
+
+def compared(folder: Path, known: facts.Facts) -> Verification:
+    wanted = Expectations(criteria_digest=None, suite="5" * 64)
+    return verify(folder, allow_development=True, expectations=wanted, facts=known)
+
+
+def test_facts_of_a_release_come_back_as_they_were_signed() -> None:
+    file = facts_of(healthy().plan).file
+    assert facts.read(facts.sign(file, RELEASE), [PEM]).file == file
+
+
+def test_facts_that_nobody_trusted_has_signed_are_refused() -> None:
+    signed = facts.sign(facts_file(healthy().plan), RELEASE)
+    other = keys.development_key().certificate.public_bytes(Encoding.PEM)
+    for data, trusted in ((signed, [other]), (signed, []), (b"{}", [PEM])):
+        with pytest.raises(EvidenceError, match="the file of --facts is not"):
+            facts.read(data, trusted)
+    with pytest.raises(EvidenceError, match="was changed"):
+        facts.read(signed.replace(b'":"', b'": "', 1), [PEM])
+
+
+def test_what_a_release_does_not_know_is_said_and_leaves_the_verdict_open(sound: Path) -> None:
+    known = facts_of(healthy().plan)
+    unknown = facts.Facts(file=replace(known.file, sizes=(), checks=(), ranges={}))
+    result = compared(sound, unknown)
+    assert (result.exit_code, result.verdict, result.faults) == (3, None, ())
+    assert [one.partition(" of ")[0] for one in result.not_compared] == [
+        "ranges",
+        "operations and units",
+        "names and bounds",
+        "cases",
+    ]
+
+
+def test_another_release_is_named_in_each_sentence(sound: Path) -> None:
+    file = replace(facts_of(healthy().plan).file, sizes=(), bench_version="0.0.9")
+    result = compared(sound, facts.Facts(file=file))
+    made_by = f"(made by bench {healthy().plan.bench_version}, compared with 0.0.9)"
+    assert result.not_compared[0] == (
+        f"operations and units of gemm@cpu:0, bert@cpu:0, exact@cpu:0 {made_by}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("check", "fault"),
+    [
+        (
+            KnownCheck(name="first output", bound=1e-6, is_always=True),
+            'holds "first output" to 1e-05, and healthy runs had at most 1e-06',
+        ),
+        (
+            KnownCheck(name="rows", bound=1e-5, is_always=True),
+            'lacks the check "rows" of its first output',
+        ),
+    ],
+)
+def test_checks_are_held_to_their_records(check: KnownCheck, fault: str, sound: Path) -> None:
+    result = compared(sound, facts_of(healthy().plan, check))
+    assert [fault in sentence for sentence in result.faults] == [True]
+
+
+def test_at_other_parameters_too_wide_a_bound_is_not_compared(sound: Path) -> None:
+    plan = healthy().plan
+    narrow = KnownCheck(name="first output", bound=1e-6, is_always=False)
+    elsewhere = CaseChecks(parameters={"n": 1}, checks=(narrow,))
+    checks = tuple(
+        WorkloadChecks(name=case.workload, version=case.version, cases=(elsewhere,))
+        for case in plan.cases
+    )
+    result = compared(sound, facts.Facts(file=replace(facts_of(plan).file, checks=checks)))
+    assert result.faults == ()
+    assert result.not_compared[0].startswith("names and bounds of checks of gemm@cpu:0, bert@")
+
+
+def test_the_shipped_checks_are_those_of_the_records() -> None:
+    script = runpy.run_path(str(ROOT / "scripts" / "write_workload_checks.py"))
+    assert known_checks.FILE.read_bytes() == script["content"](), "run make generate"
+
+
+def test_the_shipped_checks_are_of_workloads_that_there_are() -> None:
+    shipped = {one.name: one for one in known_checks.load().workload}
+    manifest = workload_manifest.load()
+    assert shipped.keys() <= manifest.keys()
+    assert all(one.version <= manifest[name].version for name, one in shipped.items())
+    assert all(case.checks for one in shipped.values() for case in one.cases)
+    assert len(to_json(facts.shipped().file)) < facts.LARGEST / 4
