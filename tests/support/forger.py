@@ -73,12 +73,16 @@ class Forgery:
 
     def sealed(self, folder: Path) -> Path:
         """The whole bundle, without a contradiction that a program can mend."""
-        self._mend_plan()
-        self._mend_journal()
+        self.mend()
         self.files[bundle.SIGNER] = to_json(keys.signer_record(self.key, "tester"))
         if self.is_judged:
             self.files[bundle.VERDICT] = _judged(self.files)
         return seal(folder, self.files, self.key, spoiled=self.after)
+
+    def mend(self) -> None:
+        """Plan and journal as they name the other files and each other."""
+        self._mend_plan()
+        self._mend_journal()
 
     def _mend_plan(self) -> None:
         identity = json.loads(self.files[bundle.SYSTEM])["identity"]
