@@ -9,7 +9,7 @@ ARGS ?=
 
 export PYTHON TORCH_INDEX WHEELS
 
-.PHONY: accept test test-quick test-stacks durations lint generate bench oc bands pin setup clean
+.PHONY: accept test tamper test-quick test-stacks durations lint generate bench oc bands pin setup clean
 
 accept: ## run the suite on whatever is there and leave a signed report in $(OUT)/<run id>/
 	@scripts/setup.sh $(if $(filter smoke,$(SUITE)),cpu-smoke,cpu)
@@ -22,6 +22,10 @@ test: ## all tests; those that start a container engine skip where there is none
 test-quick: ## the tests below a fifth of a second, for a glance in between: about 3 minutes
 	@scripts/setup.sh cpu-test
 	@.venv/bin/python scripts/run_tests.py --quick $(ARGS)
+
+tamper: ## 20,000 hostile inputs of `bench verify`, drawn by a seed: less than an hour
+	@scripts/setup.sh cpu-test
+	@.venv/bin/python scripts/fuzz_verify.py $(ARGS)
 
 test-stacks: ## rows of smoke-all on other stacks, in environments under $(STACKS): minutes, and gigabytes
 	@scripts/setup.sh cpu-test

@@ -52,6 +52,7 @@ from reports.words import NOT_REPORTED, count
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 FEW_DEVICES = 4  # that stand below one another on page 1
+SHOWN_DIGITS = 16  # of the suite's digest on page 1; plan.json has all of it
 MOST_DEVICES = 8  # devices named on page 1; the system pages have them all
 MOST_INTERRUPTIONS = 2  # stated on page 1; the journal has them all
 MOST_WORDS = 400  # characters of a sentence on page 1 that the judge wrote; page 2 has all of it
@@ -290,7 +291,6 @@ def _run(
             f"{plan.suite}, version {plan.suite_version}: {plan.suite_summary}",
             _freshness(bundle),
         ),
-        Row(label="", value="", note=f"suite chosen by the signer: {plan.digests['suite']}"),
         _row("Protocol", _protocol(plan)),
         _row("Launches", _launches(verdict)),
         *_order_row(bundle),
@@ -298,7 +298,8 @@ def _run(
         Row(
             label="",
             value="",
-            note=f"criteria chosen by the signer: {sha256(bundle.files[CRITERIA])}",
+            note=f"criteria chosen by the signer: {sha256(bundle.files[CRITERIA])}; "
+            f"suite: {plan.digests['suite'][:SHOWN_DIGITS]}",
         ),
         _row("Risks", judging.risks(plan, criteria, index.attempt)),
         *((_row("Guard bands", banded),) if banded else ()),

@@ -61,6 +61,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--record-durations", action="store_true", help=f"write what took long to {DURATIONS.name}"
     )
+    group.addoption("--fuzz-seed", type=int, default=1, help="which hostile inputs are drawn")
+    group.addoption("--fuzz-count", type=int, default=140, help="how many hostile inputs")
 
 
 def group_of(item: pytest.Function) -> str:

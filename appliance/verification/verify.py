@@ -217,6 +217,7 @@ class _Examination:
     facts: Facts
     moment: datetime
     not_compared: list[str] = field(default_factory=list)
+    unread: str = ""  # what a person would read, and nothing signed holds to anything
     files: Mapping[str, bytes] = field(default_factory=dict)
     signer: Signer | None = None
     statements: list[tuple[str, Mapping[str, str]]] = field(default_factory=list)
@@ -304,9 +305,12 @@ def _verification(examination: _Examination, checks: tuple[CheckLine, ...]) -> V
     bundle, derived = examination.parsed, examination.verdict
     is_sound = all(check.status != "fail" for check in checks)
     # What was asked for and could not be checked leaves the verdict open, as all else does.
-    is_answered = not examination.expectations.are_any or (
-        not examination.not_compared
-        and all(check.status == "pass" for check in checks if check.name in ANSWERS)
+    is_answered = not examination.unread and (
+        not examination.expectations.are_any
+        or (
+            not examination.not_compared
+            and all(check.status == "pass" for check in checks if check.name in ANSWERS)
+        )
     )
     word = derived.verdict if derived is not None and is_sound and is_answered else None
     exit_code = NOT_DERIVED if word is None else EXIT_CODES[word]
@@ -320,7 +324,7 @@ def _verification(examination: _Examination, checks: tuple[CheckLine, ...]) -> V
         attempt=None if examination.receipt is None else examination.receipt.attempt,
         journal=sha256(journal) if (journal := examination.files.get(bundles.JOURNAL)) else None,
         checks=checks,
-        not_compared=tuple(examination.not_compared),
+        not_compared=tuple(filter(None, (examination.unread, *examination.not_compared))),
         not_shown=NOT_SHOWN,
         exit_code=exit_code if is_sound else NOT_VERIFIED,
     )
@@ -396,10 +400,8 @@ def _report(examination: _Examination) -> str:
     if given.kind == "dsse":
         raise _NotDone(ONLY_STATED)
     if given.kind == "html":
-        raise _NotDone(
-            "the page's own words are not signed in it, what it carries is: for them verify the "
-            "folder or report.pdf"
-        )
+        examination.unread = "the words of the page: verify the folder or report.pdf for them"
+        raise _NotDone("the page's own words are not signed in it, what it carries is")
     pages = (bundles.STATEMENT, *bundles.RENDERINGS)
     subjects = _subjects(examination, bundles.REPORT, dsse.REPORT)
     absent = sorted(subjects.keys() - set(pages))

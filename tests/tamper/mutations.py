@@ -46,12 +46,47 @@ TOML = (
     b'schema = "bench/criteria/1"\nname = "\\u202e"\nversion = 1\nsummary = ""\n',
 )
 PDF_WORDS = (
-    *(b"null", b"true", b"-1", b"0", b"2000000000", b"[0 0 0]", b"<<>>", b"(\\)", b"<zz>", b"1 0 R"),
-    *(b"/W [0 0 0]", b"/Length 99999999", b"/Size 2000000000", b"/FlateDecode", b"/Crypt", b"/Kids"),
-    *(b"[" * 5000, b"<<" * 5000, b"/Prev 0", b"/XRefStm 0", b"obj", b"endobj", b"stream", b"99999 0 R"),
+    *(
+        b"null",
+        b"true",
+        b"-1",
+        b"0",
+        b"2000000000",
+        b"[0 0 0]",
+        b"<<>>",
+        b"(\\)",
+        b"<zz>",
+        b"1 0 R",
+    ),
+    *(
+        b"/W [0 0 0]",
+        b"/Length 99999999",
+        b"/Size 2000000000",
+        b"/FlateDecode",
+        b"/Crypt",
+        b"/Kids",
+    ),
+    *(
+        b"[" * 5000,
+        b"<<" * 5000,
+        b"/Prev 0",
+        b"/XRefStm 0",
+        b"obj",
+        b"endobj",
+        b"stream",
+        b"99999 0 R",
+    ),
 )
 HTML_WORDS = (
-    *(b"<script>", b"<svg onload=1>", b"<!--", b"]]>", b"<a " * 3000, b'<a id="bench-proof"', b"&" * 9),
+    *(
+        b"<script>",
+        b"<svg onload=1>",
+        b"<!--",
+        b"]]>",
+        b"<a " * 3000,
+        b'<a id="bench-proof"',
+        b"&" * 9,
+    ),
     *(b'class="bench-data"', b"base64,", b"====", b'download="../../x"', b"\x00", b"<div>" * 5000),
 )
 
@@ -92,11 +127,11 @@ def spoiled(rng: random.Random, data: bytes) -> bytes:
             piece = bytes(one ^ (1 << rng.randrange(8)) for one in piece)
         elif change == 1:
             piece = b""
-        elif change == 2:  # noqa: PLR2004 - one of the sorts of changes
+        elif change == 2:
             piece = piece * rng.choice((2, 2, 50))
-        elif change == 3:  # noqa: PLR2004 - the same
+        elif change == 3:
             piece = rng.randbytes(length) + piece
-        elif change == 4:  # noqa: PLR2004 - the same
+        elif change == 4:
             piece = piece[::-1]
         else:
             other = rng.randrange(len(data) + 1)
@@ -108,7 +143,7 @@ def spoiled(rng: random.Random, data: bytes) -> bytes:
 def of_bytes(rng: random.Random, genuine: Genuine) -> Input:
     name = rng.choice(sorted(genuine.files))
     files = {**genuine.files, name: spoiled(rng, genuine.files[name])}
-    is_page = name in bundle.RENDERINGS and rng.random() < 0.5  # noqa: PLR2004 - half of them
+    is_page = name in bundle.RENDERINGS and rng.random() < 0.5
     return Input(kind="bytes", files=files, alone=name if is_page else "")
 
 
@@ -117,7 +152,13 @@ def of_bytes(rng: random.Random, genuine: Genuine) -> Input:
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     """Every place in a JSON value."""
-    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    items = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    )
     return [path, *(place for key, inner in items for place in places(inner, (*path, key)))]
 
 
@@ -130,11 +171,11 @@ def with_value(rng: random.Random, value: Any) -> Any:
     for key in path[:-1]:
         holder = holder[key]
     change = rng.random()
-    if change < 0.1:  # noqa: PLR2004 - a tenth
+    if change < 0.1:
         del holder[path[-1]]
-    elif change < 0.2 and isinstance(holder, dict):  # noqa: PLR2004 - a tenth
+    elif change < 0.2 and isinstance(holder, dict):
         holder[rng.choice(("x", "", "\u202e", "schema", "kind"))] = rng.choice(HOSTILE)
-    elif change < 0.3 and isinstance(holder, list):  # noqa: PLR2004 - a tenth
+    elif change < 0.3 and isinstance(holder, list):
         holder += [holder[path[-1]]] * rng.choice((1, 500))
     else:
         holder[path[-1]] = rng.choice(HOSTILE)
@@ -160,7 +201,7 @@ def of_toml(rng: random.Random, genuine: Genuine) -> Input:
     data = genuine.files[bundle.CRITERIA]
     lines = data.splitlines(keepends=True)
     place = rng.randrange(len(lines))
-    if rng.random() < 0.5:  # noqa: PLR2004 - half of them
+    if rng.random() < 0.5:
         value = json.dumps(rng.choice([one for one in HOSTILE if one is not None])).encode()
         lines[place] = lines[place].partition(b"=")[0] + b"= " + value + b"\n"
     else:
@@ -172,12 +213,12 @@ def of_journal(rng: random.Random, genuine: Genuine) -> Input:
     lines = [json.loads(line) for line in genuine.files[bundle.JOURNAL].splitlines()]
     for _ in range(rng.randint(1, 3)):
         place, change = rng.randrange(len(lines)), rng.random()
-        if change < 0.6:  # noqa: PLR2004 - most of them
+        if change < 0.6:
             line = with_value(rng, lines[place])
             lines[place] = line if isinstance(line, dict) else {"event": line}
-        elif change < 0.7:  # noqa: PLR2004 - a tenth
+        elif change < 0.7:
             del lines[place]
-        elif change < 0.8:  # noqa: PLR2004 - a tenth
+        elif change < 0.8:
             lines[place:place] = [lines[place]] * rng.choice((1, 2000))
         else:
             other = rng.randrange(len(lines))
@@ -203,7 +244,7 @@ def signed(
     `with_plan`: the plan names the changed files, and the journal follows it.
     """
     files = {**genuine.files, **changed}
-    if rng.random() < 0.25:  # noqa: PLR2004 - one in four
+    if rng.random() < 0.25:
         return Input(kind=kind, files=files)
     if with_plan:
         files |= {name: data for name, data in planned(files).items() if name not in changed}
@@ -260,7 +301,7 @@ def signer_record(key: Key) -> bytes:
 def of_pdf(rng: random.Random, genuine: Genuine) -> Input:
     data = genuine.files[bundle.PDF]
     change = rng.random()
-    if change < 0.2:  # noqa: PLR2004 - a fifth
+    if change < 0.2:
         data = small_pdf(rng)
     else:
         for _ in range(rng.randint(1, 3)):
@@ -274,16 +315,17 @@ def of_pdf(rng: random.Random, genuine: Genuine) -> Input:
 def small_pdf(rng: random.Random) -> bytes:
     """A PDF of a few bytes: hostile cross-references, loops, bombs."""
     size = rng.choice((2, 1000, 2_000_000_000, -1))
-    widths = rng.choice((b"[0 0 0]", b"[1 1 1]", b"[9 9 9]", b"[-1 0 0]", b"[1]", b"[999999999 1 1]"))
+    widths = rng.choice(
+        (b"[0 0 0]", b"[1 1 1]", b"[9 9 9]", b"[-1 0 0]", b"[1]", b"[999999999 1 1]")
+    )
     content = rng.choice((b"", b"\0" * 64, zlib.compress(b"\0" * rng.choice((9, 20_000_000)))))
     packed = b"/Filter /FlateDecode " if content.startswith(b"\x78") else b""
     root = rng.choice((b"1 0 R", b"2 0 R", b"<< /Names 1 0 R >>", b"null", b"9 9 R"))
     prev = rng.choice((b"", b"/Prev 9 ", b"/Prev 0 ", b"/Prev 99999999999 "))
     head = b"%PDF-1.7\n"
-    stream = (
-        b"1 0 obj\n<< /Type /XRef /Size %d /W %b /Root %b %b%b/Length %d >>\nstream\n%b\nendstream\n"
-        % (size, widths, root, prev, packed, len(content), content)
-    )
+    fields = b"/Size %d /W %b /Root %b %b%b" % (size, widths, root, prev, packed)
+    stream = b"1 0 obj\n<< /Type /XRef %b/Length %d >>\nstream\n" % (fields, len(content))
+    stream += content + b"\nendstream\n"
     return head + stream + b"endobj\nstartxref\n%d\n%%%%EOF\n" % len(head)
 
 

@@ -1,0 +1,41 @@
+"""A sample of hostile inputs: none verifies, none crashes, none takes 5 s or 500 MB."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tamper.fuzz import Outcome, genuine_of, outcomes
+from tamper.mutations import KINDS
+
+HARMLESS = Outcome(
+    number=0, kind="bytes", is_signed=False, code=4, crash="", seconds=0.1, peak_bytes=10**8
+)
+
+
+def test_no_hostile_input_verifies_crashes_or_exhausts(
+    genuine: Path, pytestconfig: pytest.Config
+) -> None:
+    seed, count = pytestconfig.getoption("fuzz_seed"), pytestconfig.getoption("fuzz_count")
+    seen = list(outcomes(genuine_of(genuine), seed, range(count), workers=1))
+    assert [(one.number, one.kind, one.fault) for one in seen if one.fault] == []
+    assert len({one.kind for one in seen}) == len(KINDS)
+    assert any(one.is_signed for one in seen)
+
+
+@pytest.mark.parametrize(
+    ("changes", "fault"),
+    [
+        ({}, ""),
+        ({"code": 0}, "ended with 0, and nobody signed it"),
+        ({"code": 3}, "ended with 3, and nobody signed it"),
+        ({"code": 0, "is_signed": True}, ""),
+        ({"code": 3, "kind": "html"}, ""),
+        ({"crash": "KeyError"}, "crashed: KeyError"),
+        ({"seconds": 5.5}, "took 5.5 s"),
+        ({"peak_bytes": 501 * 10**6}, "took 501 MB"),
+    ],
+)
+def test_what_fails_is_named(changes: dict[str, object], fault: str) -> None:
+    fields = {name: getattr(HARMLESS, name) for name in HARMLESS.__dataclass_fields__}
+    assert Outcome(**(fields | changes)).fault == fault
