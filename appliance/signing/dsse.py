@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 import rfc8785
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
 from cryptography.hazmat.primitives.asymmetric.utils import (
     decode_dss_signature,
@@ -76,7 +76,10 @@ def lower_form(signature: bytes) -> bytes:
 
 def is_supported(certificate: x509.Certificate) -> bool:
     """Whether the key is one that every PDF reader can check: P-256, or RSA of 3072 bits up."""
-    public = certificate.public_key()
+    try:
+        public = certificate.public_key()
+    except (ValueError, UnsupportedAlgorithm):  # of no curve, or no point on it
+        return False
     if isinstance(public, ec.EllipticCurvePublicKey):
         return isinstance(public.curve, ec.SECP256R1)
     return isinstance(public, rsa.RSAPublicKey) and public.key_size >= LEAST_RSA_BITS

@@ -20,7 +20,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 from support.forger import Forgery
 
-from appliance.records.json import sha256
+from appliance.records.json import sha256, to_json
 from appliance.signing import dsse, keys
 from appliance.signing.keys import Key
 from appliance.storage import bundle
@@ -178,8 +178,21 @@ def with_value(rng: random.Random, value: Any) -> Any:
     elif change < 0.3 and isinstance(holder, list):
         holder += [holder[path[-1]]] * rng.choice((1, 500))
     else:
-        holder[path[-1]] = rng.choice(HOSTILE)
+        holder[path[-1]] = hostile(rng, holder[path[-1]])
     return value
+
+
+def hostile(rng: random.Random, value: Any) -> Any:
+    """Something hostile, mostly of the same type, so that it passes the reader."""
+    if rng.random() < 0.3 or isinstance(value, dict | list):
+        return rng.choice(HOSTILE)
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, int | float):
+        return rng.choice((0, -1, 1, 2, 1e9, 1e308, 5e-324, 2**53 - 1, "nan", "inf", value * 3))
+    if isinstance(value, str) and value.isdigit():
+        return rng.choice(("0", "1", "-1", str(int(value) * 1000), "9" * 18, str(int(value) + 1)))
+    return rng.choice([one for one in HOSTILE if isinstance(one, str)])
 
 
 def of_values(rng: random.Random, genuine: Genuine) -> Input:
@@ -269,7 +282,7 @@ def statements(genuine: Genuine, files: Mapping[str, bytes]) -> Files:
     key, made = genuine.key, {}
     made[bundle.SIGNER] = files[bundle.SIGNER]
     if files[bundle.SIGNER] == genuine.files[bundle.SIGNER]:
-        made[bundle.SIGNER] = canonical(json.loads(signer_record(key)))
+        made[bundle.SIGNER] = to_json(keys.signer_record(key, "tester"))
     whole = {**files, **made}
     old = json.loads(base64.b64decode(json.loads(files[bundle.STATEMENT])["payload"]))
     predicate = {**old["predicate"], "plan": sha256(whole[bundle.PLAN])}
@@ -279,20 +292,6 @@ def statements(genuine: Genuine, files: Mapping[str, bytes]) -> Files:
     pages = {name: sha256(whole[name]) for name in (bundle.STATEMENT, *bundle.RENDERINGS)}
     two = dsse.Statement(predicate_type=dsse.REPORT, subjects=pages, predicate=predicate)
     return {**made, bundle.REPORT: dsse.sign_statement(two, key)}
-
-
-def signer_record(key: Key) -> bytes:
-    record = keys.signer_record(key, "tester")
-    return rfc8785.dumps(
-        {
-            "certificate_pem": record.certificate_pem,
-            "is_development": record.is_development,
-            "not_after_utc": record.not_after_utc,
-            "role": record.role,
-            "sha256": record.sha256,
-            "subject": record.subject,
-        }
-    )
 
 
 # ------------------------------------------------------------------ pages and certificates
@@ -348,7 +347,7 @@ def of_certificate(rng: random.Random, genuine: Genuine) -> Input:
     fields["certificate_pem"] = pem
     try:
         key = Key(genuine.key.private, x509.load_der_x509_certificate(der))
-        fields = json.loads(signer_record(key))
+        fields = json.loads(to_json(keys.signer_record(key, "tester")))
     except Exception:  # noqa: BLE001 - what cannot be read is a hostile input as well
         fields["sha256"] = sha256(der)
     return signed(rng, genuine, "certificate", {bundle.SIGNER: canonical(fields)})
