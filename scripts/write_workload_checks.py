@@ -2,11 +2,13 @@
 
 Part of `make generate`; run that after new qualified records, or after a change of a workload's
 version. It takes the newest version of each workload that appliance/qualified has records of, and
-holds both by a test; who verifies reads the file alone.
+the bounds of tests/recorded/h100/checks.jsonl.gz to see which of them vary; a test compares what it
+would write with what is there. Who verifies reads the file alone.
 """
 
 from __future__ import annotations
 
+import gzip
 import json
 import math
 import sys
@@ -31,30 +33,49 @@ from appliance.verification.known_checks import (  # noqa: E402 - the same
 )
 
 BOTH = {"first", "last"}
+RECORDED = ROOT / "tests" / "recorded" / "h100" / "checks.jsonl.gz"
+STEADY = 1.25  # bounds of one name at the same parameters vary by no more, or are called drawn
+
+
+def drawn_names(observed: Sequence[ObservedCase]) -> frozenset[str]:
+    """Names of checks whose bounds vary at the same parameters, between devices, seeds or steps."""
+    seen: dict[tuple[str, str, str], list[float]] = {}
+    for one in observed:
+        for check in filter(is_bounded, one.checks):
+            key = (f"{one.workload} {one.version}", parameters_of(one), pattern(check.name))
+            seen.setdefault(key, []).append(check.bound)
+    with gzip.open(RECORDED, "rt") as file:
+        for row in map(json.loads, file):
+            if "check" in row:
+                key = (row["record"] + row["workload"], json.dumps(row["parameters"]), row["check"])
+                seen.setdefault(key, []).extend(float(made[3]) for made in row["made"])
+    varied = (name for (_, _, name), bounds in seen.items() if max(bounds) > STEADY * min(bounds))
+    return frozenset(varied)
 
 
 def workloads(observed: Sequence[ObservedCase]) -> Iterator[WorkloadChecks]:
     """Each workload in the newest version that was observed with checks."""
+    drawn = drawn_names(observed)
     made = [one for one in observed if any(map(is_bounded, one.checks))]
     for name in sorted({one.workload for one in made}):
         version = max(one.version for one in made if one.workload == name)
         seen = [one for one in made if (one.workload, one.version) == (name, version)]
-        yield WorkloadChecks(name=name, version=version, cases=tuple(cases(seen)))
+        yield WorkloadChecks(name=name, version=version, cases=tuple(cases(seen, drawn)))
 
 
-def cases(seen: Iterable[ObservedCase]) -> Iterator[CaseChecks]:
+def cases(seen: Iterable[ObservedCase], drawn: frozenset[str]) -> Iterator[CaseChecks]:
     """The records of one workload by parameters, those of all models in one."""
     rows = sorted(seen, key=parameters_of)
     for _, group in groupby(rows, key=parameters_of):
         alike = list(group)
-        checks = merged(known(one.checks) for one in alike)
+        checks = merged(known(one.checks, drawn) for one in alike)
         yield CaseChecks(
             parameters=alike[0].parameters,
             checks=tuple(checks[name] for name in sorted(checks)),
         )
 
 
-def known(checks: Sequence[ObservedCheck]) -> Iterator[KnownCheck]:
+def known(checks: Sequence[ObservedCheck], drawn: frozenset[str]) -> Iterator[KnownCheck]:
     """The checks of one record; always there is what was made as often as any, first and last."""
     most = max(check.num_made for check in checks)
     named = sorted(filter(is_bounded, checks), key=lambda check: pattern(check.name))
@@ -67,6 +88,7 @@ def known(checks: Sequence[ObservedCheck]) -> Iterator[KnownCheck]:
                 check.num_made == most and set(check.phases) >= BOTH and pattern(name) == check.name
                 for check in alike
             ),
+            is_drawn=name in drawn,
         )
 
 

@@ -22,14 +22,13 @@ from appliance.records.qualified import Qualified
 from appliance.records.system import System
 from appliance.records.workload import Resolved
 from appliance.verification.facts import Facts
-from appliance.verification.known_checks import WIDEST, KnownCheck, WorkloadChecks, pattern
+from appliance.verification.known_checks import KnownCheck, WorkloadChecks, pattern
 
 RELATIVE = 1e-9  # figures of another machine may differ by this much
 NAMED = 3  # cases that a sentence names before it counts the others
 OWN_CHECKS = frozenset(
     {
         "steps beyond those in which the target is to be reached",
-        "same output twice, within its measured spread",
         "a product of float32 operands in TF32",
     }
 )
@@ -276,13 +275,13 @@ def _limit(check: KnownCheck | None, widest: KnownCheck | None) -> float | None:
     """How wide a bound may be; None where nothing is known of the check."""
     if check is None or widest is None:
         return None
-    return WIDEST * (check.bound or widest.bound)
+    return check.limit or widest.limit
 
 
 def _too_wide(launch: str, check: Check, limit: float) -> str:
     return (
-        f'launch {launch} holds "{check.name}" to {check.bound:g}, and healthy runs had at most '
-        f"{limit / WIDEST:g}"
+        f'launch {launch} holds "{check.name}" to {check.bound:g}, and by the records of healthy '
+        f"runs {limit:g} is the most"
     )
 
 
@@ -305,5 +304,10 @@ def _missing(checks: Mapping[str, KnownCheck], made: Sequence[Checked]) -> str:
 def _unknown(known: WorkloadChecks, launches: Mapping[str, Sequence[Checked]]) -> str:
     """The name of a check that no record of the workload has; or nothing."""
     names = {*known.of_any(), *OWN_CHECKS}
-    made = (pattern(one.check.name) for checks in launches.values() for one in checks)
+    made = (
+        pattern(one.check.name)
+        for checks in launches.values()
+        for one in checks
+        if one.phase not in OWN_PHASES
+    )
     return next((name for name in made if name not in names), "")

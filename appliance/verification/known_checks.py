@@ -3,10 +3,12 @@
 Names and bounds of checks are what a journal says of itself: whoever writes it could leave out the
 check that fails, or give it a bound that everything meets. So what the qualified records have of
 each check stands in a file beside the workloads' facts, by workload, version and parameters
-(scripts/write_workload_checks.py). A bound may follow from the device or from what was drawn, and
-differs between models of devices by less than a factor of two in all records: so a record limits it
-from above, to WIDEST times the widest that was seen, and one that is zero in all of them stays
-zero. That a bound is wider by less than that is not seen here.
+(scripts/write_workload_checks.py). Most bounds follow from the parameters, and are the same in all
+records; some follow from the device, from what was drawn or from how far a model is trained (those
+of gradients by a factor of 400). So a record limits a bound from above: to WIDEST times the widest
+that was seen, or, if the bounds of its name were seen to vary, to DRAWN times, as long as that is
+no more than ONE: an error relative to what is compared would then be no error at all. A bound that
+is zero in all records of the workload stays zero. That a bound is wider by less is not seen here.
 """
 
 from __future__ import annotations
@@ -23,6 +25,8 @@ from appliance.storage import toml_file
 FILE = Path(__file__).parents[1].joinpath("workload_checks.json")
 WIDEST = 4.0
 """A bound may be so many times the widest that healthy runs had at the same parameters."""
+DRAWN, ONE = 1000.0, 1.0
+"""The same for a bound that varies from run to run, up to so much."""
 _NUMBERED = re.compile(r"\b(rank|shape) \d+(?: x \d+)*")
 
 
@@ -30,12 +34,20 @@ _NUMBERED = re.compile(r"\b(rank|shape) \d+(?: x \d+)*")
 class KnownCheck(Record):
     """A check by name, the widest `bound` of its records, and whether each output must have it.
 
-    An `is_always` check was made of the first and of the last output of every launch.
+    An `is_always` check was made of the first and of the last output of every launch. The bound of
+    an `is_drawn` one was seen to vary at the same parameters.
     """
 
     name: str
     bound: Number
     is_always: bool
+    is_drawn: bool
+
+    @property
+    def limit(self) -> float:
+        """How wide a bound of this name may be."""
+        drawn = min(DRAWN * self.bound, ONE) if self.is_drawn else 0.0
+        return max(WIDEST * self.bound, drawn)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +104,7 @@ def merged(several: Iterable[Iterable[KnownCheck]]) -> dict[str, KnownCheck]:
             name=name,
             bound=max(one[name].bound for one in records if name in one),
             is_always=all(name in one and one[name].is_always for one in records),
+            is_drawn=any(name in one and one[name].is_drawn for one in records),
         )
         for name in dict.fromkeys(name for one in records for name in one)
     }

@@ -136,7 +136,7 @@ def numeric(event: Data) -> bool:
     return event["kind"] == "checked" and event["check"]["kind"] == "numeric"
 
 
-@refused("facts", "contradiction", "to 1e+09, and healthy runs had at most ")
+@refused("facts", "contradiction", "to 1e+09, and by the records of healthy runs ")
 def wrong_outputs_within_bounds_without_end(forgery: Forgery) -> None:
     for event in filter(numeric, forgery.events("checked")):
         event["check"] |= {"error": 3.7, "bound": 1e9}

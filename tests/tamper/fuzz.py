@@ -2,7 +2,7 @@
 
 `make tamper` runs 20,000 of them, by scripts/fuzz_verify.py. An input fails where it verifies
 without having been signed anew, where the verifier raises anything but a domain error or is killed,
-and where it takes more than 5 s or 500 MB.
+and where it takes more than 5 s of a processor or 500 MB.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from appliance.verification.verify import verify, verify_confined
 
 MOST_SECONDS = 5.0
 MOST_BYTES = 500 * 10**6
-LIMIT_SECONDS = 30  # then it is ended, and fails
+LIMIT_SECONDS = 90  # by the clock, on a machine that does much else; then it is ended, and fails
 LIMIT_BYTES = 4 * 2**30  # of its address space, so that this machine goes on
 WORST = 10
 REFUSED, NOT_STATED = 4, 3
@@ -37,7 +37,7 @@ KILLED = "what reads it ended ("  # by a signal, which no input may bring about
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What came of an input: an exit code or `crash`, the seconds of verify, the peak in bytes."""
+    """What came of an input: an exit code or `crash`, what it took of processors and memory."""
 
     number: int
     kind: str
@@ -84,9 +84,10 @@ def tried(genuine: Genuine, seed: int, number: int) -> Outcome:
     death = (
         "" if told else f"ended by signal {os.WTERMSIG(status)}" if os.WIFSIGNALED(status) else "?"
     )
-    fields = {"kind": "", "is_signed": False, "code": 5, "crash": death, "seconds": LIMIT_SECONDS}
+    fields = {"kind": "", "is_signed": False, "code": 5, "crash": death}
     fields |= json.loads(told) if told else {}
-    return Outcome(number=number, peak_bytes=usage.ru_maxrss * 1024, **fields)
+    seconds = usage.ru_utime + usage.ru_stime
+    return Outcome(number=number, seconds=seconds, peak_bytes=usage.ru_maxrss * 1024, **fields)
 
 
 def _read(reader: int, child: int) -> bytes:
@@ -114,7 +115,7 @@ def _in_child(genuine: Genuine, seed: int, number: int, writer: int) -> None:
         os.write(writer, json.dumps(fields).encode())
     except BaseException as error:  # noqa: BLE001 - whatever it is, the child ends here
         crash = f"in the fuzzer itself: {type(error).__name__}: {error}"[:300]
-        fields = {"kind": "?", "is_signed": False, "code": 5, "crash": crash, "seconds": 0.0}
+        fields = {"kind": "?", "is_signed": False, "code": 5, "crash": crash}
         os.write(writer, json.dumps(fields).encode())
     finally:
         os._exit(0)
@@ -123,7 +124,7 @@ def _in_child(genuine: Genuine, seed: int, number: int, writer: int) -> None:
 def _verified(given: Input) -> dict[str, object]:
     with tempfile.TemporaryDirectory(dir=_folder()) as name:
         path = written(given, Path(name))
-        begin, code, crash = time.monotonic(), 5, ""
+        code, crash = 5, ""
         try:
             code = verify_confined(path, allow_development=True).exit_code
         except ApplianceError as error:
@@ -132,14 +133,7 @@ def _verified(given: Input) -> dict[str, object]:
             code, crash = REFUSED, str(error) if KILLED in str(error) else ""
         except Exception as error:  # noqa: BLE001 - a crash, to be reported
             crash = f"{type(error).__name__}: {error}"[:300]
-        seconds = time.monotonic() - begin
-    return {
-        "kind": given.kind,
-        "is_signed": given.is_signed,
-        "code": code,
-        "crash": crash,
-        "seconds": seconds,
-    }
+    return {"kind": given.kind, "is_signed": given.is_signed, "code": code, "crash": crash}
 
 
 def _folder() -> str | None:
