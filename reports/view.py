@@ -298,8 +298,7 @@ def _run(
         Row(
             label="",
             value="",
-            note=f"criteria chosen by the signer: {sha256(bundle.files[CRITERIA])}; "
-            f"suite: {plan.digests['suite'][:SHOWN_DIGITS]}",
+            note=f"criteria chosen by the signer: {sha256(bundle.files[CRITERIA])}",
         ),
         _row("Risks", judging.risks(plan, criteria, index.attempt)),
         *((_row("Guard bands", banded),) if banded else ()),
@@ -322,10 +321,11 @@ def _order_row(bundle: Bundle) -> tuple[Row, ...]:
 
 
 def _freshness(bundle: Bundle) -> str:
-    """Who chose the inputs, and which attempt this is, as far as they are known."""
+    """Who chose suite and inputs, and which attempt this is, as far as they are known."""
     data = bundle.files.get(CHALLENGE)
     seed = "seed by the node" if data is None else f"seed of challenge {sha256(data)[:12]}"
-    return f"{seed}; {_attempt(bundle)}"
+    suite = f"chosen by the signer: {bundle.plan.digests['suite'][:SHOWN_DIGITS]}"
+    return f"{suite}; {seed}; {_attempt(bundle)}"
 
 
 def _attempt(bundle: Bundle) -> str:
