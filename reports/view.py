@@ -52,7 +52,6 @@ from reports.words import NOT_REPORTED, count
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 FEW_DEVICES = 4  # that stand below one another on page 1
-SHOWN_DIGITS = 16  # of the suite's digest on page 1; plan.json has all of it
 MOST_DEVICES = 8  # devices named on page 1; the system pages have them all
 MOST_INTERRUPTIONS = 2  # stated on page 1; the journal has them all
 MOST_WORDS = 400  # characters of a sentence on page 1 that the judge wrote; page 2 has all of it
@@ -298,7 +297,7 @@ def _run(
         Row(
             label="",
             value="",
-            note=f"criteria chosen by the signer: {sha256(bundle.files[CRITERIA])}",
+            note=f"suite, criteria chosen by the signer: {sha256(bundle.files[CRITERIA])}",
         ),
         _row("Risks", judging.risks(plan, criteria, index.attempt)),
         *((_row("Guard bands", banded),) if banded else ()),
@@ -321,11 +320,10 @@ def _order_row(bundle: Bundle) -> tuple[Row, ...]:
 
 
 def _freshness(bundle: Bundle) -> str:
-    """Who chose suite and inputs, and which attempt this is, as far as they are known."""
+    """Who chose the inputs, and which attempt this is, as far as they are known."""
     data = bundle.files.get(CHALLENGE)
     seed = "seed by the node" if data is None else f"seed of challenge {sha256(data)[:12]}"
-    suite = f"chosen by the signer: {bundle.plan.digests['suite'][:SHOWN_DIGITS]}"
-    return f"{suite}; {seed}; {_attempt(bundle)}"
+    return f"{seed}; {_attempt(bundle)}"
 
 
 def _attempt(bundle: Bundle) -> str:
