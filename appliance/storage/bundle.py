@@ -227,14 +227,12 @@ def read_folder(
         names = [name for name in folder.names() if complete or not name.startswith(".")]
         check_number(names)
         files = _contents(folder, names, total)
-        if complete and LOGS in names and not any(map(LOG_NAME.fullmatch, files)):
-            raise EvidenceError(
-                f"{LOGS}/ in the bundle is empty, and no run leaves it so; remove it"
-            )
-        return files
     except OSError as error:
         where = folder.path / (error.filename if isinstance(error.filename, str) else "")
         raise EvidenceError(f"{where} cannot be read: {error.strerror}") from None
+    if complete and LOGS in names and not any(name.startswith(LOGS) for name in files):
+        raise EvidenceError(f"{LOGS}/ in the bundle is empty, and no run leaves it so; remove it")
+    return files
 
 
 def _contents(folder: Folder, names: Sequence[str], total: int) -> Mapping[str, bytes]:
