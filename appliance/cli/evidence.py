@@ -105,7 +105,9 @@ def verify(
     verification = verify.verify_confined(
         path,
         trusted=certificates,
-        facts=None if facts is None else known.read(_facts(facts), certificates),
+        facts=None
+        if facts is None
+        else known.read(input_file.read(facts, what="facts"), certificates),
         allow_development=trusted.allow_dev,
         expectations=verify.Expectations(
             criteria_digest=expect_criteria,
@@ -121,12 +123,6 @@ def verify(
     else:
         print_verification(path, verification)
     raise typer.Exit(verification.exit_code)
-
-
-def _facts(path: Path) -> bytes:
-    from appliance.verification.facts import LARGEST
-
-    return input_file.read(path, what="facts", largest=LARGEST)
 
 
 def _ledger(challenge: Path | None, named: Path | None) -> bytes | None:

@@ -35,7 +35,6 @@ from appliance.version import VERSION
 
 PAYLOAD_TYPE = "application/vnd.bench.facts+json"
 """Payload of the envelope: the file in canonical JSON."""
-LARGEST = 2**24  # bytes of a signed file; this release's has a tenth of that
 NAME = "the file of --facts"
 HOLDER = "one that you trust with --trust"
 
