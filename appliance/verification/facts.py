@@ -35,7 +35,6 @@ from appliance.version import VERSION
 
 PAYLOAD_TYPE = "application/vnd.bench.facts+json"
 """Payload of the envelope: the file in canonical JSON."""
-LARGEST = 2**24  # bytes of a signed file; this release's has a tenth of that
 NAME = "the file of --facts"
 HOLDER = "one that you trust with --trust"
 
@@ -137,10 +136,6 @@ def read(data: bytes, trusted: Sequence[bytes]) -> Facts:
 
     `trusted` are certificates in PEM form. UsageError where one of them is not.
     """
-    if len(data) > LARGEST:
-        raise EvidenceError(
-            f"{NAME} has more than {LARGEST:,} bytes, which no release's facts have"
-        )
     for certificate in _certificates(trusted):
         if dsse.signer_of(data, NAME) == dsse.key_id(certificate):
             payload = dsse.open_envelope(

@@ -144,7 +144,8 @@ def of_bytes(rng: random.Random, genuine: Genuine) -> Input:
     name = rng.choice(sorted(genuine.files))
     files = {**genuine.files, name: spoiled(rng, genuine.files[name])}
     is_page = name in bundle.RENDERINGS and rng.random() < 0.5
-    return Input(kind="bytes", files=files, alone=name if is_page else "")
+    kind = "html" if is_page and name == bundle.HTML else "bytes"
+    return Input(kind=kind, files=files, alone=name if is_page else "")
 
 
 # ------------------------------------------------------------------ values

@@ -13,8 +13,8 @@ from support.known_facts import facts_file, facts_of
 
 from appliance.errors import EvidenceError
 from appliance.planning import workload_manifest
-from appliance.records.json import to_json
 from appliance.signing import keys
+from appliance.storage import input_file
 from appliance.verification import facts, known_checks
 from appliance.verification.known_checks import CaseChecks, KnownCheck, WorkloadChecks
 from appliance.verification.verify import Expectations, Verification, verify
@@ -113,4 +113,4 @@ def test_the_shipped_checks_are_of_workloads_that_there_are() -> None:
     assert shipped.keys() <= manifest.keys()
     assert all(one.version <= manifest[name].version for name, one in shipped.items())
     assert all(case.checks for one in shipped.values() for case in one.cases)
-    assert len(to_json(facts.shipped().file)) < facts.LARGEST / 4
+    assert len(facts.sign(facts.shipped().file, RELEASE)) < input_file.LARGEST / 4
