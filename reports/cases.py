@@ -7,12 +7,15 @@ whatever the verdict's record holds, a failed check takes the figures and the pl
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
 import numpy as np
+from markupsafe import Markup
 
+from appliance.evidence.baseline_key import suite_id
 from appliance.evidence.journal_index import JournalIndex
 from appliance.evidence.launches import CaseEvidence, LaunchEvidence
 from appliance.evidence.repeats import described, repeats_of
@@ -32,7 +35,7 @@ from appliance.records.verdict import (
     RulingWord,
     Verdict,
 )
-from reports import machine, plots, reference, roofline, words
+from reports import machine, performance, plots, roofline, words
 from reports.model import CaseSection, CheckRow, Grid, LaunchRow, Legend, Row, Timing
 from reports.words import count
 
@@ -48,7 +51,7 @@ _OUTCOMES = {"software": "cannot run: software"}
 """Outcomes that are more than their word; the others are shown as they are recorded."""
 _SERIES = {
     "": "—",
-    "short": "too short to class",
+    "short": "short",
     "steady": "steady",
     "warm_up": "warm-up",
     "slowdown": "slowdown",
@@ -63,17 +66,16 @@ _LONGEST_DETAIL = 160
 _SHOWN_DIGEST = 12  # of 64 digits: enough to distinguish two runs by eye
 LAUNCHES_LEGEND = (
     "Launches: the median is the mean of the launch's block medians; of a case that is judged by "
-    "the wall, the mean of its blocks' wall times over their steps. The series of a launch's "
-    "steps is steady, or says how many steps came before its steady part and how often its level "
-    "changed; lag-1 is the autocorrelation of consecutive steps, worth how many independent steps "
-    "all of them are worth. A launch counts once, however many steps it has."
+    "the wall, the mean of its blocks' wall times over their steps. The series of a launch's steps "
+    "is steady or not; the autocorrelation is that of consecutive steps. A launch counts once, "
+    "however many steps it has."
 )
 PLOTS_LEGEND = (
-    "Plots: above, every timed step of every launch, dots in their order, a bar for each block's "
-    "median, the shaded band for the interval of the mean over launches; a grey field is what came "
-    "before the steady part, which counts all the same. Where there are many steps, the smallest "
-    "and largest of each run of them are drawn. Below, the median of every block at the time of "
-    "the run, those of one launch joined. No axis need begin at zero."
+    "Plots: every timed step of every launch, dots in their order, a bar for each block's median, "
+    "the shaded band for the interval of the mean over launches; a grey field is what came before "
+    "the steady part, which counts all the same. Of many steps the smallest and largest of each "
+    "run are drawn; ▲ are beyond the axis. Of several devices each one's step time with its "
+    "interval. No axis need begin at zero. The HTML page draws block medians over the run's time."
 )
 
 
@@ -97,16 +99,23 @@ def sections(
     """One section per planned case, in the plan's order."""
     results = {result.case: result for result in verdict.cases}
     begin = words.moment(index.begin_utc)
+    finder = performance.References(qualified, system)
+    rulings: dict[str, list[Ruling]] = {}
+    for ruling in verdict.rulings:
+        rulings.setdefault(ruling.case, []).append(ruling)
+    sizes = Counter(suite_id(evidence.case) for evidence in index.cases.values())
     return tuple(
         _section(
             number=number,
             case=evidence.case,
-            result=results.get(name) or _nothing(evidence.case),
-            rulings=[ruling for ruling in verdict.rulings if ruling.case == name],
+            result=results.get(name) or nothing(evidence.case),
+            rulings=rulings.get(name, []),
             evidence=evidence,
             begin=begin,
             roofs=roofline.roofs(evidence.case, peaks, system),
-            known=reference.sentence(evidence.case, qualified, system),
+            known=performance.reference_sentence(evidence.case, finder),
+            is_drawn=sizes[suite_id(evidence.case)] == 1,
+            is_processor=performance.is_processor(system, evidence.case),
         )
         for number, (name, evidence) in enumerate(index.cases.items(), 1)
     )
@@ -116,7 +125,7 @@ def untimed(plan: Plan, verdict: Verdict) -> frozenset[str]:
     """The cases of which no timing may be shown."""
     results = {result.case: result for result in verdict.cases}
     return frozenset(
-        case.id for case in plan.cases if no_timing(case, results.get(case.id) or _nothing(case))
+        case.id for case in plan.cases if no_timing(case, results.get(case.id) or nothing(case))
     )
 
 
@@ -140,7 +149,8 @@ def legend(verdict: Verdict) -> Legend:
     )
 
 
-def _nothing(case: Case) -> CaseResult:
+def nothing(case: Case) -> CaseResult:
+    """What stands for a case of which verdict.json has no result."""
     return CaseResult(
         case=case.id,
         num_planned=case.launches + 1,
@@ -175,6 +185,13 @@ def _minutes(utc: str, begin: datetime | None) -> float:
     return 0.0 if now is None or begin is None else (now - begin).total_seconds() / 60
 
 
+def clocks_apart(evidence: CaseEvidence, result: CaseResult) -> float | None:
+    """The largest relative difference that the clocks of any launch showed; None if unknown."""
+    courses = [_course(launch, None, _clock(result)) for launch in evidence.launches]
+    known = [one for course in courses for one in (course.spans, course.events) if one is not None]
+    return max(known, default=None)
+
+
 def _largest(pairs: Sequence[tuple[int, int]]) -> float | None:
     """The largest relative difference of any pair of times; None where there is none."""
     differences = (abs(one / other - 1) if other else math.inf for one, other in pairs)
@@ -191,10 +208,15 @@ def _section(
     begin: datetime | None,
     roofs: roofline.Roofs,
     known: str,
+    is_drawn: bool,
+    is_processor: bool,
 ) -> CaseSection:
     reason = no_timing(case, result)
     clock = _clock(result)
-    courses = {launch.id: _course(launch, begin, clock) for launch in evidence.launches}
+    courses = {
+        launch.id: _course(launch, begin, clock)
+        for launch in (evidence.launches if is_drawn else ())
+    }
     ended = {launch.id: launch.ends[-1] for launch in evidence.launches if launch.ends}
     readings = [reading for launch in evidence.launches for reading in launch.readings]
     return CaseSection(
@@ -208,10 +230,18 @@ def _section(
         parameters=tuple(
             Row(label=name, value=words.scalar(value)) for name, value in case.parameters.items()
         ),
-        checks=(*map(_check, result.checks), *_repeats(evidence)),
+        checks=(*map(check_row, result.checks), *repeats(evidence)),
         launches=tuple(_launches(result, ended, is_timing_shown=not reason)),
         launch_counts=_launch_counts(result),
-        timing=None if reason else _timing(case, result, courses, roofs, known),
+        timing=None
+        if reason
+        else _timing(
+            case,
+            result,
+            courses,
+            "" if is_processor else roofline.sentence(case, result, roofs),
+            known,
+        ),
         no_timing=reason,
         readings=_readings_words(machine.telemetry(readings)),
     )
@@ -278,7 +308,8 @@ def _readings_words(grid: Grid | None) -> str:
 # ------------------------------------------------------------------ correctness
 
 
-def _check(result: CheckResult) -> CheckRow:
+def check_row(result: CheckResult) -> CheckRow:
+    """A check with its worst comparison, as a row."""
     check = result.worst
     is_within = check.is_within and result.num_outside == 0
     times = count(result.count, "time")
@@ -296,21 +327,21 @@ def _check(result: CheckResult) -> CheckRow:
     )
 
 
-def _repeats(evidence: CaseEvidence) -> Iterator[CheckRow]:
+def repeats(evidence: CaseEvidence) -> Iterator[CheckRow]:
     """Whether the processes of the deterministic phase gave the same bits; ruled on elsewhere."""
-    repeats = repeats_of(evidence)
-    if not repeats.first:
+    known = repeats_of(evidence)
+    if not known.first:
         return
-    is_same = not repeats.has_mismatch
-    answers = {*repeats.first.values(), *repeats.examined}
-    shown = " ".join(repeats.usual)[:_SHOWN_DIGEST]
-    operators = ", ".join(repeats.operators)
+    is_same = not known.has_mismatch
+    answers = {*known.first.values(), *known.examined}
+    shown = " ".join(known.usual)[:_SHOWN_DIGEST]
+    operators = ", ".join(known.operators)
     lacking = f"; without a deterministic form: {operators}" if operators else ""
     yield CheckRow(
         name=f"bitwise reproducible{lacking}",
         phase="deterministic phase",
-        count=f"{count(len(repeats.first), 'process', 'processes')}, "
-        f"{len(repeats.examined)} repeats after a mismatch",
+        count=f"{count(len(known.first), 'process', 'processes')}, "
+        f"{len(known.examined)} repeats after a mismatch",
         error=f"digest {shown}" if is_same else f"{len(answers)} different digests",
         bound="one digest",
         margin="equal" if is_same else described(evidence),
@@ -428,12 +459,12 @@ def _timing(
     case: Case,
     result: CaseResult,
     courses: Mapping[str, _Course],
-    roofs: roofline.Roofs,
+    place: str,
     known: str,
 ) -> Timing:
     timed = [one for one in result.launches if _is_timed(one)]
     launches = [one for one in timed if not _is_unneeded(one)]
-    strips = [_strip(one, courses.get(one.launch, _Course())) for one in launches]
+    strips = [_strip(one, courses[one.launch]) for one in launches if one.launch in courses]
     interval = _plotted_interval(result.estimates)
     course = plots.course(
         f"Block medians of {case.id} over the run",
@@ -447,10 +478,12 @@ def _timing(
     return Timing(
         scenario=_SCENARIOS.get(case.scenario, ""),
         estimates=_estimates(result.estimates),
-        plot=plots.launches(f"Step times of {case.id} by launch", strips, interval),
+        plot=plots.launches(f"Step times of {case.id} by launch", strips, interval)
+        if courses
+        else Markup(),
         course=course,
         caption=_caption(strips),
-        roofline=roofline.sentence(case, result, roofs),
+        roofline=place,
         reference=known,
         clocks=_judged_clock(result.clocks)
         + _clocks([courses[one.launch] for one in launches if one.launch in courses]),

@@ -7,6 +7,7 @@ for a healthy device.
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 
@@ -29,6 +30,8 @@ TRACED = (
 LINKS = {"pcie_width": "PCIe lanes", "pcie_generation": "PCIe generation"}
 TIME = "_ns"
 """How the name of a counter ends that counts nanoseconds."""
+MOST_APART = 4  # devices, up to which each has tables and a drawing of its own
+LARGEST = "the largest"
 _MOST_FAULTS = 20  # of the kernel's log; journal.jsonl has them all
 _NONE = "—"
 
@@ -37,8 +40,10 @@ def chapter(criteria: Criteria, devices: Sequence[Device], index: JournalIndex) 
     """One part for each device of the plan, the kernel's messages, and what was not observed."""
     ledgers = of_devices(devices, tuple(index.cases.values()), "run")
     metrics = {one.metric for one in criteria.criterion if one.kind == "health"}
+    is_large = len(ledgers) > MOST_APART
     return HealthChapter(
-        devices=tuple(_device(one, metrics, index) for one in ledgers),
+        devices=() if is_large else tuple(_device(one, metrics, index) for one in ledgers),
+        together=_together(ledgers, index) if is_large else None,
         kernel=_kernel(ledgers),
         gaps=_gaps(ledgers),
     )
@@ -54,6 +59,90 @@ def _device(one: Ledger, metrics: set[str], index: JournalIndex) -> DeviceHealth
     )
 
 
+# ------------------------------------------------------------------ many devices
+
+
+def _together(ledgers: Sequence[Ledger], index: JournalIndex) -> Grid:
+    """A line for each of many devices: what grew, what slowed it down, and its readings."""
+    known = [name for one in ledgers for name in one.counter_names if name not in one.absent]
+    names = dict.fromkeys(known)
+    quiet = [
+        label(name.removesuffix(TIME))
+        for name in names
+        if all(_is_quiet(one, name) for one in ledgers)
+    ]
+    read = _readings_by_device(index)
+    traced = [
+        (heading, name, scale)
+        for heading, alternatives, scale in TRACED
+        for name in alternatives
+        if any(name in values for values in read.values())
+    ]
+    notes = [f"Clock, power and temperature: median, and {LARGEST} of the temperature."]
+    if quiet:
+        notes.append(
+            f"{count(len(quiet), 'counter')} neither grew nor is in a bad state on any device: "
+            f"{', '.join(quiet)}."
+        )
+    return Grid(
+        columns=("Device", "Counters that grew", "Slowed down", *(one for one, _, _ in traced)),
+        rows=tuple(
+            (
+                one.device.id,
+                ", ".join(_grown_counters(one)) or "none",
+                ", ".join(_slowed(one)) or "never",
+                *(
+                    _middle(read.get(one.device.id, {}).get(name, []), name, scale)
+                    for _, name, scale in traced
+                ),
+            )
+            for one in ledgers
+        ),
+        notes=tuple(notes),
+    )
+
+
+def _readings_by_device(index: JournalIndex) -> dict[str, dict[str, list[float]]]:
+    read: dict[str, dict[str, list[float]]] = {}
+    for _, reading in index.readings:
+        own = read.setdefault(reading.device, {})
+        for name, value in reading.values.items():
+            if value is not None:
+                own.setdefault(name, []).append(value)
+    return read
+
+
+def _middle(values: Sequence[float], name: str, scale: float) -> str:
+    if not values:
+        return NOT_REPORTED
+    middle = words.figure(statistics.median(values) * scale)
+    is_hot = name.startswith("temperature")
+    return f"{middle}, {words.figure(max(values) * scale)}" if is_hot else middle
+
+
+def _is_quiet(one: Ledger, name: str) -> bool:
+    """Whether a counter was read, did not grow, and is no bad state."""
+    row = _count(one.counter(name))
+    return row[3] == "0" or (row[3] == _NONE and row[1:3] == ("0", "0"))
+
+
+def _grown_counters(one: Ledger) -> Iterator[str]:
+    for name in one.counter_names:
+        if name not in one.absent and not _is_quiet(one, name):
+            heading, before, after, grown, _ = _count(one.counter(name))
+            if before == after == grown == NOT_REPORTED:
+                yield f"{heading}: {NOT_REPORTED}"
+            else:
+                yield f"{heading}: {grown if grown != _NONE else after}"
+
+
+def _slowed(one: Ledger) -> Iterator[str]:
+    grid = _load(one)
+    for what, share, _ in () if grid is None else grid.rows:
+        if what.startswith("Slowed down") and share != "0 %":
+            yield f"{what.removeprefix('Slowed down: ')} {share}"
+
+
 # ------------------------------------------------------------------ counters
 
 
@@ -63,7 +152,16 @@ def _counters(one: Ledger) -> Grid | None:
     if not rows:
         return None
     columns = ("Counter", "Before", "After", "Grew by", "In")
-    return Grid(columns=columns, rows=tuple(rows))
+    missing = [row[0] for row in rows if row[1:4] == (NOT_REPORTED,) * 3]
+    zeros = [row[0] for row in rows if row[1:4] == ("0", "0", "0")]
+    notes = []
+    if missing:
+        notes.append(f"{count(len(missing), 'counter')} {NOT_REPORTED}: {', '.join(missing)}.")
+    if len(zeros) > 1:
+        notes.append(f"{len(zeros)} counters 0 before, after and in growth: {', '.join(zeros)}.")
+    told = set(missing) | (set(zeros) if len(zeros) > 1 else set())
+    left = tuple(row for row in rows if row[0] not in told)
+    return Grid(columns=columns, rows=left, notes=tuple(notes))
 
 
 def _count(counter: Count) -> tuple[str, ...]:

@@ -25,6 +25,8 @@ from reports.words import count, percent
 
 WITHHELD = "withheld"
 NOTHING = "—"
+MOST_ROWS = 24  # of one table; a small run has them all
+MOST_NAMED = 8  # cases of which the same is said, by name
 BOUNDS_NOTE = (
     "At an interim analysis of n launches Student's t with n - 1 degrees of freedom is compared "
     "with the value that has the same tail probability; exact tests of rates spend the same risk "
@@ -57,9 +59,13 @@ def chapter(
     return Judging(
         risks=risks(plan, bundle.criteria, index.attempt),
         bounds=_bounds(plan, bundle.criteria, index.attempt),
-        limits=tuple(
-            _limit(criterion, rulings, bundle, index.interim_analyses, hidden)
-            for criterion, rulings in with_figures
+        limits=(
+            *(
+                _limit(criterion, rulings, bundle, index.interim_analyses, hidden)
+                for criterion, rulings in with_figures
+                if not _is_single(rulings)
+            ),
+            *_single([pair for pair in with_figures if _is_single(pair[1])], bundle),
         ),
         baselines=_baselines(bundle.baselines.baseline),
         score=_score(verdict.score, hidden),
@@ -176,6 +182,32 @@ def _class_margins(margins: Mapping[str, float]) -> str:
 # ------------------------------------------------------------------ every comparison
 
 
+def _is_single(rulings: Sequence[Ruling]) -> bool:
+    """Whether a criterion has one ruling, which is of the run."""
+    return len(rulings) == 1 and not rulings[0].case
+
+
+def _single(pairs: Sequence[tuple[Criterion, Sequence[Ruling]]], bundle: Bundle) -> Iterable[Group]:
+    """Criteria with one ruling each, together."""
+    rows = []
+    for criterion, (ruling,) in pairs:
+        value = limit = NOTHING
+        if ruling.statistic is not None:
+            _, _, value, limit, _ = _row(ruling, ruling.statistic, {})
+        rows.append(
+            (
+                f"{criterion.id}: {criterion.title}",
+                words.RULINGS[ruling.ruling],
+                value,
+                limit,
+                limit_words(criterion, bundle.criteria),
+            )
+        )
+    if rows:
+        columns = ("Criterion", "Ruling", "Value", "Limit", "As it was written")
+        yield Group(title="Limits on the run", grid=Grid(columns=columns, rows=tuple(rows)))
+
+
 def _limit(
     criterion: Criterion,
     rulings: Sequence[Ruling],
@@ -191,18 +223,50 @@ def _limit(
         columns += ["t for a pass", "t for a fail", "sd of ln (for a pass)"]
         columns += ["Accepted up to", "Standard uncertainty (freedom)"]
     row = _t_row if has_t else _row
+    shown = _tightest(tabled)
     seen = interim_analyses if criterion.kind in _CHANCE else {}
     return Group(
         title=f"{criterion.id}: {criterion.title}",
         intro=_sentence(limit_words(criterion, bundle.criteria)),
         grid=Grid(
             columns=tuple(columns),
-            rows=tuple(row(one, one.statistic, seen) for one in tabled if one.statistic),
+            rows=tuple(row(one, one.statistic, seen) for one in shown if one.statistic),
+            notes=_left_out(tabled, shown),
         )
         if tabled
         else None,
         notes=(*_unfigured(rulings, closed), *_peak_notes(criterion, bundle)),
     )
+
+
+def _tightest(tabled: Sequence[Ruling]) -> Sequence[Ruling]:
+    """All of a few; of many those that are no pass, then those nearest to their limit."""
+    if len(tabled) <= MOST_ROWS:
+        return tabled
+    ordered = sorted(tabled, key=lambda one: (one.ruling == "pass", _room(one.statistic)))
+    return ordered[:MOST_ROWS]
+
+
+def _room(statistic: Statistic | None) -> float:
+    """How far a figure is from its limit, in ln; what has none comes last."""
+    if statistic is None or statistic.limit is None:
+        return math.inf
+    value, limit = statistic.value, statistic.limit
+    if not (value > 0 and limit > 0 and math.isfinite(value) and math.isfinite(limit)):
+        return math.inf
+    return abs(math.log(value / limit))
+
+
+def _left_out(tabled: Sequence[Ruling], shown: Sequence[Ruling]) -> tuple[str, ...]:
+    """How many rulings are not in the table, by their word."""
+    rest = [one.ruling for one in tabled if not any(one is other for other in shown)]
+    if not rest:
+        return ()
+    counted = ", ".join(
+        f"{rest.count(word)} {word.replace('_', ' ')}" for word in dict.fromkeys(rest)
+    )
+    shown_are = "Shown are what is no pass and what is nearest to its limit"
+    return (f"{shown_are}; {len(rest)} more ({counted}) stand in verdict.json.",)
 
 
 def _sentence(text: str) -> str:
@@ -295,7 +359,7 @@ def _unfigured(rulings: Sequence[Ruling], closed: frozenset[str]) -> Iterable[st
 
 
 def _listed(cases: Sequence[str]) -> str:
-    return ", ".join(cases)
+    return words.cases(cases)
 
 
 def _peak_notes(criterion: Criterion, bundle: Bundle) -> Iterable[str]:
@@ -402,6 +466,13 @@ def _ratio(one: Ratio) -> str:
     return f"{one.ratio:.4f}{ends}"
 
 
+def _slowest(ratios: Sequence[Ratio]) -> Sequence[Ratio]:
+    """All of a few; of many the slowest."""
+    if len(ratios) <= MOST_ROWS:
+        return ratios
+    return sorted(ratios, key=lambda one: one.ratio)[:MOST_ROWS]
+
+
 def _score(score: Score | None, hidden: frozenset[str]) -> Group:
     phrase = score_words(score, hidden)
     if score is None or phrase.startswith(WITHHELD):
@@ -417,7 +488,7 @@ def _score(score: Score | None, hidden: frozenset[str]) -> Group:
                     _ratio(one),
                     str(one.count),
                 )
-                for one in score.ratios
+                for one in _slowest(score.ratios)
             ),
         ),
         notes=tuple(
@@ -429,6 +500,9 @@ def _score(score: Score | None, hidden: frozenset[str]) -> Group:
                         "Intervals hold the baseline's own error and how far runs vary; where they "
                         "are missing, launches or runs of the baseline are too few."
                     ),
+                    f"Shown are the {MOST_ROWS} slowest; verdict.json has all {len(score.ratios)}."
+                    if len(score.ratios) > MOST_ROWS
+                    else "",
                     _sentence(f"Left out: {_listed(score.left_out)}" if score.left_out else ""),
                 ),
             )

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 from appliance.evidence import budget
 from appliance.evidence.budget import LABELS, PARTS, USEFUL, Budget
@@ -31,6 +33,14 @@ LACKING = (
     "Not measured are launches that did not report their stages: they were ended from outside, or "
     "an older version made them."
 )
+BOUNDS = "Bounds on rates"
+BOUNDS_INTRO = (
+    "Of a processor: no vendor's figures and no goals, but what no rate can exceed; one beyond "
+    "them fails. peaks.json says how each was derived."
+)
+SAYINGS = ("differs between", "changed during", "imports and probe")
+"""How the notes begin that say something of a value; the others name where it was read."""
+MOST_APART = 2  # devices, up to which each has a table of its own
 _SAME = 3  # parts above which equal values are worth saying once
 
 
@@ -47,6 +57,48 @@ def rows(facts: Facts) -> tuple[Row, ...]:
     )
 
 
+def collapsed(title: str, made: Sequence[Row], **more: Any) -> Group:
+    """A group whose values that were not reported stand in one line, with what would allow them.
+
+    Where the others were read is said once below them.
+    """
+    known = [row for row in made if row.is_known]
+    missing = [row for row in made if not row.is_known]
+    sources: dict[str, int] = {}
+    for row in known:
+        if row.note and _is_source(row.note):
+            name = _root(row.note)
+            sources[name] = sources.get(name, 0) + 1
+    notes = []
+    if sources:
+        listed = "; ".join(f"{name} ({number})" for name, number in sources.items())
+        notes.append(f"Read from: {listed}; system.json has the source of each.")
+    if missing:
+        notes.append(_missing(missing))
+    rows_shown = tuple(replace(row, note="") if _is_source(row.note) else row for row in known)
+    return Group(title=title, rows=rows_shown, notes=(*notes, *more.pop("notes", ())), **more)
+
+
+def _root(source: str) -> str:
+    """Of a path its first part alone: there are many below /sys."""
+    return "/".join(source.split("/")[:2]) if source.startswith("/") else source
+
+
+def _is_source(note: str) -> bool:
+    """Whether a note names where a value was read, and says nothing of the value itself."""
+    return not note.startswith(SAYINGS)
+
+
+def _missing(missing: Sequence[Row]) -> str:
+    by_hint: dict[str, list[str]] = {}
+    for row in missing:
+        by_hint.setdefault(row.note, []).append(row.label)
+    listed = "; ".join(
+        f"{', '.join(labels)}{f' ({hint})' if hint else ''}" for hint, labels in by_hint.items()
+    )
+    return f"{len(missing)} {NOT_REPORTED}: {listed}."
+
+
 def _gap(fact: Fact) -> str:
     return fact.hint or (f"{fact.source} does not report it" if fact.source else "")
 
@@ -55,9 +107,9 @@ def system_groups(system: System, peaks: Peaks) -> tuple[Group, ...]:
     """Devices, host, and the node's parts."""
     identity = system.identity
     devices = tuple(
-        Group(
-            title=f"Device {device.id}: {device.model}",
-            rows=(
+        collapsed(
+            f"Device {device.id}: {device.model}",
+            (
                 _plain("Serial", device.serial),
                 *_memory(device),
                 *rows(device.facts),
@@ -65,14 +117,31 @@ def system_groups(system: System, peaks: Peaks) -> tuple[Group, ...]:
         )
         for device in identity.devices
     )
+    if len(identity.devices) > MOST_APART:
+        devices = (_devices(identity.devices),)
     return (
         *devices,
-        Group(title="Host", rows=rows(identity.host)),
+        collapsed("Host", rows(identity.host)),
         parts("Memory modules", identity.memory_modules, identity.host.get("memory_modules")),
         parts("Disks", identity.disks, identity.host.get("disks")),
         parts("Network interfaces", identity.interfaces, identity.host.get("network_interfaces")),
-        *_peaks(peaks),
+        *_peaks(peaks, system),
     )
+
+
+def _devices(devices: Sequence[Device]) -> Group:
+    """Many devices together: what all share once, and a table of what tells them apart."""
+    items = [
+        {
+            "device": Fact(value=device.id),
+            "model": Fact(value=device.model),
+            "serial": Fact(value=device.serial),
+            "memory": Fact(value=device.memory_bytes, unit="bytes"),
+            **device.facts,
+        }
+        for device in devices
+    ]
+    return parts("Devices", items)
 
 
 def _memory(device: Device) -> tuple[Row, ...]:
@@ -85,11 +154,11 @@ def _plain(name: str, value: str | None) -> Row:
     return Row(label=name, value=value or NOT_REPORTED, is_known=bool(value))
 
 
-def _peaks(peaks: Peaks) -> tuple[Group, ...]:
+def _peaks(peaks: Peaks, system: System) -> tuple[Group, ...]:
     if not peaks.peak:
         return ()
     grid = Grid(
-        columns=("Model", "Quantity", "Vendor's figure", "Published in"),
+        columns=("Model", "Quantity", "Figure", "Published in"),
         rows=tuple(
             (
                 peak.model,
@@ -100,6 +169,10 @@ def _peaks(peaks: Peaks) -> tuple[Group, ...]:
             for peak in peaks.peak
         ),
     )
+    is_processor = all(one.vendor == "cpu" for one in system.identity.devices)
+    if is_processor:
+        bounds = Grid(columns=grid.columns[:3], rows=tuple(row[:3] for row in grid.rows))
+        return (Group(title=BOUNDS, intro=BOUNDS_INTRO, grid=bounds),)
     return (Group(title="Vendor's figures", grid=grid),)
 
 
@@ -120,14 +193,14 @@ def parts(title: str, items: Sequence[Facts], declared: Fact | None = None) -> G
     if not items:
         return Group(title=title, notes=(_none(declared),))
     if len(items) == 1:
-        return Group(title=heading, rows=rows(items[0]))
+        return collapsed(heading, rows(items[0]))
     keys = list(dict.fromkeys(key for item in items for key in item))
     shared = [key for key in keys if _is_shared(key, items)] if len(items) > _SAME else []
     own = [key for key in keys if key not in shared]
     gaps = {key: _gap(fact) for item in items for key, fact in item.items() if _is_gap(fact)}
-    return Group(
-        title=heading,
-        rows=tuple(
+    return collapsed(
+        heading,
+        tuple(
             Row(label=f"{row.label}, all", value=row.value, note=row.note, is_known=row.is_known)
             for row in rows({key: items[0][key] for key in shared})
         ),
@@ -166,22 +239,16 @@ def _grid(keys: Sequence[str], items: Sequence[Facts]) -> Grid:
 
 
 def environment_groups(system: System, index: JournalIndex) -> tuple[Group, ...]:
-    """Software, conditions before the run, other processes, and telemetry of the whole run."""
+    """Software, what the launches ran in, conditions before the run, and other processes."""
     conditions = system.conditions
-    readings = [reading for _, reading in index.readings]
     groups = [
-        Group(title="Software", rows=rows(system.identity.software)),
+        collapsed("Software", rows(system.identity.software)),
         _children(index),
-        Group(
-            title="Conditions before the run",
-            rows=(Row(label="Read at", value=words.utc(conditions.utc)), *rows(conditions.facts)),
+        collapsed(
+            "Conditions before the run",
+            (Row(label="Read at", value=words.utc(conditions.utc)), *rows(conditions.facts)),
         ),
         _processes(conditions.foreign_processes),
-        Group(
-            title="Readings during the run",
-            grid=telemetry(readings),
-            notes=() if readings else (f"{NOT_REPORTED}: no reading was taken",),
-        ),
     ]
     return tuple(group for group in groups if group is not None)
 
@@ -203,9 +270,9 @@ def _children(index: JournalIndex) -> Group:
         )
         for name, values in values_by_name.items()
     )
-    return Group(
-        title="As the launches reported it",
-        rows=(*reported, *_libraries(index), *_server(index)),
+    return collapsed(
+        "As the launches reported it",
+        (*reported, *_libraries(index), *_server(index)),
         notes=() if reported else (f"{NOT_REPORTED}: no launch reported its environment",),
     )
 

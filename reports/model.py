@@ -17,6 +17,7 @@ from appliance.records.verdict import RulingWord, VerdictWord
 from reports.words import clean
 
 T = TypeVar("T")
+LONGEST_PAIRED, SHORTEST_PAIRED = 64, 26  # characters of a value that shares its line
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,22 +49,74 @@ class Group:
     grid: Grid | None = None
     notes: tuple[str, ...] = ()
 
+    @property
+    def beside(self) -> int:
+        """How many values share a line: three where all are short, else two."""
+        return 3 if all(len(row.value + row.note) <= SHORTEST_PAIRED for row in self.rows) else 2
+
+    @property
+    def lines(self) -> tuple[tuple[Row, ...], ...]:
+        """The rows as they stand on a page: short ones side by side, a long one alone."""
+        lines: list[tuple[Row, ...]] = []
+        waiting: list[Row] = []
+        for row in self.rows:
+            if len(row.value) + len(row.note) > LONGEST_PAIRED:
+                lines += [tuple(waiting)] if waiting else []
+                lines.append((row,))
+                waiting = []
+                continue
+            waiting.append(row)
+            if len(waiting) == self.beside:
+                lines.append(tuple(waiting))
+                waiting = []
+        return (*lines, *([tuple(waiting)] if waiting else []))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Certificate:
-    """Page 1."""
+    """Page 1. `scoped` is the verdict with its scope, `reservations` are what stands against it.
+
+    `digest` is the sha256 over the list of data files, which `code` holds as a QR code.
+    """
 
     word: VerdictWord
+    scoped: str
     banners: tuple[str, ...]
     counts: str
     decided: str
+    recommendation: str
     scope: str
+    reservations: tuple[str, ...]
+    digest: str
+    code: Markup
     subject: tuple[Row, ...]
     devices: Grid
     run: tuple[Row, ...]
     interruptions: str
     signer: tuple[Row, ...]
     limits: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PerformancePage:
+    """Page 2: the table of all rows, their ratios drawn, and what to ask about first."""
+
+    headline: str
+    grid: Grid
+    plot: Markup
+    legend: str
+    weakest: tuple[str, ...]
+    withheld: str
+    sources: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chapter:
+    """One chapter of the contents, with its number and where it begins."""
+
+    number: str
+    title: str
+    anchor: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,6 +258,57 @@ class CaseSection:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FamilySection:
+    """The cases of one row of the suite; `devices` is empty where there is one.
+
+    `failed` are its rulings that are not a pass, `correct` says what was checked and what is
+    tightest, `figures` are None and `no_timing` says why where no timing may be shown. `rulings`
+    have the criterion, its worst ruling, and of how many cases. `notes` have a head and a text.
+    """
+
+    number: str
+    id: str
+    devices: str
+    workload: str
+    summary: str
+    scale: str
+    ruling: RulingWord
+    rulings: tuple[tuple[str, RulingWord, str], ...]
+    parameters: tuple[Row, ...]
+    correct: str
+    failed: tuple[str, ...]
+    figures: Grid | None
+    plot: Markup
+    course: Markup
+    caption: str
+    notes: tuple[tuple[str, str], ...]
+    no_timing: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckTable:
+    """The checks of one row of the suite: a line for each that has a bound, and what was exact."""
+
+    rows: tuple[tuple[str, ...], ...]
+    exact: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Appendix:
+    """What was checked and measured of every case, a line each.
+
+    `checks` are by row of the suite; `failures` are the launches that
+    did not complete, None without any.
+    """
+
+    checks: tuple[tuple[str, CheckTable], ...]
+    launches: Grid
+    failures: Grid | None
+    clocks: Grid | None
+    readings: Grid | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class BurnInSection:
     """What one case of burn-in covered; `shown` is what follows from it, in a sentence."""
 
@@ -226,9 +330,13 @@ class DeviceHealth:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HealthChapter:
-    """The health of the devices; `gaps` is what was not observed, None where all was."""
+    """The health of the devices; `gaps` is what was not observed, None where all was.
+
+    Of many devices `together` has a line for each, and `devices` is empty.
+    """
 
     devices: tuple[DeviceHealth, ...]
+    together: Grid | None
     kernel: Group
     gaps: Grid | None
 
@@ -292,11 +400,16 @@ class View:
     modified: datetime
     is_development: bool
     certificate: Certificate
+    performance: PerformancePage
+    chapters: tuple[Chapter, ...]
     requirements: tuple[Requirement, ...]
     order: OrderTable | None = None
     open_rulings: tuple[OpenRuling, ...]
     legend: Legend
     cases: tuple[CaseSection, ...]
+    families: tuple[FamilySection, ...]
+    heat_map: Markup
+    appendix: Appendix
     not_planned: tuple[Row, ...] = ()
     burn_in: tuple[BurnInSection, ...] = ()
     pairs: tuple[PairSection, ...] = ()

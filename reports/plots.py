@@ -9,7 +9,7 @@ carry the meaning, never colour alone, because these pages are copied in grey.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import cycle, pairwise
 
@@ -18,8 +18,8 @@ from markupsafe import Markup, escape
 from reports.words import clean, count, figure
 
 MOST_POINTS = 400
-WIDTH, HEIGHT, COURSE_HEIGHT = 660, 172, 104
-_LEFT, _RIGHT, _TOP, _BOTTOM, _COURSE_BOTTOM = 58, 652, 14, 140, 72
+WIDTH, NARROW, HEIGHT, COURSE_HEIGHT = 660, 400, 126, 104
+_LEFT, _RIGHT, _WIDE, _TOP, _BOTTOM, _COURSE_BOTTOM = 54, 394, 652, 14, 97, 72
 _FONT = 'font-family="DejaVu Sans, sans-serif"'
 _FEW, _LARGE_DOT, _SMALL_DOT = 40, 4.4, 2.6  # samples of a launch; widths of a dot
 _TRACE_HEIGHT = 48
@@ -27,6 +27,16 @@ _BAR_LEFT, _BAR_HEIGHT = 8, 42
 _LETTER = 6.2  # width of a letter at most
 _DARK, _SHADES = ("#1f3b63", "#ffffff"), ("#c3cedd", "#e2e8f0")
 _BUSY = 12  # launches above which a label has its number only
+MOST_BARS, MOST_RATIO = 60, 2.5  # rows of one drawing, and the end of its axis at most
+_RATIO_LEFT, _RATIO_RIGHT, _BAR_STEP = 190, 600, 13
+_FEW_BARS, _LOW_BAR_STEP = 14, 10.5
+_HEAT_LEFT, _HEAT_STEP, _DEVICES_BOTTOM = 150, 12, 97
+HEAT_EDGES = (0.005, 0.015, 0.03, 0.06)
+"""Slower than the median of its row by so much, a field is a shade darker."""
+_HEAT_SHADES = ("#eef1f4", "#d3dae2", "#a9b5c3", "#67788b", "#1f2a36")
+_DIAMOND = '<path d="M{left:.1f} {y:.1f}l3 -3.6l3 3.6l-3 3.6z" fill="#ffffff" stroke="#111111"/>'
+_SQUARE = '<rect x="{left:.1f}" y="{top:.1f}" width="5.2" height="5.2" fill="#111111"/>'
+_QUIET, _INK = 4, 'fill="#000000"'
 _TAIL = 0.1  # share of the largest samples that may lie beyond the axis
 
 
@@ -79,6 +89,31 @@ class Part:
     is_marked: bool = False
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RatioBar:
+    """Speeds of one row as ratios; the ends, the limit and the two marks where there are any."""
+
+    label: str
+    value: float
+    low: float | None = None
+    high: float | None = None
+    limit: float | None = None
+    reference: float | None = None
+    datasheet: float | None = None
+    is_failed: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DevicePoint:
+    """One device of a family: its step time in milliseconds with its interval."""
+
+    label: str
+    value: float
+    low: float | None = None
+    high: float | None = None
+    is_marked: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class _Axis:
     """Milliseconds to vertical places."""
@@ -113,7 +148,7 @@ def launches(title: str, strips: Sequence[Strip], interval: tuple[float, float] 
     if above:
         words = f"▲ {count(len(above), 'sample')} above the axis, the largest {figure(max(above))}"
         parts.append(_text(_RIGHT - 4, 10, f"{words} ms", "end"))
-    return _drawing(title, "".join(parts), HEIGHT)
+    return _drawing(title, "".join(parts), HEIGHT, NARROW)
 
 
 def course(title: str, moments: Sequence[Moment], interval: tuple[float, float] | None) -> Markup:
@@ -152,15 +187,16 @@ def course(title: str, moments: Sequence[Moment], interval: tuple[float, float] 
             _frame(axis, "minutes since the run began", COURSE_HEIGHT),
         )
     )
-    return _drawing(title, body, COURSE_HEIGHT)
+    return _drawing(title, body, COURSE_HEIGHT, NARROW)
 
 
 def traces(title: str, series: Sequence[Trace]) -> Markup:
-    """Readings over the time of the run, one strip below the other; nothing without a course."""
+    """Readings over the time of the run, strips below each other, without what never varied."""
     known = [
         replace(one, points=tuple(point for point in one.points if all(map(math.isfinite, point))))
         for one in series
     ]
+    known = [one for one in known if len({value for _, value in one.points}) > 1]
     times = [minutes for one in known for minutes, _ in one.points]
     if not times or min(times) == max(times):
         return Markup()
@@ -171,11 +207,190 @@ def traces(title: str, series: Sequence[Trace]) -> Markup:
         _trace(one, _TOP + number * _TRACE_HEIGHT, begin, end) for number, one in enumerate(drawn)
     ]
     labels = [
-        _text(_LEFT + (tick - begin) / (end - begin) * (_RIGHT - _LEFT), bottom + 12, label)
+        _text(_LEFT + (tick - begin) / (end - begin) * (_WIDE - _LEFT), bottom + 12, label)
         for tick, label in _labelled(_ticks(begin, end))
     ]
-    name = _text((_LEFT + _RIGHT) / 2, bottom + 24, "minutes since the run began")
+    name = _text((_LEFT + _WIDE) / 2, bottom + 24, "minutes since the run began")
     return _drawing(title, "".join((*parts, *labels, name)), bottom + 28)
+
+
+def ratios(title: str, bars: Sequence[RatioBar]) -> Markup:
+    """A bar for each row on one axis from 0, with 1.0 marked; nothing without a bar."""
+    shown = bars[:MOST_BARS]
+    if not shown:
+        return Markup()
+    ends = [end for one in shown for end in (one.value, one.limit, one.high) if end is not None]
+    top = max((one for one in ends if math.isfinite(one)), default=1.0)
+    reach = min(MOST_RATIO, max(1.25, top * 1.05))
+    step = _BAR_STEP if len(shown) <= _FEW_BARS else _LOW_BAR_STEP
+    bottom = _TOP + step * len(shown)
+
+    def x(ratio: float) -> float:
+        return _RATIO_LEFT + min(max(ratio, 0.0), reach) / reach * (_RATIO_RIGHT - _RATIO_LEFT)
+
+    ticks = _labelled(_ticks(0.0, reach))
+    lines = "".join(f"M{x(tick):.1f} {_TOP}V{bottom}" for tick, _ in ticks)
+    body = [_path([lines], 'stroke="#dddddd" stroke-width="0.7" fill="none"')]
+    body += [_text(x(tick), bottom + 11, label) for tick, label in ticks]
+    body += [
+        _ratio_bar(one, x, _TOP + step * (number + 0.5), reach) for number, one in enumerate(shown)
+    ]
+    one_line = f"M{x(1.0):.1f} {_TOP - 3}V{bottom}"
+    body.append(_path([one_line], 'stroke="#111111" stroke-width="1.1" fill="none"'))
+    body.append(_text(x(1.0), _TOP - 5, "1.0"))
+    if len(bars) > len(shown):
+        body.append(_text(_RATIO_RIGHT, bottom + 11, f"{len(bars) - len(shown)} more in the table"))
+    return _drawing(title, "".join(body), bottom + 15)
+
+
+def _ratio_bar(one: RatioBar, x: Callable[[float], float], y: float, reach: float) -> str:
+    is_beyond = not math.isfinite(one.value) or one.value > reach
+    width = max(0.5, x(one.value) - _RATIO_LEFT)
+    bar = f'x="{_RATIO_LEFT}" y="{y - 3.6:.1f}" width="{width:.1f}" height="7.2"'
+    pieces = [
+        _text(_RATIO_LEFT - 6, y + 3, _shortened(one.label), "end"),
+        f'<rect {bar} fill="#9fb0c6"/>',
+    ]
+    if one.low is not None and one.high is not None and not is_beyond:
+        low, high = x(one.low), x(one.high)
+        line = f"M{low:.1f} {y:.1f}H{high:.1f}M{low:.1f} {y - 2.5:.1f}v5"
+        line += "" if one.high > reach else f"M{high:.1f} {y - 2.5:.1f}v5"
+        pieces.append(_path([line], 'stroke="#111111" stroke-width="0.9" fill="none"'))
+    for value, shape in ((one.reference, _DIAMOND), (one.datasheet, _SQUARE)):
+        if value is not None and value <= reach:
+            pieces.append(shape.format(x=x(value), y=y, left=x(value) - 3, top=y - 2.6))
+    if one.is_failed:
+        at = x(one.value if one.low is None else one.low)
+        cross = f"M{at - 3:.1f} {y - 3:.1f}l6 6m0 -6l-6 6"
+        pieces.append(_path([cross], 'stroke="#7f1d1d" stroke-width="1.8" fill="none"'))
+    if one.limit is not None and one.limit <= reach:
+        at = x(one.limit)
+        pieces.append(
+            f'<rect x="{at - 1.1:.1f}" y="{y - 5.6:.1f}" width="2.2" height="11.2" fill="#111111"/>'
+        )
+    goes_on = one.high is not None and one.high > reach
+    before, after = "▶ " if is_beyond or goes_on else "", " ✗" if one.is_failed else ""
+    figures = f"{before}{figure(one.value, 3)}{after}"
+    pieces.append(_text(_RATIO_RIGHT + 6, y + 3, figures, "start"))
+    return "".join(pieces)
+
+
+def _shortened(name: str, longest: int = 34) -> str:
+    return name if len(name) <= longest else f"{name[: longest - 1]}…"
+
+
+def devices(
+    title: str, points: Sequence[DevicePoint], limit: float | None, axis_of: Sequence[float] = ()
+) -> Markup:
+    """Step times of one case on several devices, side by side; `limit` in milliseconds.
+
+    `axis_of` are further values that the axis must hold. What failed is a cross.
+    """
+    ends = [
+        value
+        for one in points
+        for value in (one.value, one.low, one.high)
+        if value is not None and math.isfinite(value)
+    ]
+    if not ends:
+        return Markup()
+    near = [] if limit is None or limit > 1.5 * max(ends) else [limit]
+    axis = _axis(ends, [*ends, *near, *axis_of], _DEVICES_BOTTOM)
+    step = (_RIGHT - _LEFT) / len(points)
+    body = [_grid(axis)]
+    if limit is not None:
+        if near:
+            line = f"M{_LEFT} {axis.y(limit):.1f}H{_RIGHT}"
+            body.append(
+                _path(
+                    [line], 'stroke="#7f1d1d" stroke-width="1" stroke-dasharray="6 3" fill="none"'
+                )
+            )
+        words = f"- - limit {figure(limit)} ms" + ("" if near else " ▲ above the axis")
+        body.append(_text(_RIGHT - 2, _TOP - 4, words, "end"))
+    every = max(1, math.ceil(len(points) * 9 / (_RIGHT - _LEFT) * 3))
+    for number, one in enumerate(points):
+        x = _LEFT + (number + 0.5) * step
+        body.append(_device_point(one, axis, x))
+        if number % every == 0:
+            body.append(_text(x, axis.bottom + 11, one.label))
+    body.append(_frame(axis, "", axis.bottom + 14))
+    return _drawing(title, "".join(body), axis.bottom + 15, NARROW)
+
+
+def _device_point(one: DevicePoint, axis: _Axis, x: float) -> str:
+    if not math.isfinite(one.value):
+        return ""
+    y = axis.y(one.value)
+    pieces = []
+    if one.low is not None and one.high is not None:
+        line = f"M{x:.1f} {axis.y(one.low):.1f}V{axis.y(one.high):.1f}"
+        pieces.append(_path([line], 'stroke="#6f83a0" stroke-width="1.4" fill="none"'))
+    if one.is_marked:
+        cross = f"M{x - 3:.1f} {y - 3:.1f}l6 6m0 -6l-6 6"
+        pieces.append(_path([cross], 'stroke="#7f1d1d" stroke-width="1.8" fill="none"'))
+    else:
+        pieces.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2" fill="#111111"/>')
+    return "".join(pieces)
+
+
+def heat(
+    title: str,
+    columns: Sequence[str],
+    rows: Sequence[tuple[str, Sequence[float | None]]],
+) -> Markup:
+    """Rows by columns of relative step times (0.03: three percent slower), darker the slower.
+
+    A field that is None is crossed out; the figure of each row's slowest stands at its right.
+    """
+    if not rows or not columns:
+        return Markup()
+    width = (_RATIO_RIGHT - _HEAT_LEFT) / len(columns)
+    bottom = _TOP + _HEAT_STEP * len(rows)
+    every = max(1, math.ceil(22 / width))
+    body = [
+        _text(_HEAT_LEFT + (number + 0.5) * width, _TOP - 4, name)
+        for number, name in enumerate(columns)
+        if number % every == 0
+    ]
+    for number, (name, values) in enumerate(rows):
+        top = _TOP + number * _HEAT_STEP
+        body.append(_text(_HEAT_LEFT - 6, top + 9, _shortened(name, 26), "end"))
+        body += [
+            _field(value, _HEAT_LEFT + i * width, top, width) for i, value in enumerate(values)
+        ]
+        known = [value for value in values if value is not None]
+        if known:
+            place = max(known)
+            body.append(_text(_RATIO_RIGHT + 5, top + 9, f"{100 * place:+.1f} %", "start"))
+    return _drawing(title, "".join(body), bottom + 4)
+
+
+def _field(value: float | None, left: float, top: float, width: float) -> str:
+    if value is None or not math.isfinite(value):
+        cross = f"M{left + 1:.1f} {top + 1:.1f}L{left + width - 1:.1f} {top + _HEAT_STEP - 2:.1f}"
+        return _path([cross], 'stroke="#999999" stroke-width="0.7" fill="none"')
+    shade = sum(value >= edge for edge in HEAT_EDGES)
+    return (
+        f'<rect x="{left:.1f}" y="{top:.1f}" width="{max(0.6, width - 0.6):.1f}" '
+        f'height="{_HEAT_STEP - 1}" fill="{_HEAT_SHADES[shade]}"/>'
+    )
+
+
+def code(title: str, rows: Sequence[Sequence[bool]]) -> Markup:
+    """A QR code of these fields, with the quiet zone that a camera needs."""
+    size = len(rows) + 2 * _QUIET
+    dark = [
+        f"M{x + _QUIET} {y + _QUIET}h1v1h-1z"
+        for y, row in enumerate(rows)
+        for x, is_dark in enumerate(row)
+        if is_dark
+    ]
+    return Markup(  # noqa: S704 - the title went through escape, the rest is numbers
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {size} {size}" width="96" '
+        f'height="96" role="img" shape-rendering="crispEdges"><title>{escape(clean(title))}</title>'
+        f'<rect width="{size}" height="{size}" fill="#ffffff"/>{_path(dark, _INK)}</svg>'
+    )
 
 
 def parts(title: str, pieces: Sequence[Part]) -> Markup:
@@ -183,7 +398,7 @@ def parts(title: str, pieces: Sequence[Part]) -> Markup:
     body, left = [], float(_BAR_LEFT)
     shades = cycle(_SHADES)
     for piece in pieces:
-        width = piece.share * (_RIGHT - _BAR_LEFT)
+        width = piece.share * (_WIDE - _BAR_LEFT)
         fill, ink = _DARK if piece.is_marked else (next(shades), "#111111")
         body.append(
             f'<rect x="{left:.1f}" y="6" width="{width:.1f}" height="30" fill="{fill}" '
@@ -205,7 +420,7 @@ def _trace(one: Trace, top: float, begin: float, end: float) -> str:
     foot, reach = top + _TRACE_HEIGHT - 8, _TRACE_HEIGHT - 22
     points = thinned(values, MOST_POINTS // 2)
     places = [
-        f"{_LEFT + (one.points[place][0] - begin) / (end - begin) * (_RIGHT - _LEFT):.1f} "
+        f"{_LEFT + (one.points[place][0] - begin) / (end - begin) * (_WIDE - _LEFT):.1f} "
         f"{foot - (value - low) / ((high - low) or 1.0) * reach:.1f}"
         for place, value in points
     ]
@@ -214,7 +429,7 @@ def _trace(one: Trace, top: float, begin: float, end: float) -> str:
         [f"M{place}h0" for place in places],
         'stroke="#111111" stroke-width="1.6" stroke-linecap="round" fill="none"',
     )
-    edge = f'<path d="M{_LEFT} {foot}H{_RIGHT}" stroke="#bbbbbb" stroke-width="0.6" fill="none"/>'
+    edge = f'<path d="M{_LEFT} {foot}H{_WIDE}" stroke="#bbbbbb" stroke-width="0.6" fill="none"/>'
     ends = (
         _text(_LEFT - 6, foot + 3, figure(low), "end"),
         _text(_LEFT - 6, foot - reach + 3, figure(high), "end") if high > low else "",
@@ -222,10 +437,10 @@ def _trace(one: Trace, top: float, begin: float, end: float) -> str:
     return "".join((edge, line, dots, *ends, _text(_LEFT, top + 8, one.label, "start")))
 
 
-def _drawing(title: str, body: str, height: int) -> Markup:
+def _drawing(title: str, body: str, height: int, width: int = WIDTH) -> Markup:
     return Markup(  # noqa: S704 - every text in it went through escape
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" '
-        f'width="{WIDTH}" height="{height}" role="img">'
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
+        f'width="{width}" height="{height}" role="img">'
         f"<title>{escape(clean(title))}</title>{body}</svg>"
     )
 
@@ -350,7 +565,7 @@ def _note(note: str, left: float, width: float) -> str:
         f'<rect x="{x - 12:.1f}" y="{_TOP + 4}" width="17" height="{_BOTTOM - _TOP - 8}" '
         'fill="#ffffff"/>'
     )
-    short = note if len(note) <= 22 else f"{note[:21]}…"  # noqa: PLR2004 - what the plot's height takes
+    short = note if len(note) <= 17 else f"{note[:16]}…"  # noqa: PLR2004 - what the plot's height takes
     turned = f'transform="rotate(-90 {x:.1f} {y:.0f})" font-weight="bold"'
     return (
         _path([cross], 'stroke="#999999" stroke-width="0.8" fill="none"')

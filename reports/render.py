@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from reports.comparison import Page
+from appliance.signing import html_attachments
 from reports.model import View
 from reports.words import clean, count, size
 
@@ -87,12 +87,8 @@ def _no_library(name: str) -> str | None:  # noqa: ARG001 - the form of find_lib
     return None
 
 
-def comparison_html(page: Page) -> bytes:
-    """The page of a comparison as one file; nothing is signed and nothing carried."""
-    return _environment().get_template("comparison.html").render(page=page).encode()
-
-
-def _environment() -> Environment:
+def environment() -> Environment:
+    """What fills templates: every text escaped, and no name that is not there."""
     return Environment(
         loader=PackageLoader("reports"),
         autoescape=True,
@@ -105,7 +101,7 @@ def _environment() -> Environment:
 
 def _page(view: View, *, is_pdf: bool, num_carried: int, proof: Markup) -> str:
     return (
-        _environment()
+        environment()
         .get_template("report.html")
         .render(
             view=view,
@@ -127,12 +123,17 @@ def _proof(carried: Mapping[str, bytes]) -> Markup:
 
 def _link(name: str, data: bytes) -> Markup:
     is_statement = name == STATEMENT
+    whole = size(len(data))
+    if not is_statement and len(data) >= html_attachments.LEAST_BYTES:
+        name, data = f"{name}{html_attachments.SUFFIX}", html_attachments.packed(data)
     mark = 'id="bench-proof"' if is_statement else 'class="bench-data"'
-    kind = STATEMENT_TYPE if is_statement else "application/octet-stream"
+    is_packed = name.endswith(html_attachments.SUFFIX)
+    kind = html_attachments.GZIP if is_packed else "application/octet-stream"
+    kind = STATEMENT_TYPE if is_statement else kind
     return Markup(  # noqa: S704 - the name is escaped, base64 has no markup in it
         f'<a {mark} download="{escape(clean(name))}" '
         f'href="data:{kind};base64,{base64.b64encode(data).decode()}">'
-        f"{escape(clean(name))} ({size(len(data))})</a>"
+        f"{escape(clean(name))} ({whole})</a>"
     )
 
 

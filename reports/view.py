@@ -7,10 +7,11 @@ pages (the statements and the pages themselves).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
-from appliance.challenge import ledger
+from appliance.challenge import ledger, qr_code
 from appliance.errors import EvidenceError
 from appliance.evidence.journal_index import JournalIndex, index_of
 from appliance.judging import order_match
@@ -29,15 +30,29 @@ from appliance.storage.bundle import (
     CHALLENGE,
     CRITERIA,
     JOURNAL,
+    LOGS,
     ORDER,
     RECEIPT,
     Bundle,
     data_names,
 )
 from appliance.storage.criteria_file import ORDER_LINE
-from reports import burn_in, cases, guard_bands, health, judging, machine, pairs, words
+from reports import (
+    burn_in,
+    cases,
+    families,
+    guard_bands,
+    health,
+    judging,
+    machine,
+    pairs,
+    performance,
+    plots,
+    words,
+)
 from reports.model import (
     Certificate,
+    Chapter,
     Grid,
     OpenCase,
     OpenRuling,
@@ -56,6 +71,11 @@ SHOWN_DIGITS = 16  # of the suite's digest on page 1; plan.json has all of it
 MOST_DEVICES = 8  # devices named on page 1; the system pages have them all
 MOST_INTERRUPTIONS = 2  # stated on page 1; the journal has them all
 MOST_WORDS = 400  # characters of a sentence on page 1 that the judge wrote; page 2 has all of it
+OTHERS = "Not alone:"
+"""How the judge's sentence begins that says that others used the node."""
+MOST_RESERVATIONS = 9  # of page 1
+MOST_ALIKE = 12  # explanations of one criterion and reason; verdict.json has them all
+MOST_LOGS = 24  # files that the list of evidence names; of more it has the number and one digest
 LIMITS = (
     "This verdict holds for the devices and cases named here, at the time given; it does not "
     "prove that whoever administered the node was honest, nor how the node will do under work "
@@ -119,6 +139,9 @@ def view(bundle: Bundle) -> View:
     index = index_of(plan, bundle.lines)
     hidden = cases.untimed(plan, verdict)
     modified = words.moment(index.end_utc) if index.end_utc else None
+    sections = cases.sections(index, verdict, bundle.peaks, bundle.qualified, bundle.system)
+    rows = families.members(index, verdict, sections)
+    burnt, copied = burn_in.sections(index), pairs.sections(plan, verdict)
     return cleaned(
         View(
             run_id=plan.run_id,
@@ -128,19 +151,24 @@ def view(bundle: Bundle) -> View:
             modified=modified or created,
             is_development=signer.is_development,
             certificate=_certificate(bundle, verdict, signer, index, hidden),
+            performance=performance.page(bundle, verdict, hidden),
+            chapters=chapters(has_burn_in=bool(burnt), has_pairs=bool(copied)),
             requirements=_requirements(bundle, verdict, criteria),
             order=_order(bundle),
             open_rulings=_open_rulings(
                 verdict, (*criteria, *order_match.requirements(bundle.order))
             ),
             legend=cases.legend(verdict),
-            cases=cases.sections(index, verdict, bundle.peaks, bundle.qualified, bundle.system),
+            cases=sections,
+            families=families.sections(rows),
+            heat_map=families.heat_map(rows),
+            appendix=families.appendix(rows, index),
             not_planned=tuple(
                 Row(label=item.case, value=item.device or "the node", note=item.reason)
                 for item in plan.not_planned
             ),
-            burn_in=burn_in.sections(index),
-            pairs=pairs.sections(plan, verdict),
+            burn_in=burnt,
+            pairs=copied,
             health=health.chapter(bundle.criteria, bundle.system.identity.devices, index),
             judging=judging.chapter(bundle, verdict, criteria, hidden, index),
             budget=machine.budget_section(index.budget.now()),
@@ -149,6 +177,35 @@ def view(bundle: Bundle) -> View:
             evidence=_evidence(bundle),
             files=_files(bundle),
         )
+    )
+
+
+def chapters(*, has_burn_in: bool, has_pairs: bool) -> tuple[Chapter, ...]:
+    """The contents: what there is, numbered; what a person looks up stands in the appendix."""
+    wanted = [
+        (True, "performance", "Performance"),
+        (True, "summary", "Requirements"),
+        (True, "cases", "Cases"),
+        (has_burn_in, "burn-in", "Burn-in"),
+        (has_pairs, "pairs", "Copies between devices"),
+        (True, "health", "Health of the devices"),
+        (True, "judging", "Judging"),
+        (True, "system", "System"),
+        (True, "environment", "Environment"),
+        (True, "evidence", "Evidence"),
+        (True, "verify", "How to verify with public tools"),
+    ]
+    appendix = [("checks", "Every check"), ("launches", "Launches, clocks and readings")]
+    present = [(anchor, title) for is_here, anchor, title in wanted if is_here]
+    return (
+        *(
+            Chapter(number=str(number), title=title, anchor=anchor)
+            for number, (anchor, title) in enumerate(present, 1)
+        ),
+        *(
+            Chapter(number=letter, title=title, anchor=anchor)
+            for letter, (anchor, title) in zip("AB", appendix, strict=True)
+        ),
     )
 
 
@@ -162,18 +219,104 @@ def _certificate(
     index: JournalIndex,
     hidden: frozenset[str],
 ) -> Certificate:
+    scope, *reservations = _sentences(verdict.scope)
+    digest = data_digest(bundle)
     return Certificate(
         word=verdict.verdict,
+        scoped=_scoped(bundle, verdict),
         banners=tuple(_banners(bundle.plan)),
         counts=_counts(verdict.rulings),
         decided=_decided(verdict),
-        scope=verdict.scope,
+        recommendation=_recommendation(bundle, verdict),
+        scope=scope,
+        reservations=_most([*sorted(reservations, key=_is_quiet), *_reservations(bundle)]),
+        digest=digest,
+        code=plots.code(
+            f"Digest over the data files: {digest}",
+            qr_code.modules(code_text(bundle.plan.run_id, digest)),
+        ),
         subject=_subject(bundle),
         devices=_devices(bundle.system.identity.devices),
         run=_run(bundle, verdict, index, hidden),
         interruptions=_interruptions(index),
         signer=_signer(signer),
         limits=LIMITS,
+    )
+
+
+def data_digest(bundle: Bundle) -> str:
+    """The sha256 over the list of data files as sha256sum writes it: what the pages are made of."""
+    data = bundle.data
+    return sha256("".join(f"{sha256(data[name])}  {name}\n" for name in sorted(data)).encode())
+
+
+def code_text(run_id: str, digest: str) -> str:
+    """What the QR code of page 1 holds."""
+    return f"bench {run_id} data sha256:{digest}"
+
+
+def _sentences(text: str) -> list[str]:
+    """The sentences of the judge, apart: the first is what was judged."""
+    return re.split(r"(?<=\.) (?=[A-Z0-9])", text)
+
+
+def _most(reservations: Sequence[str]) -> tuple[str, ...]:
+    """As many as page 1 has room for, each cut to a length; verdict.json has them whole."""
+    rest = len(reservations) - MOST_RESERVATIONS
+    shown = [words.brief(one, MOST_WORDS) for one in reservations[:MOST_RESERVATIONS]]
+    more = (f"And {rest} more in the scope of verdict.json.",) if rest > 0 else ()
+    return (*shown, *more)
+
+
+def _is_quiet(sentence: str) -> bool:
+    """Whether a reservation is another than that others used the node, which stands first."""
+    return not sentence.startswith(OTHERS)
+
+
+def _reservations(bundle: Bundle) -> Iterable[str]:
+    """What the verdict does not say of itself: who chose the inputs, and what was not compared."""
+    if bundle.files.get(CHALLENGE) is None:
+        yield "No challenge of a buyer: the node drew its own inputs."
+    if bundle.order is None:
+        yield "No order was given: nothing was compared with what was bought."
+
+
+def _scoped(bundle: Bundle, verdict: Verdict) -> str:
+    """What the verdict is of, in the words beside it: scope of an acceptance, else what decided."""
+    if verdict.verdict == "ACCEPTED":
+        is_judged = performance.is_judged(bundle, verdict)
+        return ", performance judged" if is_judged else ", functional only"
+    return f": {verdict.decided_by}" if verdict.decided_by else ""
+
+
+def _recommendation(bundle: Bundle, verdict: Verdict) -> str:
+    """One sentence on what to do with the node, which follows from the verdict alone."""
+    if tuple(_banners(bundle.plan)) or bundle.plan.converted_from:
+        return "Take this run for no acceptance: it was made for another end."
+    if verdict.verdict == "ACCEPTED":
+        is_alone = all(map(_is_quiet, _sentences(verdict.scope)))
+        noise = "" if is_alone else ", and take its times for no baseline: the node was not alone"
+        if performance.is_judged(bundle, verdict):
+            return f"Accept the node, in function and within the limits on speed{noise}."
+        return (
+            "Accept the node as working; before its speed is paid for, run it again with limits "
+            f"(bench accept --criteria, --baseline){noise}."
+        )
+    one = _decisive(verdict)
+    action = "" if one is None else one.action.rstrip(".")
+    what = (
+        "Do not accept the node as it is"
+        if verdict.verdict == "REJECTED"
+        else "Neither accept nor reject the node yet"
+    )
+    return f"{what}{f'; next: {action}' if action else ''}."
+
+
+def _decisive(verdict: Verdict) -> Ruling | None:
+    """The ruling that decided, None for an acceptance."""
+    return next(
+        (one for one in verdict.rulings if verdict.decided_by == _called(one) and _is_open(one)),
+        None,
     )
 
 
@@ -191,10 +334,7 @@ def _decided(verdict: Verdict) -> str:
     """What decided the verdict: the criterion, and why in the judge's own sentence."""
     if not verdict.decided_by:
         return ""
-    decisive = next(
-        (one for one in verdict.rulings if verdict.decided_by == _called(one) and _is_open(one)),
-        None,
-    )
+    decisive = _decisive(verdict)
     explanation = "" if decisive is None else decisive.explanation or REASONS[decisive.reason]
     short = explanation if len(explanation) <= MOST_WORDS else f"{explanation[:MOST_WORDS]}…"
     return f"Decided by {verdict.decided_by}{f': {short}' if short else ''}."
@@ -313,9 +453,22 @@ def _run(
 
 
 def _order_row(bundle: Bundle) -> tuple[Row, ...]:
-    """How the node compares with what was bought; nothing without an order."""
+    """How the node compares with what was bought, and for whom the run was made."""
+    return (*_ordered_row(bundle), _row("Customer", *_customer(bundle)))
+
+
+def _customer(bundle: Bundle) -> tuple[str, str]:
+    """The buyer by his own challenge: his reference, and whose receipts count the attempts."""
+    data = bundle.files.get(CHALLENGE)
+    if data is None:
+        return "not named", "no challenge was given"
+    challenge = challenge_window.parse(data)
+    return challenge.note or "not named", f"challenge of {words.utc(challenge.issued_utc)}"
+
+
+def _ordered_row(bundle: Bundle) -> tuple[Row, ...]:
     if bundle.order is None:
-        return ()
+        return (_row("Order", "none was given"),)
     counts = order_match.counts(order_match.match(bundle.order, bundle.system))
     return (_row("Order", f"{bundle.order.name}: {counts}"),)
 
@@ -579,14 +732,29 @@ def _open_ruling(group: Sequence[Ruling], ranks: Mapping[str, int]) -> OpenRulin
         reason=REASONS.get(one.reason, one.reason),
         cases=tuple(
             OpenCase(
-                cases=", ".join(names),
+                cases=words.cases(names),
                 explanation=explanation,
                 action="" if is_shared else action,
             )
-            for (explanation, action), names in alike.items()
-        ),
+            for (explanation, action), names in list(alike.items())[:MOST_ALIKE]
+        )
+        + _others_of(list(alike.values())[MOST_ALIKE:]),
         action=one.action if is_shared else "",
         is_required=one.required,
+    )
+
+
+def _others_of(rest: Sequence[Sequence[str]]) -> tuple[OpenCase, ...]:
+    """The cases that a box has no room to explain one by one."""
+    names = [name for several in rest for name in several]
+    if not names:
+        return ()
+    return (
+        OpenCase(
+            cases=words.cases(names, 0 if len(names) > 1 else 1),
+            explanation="the same reason, each in words of its own in verdict.json",
+            action="",
+        ),
     )
 
 
@@ -596,14 +764,15 @@ def _open_ruling(group: Sequence[Ruling], ranks: Mapping[str, int]) -> OpenRulin
 def _evidence(bundle: Bundle) -> tuple[Row, ...]:
     plan, files = bundle.plan, bundle.files
     lines = files[JOURNAL].splitlines()
-    buyer_rows = (
-        _row(title, sha256(files[name]) if name in files else "none was given")
-        for title, name in (
-            ("Buyer's challenge", CHALLENGE),
-            ("Buyer's receipt", RECEIPT),
-            ("Buyer's order", ORDER),
-        )
-    )
+    given = {"challenge": CHALLENGE, "receipt": RECEIPT, "order": ORDER}
+    missing = [title for title, name in given.items() if name not in files]
+    buyer_rows = [
+        _row(f"Buyer's {title}", sha256(files[name]))
+        for title, name in given.items()
+        if name in files
+    ]
+    if missing:
+        buyer_rows.append(_row(f"Buyer's {words.listed(missing)}", "none was given"))
     return (
         _row("Journal", f"{count(len(lines), 'line')}, each with the digest of the one before"),
         _row("Journal head", sha256(lines[-1]) if lines else NOT_REPORTED),
@@ -611,12 +780,21 @@ def _evidence(bundle: Bundle) -> tuple[Row, ...]:
         _row("Seed of the run", plan.seed),
         _row("Names and addresses of the host", _redaction(plan)),
         *buyer_rows,
-        *(
-            _row(f"{words.label(name)}, as planned", digest)
-            for name, digest in plan.digests.items()
-        ),
+        *_planned(bundle),
         _row("Baselines", _baselines(bundle)),
     )
+
+
+def _planned(bundle: Bundle) -> Iterable[Row]:
+    """What the plan was made of: by name where the bundle has the very file, else by digest."""
+    present = {sha256(data) for data in bundle.files.values()}
+    alike = [name for name, digest in bundle.plan.digests.items() if digest in present]
+    if alike:
+        named = ", ".join(words.label(name).lower() for name in alike)
+        yield _row("As planned", f"{named}: the files below are those that were planned with")
+    for name, digest in bundle.plan.digests.items():
+        if name not in alike:
+            yield _row(f"{words.label(name)}, as planned", digest)
 
 
 def _redaction(plan: Plan) -> str:
@@ -633,10 +811,17 @@ def _baselines(bundle: Bundle) -> str:
 
 
 def _files(bundle: Bundle) -> Grid:
-    return Grid(
-        columns=("File", "Bytes", "sha256"),
-        rows=tuple(
-            (name, f"{len(bundle.files[name]):,}", sha256(bundle.files[name]))
-            for name in data_names(bundle.files)
-        ),
-    )
+    names = data_names(bundle.files)
+    logs = [name for name in names if name.startswith(f"{LOGS}/")]
+    left = logs if len(logs) > MOST_LOGS else []
+    rows = [
+        (name, f"{len(bundle.files[name]):,}", sha256(bundle.files[name]))
+        for name in names
+        if name not in set(left)
+    ]
+    if left:
+        listed = "".join(f"{sha256(bundle.files[name])}  {name}\n" for name in left)
+        size = sum(len(bundle.files[name]) for name in left)
+        rows.append((f"logs/: {len(left)} files", f"{size:,}", sha256(listed.encode())))
+    notes = ("The digest of the logs is over their list, as sha256sum writes it.",) if left else ()
+    return Grid(columns=("File", "Bytes", "sha256"), rows=tuple(rows), notes=notes)

@@ -58,11 +58,11 @@ _UNIT_NAMES = {
 }
 METRICS = {
     "step_seconds": "Step time",
-    "first_step_seconds": "Time to first step",
+    "first_step_seconds": "First step",
     "units_per_second": "Rate",
     "flops_per_second": "Arithmetic rate",
     "bytes_per_second": "Memory rate",
-    "window_throughput": "Rate over all blocks",
+    "window_throughput": "Rate, all blocks",
     "latency_seconds": "Latency",
     "seconds_to_target": "Time to target",
     "steps_to_target": "Steps to target",
@@ -281,6 +281,20 @@ def utc(text: str) -> str:
 def listed(items: Sequence[str]) -> str:
     """5, 10 and 20."""
     return " and ".join(filter(None, (", ".join(items[:-1]), *items[-1:])))
+
+
+def cases(names: Sequence[str], most: int = 8) -> str:
+    """Cases by name; of many the rows of the suite that they are of, with how many of each."""
+    if len(names) <= most:
+        return ", ".join(names)
+    rows: dict[str, int] = {}
+    for name in names:
+        row = name.partition("@")[0]
+        rows[row] = rows.get(row, 0) + 1
+    listed = [f"{row} ({number})" if number > 1 else row for row, number in rows.items()]
+    rest = len(listed) - 2 * most
+    more = f" and {rest} more rows" if rest > 0 else ""
+    return f"{len(names)} cases: {', '.join(listed[: 2 * most])}{more}"
 
 
 def count(number: int, noun: str, plural: str = "") -> str:

@@ -38,6 +38,7 @@ FLOORS: list[tuple[str, ...]] = [
     ("workloads.injected", "workloads.recording", "appliance.worker", "appliance.readiness"),
     ("appliance.runner", "appliance.judging", "appliance.comparison", "appliance.container"),
     ("appliance.verification", "appliance.qualifying", "reports"),
+    ("reports.comparing",),
     ("appliance.selftest", "appliance.verbs", "appliance.verbs.baselines"),
     ("appliance.cli",),
 ]

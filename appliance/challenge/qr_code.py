@@ -1,4 +1,4 @@
-"""A short form as a QR code: in the terminal for a camera, and as a picture."""
+"""A short form as a QR code: in the terminal for a camera, as a picture, and as fields."""
 
 from __future__ import annotations
 
@@ -16,6 +16,11 @@ def printed(text: str) -> str:
     out = io.StringIO()
     segno.make(text, micro=False).terminal(out, compact=True)
     return out.getvalue().rstrip("\n")
+
+
+def modules(text: str) -> tuple[tuple[bool, ...], ...]:
+    """The code as rows of fields, True where dark, without the quiet zone around it."""
+    return tuple(tuple(map(bool, row)) for row in segno.make(text, micro=False, error="m").matrix)
 
 
 def save(text: str, path: Path) -> None:

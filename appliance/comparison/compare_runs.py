@@ -589,6 +589,26 @@ def _word(comparison: Comparison) -> Word:
     return "open" if has_gap or not words or "open" in words else "within"
 
 
+def headline(comparison: Comparison) -> str:
+    """What the comparison comes to, and how many cases are slower and faster, in capitals first.
+
+    A regression is a case or all together slower, or a required ruling that has failed since.
+    """
+    timed = [item.timing for item in comparison.cases if item.timing is not None]
+    beyond = [one.ratio > 1 for one in timed if one.word == "beyond"]
+    slower, faster = sum(beyond), len(beyond) - sum(beyond)
+    counts = f"{slower} of {len(timed)} cases slower, {faster} faster"
+    if comparison.word == "within":
+        return f"NO CHANGE: {counts}"
+    if comparison.word == "open":
+        return f"UNDECIDED: {counts}, {sum(one.word == 'open' for one in timed)} undecided"
+    has_failed = sum(map(has_failed_since, comparison.rulings))
+    drifts = [one.ratio > 1 for one in comparison.drifts if one.word == "beyond"]
+    failed = f", {has_failed} required rulings failed since" if has_failed else ""
+    is_regression = slower or has_failed or any(drifts)
+    return f"{'REGRESSION' if is_regression else 'FASTER'}: {counts}{failed}"
+
+
 def _summary(comparison: Comparison) -> str:
     return " ".join(_summary_of(comparison, bundle) for bundle in comparison.bundles[1:])
 

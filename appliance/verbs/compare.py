@@ -13,7 +13,7 @@ from pathlib import Path
 
 from appliance import extras
 from appliance.comparison.case_pairs import Side
-from appliance.comparison.compare_runs import Comparison, Word, compare, label_of
+from appliance.comparison.compare_runs import Comparison, Word, compare, headline, label_of
 from appliance.errors import EvidenceError, OutputError, UsageError
 from appliance.records.json import to_json
 from appliance.signing import pades
@@ -22,6 +22,7 @@ from appliance.verification import verify
 from appliance.version import VERSION
 
 DOCUMENT, PAGE = "comparison.json", "comparison.html"
+MOST_DIFFERENCES = 8  # in plan, machine or software that the terminal names
 EXIT_CODES: Mapping[Word, int] = {"within": 0, "beyond": 1, "open": 3}
 
 
@@ -70,10 +71,10 @@ def run(
 
 def _rendered(comparison: Comparison) -> bytes:
     """The page; here alone the renderer is imported."""
-    from reports import render  # noqa: PLC0415 - its libraries are of an optional part
-    from reports.comparison import page  # noqa: PLC0415 - the same
+    from reports.comparing import rendering  # noqa: PLC0415 - its libraries are optional
+    from reports.comparing.page import page  # noqa: PLC0415 - the same
 
-    return render.comparison_html(page(comparison))
+    return rendering.html(page(comparison))
 
 
 def sentences(compared: Compared) -> tuple[str, ...]:
@@ -94,11 +95,11 @@ def sentences(compared: Compared) -> tuple[str, ...]:
         for change in comparison.rulings
     ]
     for one in comparison.bundles[1:]:
-        number = sum(item.label == one.label for item in comparison.differences)
-        if number:
-            what = "thing differs" if number == 1 else "things differ"
-            lines.append(f"{one.label}: {number} {what} in plan, machine or software: see the page")
-    return (*lines, f"{comparison.word.upper()}  {compared.folder / PAGE}")
+        own = [item.sentence for item in comparison.differences if item.label == one.label]
+        lines += [f"{one.label}: differs: {sentence}" for sentence in own[:MOST_DIFFERENCES]]
+        if len(own) > MOST_DIFFERENCES:
+            lines.append(f"{one.label}: {len(own) - MOST_DIFFERENCES} more differ: see the page")
+    return (*lines, f"{headline(comparison)}  {compared.folder / PAGE}")
 
 
 def _verified(path: Path, trusted: Sequence[bytes], *, allow_development: bool) -> bundle.Bundle:

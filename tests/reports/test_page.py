@@ -23,9 +23,10 @@ from appliance.evidence.journal_index import index_of
 from appliance.records.baseline import Peak, Peaks
 from appliance.records.journal import LaunchEnded
 from reports import cases, machine, pairs, render, words
-from reports import comparison as comparisons
+from reports.comparing import page as comparisons
+from reports.comparing import rendering
 from reports.model import BurnInSection, OrderRow, OrderTable, View
-from reports.view import view
+from reports.view import chapters, view
 
 STYLE = Path(render.__file__).parent / "templates" / "style.css"
 ORDER = OrderTable(
@@ -79,6 +80,7 @@ def full() -> View:
     made = view(sample(criteria=JUDGED, failing="resnet50"))
     return replace(
         made,
+        chapters=chapters(has_burn_in=True, has_pairs=True),
         order=ORDER,
         burn_in=(BURN_IN,),
         pairs=pairs.sections(plan, judged_pairs(plan, {})),
@@ -91,7 +93,7 @@ def page_of(made: View, **carried: bytes) -> str:
 
 def texts() -> dict[str, str]:
     result = compared(draft("a"), draft("b", slower(0.06)))
-    comparison = render.comparison_html(comparisons.page(result)).decode()
+    comparison = rendering.html(comparisons.page(result)).decode()
     return {"report": page_of(full(), a=b"1"), "comparison": comparison}
 
 
@@ -125,19 +127,20 @@ def test_every_link_leads_somewhere_and_no_two_places_have_one_name() -> None:
     assert len(page.names) == len(set(page.names))
     inside = [link[1:] for link in page.links if link.startswith("#")]
     assert set(inside) <= set(page.names)
-    assert {f"case-{case.number}" for case in full().cases} <= set(inside)
+    assert {one.anchor for one in full().chapters} <= set(inside)
 
 
 def contents(page: View) -> list[str]:
-    (result,) = re.findall(r'<p class="contents">(.*?)</p>', page_of(page), re.DOTALL)
+    (result,) = re.findall(r'<nav class="contents">(.*?)</nav>', page_of(page), re.DOTALL)
     return re.findall(r'href="#([\w-]+)"', result)
 
 
 def test_contents_name_the_chapters_that_there_are_and_no_other() -> None:
-    always = ["open", "cases", "health", "judging", "budget", "system", "environment", "evidence"]
-    always.append("verify")
+    always = ["performance", "summary", "cases", "health", "judging", "system", "environment"]
+    always += ["evidence", "verify", "checks", "launches"]
     assert contents(view(sample())) == always
-    assert contents(full()) == ["ordered", *always[:2], "burn-in", "pairs", *always[2:]]
+    assert contents(full()) == [*always[:3], "burn-in", "pairs", *always[3:]]
+    assert [one.number for one in full().chapters] == [*map(str, range(1, 12)), "A", "B"]
 
 
 def test_the_chapter_named_for_the_journal_head_is_the_one_that_has_it() -> None:

@@ -16,7 +16,7 @@ from appliance.storage import bundle
 from appliance.storage.bundle import Bundle
 from appliance.storage.qualified_file import reference_rates
 from reports import render
-from reports.reference import sentence
+from reports.performance import References, reference_sentence
 from reports.view import view
 
 DRAFT = healthy()
@@ -35,7 +35,7 @@ def seen(stack: dict[str, str] | None = None, **changes: object) -> ObservedCase
 
 
 def shown(case: Case, *observed: ObservedCase) -> str:
-    return sentence(case, known(*observed), SYSTEM)
+    return reference_sentence(case, References(known(*observed), SYSTEM))
 
 
 def bundle_with(qualified: Qualified) -> Bundle:

@@ -28,7 +28,8 @@ def page_1(draft: Draft, known: Qualified) -> str:
     files = files_of(made, development_key())
     text = render.html(view(bundle.read_files(files, complete=False)), {}).decode()
     (scope,) = re.findall(r'<p class="scope">(.*?)</p>', text, re.DOTALL)
-    return html.unescape(scope)
+    reservations = re.findall(r"<li>(.*?)</li>", text.partition('id="performance"')[0], re.DOTALL)
+    return html.unescape(" ".join([scope, *reservations]))
 
 
 def with_one_flip(events: list[Event]) -> list[Event]:

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 from support.builders import NO_PEAKS, SYSTEM, a_case, a_plan, healthy_events, verdict_of
-from support.report_samples import sample
+from support.report_samples import JUDGED, sample
 
 from appliance.records.baseline import Peak, Peaks
 from appliance.records.plan import Case
 from appliance.records.verdict import CaseResult
 from appliance.records.workload import Work
-from reports import roofline, view
+from reports import render, roofline, view
 
 MODEL = SYSTEM.identity.devices[0].model
 SECONDS = 0.010
@@ -126,8 +126,10 @@ def test_without_an_estimate_nothing_is_said_of_utilisation() -> None:
     assert output == "MFU unknown: no step time was estimated."
 
 
-def test_every_timed_case_of_a_report_says_where_it_stands() -> None:
-    page = view.view(sample())
+def test_no_timed_case_of_a_processor_is_held_to_a_vendors_figure() -> None:
+    page = view.view(sample(criteria=JUDGED))
     timed = [case for case in page.cases if case.timing is not None]
     assert timed
-    assert all("MFU" in case.timing.roofline for case in timed if case.timing)
+    assert all(not case.timing.roofline for case in timed if case.timing)
+    assert "MFU" not in render.html(page, {}).decode()
+    assert {row[4] for row in page.performance.grid.rows} == {"—"}

@@ -1,17 +1,16 @@
 """A comparison of bundles to what its page says: strings and two drawings, from its record alone.
 
 The first drawing is what a reader looks for: every case's ratio with its interval beside the
-margin. The second is the performance profile. Both carry letters and shapes and no meaning in
-colour alone, because these pages are copied in grey.
+margin. The second is the performance profile.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 from appliance.comparison.case_pairs import ComparedBundle, RulingChange, Sameness, Topic
 from appliance.comparison.compare_runs import (
@@ -23,14 +22,15 @@ from appliance.comparison.compare_runs import (
     Timing,
     Word,
     has_failed_since,
+    headline,
 )
 from appliance.records.verdict import RulingWord
 from reports import words
+from reports.comparing import drawings
 from reports.model import Grid, cleaned
-from reports.words import clean, count
+from reports.words import count
 
-WORDS: dict[Word, str] = {"within": "WITHIN", "beyond": "BEYOND", "open": "OPEN"}
-SHAPES: dict[Word, str] = {"within": "✓ within", "beyond": "✗ BEYOND", "open": "◆ open"}
+SHAPES: dict[Word, str] = {"within": "✓ no change", "beyond": "✗ changed", "open": "◆ undecided"}
 SAMENESS: dict[Sameness, str] = {
     "same": "the reference's own",
     "other": "others than the reference's",
@@ -47,15 +47,6 @@ NONE = "–"  # noqa: RUF001 - a dash in a table
 PERCENT_DIGITS = 2
 MANY_FOLD = 2.0  # a check whose error grew or shrank less than this is as it was
 NEGLIGIBLE = 0.01  # of the bound: errors below are noise of the arithmetic
-MOST_CASES = 60  # lines of one drawing
-
-WIDTH = 660
-_LEFT, _RIGHT = 170, 560
-_LINE, _HEAD, _FOOT = 15, 18, 34
-_FONT = 'font-family="DejaVu Sans, sans-serif"'
-_DASHES = ("", "7 3", "2 3", "9 3 2 3", "1 4")
-
-_Place = Callable[[float], float]  # a value to a place on an axis
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,13 +88,13 @@ def page(comparison: Comparison) -> Page:
     return cleaned(
         Page(
             word=comparison.word,
-            title=WORDS[comparison.word],
+            title=headline(comparison),
             summary=comparison.summary,
             generator=f"bench {comparison.bench_version}",
             bundles=_bundles(comparison.bundles),
             development=_development(comparison.bundles),
             against=tuple(_against(comparison, bundle) for bundle in others),
-            profile=_profile_drawing(comparison.profiles),
+            profile=drawings.profiles(comparison.profiles),
             scores=_scores(comparison.profiles),
             model=_model(comparison),
             model_note=_model_note(comparison),
@@ -162,7 +153,7 @@ def _against(comparison: Comparison, bundle: ComparedBundle) -> Against:
         title=f"{bundle.label} against {comparison.bundles[0].label}",
         drift=_drift(drift),
         cases=_cases(bundle.label, own),
-        ratios=_ratio_drawing(bundle.label, timed, comparison.margin),
+        ratios=drawings.ratios(bundle.label, timed, comparison.margin),
         checks=_checks([(item.case, pair) for item in own for pair in item.checks], bundle.label),
         rulings=_rulings([item for item in comparison.rulings if item.label == bundle.label]),
         refused=_refused(comparison, bundle.label),
@@ -232,7 +223,7 @@ def _case_row(item: CaseComparison) -> tuple[str, ...]:
         _interval(timing),
         _faster(timing),
         f"{timing.reference_launches}, {timing.launches}",
-        SHAPES[timing.word],
+        drawings.shape(timing),
         checks,
     )
 
@@ -408,151 +399,15 @@ def _method(comparison: Comparison) -> tuple[str, ...]:
         "on the logarithm of step time; of P(A faster) it is that of Brunner and Munzel."
     )
     tests = (
-        f"Within: two one-sided tests show a difference below {margin}, each at a risk of "
+        f"No change: two one-sided tests show a difference below {margin}, each at a risk of "
         f"{comparison.risk_within * 100:g} %, with a launch spread of at least a third of the "
         "margin. "
-        f"Beyond: a test shows more than {margin}, slower or faster; all tests of this page share "
-        f"a risk of {comparison.risk_beyond * 100:g} %. Open: the launches show neither, so more "
-        "of them are needed."
+        f"Slower or faster: a test shows more than {margin}; all tests of this page share "
+        f"a risk of {comparison.risk_beyond * 100:g} %. Undecided: the launches show neither, so "
+        "more of them are needed."
     )
     cases = (
         "Compared are cases of the same workload, version, parameters and way of launching. Every "
         "bundle was verified first, and its verdict derived again."
     )
     return units, tests, cases
-
-
-# ------------------------------------------------------------------ drawings
-
-
-def _ratio_drawing(
-    label: str, timed: Sequence[tuple[CaseComparison, Timing]], margin: float
-) -> Markup:
-    """Each case's step time against A's in percent, with its interval beside the margin."""
-    shown = timed[:MOST_CASES]
-    ends = [
-        (bound - 1) * 100
-        for _, timing in shown
-        for bound in (timing.ratio, timing.low, timing.high)
-        if bound is not None and math.isfinite(bound)
-    ]
-    reach = min(50.0, max([margin * 150, *map(abs, ends)]) * 1.08)
-    bottom = _HEAD + _LINE * len(shown)
-
-    def x(percent: float) -> float:
-        held = min(max(percent, -reach), reach)
-        return (_LEFT + _RIGHT) / 2 + held / reach * (_RIGHT - _LEFT) / 2
-
-    fast, slow = x((1 / (1 + margin) - 1) * 100), x(margin * 100)
-    parts = [
-        (
-            f'<rect x="{fast:.1f}" y="{_HEAD}" width="{slow - fast:.1f}" height="{bottom - _HEAD}" '
-            'fill="#e4e8ee"/>'
-        ),
-        _path(f"M{x(0):.1f} {_HEAD}V{bottom}", 'stroke="#333333" stroke-width="0.9"'),
-        _path(
-            f"M{fast:.1f} {_HEAD}V{bottom}M{slow:.1f} {_HEAD}V{bottom}",
-            'stroke="#5b6b80" stroke-width="0.7" stroke-dasharray="4 3"',
-        ),
-    ]
-    for number, (item, timing) in enumerate(shown):
-        parts.append(_ratio_line(item, timing, x, _HEAD + _LINE * (number + 0.5)))
-    step = _tick(reach)
-    for number in range(-math.floor(reach / step), math.floor(reach / step) + 1):
-        tick = number * step
-        parts.append(_text(x(tick), bottom + 12, f"{tick:+g}" if number else "0", "middle"))
-    parts.append(
-        _text(x(0), bottom + 26, f"step time of {label} against A, percent", "middle"),
-    )
-    parts.append(_text(x(-reach), _HEAD - 6, "← faster", "start"))
-    parts.append(_text(x(reach), _HEAD - 6, "slower →", "end"))
-    rest = len(timed) - len(shown)
-    if rest:
-        parts.append(_text(_LEFT, _HEAD - 6, f"{rest} more in the table", "end"))
-    return _svg(f"Step times of {label} against A", parts, bottom + _FOOT)
-
-
-def _ratio_line(item: CaseComparison, timing: Timing, x: _Place, y: float) -> str:
-    centre = x((timing.ratio - 1) * 100)
-    parts = [_text(_LEFT - 8, y + 3, _shortened(item.case), "end")]
-    if timing.low is not None and timing.high is not None:
-        low, high = x((timing.low - 1) * 100), x((timing.high - 1) * 100)
-        ends = f"M{low:.1f} {y - 3:.1f}v6M{high:.1f} {y - 3:.1f}v6"
-        line = f"M{low:.1f} {y:.1f}H{high:.1f}{ends}"
-        parts.append(_path(line, 'stroke="#1c2b40" stroke-width="1.2"'))
-    shapes = {
-        "within": f'<circle cx="{centre:.1f}" cy="{y:.1f}" r="3.2" fill="#1c2b40"/>',
-        "beyond": _path(
-            f"M{centre - 4:.1f} {y - 4:.1f}l8 8m0 -8l-8 8", 'stroke="#7f1d1d" stroke-width="2.2"'
-        ),
-        "open": f'<path d="M{centre - 4:.1f} {y:.1f}l4 -4l4 4l-4 4z" fill="#ffffff" '
-        'stroke="#1c2b40" stroke-width="1.2"/>',
-    }
-    parts.append(shapes[timing.word])
-    parts.append(_text(_RIGHT + 8, y + 3, SHAPES[timing.word], "start"))
-    return "".join(parts)
-
-
-def _shortened(name: str, longest: int = 30) -> str:
-    return name if len(name) <= longest else f"{name[: longest - 1]}…"
-
-
-def _profile_drawing(profiles: Sequence[Profile]) -> Markup:
-    """Share of cases that take at most so many times A's time, a line for each bundle."""
-    top, bottom, left, right = 16, 176, 58, 590
-    longest = max((profile.longest_ratio for profile in profiles), default=1.2)
-
-    def x(ratio: float) -> float:
-        return left + (ratio - 1) / (longest - 1) * (right - left)
-
-    def y(share: float) -> float:
-        return bottom - share * (bottom - top)
-
-    grid = "".join(f"M{left} {y(share):.1f}H{right}" for share in (0.25, 0.5, 0.75, 1.0))
-    parts = [_path(grid, 'stroke="#dddddd" stroke-width="0.7"')]
-    parts += [_text(left - 6, y(part / 4) + 3, f"{part * 25} %", "end") for part in range(5)]
-    num_ticks = 4
-    for number in range(num_ticks + 1):
-        tick = 1 + (longest - 1) * number / num_ticks
-        parts.append(_text(x(tick), bottom + 13, f"{tick:.2f}", "middle"))
-    parts.append(_path(f"M{left} {top}V{bottom}H{right}", 'stroke="#333333" stroke-width="0.9"'))
-    middle = (left + right) / 2
-    parts.append(_text(middle, bottom + 27, "step time against A, at most", "middle"))
-    drawn = [profile for profile in profiles if profile.num_cases]
-    for number, profile in enumerate(drawn):
-        steps = zip(profile.ratios, profile.shares, strict=True)
-        line = "".join(f"H{x(ratio):.1f}V{y(share):.1f}" for ratio, share in steps)
-        line = f"M{x(1):.1f} {bottom}{line}"
-        dash = _DASHES[number % len(_DASHES)]
-        style = f'stroke="#1c2b40" stroke-width="1.6" stroke-dasharray="{dash}"'
-        parts.append(_path(f"{line}H{right}", style))
-        height = top + 12 * number
-        parts.append(_path(f"M{right + 8} {height}h26", style))
-        parts.append(_text(right + 40, height + 3, profile.label, "start"))
-    return _svg("Performance profiles", parts, bottom + _FOOT)
-
-
-def _tick(reach: float) -> float:
-    """A round step that gives about three ticks on each side."""
-    rough = reach / 3
-    power = 10.0 ** math.floor(math.log10(rough))
-    return next(power * factor for factor in (1, 2, 5, 10) if power * factor >= rough)
-
-
-def _svg(title: str, parts: Sequence[str], height: float) -> Markup:
-    return Markup(  # noqa: S704 - every text in it went through escape
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height:.0f}" '
-        f'width="{WIDTH}" height="{height:.0f}" role="img">'
-        f"<title>{escape(clean(title))}</title>{''.join(parts)}</svg>"
-    )
-
-
-def _path(line: str, style: str) -> str:
-    return f'<path d="{line}" fill="none" {style}/>'
-
-
-def _text(x: float, y: float, label: str, anchor: str) -> str:
-    return (
-        f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-size="9" fill="#222222" '
-        f"{_FONT}>{escape(clean(label))}</text>"
-    )

@@ -1,0 +1,223 @@
+"""Pages 1 and 2: the verdict with its scope, what to do, how fast, against what, and the digest."""
+
+from __future__ import annotations
+
+import html
+import re
+from dataclasses import replace
+from functools import cache
+from io import BytesIO
+
+import pytest
+import segno
+from pyhanko.pdf_utils.reader import PdfFileReader
+from support.large_nodes import SLOW, large
+from support.report_samples import JUDGED, sample
+
+from appliance.records.json import sha256
+from appliance.records.verdict import Ratio
+from appliance.storage.bundle import Bundle
+from reports import performance, plots, render, words
+from reports.model import View
+from reports.view import code_text, data_digest, view
+
+
+@cache
+def judged() -> Bundle:
+    return sample(criteria=JUDGED, slow="bert", noisy="llama")
+
+
+@cache
+def node() -> View:
+    """An acceptance run of four rows on eight devices."""
+    return view(large(8, rows=4))
+
+
+def page(made: View) -> str:
+    return html.unescape(render.html(made, {}).decode())
+
+
+# ------------------------------------------------------------------ page 1
+
+
+@pytest.mark.parametrize(
+    ("bundle", "largest"),
+    [
+        ({}, "ACCEPTED, functional only"),
+        ({"criteria": JUDGED}, "ACCEPTED, performance judged"),
+        ({"failing": "resnet50"}, "REJECTED: correctness of resnet50@cpu:0"),
+        ({"unsupported": "gemm-bf16"}, "INCONCLUSIVE: integrity of gemm-bf16@cpu:0"),
+    ],
+)
+def test_largest_words_are_the_verdict_with_its_scope(
+    bundle: dict[str, object], largest: str
+) -> None:
+    made = sample(**bundle)  # type: ignore[arg-type]
+    if largest == "ACCEPTED, performance judged":
+        assert made.verdict is not None
+        passing = tuple(
+            replace(one, ruling="pass") for one in made.verdict.rulings if one.criterion == "speed"
+        )
+        made = replace(
+            made,
+            verdict=replace(made.verdict, verdict="ACCEPTED", decided_by="", rulings=passing),
+        )
+    (result,) = re.findall(r'<p class="word [^>]*>(.*?)</p>', page(view(made)))
+    assert result == largest
+
+
+def test_a_limit_that_is_not_required_does_not_make_performance_judged() -> None:
+    bundle = judged()
+    assert bundle.verdict is not None
+    rulings = tuple(replace(one, required=False) for one in bundle.verdict.rulings)
+    advisory = replace(bundle.verdict, rulings=rulings)
+    assert performance.is_judged(bundle, bundle.verdict)
+    assert not performance.is_judged(bundle, advisory)
+
+
+def test_what_stands_against_a_verdict_stands_beside_it_with_others_on_the_node_first() -> None:
+    bundle = sample()
+    assert bundle.verdict is not None
+    others = "Not alone: others used 96 % of the processors in 30 of 34 readings."
+    noisy = replace(
+        bundle, verdict=replace(bundle.verdict, scope=f"{bundle.verdict.scope} {others}")
+    )
+    made = view(noisy).certificate
+    assert made.reservations[0] == others
+    assert any("no order" in one.lower() for one in made.reservations)
+    assert "take its times for no baseline" in made.recommendation
+    assert "take its times" not in view(bundle).certificate.recommendation
+
+
+def test_a_recommendation_follows_from_the_ruling_that_decided() -> None:
+    bundle = sample(failing="resnet50")
+    assert bundle.verdict is not None
+    decisive = next(one for one in bundle.verdict.rulings if one.ruling == "fail")
+    made = view(bundle).certificate.recommendation
+    assert made.startswith("Do not accept the node as it is; next: ")
+    assert decisive.action.rstrip(".") in made
+
+
+def test_memory_is_written_in_one_system_of_units() -> None:
+    first = page(view(sample())).partition('id="performance"')[0]
+    assert "256 GiB" in first
+    assert not re.search(r"\d GB\b", first)
+
+
+def test_the_code_holds_the_digest_over_the_data_files_as_sha256sum_lists_them() -> None:
+    bundle = sample()
+    listed = "".join(f"{sha256(bundle.data[name])}  {name}\n" for name in sorted(bundle.data))
+    digest = data_digest(bundle)
+    assert digest == sha256(listed.encode())
+    made = view(bundle).certificate
+    matrix = segno.make(code_text(bundle.plan.run_id, digest), micro=False, error="m").matrix
+    dark = {(int(x), int(y)) for x, y in re.findall(r"M(\d+) (\d+)h1v1h-1z", made.code)}
+    assert dark == {
+        (x + 4, y + 4) for y, row in enumerate(matrix) for x, is_dark in enumerate(row) if is_dark
+    }
+    changed = replace(bundle, files={**bundle.files, "peaks.json": b"{}"})
+    assert data_digest(changed) != digest
+    rendered = {"report.html": b"a page", "statement.dsse.json": b"{}"}
+    assert data_digest(replace(bundle, files={**bundle.files, **rendered})) == digest
+
+
+# ------------------------------------------------------------------ page 2
+
+
+def test_the_table_has_the_verdicts_own_figures() -> None:
+    bundle = judged()
+    assert bundle.verdict is not None
+    rows = {row[0]: row for row in view(bundle).performance.grid.rows}
+    results = {one.case: one for one in bundle.verdict.cases}
+    score = bundle.verdict.score
+    assert score is not None
+    assert len(score.ratios) > 5
+    for ratio in score.ratios:
+        assert rows[ratio.case][3] == f"{ratio.ratio:.3f}"
+    for name, row in rows.items():
+        rate = next(one for one in results[name].estimates if one.name == "units_per_second")
+        assert row[1].startswith(words.measured(rate.name, rate.value, rate.unit).split()[0])
+    (ruling,) = [
+        one
+        for one in bundle.verdict.rulings
+        if one.criterion == "speed" and one.case == "bert@cpu:0"
+    ]
+    statistic = ruling.statistic
+    assert statistic is not None
+    assert statistic.limit is not None
+    assert f"{statistic.limit / statistic.value:.3f}" in rows["bert@cpu:0"][2]
+    assert "✗ 1" in rows["bert@cpu:0"][2]
+
+
+def test_no_speed_is_shown_of_a_case_whose_check_failed() -> None:
+    made = view(sample(criteria=JUDGED, failing="resnet50")).performance
+    assert "resnet50@cpu:0" not in {row[0] for row in made.grid.rows}
+    assert ">resnet50@cpu:0<" not in made.plot
+    assert "resnet50@cpu:0" in made.withheld
+    assert made.weakest[0].startswith("resnet50@cpu:0: the check “loss in float64” is outside")
+
+
+def test_the_weakest_figure_comes_first() -> None:
+    made = view(judged()).performance
+    assert len(made.weakest) == 3
+    assert made.weakest[0].startswith("bert@cpu:0 reaches 0.")
+
+
+def test_a_ratio_beyond_the_axis_is_marked_with_its_figure() -> None:
+    bars = [plots.RatioBar(label="a", value=1.0, limit=0.9), plots.RatioBar(label="b", value=7.25)]
+    drawn = plots.ratios("speeds", bars)
+    assert "▶ 7.25" in drawn
+    assert drawn.count(">1.0<") >= 1
+    assert drawn.count('fill="#111111"/>') == 1  # the limit
+    assert plots.ratios("speeds", []) == ""
+
+
+def test_without_anything_to_compare_with_each_rate_stands_for_itself() -> None:
+    made = view(sample()).performance
+    assert made.legend == performance.OWN_LEGEND
+    assert {row[3:] for row in made.grid.rows} == {("—", "—", "—")}
+    assert made.headline.startswith("Reported, not judged")
+
+
+def test_a_share_of_the_baseline_is_of_the_score_alone() -> None:
+    bundle = judged()
+    assert bundle.verdict is not None
+    assert bundle.verdict.score is not None
+    one = Ratio(case="bert@cpu:0", weight=1.0, ratio=0.25, low=None, high=None, count=5)
+    score = replace(bundle.verdict.score, ratios=(one,))
+    made = view(replace(bundle, verdict=replace(bundle.verdict, score=score))).performance
+    assert made.weakest[0] == "bert@cpu:0 reaches 0.250 of the baseline's speed."
+
+
+# ------------------------------------------------------------------ many devices, and length
+
+
+def test_cases_of_several_devices_stand_in_one_section_with_the_slowest_by_name() -> None:
+    made = node()
+    assert len(made.families) == 4
+    assert len(made.cases) == 32
+    for family, row in zip(made.families, made.performance.grid.rows, strict=True):
+        assert family.devices == "8 devices"
+        assert family.figures is not None
+        assert f"(cuda:{SLOW})" in family.figures.rows[0][2]
+        assert f"on cuda:{SLOW})" in row[1]
+    assert made.heat_map.count("<rect") == 32
+    assert f"cuda:{SLOW}" in made.performance.weakest[0]
+
+
+def test_many_devices_have_a_line_each_and_what_was_quiet_is_said_once() -> None:
+    health = node().health
+    assert health.devices == ()
+    assert health.together is not None
+    assert [row[0] for row in health.together.rows] == [f"cuda:{index}" for index in range(8)]
+    assert [row[1] for row in health.together.rows if row[1] != "none"] == ["ECC corrected: +7"]
+    assert "neither grew" in health.together.notes[1]
+
+
+def test_a_report_has_no_more_pages_than_it_may() -> None:
+    small, large_one = (
+        int(PdfFileReader(BytesIO(render.pdf(made, {"a": b"1"}))).root["/Pages"]["/Count"])
+        for made in (view(sample()), node())
+    )
+    assert small <= 11
+    assert large_one <= 16
