@@ -25,6 +25,7 @@ from reports.words import NOT_REPORTED, count, percent
 
 MOST_FAILED = 4  # open rulings named in a section; the chapter on requirements has them all
 MOST_ROWS = 150  # of one table of the appendix
+MOST_READINGS = 6  # beside one another in a table
 FEW_DEVICES = 4  # of a row, up to which the appendix has a line for each
 NOTHING = "—"
 WHOLE_RUN = "The whole run"
@@ -544,8 +545,8 @@ def _of_allowed(clocks: Sequence[CaseClocks]) -> str:
     return f"{percent(missing)} of {percent(allowed)}"
 
 
-def _readings(rows: Mapping[str, Sequence[Member]], index: JournalIndex) -> Grid | None:
-    """Smallest, median and largest of each reading while a row's launches ran."""
+def _readings(rows: Mapping[str, Sequence[Member]], index: JournalIndex) -> tuple[Grid, ...]:
+    """Smallest, median and largest of each reading while a row's launches ran, some at a time."""
     values = _read(rows, index)
     keys = list(dict.fromkeys(key for seen in values.values() for key in seen))
     known = [
@@ -561,26 +562,28 @@ def _readings(rows: Mapping[str, Sequence[Member]], index: JournalIndex) -> Grid
     shown = [key for key in known if key not in idle]
     missing = [words.reading(key)[0] for key in keys if key not in known]
     if not keys:
-        return None
+        return ()
     notes = []
     if idle:
         notes.append(f"0 in every reading: {', '.join(words.reading(key)[0] for key in idle)}.")
     if missing:
         notes.append(f"{count(len(missing), 'reading')} {NOT_REPORTED}: {', '.join(missing)}.")
-    return Grid(
-        columns=("Case", "Readings", *(words.reading(key)[0] for key in shown)),
-        rows=tuple(
-            (
-                label,
-                str(max((len(one) for one in values[name].values()), default=0)),
-                *(_reading(key, values[name].get(key, ())) for key in shown),
-            )
-            for label, name in (
-                *zip((label for label, _ in _titled(rows)), rows, strict=True),
-                (WHOLE_RUN, WHOLE_RUN),
-            )
-        ),
-        notes=tuple(notes),
+    labels = [*(label for label, _ in _titled(rows)), WHOLE_RUN]
+    parts = [shown[i : i + MOST_READINGS] for i in range(0, len(shown), MOST_READINGS)] or [[]]
+    return tuple(
+        Grid(
+            columns=("Case", "Readings", *(words.reading(key)[0] for key in part)),
+            rows=tuple(
+                (
+                    label,
+                    str(max((len(one) for one in seen.values()), default=0)),
+                    *(_reading(key, seen.get(key, ())) for key in part),
+                )
+                for label, seen in zip(labels, values.values(), strict=True)
+            ),
+            notes=tuple(notes) if part is parts[-1] else (),
+        )
+        for part in parts
     )
 
 

@@ -305,7 +305,7 @@ class Appendix:
     launches: Grid
     failures: Grid | None
     clocks: Grid | None
-    readings: Grid | None
+    readings: tuple[Grid, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,8 +7,10 @@ pages (the statements and the pages themselves).
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from appliance.challenge import ledger, qr_code
@@ -76,6 +78,7 @@ OTHERS = "Not alone:"
 MOST_RESERVATIONS = 9  # of page 1
 MOST_ALIKE = 12  # explanations of one criterion and reason; verdict.json has them all
 MOST_LOGS = 24  # files that the list of evidence names; of more it has the number and one digest
+OF_RUN = "the run"
 LIMITS = (
     "This verdict holds for the devices and cases named here, at the time given; it does not "
     "prove that whoever administered the node was honest, nor how the node will do under work "
@@ -713,7 +716,29 @@ def _open_rulings(verdict: Verdict, criteria: Sequence[Criterion]) -> tuple[Open
             ranks.get(group[0].criterion, 0),
         ),
     )
-    return tuple(_open_ruling(group, ranks) for group in ordered)
+    return tuple(_joined([_open_ruling(group, ranks) for group in ordered]))
+
+
+def _joined(several: Sequence[OpenRuling]) -> Iterable[OpenRuling]:
+    """Those that follow one another and say the same of the run stand in one box."""
+
+    def key(one: OpenRuling) -> tuple[object, ...]:
+        is_of_run = [case.cases for case in one.cases] == [OF_RUN]
+        alike = (one.ruling, one.reason, one.precedence, one.is_required, one.action)
+        return alike if is_of_run else (one.criterion, *alike)
+
+    for _, group in itertools.groupby(several, key):
+        first, *others = group
+        if not others:
+            yield first
+            continue
+        yield replace(
+            first,
+            criterion=", ".join(one.criterion for one in (first, *others)),
+            cases=tuple(
+                replace(case, cases=one.criterion) for one in (first, *others) for case in one.cases
+            ),
+        )
 
 
 def _open_ruling(group: Sequence[Ruling], ranks: Mapping[str, int]) -> OpenRuling:
@@ -721,7 +746,7 @@ def _open_ruling(group: Sequence[Ruling], ranks: Mapping[str, int]) -> OpenRulin
     alike: dict[tuple[str, str], list[str]] = {}
     for ruling in group:
         key = (ruling.explanation, ruling.action)
-        alike.setdefault(key, []).append(ruling.case or "the run")
+        alike.setdefault(key, []).append(ruling.case or OF_RUN)
     is_shared = len({action for _, action in alike}) == 1
     is_ordered = one.criterion.startswith(ORDER_LINE)
     precedence = "order" if is_ordered else CLASSES[ranks.get(one.criterion, 0)]
