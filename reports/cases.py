@@ -241,6 +241,7 @@ def _section(
             courses,
             "" if is_processor else roofline.sentence(case, result, roofs),
             known,
+            limit=step_limit(rulings),
         ),
         no_timing=reason,
         readings=_readings_words(machine.telemetry(readings)),
@@ -461,6 +462,8 @@ def _timing(
     courses: Mapping[str, _Course],
     place: str,
     known: str,
+    *,
+    limit: float | None,
 ) -> Timing:
     timed = [one for one in result.launches if _is_timed(one)]
     launches = [one for one in timed if not _is_unneeded(one)]
@@ -478,7 +481,12 @@ def _timing(
     return Timing(
         scenario=_SCENARIOS.get(case.scenario, ""),
         estimates=_estimates(result.estimates),
-        plot=plots.launches(f"Step times of {case.id} by launch", strips, interval)
+        plot=plots.launches(
+            f"Step times of {case.id} by launch",
+            strips,
+            interval,
+            None if limit is None else limit * 1e3,
+        )
         if courses
         else Markup(),
         course=course,
@@ -564,6 +572,19 @@ def _strip(result: LaunchResult, course: _Course) -> plots.Strip:
         cut=result.cut,
         note="" if is_completed or samples else note,
     )
+
+
+def step_limit(rulings: Sequence[Ruling]) -> float | None:
+    """The tightest limit on the step time, in seconds; None without one."""
+    limits = [
+        ruling.statistic.limit
+        for ruling in rulings
+        if ruling.statistic is not None
+        and ruling.statistic.metric == "step_seconds"
+        and ruling.statistic.limit is not None
+        and math.isfinite(ruling.statistic.limit)
+    ]
+    return min(limits, default=None)
 
 
 def _plotted_interval(estimates: Sequence[Estimate]) -> tuple[float, float] | None:

@@ -18,13 +18,20 @@ from markupsafe import Markup
 from appliance.evidence.baseline_key import suite_id
 from appliance.evidence.journal_index import JournalIndex
 from appliance.records.plan import Case
-from appliance.records.verdict import CaseClocks, CaseResult, CheckResult, Estimate, Ruling, Verdict
+from appliance.records.verdict import (
+    CaseClocks,
+    CaseResult,
+    CheckResult,
+    Estimate,
+    Ruling,
+    RulingWord,
+    Verdict,
+)
 from reports import cases, plots, words
 from reports.model import Appendix, CaseSection, CheckTable, FamilySection, Grid
 from reports.words import NOT_REPORTED, count, percent
 
 MOST_FAILED = 4  # open rulings named in a section; the chapter on requirements has them all
-MOST_ROWS = 150  # of one table of the appendix
 MOST_READINGS = 6  # beside one another in a table
 FEW_DEVICES = 4  # of a row, up to which the appendix has a line for each
 NOTHING = "—"
@@ -98,7 +105,7 @@ def _section(number: int, name: str, own: Sequence[Member]) -> FamilySection:
     )
 
 
-def _rulings(own: Sequence[Member]) -> Iterator[tuple[str, str, str]]:
+def _rulings(own: Sequence[Member]) -> Iterator[tuple[str, RulingWord, str]]:
     """Each criterion with its worst ruling, and of how many cases."""
     by_criterion: dict[str, list[Ruling]] = {}
     for one in own:
@@ -135,7 +142,7 @@ def _correct(own: Sequence[Member]) -> str:
 
 def _failed(own: Sequence[Member]) -> Iterator[str]:
     """What is not a pass, by criterion and reason, the worst first."""
-    alike: dict[tuple[str, str, str, bool], list[Ruling]] = {}
+    alike: dict[tuple[RulingWord, str, str, bool], list[Ruling]] = {}
     for one in own:
         for ruling in one.rulings:
             if ruling.ruling in ("fail", "inconclusive"):
@@ -241,7 +248,10 @@ def _spread(name: str, shown: Sequence[Member]) -> tuple[str, str, str]:
     middle = statistics.median(one.value for one, _ in known)
     (worst, where), (best, _) = ordered[0], ordered[-1]
     ends = [words.measured(name, one.value, unit) for one in (worst, best)]
-    shown_ends = f"{ends[0]} ({where.case.place}) to {ends[1]}" if ends[0] != ends[1] else ends[0]
+    low = ends[0]
+    if low.partition(" ")[2] == ends[1].partition(" ")[2]:
+        low = low.partition(" ")[0]
+    shown_ends = f"{low} ({where.case.place}) to {ends[1]}" if ends[0] != ends[1] else ends[0]
     return words.metric(name), words.measured(name, middle, unit), shown_ends
 
 
@@ -251,7 +261,7 @@ def _plot(name: str, own: Sequence[Member], shown: Sequence[Member]) -> Markup:
         return Markup() if timing is None else timing.plot
     points = [_point(one) for one in shown]
     known = [one for one in points if one is not None]
-    limits = [limit for one in shown if (limit := _limit(one)) is not None]
+    limits = [limit for one in shown if (limit := cases.step_limit(one.rulings)) is not None]
     return plots.devices(
         f"Step times of {name} by device", known, min(limits) * 1e3 if limits else None
     )
@@ -272,19 +282,6 @@ def _point(one: Member) -> plots.DevicePoint | None:
 
 def _step(result: CaseResult) -> Estimate | None:
     return next((one for one in result.estimates if one.name == "step_seconds"), None)
-
-
-def _limit(one: Member) -> float | None:
-    """The tightest limit on the step time, in seconds."""
-    limits = [
-        ruling.statistic.limit
-        for ruling in one.rulings
-        if ruling.statistic is not None
-        and ruling.statistic.metric == "step_seconds"
-        and ruling.statistic.limit is not None
-        and math.isfinite(ruling.statistic.limit)
-    ]
-    return min(limits, default=None)
 
 
 def _caption(shown: Sequence[Member]) -> str:

@@ -378,7 +378,7 @@ def budget_section(spent: Budget) -> BudgetSection:
     said = budget.sentence(spent)
     return BudgetSection(
         sentence=f"{said[0].upper()}{said[1:]}.",
-        plot=plots.parts("What the time of the run went to", bars),
+        plot=plots.parts("What the time of the run went to", bars if spent.is_measured else []),
         grid=Grid(
             columns=("Part", "Time", "Share"),
             rows=tuple(

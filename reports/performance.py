@@ -112,9 +112,9 @@ def page(bundle: Bundle, verdict: Verdict, hidden: frozenset[str]) -> Performanc
 
 def _level(speeds: Sequence[Speed]) -> str:
     """The confidence of the intervals, where all have the same."""
-    levels = {one.rate.confidence for one in speeds if one.rate is not None}
-    known = levels - {None}
-    return f" and interval ({percent(*known)})" if len(known) == 1 else " and interval"
+    rates = [one.rate for one in speeds if one.rate is not None]
+    levels = {one.confidence for one in rates if one.confidence is not None}
+    return " and interval" + (f" ({percent(min(levels))})" if len(levels) == 1 else "")
 
 
 def _headline(bundle: Bundle, verdict: Verdict) -> str:
@@ -261,7 +261,9 @@ def _row(name: str, members: Sequence[Speed]) -> tuple[str, ...]:
         label,
         rate or NOT_REPORTED,
         _limit_words(members),
-        _ratio_words([(one.baseline and one.baseline.ratio, one) for one in members]),
+        _ratio_words(
+            [(None if one.baseline is None else one.baseline.ratio, one) for one in members]
+        ),
         _ratio_words([(one.datasheet, one) for one in members], as_share=True),
         _ratio_words([(one.reference, one) for one in members])
         + (" *" if slowest.known is not None and slowest.known.disturbed else ""),

@@ -36,6 +36,7 @@ HEAT_EDGES = (0.005, 0.015, 0.03, 0.06)
 _HEAT_SHADES = ("#eef1f4", "#d3dae2", "#a9b5c3", "#67788b", "#1f2a36")
 _DIAMOND = '<path d="M{left:.1f} {y:.1f}l3 -3.6l3 3.6l-3 3.6z" fill="#ffffff" stroke="#111111"/>'
 _SQUARE = '<rect x="{left:.1f}" y="{top:.1f}" width="5.2" height="5.2" fill="#111111"/>'
+_NEAR = 1.5  # times the largest figure: a limit further above is not drawn, but said
 _QUIET, _INK = 4, 'fill="#000000"'
 _TAIL = 0.1  # share of the largest samples that may lie beyond the axis
 
@@ -128,21 +129,29 @@ class _Axis:
         return self.bottom - share * (self.bottom - _TOP)
 
 
-def launches(title: str, strips: Sequence[Strip], interval: tuple[float, float] | None) -> Markup:
-    """Every launch of a case side by side; `interval` of the mean in milliseconds.
+def launches(
+    title: str,
+    strips: Sequence[Strip],
+    interval: tuple[float, float] | None,
+    limit: float | None = None,
+) -> Markup:
+    """Every launch of a case side by side; `interval` of the mean and `limit` in milliseconds.
 
     Samples far beyond the others are drawn as triangles at the edge and counted in words.
     """
     values = [value for strip in strips for value in strip.samples if math.isfinite(value)]
     medians = [level.median for strip in strips for level in strip.levels]
     shown = [value for value in (*medians, *(interval or ())) if math.isfinite(value)]
-    axis = _axis(values, shown)
+    is_near = limit is not None and limit < _NEAR * max(shown, default=math.inf)
+    axis = _axis(values, [*shown, limit] if is_near and limit is not None else shown)
     step = (_RIGHT - _LEFT) / max(1, len(strips))
     lefts = [_LEFT + number * step for number in range(len(strips))]
     parts = [_cut(strip, left, step) for strip, left in zip(strips, lefts, strict=True)]
     parts += [_grid(axis), "" if interval is None else _band(axis, interval)]
     for strip, left in zip(strips, lefts, strict=True):
         parts.append(_strip(strip, axis, left, step, len(strips)))
+    if limit is not None:
+        parts.append(_limit_line(axis, limit, is_near=is_near))
     parts.append(_frame(axis, "launch", HEIGHT))
     above = [value for value in values if value > axis.high]
     if above:
@@ -223,7 +232,7 @@ def ratios(title: str, bars: Sequence[RatioBar]) -> Markup:
     top = max((one for one in ends if math.isfinite(one)), default=1.0)
     reach = min(MOST_RATIO, max(1.25, top * 1.05))
     step = _BAR_STEP if len(shown) <= _FEW_BARS else _LOW_BAR_STEP
-    bottom = _TOP + step * len(shown)
+    bottom = math.ceil(_TOP + step * len(shown))
 
     def x(ratio: float) -> float:
         return _RATIO_LEFT + min(max(ratio, 0.0), reach) / reach * (_RATIO_RIGHT - _RATIO_LEFT)
@@ -294,20 +303,12 @@ def devices(
     ]
     if not ends:
         return Markup()
-    near = [] if limit is None or limit > 1.5 * max(ends) else [limit]
+    near = [] if limit is None or limit > _NEAR * max(ends) else [limit]
     axis = _axis(ends, [*ends, *near, *axis_of], _DEVICES_BOTTOM)
     step = (_RIGHT - _LEFT) / len(points)
     body = [_grid(axis)]
     if limit is not None:
-        if near:
-            line = f"M{_LEFT} {axis.y(limit):.1f}H{_RIGHT}"
-            body.append(
-                _path(
-                    [line], 'stroke="#7f1d1d" stroke-width="1" stroke-dasharray="6 3" fill="none"'
-                )
-            )
-        words = f"- - limit {figure(limit)} ms" + ("" if near else " ▲ above the axis")
-        body.append(_text(_RIGHT - 2, _TOP - 4, words, "end"))
+        body.append(_limit_line(axis, limit, is_near=bool(near)))
     every = max(1, math.ceil(len(points) * 9 / (_RIGHT - _LEFT) * 3))
     for number, one in enumerate(points):
         x = _LEFT + (number + 0.5) * step
@@ -316,6 +317,21 @@ def devices(
             body.append(_text(x, axis.bottom + 11, one.label))
     body.append(_frame(axis, "", axis.bottom + 14))
     return _drawing(title, "".join(body), axis.bottom + 15, NARROW)
+
+
+def _limit_line(axis: _Axis, limit: float, *, is_near: bool) -> str:
+    """A broken line at the limit, in words too; where it is far above, the words alone."""
+    words = _text(
+        _LEFT + 2,
+        _TOP - 4,
+        f"- - limit {figure(limit)} ms" + ("" if is_near else " ▲ above the axis"),
+        "start",
+    )
+    if not is_near:
+        return words
+    line = f"M{_LEFT} {axis.y(limit):.1f}H{_RIGHT}"
+    style = 'stroke="#7f1d1d" stroke-width="1" stroke-dasharray="6 3" fill="none"'
+    return words + _path([line], style)
 
 
 def _device_point(one: DevicePoint, axis: _Axis, x: float) -> str:
