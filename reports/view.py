@@ -480,7 +480,7 @@ def _freshness(bundle: Bundle) -> str:
     """Who chose suite and inputs, and which attempt this is, as far as they are known."""
     data = bundle.files.get(CHALLENGE)
     seed = "seed by the node" if data is None else f"seed of challenge {sha256(data)[:12]}"
-    suite = f"chosen by the signer: {bundle.plan.digests['suite'][:SHOWN_DIGITS]}"
+    suite = f"chosen by the signer: {bundle.plan.digests.get('suite', NOT_REPORTED)[:SHOWN_DIGITS]}"
     return f"{suite}; {seed}; {_attempt(bundle)}"
 
 

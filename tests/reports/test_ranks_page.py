@@ -54,7 +54,7 @@ def test_a_launch_of_two_ranks_shows_the_samples_that_were_judged(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     drawn: list[Any] = []
-    monkeypatch.setattr(cases.plots, "launches", lambda _, strips, __: drawn.extend(strips) or "")
+    monkeypatch.setattr(cases.plots, "launches", lambda _, strips, *__: drawn.extend(strips) or "")
     draft = Draft(plan=PLAN, events=tuple(ranked(healthy_events(PLAN))))
     made = bundle.read_files(files_of(draft, keys.development_key()), complete=False)
     (section,) = view(made).cases
