@@ -17,7 +17,13 @@ import pytest
 FLOORS: list[tuple[str, ...]] = [
     ("appliance",),
     ("appliance.records",),
-    ("appliance.storage", "appliance.linux", "appliance.ipc", "appliance.statistics"),
+    (
+        "appliance.storage",
+        "appliance.linux",
+        "appliance.ipc",
+        "appliance.statistics",
+        "appliance.generator",
+    ),
     ("workloads.contract", "appliance.vendors", "appliance.planning", "appliance.signing"),
     (
         "appliance.vendors.nvidia",
@@ -30,7 +36,8 @@ FLOORS: list[tuple[str, ...]] = [
         "workloads.parts.numerics",
         "workloads.parts.datasets",
     ),
-    ("workloads.parts.distributed", "workloads.parts.matmul", "workloads.parts.graphs"),
+    ("workloads.parts.distributed", "workloads.parts.drawing", "workloads.parts.graphs"),
+    ("workloads.parts.matmul",),
     ("workloads.parts.training", "workloads.parts.memory", "workloads.parts.operators"),
     ("workloads.parts.vision", "workloads.parts.inference", "workloads.parts.reinforcement"),
     ("workloads.parts.diffusion", "workloads.parts.language", "workloads.parts.curves"),

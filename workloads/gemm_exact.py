@@ -23,6 +23,8 @@ from typing import ClassVar
 import numpy as np
 import torch
 
+from appliance.generator import maps
+from appliance.generator.drawing import Drawn
 from appliance.records.journal import Check
 from appliance.records.json import Parameters
 from appliance.records.workload import Work
@@ -30,10 +32,11 @@ from workloads.contract.failures import ParameterError
 from workloads.contract.input_cycle import InputCycle
 from workloads.contract.target import Artifacts, Target
 from workloads.contract.workload import Workload
+from workloads.parts.drawing.drawn import Draws, on_host
 from workloads.parts.matmul.products import FLOATS, accumulator_bits, product_work
 from workloads.parts.numerics.bits import bits, num_differing, weighted_digest
 from workloads.parts.numerics.parameters import require_choice, require_positive
-from workloads.parts.numerics.precision import on_host, unit_roundoff
+from workloads.parts.numerics.precision import unit_roundoff
 
 DEVIATIONS = 8  # standard deviations of a partial sum that must fit
 SHARE = 0.7  # of the accumulator, or of the largest number that the output can hold
@@ -43,6 +46,7 @@ SHARE = 0.7  # of the accumulator, or of the largest number that the output can 
 class State:
     left: list[torch.Tensor]
     right: list[torch.Tensor]
+    drawn: list[tuple[Drawn, Drawn]]
     cycle: InputCycle
     seed: int
     artifacts: Artifacts
@@ -53,7 +57,7 @@ class GemmExact(Workload[State, torch.Tensor]):
     """`magnitude`: entries are uniform over the integers from -magnitude to magnitude."""
 
     summary: ClassVar[str] = "Matrix multiply of integers, bit-equal on every vendor"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     domain: ClassVar[str] = "operators"
     small: ClassVar[Parameters] = {"m": 256, "n": 256}
     data_pattern: ClassVar[str] = "integers"
@@ -86,21 +90,23 @@ class GemmExact(Workload[State, torch.Tensor]):
         return product_work(self.m, self.n, self.k, self.dtype)
 
     def build(self, target: Target, seed: int) -> State:
-        rng = torch.Generator().manual_seed(seed)
-
-        def integers(*shape: int) -> torch.Tensor:
-            whole = torch.randint(
-                -self.magnitude, self.magnitude + 1, shape, generator=rng, dtype=torch.int32
-            )
-            return whole.to(target.device, FLOATS[self.dtype])
-
+        draws = Draws(target=target, seed=seed)
+        drawn = [self._described(draws, number) for number in range(self.num_inputs)]
         return State(
-            left=[integers(self.m, self.k) for _ in range(self.num_inputs)],
-            right=[integers(self.k, self.n) for _ in range(self.num_inputs)],
+            left=[draws.of(one) for one, _ in drawn],
+            right=[draws.of(one) for _, one in drawn],
+            drawn=drawn,
             cycle=InputCycle(of=self.num_inputs),
             seed=seed,
             artifacts=target.artifacts,
         )
+
+    def _described(self, draws: Draws, number: int) -> tuple[Drawn, Drawn]:
+        """The operands of one input set."""
+        entries = maps.integers(-self.magnitude, self.magnitude)
+        dtype = FLOATS[self.dtype]
+        left = draws.described(f"left {number}", entries, dtype, (self.m, self.k))
+        return left, draws.described(f"right {number}", entries, dtype, (self.k, self.n))
 
     def step(self, state: State) -> torch.Tensor:
         index = state.cycle.advance()
@@ -128,11 +134,12 @@ class GemmExact(Workload[State, torch.Tensor]):
         )
 
     def _golden(self, state: State) -> torch.Tensor:
-        """The exact product of the last step's input set, rounded once to the dtype."""
+        """The exact product of the last step's input set as drawn, rounded once to the dtype."""
         index = state.cycle.index
 
         def make(path: Path) -> None:
-            exact = on_host(state.left[index]) @ on_host(state.right[index])
+            left, right = (on_host(one).double() for one in state.drawn[index])
+            exact = left @ right
             np.save(path, bits(exact.to(FLOATS[self.dtype])).numpy())
 
         words = np.load(state.artifacts.once(f"golden-{index}.npy", make))

@@ -22,9 +22,9 @@ from appliance.records.journal import Check
 from appliance.records.json import Parameters
 from appliance.records.workload import Work
 from workloads.contract.failures import ParameterError
-from workloads.parts.matmul.dense import DenseProduct, Operands, by_columns, normal
+from workloads.parts.matmul.dense import DenseProduct, Operands, References
 from workloads.parts.matmul.float8 import narrow_error
-from workloads.parts.numerics.precision import on_host, unit_roundoff
+from workloads.parts.numerics.precision import unit_roundoff
 
 FORMAT = torch.float8_e4m3fn
 STORED_ROUNDING = 0.6  # of bfloat16's unit roundoff; 0.42 is earned
@@ -37,10 +37,11 @@ class GemmFloat8(DenseProduct):
     """`use_fast_accum`: sums stay in the narrow accumulator to their end."""
 
     summary: ClassVar[str] = "Dense matrix multiply of float8 (e4m3), stored in bfloat16"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     small: ClassVar[Parameters] = {"m": 64, "n": 64}
     dtype: ClassVar[str] = "float8"
     needs: ClassVar[frozenset[str]] = frozenset({"float8"})
+    by_columns: ClassVar[bool] = True
 
     use_fast_accum: bool = False
 
@@ -54,11 +55,9 @@ class GemmFloat8(DenseProduct):
     def work(self) -> Work:
         return self.product_work("float8", 1, 2)
 
-    def draw(self, rng: torch.Generator, shape: tuple[int, int]) -> torch.Tensor:
-        return normal(rng, shape, torch.float32).to(FORMAT)
-
-    def place(self, right: torch.Tensor, device: torch.device) -> torch.Tensor:
-        return by_columns(right, device)
+    @property
+    def format(self) -> torch.dtype:
+        return FORMAT
 
     def multiply(self, left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
         one = torch.ones((), device=left.device)
@@ -78,11 +77,9 @@ class GemmFloat8(DenseProduct):
         narrow = narrow_error(self.k, is_fast=self.use_fast_accum)
         return STORED_ROUNDING * unit_roundoff(torch.bfloat16) + narrow
 
-    def check(self, before: object, state: Operands, output: torch.Tensor) -> Iterator[Check]:
-        yield from super().check(before, state, output)
-        index = state.cycle.index
-        exact = on_host(state.left[index])[state.rows] @ on_host(state.right[index])
-        factor = (on_host(output)[state.rows] * exact).sum() / exact.square().sum()
+    def judge(self, product: torch.Tensor, exact: References, state: Operands) -> Iterator[Check]:
+        yield from super().judge(product, exact, state)
+        factor = (product[state.rows] * exact.rows).sum() / exact.rows.square().sum()
         narrow = narrow_error(self.k, is_fast=self.use_fast_accum)
         bound = 0.1 * unit_roundoff(torch.bfloat16) + SHRUNK * narrow
         yield Check(

@@ -15,12 +15,13 @@ from typing import ClassVar
 
 import torch
 
+from appliance.generator import maps
+from appliance.generator.maps import Map
 from appliance.records.journal import Check
 from appliance.records.json import Parameters
 from appliance.records.workload import Work
 from workloads.contract.failures import ParameterError
-from workloads.parts.matmul.dense import DenseProduct, Operands, by_columns
-from workloads.parts.numerics.precision import on_host
+from workloads.parts.matmul.dense import DenseProduct, Operands, References
 
 LARGEST = 127
 MOST = (2**31 - 1) // LARGEST**2
@@ -30,11 +31,13 @@ MULTIPLE, LEAST_ROWS = 16, 32  # what the products of some devices take: more th
 @dataclass(frozen=True, kw_only=True)
 class GemmInt8(DenseProduct):
     summary: ClassVar[str] = "Dense matrix multiply of 8-bit integers, exact to the bit"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     small: ClassVar[Parameters] = {"m": 256, "n": 256}
     dtype: ClassVar[str] = "int8"
     needs: ClassVar[frozenset[str]] = frozenset({"int8"})
     data_pattern: ClassVar[str] = "uniform 8-bit integers"
+    by_columns: ClassVar[bool] = True
+    values: ClassVar[Map] = maps.integers(-LARGEST, LARGEST)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -50,11 +53,9 @@ class GemmInt8(DenseProduct):
     def work(self) -> Work:
         return self.product_work("int8", 1, 4)
 
-    def draw(self, rng: torch.Generator, shape: tuple[int, int]) -> torch.Tensor:
-        return torch.randint(-LARGEST, LARGEST + 1, shape, generator=rng, dtype=torch.int8)
-
-    def place(self, right: torch.Tensor, device: torch.device) -> torch.Tensor:
-        return by_columns(right, device)
+    @property
+    def format(self) -> torch.dtype:
+        return torch.int8
 
     def multiply(self, left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
         product: torch.Tensor = torch._int_mm(left, right)  # noqa: SLF001 - none is public
@@ -64,27 +65,19 @@ class GemmInt8(DenseProduct):
     def rounding(self) -> float:
         return 0.0
 
-    def check(self, before: object, state: Operands, output: torch.Tensor) -> Iterator[Check]:
+    def judge(self, product: torch.Tensor, exact: References, state: Operands) -> Iterator[Check]:
         """Counts of what differs: float64 holds every sum here exactly."""
-        del before
-        left, right = (
-            on_host(state.left[state.cycle.index]),
-            on_host(state.right[state.cycle.index]),
-        )
-        product = on_host(output)
-        exact = left[state.rows] @ right
         yield Check(
             name="elements of sampled rows that differ",
-            error=int((product[state.rows] != exact).sum()),
+            error=int((product[state.rows] != exact.rows).sum()),
             bound=0.0,
             kind="exact",
             detects=1,
             detects_what=f"wrong elements in {len(state.rows)} of {self.m} rows",
         )
-        projected = product @ state.signs
         yield Check(
             name="rows whose random projection differs",
-            error=int((projected != left @ (right @ state.signs)).sum()),
+            error=int((product @ state.signs != exact.projected).sum()),
             bound=0.0,
             kind="exact",
             detects=1,

@@ -19,14 +19,14 @@ from appliance.records.journal import Check
 from appliance.records.json import Parameters
 from appliance.records.workload import Work
 from workloads.contract.target import Target
-from workloads.parts.matmul.dense import DenseProduct, Operands, normal
+from workloads.parts.matmul.dense import DenseProduct, Operands
 from workloads.parts.matmul.tf32 import LEAST, MOST, refuse_processor
 
 
 @dataclass(frozen=True, kw_only=True)
 class GemmTf32(DenseProduct):
     summary: ClassVar[str] = "Dense matrix multiply of float32 with products in TF32"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     small: ClassVar[Parameters] = {"m": 256, "n": 256}
     dtype: ClassVar[str] = "tf32"
     needs: ClassVar[frozenset[str]] = frozenset({"tf32"})
@@ -38,8 +38,9 @@ class GemmTf32(DenseProduct):
         refuse_processor(target)
         return super().build(target, seed)
 
-    def draw(self, rng: torch.Generator, shape: tuple[int, int]) -> torch.Tensor:
-        return normal(rng, shape, torch.float32)
+    @property
+    def format(self) -> torch.dtype:
+        return torch.float32
 
     def multiply(self, left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
         return left @ right

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from appliance.errors import ApplianceError
+from appliance.generator.drawing import Summed
 
 if TYPE_CHECKING:
     import torch
@@ -69,7 +70,8 @@ class Target:
     order, of which `device` is this process's; empty where nobody says. `onnx_options` is what the
     first of `onnx_providers` is opened with for a graph of a number format. `seconds` is the
     worker's clock: what one call of some work takes. It serves to choose between ways of doing the
-    same in the untimed launch, never to judge; None where there is none, as in tests.
+    same in the untimed launch, never to judge; None where there is none, as in tests. `drawn` has
+    the inputs that the build drew on the device, in their order, each summed up.
     """
 
     device: torch.device
@@ -83,3 +85,4 @@ class Target:
     stall_seconds: float = 60.0
     devices: tuple[torch.device, ...] = ()
     seconds: Callable[[Callable[[], object]], float] | None = None
+    drawn: list[Summed] = field(default_factory=list)

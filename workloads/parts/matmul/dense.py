@@ -1,9 +1,11 @@
 """Dense products C = A @ B in any number format: inputs, the two checks, and the work of one.
 
-Operands are rounded to the format before the reference is made, so only arithmetic is judged.
-Two checks on the host in float64 guard a product: sampled rows are recomputed (a wrong precision,
-scale or operand shows there), and every row is projected on a random sign vector (Freivalds 1977;
-one wrong element anywhere shows there). How far a row may be off is the format's own.
+Operands are drawn in the format on the device, so only arithmetic is judged. Two checks on the host
+in float64 guard a product: sampled rows are recomputed (a wrong precision, scale or operand shows
+there), and every row is projected on a random sign vector (Freivalds 1977; one wrong element
+anywhere shows there). The host draws both operands again, a few rows at a time, and reads nothing
+of them from the device: a product of other inputs than were drawn is a wrong product. How far a row
+may be off is the format's own.
 """
 
 from __future__ import annotations
@@ -15,32 +17,63 @@ from typing import ClassVar
 
 import torch
 
+from appliance.generator import maps
+from appliance.generator.drawing import Drawn
+from appliance.generator.maps import Map
 from appliance.records.journal import Check
 from appliance.records.workload import Work
 from workloads.contract.input_cycle import InputCycle
 from workloads.contract.target import Target
 from workloads.contract.workload import Workload
+from workloads.parts.drawing.drawn import (
+    Draws,
+    described,
+    on_host,
+    permutation,
+    rows_on_host,
+)
 from workloads.parts.numerics.parameters import require_positive
-from workloads.parts.numerics.precision import on_host
+from workloads.parts.numerics.precision import on_host as in_float64
 
 PROJECTION = 6.0  # a projected row errs by a normal deviate of the row's rounding
+PIECE = 2**21  # elements of an operand that the host draws at once, 16 MiB in float64
 
 
 @dataclass(kw_only=True)
 class Operands:
-    """Input sets `left` [m, k] and `right` [k, n]; `signs` [n] and `rows` of the checks."""
+    """Input sets `left` [m, k] and `right` [k, n]; `signs` [n] and `rows` of the checks.
+
+    `drawn` is what the host draws again: of each set the left operand [m, k], and the right one as
+    it lies in memory, [k, n] or by columns [n, k].
+    """
 
     left: list[torch.Tensor]
     right: list[torch.Tensor]
+    drawn: list[tuple[Drawn, Drawn]]
     signs: torch.Tensor
     rows: torch.Tensor
     cycle: InputCycle
 
 
 @dataclass(frozen=True, kw_only=True)
-class DenseProduct(Workload[Operands, torch.Tensor]):
-    """Base of the dense products: a format says how it draws, multiplies and rounds."""
+class References:
+    """In float64: `rows` [sampled, n] of the exact product, `projected` [m] of all its rows."""
 
+    rows: torch.Tensor
+    projected: torch.Tensor
+
+
+@dataclass(frozen=True, kw_only=True)
+class DenseProduct(Workload[Operands, torch.Tensor]):
+    """Base of the dense products: a format says what it draws, how it multiplies and rounds.
+
+    `by_columns`: each column of the right operand lies in one piece of memory. Products of 8-bit
+    numbers want it so: row by row the fast kernels are out of reach (of int8 on one H100, 129 of
+    1,979 TOP/s).
+    """
+
+    by_columns: ClassVar[bool] = False
+    values: ClassVar[Map] = maps.NORMAL
     domain: ClassVar[str] = "operators"
     data_pattern: ClassVar[str] = "standard normal numbers"
 
@@ -53,9 +86,10 @@ class DenseProduct(Workload[Operands, torch.Tensor]):
     def __post_init__(self) -> None:
         require_positive(self, "m", "n", "k", "num_inputs", "num_checked_rows")
 
+    @property
     @abstractmethod
-    def draw(self, rng: torch.Generator, shape: tuple[int, int]) -> torch.Tensor:
-        """Values of one operand on the host, in the format."""
+    def format(self) -> torch.dtype:
+        """Number format of the operands."""
 
     @abstractmethod
     def multiply(self, left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
@@ -65,10 +99,6 @@ class DenseProduct(Workload[Operands, torch.Tensor]):
     @abstractmethod
     def rounding(self) -> float:
         """Error that is allowed of a row, relative to its norm."""
-
-    def place(self, right: torch.Tensor, device: torch.device) -> torch.Tensor:
-        """Put the right operand on the device, in the layout that the product wants."""
-        return right.to(device)
 
     def product_work(self, precision: str, operand_bytes: int, result_bytes: int) -> Work:
         """Work of one product: each operand read and the result written once."""
@@ -81,16 +111,24 @@ class DenseProduct(Workload[Operands, torch.Tensor]):
         )
 
     def build(self, target: Target, seed: int) -> Operands:
-        rng = torch.Generator().manual_seed(seed)
-        left = [self.draw(rng, (self.m, self.k)) for _ in range(self.num_inputs)]
-        right = [self.draw(rng, (self.k, self.n)) for _ in range(self.num_inputs)]
+        draws = Draws(target=target, seed=seed)
+        drawn = [self._described(draws, number) for number in range(self.num_inputs)]
+        right = [draws.of(one) for _, one in drawn]
+        signs = described(seed, "signs", maps.integers(0, 1), torch.float64, (self.n,))
         return Operands(
-            left=[one.to(target.device) for one in left],
-            right=[self.place(one, target.device) for one in right],
-            signs=torch.randint(0, 2, (self.n,), generator=rng).double() * 2 - 1,
-            rows=torch.randperm(self.m, generator=rng)[: self.num_checked_rows],
+            left=[draws.of(one) for one, _ in drawn],
+            right=[one.t() for one in right] if self.by_columns else right,
+            drawn=drawn,
+            signs=on_host(signs) * 2 - 1,
+            rows=permutation(seed, "rows", self.m)[: self.num_checked_rows],
             cycle=InputCycle(of=self.num_inputs),
         )
+
+    def _described(self, draws: Draws, number: int) -> tuple[Drawn, Drawn]:
+        """The operands of one input set."""
+        right = (self.n, self.k) if self.by_columns else (self.k, self.n)
+        left = draws.described(f"left {number}", self.values, self.format, (self.m, self.k))
+        return left, draws.described(f"right {number}", self.values, self.format, right)
 
     def step(self, state: Operands) -> torch.Tensor:
         index = state.cycle.advance()
@@ -98,20 +136,35 @@ class DenseProduct(Workload[Operands, torch.Tensor]):
 
     def check(self, before: object, state: Operands, output: torch.Tensor) -> Iterator[Check]:
         del before
-        left, right = (
-            on_host(state.left[state.cycle.index]),
-            on_host(state.right[state.cycle.index]),
-        )
-        product = on_host(output)
-        exact = left[state.rows] @ right
+        product = in_float64(output)
+        yield from self.judge(product, self.references(state), state)
+
+    def references(self, state: Operands) -> References:
+        """What the last step's product must be, of operands that the host draws."""
+        left, right = state.drawn[state.cycle.index]
+        chosen = torch.cat([rows_in_float64(left, int(row), 1) for row in state.rows])
+        rows = torch.zeros(len(chosen), self.n, dtype=torch.float64)
+        signed = torch.zeros(self.k, dtype=torch.float64)
+        for part, piece in pieces(right):
+            if self.by_columns:
+                rows[:, part] = chosen @ piece.t()
+                signed += state.signs[part] @ piece
+            else:
+                rows += chosen[:, part] @ piece
+                signed[part] = piece @ state.signs
+        projected = torch.cat([piece @ signed for _, piece in pieces(left)])
+        return References(rows=rows, projected=projected)
+
+    def judge(self, product: torch.Tensor, exact: References, state: Operands) -> Iterator[Check]:
+        """Checks of a product, in float64 on the host."""
         yield Check(
             name="sampled rows against float64",
-            error=((product[state.rows] - exact).norm() / exact.norm()).item(),
+            error=((product[state.rows] - exact.rows).norm() / exact.rows.norm()).item(),
             bound=self.rounding,
             detects=self.rounding,
             detects_what=f"relative error over {len(state.rows)} of {self.m} rows",
         )
-        residual = (product @ state.signs - left @ (right @ state.signs)).abs()
+        residual = (product @ state.signs - exact.projected).abs()
         bound = PROJECTION * self.rounding
         yield Check(
             name="all rows, random projection",
@@ -122,16 +175,14 @@ class DenseProduct(Workload[Operands, torch.Tensor]):
         )
 
 
-def by_columns(right: torch.Tensor, device: torch.device) -> torch.Tensor:
-    """The right operand [k, n] on the device, each of its columns in one piece of memory.
+def pieces(drawn: Drawn) -> Iterator[tuple[slice, torch.Tensor]]:
+    """The rows of a matrix in float64 on the host, a few at a time, and which they are."""
+    count = max(1, PIECE // drawn.shape[1])
+    for first in range(0, drawn.shape[0], count):
+        part = slice(first, min(first + count, drawn.shape[0]))
+        yield part, rows_in_float64(drawn, part.start, part.stop - part.start)
 
-    Products of 8-bit numbers want it so: row by row the fast kernels are out of reach (of int8 on
-    one H100, 129 of 1,979 TOP/s).
-    """
-    return right.t().contiguous().to(device).t()
 
-
-def normal(rng: torch.Generator, shape: tuple[int, int], dtype: torch.dtype) -> torch.Tensor:
-    """Standard normal numbers rounded to a format."""
-    drawn = torch.promote_types(dtype, torch.float32)
-    return torch.randn(*shape, generator=rng, dtype=drawn).to(dtype)
+def rows_in_float64(drawn: Drawn, first: int, count: int) -> torch.Tensor:
+    """Rows (count, columns) of a matrix in float64, drawn by the host."""
+    return rows_on_host(drawn, first, count).double()

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 
 from appliance.records.workload import Work
-from workloads.parts.matmul.dense import DenseProduct, normal
+from workloads.parts.matmul.dense import DenseProduct
 from workloads.parts.matmul.products import FLOATS
 from workloads.parts.numerics.parameters import require_choice
 from workloads.parts.numerics.precision import unit_roundoff
@@ -37,15 +37,16 @@ class FloatingProduct(DenseProduct):
         size = FLOATS[self.dtype].itemsize
         return self.product_work(self.dtype, size, size)
 
-    def draw(self, rng: torch.Generator, shape: tuple[int, int]) -> torch.Tensor:
-        return normal(rng, shape, FLOATS[self.dtype])
+    @property
+    def format(self) -> torch.dtype:
+        return FLOATS[self.dtype]
 
     def multiply(self, left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
         return left @ right
 
     @property
     def rounding(self) -> float:
-        dtype = FLOATS[self.dtype]
+        dtype = self.format
         if dtype in ACCUMULATED:
             return ACCUMULATED[dtype] * max(1.0, self.k / 4096)
         return STORED_ROUNDING * unit_roundoff(dtype)

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import torch
 
+from appliance.generator import maps
+from appliance.generator.drawing import Drawn
 from appliance.records.journal import Check
 from workloads.contract.failures import ParameterError
+from workloads.parts.drawing.drawn import described, on_host
 from workloads.parts.numerics.bits import num_differing
 
 WORD = torch.int64.itemsize
-_PRIME = 1_000_003  # parts the generators of the sets
 
 
 def require_words(num_bytes: int) -> None:
@@ -25,8 +27,12 @@ def require_words(num_bytes: int) -> None:
 
 def words(seed: int, index: int, num_bytes: int) -> torch.Tensor:
     """Words (num_bytes / 8,), int64, of the input set `index`, on the host."""
-    rng = torch.Generator().manual_seed((seed + _PRIME * (index + 1)) % 2**63)
-    return torch.randint(-(2**63), 2**63 - 1, (num_bytes // WORD,), generator=rng)
+    return on_host(drawn_words(seed, index, num_bytes))
+
+
+def drawn_words(seed: int, index: int, num_bytes: int) -> Drawn:
+    """What the words of an input set are, wherever they are drawn."""
+    return described(seed, f"set {index}", maps.WORDS, torch.int64, (num_bytes // WORD,))
 
 
 def arrival(name: str, output: torch.Tensor, exact: torch.Tensor) -> Check:

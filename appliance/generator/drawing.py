@@ -1,0 +1,182 @@
+"""Tensors of drawn values by seed and name: any part of one, whole ones, and what sums one up.
+
+Element i of a tensor, in its logical order, is one of those that random number i // group of the
+stream stands for which has the seed and the tensor's name as its key (`philox`), by the tensor's
+map (`maps`). So a
+check draws the rows that it reads, and makes no tensor. Whole ones are made in pieces that stay in
+a cache, on the threads that it is given.
+
+A tensor is summed up where it lies by a number that the host makes of the generator alone:
+
+    s = sum over sampled i of  x_i w_i   modulo 2**64
+
+x_i are the bits of element i, w_i odd pseudo-random weights of i. All of a tensor is sampled up to
+65,536 elements, of a larger one as many: 16 runs of 4,096, one from each sixteenth, where the seed
+says. One wrong element among them alters the number with certainty, but for the top bit of 64;
+more that know nothing of the weights escape with probability 2**-47 (of 16 bits), 2**-31 (of 32).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from math import prod
+
+import numpy as np
+from numpy.typing import NDArray
+
+from appliance.generator import maps, philox
+from appliance.generator.formats import Bits, num_bytes
+from appliance.generator.maps import Map
+from appliance.generator.philox import Key
+
+PIECE = 2**18
+"""Values that are made at once: of normal numbers the random bits fill half of a core's cache."""
+WORTH_A_THREAD = 2**20
+"""Values below which a second thread costs more than it saves."""
+RUNS, RUN = 16, 4096
+"""How many runs of how many elements are sampled of a large tensor."""
+STEP, MIX = 0x9E3779B97F4A7C15 - 2**64, 0x2545F4914F6CDD1D
+SHIFT = 29
+"""Of the weights: w = (i STEP xor (i STEP >> SHIFT)) MIX, made odd, in signed 64-bit integers."""
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A tensor that is drawn: its name in the launch, its map, its format as torch names it."""
+
+    seed: int
+    name: str
+    values: Map
+    dtype: str
+    shape: tuple[int, ...]
+
+    @cached_property
+    def key(self) -> Key:
+        """Key of the stream that its bits are of."""
+        return philox.key_of(self.seed, self.name)
+
+    @cached_property
+    def width(self) -> int:
+        """Bits of a random number, which stands for `values.group` elements."""
+        return self.values.width(self.dtype)
+
+    @property
+    def in_word(self) -> int:
+        """Elements that a word of the stream stands for."""
+        return self.values.group * (64 // self.width)
+
+    @property
+    def count(self) -> int:
+        """Number of elements."""
+        return prod(self.shape)
+
+
+@dataclass(frozen=True)
+class Summed:
+    """A drawn tensor and the number that sums it up as it was read from where it lies."""
+
+    drawn: Drawn
+    checksum: int
+
+
+def part(drawn: Drawn, first: int, count: int) -> Bits:
+    """Bits (count,) of the elements from `first` on, in logical order."""
+    in_word = drawn.in_word
+    skipped = first % in_word
+    num_words = -(-(skipped + count) // in_word)
+    random = _units(philox.words(drawn.key, first // in_word, num_words), drawn.width)
+    made = maps.values(drawn.values, drawn.dtype, random)
+    return made[skipped : skipped + count]
+
+
+def rows(drawn: Drawn, first: int, count: int) -> Bits:
+    """Bits (count, ...) of rows from `first` on, along the first dimension."""
+    inner = prod(drawn.shape[1:])
+    return part(drawn, first * inner, count * inner).reshape(count, *drawn.shape[1:])
+
+
+def fill(drawn: Drawn, out: Bits, threads: int = 1) -> None:
+    """Write the bits of all elements into `out`, which is flat, on up to so many threads."""
+    write = _looked_up if drawn.width == 16 else _computed  # noqa: PLR2004 - bits
+    if drawn.width == 16:  # noqa: PLR2004 - made before several threads ask for it
+        maps.table(drawn.values, drawn.dtype)
+
+    def make(first: int) -> None:
+        write(drawn, first, out[first : first + PIECE])
+
+    pieces = range(0, drawn.count, PIECE)
+    if threads < 2 or drawn.count < WORTH_A_THREAD:  # noqa: PLR2004 - one is this one
+        for first in pieces:
+            make(first)
+        return
+    with ThreadPoolExecutor(threads) as pool:
+        for _ in pool.map(make, pieces):
+            pass  # so that an error is raised here
+
+
+def whole(drawn: Drawn, threads: int = 1) -> Bits:
+    """Bits of the tensor, in its shape."""
+    out = np.empty(drawn.count, f"u{num_bytes(drawn.dtype)}")
+    fill(drawn, out, threads)
+    return out.reshape(drawn.shape)
+
+
+def _looked_up(drawn: Drawn, first: int, out: Bits) -> None:
+    """Read whole groups from the table into place; the elements begin with one of a word."""
+    table = maps.table(drawn.values, drawn.dtype)
+    groups = table.view(f"V{table.shape[1] * table.itemsize}").reshape(-1)
+    num_groups = len(out) // table.shape[1]
+    random = _units(
+        philox.words(drawn.key, first // drawn.in_word, -(-len(out) // drawn.in_word)), 16
+    )
+    inside = out[: num_groups * table.shape[1]]
+    groups.take(random[:num_groups], out=inside.view(groups.dtype), mode="wrap")
+    if rest := len(out) - len(inside):
+        out[len(inside) :] = table[random[num_groups], :rest]
+
+
+def _computed(drawn: Drawn, first: int, out: Bits) -> None:
+    out[:] = part(drawn, first, len(out))
+
+
+def _units(words: philox.Words, width: int) -> NDArray[np.unsignedinteger]:
+    """The random numbers of so many bits that words hold, the lowest bits first."""
+    if sys.byteorder != "little":
+        words = words.astype("<u8")
+    return words.view(f"<u{width // 8}")
+
+
+# ------------------------------------------------------------------ what sums a tensor up
+
+
+def sampled_runs(drawn: Drawn) -> Sequence[tuple[int, int]]:
+    """First element and number of elements of each run that is summed up."""
+    count = drawn.count
+    if count <= RUNS * RUN:
+        return [(0, count)]
+    draws = philox.words(philox.key_of(drawn.seed, f"{drawn.name}: sampled"), 0, RUNS).tolist()
+    edges = [count * number // RUNS for number in range(RUNS + 1)]
+    return [
+        (low + ((high - low - RUN + 1) * draw >> 64), RUN)
+        for low, high, draw in zip(edges, edges[1:], draws, strict=False)
+    ]
+
+
+@lru_cache(maxsize=4096)
+def checksum(drawn: Drawn) -> int:
+    """The number from 0 to 2**64 - 1 that sums the tensor up, of the generator alone."""
+    total = 0
+    for first, count in sampled_runs(drawn):
+        bits = part(drawn, first, count).astype(np.uint64).view(np.int64)
+        total += int((bits * weights(first, count)).sum())
+    return total % 2**64
+
+
+def weights(first: int, count: int) -> NDArray[np.int64]:
+    """Weights (count,) of the elements from `first` on."""
+    index = np.arange(first, first + count, dtype=np.int64) * np.int64(STEP)
+    return ((index ^ (index >> SHIFT)) * np.int64(MIX)) | 1

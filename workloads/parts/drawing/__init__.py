@@ -1,0 +1,1 @@
+"""Inputs drawn on the device: the generator in each library's integers, and what keeps account."""

@@ -1,0 +1,224 @@
+"""Inputs drawn where they are used: on the device by its integers, on the host by NumPy.
+
+A workload says what it wants, as a `Drawn` or through `Draws`, which keeps account of it for the
+launch: what was drawn, and the number that sums it up as it lies on the device. The launch holds
+these to the generator on the host before anything is believed of a step, and the journal has them,
+so that whoever verifies it draws them again. What a check needs it draws on the host itself and
+takes nothing from the device.
+
+On a device the words are made in eager operations: 7 ms for 3 x 8192 x 8192 normal numbers at
+3 TB/s, where compiling a kernel takes longer. Triton's is used for tensors of `LARGE` blocks on, if
+it is there and gives the same words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import torch
+
+from appliance.generator import drawing, maps, philox
+from appliance.generator.drawing import Drawn, Summed
+from appliance.generator.formats import Bits
+from appliance.generator.maps import Map
+from appliance.generator.philox import BLOCK
+from appliance.records.journal import Check
+from workloads.contract.target import Target
+from workloads.parts.drawing import device_words
+
+LARGE = 2**26
+"""Blocks of a tensor from which on a compiled kernel is worth its compilation."""
+AT_ONCE = 2**20
+"""Blocks whose words are held at once, 32 MiB."""
+_INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+_WORDS = {1: torch.uint8, 2: torch.uint16, 4: torch.uint32, 8: torch.uint64}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Draws:
+    """Draws the tensors of one build on its device, and keeps account of them."""
+
+    target: Target
+    seed: int
+
+    def tensor(
+        self, name: str, values: Map, dtype: torch.dtype, shape: tuple[int, ...]
+    ) -> torch.Tensor:
+        """The tensor called `name`, on the device; no two of a build have one name."""
+        return self.of(self.described(name, values, dtype, shape))
+
+    def of(self, drawn: Drawn) -> torch.Tensor:
+        """The tensor that `drawn` describes, on the device."""
+        tensor = on_device(drawn, self.target.device)
+        self.target.drawn.append(Summed(drawn=drawn, checksum=checksum(drawn, tensor)))
+        return tensor
+
+    def described(
+        self, name: str, values: Map, dtype: torch.dtype, shape: tuple[int, ...]
+    ) -> Drawn:
+        """What the tensor called `name` is, without making it."""
+        return described(self.seed, name, values, dtype, shape)
+
+
+def described(
+    seed: int, name: str, values: Map, dtype: torch.dtype, shape: tuple[int, ...]
+) -> Drawn:
+    """A drawn tensor by torch's number format."""
+    return Drawn(seed, name, values, str(dtype).removeprefix("torch."), shape)
+
+
+# ------------------------------------------------------------------ on the host
+
+
+def on_host(drawn: Drawn) -> torch.Tensor:
+    """The tensor on the host, made by NumPy on the threads that torch may use."""
+    return _torch(drawing.whole(drawn, torch.get_num_threads()), drawn.dtype)
+
+
+def rows_on_host(drawn: Drawn, first: int, count: int) -> torch.Tensor:
+    """Rows (count, ...) of the tensor from `first` on; nothing else of it is made."""
+    return _torch(drawing.rows(drawn, first, count), drawn.dtype)
+
+
+def permutation(seed: int, name: str, count: int) -> torch.Tensor:
+    """The numbers below `count` in random order, int64 on the host: sorted by a word each."""
+    words = philox.words(philox.key_of(seed, name), 0, count)
+    return torch.from_numpy(np.argsort(words, kind="stable"))
+
+
+def _torch(bits: Bits, dtype: str) -> torch.Tensor:
+    return torch.from_numpy(np.ascontiguousarray(bits)).view(getattr(torch, dtype))
+
+
+# ------------------------------------------------------------------ on the device
+
+
+def on_device(drawn: Drawn, device: torch.device) -> torch.Tensor:
+    """The tensor on its device, made there."""
+    if device.type == "cpu":
+        return on_host(drawn)
+    return drawn_by_device(drawn, device)
+
+
+def drawn_by_device(drawn: Drawn, device: torch.device) -> torch.Tensor:
+    """The tensor by the device's own operations; processors, which have faster, take them too."""
+    dtype = getattr(torch, drawn.dtype)
+    out = torch.empty(drawn.count, dtype=dtype, device=device)
+    in_block = BLOCK * drawn.in_word
+    num_blocks = -(-drawn.count // in_block)
+    make = _source(device) if num_blocks >= LARGE else device_words.words
+    for first in range(0, num_blocks, AT_ONCE):
+        words = make(drawn.key, first, min(AT_ONCE, num_blocks - first), device)
+        part = out[first * in_block : (first + AT_ONCE) * in_block]
+        part.copy_(_values(drawn, words.view(-1), dtype)[: len(part)])
+    return out.view(drawn.shape)
+
+
+def _values(drawn: Drawn, words: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """Values of words, flat, in the format `dtype`."""
+    match drawn.width:
+        case 16:
+            places = words.view(torch.int16).to(torch.int32).bitwise_and_(maps.PLACES - 1)
+            return _table(drawn.values, drawn.dtype, words.device)[places].view(-1).view(dtype)
+        case 32:
+            return _scaled(drawn.values, words.view(torch.int32), dtype)
+        case _:
+            return words.view(dtype)
+
+
+def _scaled(values: Map, random: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    if values.kind == "uniform":
+        signed = (random >> (32 - maps.UNIFORM_BITS)).to(dtype)
+        return signed.mul_(2.0**-maps.UNIFORM_BITS)
+    unsigned = random.to(torch.int64).bitwise_and_(device_words.LOW)
+    return (unsigned.mul_(values.span) >> 32).add_(values.low).to(dtype)
+
+
+@lru_cache(maxsize=32)
+def _table(values: Map, dtype: str, device: torch.device) -> torch.Tensor:
+    """The table on the device, its groups in the largest integers that divide them."""
+    table = maps.table(values, dtype)
+    size = table.shape[1] * table.itemsize
+    width = next(width for width in (8, 4, 2, 1) if size % width == 0)
+    numbers = torch.from_numpy(table.copy()).view(_INTEGERS[width]).view(maps.PLACES, -1)
+    return numbers.squeeze(1).to(device)
+
+
+@lru_cache(maxsize=8)
+def _source(device: torch.device) -> device_words.Source:
+    """What makes the words of a large tensor: a compiled kernel that gives the right ones."""
+    try:
+        from workloads.parts.drawing import triton_words  # noqa: PLC0415 - not everywhere
+
+        given = triton_words.words((1, 2), 2**33, 5, device).cpu()
+    except Exception:  # noqa: BLE001 - a compiler's own, of any kind; it is wanted for speed alone
+        return device_words.words
+    is_right = torch.equal(given, _right_words((1, 2), 2**33, 5))
+    return triton_words.words if is_right else device_words.words
+
+
+def _right_words(key: philox.Key, first_block: int, num_blocks: int) -> torch.Tensor:
+    words = philox.words(key, first_block * BLOCK, num_blocks * BLOCK)
+    return torch.from_numpy(words.view(np.int64)).view(-1, BLOCK)
+
+
+# ------------------------------------------------------------------ the account
+
+
+def checksum(drawn: Drawn, tensor: torch.Tensor) -> int:
+    """The number from 0 to 2**64 - 1 that sums a drawn tensor up, made where it lies."""
+    flat = tensor.detach().reshape(-1).view(_INTEGERS[tensor.element_size()])
+    runs = drawing.sampled_runs(drawn)
+    words = torch.cat([flat[first : first + count] for first, count in runs]).to(torch.int64)
+    if flat.element_size() < 8:  # noqa: PLR2004 - bytes of 64 bits
+        words.bitwise_and_((1 << (8 * flat.element_size())) - 1)
+    index = torch.cat(
+        [torch.arange(first, first + count, device=flat.device) for first, count in runs]
+    ).mul_(drawing.STEP)
+    weights = (index ^ (index >> drawing.SHIFT)).mul_(drawing.MIX).bitwise_or_(1)
+    return int(words.mul_(weights).sum()) % 2**64
+
+
+def checks(target: Target) -> Iterator[Check]:
+    """What the launch holds of the inputs that it drew: the generator's answers, and each tensor.
+
+    Nothing where none were drawn.
+    """
+    if not target.drawn:
+        return
+    yield Check(
+        name="known answers of the input generator",
+        error=num_wrong_answers(target.device),
+        bound=0,
+        kind="exact",
+        detects=1,
+        detects_what=f"wrong answers of {len(philox.ANSWERS) + 1}",
+    )
+    wrong = [one for one in target.drawn if one.checksum != drawing.checksum(one.drawn)]
+    yield Check(
+        name=f"inputs as drawn{_named(wrong)}",
+        error=len(wrong),
+        bound=0,
+        kind="exact",
+        detects=1,
+        detects_what=f"wrong elements among the {drawing.RUNS * drawing.RUN:,} or fewer that are "
+        f"read of each of {len(target.drawn)} tensors",
+    )
+
+
+def _named(wrong: list[Summed]) -> str:
+    return f" ({wrong[0].drawn.name} differs)" if wrong else ""
+
+
+@lru_cache(maxsize=8)
+def num_wrong_answers(device: torch.device) -> int:
+    """How many known answers the device, or the host, does not give."""
+    wrong = philox.num_wrong_answers()
+    if device.type == "cpu":
+        return wrong
+    answers = [answer for _, _, answer in philox.ANSWERS]
+    pairs = zip(device_words.answers(device), answers, strict=True)
+    return max(wrong, sum(given != answer for given, answer in pairs))
