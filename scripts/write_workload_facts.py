@@ -61,6 +61,10 @@ def imported(module: str) -> frozenset[str]:
     return frozenset(names)
 
 
+DONE_WITHOUT = ("triton",)
+"""What a module imports where torch has brought it, and does the same without elsewhere."""
+
+
 def libraries(module: str) -> set[str]:
     """Top names of the libraries that a workload's module and those below it import."""
     seen: set[str] = set()
@@ -70,7 +74,7 @@ def libraries(module: str) -> set[str]:
         if one not in seen and one.startswith("workloads"):
             pending += [name for name in imported(one) if (one, name) != FOLLOWS]
         seen.add(one)
-    return {name.partition(".")[0] for name in seen} - {"workloads", "appliance"}
+    return {name.partition(".")[0] for name in seen} - {"workloads", "appliance", *DONE_WITHOUT}
 
 
 @cache

@@ -31,6 +31,8 @@ from typing import ClassVar
 import torch
 import torch.distributed as dist
 
+from appliance.generator import maps
+from appliance.generator.drawing import Drawn
 from appliance.records.journal import Check
 from appliance.records.json import Parameters
 from appliance.records.workload import Bound, Work
@@ -39,13 +41,13 @@ from workloads.contract.input_cycle import InputCycle
 from workloads.contract.target import Target
 from workloads.contract.workload import Workload
 from workloads.parts.distributed.ranks import Ranks, join, operation
+from workloads.parts.drawing.drawn import Draws, described, on_host
 from workloads.parts.matmul.products import FLOATS
 from workloads.parts.numerics.bits import num_differing, weighted_digest
 from workloads.parts.numerics.parameters import require_choice, require_positive
 from workloads.parts.numerics.precision import unit_roundoff
 
 SMALLEST_BYTES = 8
-_SPREAD = 0x9E3779B97F4A7C15  # odd, so that no two numbers below 2**64 have one product
 _builds = itertools.count()
 # Torch 2.8 has the two under their former names alone, which later versions warn of.
 _reduce_scatter_single = getattr(dist, "reduce_scatter_single", dist.reduce_scatter_tensor)
@@ -232,7 +234,7 @@ class Collectives(Workload[State, dict[str, torch.Tensor]]):
     """
 
     summary: ClassVar[str] = "Operations among ranks on integers; bytes are of bus bandwidth"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     domain: ClassVar[str] = "collectives"
     small: ClassVar[Parameters] = {"count": 1009, "num_sizes": 3}
     alone: ClassVar[bool] = True
@@ -299,14 +301,14 @@ class Collectives(Workload[State, dict[str, torch.Tensor]]):
         return Work(units=moved, unit="bytes", bytes=moved)
 
     def build(self, target: Target, seed: int) -> State:
-        ranks = join(target)
+        ranks, draws = join(target), Draws(target=target, seed=seed)
         calls = self._calls(ranks)
         dtype = FLOATS[self.dtype]
         state = State(
             ranks=ranks,
             calls=calls,
             inputs=[
-                self._whole_numbers(seed, index, ranks, ranks.rank).to(target.device, dtype)
+                draws.of(self._described(seed, index, ranks, ranks.rank))
                 for index in range(self.num_inputs)
             ],
             buffers={
@@ -338,13 +340,13 @@ class Collectives(Workload[State, dict[str, torch.Tensor]]):
 
     # -------------------------------------------------------------- what must have come
 
-    def _whole_numbers(self, seed: int, index: int, ranks: Ranks, rank: int) -> torch.Tensor:
+    def _described(self, seed: int, index: int, ranks: Ranks, rank: int) -> Drawn:
         """A rank's input of one set: sums over all ranks in any order are exact in the dtype."""
-        largest = self._largest // ranks.size
+        largest = min(self._largest // ranks.size, maps.MOST_INTEGERS // 2 - 1)
         length = max(max(count, ranks.size * _block(count, ranks.size)) for count in self._counts)
-        number = 1 + index * ranks.size + rank
-        rng = torch.Generator().manual_seed((seed + number * _SPREAD) % 2**63)
-        return torch.randint(-largest, largest + 1, (length,), generator=rng)
+        numbers = maps.integers(-largest, largest)
+        name = f"set {index} of rank {rank}"
+        return described(seed, name, numbers, FLOATS[self.dtype], (length,))
 
     def check(
         self, before: object, state: State, output: dict[str, torch.Tensor]
@@ -353,7 +355,7 @@ class Collectives(Workload[State, dict[str, torch.Tensor]]):
         ranks = state.ranks
         inputs = torch.stack(
             [
-                self._whole_numbers(state.seed, state.cycle.index, ranks, rank)
+                on_host(self._described(state.seed, state.cycle.index, ranks, rank)).long()
                 for rank in range(ranks.size)
             ]
         )

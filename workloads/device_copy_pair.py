@@ -24,7 +24,8 @@ from appliance.records.workload import Bound, Work
 from workloads.contract.input_cycle import InputCycle
 from workloads.contract.target import Target
 from workloads.contract.workload import Workload
-from workloads.parts.memory.copies import arrival, require_words, words
+from workloads.parts.drawing.drawn import Draws
+from workloads.parts.memory.copies import arrival, drawn_words, require_words, words
 from workloads.parts.numerics.parameters import require_positive
 
 
@@ -44,7 +45,7 @@ class DeviceCopyPair(Workload[State, torch.Tensor]):
     summary: ClassVar[str] = (
         "Copy from one device to another; on one device alone between two buffers of its own"
     )
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     domain: ClassVar[str] = "memory"
     small: ClassVar[Parameters] = {"num_bytes": 16 * 2**20}
     alone: ClassVar[bool] = True  # pairs share links
@@ -65,7 +66,8 @@ class DeviceCopyPair(Workload[State, torch.Tensor]):
     def build(self, target: Target, seed: int) -> State:
         has_other = len(target.devices) > 1
         first, second = target.devices[:2] if has_other else (target.device, target.device)
-        sets = [words(seed, index, self.num_bytes) for index in range(self.num_inputs)]
+        draws = Draws(target=target, seed=seed)
+        sets = [draws.of(drawn_words(seed, n, self.num_bytes)) for n in range(self.num_inputs)]
         return State(
             sources=[one.to(first) for one in sets],
             buffer=torch.zeros_like(sets[0], device=second),

@@ -25,7 +25,8 @@ from appliance.records.workload import Bound, Work
 from workloads.contract.input_cycle import InputCycle
 from workloads.contract.target import Target
 from workloads.contract.workload import Workload
-from workloads.parts.memory.copies import arrival, require_words, words
+from workloads.parts.drawing.drawn import Draws, on_host
+from workloads.parts.memory.copies import WORD, arrival, drawn_words, require_words, words
 from workloads.parts.numerics.parameters import require_choice, require_positive
 
 WAYS: Mapping[str, tuple[str, ...]] = {
@@ -53,7 +54,7 @@ class HostCopy(Workload[State, dict[str, torch.Tensor]]):
     summary: ClassVar[str] = (
         "Copy between host and device; on a processor between two buffers of the host"
     )
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     domain: ClassVar[str] = "memory"
     small: ClassVar[Parameters] = {"num_bytes": 16 * 2**20}
     bound_by: ClassVar[Bound] = "memory"
@@ -76,18 +77,16 @@ class HostCopy(Workload[State, dict[str, torch.Tensor]]):
     def build(self, target: Target, seed: int) -> State:
         device, ways = target.device, WAYS[self.direction]
         has_streams = device.type != "cpu"
-        sets = {
-            way: [words(seed, self._set(way, index), self.num_bytes) for index in self._indices]
-            for way in ways
-        }
+        draws, count = Draws(target=target, seed=seed), self.num_bytes // WORD
         return State(
             sources={
-                way: [self._on(one, device, is_there=way == "from_device") for one in sources]
-                for way, sources in sets.items()
+                way: [self._source(draws, way, index) for index in self._indices] for way in ways
             },
             buffers={
-                way: self._on(torch.zeros_like(sources[0]), device, is_there=way == "to_device")
-                for way, sources in sets.items()
+                way: self._on(
+                    torch.zeros(count, dtype=torch.int64), device, is_there=way == "to_device"
+                )
+                for way in ways
             },
             other=torch.Stream(device) if has_streams and len(ways) > 1 else None,
             seed=seed,
@@ -97,6 +96,13 @@ class HostCopy(Workload[State, dict[str, torch.Tensor]]):
     @property
     def _indices(self) -> range:
         return range(self.num_inputs)
+
+    def _source(self, draws: Draws, way: str, index: int) -> torch.Tensor:
+        """What is copied: drawn on the side where it lies."""
+        drawn = drawn_words(draws.seed, self._set(way, index), self.num_bytes)
+        if way == "from_device":
+            return draws.of(drawn)
+        return self._on(on_host(drawn), draws.target.device, is_there=False)
 
     def _set(self, way: str, index: int) -> int:
         """Number of a set: those of the two directions differ."""

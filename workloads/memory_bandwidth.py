@@ -8,7 +8,8 @@ have passed, so nothing is served from a cache.
 
 Each result is one rounding of an exact value (s is a power of two, so a fused multiply-add
 earns no other bits), hence the same bits on every device: the check compares all bits of
-all elements with the host's own result. It would catch one flipped bit, a kernel that did
+all elements with the host's own result,
+of inputs that it draws itself. It would catch one flipped bit, a kernel that did
 not run (the outputs hold NaN, or what another input set left), and a narrower dtype.
 """
 
@@ -20,6 +21,8 @@ from typing import ClassVar
 
 import torch
 
+from appliance.generator import maps
+from appliance.generator.drawing import Drawn
 from appliance.records.journal import Check
 from appliance.records.json import Parameters
 from appliance.records.workload import Bound, Work
@@ -27,6 +30,7 @@ from workloads.contract.failures import ParameterError
 from workloads.contract.input_cycle import InputCycle
 from workloads.contract.target import Target
 from workloads.contract.workload import Workload
+from workloads.parts.drawing.drawn import Draws, on_host
 from workloads.parts.memory.stream import ARRAYS, ITEM, compare, run
 from workloads.parts.numerics.parameters import require_choice, require_positive
 
@@ -35,6 +39,7 @@ from workloads.parts.numerics.parameters import require_choice, require_positive
 class State:
     first: list[torch.Tensor]
     second: list[torch.Tensor]
+    drawn: list[tuple[Drawn, Drawn]]
     results: dict[str, torch.Tensor]
     cycle: InputCycle
 
@@ -44,11 +49,11 @@ class MemoryBandwidth(Workload[State, dict[str, torch.Tensor]]):
     """`operation`: copy, scale, add, triad or all; `array_bytes`: size of one array."""
 
     summary: ClassVar[str] = "Device memory bandwidth: copy, scale, add, triad"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     domain: ClassVar[str] = "memory"
     small: ClassVar[Parameters] = {"array_bytes": 64 * 2**20}
     bound_by: ClassVar[Bound] = "memory"
-    data_pattern: ClassVar[str] = "uniform from -0.5 to 0.5"
+    data_pattern: ClassVar[str] = "standard normal numbers"
 
     operation: str = "all"
     array_bytes: int = 2**30
@@ -68,18 +73,26 @@ class MemoryBandwidth(Workload[State, dict[str, torch.Tensor]]):
         moved = float(sum(ARRAYS[name] for name in self._operations) * self.array_bytes)
         return Work(units=moved, unit="bytes", bytes=moved)
 
+    @property
+    def _count(self) -> int:
+        return self.array_bytes // ITEM
+
+    def _described(self, draws: Draws, name: str) -> Drawn:
+        return draws.described(name, maps.NORMAL, torch.float32, (self._count,))
+
     def build(self, target: Target, seed: int) -> State:
-        rng = torch.Generator().manual_seed(seed)
-        count = self.array_bytes // ITEM
-
-        def uniform() -> torch.Tensor:
-            return torch.rand(count, generator=rng).sub_(0.5).to(target.device)
-
+        draws = Draws(target=target, seed=seed)
+        drawn = [
+            [self._described(draws, f"{which} {number}") for number in range(self.num_inputs)]
+            for which in ("first", "second")
+        ]
+        first, second = ([draws.of(one) for one in inputs] for inputs in drawn)
         return State(
-            first=[uniform() for _ in range(self.num_inputs)],
-            second=[uniform() for _ in range(self.num_inputs)],
+            first=first,
+            second=second,
+            drawn=list(zip(*drawn, strict=True)),
             results={
-                name: torch.full((count,), torch.nan, device=target.device)
+                name: torch.full((self._count,), torch.nan, device=target.device)
                 for name in self._operations
             },
             cycle=InputCycle(of=self.num_inputs),
@@ -95,7 +108,7 @@ class MemoryBandwidth(Workload[State, dict[str, torch.Tensor]]):
         self, before: object, state: State, output: dict[str, torch.Tensor]
     ) -> Iterator[Check]:
         del before
-        first, second = (inputs[state.cycle.index].cpu() for inputs in (state.first, state.second))
+        first, second = (on_host(one) for one in state.drawn[state.cycle.index])
         for name in self._operations:
             yield compare(name, first, second, output[name])
 

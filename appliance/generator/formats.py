@@ -50,7 +50,8 @@ WIDE: Mapping[str, type[np.floating]] = {"float32": np.float32, "float64": np.fl
 
 def num_bytes(dtype: str) -> int:
     """Size of one number of the format that torch calls `dtype`."""
-    return bits_of(np.zeros(1), dtype).itemsize
+    size: int = bits_of(np.zeros(1), dtype).itemsize
+    return size
 
 
 def bits_of(values: Floats | NDArray[np.int64], dtype: str) -> Bits:
@@ -62,12 +63,15 @@ def bits_of(values: Floats | NDArray[np.int64], dtype: str) -> Bits:
         return _short(np.asarray(values, np.float64), SHORT[dtype])
     kind = {**WHOLE, **WIDE}[dtype]
     rounded = np.asarray(values).astype(kind)
-    return rounded.view(f"u{rounded.itemsize}")
+    bits: Bits = rounded.view(f"u{rounded.itemsize}")
+    return bits
 
 
 def _short(values: Floats, form: Short) -> Bits:
-    exponents = np.maximum(np.frexp(values)[1] - 1, form.lowest)
+    own = np.where(values == 0, form.lowest, np.frexp(values)[1] - 1)
+    exponents = np.maximum(own, form.lowest)
     steps = np.rint(np.ldexp(np.abs(values), form.fraction - exponents)).astype(np.int64)
     magnitudes = ((exponents - form.lowest).astype(np.int64) << form.fraction) + steps
     signs = np.signbit(values).astype(np.int64) << (form.exponent + form.fraction)
-    return (signs | magnitudes).astype(form.words)
+    rounded: Bits = (signs | magnitudes).astype(form.words)
+    return rounded

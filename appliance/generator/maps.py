@@ -33,7 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from appliance.errors import ApplianceError
-from appliance.generator.formats import Bits, bits_of, num_bytes
+from appliance.generator.formats import Bits, Floats, bits_of, num_bytes
 
 Kind = Literal["normal", "uniform", "integers", "words"]
 Integers = NDArray[np.int64]
@@ -120,7 +120,8 @@ def values(drawn: Map, dtype: str, random: NDArray[np.unsignedinteger]) -> Bits:
     """Bits of the values that random numbers of the map's width stand for, flat and in order."""
     match drawn.width(dtype):
         case 16:
-            return table(drawn, dtype)[random].reshape(-1)
+            looked_up: Bits = table(drawn, dtype)[random].reshape(-1)
+            return looked_up
         case 32:
             return _scaled(drawn, dtype, random.astype(np.uint32, copy=False))
         case _:
@@ -138,10 +139,11 @@ def _scaled(drawn: Map, dtype: str, random: NDArray[np.uint32]) -> Bits:
 @lru_cache(maxsize=64)
 def table(drawn: Map, dtype: str) -> Bits:
     """Bits (65536, group) of the values of each 16 bits, in the format that torch calls `dtype`."""
+    exact: Floats | Integers
     if drawn.kind == "normal":
-        exact = _normal_groups() * STEP
+        exact = np.asarray(_normal_groups() * STEP, np.float64)
     elif drawn.kind == "uniform":
-        exact = (2.0 * np.arange(PLACES)[:, None] + 1 - PLACES) * 2.0**-17
+        exact = np.asarray((2.0 * np.arange(PLACES)[:, None] + 1 - PLACES) * 2.0**-17, np.float64)
     else:
         exact = ((np.arange(PLACES)[:, None] * drawn.span) >> 16) + drawn.low
     made = bits_of(exact, dtype)
@@ -156,7 +158,9 @@ def _normal_groups() -> Integers:
     """All groups (65536, 4) of normal numbers in units of 2**-26; the low four bits are signs."""
     place = np.arange(PLACES)[:, None]
     is_negative = (place >> np.arange(GROUP)) & 1
-    return np.where(is_negative == 1, -1, 1) * magnitudes()[_chosen()[place[:, 0] >> GROUP]]
+    signs = np.where(is_negative == 1, -1, 1)
+    groups: Integers = signs * magnitudes()[_chosen()[place[:, 0] >> GROUP]]
+    return groups
 
 
 def _chosen() -> Integers:
@@ -172,7 +176,8 @@ def _chosen() -> Integers:
     places = [_times(one, first) ^ _times(other, second) for one, other in PLACE_FACTORS]
     columns = np.stack(places, axis=1)
     turn = (np.arange(GROUP) + strata + columns) % GROUP
-    return ((strata << FIELD_BITS) + columns) * GROUP + turn
+    chosen: Integers = ((strata << FIELD_BITS) + columns) * GROUP + turn
+    return chosen
 
 
 def _times(factor: int, numbers: Integers) -> Integers:

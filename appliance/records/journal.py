@@ -334,6 +334,31 @@ class Digested(Record):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DrawnInput(Record):
+    """A tensor that a launch drew: all that the generator needs to draw it again but the seed.
+
+    `values` is the map from bits to values, `dtype` the number format, `checksum` what sums up the
+    tensor as it lay on the device (`appliance.generator.drawing`).
+    """
+
+    name: str
+    values: str
+    dtype: str
+    shape: tuple[BigInt, ...]
+    checksum: BigInt
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputsDrawn(Record):
+    """The tensors that the build of a launch drew from its seed, in their order."""
+
+    kind: Literal["inputs_drawn"] = "inputs_drawn"
+    launch: str
+    rank: int
+    inputs: tuple[DrawnInput, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Repeated(Record):
     """What one rank of a launch in the deterministic phase gave: its first step, bit by bit.
 
@@ -552,6 +577,7 @@ WorkerEvent = (
     | Artifact
     | Checked
     | Digested
+    | InputsDrawn
     | Repeated
     | MismatchExamined
     | Libraries

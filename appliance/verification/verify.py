@@ -36,6 +36,7 @@ from appliance.verification import (
     attempt_checks,
     evidence_path,
     facts_checks,
+    input_checks,
     launch_checks,
     run_checks,
     suite_checks,
@@ -451,6 +452,7 @@ def _conduct(examination: _Examination) -> str:
     run_checks.check_bounds(bundle.plan, bundle.criteria)
     run_checks.check_conduct(bundle.plan, bundle.lines, digests)
     launch_checks.check_launches(bundle.plan, bundle.lines)
+    inputs = input_checks.check_inputs(bundle.plan, bundle.lines)
     _check_logs(bundle)
     _check_libraries(bundle)
     scheduled = check_schedule(
@@ -458,7 +460,7 @@ def _conduct(examination: _Examination) -> str:
     )
     sentence = (
         f"{len(bundle.plan.launches)} planned launches, each accounted for, in the plan's order"
-        f"{scheduled}"
+        f"{inputs}{scheduled}"
     )
     challenge = examination.files.get(bundles.CHALLENGE)
     if challenge is None:

@@ -31,6 +31,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
+from appliance.generator.drawing import Summed
 from appliance.ipc.stage_clock import StageClock
 from appliance.planning.check_sampling import sampled_steps
 from appliance.records.journal import (
@@ -39,6 +40,8 @@ from appliance.records.journal import (
     Check,
     Checked,
     Digested,
+    DrawnInput,
+    InputsDrawn,
     Libraries,
     Phase,
     Stage,
@@ -66,7 +69,7 @@ class Machine:
     piece of work that keeps the device busy and changes nothing;
     `make_witness` gives a witness of the device's other users, None where it can have none;
     `libraries` the files that this process runs, with their digests; `more_checks` what is to be
-    checked of the device beside each output.
+    checked of the device beside each output, `input_checks` of the inputs that a build drew.
     """
 
     stopwatch: timing.Stopwatch
@@ -78,6 +81,7 @@ class Machine:
     libraries: Callable[[], Mapping[str, str | None]]
     make_witness: Callable[[], Witness | None] = lambda: None
     more_checks: Callable[[], Iterable[Check]] = tuple
+    input_checks: Callable[[], Iterable[Check]] = tuple
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -206,6 +210,7 @@ class LaunchCourse:
         self.progress.stage = "later"
         stages.enter("other")
         self._send(Started, build_ns=built.wall_ns, first_step_ns=first.wall_ns)
+        self._check_inputs()
         self._digest(output)
         self._check("first", 0, before, state, output)
         with self._in("calibrate"):
@@ -215,6 +220,7 @@ class LaunchCourse:
 
     def _build(self) -> Any:
         self.machine.seed(self.spec.seed)
+        self.target.drawn.clear()
         return self.workload.build(self.target, self.spec.seed)
 
     def _compare_clocks(self, step: timing.Step) -> None:
@@ -437,6 +443,15 @@ class LaunchCourse:
                 digest = outputs.digest(output, self.machine.bits)
                 self._send(Digested, phase="first", step=0, what="output", digest=digest)
 
+    def _check_inputs(self) -> None:
+        """Report what the build drew, and what the host's own generator says of it."""
+        if not self.target.drawn:
+            return
+        with self._in("check"):
+            self._send(InputsDrawn, inputs=tuple(map(_recorded, self.target.drawn)))
+            for check in self.machine.input_checks():
+                self._send(Checked, phase="first", step=0, check=check)
+
     def _check(self, phase: Phase, step: int, before: object, state: Any, output: Any) -> None:
         with self._in("check"):
             checks = self.workload.check(before, state, output)
@@ -458,6 +473,17 @@ class LaunchCourse:
 
     def _send(self, kind: Callable[..., Record], **fields: Any) -> None:
         self.channel.send(kind(launch=self.spec.launch, rank=self.rank, **fields))
+
+
+def _recorded(summed: Summed) -> DrawnInput:
+    drawn = summed.drawn
+    return DrawnInput(
+        name=drawn.name,
+        values=str(drawn.values),
+        dtype=drawn.dtype,
+        shape=drawn.shape,
+        checksum=summed.checksum,
+    )
 
 
 def _shifted(is_drawn: Callable[[int], bool], by: int) -> Callable[[int], bool]:

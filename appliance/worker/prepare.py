@@ -33,6 +33,7 @@ from appliance.worker.repeats import RepeatCourse
 from appliance.worker.workload_loader import WorkloadAbsent, import_fault, load_workload
 from workloads.contract.target import Artifacts, Target
 from workloads.parts.distributed import ranks
+from workloads.parts.drawing import drawn
 from workloads.parts.matmul import tf32
 
 STALL_SHARE, LONGEST_STALL = 1 / 3, 300.0
@@ -248,4 +249,5 @@ def _machine(spec: LaunchSpec, target: Target, stopwatch: torch_device.DeviceSto
         libraries=partial(libraries.loaded, digests),
         make_witness=partial(torch_device.device_witness, target.device, stopwatch),
         more_checks=partial(_checks_of_products, spec, target.device),
+        input_checks=partial(drawn.checks, target),
     )

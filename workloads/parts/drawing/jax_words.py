@@ -19,7 +19,8 @@ def words(key: Key, first_block: int, num_blocks: int) -> jax.Array:
     with jax.enable_x64(True):  # noqa: FBT003 - JAX's own
         keys = jnp.array(key, dtype=jnp.uint64)
         first = jnp.array(first_block, dtype=jnp.uint64)
-        return _words(keys, first, num_blocks)
+        made: jax.Array = _words(keys, first, num_blocks)
+        return made
 
 
 def _make(keys: jax.Array, first: jax.Array, num_blocks: int) -> jax.Array:

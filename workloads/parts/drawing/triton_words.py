@@ -20,7 +20,7 @@ _FIRST_STEP, _SECOND_STEP = (tl.constexpr(one) for one in WEYL)
 _ROUNDS = tl.constexpr(ROUNDS)
 
 
-@triton.jit
+@triton.jit  # type: ignore[untyped-decorator,unused-ignore]
 def _kernel(out, first, count, low_key, low_other, high_key, high_other, size: tl.constexpr):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, PLR0917 - as Triton calls it
     """Keys come in halves, which no argument's type can lose a bit of."""
     place = tl.program_id(0).to(tl.int64) * size + tl.arange(0, size)

@@ -1,0 +1,61 @@
+"""Parts and whole tensors of drawn values, and the numbers that sum them up."""
+
+import numpy as np
+import pytest
+
+from appliance.generator import drawing
+from appliance.generator.drawing import Drawn, checksum, part, rows, sampled_runs, whole
+from appliance.generator.formats import num_bytes
+from appliance.generator.maps import NORMAL, UNIFORM, WORDS, Map, integers
+
+KINDS = [
+    (NORMAL, "float32"),
+    (NORMAL, "bfloat16"),
+    (NORMAL, "float8_e4m3fn"),
+    (UNIFORM, "float64"),
+    (integers(-127, 127), "int8"),
+    (integers(0, 99_999), "int64"),
+    (WORDS, "int64"),
+]
+SHAPE = (1013, 1051)  # more than one piece, and no row begins with a word
+
+
+@pytest.mark.parametrize(("values", "dtype"), KINDS, ids=str)
+def test_any_row_is_drawn_alone_as_in_the_whole(values: Map, dtype: str) -> None:
+    drawn = Drawn(3, "x", values, dtype, SHAPE)
+    tensor = whole(drawn, threads=2)
+    assert tensor.shape == SHAPE
+    assert tensor.itemsize == num_bytes(dtype)
+    assert np.array_equal(rows(drawn, 500, 3), tensor[500:503])
+    assert np.array_equal(part(drawn, drawn.count - 5, 5), tensor.ravel()[-5:])
+
+
+def test_threads_change_nothing() -> None:
+    drawn = Drawn(3, "x", NORMAL, "float16", SHAPE)
+    assert np.array_equal(whole(drawn, threads=3), whole(drawn))
+
+
+def test_large_tensors_are_sampled_once_in_each_sixteenth() -> None:
+    drawn = Drawn(3, "x", NORMAL, "float16", (2**15, 2**15))
+    starts = [first for first, _ in sampled_runs(drawn)]
+    assert [first * 16 // drawn.count for first in starts] == list(range(16))
+    assert {count for _, count in sampled_runs(drawn)} == {drawing.RUN}
+    assert starts != [
+        first for first, _ in sampled_runs(Drawn(4, *list(vars(drawn).values())[1:5]))
+    ]
+
+
+def test_checksum_tells_seed_name_values_format_and_shape_apart() -> None:
+    given = [
+        Drawn(3, "x", NORMAL, "float16", (100, 7)),
+        Drawn(4, "x", NORMAL, "float16", (100, 7)),
+        Drawn(3, "y", NORMAL, "float16", (100, 7)),
+        Drawn(3, "x", NORMAL, "float32", (100, 7)),
+        Drawn(3, "x", UNIFORM, "float16", (100, 7)),
+        Drawn(3, "x", NORMAL, "float16", (101, 7)),
+    ]
+    assert len({checksum(one) for one in given}) == len(given)
+
+
+def test_checksum_is_fixed_for_ever() -> None:
+    assert checksum(Drawn(3, "x", NORMAL, "bfloat16", (1024, 1024))) == 11994670105963079663
