@@ -8,7 +8,7 @@ a cache, on the threads that it is given.
 
 A tensor is summed up where it lies by a number that the host makes of the generator alone:
 
-    s = sum over sampled i of  x_i w_i   modulo 2**64
+    s = sum over sampled i of  x_i w_i   modulo 2**63
 
 x_i are the bits of element i, w_i odd pseudo-random weights of i. All of a tensor is sampled up to
 65,536 elements, of a larger one as many: 16 runs of 4,096, one from each sixteenth, where the seed
@@ -168,12 +168,12 @@ def sampled_runs(drawn: Drawn) -> Sequence[tuple[int, int]]:
 
 @lru_cache(maxsize=4096)
 def checksum(drawn: Drawn) -> int:
-    """The number from 0 to 2**64 - 1 that sums the tensor up, of the generator alone."""
+    """The number from 0 to 2**63 - 1 that sums the tensor up, of the generator alone."""
     total = 0
     for first, count in sampled_runs(drawn):
         bits = part(drawn, first, count).astype(np.uint64).view(np.int64)
         total += int((bits * weights(first, count)).sum())
-    return total % 2**64
+    return total % 2**63
 
 
 def weights(first: int, count: int) -> NDArray[np.int64]:

@@ -344,7 +344,7 @@ class DrawnInput(Record):
     name: str
     values: str
     dtype: str
-    shape: tuple[BigInt, ...]
+    shape: tuple[int, ...]
     checksum: BigInt
 
 

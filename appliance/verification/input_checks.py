@@ -18,6 +18,7 @@ from appliance.challenge.window import inputs_seed
 from appliance.errors import EvidenceError
 from appliance.generator import drawing, maps
 from appliance.generator.drawing import Drawn
+from appliance.generator.formats import num_bytes
 from appliance.planning.plan import case_seed
 from appliance.records.journal import (
     Checked,
@@ -118,7 +119,7 @@ def _one(launch: str, said: DrawnInput, seed: int) -> Drawn:
     try:
         values = maps.parse(said.values)
         drawn = Drawn(seed, said.name, values, said.dtype, tuple(said.shape))
-        is_possible = drawn.width > 0 and min(said.shape, default=1) > 0
+        is_possible = num_bytes(said.dtype) > 0 and min(said.shape, default=1) > 0
     except (KeyError, ValueError):
         is_possible = False
     if not is_possible or prod(said.shape) > MOST_ELEMENTS:

@@ -169,7 +169,7 @@ def _right_words(key: philox.Key, first_block: int, num_blocks: int) -> torch.Te
 
 
 def checksum(drawn: Drawn, tensor: torch.Tensor) -> int:
-    """The number from 0 to 2**64 - 1 that sums a drawn tensor up, made where it lies."""
+    """The number from 0 to 2**63 - 1 that sums a drawn tensor up, made where it lies."""
     flat = tensor.detach().reshape(-1).view(_INTEGERS[tensor.element_size()])
     runs = drawing.sampled_runs(drawn)
     words = torch.cat([flat[first : first + count] for first, count in runs]).to(torch.int64)
@@ -179,7 +179,7 @@ def checksum(drawn: Drawn, tensor: torch.Tensor) -> int:
         [torch.arange(first, first + count, device=flat.device) for first, count in runs]
     ).mul_(drawing.STEP)
     weights = (index ^ (index >> drawing.SHIFT)).mul_(drawing.MIX).bitwise_or_(1)
-    return int(words.mul_(weights).sum()) % 2**64
+    return int(words.mul_(weights).sum()) % 2**63
 
 
 def checks(target: Target) -> Iterator[Check]:
