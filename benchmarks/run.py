@@ -11,6 +11,7 @@ read the ratios, which are made within one run.
     series      time of the changepoint search beside ruptures, and of classifying a launch
     digests     time of the burn-in's digests and checks over that of its products
     judge       processor time of judging 40 criteria with 40 launches each
+    inputs      time of drawing operands on this host: torch's generator over ours
     imports     processor time of importing a workload over that of importing torch
 """
 
@@ -30,6 +31,7 @@ import numpy as np
 from changepoints import measure_series
 from digests import measure_digests
 from imports import measure_imports
+from inputs import measure_inputs
 from judge import measure_judge
 
 ROOT = Path(__file__).parents[1]
@@ -185,6 +187,7 @@ def main() -> None:
             "digests": measure_digests,
             "judge": measure_judge,
             "imports": measure_imports,
+            "inputs": measure_inputs,
             "smoke": lambda: measure_smoke(folder),
             "launches": lambda: measure_launches(folder),
         }

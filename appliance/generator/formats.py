@@ -26,7 +26,7 @@ class Short:
     @property
     def lowest(self) -> int:
         """Exponent of the smallest normal number."""
-        return 2 - 2 ** (self.exponent - 1)
+        return 2 - (1 << (self.exponent - 1))
 
     @property
     def words(self) -> type[np.unsignedinteger]:

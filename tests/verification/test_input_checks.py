@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.builders import chain
@@ -79,7 +80,7 @@ def fault(wrong: Sequence[DrawnInput], num_wrong: float | None = 0) -> str:
     return str(caught.value)
 
 
-def changed(**values: object) -> tuple[DrawnInput, ...]:
+def changed(**values: Any) -> tuple[DrawnInput, ...]:
     return (replace(INPUTS[0], **values), *INPUTS[1:])
 
 

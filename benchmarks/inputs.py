@@ -1,0 +1,84 @@
+"""Time of drawing inputs on this host, as a ratio of torch's own generator over ours.
+
+Three operands of 8192 x 8192 normal numbers, as `gemm` has them, drawn in turn by each way, on the
+threads that torch has. Fresh memory costs as much as drawing does on some hosts, and both ways
+take it anew each time, as a launch does. Beside it what a device would move: bytes of torch's
+eager operations on 64-bit integers, counted by its dispatcher, with the words' way to values.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+
+SIDE, NUM_INPUTS, NUM_PAIRS = 8192, 3, 3
+BANDWIDTH = 3e12  # bytes a second, of an accelerator like the H100 (3.35e12 by its vendor)
+
+
+def seconds(work: Callable[[], object]) -> tuple[float, float]:
+    """Wall and processor time of drawing all operands."""
+    begin, busy = time.perf_counter(), time.process_time()
+    for _ in range(NUM_INPUTS):
+        work()
+    return time.perf_counter() - begin, time.process_time() - busy
+
+
+def measure_inputs() -> None:
+    for dtype in ("bfloat16", "float32"):
+        measure_format(dtype)
+    measure_device()
+
+
+def measure_format(dtype: str) -> None:
+    import torch  # noqa: PLC0415 - the other parts do without
+
+    from appliance.generator.maps import NORMAL  # noqa: PLC0415
+    from workloads.parts.drawing.drawn import described, on_host  # noqa: PLC0415
+
+    form = getattr(torch, dtype)
+    rng = torch.Generator().manual_seed(1)
+    drawn = described(1, "left 0", NORMAL, form, (SIDE, SIDE))
+
+    def by_torch() -> object:
+        return torch.randn(SIDE, SIDE, generator=rng).to(form)
+
+    pairs = [(seconds(by_torch), seconds(lambda: on_host(drawn))) for _ in range(NUM_PAIRS)]
+    wall, busy = (
+        statistics.median(one[clock] / other[clock] for one, other in pairs) for clock in (0, 1)
+    )
+    ours = statistics.median(other[0] for _, other in pairs)
+    print(
+        f"inputs: {NUM_INPUTS} x {SIDE} x {SIDE} normal numbers in {dtype}: {ours:.3f} s; torch's "
+        f"generator takes {wall:.1f} times as long (aim: 10) and {busy:.1f} times the processor "
+        "time"
+    )
+
+
+def measure_device() -> None:
+    import torch  # noqa: PLC0415
+    from torch.utils._python_dispatch import TorchDispatchMode  # noqa: PLC0415
+
+    from appliance.generator.maps import NORMAL  # noqa: PLC0415
+    from workloads.parts.drawing.drawn import described, drawn_by_device  # noqa: PLC0415
+
+    class Counting(TorchDispatchMode):
+        moved = 0
+
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN204 - torch's own
+            result = func(*args, **(kwargs or {}))
+            if "view" not in func.name() and "slice" not in func.name():
+                tensors = [one for one in (*args, result) if isinstance(one, torch.Tensor)]
+                self.moved += sum(one.nbytes for one in tensors if one.dim())
+            return result
+
+    drawn = described(1, "left 0", NORMAL, torch.bfloat16, (1024, 1024))
+    host = torch.device("cpu")
+    drawn_by_device(drawn, host)
+    with Counting() as counting:
+        drawn_by_device(drawn, host)
+    whole = counting.moved * NUM_INPUTS * SIDE**2 / drawn.count
+    print(
+        f"inputs: on a device {NUM_INPUTS} x {SIDE} x {SIDE} move {whole / 1e9:.1f} GB by eager "
+        f"operations, {1e3 * whole / BANDWIDTH:.0f} ms at {BANDWIDTH / 1e12:g} TB/s (aim: 50 ms)"
+    )
