@@ -169,11 +169,14 @@ def sampled_runs(drawn: Drawn) -> Sequence[tuple[int, int]]:
 @lru_cache(maxsize=4096)
 def checksum(drawn: Drawn) -> int:
     """The number from 0 to 2**63 - 1 that sums the tensor up, of the generator alone."""
-    total = 0
-    for first, count in sampled_runs(drawn):
-        bits = part(drawn, first, count).astype(np.uint64).view(np.int64)
-        total += int((bits * weights(first, count)).sum())
-    return total % 2**63
+    runs = sampled_runs(drawn)
+    return sum(weighed(part(drawn, first, count), first) for first, count in runs) % 2**63
+
+
+def weighed(bits: Bits, first: int) -> int:
+    """The sum of one run of elements, from `first` on, by their bits."""
+    words = bits.astype(np.uint64).view(np.int64)
+    return int((words * weights(first, len(bits))).sum())
 
 
 def weights(first: int, count: int) -> NDArray[np.int64]:

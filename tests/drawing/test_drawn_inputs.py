@@ -81,6 +81,8 @@ def test_a_device_draws_the_bits_of_the_host(values: Map, dtype: torch.dtype) ->
     assert torch.equal(bits(host), bits(device))
     assert torch.equal(bits(drawn.rows_on_host(one, 700, 2)), bits(host[700:702]))
     assert drawn.checksum(one, device) == drawing.checksum(one)
+    runs = drawing.sampled_runs(one)
+    assert drawn._checksum_by_device(bits(device).view(-1), runs) == drawing.checksum(one)
 
 
 def test_pieces_of_a_large_tensor_join(monkeypatch: pytest.MonkeyPatch) -> None:
