@@ -12,9 +12,9 @@ costs a quarter of a look-up and 4 random bits, where a table for each number of
 four times as many integer operations on every device.
 
 Uniform numbers and integers are scaled: of n integers the random number of w bits gives
-(random * n) >> w, so one is more frequent than another by n / 2**w of its share at most: 0.4 % of
-256 integers, which have 16 bits, and of 2**24, which have 32. No logarithm, cosine or division is
-made where values are drawn: their last bit is the library's own.
+(random * n) >> w, so one is more frequent than another by n / 2**w of its share at most: 0.8 % of
+512 integers, which have 16 bits, and 0.4 % of 2**24, which have 32. No logarithm, cosine or
+division is made where values are drawn: their last bit is the library's own.
 
 Whatever takes 16 bits is a table, made once by the host for a map and a format; the device only
 looks up. Quantiles are computed to 1e-15 and rounded to multiples of 2**-26; the nearest to a half
@@ -51,7 +51,7 @@ STEP = 2.0**-26
 """Of the quantiles, whose multiples float64 holds exactly."""
 QUANTILES = "b99de6283e94fab006d1a8e975608b20b05a6a79eb649dd103b77271c877ee86"
 """SHA-256 of the magnitudes as little-endian integers of 64 bits."""
-MOST_TABLED = 256
+MOST_TABLED = 512
 MOST_INTEGERS = 2**24
 UNIFORM_BITS = 24
 """Of uniform numbers that are wide enough for them, each exact in float32."""
