@@ -34,7 +34,7 @@ from appliance.records.plan import Case, Plan
 MOST_ELEMENTS = 2**48
 MOST_INPUTS = 4096
 CHECK = "inputs as drawn"
-"""How the name of the check begins that a launch makes of its inputs."""
+"""Name of the check that a launch makes of its inputs."""
 
 Names = tuple[tuple[str, str, str, tuple[int, ...]], ...]
 
@@ -96,7 +96,7 @@ def _gathered(plan: Plan, lines: Sequence[Line]) -> Mapping[str, _Launch]:
                 launches[event.launch] = _Launch(case=planned[event.launch])
             case InputsDrawn() if event.launch in launches:
                 launches[event.launch].of(event.rank).drawn = event
-            case Checked() if event.launch in launches and event.check.name.startswith(CHECK):
+            case Checked() if event.launch in launches and event.check.name == CHECK:
                 launches[event.launch].of(event.rank).num_wrong = event.check.error
             case Started() if event.launch in launches:
                 launches[event.launch].of(event.rank).is_stepped = True

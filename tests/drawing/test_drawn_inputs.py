@@ -126,10 +126,11 @@ def test_one_flipped_bit_of_an_input_is_found_and_named(bit: int, tmp_path: Path
     where.drawn[0] = replace(summed, checksum=drawn.checksum(summed.drawn, tensor))
     *_, check = drawn.checks(where)
     assert (check.name, check.error, check.is_within) == (
-        "inputs as drawn (left 0 differs)",
+        "inputs as drawn",
         1,
         False,
     )
+    assert check.detects_what.endswith('"left 0" differs')
 
 
 def test_a_device_with_other_answers_fails_by_name(

@@ -207,18 +207,18 @@ def checks(target: Target) -> Iterator[Check]:
     )
     wrong = [one for one in target.drawn if one.checksum != drawing.checksum(one.drawn)]
     yield Check(
-        name=f"inputs as drawn{_named(wrong)}",
+        name="inputs as drawn",
         error=len(wrong),
         bound=0,
         kind="exact",
         detects=1,
         detects_what=f"wrong elements among the {drawing.RUNS * drawing.RUN:,} or fewer that are "
-        f"read of each of {len(target.drawn)} tensors",
+        f"read of each of {len(target.drawn)} tensors{_named(wrong)}",
     )
 
 
 def _named(wrong: list[Summed]) -> str:
-    return f" ({wrong[0].drawn.name} differs)" if wrong else ""
+    return f'; "{wrong[0].drawn.name}" differs' if wrong else ""
 
 
 @lru_cache(maxsize=8)
