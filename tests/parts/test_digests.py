@@ -11,14 +11,17 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from workloads.burn_in import BurnIn
 from workloads.contract.target import Artifacts, Target
 from workloads.parts.memory import abft, chain
 from workloads.parts.memory.digests import (
+    Scratch,
     Weights,
     combine,
     digest,
+    digest_into,
     make_weights,
     on_host,
     row_checksums,
@@ -63,16 +66,21 @@ def digests_of(words: torch.Tensor, dtype: torch.dtype, weights: Weights) -> tor
 
 @by_dtype
 @by_way
-def test_digest_is_the_weighted_sum_of_zero_extended_words(
+def test_digest_is_the_weighted_sum_of_the_words_signed_bytes(
     dtype: torch.dtype,
     is_plain: bool,  # noqa: FBT001 - a parameter of the test
 ) -> None:
     weights = weights_for(SHAPE, dtype, is_plain=is_plain)
     words = random_words(SHAPE, dtype, torch.Generator().manual_seed(1))
-    mask = 2 ** (8 * dtype.itemsize) - 1
+    size = dtype.itemsize
+
+    def number(word: int) -> int:
+        octets = (word % 2 ** (8 * size)).to_bytes(size, "little")
+        return sum((one - 256 * (one > 127)) << (8 * place) for place, one in enumerate(octets))
+
     exact = [
         sum(
-            (int(words[i, j]) & mask) * int(weights.rows[q, i]) * int(weights.columns[q, j])
+            number(int(words[i, j])) * int(weights.rows[q, i]) * int(weights.columns[q, j])
             for i in range(SHAPE[0])
             for j in range(SHAPE[1])
         )
@@ -282,3 +290,73 @@ def test_whole_numbers_leave_every_sum_exact(
     assert chain.largest_magnitude(dtype, inner) == magnitude
     largest = min(2.0**24, torch.finfo(dtype).max)
     assert 8 * magnitude * (magnitude + 1) / 3 * inner**0.5 <= 0.7 * largest
+
+
+# ------------------------------------------------------------------ read once
+
+
+class Operators(TorchDispatchMode):
+    """Operators that compute, in their order; views of memory launch nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: list[str] = []
+
+    def __torch_dispatch__(
+        self,
+        func: torch._ops.OpOverload,
+        types: object,
+        args: tuple[object, ...] = (),
+        kwargs: dict[str, object] | None = None,
+    ) -> object:
+        del types
+        if not func.is_view and func is not torch.ops.aten.detach.default:
+            self.names.append(func.name())
+        return func(*args, **(kwargs or {}))
+
+
+@by_dtype
+def test_product_is_digested_by_three_kernels_of_which_one_reads_it(dtype: torch.dtype) -> None:
+    weights = weights_for((64, 48), dtype)
+    matrix = random_words((64, 48), dtype, torch.Generator().manual_seed(1)).view(dtype)
+    out, scratch = torch.zeros(2, dtype=torch.int64), Scratch.make(64, CPU)
+    with Operators() as seen:
+        digest_into(matrix, weights, out, scratch)
+    assert seen.names == ["aten::_int_mm.out", "aten::mul.out", "aten::sum.IntList_out"]
+    assert torch.equal(out, digest(matrix, on_host(weights)))
+
+
+def test_words_of_any_two_places_have_weights_that_differ_by_more_than_a_word() -> None:
+    """So two words that changed places alter the first digest, whatever they are."""
+    weights = weights_for((512, 1024), torch.float32, is_plain=True)
+    products = weights.rows[0].view(-1, 1) * weights.columns[0]
+    assert len((products & (2**32 - 1)).unique()) == products.numel()
+
+
+def test_two_words_that_changed_places_alter_the_first_digest() -> None:
+    weights = weights_for(SHAPE, torch.float32)
+    words = random_words((2_000, *SHAPE), torch.float32, torch.Generator().manual_seed(3))
+    wrong = words.view(2_000, -1).clone()
+    rng = torch.Generator().manual_seed(4)
+    places = torch.stack([torch.randperm(wrong.shape[1], generator=rng)[:2] for _ in wrong])
+    # the worst case: they differ in their top bit alone
+    wrong.scatter_(1, places, wrong.gather(1, places[:, :1]) ^ torch.tensor([[0, -(2**31)]]).int())
+    swapped = wrong.clone().scatter_(1, places, wrong.gather(1, places.flip(1)))
+    right, seen = (
+        digests_of(one.view_as(words), torch.float32, weights) for one in (wrong, swapped)
+    )
+    assert bool((right[:, 0] != seen[:, 0]).all())
+
+
+@pytest.mark.parametrize("dtype", [*DTYPES, torch.float64], ids=str)
+def test_triton_kernel_gives_the_same_bits(
+    dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Interpreted, on a shape that ends inside a block."""
+    pytest.importorskip("triton", reason="Triton is part of the accelerators' images")
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    generator = torch.Generator().manual_seed(7)
+    weights = make_weights((33, 270), dtype, generator, CPU)
+    matrix = torch.randint(-(2**62), 2**62, (33, 270), generator=generator).double().to(dtype)
+    assert weights.way == "kernel"
+    assert torch.equal(digest(matrix, weights), digest(matrix, on_host(weights)))
