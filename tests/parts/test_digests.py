@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
+from support.operators import Operators
 
 from workloads.burn_in import BurnIn
 from workloads.contract.target import Artifacts, Target
@@ -212,12 +212,11 @@ def test_one_bit_alters_each_of_the_two_digests(dtype: torch.dtype) -> None:
 
 
 def test_ten_thousand_healthy_blocks_raise_no_alarm(tmp_path: object) -> None:
-    workload = BurnIn(
-        size=16, chain_size=16, memory_bytes=2**20, rounds=834, phase_steps=1, idle_length=1
-    )
+    workload = BurnIn(size=16, chain_size=16, memory_bytes=2**20, lanes=1, rounds=834)
     state = workload.build(Target(device=CPU, artifacts=Artifacts(tmp_path)), 3)  # type: ignore[arg-type]
+    workload.step(state)  # one round
     checks = list(workload.check(None, state, workload.step(state)))
-    assert state.num_rounds * len(state.slots) > NUM_FAULTS
+    assert state.lanes[0].num_rounds * len(state.slots) > NUM_FAULTS
     assert [check.name for check in checks if not check.is_within] == []
 
 
@@ -293,26 +292,6 @@ def test_whole_numbers_leave_every_sum_exact(
 
 
 # ------------------------------------------------------------------ read once
-
-
-class Operators(TorchDispatchMode):
-    """Operators that compute, in their order; views of memory launch nothing."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.names: list[str] = []
-
-    def __torch_dispatch__(
-        self,
-        func: torch._ops.OpOverload,
-        types: object,
-        args: tuple[object, ...] = (),
-        kwargs: dict[str, object] | None = None,
-    ) -> object:
-        del types
-        if not func.is_view and func is not torch.ops.aten.detach.default:
-            self.names.append(func.name())
-        return func(*args, **(kwargs or {}))
 
 
 @by_dtype
