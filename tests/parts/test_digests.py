@@ -26,6 +26,7 @@ from workloads.parts.memory.digests import (
     on_host,
     row_checksums,
 )
+from workloads.parts.memory.planted_faults import SHARES, Planter
 
 CPU = torch.device("cpu")
 NUM_FAULTS = 10_000
@@ -218,6 +219,30 @@ def test_ten_thousand_healthy_blocks_raise_no_alarm(tmp_path: object) -> None:
     checks = list(workload.check(None, state, workload.step(state)))
     assert state.lanes[0].num_rounds * len(state.slots) > NUM_FAULTS
     assert [check.name for check in checks if not check.is_within] == []
+
+
+@pytest.mark.parametrize("dtype", DTYPES[:3], ids=str)
+@pytest.mark.parametrize("kind", SHARES)
+def test_no_planted_fault_of_any_kind_escapes_the_shipped_digest(
+    kind: str, dtype: torch.dtype
+) -> None:
+    """A sample of what scripts/silent_corruption.py plants by the million."""
+    rng = torch.Generator().manual_seed(5)
+    product, stale = (torch.randn(63, 64, generator=rng).to(dtype) for _ in range(2))
+    weights = weights_for((63, 64), dtype)
+    right, kept = digest(product, on_host(weights)), product.clone()
+    planter = Planter(stale=stale, seed=1)
+    for _ in range(200):
+        planter.plant(kind, product)
+        assert not torch.equal(digest(product, weights), right)
+        product.copy_(kept)
+
+
+def test_planted_faults_have_the_shares_that_were_published() -> None:
+    """Under 40 % single bits and 1 % NaN or infinity (arXiv 2605.04213)."""
+    assert sum(SHARES.values()) == pytest.approx(1.0)
+    assert SHARES["one bit"] < 0.4
+    assert SHARES["NaN or infinity"] == 0.01
 
 
 # ------------------------------------------------------------------ where it is
