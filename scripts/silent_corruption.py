@@ -1,19 +1,25 @@
 """Planted faults through the shipped digest, on real products: how many of each kind are missed.
 
     python scripts/silent_corruption.py [FAULTS] [PROCESSES]
+    python scripts/silent_corruption.py burn-in [FAULTS]
 
 Each fault is planted in a product that torch made, digested as a burn-in digests it, compared with
 the right product's digests, and taken out again; every thousandth time the product must have its
 own digests again. Nothing is predicted: a fault counts as detected if the two numbers differ.
+
+With `burn-in` the faults are planted in products of a burn-in's own steps, every other one, and go
+its whole way: digest, ring, comparison on the device, mailbox, counts and check.
 """
 
 from __future__ import annotations
 
 import sys
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
@@ -22,6 +28,8 @@ sys.path.insert(0, str(ROOT))
 
 import torch  # noqa: E402 - after the path
 
+from workloads.burn_in import BurnIn  # noqa: E402 - the same
+from workloads.contract.target import Artifacts, Target  # noqa: E402 - the same
 from workloads.parts.memory.digests import (  # noqa: E402 - the same
     Scratch,
     digest,
@@ -32,7 +40,11 @@ from workloads.parts.memory.digests import (  # noqa: E402 - the same
 from workloads.parts.memory.planted_faults import SHARES, Planter, words_of  # noqa: E402
 
 NUM_FAULTS = 1_000_000
+NUM_BURNT_IN = 10_000
 PER_PRODUCT = 500
+SIZE = 64
+PRODUCTS_A_ROUND = 12
+ONE_SET = 2**16  # bytes: what a repeat of a mismatch writes to is smaller than the pool
 SHAPES = ((128, 128, 128), (256, 192, 128), (127, 256, 253), (512, 512, 64), (64, 1024, 64))
 """(m, n, k) of the products in turn; one is odd."""
 DTYPES = (torch.bfloat16, torch.float32, torch.float16)
@@ -79,6 +91,46 @@ def injected(seed: int, count: int) -> Seen:
     return seen
 
 
+@dataclass(frozen=True, kw_only=True)
+class Corrupted(BurnIn):
+    """A burn-in of which every other product of the steps after the first has a planted fault."""
+
+    planter: Planter
+    log: list[str]
+
+    def multiply(self, left: torch.Tensor, right: torch.Tensor, out: torch.Tensor) -> None:
+        """One product, and in every other one a fault; repeats of a mismatch are left alone."""
+        super().multiply(left, right, out)
+        self.log.append("")
+        count = len(self.log)
+        is_repeat = bool(out.storage_offset() == 0 and out.untyped_storage().nbytes() < ONE_SET)
+        if count > PRODUCTS_A_ROUND and count % 2 and not is_repeat:
+            self.log[-1] = self.planter.draw_kind()
+            self.planter.plant(self.log[-1], out)
+
+
+def burnt_in(count: int, folder: Path) -> tuple[int, int, list[str]]:
+    """Faults planted in a burn-in, those that it counted, and its checks that were outside."""
+    torch.set_num_threads(1)
+    stale = torch.randn(SIZE, SIZE, generator=torch.Generator().manual_seed(2)).bfloat16()
+    workload = Corrupted(
+        size=SIZE,
+        chain_size=16,
+        memory_bytes=2**24,
+        lanes=1,
+        rounds=50,
+        planter=Planter(stale=stale, seed=1),
+        log=[],
+    )
+    state = workload.build(Target(device=CPU, artifacts=Artifacts(folder)), 3)
+    output = workload.step(state)
+    while sum(map(bool, workload.log)) < count:
+        output = workload.step(state)
+    counted = int(state.wrong.sum())
+    outside = [one.name for one in workload.check(None, state, output) if not one.is_within]
+    return sum(map(bool, workload.log)), counted, outside
+
+
 def table(seen: Seen) -> str:
     """A row for each kind: faults planted in each dtype, and how many were missed."""
     names = [str(dtype).removeprefix("torch.") for dtype in DTYPES]
@@ -90,8 +142,19 @@ def table(seen: Seen) -> str:
     return "\n".join(rows)
 
 
+def main_burn_in() -> None:
+    """Plant faults in a burn-in; ends with 1 if it did not count each."""
+    count = int(sys.argv[2]) if len(sys.argv) > 2 else NUM_BURNT_IN  # noqa: PLR2004 - given
+    with tempfile.TemporaryDirectory(prefix="bench-") as folder:
+        planted, counted, outside = burnt_in(count, Path(folder))
+    print(f"{planted:,} planted in a burn-in's products, {counted:,} counted; outside: {outside}")
+    raise SystemExit(planted != counted or not outside)
+
+
 def main() -> None:
     """Plant the faults in several processes; ends with 1 if one was missed."""
+    if sys.argv[1:2] == ["burn-in"]:
+        main_burn_in()
     count = int(sys.argv[1]) if len(sys.argv) > 1 else NUM_FAULTS
     processes = int(sys.argv[2]) if len(sys.argv) > 2 else 2  # noqa: PLR2004 - given
     begin = time.perf_counter()
