@@ -36,7 +36,7 @@ true_multiply = BurnIn.multiply
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
-def burn_in(**changes: int | str) -> BurnIn:
+def burn_in(**changes: float | str) -> BurnIn:
     return BurnIn(**{**SMALL, **changes})  # type: ignore[arg-type]
 
 
@@ -474,6 +474,17 @@ def test_page_says_what_was_covered_and_what_a_clean_run_shows() -> None:
         "average (MTBF at least T/3.0) with 95 % confidence; nothing is said of work and "
         "conditions that were not run."
     )
+
+
+def test_page_adds_up_segments_and_shows_what_the_last_one_covered() -> None:
+    events = [event for launch in (1, 2, 3) for event in events_of(3600, launch=launch)]
+    (section,) = page(events)
+    reported = [(row.label, row.value, row.note) for row in section.rows]
+    assert ("Products proven", "72 in 3 segments", "") in reported
+    assert [row for row in reported if row[0] == "Digested blocks"] == [
+        ("Digested blocks", "24 products", "segment 3")
+    ]
+    assert section.shown.startswith("No mismatch in 3 h under test")
 
 
 def test_page_of_a_run_with_a_mismatch_claims_nothing() -> None:

@@ -99,7 +99,7 @@ class Planter:
         self.last = (row, column, bit)
 
     def _mask(self, words: Words, bit: int) -> np.signedinteger:
-        return np.left_shift(words.dtype.type(1), words.dtype.type(bit))  # type: ignore[no-any-return]
+        return np.left_shift(words.dtype.type(1), words.dtype.type(bit))
 
     def _tile(self, words: Words, row: int, column: int, *, is_stale: bool) -> None:
         side = 2 ** int(self.rng.integers(3, 1 + _LARGEST_TILE.bit_length() - 1))
@@ -115,4 +115,4 @@ def words_of(matrix: torch.Tensor) -> Words:
     """The matrix's own memory as signed words, an element each."""
     size = matrix.element_size()
     view = {2: torch.int16, 4: torch.int32, 8: torch.int64}[size]
-    return matrix.view(view).numpy()  # type: ignore[no-any-return]
+    return matrix.view(view).numpy()
