@@ -18,8 +18,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from appliance.planning.launch_constants import SEGMENTED  # noqa: E402 - the same
 from appliance.planning import workload_manifest, workload_sizes  # noqa: E402 - after the path
+from appliance.planning.launch_constants import SEGMENTED  # noqa: E402 - the same
 from appliance.planning.placement import place  # noqa: E402 - the same
 from appliance.planning.plan import (  # noqa: E402 - the same
     Place,
