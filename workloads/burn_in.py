@@ -18,7 +18,7 @@ kernels that read it once; a step's digests are compared together, without waiti
 device. Exact products are held to the host's; random ones to the first round's, which is itself
 held to float64. In turn, for `phase_seconds` each, the device is hot (products back to back), cool
 (a quarter of the time), and loaded in jumps with periods from 1 ms to 10 s. A step takes about a
-second where `rounds` is 0, so that nothing waits for the device more often.
+second where the device sizes it, so that nothing waits for the device more often.
 
 What became of a mismatch is looked at after the step: where it is, whether the operands still
 have their digests, and whether it comes again in a hundred repeats. A block that has seen one is
@@ -77,7 +77,7 @@ SIZES = {
     "accelerators": {"size": 8192, "chain_size": 1024},
     "processors": {"size": 1024, "chain_size": 256},
 }
-"""Sides that are taken where a suite gives none."""
+"""Sides that suit the device."""
 _WAYS = {
     "kernel": "by one kernel",
     "bytes": "by three kernels, read once",
@@ -137,13 +137,15 @@ class Output:
 
 @dataclass(frozen=True, kw_only=True)
 class BurnIn(Workload[State, Output]):
-    """`size`: side of the largest product; `chain_size`: of the chain's; 0 for the device's.
+    """`size`: side of the largest product; `chain_size`: of the chain's.
+
+    `by_device` takes sides that suit the device and as many rounds as take a second, in place of
+    `size`, `chain_size` and `rounds` (of every lane in a step).
 
     `memory_fraction` of the free memory is used, `memory_bytes` at most, shared by `lanes`; on
     processors, whose memory is everybody's, `processor_bytes` at most.
-    `rounds`: of every lane in a step, 0 for as many as take a second; `phase_seconds`: length of
-    a phase; `pattern_parts`: rounds in which the patterns pass one set, so that a round spends
-    little on them.
+    `phase_seconds`: length of a phase; `pattern_parts`: rounds in which the patterns pass one set,
+    so that a round spends little on them.
     """
 
     summary: ClassVar[str] = "Burn-in: products in most of the memory, every one digested"
@@ -158,14 +160,15 @@ class BurnIn(Workload[State, Output]):
     }
     data_pattern: ClassVar[str] = "standard normal numbers and scaled integers in turn"
 
-    size: int = 0
-    chain_size: int = 0
+    by_device: bool = False
+    size: int = 8192
+    chain_size: int = 1024
     dtype: str = "bfloat16"
     memory_fraction: float = 0.9
     memory_bytes: int = 2**42
     processor_bytes: int = 2**30
     lanes: int = 2
-    rounds: int = 0
+    rounds: int = 1
     phase_seconds: float = 60.0
     pattern_parts: int = 4
     num_checked_rows: int = 16
@@ -174,18 +177,15 @@ class BurnIn(Workload[State, Output]):
     def __post_init__(self) -> None:
         require_positive(
             self,
-            *("memory_bytes", "processor_bytes", "lanes", "phase_seconds"),
+            *("size", "chain_size", "rounds", "lanes", "phase_seconds"),
+            *("memory_bytes", "processor_bytes"),
             *("pattern_parts", "num_checked_rows", "num_checked_links"),
         )
-        for name in ("size", "chain_size", "rounds"):
-            if getattr(self, name) < 0:
-                value = getattr(self, name)
-                raise ParameterError(f"{name} is {value}: give 0 for what suits the device")
         require_choice("dtype", self.dtype, [name for name in FLOATS if name != "float64"])
         require_share("memory_fraction", self.memory_fraction)
-        if self.size % SMALLEST:
+        if self.size < SMALLEST or self.size % SMALLEST:
             raise ParameterError(f"size is {self.size}: give a multiple of {SMALLEST}")
-        if self.size:
+        if not self.by_device:
             self._room(self.memory_bytes)
 
     # -------------------------------------------------------------- sizes
@@ -232,7 +232,7 @@ class BurnIn(Workload[State, Output]):
 
     def work(self) -> Work:
         """Of a step of given size; one that sizes itself counts steps."""
-        if not (self.rounds and self.size and self.chain_size):
+        if self.by_device:
             return Work()
         products = sum(2 * m * n * k for m, n, k in self._shapes) * len(KINDS)
         rounds = self.rounds * self.lanes
@@ -246,9 +246,9 @@ class BurnIn(Workload[State, Output]):
     # -------------------------------------------------------------- build
 
     def build(self, target: Target, seed: int) -> State:
-        sizes = SIZES["processors" if target.device.type == "cpu" else "accelerators"]
-        sized = {name: getattr(self, name) or size for name, size in sizes.items()}
-        return replace(self, **sized)._built(target, seed)  # type: ignore[arg-type] # noqa: SLF001
+        kind = "processors" if target.device.type == "cpu" else "accelerators"
+        sized = replace(self, **SIZES[kind]) if self.by_device else self  # type: ignore[arg-type]
+        return sized._built(target, seed)  # noqa: SLF001 - of the same class
 
     def _built(self, target: Target, seed: int) -> State:
         rng = torch.Generator().manual_seed(seed)
@@ -317,12 +317,13 @@ class BurnIn(Workload[State, Output]):
 
         Without a clock a step is one round and a phase one step.
         """
-        state.hot_rounds = self.rounds or 1
+        state.hot_rounds = 1 if self.by_device else self.rounds
         if target.seconds is not None:
             seconds = max(1e-6, target.seconds(lambda: self._products_of_a_round(state)))
             for lane in state.lanes:
                 lane.pool.zero_()  # what the trial left there must not pass for a product
-            state.hot_rounds = self.rounds or max(1, round(STEP_SECONDS / seconds))
+            if self.by_device:
+                state.hot_rounds = max(1, round(STEP_SECONDS / seconds))
             step = state.hot_rounds * seconds
             state.phase_steps = max(1, round(self.phase_seconds / step))
             state.product_seconds = seconds / len(state.slots)
@@ -370,7 +371,7 @@ class BurnIn(Workload[State, Output]):
         seconds = state.product_seconds
         if phase == "hot" or not seconds:
             return Pace(rounds=rounds)
-        is_free = not self.rounds  # to make fewer rounds where the device is to rest
+        is_free = self.by_device  # to make fewer rounds where the device is to rest
         is_waited_for = state.key.device.type == "cpu"  # launching a product waits for it
         if phase == "cool":
             count = len(state.slots)

@@ -304,29 +304,23 @@ def test_steps_and_phases_size_themselves_by_the_clock(tmp_path: Path) -> None:
         calls.append(work())
         return 0.25  # a round
 
-    workload = burn_in(rounds=0, phase_seconds=30.0)
+    workload = BurnIn(by_device=True, phase_seconds=30.0, processor_bytes=2**28)
+    assert workload.work().unit == "steps"
     state = workload.build(
         Target(device=CPU, artifacts=Artifacts(tmp_path), seconds=seconds), seed=7
     )
     assert len(calls) == 1
     assert not bool(state.lanes[0].pool.any())  # no trial product is left to pass for a real one
+    assert (state.slots[0].m, state.chain.size) == (1024, 256)
     assert (state.hot_rounds, state.phase_steps) == (4, 30)
-    checks = ran(workload, state, 3)
-    assert state.lanes[0].num_rounds == 1 + 4 + 4  # the first is proven as soon as it can be
+    checks = ran(workload, state, 2)
+    assert state.lanes[0].num_rounds == 1 + 4  # the first is proven as soon as it can be
     assert outside(checks) == []
 
 
-def test_sides_that_are_not_given_suit_the_device(tmp_path: Path) -> None:
-    workload = BurnIn(rounds=1)
-    assert workload.work().unit == "steps"
-    state = built(workload, tmp_path)
-    assert (state.slots[0].m, state.chain.size) == (1024, 256)
-    assert 0.75 * 2**30 < state.pool_words * 8 < 2**30
-
-
 def test_cool_phase_and_jumps_pause_for_the_seconds_that_they_say(tmp_path: Path) -> None:
-    workload = burn_in(rounds=0)
-    state = built(workload, tmp_path)
+    state = built(burn_in(), tmp_path)
+    workload = BurnIn(by_device=True)
     state.hot_rounds, state.product_seconds, state.num_steps = 8, 0.01, 1
     assert workload._pace(state, "hot") == Pace(rounds=8)
     assert workload._pace(state, "cool") == Pace(rounds=2, burst=12, pause=3 * 12 * 0.01)

@@ -99,7 +99,8 @@ class Planter:
         self.last = (row, column, bit)
 
     def _mask(self, words: Words, bit: int) -> np.signedinteger:
-        return np.left_shift(words.dtype.type(1), words.dtype.type(bit))
+        mask: np.signedinteger = np.left_shift(words.dtype.type(1), words.dtype.type(bit))
+        return mask
 
     def _tile(self, words: Words, row: int, column: int, *, is_stale: bool) -> None:
         side = 2 ** int(self.rng.integers(3, 1 + _LARGEST_TILE.bit_length() - 1))
