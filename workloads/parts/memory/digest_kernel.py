@@ -7,7 +7,6 @@ which programs end changes nothing. Their bits equal those of `digests`, which t
 
 from __future__ import annotations
 
-import importlib
 import os
 from collections.abc import Callable
 from functools import cache
@@ -40,10 +39,11 @@ def find(device: torch.device) -> Kernel | None:
 def _kernel() -> Kernel | None:
     global tl  # noqa: PLW0603 - see there
     try:
-        triton: Any = importlib.import_module("triton")
-        tl = importlib.import_module("triton.language")
+        import triton  # type: ignore[import-not-found,unused-ignore]  # noqa: PLC0415 - may be missing
+        import triton.language  # type: ignore[import-not-found,unused-ignore]  # noqa: PLC0415
     except ImportError:
         return None
+    tl = triton.language
     program = triton.jit(_digest)
 
     def kernel(
