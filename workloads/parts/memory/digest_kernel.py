@@ -7,6 +7,7 @@ which programs end changes nothing. Their bits equal those of `digests`, which t
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Callable
 from functools import cache
@@ -39,11 +40,10 @@ def find(device: torch.device) -> Kernel | None:
 def _kernel() -> Kernel | None:
     global tl  # noqa: PLW0603 - see there
     try:
-        import triton  # type: ignore[import-not-found,unused-ignore]  # noqa: PLC0415 - may be missing
-        import triton.language  # type: ignore[import-not-found,unused-ignore]  # noqa: PLC0415
+        triton: Any = importlib.import_module("triton")  # torch brings it, where it has one
+        tl = importlib.import_module("triton.language")
     except ImportError:
         return None
-    tl = triton.language
     program = triton.jit(_digest)
 
     def kernel(
