@@ -62,7 +62,7 @@ def measure_one(side: int, dtype: str, pairs: int) -> None:
     told = []
     for is_plain in (False, True):
         weights = make_weights((side, side), form, rng, torch.device("cpu"), is_plain=is_plain)
-        name = "words" if weights.digits is None else "bytes"
+        name = weights.way
         told.append(f"{name} {ratio(lambda w=weights: digest(out, w), product, pairs):.4f}")  # type: ignore[misc]
     found = ratio(lambda: column_checksums(out, weights), product, pairs)
     milliseconds = statistics.median(seconds(product) for _ in range(3)) * 1e3
@@ -79,7 +79,7 @@ def measure_step() -> None:
     from workloads.burn_in import BurnIn  # noqa: PLC0415
     from workloads.contract.target import Artifacts, Target  # noqa: PLC0415
 
-    workload = BurnIn(size=1024, chain_size=128, memory_bytes=2**28, phase_steps=10**6)
+    workload = BurnIn(size=1024, chain_size=128, memory_bytes=2**28, lanes=1, rounds=1)
     with tempfile.TemporaryDirectory(prefix="bench-") as name:
         target = Target(device=torch.device("cpu"), artifacts=Artifacts(Path(name)))
         state = workload.build(target, 1)

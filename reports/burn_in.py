@@ -8,15 +8,19 @@ confidence, of the work and under the conditions that were run.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+
 from appliance.evidence.journal_index import JournalIndex
 from appliance.evidence.launches import CaseEvidence
-from appliance.records.journal import Check
+from appliance.records.journal import Check, Checked
 from reports import words
 from reports.model import BurnInSection, Row
 
 WORKLOAD = "burn_in"
 COVERED = "mismatches, repeated or lasting"
 """The check whose `detects_what` says what was covered, in clauses "heading: value"."""
+PRODUCTS = re.compile(r"digested blocks: ([\d,]+) products")
 _FACTOR = 3.0  # -ln(1 - 0.95) is 2.996
 _HOUR = 3600.0
 
@@ -37,10 +41,13 @@ def _section(evidence: CaseEvidence) -> BurnInSection:
         Row(label="Device", value=case.device),
         Row(label="Time under test", value=words.span(seconds)),
         Row(label="Steps", value=f"{sum(launch.num_steps for launch in evidence.timed):,}"),
+        _segments(evidence),
     ]
     covered = [event for event in last if event.check.name == COVERED]
-    for event in covered:
-        note = f"launch {event.launch.rpartition('/')[2]}" if len(covered) > 1 else ""
+    if len(covered) > 1:
+        rows.append(_proven(covered))
+    for event in _shown_segments(covered):
+        note = f"segment {event.launch.rpartition('/')[2]}" if len(covered) > 1 else ""
         rows += [Row(label=label, value=value, note=note) for label, value in clauses(event.check)]
     launches = {event.launch for event in blocks}
     is_checked = launches == {event.launch for event in covered} and bool(launches)
@@ -49,6 +56,32 @@ def _section(evidence: CaseEvidence) -> BurnInSection:
         id=case.id,
         rows=tuple(rows),
         shown=_shown(seconds, is_checked=is_checked, is_clean=is_clean),
+    )
+
+
+def _shown_segments(covered: Sequence[Checked]) -> list[Checked]:
+    """Segments that saw a mismatch, and the last one, for what each covered."""
+    return [*(event for event in covered[:-1] if event.check.error), *covered[-1:]]
+
+
+def _proven(covered: Sequence[Checked]) -> Row:
+    """Products of all segments, each of which says its number first."""
+    found = (PRODUCTS.search(event.check.detects_what) for event in covered)
+    total = sum(int(match[1].replace(",", "")) for match in found if match)
+    return Row(label="Products proven", value=f"{total:,} in {len(covered):,} segments")
+
+
+def _segments(evidence: CaseEvidence) -> Row:
+    """How many segments were completed, and that what the others had covered is not counted."""
+    every = evidence.timed
+    completed = sum(launch.is_completed for launch in every)
+    interrupted = sum(launch.was_interrupted for launch in every)
+    note = "what interrupted ones had covered is not counted" if interrupted else ""
+    value = f"{completed:,} of {len(every):,} completed"
+    return Row(
+        label="Segments",
+        value=value + (f", {interrupted:,} interrupted" if interrupted else ""),
+        note=note,
     )
 
 

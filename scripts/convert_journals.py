@@ -79,9 +79,7 @@ SOURCES: Mapping[str, Source] = {
     "node": Source(suite="node"),
     "node-2": Source(suite="node"),
     "shared-device": Source(suite="node"),
-    "burn-in": Source(
-        suite="burn-in", is_small=False, parameters={"burn_in-bf16": {"phase_steps": 5}}
-    ),
+    "burn-in": Source(suite="burn-in", is_small=False),
     "small-jax-first": Source(suite="smoke-all", is_small=True),
 }
 

@@ -19,6 +19,7 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
 from appliance.planning import workload_manifest, workload_sizes  # noqa: E402 - after the path
+from appliance.planning.launch_constants import SEGMENTED  # noqa: E402 - the same
 from appliance.planning.placement import place  # noqa: E402 - the same
 from appliance.planning.plan import (  # noqa: E402 - the same
     Place,
@@ -134,7 +135,9 @@ def time_of(suite: Suite, model: str, observed: Sequence[ObservedCase]) -> Suite
     None where one such device runs none of it, and for full sizes on a processor.
     """
     device = device_of(model)
-    if device.vendor == "cpu" and not all(item.small for item in suite.case):
+    if device.vendor == "cpu" and not all(
+        item.small or item.workload in SEGMENTED for item in suite.case
+    ):
         return None
     inputs = inputs_of(replace(suite, time_limit_seconds=UNLIMITED), device)
     if not place(suite, [device], SEED)[0]:

@@ -29,6 +29,7 @@ from appliance.evidence.launches import (
 from appliance.evidence.qualification import find
 from appliance.judging.criteria_check import PEAK_SLACK
 from appliance.judging.limits import RulingInputs, amount_of
+from appliance.planning.launch_constants import SEGMENTED
 from appliance.records.criteria import Criterion
 from appliance.records.journal import Check, Checked, CheckKind, LaunchEnded, Stage
 from appliance.records.json import Scalar
@@ -209,10 +210,14 @@ def _lack(launch: LaunchEvidence, evidence: CaseEvidence) -> str:
 
 
 def _is_forgiven(launch: LaunchEvidence, evidence: CaseEvidence) -> bool:
-    """One interruption of a run is, in a timed launch of a case that completed another one."""
+    """One interruption of a run is, in a timed launch of a case that completed another one.
+
+    Of a workload whose launches are segments every one is: what it cost is not covered.
+    """
+    is_segment = evidence.case.workload in SEGMENTED
     return (
         launch.number > 0
-        and evidence.num_interruptions <= TOLERATED_INTERRUPTIONS
+        and (is_segment or evidence.num_interruptions <= TOLERATED_INTERRUPTIONS)
         and any(other.is_completed for other in evidence.timed)
     )
 

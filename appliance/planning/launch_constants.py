@@ -19,3 +19,6 @@ WIDEST_BRACKET = 0.005
 """Part of a span by which the host may leave open when the device began and ended it."""
 LONGEST_CLOCK_SECONDS = 10.0
 """What all spans of a launch together may be lengthened to, so that the bracket is no wider."""
+SEGMENTED = frozenset({"burn_in"})
+"""Workloads whose launches are segments of one whole, each with records and checks of its own: an
+interruption costs what the segment would have covered, and no ruling, as no time is judged."""

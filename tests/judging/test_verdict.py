@@ -414,6 +414,15 @@ def test_two_interruptions_are_inconclusive_for_the_cases_touched_alone() -> Non
     assert result["speed", "bert@cpu:0"] == ("pass", "")
 
 
+def test_interrupted_segments_of_a_burn_in_cost_coverage_and_no_ruling() -> None:
+    """Two segments were cut short; another case that was cut twice stays open."""
+    for name, word in (("burn_in", "ACCEPTED"), ("gemm", "INCONCLUSIVE")):
+        plan = a_plan(replace(a_case(), workload=name))
+        healthy = healthy_events(plan)
+        verdict = verdict_of(plan, cut_in(f"{CASE}/3", cut_in(f"{CASE}/4", healthy), number=1))
+        assert (verdict.verdict, verdict.num_interruptions) == (word, 2)
+
+
 def test_interruptions_between_launches_touch_nothing() -> None:
     events = [*HEALTHY[:2], *resumed(1), *resumed(2), *HEALTHY[2:]]
     verdict = verdict_of(PLAN, events, limited(0.02))

@@ -11,18 +11,22 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from support.operators import Operators
 
 from workloads.burn_in import BurnIn
 from workloads.contract.target import Artifacts, Target
 from workloads.parts.memory import abft, chain
 from workloads.parts.memory.digests import (
+    Scratch,
     Weights,
     combine,
     digest,
+    digest_into,
     make_weights,
     on_host,
     row_checksums,
 )
+from workloads.parts.memory.planted_faults import SHARES, Planter
 
 CPU = torch.device("cpu")
 NUM_FAULTS = 10_000
@@ -63,16 +67,21 @@ def digests_of(words: torch.Tensor, dtype: torch.dtype, weights: Weights) -> tor
 
 @by_dtype
 @by_way
-def test_digest_is_the_weighted_sum_of_zero_extended_words(
+def test_digest_is_the_weighted_sum_of_the_words_signed_bytes(
     dtype: torch.dtype,
     is_plain: bool,  # noqa: FBT001 - a parameter of the test
 ) -> None:
     weights = weights_for(SHAPE, dtype, is_plain=is_plain)
     words = random_words(SHAPE, dtype, torch.Generator().manual_seed(1))
-    mask = 2 ** (8 * dtype.itemsize) - 1
+    size = dtype.itemsize
+
+    def number(word: int) -> int:
+        octets = (word % 2 ** (8 * size)).to_bytes(size, "little")
+        return sum((one - 256 * (one > 127)) << (8 * place) for place, one in enumerate(octets))
+
     exact = [
         sum(
-            (int(words[i, j]) & mask) * int(weights.rows[q, i]) * int(weights.columns[q, j])
+            number(int(words[i, j])) * int(weights.rows[q, i]) * int(weights.columns[q, j])
             for i in range(SHAPE[0])
             for j in range(SHAPE[1])
         )
@@ -204,13 +213,36 @@ def test_one_bit_alters_each_of_the_two_digests(dtype: torch.dtype) -> None:
 
 
 def test_ten_thousand_healthy_blocks_raise_no_alarm(tmp_path: object) -> None:
-    workload = BurnIn(
-        size=16, chain_size=16, memory_bytes=2**20, rounds=834, phase_steps=1, idle_length=1
-    )
+    workload = BurnIn(size=16, chain_size=16, memory_bytes=2**20, lanes=1, rounds=834)
     state = workload.build(Target(device=CPU, artifacts=Artifacts(tmp_path)), 3)  # type: ignore[arg-type]
+    workload.step(state)  # one round
     checks = list(workload.check(None, state, workload.step(state)))
-    assert state.num_rounds * len(state.slots) > NUM_FAULTS
+    assert state.lanes[0].num_rounds * len(state.slots) > NUM_FAULTS
     assert [check.name for check in checks if not check.is_within] == []
+
+
+@pytest.mark.parametrize("dtype", DTYPES[:3], ids=str)
+@pytest.mark.parametrize("kind", SHARES)
+def test_no_planted_fault_of_any_kind_escapes_the_shipped_digest(
+    kind: str, dtype: torch.dtype
+) -> None:
+    """A sample of what scripts/silent_corruption.py plants by the million."""
+    rng = torch.Generator().manual_seed(5)
+    product, stale = (torch.randn(63, 64, generator=rng).to(dtype) for _ in range(2))
+    weights = weights_for((63, 64), dtype)
+    right, kept = digest(product, on_host(weights)), product.clone()
+    planter = Planter(stale=stale, seed=1)
+    for _ in range(200):
+        planter.plant(kind, product)
+        assert not torch.equal(digest(product, weights), right)
+        product.copy_(kept)
+
+
+def test_planted_faults_have_the_shares_that_were_published() -> None:
+    """Under 40 % single bits and 1 % NaN or infinity (arXiv 2605.04213)."""
+    assert sum(SHARES.values()) == pytest.approx(1.0)
+    assert SHARES["one bit"] < 0.4
+    assert SHARES["NaN or infinity"] == 0.01
 
 
 # ------------------------------------------------------------------ where it is
@@ -282,3 +314,53 @@ def test_whole_numbers_leave_every_sum_exact(
     assert chain.largest_magnitude(dtype, inner) == magnitude
     largest = min(2.0**24, torch.finfo(dtype).max)
     assert 8 * magnitude * (magnitude + 1) / 3 * inner**0.5 <= 0.7 * largest
+
+
+# ------------------------------------------------------------------ read once
+
+
+@by_dtype
+def test_product_is_digested_by_three_kernels_of_which_one_reads_it(dtype: torch.dtype) -> None:
+    weights = weights_for((64, 48), dtype)
+    matrix = random_words((64, 48), dtype, torch.Generator().manual_seed(1)).view(dtype)
+    out, scratch = torch.zeros(2, dtype=torch.int64), Scratch.make(64, CPU)
+    with Operators() as seen:
+        digest_into(matrix, weights, out, scratch)
+    assert seen.names == ["aten::_int_mm.out", "aten::mul.out", "aten::sum.IntList_out"]
+    assert torch.equal(out, digest(matrix, on_host(weights)))
+
+
+def test_words_of_any_two_places_have_weights_that_differ_by_more_than_a_word() -> None:
+    """So two words that changed places alter the first digest, whatever they are."""
+    weights = weights_for((512, 1024), torch.float32, is_plain=True)
+    products = weights.rows[0].view(-1, 1) * weights.columns[0]
+    assert len(set((products & (2**32 - 1)).flatten().tolist())) == products.numel()
+
+
+def test_two_words_that_changed_places_alter_the_first_digest() -> None:
+    weights = weights_for(SHAPE, torch.float32)
+    words = random_words((2_000, *SHAPE), torch.float32, torch.Generator().manual_seed(3))
+    wrong = words.view(2_000, -1).clone()
+    rng = torch.Generator().manual_seed(4)
+    places = torch.stack([torch.randperm(wrong.shape[1], generator=rng)[:2] for _ in wrong])
+    # the worst case: they differ in their top bit alone
+    wrong.scatter_(1, places, wrong.gather(1, places[:, :1]) ^ torch.tensor([[0, -(2**31)]]).int())
+    swapped = wrong.clone().scatter_(1, places, wrong.gather(1, places.flip(1)))
+    right, seen = (
+        digests_of(one.view_as(words), torch.float32, weights) for one in (wrong, swapped)
+    )
+    assert bool((right[:, 0] != seen[:, 0]).all())
+
+
+@pytest.mark.parametrize("dtype", [*DTYPES, torch.float64], ids=str)
+def test_triton_kernel_gives_the_same_bits(
+    dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Interpreted, on a shape that ends inside a block."""
+    pytest.importorskip("triton", reason="Triton is part of the accelerators' images")
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    generator = torch.Generator().manual_seed(7)
+    weights = make_weights((33, 270), dtype, generator, CPU)
+    matrix = torch.randint(-(2**62), 2**62, (33, 270), generator=generator).double().to(dtype)
+    assert weights.way == "kernel"
+    assert torch.equal(digest(matrix, weights), digest(matrix, on_host(weights)))

@@ -8,14 +8,16 @@ from pathlib import Path
 import pytest
 import torch
 from support.builders import RUN, SEED, a_case, a_plan
+from support.operators import Operators
 
 from appliance.evidence.journal_index import index_of
 from appliance.records.journal import Block, Check, Checked, Event, Line
 from reports import burn_in as pages
-from workloads.burn_in import PHASES, BurnIn, Output, State
+from workloads.burn_in import PERIODS, PHASES, BurnIn, Output, State
 from workloads.contract.failures import ParameterError
 from workloads.contract.target import Artifacts, Target
 from workloads.parts.memory.chain import first_key, recompute
+from workloads.parts.memory.lanes import Pace
 from workloads.parts.memory.memory_patterns import PATTERNS, read_back, write
 
 CPU = torch.device("cpu")
@@ -23,8 +25,8 @@ SMALL = {
     "size": 64,
     "chain_size": 16,
     "memory_bytes": 2**20,
-    "phase_steps": 1,
-    "idle_length": 2,
+    "lanes": 1,
+    "rounds": 1,
     "pattern_parts": 1,
 }
 NUM_PRODUCTS = 12
@@ -34,7 +36,7 @@ true_multiply = BurnIn.multiply
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
-def burn_in(**changes: int | str) -> BurnIn:
+def burn_in(**changes: float | str) -> BurnIn:
     return BurnIn(**{**SMALL, **changes})  # type: ignore[arg-type]
 
 
@@ -100,6 +102,9 @@ def test_healthy_device_is_within_every_bound_and_says_what_was_covered(tmp_path
     assert "hot 24 rounds, cool 4 rounds, load in jumps 4 rounds" in reported
     assert [heading for heading, _ in pages.clauses(checks[pages.COVERED])] == [
         "Digested blocks",
+        "References",
+        "In flight",
+        "Number format",
         "Chained blocks",
         "Memory under test",
         "Memory patterns",
@@ -112,12 +117,12 @@ def test_all_of_the_pool_is_covered_by_products_and_by_every_pattern(tmp_path: P
     workload = burn_in(pattern_parts=3)
     state = built(workload, tmp_path)
     untouched = 0x0123456789ABCDEF
-    state.pool.fill_(untouched)
+    state.lanes[0].pool.fill_(untouched)
     checks = ran(workload, state, state.num_sets * 3 * len(PATTERNS) + 1)
     assert "100.0 % of the memory under test by one pattern at least, 100.0 % by all 6" in (
         checks[LASTING].detects_what
     )
-    assert not bool((state.pool == untouched).any())
+    assert not bool((state.lanes[0].pool == untouched).any())
 
 
 def test_covered_part_of_the_patterns_is_counted_not_assumed(tmp_path: Path) -> None:
@@ -125,12 +130,13 @@ def test_covered_part_of_the_patterns_is_counted_not_assumed(tmp_path: Path) -> 
     state = built(workload, tmp_path)
     checks = ran(workload, state, 2)
     share = 1000 // state.num_sets / 10  # rounded down
-    assert f"1 windows read back, {share:.1f} % of the memory" in checks[LASTING].detects_what
+    reported = checks[LASTING].detects_what
+    assert f" bytes, {share:.1f} % of the memory under test by one pattern" in reported
 
 
 def test_pool_takes_the_memory_that_the_parameters_give(tmp_path: Path) -> None:
     state = built(burn_in(memory_bytes=2**22), tmp_path)
-    assert 0.75 * 2**22 < len(state.pool) * 8 < 2**22
+    assert 0.75 * 2**22 < len(state.lanes[0].pool) * 8 < 2**22
 
 
 @pytest.mark.parametrize(
@@ -168,7 +174,9 @@ def test_one_mismatch_that_never_comes_again_is_inconclusive(
     assert outside(checks) == [SINGLE]
     assert checks[SINGLE].if_outside == "inconclusive"
     reported = checks[LASTING].detects_what
-    assert "mismatches: 1: product 64 x 64 x 64 of integers, row 3, column 5: " in reported
+    assert (
+        "mismatches: 1: product 64 x 64 x 64 of exact numbers, row 3, column 5, 1 elem" in reported
+    )
     assert "wrong again in 0 of 100 repeats" in reported
 
 
@@ -182,14 +190,14 @@ def test_mismatch_of_the_last_step_is_looked_at_too(
     assert "of random numbers, row 3, column 5" in checks[LASTING].detects_what
 
 
-def test_mismatch_in_an_earlier_round_of_a_step_is_located_by_the_row_that_was_kept(
+def test_mismatch_in_an_earlier_round_of_a_step_is_located_where_it_lies(
     errs_in: Callable[..., None], tmp_path: Path
 ) -> None:
     errs_in(lambda count: count == NUM_PRODUCTS + 1)
     workload = burn_in(rounds=8)
-    checks = ran(workload, built(workload, tmp_path), 1)
+    checks = ran(workload, built(workload, tmp_path), 2)
     assert outside(checks) == [SINGLE]
-    assert "row 3, 1 of its elements: " in checks[LASTING].detects_what
+    assert "row 3, column 5, 1 element: " in checks[LASTING].detects_what
     assert "at row 3, column 5" in checks[LASTING].detects_what
 
 
@@ -241,15 +249,14 @@ def test_product_that_was_not_written_is_seen_at_the_second_pass_too(
 
 @pytest.mark.parametrize("bit", [1, 1 << 14])
 def test_damaged_operand_fails_and_is_named(bit: int, tmp_path: Path) -> None:
-    """The lowest bit may be lost in the product's rounding; the operand's own digest has it."""
     workload = burn_in()
     state = built(workload, tmp_path)
     workload.step(state)
-    state.operands["integers"].pair[0].view(torch.int16)[0, 0] ^= bit
+    state.operands["exact numbers"].pair[0].view(torch.int16)[0, 0] ^= bit
     checks = ran(workload, state, 2)
     assert outside(checks) == [LASTING]
     assert "the left operand is not what it was" in checks[LASTING].detects_what
-    assert ("wrong again in 100 of 100" in checks[LASTING].detects_what) == (bit == 1 << 14)
+    assert "wrong again in 100 of 100" in checks[LASTING].detects_what
 
 
 def test_digest_that_the_device_reports_falsely_is_seen(tmp_path: Path) -> None:
@@ -270,6 +277,75 @@ def test_all_events_are_counted_where_few_are_looked_at(
     checks = ran(workload, built(workload, tmp_path), 2)
     assert checks[LASTING].error == 6 * 2  # the integers; the random ones agree in error
     assert len(checks[LASTING].detects_what) < 2_000
+
+
+# ------------------------------------------------------------------ lanes and load
+
+
+def test_every_lane_has_its_products_compared_and_its_mismatches_looked_at(
+    errs_in: Callable[..., None], tmp_path: Path
+) -> None:
+    workload = burn_in(lanes=2, memory_bytes=2**21)
+    state = built(workload, tmp_path)
+    output = workload.step(state)
+    assert len(output.products) == 2 * NUM_PRODUCTS
+    assert outside(judged(workload, state, output)) == []
+    errs_in(lambda count: count < 2 * NUM_PRODUCTS)  # the step alone, none of the repeats
+    checks = ran(workload, state, 2)
+    assert checks[LASTING].error == 2 * NUM_PRODUCTS
+    assert [lane.wrong.tolist() for lane in state.lanes] == [[1] * NUM_PRODUCTS + [0]] * 2
+    assert "in flight: 2 products at once" in checks[LASTING].detects_what
+
+
+def test_steps_and_phases_size_themselves_by_the_clock(tmp_path: Path) -> None:
+    calls: list[object] = []
+
+    def seconds(work: Callable[[], object]) -> float:
+        calls.append(work())
+        return 0.25  # a round
+
+    workload = BurnIn(by_device=True, phase_seconds=30.0, processor_bytes=2**28)
+    assert workload.work().unit == "steps"
+    state = workload.build(
+        Target(device=CPU, artifacts=Artifacts(tmp_path), seconds=seconds), seed=7
+    )
+    assert len(calls) == 1
+    assert not bool(state.lanes[0].pool.any())  # no trial product is left to pass for a real one
+    assert (state.slots[0].m, state.chain.size) == (1024, 256)
+    assert (state.hot_rounds, state.phase_steps) == (4, 30)
+    checks = ran(workload, state, 2)
+    assert state.lanes[0].num_rounds == 1 + 4  # the first is proven as soon as it can be
+    assert outside(checks) == []
+
+
+def test_cool_phase_and_jumps_pause_for_the_seconds_that_they_say(tmp_path: Path) -> None:
+    state = built(burn_in(), tmp_path)
+    workload = BurnIn(by_device=True)
+    state.hot_rounds, state.product_seconds, state.num_steps = 8, 0.01, 1
+    assert workload._pace(state, "hot") == Pace(rounds=8)
+    assert workload._pace(state, "cool") == Pace(rounds=2, burst=12, pause=3 * 12 * 0.01)
+    paces = []
+    for state.num_steps in range(5, 5 + len(PERIODS)):
+        paces.append(workload._pace(state, "load in jumps"))
+    assert [pace.pause for pace in paces] == [0.01, 0.01, 0.05, 0.5, 5.0]
+    assert [pace.burst for pace in paces] == [1, 1, 5, 50, 500]
+
+
+def test_digests_and_comparison_launch_three_kernels_a_product(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    workload = burn_in(size=128, memory_bytes=2**22)
+    state = built(workload, tmp_path)
+    rounds = 20
+    state.lanes[0].give_rounds(rounds)
+    monkeypatch.setattr(BurnIn, "_read_back", lambda *_: None)
+    monkeypatch.setattr(BurnIn, "_write_pattern", lambda *_: None)
+    with Operators() as seen:
+        workload._rounds(state, state.lanes[0], Pace(rounds=rounds), lambda: None)
+    num_products = rounds * NUM_PRODUCTS
+    assert seen.names.count("aten::mm.out") == num_products
+    a_step = len(seen.names) - 4 * num_products
+    assert 0 < a_step <= 8 + NUM_PRODUCTS  # of the first step, which keeps first products' digests
 
 
 # ------------------------------------------------------------------ memory and chain
@@ -302,9 +378,9 @@ def test_wrong_word_of_memory_is_located(tmp_path: Path) -> None:
     workload = burn_in()
     state = built(workload, tmp_path)
     workload.step(state)
-    assert state.window is not None
-    state.pool[state.window.start + 17] ^= 1 << 9
-    place = state.window.start + 17
+    assert state.lanes[0].window is not None
+    state.lanes[0].pool[state.lanes[0].window.start + 17] ^= 1 << 9
+    place = state.lanes[0].window.start + 17
     checks = ran(workload, state, 1)
     assert outside(checks) == [SINGLE]
     reported = checks[LASTING].detects_what
@@ -392,6 +468,17 @@ def test_page_says_what_was_covered_and_what_a_clean_run_shows() -> None:
         "average (MTBF at least T/3.0) with 95 % confidence; nothing is said of work and "
         "conditions that were not run."
     )
+
+
+def test_page_adds_up_segments_and_shows_what_the_last_one_covered() -> None:
+    events = [event for launch in (1, 2, 3) for event in events_of(3600, launch=launch)]
+    (section,) = page(events)
+    reported = [(row.label, row.value, row.note) for row in section.rows]
+    assert ("Products proven", "72 in 3 segments", "") in reported
+    assert [row for row in reported if row[0] == "Digested blocks"] == [
+        ("Digested blocks", "24 products", "segment 3")
+    ]
+    assert section.shown.startswith("No mismatch in 3 h under test")
 
 
 def test_page_of_a_run_with_a_mismatch_claims_nothing() -> None:

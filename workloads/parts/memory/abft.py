@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import torch
 
-from workloads.parts.memory.digests import Weights, row_checksums
+from workloads.parts.memory.digests import Weights, row_checksums, signed_words
 
 _WORDS = {2: torch.int16, 4: torch.int32}
 _PIECE = 2**17  # elements at once
@@ -46,14 +46,12 @@ def _span(name: str, first: int, last: int, count: int) -> str:
 
 def column_checksums(matrix: torch.Tensor, weights: Weights) -> torch.Tensor:
     """Sum over i of x_ij r_i modulo 2**64 for every column: (n, 2), int64, on the device."""
-    size = matrix.element_size()
-    mask = (1 << (8 * size)) - 1
     rows = max(1, _PIECE // matrix.shape[1])
     total = torch.zeros(2, matrix.shape[1], dtype=torch.int64, device=matrix.device)
     for piece, weight in zip(
         torch.split(matrix, rows), torch.split(weights.rows.T, rows), strict=True
     ):
-        words = piece.view(_WORDS[size]).to(torch.int64).bitwise_and_(mask)
+        words = signed_words(piece.view(_WORDS[matrix.element_size()]))
         for index in range(2):
             total[index] += (words * weight[:, index : index + 1]).sum(0)
     return total.T.contiguous()

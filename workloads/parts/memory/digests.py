@@ -2,54 +2,92 @@
 
     h = sum over i, j of  x_ij r_i c_j   modulo 2**64
 
-x are the words of the matrix (16 or 32 bits) zero-extended to 64, r and c odd pseudo-random
-weights. Integers add up the same in any order, so a correct result has one digest on every
-device of every vendor. One changed element alters it with certainty, because an odd weight has an
-inverse; more of them escape one digest with probability 2**-32 at most (2**-48 for 16-bit words),
-2**-27 for one equal change over a whole rectangle. Two independent digests are made. No two
-words share one 64-bit word: packed, two flipped top bits would cancel for any weights.
+x are the words of the matrix (16 or 32 bits; 64-bit elements are two words) as sums of their
+signed bytes, s_0 + 256 s_1 + ..., which tells all words apart; r and c are odd weights. Integers
+add up the same in any order, so a correct result has one digest on every device of every vendor.
+Two digests are made. What they detect:
 
-The inner sums, one for each row, are kept: they are the row checksums of `abft`, and say in which
-rows a wrong matrix is wrong.
+- one changed word, and so any single flipped bit, any stale or unwritten element of up to 32 bits:
+  with certainty, in each digest, because an odd weight has an inverse;
+- two words that changed places: with certainty, where the matrix has at most 2**16 rows and 2**15
+  words a row. The weights of the first digest are 1 + 2 a modulo 2**16 for a column and 1 + 2**16 b
+  modulo 2**32 for a row, a and b permuted numbers, so the products of any two places differ modulo
+  2**32, and words differ by less than 2**32;
+- any other change that does not depend on the weights: missed with a probability of at most 2**-32
+  (2**-48 for 16-bit words; 2**-27 and 2**-43 for one equal change over a whole rectangle), by the
+  second digest alone, whose weights are random in all bits.
 
-Two ways lead to the same numbers. The plain one multiplies words by weights in 64-bit integers,
-operations that every device has, a few rows at a time so that they stay in a cache. It moves
-many times what the matrix holds. Where the device multiplies 8-bit integers, the sums are one
-product of the matrix's bytes with the weights' base-128 digits, exact in 32 bits: byte p of a
-word weighs 256**p c_j modulo 2**64, which is ten digits. That way is taken only if it gives the
-numbers of the plain way on a trial matrix of the same shape, when the weights are made.
+No two words share one 64-bit word: packed, two flipped top bits would cancel for any weights.
+
+A matrix is read once. Where the device multiplies 8-bit integers, three kernels make the digests:
+one product of the matrix's bytes with the weights' base-128 digits, exact in 32 bits (byte p of a
+word weighs 256**p c_j modulo 2**64, which is ten digits); one multiplication of its few columns
+by the rows' weights and the powers of 128; one sum. Where Triton and a compiler are there, one
+kernel does all (`digest_kernel`). Either is taken only if it gives the numbers of the plain way
+on a trial matrix of the same shape, when the weights are made. The plain way, which the host
+takes for itself, multiplies words in 64-bit integers a few rows at a time; it shares nothing with
+the other two but the weights.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
+from workloads.parts.memory import digest_kernel
+
 NUM_DIGESTS = 2
-_WORDS = {2: torch.int16, 4: torch.int32}
+_WORDS = {2: torch.int16, 4: torch.int32, 8: torch.int32}
 _DIGITS = 10  # base 128: ten of seven bits hold 64
 _DIGIT_BITS = 7
-_COLUMNS = 24  # two weights of ten digits; a device wants a multiple of eight
+_COLUMNS_A_DIGEST = 12  # the rest are zeros: a device wants a multiple of eight columns
+_COLUMNS = NUM_DIGESTS * _COLUMNS_A_DIGEST
 _MOST_BYTES = 2**17  # in a row, so that 32 bits hold a sum of 128 * 127 for each
 _FEWEST_ROWS = 17  # that the product of 8-bit integers takes
 _PLAIN_PIECE = 2**17  # elements at once: a megabyte in 64 bits
-_BYTES_PIECE = 2**25  # bytes at once, so that their copy stays in a large cache
-_SIGN = -128
+_SIGNS = {2: 0x8080, 4: 0x80808080}  # the top bit of every byte of a word
+MOST_ROWS, MOST_WORDS = 2**16, 2**15
+"""Sides up to which two words that changed places are found with certainty."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Weights:
     """Odd weights for one shape on one device.
 
-    `rows` and `columns` are (2, m) and (2, n), int64. `digits` (bytes of a row, 24) and `offset`
-    (24) serve the product of 8-bit integers; None where the plain way is taken.
+    `rows` and `columns` are (2, m) and (2, words of a row), int64. `digits` (bytes of a row, 24)
+    and `powers` (m, 24) serve the product of 8-bit integers; None where it is not taken.
+    `kernel` digests in one launch; None where it is not taken.
     """
 
     rows: torch.Tensor
     columns: torch.Tensor
     digits: torch.Tensor | None = None
-    offset: torch.Tensor | None = None
+    powers: torch.Tensor | None = None
+    kernel: digest_kernel.Kernel | None = None
+
+    @property
+    def way(self) -> str:
+        """Which of the ways is taken: "kernel", "bytes" or "plain"."""
+        if self.kernel is not None:
+            return "kernel"
+        return "plain" if self.digits is None else "bytes"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scratch:
+    """Room for the columns of one product of bytes; two streams must not share it."""
+
+    sums: torch.Tensor
+    scaled: torch.Tensor
+
+    @classmethod
+    def make(cls, rows: int, device: torch.device) -> Scratch:
+        """Make room for matrices of at most so many rows."""
+        return cls(
+            sums=torch.zeros(rows, _COLUMNS, dtype=torch.int32, device=device),
+            scaled=torch.zeros(rows, _COLUMNS, dtype=torch.int64, device=device),
+        )
 
 
 def make_weights(
@@ -60,39 +98,94 @@ def make_weights(
     *,
     is_plain: bool = False,
 ) -> Weights:
-    """Draw weights on the host for matrices of this shape and dtype (16 or 32 bits).
+    """Draw weights on the host for matrices of this shape and dtype (16, 32 or 64 bits).
 
     `is_plain` takes the plain way whatever the device can.
     """
-    rows, columns = (
-        torch.randint(-(2**62), 2**62, (NUM_DIGESTS, count), generator=generator) * 2 + 1
-        for count in shape
-    )
+    words = shape[1] * dtype.itemsize // _WORDS[dtype.itemsize].itemsize
+    rows = _drawn(shape[0], _row_places(shape[0], generator), generator)
+    columns = _drawn(words, _column_places(words, generator), generator)
     plain = Weights(rows=rows.to(device), columns=columns.to(device))
-    row_bytes = shape[1] * dtype.itemsize
-    if is_plain or row_bytes % 8 or row_bytes > _MOST_BYTES or shape[0] < _FEWEST_ROWS:
+    if is_plain:
         return plain
-    digits = _digits(columns, dtype)
-    fast = Weights(
-        rows=plain.rows,
-        columns=plain.columns,
-        digits=digits.to(device),
-        offset=(digits.long().sum(0) * -_SIGN).to(device),
+    for make in (_with_kernel, _with_bytes):
+        fast = make(plain, rows, columns, dtype, device)
+        if fast is not None and _agree(fast, plain, shape, dtype, device):
+            return fast
+    return plain
+
+
+def _drawn(count: int, places: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Odd weights (2, count): of the first digest the low half is given, the rest is random."""
+    drawn = torch.randint(-(2**62), 2**62, (NUM_DIGESTS, count), generator=generator) * 2 + 1
+    drawn[0] = (drawn[0] >> 32 << 32) | places
+    return drawn
+
+
+def _column_places(count: int, generator: torch.Generator) -> torch.Tensor:
+    """1 + 2 a, which no two of 2**15 columns share modulo 2**16."""
+    return 1 + 2 * torch.randperm(max(count, MOST_WORDS), generator=generator)[:count]
+
+
+def _row_places(count: int, generator: torch.Generator) -> torch.Tensor:
+    """1 + 2**16 b, which no two of 2**16 rows share modulo 2**32."""
+    return (1 + (torch.randperm(max(count, MOST_ROWS), generator=generator)[:count] << 16)) & (
+        2**32 - 1
     )
-    return fast if _agree(fast, plain, shape, dtype, device) else plain
 
 
-def _digits(columns: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """Base-128 digits of the weight of every byte of a row, one column for each digit."""
-    parts = [columns << (8 * byte) for byte in range(dtype.itemsize)]
+def _with_kernel(
+    plain: Weights,
+    rows: torch.Tensor,
+    columns: torch.Tensor,
+    dtype: torch.dtype,
+    device: torch.device,
+) -> Weights | None:
+    del rows, columns, dtype
+    kernel = digest_kernel.find(device)
+    return None if kernel is None else replace(plain, kernel=kernel)
+
+
+def _with_bytes(
+    plain: Weights,
+    rows: torch.Tensor,
+    columns: torch.Tensor,
+    dtype: torch.dtype,
+    device: torch.device,
+) -> Weights | None:
+    size = _WORDS[dtype.itemsize].itemsize
+    row_bytes = columns.shape[1] * size
+    if row_bytes % 8 or row_bytes > _MOST_BYTES or rows.shape[1] < _FEWEST_ROWS:
+        return None
+    digits = _digits(columns, size)
+    return replace(
+        plain,
+        digits=digits.T.contiguous().to(device).T,  # by columns, as the fastest kernels want it
+        powers=_powers(rows).to(device),
+    )
+
+
+def _digits(columns: torch.Tensor, size: int) -> torch.Tensor:
+    """Base-128 digits of the weight of every byte of a row: (bytes, 24), int8."""
+    parts = [columns << (8 * byte) for byte in range(size)]
     weights = torch.stack(parts, dim=2).reshape(NUM_DIGESTS, -1)
     mask = (1 << _DIGIT_BITS) - 1
-    table_columns = [
-        (weight >> (_DIGIT_BITS * place)) & mask for weight in weights for place in range(_DIGITS)
-    ]
-    table = torch.zeros(weights.shape[1], _COLUMNS, dtype=torch.int8)
-    table[:, : len(table_columns)] = torch.stack(table_columns, dim=1).to(torch.int8)
-    return table
+    table = torch.zeros(weights.shape[1], NUM_DIGESTS, _COLUMNS_A_DIGEST, dtype=torch.int8)
+    for place in range(_DIGITS):
+        table[:, :, place] = ((weights >> (_DIGIT_BITS * place)) & mask).T.to(torch.int8)
+    return table.view(-1, _COLUMNS)
+
+
+def _place_powers() -> torch.Tensor:
+    """Powers of 128 modulo 2**64 for the columns of one digest, zero for its unused ones."""
+    powers = [1 << (_DIGIT_BITS * place) for place in range(_DIGITS)]
+    signed = [power - 2**64 if power >= 2**63 else power for power in powers]
+    return torch.tensor(signed + [0] * (_COLUMNS_A_DIGEST - _DIGITS))
+
+
+def _powers(rows: torch.Tensor) -> torch.Tensor:
+    """What every column of the product of bytes weighs in a row: (m, 24)."""
+    return (rows.T.unsqueeze(2) * _place_powers()).reshape(-1, _COLUMNS)
 
 
 def _agree(
@@ -102,58 +195,88 @@ def _agree(
     dtype: torch.dtype,
     device: torch.device,
 ) -> bool:
-    """Whether the device has the product of 8-bit integers, and it is right for this shape."""
-    words = torch.randint(-(2**15), 2**15, shape, generator=torch.Generator().manual_seed(1))
-    trial = (words * 65537).to(_WORDS[dtype.itemsize]).to(device).view(dtype)
+    """Whether the device has this way, and it is right for this shape."""
+    word = _WORDS[dtype.itemsize]
+    drawn = torch.randint(
+        -(2**31),
+        2**31,
+        (shape[0], plain.columns.shape[1]),
+        generator=torch.Generator().manual_seed(1),
+    )
+    trial = drawn.to(word).to(device)
     try:
-        return torch.equal(row_checksums(trial, fast), row_checksums(trial, plain))
-    except (RuntimeError, NotImplementedError):
+        return torch.equal(digest(trial, fast), digest(trial, plain))
+    except Exception:  # noqa: BLE001 - a compiler or a library that is not whole raises anything
         return False
+
+
+# -------------------------------------------------------------------- on the device, read once
+
+
+def digest_into(
+    matrix: torch.Tensor, weights: Weights, out: torch.Tensor, scratch: Scratch
+) -> None:
+    """Put the two digests of a matrix into `out`, (2,), int64, which holds zeros.
+
+    Never waits for the device. The matrix is read once, by one kernel of one or of three.
+    """
+    if weights.kernel is not None:
+        weights.kernel(_words(matrix), weights.rows, weights.columns, out)
+    elif weights.digits is not None and weights.powers is not None:
+        count = matrix.shape[0]
+        sums, scaled = scratch.sums[:count], scratch.scaled[:count]
+        torch._int_mm(matrix.view(torch.int8), weights.digits, out=sums)  # noqa: SLF001 - no public name
+        torch.mul(sums, weights.powers, out=scaled)
+        torch.sum(scaled.view(count, NUM_DIGESTS, -1), (0, 2), out=out)
+    else:
+        out.copy_(combine(row_checksums(matrix, weights), weights))
+
+
+def digest(matrix: torch.Tensor, weights: Weights) -> torch.Tensor:
+    """The two digests of a matrix, (2,), int64, on its device."""
+    out = torch.zeros(NUM_DIGESTS, dtype=torch.int64, device=matrix.device)
+    digest_into(matrix, weights, out, Scratch.make(matrix.shape[0], matrix.device))
+    return out
+
+
+# -------------------------------------------------------------------- by rows
 
 
 def row_checksums(matrix: torch.Tensor, weights: Weights) -> torch.Tensor:
     """Sum over j of x_ij c_j modulo 2**64 for every row: (m, 2), int64, on the device."""
-    if weights.digits is None or weights.offset is None:
+    if weights.digits is None:
         return _plain_checksums(matrix, weights.columns)
-    return _byte_checksums(matrix, weights.digits, weights.offset)
+    sums = torch._int_mm(matrix.view(torch.int8), weights.digits)  # noqa: SLF001 - no public name
+    scaled = sums.view(-1, NUM_DIGESTS, _COLUMNS_A_DIGEST) * _place_powers().to(matrix.device)
+    return scaled.sum(2)
 
 
 def _plain_checksums(matrix: torch.Tensor, columns: torch.Tensor) -> torch.Tensor:
-    size = matrix.element_size()
-    mask = (1 << (8 * size)) - 1
-    blocks = []
-    for piece in torch.split(matrix, max(1, _PLAIN_PIECE // matrix.shape[1])):
-        words = piece.view(_WORDS[size]).to(torch.int64).bitwise_and_(mask)
-        blocks.append(torch.stack([(words * column).sum(1) for column in columns], dim=1))
-    return torch.cat(blocks)
+    pieces = torch.split(_words(matrix), max(1, _PLAIN_PIECE // columns.shape[1]))
+    return torch.cat([_row_sums(signed_words(piece), columns) for piece in pieces])
 
 
-def _byte_checksums(
-    matrix: torch.Tensor, digits: torch.Tensor, offset: torch.Tensor
-) -> torch.Tensor:
-    """Flip every byte's top bit, which subtracts 128 from it; `offset` adds that again."""
-    raw = matrix.view(torch.int8)
-    count = max(1, raw.shape[0] * raw.shape[1] // _BYTES_PIECE)
-    pieces = raw.tensor_split(min(count, raw.shape[0] // _FEWEST_ROWS))
-    products = [torch._int_mm(piece.bitwise_xor(_SIGN), digits) for piece in pieces]  # noqa: SLF001 - no public name
-    sums = torch.cat(products).to(torch.int64).add_(offset)
-    totals = []
-    for first in range(0, NUM_DIGESTS * _DIGITS, _DIGITS):
-        total = sums[:, first + _DIGITS - 1].clone()
-        for place in reversed(range(first, first + _DIGITS - 1)):  # Horner's rule, modulo 2**64
-            total = total * (1 << _DIGIT_BITS) + sums[:, place]
-        totals.append(total)
-    return torch.stack(totals, dim=1)
+def _row_sums(words: torch.Tensor, columns: torch.Tensor) -> torch.Tensor:
+    return torch.stack([(words * column).sum(1) for column in columns], dim=1)
+
+
+def signed_words(words: torch.Tensor) -> torch.Tensor:
+    """The number that each word of 16 or 32 bits counts as, int64: its signed bytes, added up.
+
+    Flipping the top bit of every byte adds 128 to each, which is then taken off again.
+    """
+    size = words.element_size()
+    flipped = words.to(torch.int64).bitwise_xor_(_SIGNS[size]).bitwise_and_((1 << (8 * size)) - 1)
+    return flipped.sub_(_SIGNS[size])
+
+
+def _words(matrix: torch.Tensor) -> torch.Tensor:
+    return matrix.view(_WORDS[matrix.element_size()])
 
 
 def combine(checksums: torch.Tensor, weights: Weights) -> torch.Tensor:
     """The two digests of a matrix from its row checksums: (2,), int64, on the device."""
     return (checksums * weights.rows.T).sum(0)
-
-
-def digest(matrix: torch.Tensor, weights: Weights) -> torch.Tensor:
-    """The two digests of a matrix, (2,), int64, on its device."""
-    return combine(row_checksums(matrix, weights), weights)
 
 
 def on_host(weights: Weights) -> Weights:

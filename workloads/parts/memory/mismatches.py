@@ -1,8 +1,9 @@
 """A wrong product or a wrong word of memory: counted where it lies, and looked at afterwards.
 
 Counting must not wait for the device, or the check would cost what it guards. So the device keeps
-what is needed: how often each product was wrong, and the first row that ever was. The host looks
-when the device has come to rest: it multiplies the same operands again, and again, because a
+what is needed: how often each product was wrong, and the digests of a step, which say in which
+round. The products of a step still lie in memory when the host looks, as the device has come to
+rest: it multiplies the same operands again, and again, because a
 fault that returns is a broken device, and one that does not may have been a particle.
 """
 
@@ -66,22 +67,15 @@ class Operands:
         ]
 
 
-@dataclass(kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Slot:
-    """One product of every round: (m, k) by (k, n).
-
-    `expected` are the right row checksums, `bad_values` the first row that was ever wrong and
-    `bad_row` its number.
-    """
+    """One product of every round: (m, k) by (k, n), and the weights of its digests."""
 
     kind: str
     m: int
     n: int
     k: int
     weights: digests.Weights
-    expected: torch.Tensor
-    bad_values: torch.Tensor
-    bad_row: torch.Tensor
 
     @classmethod
     def make(
@@ -92,81 +86,61 @@ class Slot:
         rng: torch.Generator,
         device: torch.device,
     ) -> Slot:
-        """Make a slot that expects nothing yet; `shape` is (m, n, k)."""
+        """Make a slot; `shape` is (m, n, k)."""
         m, n, k = shape
-        return cls(
-            kind=kind,
-            m=m,
-            n=n,
-            k=k,
-            weights=digests.make_weights((m, n), dtype, rng, device),
-            expected=torch.zeros(m, digests.NUM_DIGESTS, dtype=torch.int64, device=device),
-            bad_values=torch.zeros(n, dtype=dtype, device=device),
-            bad_row=torch.zeros(1, dtype=torch.int64, device=device),
-        )
+        weights = digests.make_weights((m, n), dtype, rng, device)
+        return cls(kind=kind, m=m, n=n, k=k, weights=weights)
 
     @property
     def name(self) -> str:
         return f"product {self.m} x {self.k} x {self.n} of {self.kind}"
 
-    @property
-    def expected_digest(self) -> torch.Tensor:
-        """The two digests of the right product, on the device."""
-        return digests.combine(self.expected, self.weights)
-
-    def compare(
-        self, product: torch.Tensor, count: torch.Tensor, *, is_first: bool
-    ) -> torch.Tensor:
-        """Digest a product; if it is wrong, add one to `count` (0-D) and keep its first wrong row.
-
-        `is_first` takes the product as the right one. Never waits for the device.
-        """
-        sums = digests.row_checksums(product, self.weights)
-        if is_first:
-            self.expected.copy_(sums)
-        bad = abft.wrong_rows(sums, self.expected)
-        is_wrong = bad.any()
-        row = bad.to(torch.uint8).argmax().reshape(1)
-        is_new = is_wrong & (count == 0)
-        self.bad_values.copy_(torch.where(is_new, product.index_select(0, row)[0], self.bad_values))
-        self.bad_row.copy_(torch.where(is_new, row, self.bad_row))
-        count.add_(is_wrong)
-        return digests.combine(sums, self.weights)
-
-    def investigate(self, operands: Operands, multiply: Multiply, product: torch.Tensor) -> Event:
+    def investigate(
+        self,
+        operands: Operands,
+        multiply: Multiply,
+        product: torch.Tensor | None,
+        expected: torch.Tensor,
+    ) -> Event:
         """Multiply the operands again, find the tile, and compare the operands' digests.
 
-        `product` is what lies where the product was made last, which may be right again.
+        `product` is what was wrong, None where it has been written over; `expected` are the two
+        digests of the right one, on the device.
         """
         left, right = operands.corner(self.m, self.n, self.k)
-        again = torch.empty_like(product, memory_format=torch.contiguous_format)
-        times = torch.zeros((), dtype=torch.int64, device=again.device)
+        again = left.new_empty(self.m, self.n) if product is None else torch.empty_like(product)
+        healthy = None
+        times = 0
         for _ in range(REPEATS):
             again.fill_(torch.nan)
             multiply(left, right, again)
-            sums = digests.row_checksums(again, self.weights)
-            times.add_(abft.wrong_rows(sums, self.expected).any())
-        where = ", ".join([f"{self.name}, {self._place(product, again)}", *operands.unhealthy()])
-        return _event(where, int(times))
+            is_right = torch.equal(digests.digest(again, self.weights), expected)
+            times += not is_right
+            if is_right and healthy is None:
+                healthy = again.clone()
+        place = self._place(product, healthy)
+        where = ", ".join([f"{self.name}, {place}", *operands.unhealthy()])
+        return _event(where, times)
 
-    def _place(self, product: torch.Tensor, again: torch.Tensor) -> str:
-        """Rows and columns that are wrong, and the first wrong word.
-
-        The whole product is looked at while it is in memory; a later round of the same step may
-        have written over it, and then the row that was kept is.
-        """
-        tile = abft.locate(product, again, self.weights)
-        row = int(self.bad_row)
-        stored, right = _words(self.bad_values), _words(again[row])
-        columns = (stored != right).nonzero().flatten().tolist()
-        if not columns:  # every repeat is wrong in the same way
-            return f"row {row}"
-        size = self.bad_values.element_size()
+    def _place(self, product: torch.Tensor | None, healthy: torch.Tensor | None) -> str:
+        """The tile that is wrong, how many elements and bits, and the first wrong word."""
+        if product is None:
+            return "written over before it was looked at"
+        if healthy is None:
+            return "no repeat is right"
+        stored, right = _words(product), _words(healthy)
+        apart = stored != right
+        tile = abft.tile_of(apart.any(1), apart.any(0))
+        if tile is None:
+            return "right when it was looked at"
+        row, column = apart.nonzero()[0].tolist()
+        size = product.element_size()
         read, wanted = (
-            f"{int(one[columns[0]]) % 2 ** (8 * size):0{2 * size}x}" for one in (stored, right)
+            f"{int(one[row, column]) % 2 ** (8 * size):0{2 * size}x}" for one in (stored, right)
         )
-        place = f"row {row}, {len(columns)} of its elements" if tile is None else str(tile)
-        return f"{place}: {read} for {wanted} at row {row}, column {columns[0]}"
+        count = int(apart.sum())
+        elements = "1 element" if count == 1 else f"{count:,} elements"
+        return f"{tile}, {elements}: {read} for {wanted} at row {row}, column {column}"
 
 
 def investigate_word(pool: torch.Tensor, address: int, word: int, pattern: str) -> Event:
@@ -210,6 +184,5 @@ def _event(where: str, times: int) -> Event:
     return Event(where=f"{where}, wrong again in {times} of {REPEATS} repeats", num_again=times)
 
 
-def _words(row: torch.Tensor) -> torch.Tensor:
-    host = row.cpu()
-    return host.view(_WORDS[host.element_size()])
+def _words(matrix: torch.Tensor) -> torch.Tensor:
+    return matrix.cpu().view(_WORDS[matrix.element_size()])

@@ -1,0 +1,172 @@
+"""Planted faults through the shipped digest, on real products: how many of each kind are missed.
+
+    python scripts/silent_corruption.py [FAULTS] [PROCESSES]
+    python scripts/silent_corruption.py burn-in [FAULTS]
+
+Each fault is planted in a product that torch made, digested as a burn-in digests it, compared with
+the right product's digests, and taken out again; every thousandth time the product must have its
+own digests again. Nothing is predicted: a fault counts as detected if the two numbers differ.
+
+With `burn-in` the faults are planted in products of a burn-in's own steps, every other one, and go
+its whole way: digest, ring, comparison on the device, mailbox, counts and check.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))
+
+import torch  # noqa: E402 - after the path
+
+from workloads.burn_in import BurnIn  # noqa: E402 - the same
+from workloads.contract.target import Artifacts, Target  # noqa: E402 - the same
+from workloads.parts.memory.digests import (  # noqa: E402 - the same
+    Scratch,
+    digest,
+    digest_into,
+    make_weights,
+    on_host,
+)
+from workloads.parts.memory.planted_faults import SHARES, Planter, words_of  # noqa: E402
+
+NUM_FAULTS = 1_000_000
+NUM_BURNT_IN = 10_000
+PER_PRODUCT = 500
+SIZE = 64
+PRODUCTS_A_ROUND = 12
+ONE_SET = 2**16  # bytes: what a repeat of a mismatch writes to is smaller than the pool
+SHAPES = ((128, 128, 128), (256, 192, 128), (127, 256, 253), (512, 512, 64), (64, 1024, 64))
+"""(m, n, k) of the products in turn; one is odd."""
+DTYPES = (torch.bfloat16, torch.float32, torch.float16)
+CPU = torch.device("cpu")
+
+Seen = Counter[tuple[str, str, str]]
+
+
+def _products(seed: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """Products of each shape and dtype in turn, each with another of the same operands' kind."""
+    rng = torch.Generator().manual_seed(seed)
+    while True:
+        for m, n, k in SHAPES:
+            for dtype in DTYPES:
+                made = [
+                    (torch.randn(m, k, generator=rng) @ torch.randn(k, n, generator=rng)).to(dtype)
+                    for _ in range(2)
+                ]
+                yield made[0], made[1]
+
+
+def injected(seed: int, count: int) -> Seen:
+    """Counts of (kind, dtype, "planted" or "missed") of so many faults."""
+    torch.set_num_threads(1)
+    seen: Seen = Counter()
+    rng = torch.Generator().manual_seed(seed)
+    products = islice(_products(seed), seed % (len(SHAPES) * len(DTYPES)), None)
+    for begin in range(0, count, PER_PRODUCT):
+        product, stale = next(products)
+        weights = make_weights((product.shape[0], product.shape[1]), product.dtype, rng, CPU)
+        right = digest(product, on_host(weights))
+        planter = Planter(stale=stale, seed=seed + begin)
+        out, scratch = torch.zeros(2, dtype=torch.int64), Scratch.make(product.shape[0], CPU)
+        kept = words_of(product).copy()
+        for _ in range(min(PER_PRODUCT, count - begin)):
+            kind, name = planter.draw_kind(), str(product.dtype).removeprefix("torch.")
+            planter.plant(kind, product)
+            digest_into(product, weights, out.zero_(), scratch)
+            seen[kind, name, "planted"] += 1
+            seen[kind, name, "missed"] += torch.equal(out, right)
+            words_of(product)[...] = kept
+        if not torch.equal(digest(product, weights), right):
+            raise AssertionError("a healthy product does not have its own digests")
+    return seen
+
+
+@dataclass(frozen=True, kw_only=True)
+class Corrupted(BurnIn):
+    """A burn-in of which every other product of the steps after the first has a planted fault."""
+
+    planter: Planter
+    log: list[str]
+
+    def multiply(self, left: torch.Tensor, right: torch.Tensor, out: torch.Tensor) -> None:
+        """One product, and in every other one a fault; repeats of a mismatch are left alone."""
+        super().multiply(left, right, out)
+        self.log.append("")
+        count = len(self.log)
+        is_repeat = bool(out.storage_offset() == 0 and out.untyped_storage().nbytes() < ONE_SET)
+        if count > PRODUCTS_A_ROUND and count % 2 and not is_repeat:
+            self.log[-1] = self.planter.draw_kind()
+            self.planter.plant(self.log[-1], out)
+
+
+def burnt_in(count: int, folder: Path) -> tuple[int, int, list[str]]:
+    """Faults planted in a burn-in, those that it counted, and its checks that were outside."""
+    torch.set_num_threads(1)
+    stale = torch.randn(SIZE, SIZE, generator=torch.Generator().manual_seed(2)).bfloat16()
+    workload = Corrupted(
+        size=SIZE,
+        chain_size=16,
+        memory_bytes=2**24,
+        lanes=1,
+        rounds=50,
+        planter=Planter(stale=stale, seed=1),
+        log=[],
+    )
+    state = workload.build(Target(device=CPU, artifacts=Artifacts(folder)), 3)
+    output = workload.step(state)
+    while sum(map(bool, workload.log)) < count:
+        output = workload.step(state)
+    counted = int(state.wrong.sum())
+    outside = [one.name for one in workload.check(None, state, output) if not one.is_within]
+    return sum(map(bool, workload.log)), counted, outside
+
+
+def table(seen: Seen) -> str:
+    """A row for each kind: faults planted in each dtype, and how many were missed."""
+    names = [str(dtype).removeprefix("torch.") for dtype in DTYPES]
+    rows = [f"| kind | {' | '.join(names)} | missed |", "|---|" + "---|" * (len(names) + 1)]
+    for kind in SHARES:
+        counts = [f"{seen[kind, name, 'planted']:,}" for name in names]
+        missed = sum(seen[kind, name, "missed"] for name in names)
+        rows.append(f"| {kind} | {' | '.join(counts)} | {missed:,} |")
+    return "\n".join(rows)
+
+
+def main_burn_in() -> None:
+    """Plant faults in a burn-in; ends with 1 if it did not count each."""
+    count = int(sys.argv[2]) if len(sys.argv) > 2 else NUM_BURNT_IN  # noqa: PLR2004 - given
+    with tempfile.TemporaryDirectory(prefix="bench-") as folder:
+        planted, counted, outside = burnt_in(count, Path(folder))
+    print(f"{planted:,} planted in a burn-in's products, {counted:,} counted; outside: {outside}")
+    raise SystemExit(planted != counted or not outside)
+
+
+def main() -> None:
+    """Plant the faults in several processes; ends with 1 if one was missed."""
+    if sys.argv[1:2] == ["burn-in"]:
+        main_burn_in()
+    count = int(sys.argv[1]) if len(sys.argv) > 1 else NUM_FAULTS
+    processes = int(sys.argv[2]) if len(sys.argv) > 2 else 2  # noqa: PLR2004 - given
+    begin = time.perf_counter()
+    pieces = [(number, count // 20 + (number < count % 20)) for number in range(20)]
+    with ProcessPoolExecutor(processes) as pool:
+        seen: Seen = sum(pool.map(injected, *zip(*pieces, strict=True)), Counter())
+    missed = sum(number for key, number in seen.items() if key[2] == "missed")
+    planted = sum(number for key, number in seen.items() if key[2] == "planted")
+    print(table(seen))
+    print(f"{planted:,} planted, {missed:,} missed, {time.perf_counter() - begin:.0f} s")
+    raise SystemExit(missed > 0)
+
+
+if __name__ == "__main__":
+    main()
