@@ -62,8 +62,8 @@ def collapsed(title: str, made: Sequence[Row], **more: Any) -> Group:
 
     Where the others were read is said once below them.
     """
-    known = [row for row in made if row.is_known]
-    missing = [row for row in made if not row.is_known]
+    missing = [row for row in made if row.value == NOT_REPORTED]
+    known = [row for row in made if row.value != NOT_REPORTED]
     sources: dict[str, int] = {}
     for row in known:
         if row.note and _is_source(row.note):

@@ -62,6 +62,7 @@ def call(what: str, work: Callable[[], bytes], limits: Limits) -> bytes:
     parent = os.getpid()
     with warnings.catch_warnings():  # threads of numerical libraries, which the child leaves alone
         warnings.simplefilter("ignore", DeprecationWarning)
+        warnings.simplefilter("ignore", RuntimeWarning)  # the same of JAX, where it is loaded
         pid = os.fork()
     if pid == 0:
         _child(parent, writer, work, limits)

@@ -153,7 +153,11 @@ def test_a_virtual_machine_tells_what_it_hides(machine: Machine) -> None:
     [
         ("cpuinfo_garbage", {"model", "microcode", "instruction_sets"}, "/proc/cpuinfo is damaged"),
         ("cpuinfo_empty", {"model", "microcode", "instruction_sets"}, "/proc/cpuinfo is empty"),
-        ("quota_garbage", {"processor_quota", "usable_processors"}, 'damaged: "lots" is no whole'),
+        (
+            "quota_garbage",
+            {"processor_quota", "usable_processors"},
+            'damaged: "lots" is no integer',
+        ),
         ("cache_size_garbage", {"caches"}, "cpu2/cache/index0/size is damaged"),
         ("governor_two_lines", {"governor"}, "holds more than one line"),
     ],
