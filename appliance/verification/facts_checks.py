@@ -21,6 +21,7 @@ from appliance.records.plan import Case, Plan
 from appliance.records.qualified import Qualified
 from appliance.records.system import System
 from appliance.records.workload import Resolved
+from appliance.verification import input_checks
 from appliance.verification.facts import Facts
 from appliance.verification.known_checks import KnownCheck, WorkloadChecks, pattern
 
@@ -36,6 +37,8 @@ OWN_CHECKS = frozenset(
 OWN_PHASES = frozenset({"repeated", "repeatability"})
 """Phases of checks of its own, whose bounds are fixed or hold two outputs of one launch."""
 OUTPUTS = frozenset({"first", "last"})
+OF_INPUTS = frozenset({input_checks.CHECK, "known answers of the input generator"})
+"""Made before the first step alone, of a workload that draws its inputs on the device."""
 
 
 class Judged(Protocol):
@@ -296,7 +299,8 @@ def _missing(checks: Mapping[str, KnownCheck], made: Sequence[Checked]) -> str:
     for phase in sorted(phases):
         names = {pattern(one.check.name) for one in made if one.phase == phase}
         for check in checks.values():
-            if check.is_always and check.name not in names:
+            is_due = check.is_always or (phase == "first" and check.name in OF_INPUTS)
+            if is_due and check.name not in names:
                 return f'the check "{check.name}" of its {phase} output'
     return ""
 

@@ -74,6 +74,10 @@ def check_inputs(plan: Plan, lines: Sequence[Line]) -> str:
     made: set[Drawn] = set()
     for name, launch in launches.items():
         for one in launch.ranks.values():
+            if one.drawn is None and one.num_wrong is not None:
+                raise EvidenceError(
+                    f"journal.jsonl: launch {name} checked its inputs and did not record them"
+                )
             if one.drawn is None:
                 continue
             drawn = _parsed(one.drawn, case_seed(seed, launch.case))

@@ -9,6 +9,7 @@ the end is the judge's, taken from the raw samples, and the signed one must agre
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -422,7 +423,10 @@ def _subjects(examination: _Examination, name: str, kind: str) -> Mapping[str, s
 def _records(examination: _Examination) -> str:
     if examination.given.kind == "dsse":
         raise _NotDone(ONLY_STATED)
-    parsed = bundles.records_of(examination.files)
+    try:
+        parsed = bundles.records_of(examination.files)
+    except EvidenceError as error:
+        raise EvidenceError(f"{error}{_of_another_version(examination.files)}") from None
     if parsed.signer is None or parsed.verdict is None:
         raise EvidenceError("the bundle says neither who signed nor what was decided")
     if parsed.verdict.run_id != parsed.plan.run_id:
@@ -433,6 +437,18 @@ def _records(examination: _Examination) -> str:
             raise EvidenceError(f"{name} says another thing of the run than the bundle does")
     examination.parsed = parsed
     return f"run {parsed.plan.run_id}, every record in its strict form"
+
+
+def _of_another_version(files: Mapping[str, bytes]) -> str:
+    """What to do where another version of bench wrote the plan, as the end of a sentence."""
+    try:
+        plan = json.loads(files.get(bundles.PLAN, b""))
+    except (ValueError, RecursionError):
+        return ""
+    version = plan.get("bench_version") if isinstance(plan, dict) else None
+    if not isinstance(version, str) or version == VERSION:
+        return ""
+    return f"; plan.json is by bench {version} and this is {VERSION}: verify it with that version"
 
 
 def _chain(examination: _Examination) -> str:

@@ -82,6 +82,10 @@ def test_another_release_is_named_in_each_sentence(sound: Path) -> None:
             KnownCheck(name="rows", bound=1e-5, is_always=True, is_drawn=False),
             'lacks the check "rows" of its first output',
         ),
+        (
+            KnownCheck(name="inputs as drawn", bound=0.0, is_always=False, is_drawn=False),
+            'lacks the check "inputs as drawn" of its first output',
+        ),
     ],
 )
 def test_checks_are_held_to_their_records(check: KnownCheck, fault: str, sound: Path) -> None:

@@ -103,6 +103,12 @@ def test_a_forged_checksum_is_a_fault() -> None:
     )
 
 
+def test_a_check_of_inputs_that_no_launch_recorded_is_a_fault() -> None:
+    events = [one for one in with_inputs(healthy()).events if not isinstance(one, InputsDrawn)]
+    with pytest.raises(EvidenceError, match="checked its inputs and did not record them"):
+        check_inputs(PLAN, chain(events))
+
+
 def test_a_device_that_drew_wrong_inputs_and_said_so_is_sound_evidence() -> None:
     lines = chain(with_inputs(healthy(), OTHER, num_wrong=1).events)
     assert check_inputs(PLAN, lines)

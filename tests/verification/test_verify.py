@@ -46,6 +46,7 @@ from appliance.signing import dsse, keys, pades
 from appliance.signing.keys import Key
 from appliance.storage import bundle
 from appliance.verification.verify import Expectations, Verification, difference, verify
+from appliance.version import VERSION
 
 
 @pytest.fixture(scope="module")
@@ -578,21 +579,37 @@ def test_stopping_too_early_is_found(key: Key, tmp_path: Path) -> None:
     )
 
 
-def test_record_that_is_not_written_strictly_is_found(key: Key, tmp_path: Path) -> None:
-    files = files_of(healthy(), key)
-    folder = seal(tmp_path, files, key)
+def with_signed(folder: Path, key: Key, name: str, text: bytes) -> Path:
+    """The bundle with other bytes of a record, and a statement that is signed over them."""
     outcome = bundle.read(folder)
-    data = {**outcome.data, bundle.VERDICT: outcome.files[bundle.VERDICT] + b" "}
     signed = dsse.Statement(
         predicate_type=dsse.ACCEPTANCE,
-        subjects={name: sha256(text) for name, text in data.items()},
+        subjects={one: sha256(old) for one, old in {**outcome.data, name: text}.items()},
         predicate=keys.predicate(outcome),
     )
-    (folder / bundle.VERDICT).write_bytes(data[bundle.VERDICT])
+    (folder / name).write_bytes(text)
     (folder / bundle.STATEMENT).write_bytes(dsse.sign_statement(signed, key))
-    result = checked(folder)
+    return folder
+
+
+def test_record_that_is_not_written_strictly_is_found(key: Key, tmp_path: Path) -> None:
+    folder = seal(tmp_path, files_of(healthy(), key), key)
+    loose = (folder / bundle.VERDICT).read_bytes() + b" "
+    result = checked(with_signed(folder, key, bundle.VERDICT, loose))
     assert failed(result) == ["report", "records"]
     assert "canonical form" in result.faults[1]
+
+
+def test_a_plan_that_this_version_cannot_read_names_the_version_that_can(
+    key: Key, tmp_path: Path
+) -> None:
+    folder = seal(tmp_path, files_of(healthy(), key), key)
+    plan = json.loads((folder / bundle.PLAN).read_bytes())
+    other = json.dumps({**plan, "bench_version": "0.1.0", "unknown": 1}).encode()
+    result = checked(with_signed(folder, key, bundle.PLAN, other))
+    assert result.faults[1].endswith(
+        f"plan.json is by bench 0.1.0 and this is {VERSION}: verify it with that version"
+    )
 
 
 def resign(folder: Path, key: Key) -> None:
