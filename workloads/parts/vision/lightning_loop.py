@@ -139,7 +139,7 @@ class Loop:
 
     def __init__(self, trainer: Trainer, module: Module, results: LastOutput) -> None:
         self._gate = _Gate()
-        self._last = results
+        self._kept = results  # a name that recorded starts digest with what lies in it
         weakref.finalize(self, self._gate.end).atexit = False
         # A daemon ends with the process at the latest, wherever it waits.
         thread = threading.Thread(
@@ -154,7 +154,7 @@ class Loop:
         """Train on the batch; loss and logits."""
         self._gate.batches.put(batch)
         self._wait()
-        return self._last.loss, self._last.logits
+        return self._kept.loss, self._kept.logits
 
     def _wait(self) -> None:
         error = self._gate.idle.get()
