@@ -246,4 +246,4 @@ def test_plan_goes_on_without_the_rows_whose_part_is_missing(tmp_path: Path) -> 
         "onnx_resnet50@cpu:0, onnx_resnet50-single@cpu:0 cannot run: software: "
         'not installed: onnxruntime: pip install "bench-appliance[onnx]"' in text
     )
-    assert "gemm-fp32@cpu:0 gemm 1" in text
+    assert "gemm-fp32@cpu:0 gemm 2" in text

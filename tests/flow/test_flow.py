@@ -6,6 +6,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -282,7 +283,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     folder = tmp_path / "disk"
     folder.mkdir()
     mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=200k", "tmpfs", str(folder)], check=False
+        ["mount", "-t", "tmpfs", "-o", "size=200m", "tmpfs", str(folder)], check=False
     )
     if mounted.returncode != 0:
         pytest.skip("mounting a small disk needs root")
@@ -291,17 +292,24 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_full_disk_loses_nothing_and_the_run_goes_on(small_disk: Path) -> None:
-    code, _, stderr = bench("accept", "--suite", TINY, "--out", str(small_disk), "--quiet")
-    assert code == 2, stderr
+    """Somebody else fills the disk while the run, which had room when it began, is in a launch."""
+    halt = halted(small_disk, 2)
+    filled = small_disk / ".filled"
+    with suppress(OSError), filled.open("wb") as file:
+        while True:
+            file.write(bytes(4096))
+            file.flush()
+    halt.process.send_signal(signal.SIGCONT)
+    _, stderr = halt.process.communicate(timeout=300)
+    assert halt.process.returncode == 2, stderr
     assert "--resume" in stderr
-    run = only_run(small_disk)
-    before = (run / "journal.jsonl").read_bytes()
+    before = (halt.folder / "journal.jsonl").read_bytes()
     assert before.endswith(b"\n")
-    subprocess.run(["mount", "-o", "remount,size=200m", str(small_disk)], check=True)
-    code, _, stderr = bench("accept", "--resume", str(run), "--quiet")
+    filled.unlink()
+    code, _, stderr = bench("accept", "--resume", str(halt.folder), "--quiet")
     assert code in {0, 3}, stderr
-    assert (run / "journal.jsonl").read_bytes().startswith(before)
-    assert requested("verify", str(run), "--allow-dev")[0] == code
+    assert (halt.folder / "journal.jsonl").read_bytes().startswith(before)
+    assert requested("verify", str(halt.folder), "--allow-dev")[0] == code
 
 
 # ------------------------------------------------------------------ workloads that misbehave

@@ -116,7 +116,11 @@ def test_pair_is_launched_with_both_devices_and_read(
     bench.run()
     assert [bench.ended(f"{pair.id}/{n}").outcome for n in (0, 1)] == ["completed"] * 2
     reported = {event.check.name for event in bench.of(f"{pair.id}/1", Checked)}
-    assert reported == {"on the second device: words that differ"}
+    assert reported == {
+        "on the second device: words that differ",
+        "inputs as drawn",
+        "known answers of the input generator",
+    }
     assert {event.device for event in bench.of(f"{pair.id}/1", Reading)} <= {"cpu:0", "cpu:1"}
 
 

@@ -136,7 +136,27 @@ struct Device {
   bool is_lost = false;
 };
 std::recursive_mutex mutex;  // guards every device
-using Lock = std::lock_guard<std::recursive_mutex>;
+
+// Waits for the mutex without the interpreter's lock: who has the mutex may need that to count
+// references to a tensor, and two threads would wait for each other.
+class Lock {
+ public:
+  explicit Lock(std::recursive_mutex& held) : held_(held) {
+    if (held_.try_lock()) return;
+    if (PyGILState_Check()) {
+      const py::gil_scoped_release released;
+      held_.lock();
+    } else {
+      held_.lock();
+    }
+  }
+  ~Lock() { held_.unlock(); }
+  Lock(const Lock&) = delete;
+  Lock& operator=(const Lock&) = delete;
+
+ private:
+  std::recursive_mutex& held_;
+};
 std::array<Device, MOST_DEVICES> devices;
 thread_local Index current = 0;
 thread_local std::array<c10::StreamId, MOST_DEVICES> current_stream{};

@@ -223,7 +223,7 @@ def test_burn_in_looks_four_times_as_long_where_it_saw_a_mismatch(tmp_path: Path
     state = workload.build(Target(device=HOST, artifacts=Artifacts(tmp_path)), 2)
     workload.step(state)
     assert workload.extra_steps(state, 30) == 0
-    state.wrong[3] += 1
+    state.lanes[0].wrong[3] += 1
     assert workload.extra_steps(state, 30) == EXTENSION * 30 == 90
 
 

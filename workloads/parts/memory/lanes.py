@@ -13,7 +13,6 @@ each product would cost more launches than the digest.
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -180,7 +179,7 @@ class Lane:
         """Pause where one is due before the next product; `meet` lets all lanes pause together."""
         if pace.burst and self.since_pause >= pace.burst:
             meet()
-            time.sleep(pace.pause)
+            threading.Event().wait(pace.pause)  # for its time: nobody sets it
             self.since_pause = 0
         self.since_pause += 1
 
