@@ -41,6 +41,10 @@ class EvidenceError(BenchError):
     exit_code = 4
 
 
+class RecordFormError(EvidenceError):
+    """A record is not in the form that this version of bench writes."""
+
+
 class ApplianceError(BenchError):
     """A part of the appliance did not do its work."""
 

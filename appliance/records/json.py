@@ -20,7 +20,7 @@ from pydantic import (
     WithJsonSchema,
 )
 
-from appliance.errors import ApplianceError, EvidenceError
+from appliance.errors import ApplianceError, RecordFormError
 
 # ------------------------------------------------------------------ scalars
 
@@ -109,7 +109,7 @@ def to_json(record: object, kind: Any = None) -> bytes:
 def from_json(kind: type[R], text: bytes, *, name: str) -> R:
     """Read canonical JSON strictly; `name` is the file named in the error.
 
-    Raises EvidenceError if a key is unknown or missing, a type is wrong, or the bytes are not
+    Raises RecordFormError if a key is unknown or missing, a type is wrong, or the bytes are not
     the canonical form (which also refuses duplicate keys).
     """
     try:
@@ -118,14 +118,14 @@ def from_json(kind: type[R], text: bytes, *, name: str) -> R:
         first = error.errors(include_url=False)[0]
         where = ".".join(str(part) for part in first["loc"]) or "the file"
         message = f"{name}: {where}: {first['msg'].replace('Input should be', 'must be')}"
-        raise EvidenceError(message) from None
+        raise RecordFormError(message) from None
     try:
         is_canonical = to_json(record, kind) == text
     except ApplianceError:  # an integer beyond 2**53: JSON that this program cannot have made
         is_canonical = False
     if not is_canonical:
         message = f"{name} is not in canonical form (RFC 8785), so it is not what was written"
-        raise EvidenceError(message)
+        raise RecordFormError(message)
     return record
 
 

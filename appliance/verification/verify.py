@@ -21,7 +21,7 @@ from typing import Any, Literal
 from cryptography import x509
 
 from appliance.challenge.entries import Receipt
-from appliance.errors import EvidenceError
+from appliance.errors import EvidenceError, RecordFormError
 from appliance.ipc import confined_child
 from appliance.judging.verdict import Judge
 from appliance.planning import challenge_window, library_ranges
@@ -425,7 +425,7 @@ def _records(examination: _Examination) -> str:
         raise _NotDone(ONLY_STATED)
     try:
         parsed = bundles.records_of(examination.files)
-    except EvidenceError as error:
+    except RecordFormError as error:
         raise EvidenceError(f"{error}{_of_another_version(examination.files)}") from None
     if parsed.signer is None or parsed.verdict is None:
         raise EvidenceError("the bundle says neither who signed nor what was decided")
