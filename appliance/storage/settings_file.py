@@ -13,7 +13,7 @@ from pathlib import Path
 
 from appliance.errors import UsageError
 from appliance.records.json import Record
-from appliance.storage import toml_file
+from appliance.storage import input_file, toml_file
 
 NAME = "bench.toml"
 USER_FOLDER = "XDG_CONFIG_HOME"
@@ -62,10 +62,10 @@ def settings(environ: Mapping[str, str], folder: Path) -> dict[str, Setting]:
 
     UsageError names a file or a key that is wrong.
     """
-    found: dict[str, Setting] = {}
+    values: dict[str, Setting] = {}
     for path in reversed(_files(environ, folder)):
-        found |= _of_file(path)
-    return found | dict(_of_variables(environ))
+        values |= _of_file(path)
+    return values | dict(_of_variables(environ))
 
 
 def _files(environ: Mapping[str, str], folder: Path) -> Sequence[Path]:
@@ -76,11 +76,12 @@ def _files(environ: Mapping[str, str], folder: Path) -> Sequence[Path]:
 
 def _of_file(path: Path) -> dict[str, Setting]:
     try:
-        data = path.read_bytes()
+        path.lstat()
     except (FileNotFoundError, NotADirectoryError):
         return {}
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}") from None
+    except OSError:
+        pass  # reading it says why
+    data = input_file.read(path, fix="mend it or remove it")
     record = toml_file.parse(Settings, _without_refused(data, path), str(path))
     values = {name: getattr(record, name) for name in NAMES}
     return {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import re
 import shlex
 from pathlib import Path
@@ -215,6 +216,13 @@ def test_wrong_file_of_settings_is_one_sentence(text: str, expected: str, tmp_pa
         settings({}, tmp_path)
     assert expected in str(error.value)
     assert str(tmp_path / NAME) in str(error.value)
+
+
+def test_settings_that_are_no_plain_file_are_not_opened(tmp_path: Path) -> None:
+    """A folder that somebody else made may have a FIFO of that name, which would never end."""
+    os.mkfifo(tmp_path / NAME)
+    with pytest.raises(UsageError, match="it is not a plain file"):
+        settings({}, tmp_path)
 
 
 def test_settings_stand_for_options_that_are_left_out(
