@@ -66,8 +66,8 @@ def _shown_segments(covered: Sequence[Checked]) -> list[Checked]:
 
 def _proven(covered: Sequence[Checked]) -> Row:
     """Products of all segments, each of which says its number first."""
-    found = (PRODUCTS.search(event.check.detects_what) for event in covered)
-    total = sum(int(match[1].replace(",", "")) for match in found if match)
+    matches = (PRODUCTS.search(event.check.detects_what) for event in covered)
+    total = sum(int(match[1].replace(",", "")) for match in matches if match)
     return Row(label="Products proven", value=f"{total:,} in {len(covered):,} segments")
 
 

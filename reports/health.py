@@ -159,8 +159,8 @@ def _counters(one: Ledger) -> Grid | None:
         notes.append(f"{count(len(missing), 'counter')} {NOT_REPORTED}: {', '.join(missing)}.")
     if len(zeros) > 1:
         notes.append(f"{len(zeros)} counters 0 before, after and in growth: {', '.join(zeros)}.")
-    told = set(missing) | (set(zeros) if len(zeros) > 1 else set())
-    left = tuple(row for row in rows if row[0] not in told)
+    noted = set(missing) | (set(zeros) if len(zeros) > 1 else set())
+    left = tuple(row for row in rows if row[0] not in noted)
     return Grid(columns=columns, rows=left, notes=tuple(notes))
 
 

@@ -186,8 +186,8 @@ def _speeds(bundle: Bundle, verdict: Verdict, hidden: frozenset[str]) -> Iterato
 
 def _rate(result: CaseResult) -> Estimate | None:
     by_name = {one.name: one for one in result.estimates}
-    found = next((by_name[name] for name in _SPEEDS if name in by_name), None)
-    return found or by_name.get("step_seconds")
+    speed = next((by_name[name] for name in _SPEEDS if name in by_name), None)
+    return speed or by_name.get("step_seconds")
 
 
 def _against(rate: Estimate | None, known: ReferenceRate | None) -> float | None:

@@ -58,12 +58,12 @@ def sign(folder: Path, key: keys.Key, role: Role, *, follow: bool = True) -> Non
 def _sign(folder: Folder, key: keys.Key, role: Role) -> None:
     _refuse_signed(folder)
     require_renderer()
-    found = bundle.read_in(folder, complete=False)
-    if unknown := unknown_vendor(found.system.identity.devices):
+    run = bundle.read_in(folder, complete=False)
+    if unknown := unknown_vendor(run.system.identity.devices):
         raise UsageError(f"{folder.path} cannot be signed: {unknown}")
     text = _fix_signer(folder, keys.signer_record(key, role))
     fixed = from_json(Signer, text, name=bundle.SIGNER)
-    source = replace(found, files={**found.files, bundle.SIGNER: text}, signer=fixed)
+    source = replace(run, files={**run.files, bundle.SIGNER: text}, signer=fixed)
     statement = keys.sign_data(source, key)
     bundle.write_in(folder, bundle.STATEMENT, statement)
     carried = {**_carried(source), bundle.STATEMENT: statement}

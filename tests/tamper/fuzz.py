@@ -78,32 +78,32 @@ def tried(genuine: Genuine, seed: int, number: int) -> Outcome:
         os.close(reader)
         _in_child(genuine, seed, number, writer)
     os.close(writer)
-    told = _read(reader, child)
+    reply = _read(reader, child)
     _, status, usage = os.wait4(child, 0)
     os.close(reader)
     death = (
-        "" if told else f"ended by signal {os.WTERMSIG(status)}" if os.WIFSIGNALED(status) else "?"
+        "" if reply else f"ended by signal {os.WTERMSIG(status)}" if os.WIFSIGNALED(status) else "?"
     )
     fields = {"kind": "", "is_signed": False, "code": 5, "crash": death}
-    fields |= json.loads(told) if told else {}
+    fields |= json.loads(reply) if reply else {}
     seconds = usage.ru_utime + usage.ru_stime
     return Outcome(number=number, seconds=seconds, peak_bytes=usage.ru_maxrss * 1024, **fields)
 
 
 def _read(reader: int, child: int) -> bytes:
     """What the child says until it ends; nothing where it does not end in time."""
-    told, end = b"", time.monotonic() + LIMIT_SECONDS
+    reply, end = b"", time.monotonic() + LIMIT_SECONDS
     while time.monotonic() < end:
         ready, _, _ = select.select([reader], [], [], max(0.0, end - time.monotonic()))
         piece = os.read(reader, 65536) if ready else b""
         if not piece:
             break
-        told += piece
+        reply += piece
     else:
         os.kill(child, signal.SIGKILL)
     if time.monotonic() >= end:
         os.kill(child, signal.SIGKILL)
-    return told
+    return reply
 
 
 def _in_child(genuine: Genuine, seed: int, number: int, writer: int) -> None:

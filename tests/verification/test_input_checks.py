@@ -59,7 +59,7 @@ def with_inputs(
 ) -> Draft:
     """Each launch of the case reports its inputs; one launch the `wrong` ones, and so many."""
 
-    def told(event: Event) -> list[Event]:
+    def reported(event: Event) -> list[Event]:
         if not isinstance(event, Started) or not event.launch.startswith(f"{CASE}/"):
             return [event]
         is_odd = event.launch == TIMED
@@ -70,7 +70,7 @@ def with_inputs(
         checked = Checked(launch=event.launch, rank=event.rank, phase="first", step=0, check=check)
         return [event, record, *([checked] if number is not None else [])]
 
-    return draft.with_events(lambda events: [one for event in events for one in told(event)])
+    return draft.with_events(lambda events: [one for event in events for one in reported(event)])
 
 
 def fault(wrong: Sequence[DrawnInput], num_wrong: float | None = 0) -> str:
