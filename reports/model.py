@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from markupsafe import Markup
 
 from appliance.records.verdict import RulingWord, VerdictWord
-from reports.words import clean
+from reports.words import NOT_REPORTED, clean
 
 T = TypeVar("T")
 LONGEST_PAIRED, SHORTEST_PAIRED = 64, 26  # characters of a value that shares its line
@@ -28,6 +28,11 @@ class Row:
     value: str
     note: str = ""
     is_known: bool = True
+
+
+def labelled(label: str, value: str, note: str = "") -> Row:
+    """A row that is grey where its value is not reported."""
+    return Row(label=label, value=value, note=note, is_known=value != NOT_REPORTED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

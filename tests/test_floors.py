@@ -45,7 +45,7 @@ FLOORS: list[tuple[str, ...]] = [
     ("workloads.injected", "workloads.recording", "appliance.worker", "appliance.readiness"),
     ("appliance.runner", "appliance.judging", "appliance.comparison", "appliance.container"),
     ("appliance.verification", "appliance.qualifying", "reports"),
-    ("reports.comparing",),
+    ("reports.comparing", "reports.document"),
     ("appliance.selftest", "appliance.verbs", "appliance.verbs.baselines"),
     ("appliance.cli",),
 ]

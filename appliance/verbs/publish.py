@@ -79,7 +79,7 @@ def _sign(folder: Folder, key: keys.Key, role: Role) -> None:
 def _rendered(source: bundle.Bundle, carried: Mapping[str, bytes]) -> dict[str, bytes]:
     """Both pages with the files that they carry; here alone `reports` is imported."""
     from reports import render  # noqa: PLC0415 - a second, and a part that others do without
-    from reports.view import view  # noqa: PLC0415 - of the same part
+    from reports.document.view import view  # noqa: PLC0415 - of the same part
 
     page = view(source)
     return {"report.html": render.html(page, carried), "report.pdf": render.pdf(page, carried)}

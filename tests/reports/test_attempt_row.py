@@ -7,7 +7,7 @@ from support.bundles import Draft, files_of, healthy
 
 from appliance.storage import bundle
 from reports import words
-from reports.view import view
+from reports.document.view import view
 
 
 def suite_note(draft: Draft) -> str:

@@ -18,8 +18,9 @@ from appliance.records.json import sha256
 from appliance.records.verdict import Ratio
 from appliance.storage.bundle import Bundle
 from reports import performance, plots, render, words
+from reports.document.certificate import code_text, data_digest
+from reports.document.view import view
 from reports.model import View
-from reports.view import code_text, data_digest, view
 
 
 @cache

@@ -25,8 +25,8 @@ from appliance.records.journal import LaunchEnded
 from reports import cases, machine, pairs, render, words
 from reports.comparing import page as comparisons
 from reports.comparing import rendering
+from reports.document.view import chapters, view
 from reports.model import BurnInSection, OrderRow, OrderTable, View
-from reports.view import chapters, view
 
 STYLE = Path(render.__file__).parent / "templates" / "style.css"
 ORDER = OrderTable(

@@ -21,7 +21,7 @@ from appliance.records.journal import Checked, Reading
 from appliance.records.plan import NotPlanned
 from appliance.worker.prepare import launch_devices
 from reports import pairs, render
-from reports.view import view
+from reports.document.view import view
 from workloads.contract.target import Artifacts, Target
 from workloads.device_copy_pair import DeviceCopyPair
 

@@ -17,7 +17,7 @@ from appliance.records.journal import Block, Event, LaunchEnded
 from appliance.signing import keys
 from appliance.storage import bundle
 from reports import cases
-from reports.view import view
+from reports.document.view import view
 
 STEPS = 50  # of a block; the first of two blocks is that of a device that warms up
 LEVELS_NS = (10_500_000, 10_000_000)

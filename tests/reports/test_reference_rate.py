@@ -16,8 +16,8 @@ from appliance.storage import bundle
 from appliance.storage.bundle import Bundle
 from appliance.storage.qualified_file import reference_rates
 from reports import render
+from reports.document.view import view
 from reports.performance import References, reference_sentence
-from reports.view import view
 
 DRAFT = healthy()
 CASE = DRAFT.plan.cases[0]

@@ -15,7 +15,7 @@ from appliance.records.qualified import Qualified
 from appliance.signing.keys import development_key
 from appliance.storage import bundle
 from reports import render
-from reports.view import view
+from reports.document.view import view
 
 REPEAT = "gemm@cpu:0/r2"
 

@@ -43,8 +43,8 @@ from appliance.statistics.group_sequential import group_bounds
 from appliance.storage.bundle import Bundle
 from appliance.storage.criteria_file import parse_criteria
 from reports import health, judging, machine, plots, render, words
+from reports.document.view import view
 from reports.model import CaseSection, Grid, Group, View
-from reports.view import view
 
 BAND = "DEVELOPMENT KEY: proves nothing about who signed"
 PROOF = re.compile(
@@ -1049,7 +1049,7 @@ def test_the_pdf_is_pdf_a_3a_with_every_file_attached_once():
 def test_the_same_bundle_gives_the_same_bytes_in_another_process():
     command = (
         "import sys; from support.report_samples import sample; from reports import render; "
-        "from reports.view import view; page = view(sample(failing='bert')); "
+        "from reports.document.view import view; page = view(sample(failing='bert')); "
         "out = sys.stdout.buffer; out.write(render.html(page, {'a': b'1'})); "
         "out.write(render.pdf(page, {'b': b'2', 'a.json': b'1'}))"
     )

@@ -12,7 +12,8 @@ from appliance.records.baseline import Peak, Peaks
 from appliance.records.plan import Case
 from appliance.records.verdict import CaseResult
 from appliance.records.workload import Work
-from reports import render, roofline, view
+from reports import render, roofline
+from reports.document import view
 
 MODEL = SYSTEM.identity.devices[0].model
 SECONDS = 0.010

@@ -5,7 +5,7 @@ from support.bundles import files_of, healthy
 
 from appliance.signing import keys
 from appliance.storage import bundle
-from reports.view import view
+from reports.document.view import view
 
 
 def run_row(sessions: int) -> str:

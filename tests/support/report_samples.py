@@ -790,7 +790,7 @@ KINDS: dict[str, dict[str, object]] = {
 
 if __name__ == "__main__":
     from reports import render
-    from reports.view import view
+    from reports.document.view import view
 
     folder = Path(sys.argv[1])
     folder.mkdir(parents=True, exist_ok=True)

@@ -46,7 +46,7 @@ from appliance.verbs import order_draft, start
 from appliance.verbs.run_options import StartOptions
 from appliance.verification.verify import verify
 from reports import health
-from reports.view import view
+from reports.document.view import view
 
 WIPES = "\x1b[2J\x1b[HACCEPTED\r\x08\u202edetpecca\u202c\u200b\x00\udcff"
 

@@ -1,0 +1,111 @@
+"""What is not a pass: the gravest first, with what is the same in several rulings said once."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from appliance.judging.verdict import PRECEDENCE
+from appliance.records.criteria import Criterion
+from appliance.records.verdict import Ruling, Verdict
+from appliance.storage.criteria_file import ORDER_LINE
+from reports import cases, words
+from reports.document.reasons import REASONS
+from reports.model import OpenCase, OpenRuling
+
+MOST_ALIKE = 12  # explanations of one criterion and reason; verdict.json has them all
+OF_RUN = "the run"
+CLASSES = ("integrity", "correctness", "health", "performance")
+"""What a criterion's precedence is called, the highest first."""
+
+
+def open_rulings(verdict: Verdict, criteria: Sequence[Criterion]) -> tuple[OpenRuling, ...]:
+    """Every ruling that is not a pass: the required first, then by precedence.
+
+    A fail of integrity stands before one of correctness, that before one of health, and that
+    before one of performance; what is inconclusive follows in the same order. What has the same
+    reason stands together, and what is the same in all of it is said once.
+    """
+    ranks = {criterion.id: PRECEDENCE[criterion.kind] for criterion in criteria}
+    groups: dict[tuple[object, ...], list[Ruling]] = {}
+    for ruling in filter(is_open, verdict.rulings):
+        key = (ruling.criterion, ruling.required, ruling.ruling, ruling.reason)
+        groups.setdefault(key, []).append(ruling)
+    ordered = sorted(
+        groups.values(),
+        key=lambda group: (
+            not group[0].required,
+            cases.WORST_FIRST.index(group[0].ruling),
+            ranks.get(group[0].criterion, 0),
+        ),
+    )
+    return tuple(_joined([_open_ruling(group, ranks) for group in ordered]))
+
+
+def _joined(several: Sequence[OpenRuling]) -> Iterable[OpenRuling]:
+    """Those that follow one another and say the same of the run stand in one box."""
+
+    def key(one: OpenRuling) -> tuple[object, ...]:
+        is_of_run = [case.cases for case in one.cases] == [OF_RUN]
+        alike = (one.ruling, one.reason, one.precedence, one.is_required, one.action)
+        return alike if is_of_run else (one.criterion, *alike)
+
+    for _, group in itertools.groupby(several, key):
+        first, *others = group
+        if not others:
+            yield first
+            continue
+        yield replace(
+            first,
+            criterion=", ".join(one.criterion for one in (first, *others)),
+            cases=tuple(
+                replace(case, cases=one.criterion) for one in (first, *others) for case in one.cases
+            ),
+        )
+
+
+def _open_ruling(group: Sequence[Ruling], ranks: Mapping[str, int]) -> OpenRuling:
+    one = group[0]
+    alike: dict[tuple[str, str], list[str]] = {}
+    for ruling in group:
+        key = (ruling.explanation, ruling.action)
+        alike.setdefault(key, []).append(ruling.case or OF_RUN)
+    is_shared = len({action for _, action in alike}) == 1
+    is_ordered = one.criterion.startswith(ORDER_LINE)
+    precedence = "order" if is_ordered else CLASSES[ranks.get(one.criterion, 0)]
+    return OpenRuling(
+        ruling=one.ruling,
+        criterion=one.criterion,
+        precedence="" if precedence == one.criterion else precedence,
+        reason=REASONS.get(one.reason, one.reason),
+        cases=tuple(
+            OpenCase(
+                cases=words.cases(names),
+                explanation=explanation,
+                action="" if is_shared else action,
+            )
+            for (explanation, action), names in list(alike.items())[:MOST_ALIKE]
+        )
+        + _others_of(list(alike.values())[MOST_ALIKE:]),
+        action=one.action if is_shared else "",
+        is_required=one.required,
+    )
+
+
+def _others_of(rest: Sequence[Sequence[str]]) -> tuple[OpenCase, ...]:
+    """The cases that a box has no room to explain one by one."""
+    names = [name for several in rest for name in several]
+    if not names:
+        return ()
+    return (
+        OpenCase(
+            cases=words.cases(names, 0 if len(names) > 1 else 1),
+            explanation="the same reason, each in words of its own in verdict.json",
+            action="",
+        ),
+    )
+
+
+def is_open(ruling: Ruling) -> bool:
+    return ruling.ruling != "pass"

@@ -1,0 +1,45 @@
+"""What the reason of a ruling is called on the pages."""
+
+from __future__ import annotations
+
+from appliance.records.verdict import Reason
+
+REASONS: dict[Reason, str] = {
+    "": "",
+    "crashed": "crashed",
+    "timed_out": "did not end in time",
+    "check": "check outside its bound",
+    "interrupted": "interrupted",
+    "unsupported": "not supported here",
+    "not_run": "not run",
+    "software": "cannot run: software",
+    "coverage": "not covered by a case or check",
+    "evidence_missing": "evidence missing",
+    "noise": "too noisy to tell",
+    "over_limit": "over the limit",
+    "clock": "clock fault",
+    "unstable": "no steady level",
+    "environment": "disturbed by others",
+    "setting": "another setting than asked for",
+    "budget": "too few launches planned",
+    "baseline_missing": "no baseline",
+    "baseline_mismatch": "baseline of something else",
+    "peak_missing": "no vendor's figure",
+    "above_peak": "faster than the vendor's peak",
+    "too_good": "faster than the baseline can explain",
+    "injected": "fault injected on purpose",
+    "rerun": "repeats a disputed launch",
+    "converted": "made of another version's journal",
+    "transient": "a mismatch seen once",
+    "disagreement": "other bits than its equals",
+    "unqualified": "no qualified record",
+    "unplanned": "no deterministic phase planned",
+    "no_deterministic_form": "no deterministic form",
+    "stalled": "stalled",
+    "health": "health counter or reading",
+    "not_observed": "not observed",
+    "not_shown": "the driver shows none",
+    "fabric": "way between devices",
+    "absent": "the device cannot have it",
+    "inventory": "not what was ordered",
+}
