@@ -52,8 +52,8 @@ def plan_sentences(plan: Plan) -> tuple[str, ...]:
     )
     times = (
         f"expected {minutes(plan.expected_seconds)} if every case is decided at its first look, "
-        f"longest {minutes(plan.longest_seconds)}; no plan of the suite may expect more than "
-        f"{minutes(plan.time_limit_seconds)}"
+        f"longest {minutes(plan.longest_seconds)}; after "
+        f"{minutes(plan.time_limit_seconds)}, the limit of the suite, no further launch begins"
     )
     judging = f"judged after {judged} timed launches of a case; {limits}"
     sentences = [begin_sentence(plan, 0), judging, times, session_sentence(plan)]

@@ -103,6 +103,10 @@ class History:
         """Whether a launch is not to be made any more, whatever became of it."""
         return self._cases[launch.case].is_settled(launch.number)
 
+    def was_begun(self, launch: Launch) -> bool:
+        """Whether a launch was started once, whatever became of it."""
+        return launch.number in self._cases[launch.case].started
+
     def is_decided(self, case: Case) -> bool:
         """Whether an interim analysis has decided the case: its other launches are not made."""
         return self._cases[case.id].is_decided

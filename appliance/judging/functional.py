@@ -30,6 +30,7 @@ from appliance.evidence.qualification import find
 from appliance.judging.criteria_check import PEAK_SLACK
 from appliance.judging.limits import RulingInputs, amount_of
 from appliance.planning.launch_constants import SEGMENTED
+from appliance.planning.sessions import TIME_LIMIT
 from appliance.records.criteria import Criterion
 from appliance.records.journal import Check, Checked, CheckKind, LaunchEnded, Stage
 from appliance.records.json import Scalar
@@ -38,6 +39,7 @@ from appliance.records.system import Fact, System
 from appliance.records.verdict import Reason, RulingWord, Statistic
 
 TOLERATED_INTERRUPTIONS = 1
+MINUTE, HOUR = 60, 3600
 MOST_DEVICES = 4  # that one sentence names
 HEALTH_ACTIONS: Mapping[tuple[str, ...], str] = {
     ("throttle_share", "throttled_", "lost_clock", "thermal_", "power_"): "Look at cooling, power "
@@ -96,7 +98,7 @@ def functional(criterion: Criterion, evidence: CaseEvidence, inputs: RulingInput
     has_none = not any(launch.is_completed for launch in evidence.all_launches)
     if draft.ruling == "inconclusive" and draft.reason == "coverage" and has_none:
         cause = _completion(evidence, inputs)
-        return cause if cause.reason in ("software", "unsupported") else draft
+        return cause if cause.reason in ("software", "unsupported", "time_limit") else draft
     return draft
 
 
@@ -130,7 +132,7 @@ def _completion(evidence: CaseEvidence, inputs: RulingInputs) -> RulingDraft:
             explanation=f"cannot run here: {case.unsupported}",
             action="Provide what is missing, or agree on a suite without this case.",
         )
-    return _incomplete(evidence) or RulingDraft(ruling="pass")
+    return _incomplete(evidence, inputs) or RulingDraft(ruling="pass")
 
 
 def _failed_repeat(evidence: CaseEvidence, inputs: RulingInputs) -> RulingDraft | None:
@@ -173,7 +175,7 @@ def _why(ended: LaunchEnded) -> str:
     return ended.reason + (f" ({ended.detail})" if ended.detail else "")
 
 
-def _incomplete(evidence: CaseEvidence) -> RulingDraft | None:
+def _incomplete(evidence: CaseEvidence, inputs: RulingInputs) -> RulingDraft | None:
     """Launches that are not there, where one interruption is forgiven and decided ones are."""
     for launch in evidence.all_launches:
         ended = launch.ended
@@ -190,6 +192,8 @@ def _incomplete(evidence: CaseEvidence) -> RulingDraft | None:
             return inconclusive(
                 "software", f"cannot run: software: {_lack(launch, evidence)}", SOFTWARE
             )
+        if (ended.outcome, ended.reason) == ("not_run", TIME_LIMIT):
+            return _out_of_time(launch.id, inputs.plan.time_limit_seconds)
         if ended.outcome not in ("completed", "interrupted") and not launch.is_decided:
             return RulingDraft(
                 ruling="inconclusive",
@@ -198,6 +202,17 @@ def _incomplete(evidence: CaseEvidence) -> RulingDraft | None:
                 action="Correct the parameters or provide what is missing, and run again.",
             )
     return _missing(evidence.fault) if evidence.fault else None
+
+
+def _out_of_time(launch: str, limit_seconds: float) -> RulingDraft:
+    hours = limit_seconds >= 2 * HOUR
+    limit = f"{limit_seconds / HOUR:g} h" if hours else f"{limit_seconds / MINUTE:g} min"
+    return RulingDraft(
+        ruling="inconclusive",
+        reason="time_limit",
+        explanation=f"time limit of the suite ({limit}) reached before launch {launch} began",
+        action="Stop what slows the node down, or plan fewer rows (--minutes), and run again.",
+    )
 
 
 def _lack(launch: LaunchEvidence, evidence: CaseEvidence) -> str:

@@ -261,6 +261,7 @@ def _scheduled(
         },
         sessions=sessions,
         pause_seconds=inputs.pause_seconds,
+        is_time_limited=True,
     )
 
 

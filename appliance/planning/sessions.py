@@ -12,10 +12,20 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
-from appliance.records.journal import Line, RunEnded, SessionBegan, SessionEnded
+from appliance.records.journal import (
+    AttemptBegun,
+    Line,
+    RunEnded,
+    RunResumed,
+    RunStarted,
+    SessionBegan,
+    SessionEnded,
+)
 from appliance.records.plan import Launch, Plan
 from appliance.statistics.estimates import planned_analyses
 
+TIME_LIMIT = "time_limit"
+"""Reason of a launch that is not begun, because its session has run as long as it may."""
 CLOCK_SLACK_SECONDS = 60.0
 """What a time service may set a clock back by between two sessions."""
 
@@ -104,6 +114,37 @@ def is_paused(lines: Sequence[Line]) -> bool:
 def has_ended(lines: Iterable[Line]) -> bool:
     """Whether the last session has ended."""
     return any(isinstance(line.event, RunEnded) for line in lines)
+
+
+class SessionClock:
+    """How long a session has run by its journal, line by line.
+
+    It counts from the begin of the session to the last line, without the time between a process
+    that was cut short, or that waited for a receipt, and the one that goes on. Parent and
+    verifier read the same lines, so both come to the same answer.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self._most_ns = plan.time_limit_seconds * 1e9 if plan.is_time_limited else math.inf
+        self._ran_ns = 0
+        self._last_ns: int | None = None
+
+    def take(self, line: Line) -> None:
+        """Note one more line."""
+        if isinstance(line.event, RunStarted | SessionBegan):
+            self._ran_ns = 0
+        elif not (self._last_ns is None or isinstance(line.event, RunResumed | AttemptBegun)):
+            self._ran_ns += line.monotonic_ns - self._last_ns
+        self._last_ns = line.monotonic_ns
+
+    @property
+    def seconds(self) -> float:
+        return self._ran_ns * 1e-9
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the session has run as long as the suite allows: nothing more is begun."""
+        return self._ran_ns >= self._most_ns
 
 
 def seconds_between(

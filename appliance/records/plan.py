@@ -246,3 +246,4 @@ class Plan(Record):
     pause_seconds: Number | None = None
     num_attempts: int = 0
     schedule: Schedule | None = None
+    is_time_limited: bool = False

@@ -31,6 +31,7 @@ Reason = Literal[
     "environment",
     "setting",
     "budget",
+    "time_limit",
     "baseline_missing",
     "baseline_mismatch",
     "baseline_short",

@@ -151,10 +151,18 @@ def run(
             users=users,
             redact=redact,
             session=sessions.current(journal.lines),
+            clock=_clock(plan, journal),
             wanted=wanted or _every_launch,
         ).settle_all()
         users.end()
         counters.end()
+
+
+def _clock(plan: Plan, journal: Journal) -> sessions.SessionClock:
+    """How long the session has run, which every line of the journal moves on."""
+    clock = sessions.SessionClock(plan)
+    journal.follow(clock.take)
+    return clock
 
 
 def _every_launch(_: Launch) -> bool:
@@ -229,12 +237,14 @@ class _Run:
     users: UsersLog
     redact: Callable[[bytes], bytes] | None
     wanted: Callable[[Launch], bool]
+    clock: sessions.SessionClock
     session: int = 1
     cases: Mapping[str, Case] = field(init=False)
     controls: frozenset[str] = field(init=False)
     logs: Path = field(init=False)
     rounds: Mapping[str, tuple[int, int]] = field(init=False)
     full: bool = False
+    is_over: bool = False
     is_begun: bool = False
     num_ahead: int = field(default_factory=lambda: min(MOST_AHEAD, usable_cores() - 1))
 
@@ -276,7 +286,11 @@ class _Run:
     def _group(
         self, group: Sequence[Launch], supervisor: Supervisor, coming: Iterable[Launch]
     ) -> None:
-        """Settle the launches of a group together; `coming` are the untimed ones right after it."""
+        """Settle the launches of a group together; `coming` are the untimed ones right after it.
+
+        Whether the session's time is over is asked once, so that a group is begun whole or not.
+        """
+        self.is_over = self.clock.is_over
         # Again only where an untimed launch lost its server, which the second time is not used.
         while to_make := [launch for launch in group if self._is_to_make(launch)]:
             self._stop_if_interrupted()
@@ -349,6 +363,10 @@ class _Run:
             self._write_off(launch, "software", UNAVAILABLE, case.software)
         elif launch.is_timed and self.history.is_decided(case):
             self._write_off(launch, "not_run", "decided")
+        elif self.is_over and not self.history.was_begun(launch):
+            limit = f"{self.plan.time_limit_seconds:g} s"
+            detail = f"the session had run {self.clock.seconds:.0f} s of at most {limit}"
+            self._write_off(launch, "not_run", sessions.TIME_LIMIT, detail)
         elif launch.number != 0 and reference is not None:
             detail = f"the untimed launch: {reference.outcome}, {reference.reason}"
             self._write_off(launch, "not_run", "reference_failed", detail)

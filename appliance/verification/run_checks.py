@@ -64,7 +64,8 @@ from appliance.storage import suite_file, units
 from appliance.vendors.registry import unknown_vendor
 
 WITHOUT_START: frozenset[Outcome] = frozenset({"not_run", "unsupported", "software"})
-UNSTARTED_REASONS = frozenset({"decided", "reference_failed"})  # those that start no process
+UNSTARTED_REASONS = frozenset({"decided", "reference_failed", sessions.TIME_LIMIT})
+"""Those that start no process."""
 SERVER_LOST = "server_lost"
 MOST_RANKS = 2**16
 RELATIVE = 1e-9  # bounds computed on another machine may differ by this much
@@ -251,7 +252,8 @@ class _Walk:
     once a process goes on with it, until a launch starts that was not made before. A fork server is
     `unhealthy` once its probe failed or it was lost, so that losing servers cannot be used to
     choose results; `forked_by` is the server of each launch that was forked, `frameworks` what
-    forks the launches of a case.
+    forks the launches of a case. A group after the `last_place` is not begun in this session, as
+    its time was over when that one had ended.
     """
 
     plan: Plan
@@ -259,12 +261,14 @@ class _Walk:
     launches: Mapping[str, Launch]
     places: Mapping[str, int]
     controls: frozenset[str]
+    clock: sessions.SessionClock
     session: int = 1
     is_paused: bool = False
     is_beginning: bool = False
     number: int = 0
     num_resumed: int = 0
     place: int = 0
+    last_place: float = math.inf
     is_ended: bool = False
     has_launched: bool = False
     attempt: int = 0
@@ -294,6 +298,7 @@ def check_conduct(plan: Plan, lines: Sequence[Line], files: Mapping[str, str]) -
         launches={launch.id: launch for launch in plan.launches},
         places={name: place for place, group in enumerate(plan.groups) for name in group},
         controls=fresh_controls(plan.launches, plan.protocol.fresh_every),
+        clock=sessions.SessionClock(plan),
     )
     events = [line.event for line in lines]
     started = RunStarted(
@@ -304,8 +309,10 @@ def check_conduct(plan: Plan, lines: Sequence[Line], files: Mapping[str, str]) -
     )
     if not events or events[0] != started:
         raise EvidenceError("journal.jsonl does not begin with this plan on this machine")
-    for walk.number, event in enumerate(events[1:], 2):
-        _step(walk, event)
+    walk.clock.take(lines[0])
+    for walk.number, line in enumerate(lines[1:], 2):
+        walk.clock.take(line)
+        _step(walk, line.event)
     if not walk.is_ended:
         raise EvidenceError("journal.jsonl: the run did not end; go on with bench accept --resume")
     _check_pauses(plan, lines)
@@ -404,6 +411,7 @@ def _begin_session(walk: _Walk, event: SessionBegan) -> None:
     if event.identity != walk.plan.digests["identity"]:
         raise walk.fault(f"session {event.session} begins on another machine than the run")
     walk.session, walk.is_paused, walk.is_beginning = event.session, False, True
+    walk.last_place = math.inf
     walk.unhealthy.clear()
 
 
@@ -535,6 +543,8 @@ def _take_place(walk: _Walk, launch: Launch, *, is_again: bool) -> None:
     is_before = is_again and walk.is_beginning
     if place < walk.place and not is_before:
         raise walk.fault(f"launch {launch.id} is made out of the order of the plan")
+    if place > walk.last_place and not is_again:
+        raise walk.fault(f"launch {launch.id} begins after the time limit of the suite")
     if any(walk.places[name] != place for name in walk.open):
         raise walk.fault(f"launch {launch.id} starts while another group runs")
     walk.place = max(walk.place, place)
@@ -553,6 +563,11 @@ def _end(walk: _Walk, event: LaunchEnded) -> None:
     elif event.reason == "decided" and launch.case not in walk.decided:
         raise walk.fault(
             f"launch {launch.id} is left out as decided, and no interim analysis decided it"
+        )
+    elif event.reason == sessions.TIME_LIMIT and not walk.clock.is_over:
+        raise walk.fault(
+            f"launch {launch.id} is left out for want of time, and the session had run "
+            f"{walk.clock.seconds:.0f} s of {walk.plan.time_limit_seconds:g} s"
         )
     walk.ended[launch.id] = event.outcome
 
@@ -585,6 +600,8 @@ def _end_open(walk: _Walk, launch: Launch, event: LaunchEnded) -> None:
             walk.unexcused.add(launch.id)
     walk.open.discard(launch.id)
     walk.halted.discard(launch.id)
+    if walk.clock.is_over:
+        walk.last_place = min(walk.last_place, walk.places[launch.id])
 
 
 def _interim_analysis(walk: _Walk, event: InterimAnalysis) -> None:

@@ -22,6 +22,7 @@ REASONS: dict[Reason, str] = {
     "environment": "disturbed by others",
     "setting": "another setting than asked for",
     "budget": "too few launches planned",
+    "time_limit": "time limit of the suite reached",
     "baseline_missing": "no baseline",
     "baseline_mismatch": "baseline of something else",
     "peak_missing": "no vendor's figure",
