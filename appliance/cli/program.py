@@ -24,6 +24,8 @@ CONTEXT = {"help_option_names": ["-h", "--help"]}
 WITH_SETTINGS = {"accept", "run", "plan", "start", "doctor"}
 """Verbs whose options settings may stand for."""
 GOES_ON = {"--resume", "--from"}
+QUICKLY = {"suite", "minutes"}
+"""What --quick says in their place."""
 FIXED = {"suite", "vendor", "minutes", "sessions", "pause"}
 """Options that a run which goes on has already."""
 TYPES = {
@@ -66,7 +68,8 @@ class Verb(TyperCommand):
         for name, one in settings.items():
             option = own.get(name, ())
             is_given = any(word.partition("=")[0] in option for word in args)
-            if not option or is_given or (is_going_on and name in FIXED):
+            is_fixed = (is_going_on and name in FIXED) or ("--quick" in args and name in QUICKLY)
+            if not option or is_given or is_fixed:
                 continue
             if not is_quiet:
                 say(f"bench: {option[0]} {one.value} is set by {one.source}")

@@ -22,7 +22,7 @@ from appliance.records.plan import Launch, Plan
 from appliance.records.suite import LaunchMode
 from appliance.scheduling.suite_times import amount
 from appliance.scheduling.words import table
-from appliance.verbs.run_options import SMALL_SUITE
+from appliance.verbs.run_options import QUICK_MINUTES, QUICK_SUITE, SMALL_SUITE
 
 if TYPE_CHECKING:
     from appliance.runner.execution import Observer
@@ -200,6 +200,11 @@ def _note_analysis(remaining: RemainingTime | None, event: InterimAnalysis) -> N
 
 def default_sentence(plan: Plan) -> str:
     """Which suite a run makes that nobody named one for, and how long that is planned to take."""
+    if plan.suite == QUICK_SUITE:
+        return (
+            f"--quick is the suite {plan.suite} within {QUICK_MINUTES} min: {plan.suite_summary}; "
+            f"planned time about {length(plan.longest_seconds)}"
+        )
     other = "" if plan.suite == SMALL_SUITE else f"; --suite {SMALL_SUITE} is of minutes"
     return (
         f"no --suite was named, so this is {plan.suite}: {plan.suite_summary}; planned time about "

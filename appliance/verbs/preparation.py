@@ -245,7 +245,7 @@ def _read(options: PlanOptions, vendor: Vendor, challenge: Path | None) -> _Inpu
         contents=contents,
         sessions=options.num_sessions,
         pause_seconds=options.pause_seconds,
-        minutes=options.minutes,
+        minutes=options.within_minutes,
     )
 
 

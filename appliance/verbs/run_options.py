@@ -19,6 +19,8 @@ from appliance.vendors.visibility import VENDOR_NAMES, vendor_of
 
 FULL_SUITE = "acceptance"
 """What a run of accelerators makes where nobody names a suite."""
+QUICK_SUITE, QUICK_MINUTES = "quick", 1
+"""What --quick makes where nobody names a suite, and within how many minutes."""
 SMALL_SUITE = "smoke"
 """What a run of processors makes where nobody names a suite."""
 LONGEST_WAIT = 24 * 60
@@ -105,6 +107,14 @@ class PlanOptions:
             "default."
         ),
     ] = None
+    quick: Annotated[
+        bool,
+        typer.Option(
+            "--quick",
+            help=f"What tells most within {QUICK_MINUTES} minute, functional only: the suite "
+            f"{QUICK_SUITE} where none is named.",
+        ),
+    ] = False
 
     def __post_init__(self) -> None:
         """UsageError for a name that is empty, sessions that no run can have, and such minutes."""
@@ -113,12 +123,21 @@ class PlanOptions:
                 raise UsageError(f"--{option} is empty: `bench list {listed}` names what there is")
         if self.minutes is not None and not 1 <= self.minutes <= MOST_MINUTES:
             raise UsageError(f"--minutes is {self.minutes}: give a number from 1 to {MOST_MINUTES}")
+        if self.quick and self.minutes is not None:
+            raise UsageError(
+                f"--quick is --minutes {QUICK_MINUTES}: leave one of --quick and --minutes out"
+            )
         if not 1 <= self.num_sessions <= MOST_SESSIONS:
             raise UsageError(
                 f"--sessions is {self.num_sessions}: give a number from 1 to {MOST_SESSIONS}"
             )
         if self.pause_seconds is not None and self.num_sessions == 1:
             raise UsageError("--pause is the time between sessions: give --sessions 2 or more")
+
+    @property
+    def within_minutes(self) -> int | None:
+        """How many minutes the plan may take; None where it takes what the suite takes."""
+        return QUICK_MINUTES if self.quick else self.minutes
 
     @property
     def num_sessions(self) -> int:
@@ -138,6 +157,8 @@ class PlanOptions:
 
     def suite_for(self, torch_type: str) -> str:
         """The suite's name, for devices of this torch type."""
+        if self.quick and self.suite is None:
+            return QUICK_SUITE
         return self.suite or (SMALL_SUITE if torch_type == "cpu" else FULL_SUITE)
 
 
@@ -183,7 +204,7 @@ class RunOptions(PlanOptions):
     def refuse_changes(self, option: str, *names: str) -> None:
         """UsageError if one of these options is set, which `option` says was fixed before."""
         for name in names:
-            if getattr(self, name) is not None:
+            if getattr(self, name) not in (None, False):
                 raise UsageError(
                     f"--{name} was fixed when the run began: leave it out with {option}, or start "
                     "a new run"

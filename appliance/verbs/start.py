@@ -262,7 +262,7 @@ def _words(options: StartOptions, vendor: str) -> tuple[tuple[str, ...], tuple[B
     if options.resume is not None:
         words += ["--resume", f"{OUT}/{options.resume.name}"]
     else:
-        words += ["--vendor", vendor]
+        words += ["--vendor", vendor, *(["--quick"] if options.quick else [])]
         named = {"suite": options.suite, "criteria": options.criteria}
         for option, text in named.items():
             if text is None:  # the container knows what is usual for its devices
