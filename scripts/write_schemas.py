@@ -15,7 +15,8 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from appliance.challenge.entries import AttemptRequest  # noqa: E402 - after the path
+from appliance.challenge.campaign import Campaign  # noqa: E402 - after the path
+from appliance.challenge.entries import AttemptRequest  # noqa: E402 - the same
 from appliance.comparison.compare_runs import Comparison  # noqa: E402 - the same
 from appliance.records import (  # noqa: E402 - the script runs where nothing is installed
     baseline,
@@ -45,6 +46,7 @@ MACHINE_WRITTEN = {
     "challenge": order.Challenge,
     "attempt-request": AttemptRequest,
     "ledger": LedgerTable,
+    "campaign": Campaign,
     "journal-line": journal.Line,
     "verdict": verdict.Verdict,
     "verification": Verification,

@@ -39,6 +39,7 @@ from appliance.records.signer import Role, Signer
 from appliance.records.verdict import Verdict
 from appliance.signing.dsse import (
     ACCEPTANCE,
+    PAYLOAD_TYPE,
     REPORT,
     Statement,
     is_supported,
@@ -355,14 +356,16 @@ def check_trust(
     return "signed with a development key: it shows that nothing changed since, not who signed"
 
 
-def signer_among(trusted: Sequence[bytes], envelope: bytes, name: str) -> x509.Certificate:
-    """Whose of the trusted certificates signed the envelope called `name`.
+def signer_among(
+    trusted: Sequence[bytes], envelope: bytes, name: str, *, wanted: str = PAYLOAD_TYPE
+) -> x509.Certificate:
+    """Whose of the trusted certificates signed the envelope called `name`, a payload so `wanted`.
 
     EvidenceError if none did, UsageError for a file of `trusted` that is no certificate.
     """
     for certificate in (one for pem in trusted for one in _certificates(pem)):
         with suppress(EvidenceError):
-            open_envelope(envelope, certificate, name)
+            open_envelope(envelope, certificate, name, wanted=wanted)
             return certificate
     raise EvidenceError(
         f"{name} was signed by none whose certificate you trust: name the signer's own "
