@@ -63,7 +63,7 @@ class OperationsFile(Record):
 
 def rows() -> tuple[Operations, ...]:
     """All rows of the file, in its order."""
-    return toml_file.parse(OperationsFile, FILE.read_bytes(), FILE.name).workload
+    return toml_file.parse_own(OperationsFile, FILE.read_bytes(), FILE.name).workload
 
 
 def is_none(row: Operations) -> bool:

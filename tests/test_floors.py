@@ -17,13 +17,8 @@ import pytest
 FLOORS: list[tuple[str, ...]] = [
     ("appliance",),
     ("appliance.records",),
-    (
-        "appliance.storage",
-        "appliance.linux",
-        "appliance.ipc",
-        "appliance.statistics",
-        "appliance.generator",
-    ),
+    ("appliance.linux", "appliance.ipc", "appliance.statistics", "appliance.generator"),
+    ("appliance.storage",),
     ("workloads.contract", "appliance.vendors", "appliance.planning", "appliance.signing"),
     (
         "appliance.vendors.nvidia",

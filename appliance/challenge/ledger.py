@@ -19,7 +19,7 @@ from appliance.challenge.entries import Entry, Opened, Receipt, Returned
 from appliance.errors import EvidenceError
 from appliance.records.json import sha256
 from appliance.records.order import Challenge
-from appliance.signing import dsse
+from appliance.signing import certificates, dsse
 from appliance.signing.dsse import SigningKey, Statement
 
 ENTRY = "bench:challenge-entry/v1"
@@ -43,10 +43,10 @@ FORMS = {
 
 def buyer_of(challenge: Challenge) -> x509.Certificate:
     """Whose key signs the receipts of a counted challenge; EvidenceError if that cannot be."""
-    try:
-        certificate = x509.load_pem_x509_certificate(challenge.buyer.encode())
-    except ValueError:
-        raise EvidenceError("challenge.json: its buyer is no certificate in PEM form") from None
+    certificate = certificates.load(
+        challenge.buyer.encode(),
+        EvidenceError("challenge.json: its buyer is no certificate in PEM form"),
+    )
     if not dsse.is_supported(certificate):
         raise EvidenceError("challenge.json: the buyer's key is neither P-256 nor RSA of 3072 bits")
     return certificate

@@ -16,6 +16,7 @@ from pathlib import Path
 from appliance.challenge import ledger, short_form, window
 from appliance.challenge.entries import AttemptRequest, Receipt
 from appliance.errors import EvidenceError, OutputError, UsageError
+from appliance.ipc import confined_reader
 from appliance.planning import challenge_window
 from appliance.planning.sessions import seconds_of_run
 from appliance.records.journal import AttemptBegun
@@ -102,6 +103,12 @@ def bound(folder: Path, plan: Plan, files: Mapping[str, bytes], given: Path | No
 
 def check(data: bytes, plan: Plan, files: Mapping[str, bytes]) -> Receipt:
     """The receipt in these bytes, if the buyer of the challenge signed it for this plan."""
+    return confined_reader.record(
+        Receipt, "the receipt", lambda: _receipt(data, plan, files), death=EvidenceError
+    )
+
+
+def _receipt(data: bytes, plan: Plan, files: Mapping[str, bytes]) -> Receipt:
     challenge = challenge_window.parse(files[bundle.CHALLENGE])
     try:
         receipt = ledger.read_receipt(data, ledger.buyer_of(challenge), "the receipt")
@@ -137,6 +144,12 @@ def _whole(data: bytes, plan: Plan, files: Mapping[str, bytes]) -> bytes:
     """The envelope of a receipt, put together where its short form was given."""
     if not short_form.is_short(data, short_form.RECEIPT):
         return data.removesuffix(b"\n")
+    return confined_reader.content(
+        "the receipt", lambda: _envelope(data, plan, files), death=EvidenceError
+    )
+
+
+def _envelope(data: bytes, plan: Plan, files: Mapping[str, bytes]) -> bytes:
     challenge = challenge_window.parse(files[bundle.CHALLENGE])
     return short_form.read_receipt(
         data,

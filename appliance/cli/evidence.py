@@ -109,19 +109,15 @@ def verify(
 
     with working(f"verifying {path}"):
         from appliance.cli.results import print_verification
-        from appliance.verification import facts as known
         from appliance.verification import verify
+        from appliance.verification.terms import Expectations, Terms
 
         _refuse_unfinished(path)
-        certificates = trusted.certificates()
-        verification = verify.verify_confined(
-            path,
-            trusted=certificates,
-            facts=None
-            if facts is None
-            else known.read(input_file.read(facts, what="facts"), certificates),
+        terms = Terms(
+            trusted=trusted.certificates(),
             allow_development=trusted.allow_dev,
-            expectations=verify.Expectations(
+            facts=None if facts is None else input_file.read(facts, what="facts"),
+            expectations=Expectations(
                 criteria_digest=expect_criteria,
                 suite=expect_suite,
                 order=input_file.read_if(order),
@@ -130,6 +126,7 @@ def verify(
             ),
             total=largest * limits.MIB,
         )
+        verification = verify.verify_confined(path, terms)
     if as_json:
         print_json(verify.to_document(verification))
     else:

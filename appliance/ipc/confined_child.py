@@ -45,18 +45,21 @@ class Limits:
     """What a child may take: `seconds` of processor time, and four times as long on the clock.
 
     `most_memory_bytes` is what it may allow itself by `allow_memory`, once it knows what it reads.
+    `answer_bytes` is the longest answer. A child that does not survive is a `death`.
     """
 
     seconds: int
     memory_bytes: int = MEMORY_BYTES
     most_memory_bytes: int = MEMORY_BYTES
+    answer_bytes: int = LARGEST_ANSWER
+    death: type[BenchError] = EvidenceError
 
 
 def call(what: str, work: Callable[[], bytes], limits: Limits) -> bytes:
     """What `work` returns, done in a confined child; `what` it reads is named in sentences.
 
-    Raises what `work` raises where that is a BenchError, EvidenceError if the child was ended by a
-    limit or a fault of a parser, ApplianceError for any other error in it.
+    Raises what `work` raises where that is a BenchError, the death of its limits if the child was
+    ended by one or by a fault of a parser, ApplianceError for any other error in it.
     """
     reader, writer = os.pipe2(os.O_CLOEXEC)
     parent = os.getpid()
@@ -68,13 +71,18 @@ def call(what: str, work: Callable[[], bytes], limits: Limits) -> bytes:
         _child(parent, writer, work, limits)
     os.close(writer)
     try:
-        answer = _answer(reader, time.monotonic() + 4 * limits.seconds)
+        answer = _answer(reader, time.monotonic() + 4 * limits.seconds, limits.answer_bytes)
     finally:
         os.close(reader)
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
         status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     return _result(what, answer, status, limits)
+
+
+def is_confined() -> bool:
+    """Whether this process is a confined child, which starts no other."""
+    return bool(_soft_seconds)
 
 
 @contextmanager
@@ -182,9 +190,10 @@ def _memory_bytes() -> tuple[int, int]:
 # ------------------------------------------------------------------ the parent
 
 
-def _answer(reader: int, deadline: float) -> bytes | None:
+def _answer(reader: int, deadline: float, most: int) -> bytes | None:
     """All that the child writes until it ends; None if it takes too long or says too much."""
     parts: list[bytes] = []
+    length = 0
     poll = select.poll()
     poll.register(reader, select.POLLIN)
     while (left := deadline - time.monotonic()) > 0 and poll.poll(left * 1000):
@@ -192,19 +201,20 @@ def _answer(reader: int, deadline: float) -> bytes | None:
         parts.append(part)
         if not part:
             return b"".join(parts)
-        if sum(map(len, parts)) > LARGEST_ANSWER:
+        length += len(part)
+        if length > most:
             return None
     return None
 
 
 def _result(what: str, answer: bytes | None, status: int, limits: Limits) -> bytes:
     if answer is None or status == -signal.SIGXCPU:
-        raise EvidenceError(
+        raise limits.death(
             f"{what} was given up: to read it takes more processor time than evidence of its size "
             "needs; ask for the original"
         )
     if answer[:1] == _NO_MEMORY:
-        raise EvidenceError(
+        raise limits.death(
             f"{what} was given up: to read it takes more than {limits.memory_bytes // 10**6} MB of "
             "memory; ask for the original"
         )
@@ -213,9 +223,7 @@ def _result(what: str, answer: bytes | None, status: int, limits: Limits) -> byt
     if answer[:1] == _FAILED:
         raise _error(answer[1:])
     reason = f"signal {-status}" if status < 0 else "no answer"
-    raise EvidenceError(
-        f"{what} was given up: what reads it ended ({reason}); ask for the original"
-    )
+    raise limits.death(f"{what} was given up: what reads it ended ({reason}); ask for the original")
 
 
 def _error(words: bytes) -> BenchError:

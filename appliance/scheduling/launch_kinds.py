@@ -20,7 +20,7 @@ from appliance.statistics.tolerance import (
     equivalence,
     paired_ratio,
 )
-from appliance.storage.toml_file import ROOT, parse
+from appliance.storage.toml_file import ROOT, parse_own
 
 PATH = ROOT / "appliance" / "launch_kinds.toml"
 
@@ -41,7 +41,7 @@ class Rule(Record):
 @cache
 def rule() -> Rule:
     """The rule that is shipped."""
-    return parse(Rule, PATH.read_bytes(), PATH.name)
+    return parse_own(Rule, PATH.read_bytes(), PATH.name)
 
 
 def ratio_of(observed: ObservedCase) -> PairedRatio | None:

@@ -12,7 +12,7 @@ from functools import cache
 from typing import Literal
 
 from appliance.records.json import Number, Parameters, Record
-from appliance.storage.toml_file import ROOT, parse
+from appliance.storage.toml_file import ROOT, parse_own
 
 PATH = ROOT / "workloads" / "references.toml"
 
@@ -76,4 +76,4 @@ class References(Record):
 @cache
 def load() -> References:
     """The file that is shipped."""
-    return parse(References, PATH.read_bytes(), PATH.name)
+    return parse_own(References, PATH.read_bytes(), PATH.name)

@@ -37,6 +37,7 @@ from appliance.records.json import sha256
 from appliance.records.plan import Plan
 from appliance.records.signer import Role, Signer
 from appliance.records.verdict import Verdict
+from appliance.signing import certificates
 from appliance.signing.dsse import (
     ACCEPTANCE,
     PAYLOAD_TYPE,
@@ -161,10 +162,7 @@ def _private_key(path: Path, passphrase: bytes | None) -> PrivateKey:
 
 def _certificate(path: Path) -> x509.Certificate:
     data = input_file.read(path, what="certificate")
-    try:
-        return x509.load_pem_x509_certificate(data)
-    except ValueError:
-        raise UsageError(f"{path} is not a certificate in PEM form") from None
+    return certificates.load(data, UsageError(f"{path} is not a certificate in PEM form"))
 
 
 def _self_signed(private: PrivateKey, name: str, days: int) -> x509.Certificate:
@@ -273,10 +271,9 @@ def signer_record(key: Key, role: Role) -> Signer:
 
 def signer_of(pem: bytes, role: Role) -> Signer:
     """What signer.json says of a certificate's holder; UsageError if it may not sign now."""
-    try:
-        certificate = x509.load_pem_x509_certificate(pem)
-    except ValueError:
-        raise UsageError("the signer's file is not a certificate in PEM form") from None
+    certificate = certificates.load(
+        pem, UsageError("the signer's file is not a certificate in PEM form")
+    )
     fault = _usage_fault(certificate) or _time_fault(certificate, datetime.now(UTC))
     if fault or not is_supported(certificate):
         raise UsageError(

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from appliance.errors import UsageError
 from appliance.records.criteria import MARGINS, Criteria, Criterion
-from appliance.storage.toml_file import ROOT, did_you_mean, find, parse, unique
+from appliance.storage.toml_file import ROOT, did_you_mean, find, parse, parse_own, unique
 from appliance.storage.units import METRIC_UNITS, RATES, UNITS
 
 CRITERIA = ROOT / "appliance" / "criteria"
@@ -57,12 +57,17 @@ def list_criteria() -> tuple[str, ...]:
 def load_criteria(name_or_path: str) -> tuple[Criteria, bytes]:
     """Criteria and the bytes that they were read from, which go into the bundle."""
     path, data = find("criteria", name_or_path, CRITERIA)
-    return parse_criteria(data, path.name), data
+    read = parse_own if path.parent == CRITERIA else parse
+    return _checked(read(Criteria, data, path.name), path.name), data
 
 
 def parse_criteria(data: bytes, name: str) -> Criteria:
     """Criteria from the bytes of a file called `name`; UsageError if a limit cannot be judged."""
-    criteria = parse(Criteria, data, name)
+    return _checked(parse(Criteria, data, name), name)
+
+
+def _checked(criteria: Criteria, name: str) -> Criteria:
+    """The criteria with all margins; UsageError for one that cannot be judged."""
     _check_risks(criteria, name)
     criteria = replace(criteria, margins={**MARGINS, **criteria.margins})
     unique(name, "criterion", [criterion.id for criterion in criteria.criterion])

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from appliance.errors import UsageError
 from appliance.records.dataset import DataFile, Datasets
-from appliance.storage.toml_file import ROOT, parse, unique
+from appliance.storage.toml_file import ROOT, parse_own, unique
 
 DATASETS = ROOT / "workloads" / "datasets.toml"
 
@@ -15,7 +15,7 @@ DATASETS = ROOT / "workloads" / "datasets.toml"
 def load_datasets(path: Path = DATASETS) -> Datasets:
     """The data sets that workloads may name; UsageError if a file is not pinned."""
     try:
-        datasets = parse(Datasets, path.read_bytes(), path.name)
+        datasets = parse_own(Datasets, path.read_bytes(), path.name)
     except OSError as error:
         raise UsageError(f"{path} cannot be read ({error.strerror})") from None
     unique(path.name, "data set", [dataset.name for dataset in datasets.dataset])

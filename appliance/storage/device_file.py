@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from appliance.errors import UsageError
+from appliance.ipc import confined_reader
 from appliance.records.baseline import Baseline, Baselines, DeviceFile, Figure, Level, Peak, Peaks
 from appliance.storage import input_file
-from appliance.storage.toml_file import ROOT, did_you_mean, parse, parse_json, positive, unique
+from appliance.storage.toml_file import ROOT, did_you_mean, parse_json, parse_own, positive, unique
 from appliance.storage.units import QUANTITIES
 
 DEVICES = ROOT / "appliance" / "devices"
@@ -28,7 +29,7 @@ def load_peaks(models: Sequence[str] | None) -> Peaks:
     peaks: list[Peak] = []
     owners: dict[str, str] = {}
     for path in sorted(DEVICES.glob("*.toml")):
-        device = parse(DeviceFile, path.read_bytes(), path.name)
+        device = parse_own(DeviceFile, path.read_bytes(), path.name)
         _check_device(device, path.name)
         for model in device.models:
             if model in owners:
@@ -46,8 +47,9 @@ def load_baselines(models: Sequence[str], path: Path | None = None) -> Baselines
     UsageError for a figure that cannot be one (not positive, not finite, of too few launches).
     """
     if path is not None:
-        return parse_baselines(
-            input_file.read(path, what="baseline file", fix=BASELINE_FIX), path.name
+        data = input_file.read(path, what="baseline file", fix=BASELINE_FIX)
+        return confined_reader.record(
+            Baselines, path.name, lambda: parse_baselines(data, path.name)
         )
     baselines: list[Baseline] = []
     for shipped in sorted(BASELINES.glob("*.json")):

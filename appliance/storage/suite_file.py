@@ -10,7 +10,7 @@ from functools import cache
 from appliance.errors import UsageError
 from appliance.records.json import sha256
 from appliance.records.suite import Protocol, Suite, SuiteCase
-from appliance.storage.toml_file import ROOT, find, parse, positive, unique
+from appliance.storage.toml_file import ROOT, find, parse, parse_own, positive, unique
 from appliance.storage.units import LARGEST_INT
 
 SUITES = ROOT / "workloads" / "suites"
@@ -28,7 +28,7 @@ def list_suites() -> tuple[str, ...]:
 def load_suite(name_or_path: str) -> tuple[Suite, bytes]:
     """A suite and the bytes that it was read from, whose digest the plan keeps."""
     path, data = find("suite", name_or_path, SUITES)
-    suite = parse(Suite, data, path.name)
+    suite = (parse_own if path.parent == SUITES else parse)(Suite, data, path.name)
     _check_suite(suite, path.name)
     return suite, data
 

@@ -1,4 +1,8 @@
-"""TOML files read strictly: an unknown key or a wrong type is one sentence with the fix."""
+"""TOML files read strictly: an unknown key or a wrong type is one sentence with the fix.
+
+What a person names may be another's: TOML's parser reads it in a confined child, which answers with
+JSON, and that alone is read here. Files of this package are read in place.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +13,14 @@ import re
 import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import fields, is_dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar, get_args, get_type_hints
 
 from pydantic import ValidationError
 
 from appliance.errors import UsageError
+from appliance.ipc import confined_reader
 from appliance.records.json import adapter
 from appliance.storage import input_file, limits
 
@@ -36,22 +42,36 @@ def parse(kind: type[R], data: bytes, name: str) -> R:
 
     What Python's parser would need gigabytes for is refused before it sees it.
     """
+    if len(data) > limits.TOML:
+        size = limits.size_words(limits.TOML)
+        raise UsageError(f"{name} has more than {size}, which no such file has")
+    return parse_json(kind, _confined_text(data, name), name)
+
+
+def parse_own(kind: type[R], data: bytes, name: str) -> R:
+    """As `parse`, of a file of this package."""
+    return parse_json(kind, _json_text(data, name), name)
+
+
+@lru_cache(maxsize=64)
+def _confined_text(data: bytes, name: str) -> bytes:
+    """The file as JSON, from a child that may die of it; a run reads its criteria several times."""
+    return confined_reader.content(name, lambda: _json_text(data, name).encode())
+
+
+def _json_text(data: bytes, name: str) -> str:
     try:
-        if len(data) > limits.TOML:
-            size = limits.size_words(limits.TOML)
-            raise UsageError(f"{name} has more than {size}, which no such file has")
         content = data.decode("utf-8-sig")  # editors may put a mark before the text
         _check_depth(content, name)
         table = tomllib.loads(content)
         # A date is no value of any record: as a table it is refused wherever it stands.
-        text = json.dumps(table, default=lambda date: {"date": str(date)})
+        return json.dumps(table, default=lambda date: {"date": str(date)})
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise UsageError(f"{name} is not TOML: {error}") from None
     except ValueError:  # Python's own limit on the digits of a number
         raise UsageError(f"{name} has a number of thousands of digits: write it shorter") from None
     except RecursionError:
         raise UsageError(f"{name} is not TOML that can be read: it is nested too deep") from None
-    return parse_json(kind, text, name)
 
 
 _TOKEN = re.compile(

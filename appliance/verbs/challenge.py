@@ -25,6 +25,7 @@ from appliance.challenge.book import Book, ledger_path, opened, write
 from appliance.challenge.entries import AttemptRequest, Opened, Receipt, Returned
 from appliance.challenge.short_form import utc_words
 from appliance.errors import EvidenceError, OutputError, UsageError
+from appliance.ipc import confined_reader
 from appliance.planning.criterion_scope import MOST_ATTEMPTS
 from appliance.records.json import Record, from_json, sha256, to_json
 from appliance.records.order import Challenge
@@ -32,7 +33,8 @@ from appliance.records.verdict import VerdictWord
 from appliance.signing.keys import Key
 from appliance.storage import criteria_file, input_file, suite_file
 from appliance.verification import verify
-from appliance.verification.verify import Expectations, Verification
+from appliance.verification.terms import Expectations, Terms
+from appliance.verification.verify import Verification
 
 LONGEST_DAYS = 366
 LONGEST_HOURS = 24 * LONGEST_DAYS
@@ -181,10 +183,12 @@ def close(
         now = book.now()
         verification = verify.verify_confined(
             bundle,
-            trusted=trusted,
-            allow_development=allow_development,
-            expectations=Expectations(challenge=book.content, ledger=book.data),
-            moment=now,
+            Terms(
+                trusted=trusted,
+                allow_development=allow_development,
+                expectations=Expectations(challenge=book.content, ledger=book.data),
+                moment=now,
+            ),
         )
         number, journal, verdict = _sound(bundle, verification)
         if number in book.ledger.returned:
@@ -221,6 +225,12 @@ def table(challenge: Path, moment: datetime | None = None) -> LedgerTable:
 
 def _request(path: Path) -> AttemptRequest:
     data = input_file.read(path, fix="name the node's request")
+    return confined_reader.record(
+        AttemptRequest, str(path), lambda: _request_in(data, path), death=EvidenceError
+    )
+
+
+def _request_in(data: bytes, path: Path) -> AttemptRequest:
     if short_form.is_short(data, short_form.REQUEST):
         return short_form.read_request(data)
     try:

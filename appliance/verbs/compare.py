@@ -8,7 +8,7 @@ the same record.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from appliance import extras
@@ -16,9 +16,9 @@ from appliance.comparison.case_pairs import Side
 from appliance.comparison.compare_runs import Comparison, Word, compare, headline, label_of
 from appliance.errors import EvidenceError, OutputError, UsageError
 from appliance.records.json import to_json
-from appliance.signing import pades
 from appliance.storage import bundle
 from appliance.verification import verify
+from appliance.verification.terms import Terms
 from appliance.version import VERSION
 
 DOCUMENT, PAGE = "comparison.json", "comparison.html"
@@ -104,8 +104,8 @@ def sentences(compared: Compared) -> tuple[str, ...]:
 
 def _verified(path: Path, trusted: Sequence[bytes], *, allow_development: bool) -> bundle.Bundle:
     """A bundle that was verified; its verdict is the one that was derived again."""
-    verification = verify.verify_confined(
-        path, trusted=trusted, allow_development=allow_development
+    verification, files = verify.read_confined(
+        path, Terms(trusted=trusted, allow_development=allow_development)
     )
     if verification.faults:
         raise EvidenceError(f"{path} does not verify: {verification.faults[0]}")
@@ -114,7 +114,6 @@ def _verified(path: Path, trusted: Sequence[bytes], *, allow_development: bool) 
             f"{path} carries no journal, so its rulings cannot be derived again: name the folder "
             "of its run"
         )
-    if verification.kind == "folder":
-        return bundle.read(path)
-    files = pades.attachments(path.read_bytes())
-    return bundle.records_of(files)
+    lines = bundle.lines_of(files) if bundle.JOURNAL in files else ()
+    folder = path if verification.kind == "folder" else None
+    return replace(bundle.records_of(files, folder=folder), lines=lines)

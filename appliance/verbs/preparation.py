@@ -18,6 +18,7 @@ from pathlib import Path
 from appliance import extras
 from appliance.challenge import ledger
 from appliance.errors import EvidenceError, OutputError, UsageError
+from appliance.ipc import confined_reader
 from appliance.judging.criteria_check import (
     chance_sentences,
     check_health,
@@ -251,11 +252,15 @@ def _read(options: PlanOptions, vendor: Vendor, challenge: Path | None) -> _Inpu
 
 def _challenge(data: bytes, name: str) -> Challenge:
     try:
-        challenge = challenge_window.parse(data, name)
-        if challenge.is_counted:
-            ledger.buyer_of(challenge)
+        return confined_reader.record(Challenge, name, lambda: _challenge_in(data, name))
     except EvidenceError as error:
         raise UsageError(f"{error}: give the file that the buyer sent, as it was sent") from None
+
+
+def _challenge_in(data: bytes, name: str) -> Challenge:
+    challenge = challenge_window.parse(data, name)
+    if challenge.is_counted:
+        ledger.buyer_of(challenge)
     return challenge
 
 

@@ -45,6 +45,7 @@ from appliance.verbs.rerun_diff import (
 )
 from appliance.verbs.run_begin import new_run_id, tidy, work_folder
 from appliance.verification import launch_checks, run_checks, verify
+from appliance.verification.terms import Terms
 from appliance.version import VERSION
 
 NUM_THREADS = "num_threads"
@@ -142,13 +143,13 @@ def _sound(path: Path) -> Bundle:
         raise UsageError(f"{path} is a file: name the folder of its run, out/<run id>")
     files = bundle.files_of(path, complete=False)
     if bundle.REPORT in files:
-        verification = verify.verify_confined(path, allow_development=True)
+        verification, files = verify.read_confined(path, Terms(allow_development=True))
         faults = [
             line for line in verification.checks if line.status == "fail" and line.name != "signer"
         ]
         if faults:
             raise EvidenceError(f"{path} is not sound: {faults[0].sentence}")
-        return bundle.read(path)
+        return bundle.read_files(files, folder=path)
     source = bundle.read(path, complete=False)
     plan = source.plan
     if plan.rerun_of:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 
 from cryptography.hazmat.primitives.serialization import Encoding
 
@@ -41,6 +42,7 @@ from appliance.errors import (
     SessionsLeft,
     UsageError,
 )
+from appliance.ipc import confined_reader
 from appliance.linux.sysfs import Tree
 from appliance.records.json import from_json
 from appliance.records.signer import Role
@@ -52,8 +54,10 @@ from appliance.storage.plain_files import Folder
 from appliance.verbs import publish
 from appliance.verbs.run_options import StartOptions, bytes_of
 from appliance.verification import verify
+from appliance.verification.terms import Terms
 from appliance.verification.verify import Verification
 
+R = TypeVar("R")
 JUDGED = tuple(EXIT_CODES.values())
 """Exit codes of a run that came to a verdict."""
 UNKNOWN_ENGINE = Engine(url=f"{SCHEME}/var/run/docker.sock")
@@ -171,7 +175,7 @@ def _resumed(options: StartOptions) -> StartOptions:
         ) from None
     if (folder / bundle.REPORT).exists():
         raise UsageError(f"{folder} is finished and signed; start a new run instead")
-    system = from_json(System, data, name=bundle.SYSTEM)
+    system = _read(System, data, bundle.SYSTEM)
     fact = system.conditions.facts.get("container_options")
     before = str(fact.value) if fact is not None and fact.value else ""
     memory = re.search(r"--memory (\d+)", before)
@@ -322,7 +326,7 @@ def _folders(out: Path) -> Iterator[Path]:
 def _container_of(folder: Path) -> str | None:
     try:
         data = plain_files.read(folder / bundle.SYSTEM, limits.of_name(bundle.SYSTEM))
-        fact = from_json(System, data, name=bundle.SYSTEM).conditions.facts.get("container_name")
+        fact = _read(System, data, bundle.SYSTEM).conditions.facts.get("container_name")
     except (OSError, BenchError):  # another's, or not whole
         return None
     return None if fact is None else str(fact.value)
@@ -394,12 +398,19 @@ def _give(folder: Folder, name: str, owner: os.stat_result) -> None:
         os.close(descriptor)
 
 
+def _read(kind: type[R], data: bytes, name: str) -> R:
+    """A record that the container wrote, read in a child; EvidenceError where it is none."""
+    return confined_reader.record(
+        kind, name, lambda: from_json(kind, data, name=name), death=EvidenceError
+    )
+
+
 def _verified(folder: Path, key: Key, container: Container) -> Started:
     """Verify the bundle as its signer would: his own certificate is the one that he trusts."""
     verification = verify.verify_confined(
-        folder, trusted=[key.certificate.public_bytes(Encoding.PEM)]
+        folder, Terms(trusted=[key.certificate.public_bytes(Encoding.PEM)])
     )
     with bundle.opened(folder, follow=False) as opened:
         data = opened.read(bundle.VERDICT, limits.of_name(bundle.VERDICT))
-    verdict = from_json(Verdict, data, name=bundle.VERDICT)
+    verdict = _read(Verdict, data, bundle.VERDICT)
     return Started(folder=folder, verdict=verdict, verification=verification, container=container)

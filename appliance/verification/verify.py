@@ -31,7 +31,7 @@ from appliance.records.signer import Signer
 from appliance.records.verdict import EXIT_CODES, Verdict, VerdictWord
 from appliance.signing import dsse, html_attachments, keys, pades
 from appliance.storage import bundle as bundles
-from appliance.storage import limits, qualified_file, suite_file
+from appliance.storage import qualified_file, suite_file
 from appliance.storage.bundle import Bundle
 from appliance.verification import (
     attempt_checks,
@@ -44,7 +44,9 @@ from appliance.verification import (
 )
 from appliance.verification.evidence_path import Given, Kind
 from appliance.verification.facts import Facts, shipped
+from appliance.verification.facts import read as read_facts
 from appliance.verification.schedule_checks import check_schedule
+from appliance.verification.terms import ANYBODY, Expectations, Terms
 from appliance.version import VERSION
 
 RELATIVE = 1e-9  # figures may differ by this much between machines; words may not differ
@@ -67,27 +69,6 @@ NOT_SHOWN = (
 """What every verdict is printed with: what the owner of the key can forge, and no reader sees."""
 
 Status = Literal["pass", "fail", "not_done"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Expectations:
-    """What the reader wants to have been asked; None where he leaves it to the signer.
-
-    `criteria_digest` is the sha256 of the criteria file; `suite` a suite's name, path or sha256;
-    `order` and `challenge` the bytes of the files that the buyer gave, `ledger` those of his ledger
-    of the challenge.
-    """
-
-    criteria_digest: str | None = None
-    suite: str | None = None
-    order: bytes | None = None
-    challenge: bytes | None = None
-    ledger: bytes | None = None
-
-    @property
-    def are_any(self) -> bool:
-        """Whether anything is expected."""
-        return self != Expectations()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,66 +119,85 @@ class _NotDone(Exception):
         super().__init__(reason)
 
 
-def verify(
-    path: Path,
-    *,
-    trusted: Sequence[bytes] = (),
-    allow_development: bool = False,
-    expectations: Expectations | None = None,
-    facts: Facts | None = None,
-    moment: datetime | None = None,
-    total: int = limits.TOTAL,
-) -> Verification:
+def verify(path: Path, terms: Terms = ANYBODY) -> Verification:
     """Check a bundle's folder, a zip of it, or one of its pages or statements.
 
-    `trusted` are certificates in PEM form, `moment` is when they must be valid (default: now),
-    `facts` those of the release that made the run (default: of this one), `total` how many bytes
-    the evidence may have. Raises UsageError if there is nothing at `path`, EvidenceError if what is
-    there is of no kind that can be evidence.
+    Raises UsageError if there is nothing at `path`, EvidenceError if what is there is of no kind
+    that can be evidence, or if the facts of the terms are not of a release that they trust.
     """
-    examination = _Examination(
-        given=evidence_path.given(path, total),
-        trusted=trusted,
-        allow_development=allow_development,
-        expectations=expectations or Expectations(),
-        facts=facts or shipped(),
-        moment=moment or datetime.now(UTC),
-    )
-    return _verification(examination, _checks(examination))
+    return _examined(path, terms)[1]
 
 
-def verify_confined(
-    path: Path,
-    *,
-    trusted: Sequence[bytes] = (),
-    allow_development: bool = False,
-    expectations: Expectations | None = None,
-    facts: Facts | None = None,
-    moment: datetime | None = None,
-    total: int = limits.TOTAL,
-) -> Verification:
+def verify_confined(path: Path, terms: Terms = ANYBODY) -> Verification:
     """As `verify`, in a child with limits that no evidence needs (see ipc/confined_child.py).
 
     Raises EvidenceError, too, for evidence that the child did not survive.
     """
+    answer = confined_child.call(
+        str(path), lambda: _answer(verify(path, terms)), _limits(terms.total)
+    )
+    return _of_answer(answer, path)
+
+
+def read_confined(path: Path, terms: Terms = ANYBODY) -> tuple[Verification, Mapping[str, bytes]]:
+    """As `verify_confined`, with the files that were verified: those of a page are what it carries.
+
+    Nobody can change them between the checks and what is made of them, and no PDF, HTML or zip is
+    parsed outside of the child.
+    """
 
     def work() -> bytes:
-        verification = verify(
-            path,
-            trusted=trusted,
-            allow_development=allow_development,
-            expectations=expectations,
-            facts=facts,
-            moment=moment,
-            total=total,
-        )
-        return to_json(replace(verification, path=""))
+        examination, verification = _examined(path, terms)
+        return _packed({"": _answer(verification), **examination.files})
 
-    child = confined_child.Limits(
+    files = _taken_apart(
+        confined_child.call(
+            str(path), work, replace(_limits(terms.total), answer_bytes=2 * terms.total)
+        )
+    )
+    return _of_answer(files.pop(""), path), files
+
+
+def _examined(path: Path, terms: Terms) -> tuple[_Examination, Verification]:
+    facts = terms.facts or shipped()
+    examination = _Examination(
+        given=evidence_path.given(path, terms.total),
+        trusted=terms.trusted,
+        allow_development=terms.allow_development,
+        expectations=terms.expectations,
+        facts=read_facts(facts, terms.trusted) if isinstance(facts, bytes) else facts,
+        moment=terms.moment or datetime.now(UTC),
+    )
+    return examination, _verification(examination, _checks(examination))
+
+
+def _limits(total: int) -> confined_child.Limits:
+    return confined_child.Limits(
         seconds=_derivation_seconds(total), most_memory_bytes=_memory_bytes(total)
     )
-    answer = confined_child.call(str(path), work, child)
+
+
+def _answer(verification: Verification) -> bytes:
+    return to_json(replace(verification, path=""))  # which need not be Unicode
+
+
+def _of_answer(answer: bytes, path: Path) -> Verification:
     return replace(from_json(Verification, answer, name="the answer"), path=str(path))
+
+
+def _packed(parts: Mapping[str, bytes]) -> bytes:
+    """Files one behind the other, with a list of their names and lengths before them."""
+    head = json.dumps([[name, len(data)] for name, data in parts.items()]).encode()
+    return b"".join((head, b"\n", *parts.values()))
+
+
+def _taken_apart(packed: bytes) -> dict[str, bytes]:
+    begin = packed.index(b"\n") + 1
+    files: dict[str, bytes] = {}
+    for name, length in json.loads(packed[: begin - 1]):
+        files[name] = packed[begin : begin + length]
+        begin += length
+    return files
 
 
 def to_document(verification: Verification) -> Any:

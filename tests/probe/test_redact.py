@@ -36,6 +36,7 @@ from appliance.vendors.cpu import Cpu
 from appliance.verbs import accept, publish
 from appliance.verbs.run_options import RunOptions
 from appliance.verification import verify
+from appliance.verification.terms import Terms
 
 TINY = (ROOT / "tests" / "suites" / "tiny.toml").read_text()
 SALT = "5a" * 32
@@ -296,7 +297,7 @@ def test_no_file_of_the_bundle_names_the_machine(run: Path, tmp_path: Path) -> N
         if (result := IDENTIFYING.search(text.decode("utf-8", "replace")))
     }
     assert reported == {}
-    assert verify.verify(run, allow_development=True).faults == ()
+    assert verify.verify(run, Terms(allow_development=True)).faults == ()
 
 
 @pytest.mark.slow

@@ -17,6 +17,7 @@ from appliance.signing.keys import Key, development_key
 from appliance.storage import bundle
 from appliance.storage.suite_file import list_suites, load_suite
 from appliance.verification import verify
+from appliance.verification.terms import Terms
 
 ROOT = Path(__file__).parents[2]
 SCHEMAS = ROOT / "appliance" / "schemas"
@@ -246,5 +247,5 @@ def test_files_of_a_bundle_follow_their_schemas(made: dict[str, bytes]) -> None:
 def test_other_documents_follow_their_schemas(key: Key, tmp_path: Path) -> None:
     suite, _ = load_suite(list_suites()[0])
     validator("suite").validate(to_data(suite))
-    verification = verify.verify(sealed(tmp_path, healthy(), key), allow_development=True)
+    verification = verify.verify(sealed(tmp_path, healthy(), key), Terms(allow_development=True))
     validator("verification").validate(verify.to_document(verification))

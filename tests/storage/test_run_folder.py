@@ -19,6 +19,7 @@ from appliance.storage import bundle, input_file, plain_files
 from appliance.storage.journal import Journal
 from appliance.storage.plain_files import Folder
 from appliance.verbs import publish
+from appliance.verification.terms import Terms
 from appliance.verification.verify import verify
 
 KEPT = b"a file of the auditor's own"
@@ -67,7 +68,7 @@ def test_report_and_sign_write_through_no_link_of_any_name(
     for name in WRITTEN:
         (folder / f".{name}").unlink()
         assert not (folder / name).is_symlink()
-    assert verify(folder, allow_development=True).exit_code == 0
+    assert verify(folder, Terms(allow_development=True)).exit_code == 0
 
 
 @pytest.mark.parametrize("name", [*WRITTEN, bundle.VERDICT, bundle.JOURNAL, "logs"])
@@ -150,7 +151,7 @@ def test_link_under_any_name_is_not_followed(name: str, key: Key, tmp_path: Path
     folder = run_folder(tmp_path, files)
     (folder / name).rename(tmp_path / "original")
     (folder / name).symlink_to(tmp_path / "original")
-    (fault,) = verify(folder, allow_development=True).faults
+    (fault,) = verify(folder, Terms(allow_development=True)).faults
     assert fault == f"{name!r} in the bundle is not a plain file; remove it"
 
 

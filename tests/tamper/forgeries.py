@@ -20,7 +20,7 @@ from appliance.planning.plan import case_seed, checked_launch, launch_groups
 from appliance.records.json import from_json, sha256, to_json
 from appliance.records.plan import Plan
 from appliance.storage import bundle, suite_file
-from appliance.verification.verify import Expectations
+from appliance.verification.terms import Expectations
 
 Reason = Literal[
     "integrity",

@@ -24,6 +24,7 @@ from tamper.mutations import Genuine, Input, drawn
 
 from appliance.errors import ApplianceError, BenchError
 from appliance.storage import bundle
+from appliance.verification.terms import Terms
 from appliance.verification.verify import verify, verify_confined
 
 MOST_SECONDS = 5.0
@@ -64,9 +65,9 @@ class Outcome:
 
 def genuine_of(folder: Path) -> Genuine:
     """The bundle of which inputs are drawn; verify is warm once it has seen it."""
-    result = verify(folder, allow_development=True)
+    result = verify(folder, Terms(allow_development=True))
     assert result.exit_code == 0, result.faults
-    verify(folder / bundle.PDF, allow_development=True)
+    verify(folder / bundle.PDF, Terms(allow_development=True))
     return Genuine(files=dict(bundle.files_of(folder)))
 
 
@@ -126,7 +127,7 @@ def _verified(given: Input) -> dict[str, object]:
         path = written(given, Path(name))
         code, crash = 5, ""
         try:
-            code = verify_confined(path, allow_development=True).exit_code
+            code = verify_confined(path, Terms(allow_development=True)).exit_code
         except ApplianceError as error:
             crash = str(error)[:300]
         except BenchError as error:

@@ -8,13 +8,14 @@ import pytest
 from support.forger import forged
 from tamper.forgeries import FORGERIES, OPEN, SUITE
 
+from appliance.verification.terms import Terms
 from appliance.verification.verify import NOT_SHOWN, Verification, verify
 
 CODES = {"not compared": 3, "not re-derived": 3}
 
 
 def verified(folder: Path, **options: object) -> Verification:
-    return verify(folder, allow_development=True, **options)  # type: ignore[arg-type]
+    return verify(folder, Terms(allow_development=True, **options))  # type: ignore[arg-type]
 
 
 def test_what_is_sealed_anew_without_a_change_verifies(genuine: Path, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from tamper.tamperings import TAMPERINGS
 
 from appliance.errors import EvidenceError
 from appliance.storage import bundle
+from appliance.verification.terms import Terms
 from appliance.verification.verify import verify
 
 
@@ -22,7 +23,7 @@ def test_a_changed_file_is_refused(name: str, genuine: Path, tmp_path: Path) -> 
     run = Path(shutil.copytree(genuine, tmp_path / "run"))
     (run / file).write_bytes(after)
     try:  # a PDF by itself: within its folder its digest is found wrong
-        result = verify(run / file if file == bundle.PDF else run, allow_development=True)
+        result = verify(run / file if file == bundle.PDF else run, Terms(allow_development=True))
     except EvidenceError:  # what is no PDF any more
         return
     assert (result.exit_code, result.verdict) == (4, None)

@@ -29,7 +29,8 @@ from appliance.records.json import sha256, to_json
 from appliance.signing import keys
 from appliance.storage import bundle
 from appliance.verification import attempt_checks
-from appliance.verification.verify import Expectations, Verification, verify
+from appliance.verification.terms import Expectations, Terms
+from appliance.verification.verify import Verification, verify
 
 IN_TIME = datetime(2026, 11, 21, 13, tzinfo=UTC)
 TOO_LATE = datetime(2026, 11, 21, 19, tzinfo=UTC)
@@ -43,7 +44,7 @@ def key() -> keys.Key:
 def checked(folder: Path, **expected: bytes) -> Verification:
     facts = facts_of(healthy().plan)
     wanted = Expectations(**expected)
-    return verify(folder, allow_development=True, expectations=wanted, facts=facts)
+    return verify(folder, Terms(allow_development=True, expectations=wanted, facts=facts))
 
 
 def sentence(result: Verification, name: str) -> str:

@@ -15,6 +15,7 @@ from appliance.records.plan import Plan
 from appliance.signing.keys import Key, development_key, signer_record
 from appliance.storage import bundle
 from appliance.verbs import preparation, publish
+from appliance.verification.terms import Terms
 from appliance.verification.verify import verify
 
 SENTENCE = (
@@ -54,10 +55,10 @@ def test_signed_records_that_were_converted_do_not_verify(
     with monkeypatch.context() as forger:  # who signs it nevertheless
         forger.setattr(bundle, "plan_of", strictly_read)
         folder = seal(tmp_path / "run", files_of(converted(), key), key)
-    verification = verify(folder, allow_development=True)
+    verification = verify(folder, Terms(allow_development=True))
     assert (verification.exit_code, verification.verdict) == (4, None)
     assert verification.faults == (SENTENCE,)
-    assert verify(folder / bundle.PDF, allow_development=True).faults == (SENTENCE,)
+    assert verify(folder / bundle.PDF, Terms(allow_development=True)).faults == (SENTENCE,)
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,7 @@ from appliance.storage import suite_file
 from appliance.verification import verify
 from appliance.verification.facts import Facts
 from appliance.verification.suite_checks import check_suite
+from appliance.verification.terms import Expectations, Terms
 from appliance.version import VERSION
 from appliance.worker.describe import describe
 
@@ -392,10 +393,10 @@ def verified(tmp_path: Path, *, versions: int = 1, varies: bool = False) -> veri
     )
     draft = Draft(plan=plan, events=tuple(analysed(plan, healthy_events(plan))))
     folder = sealed(tmp_path / "run", draft, keys.development_key())
-    wanted = verify.Expectations(suite=str(path))
+    wanted = Expectations(suite=str(path))
     file = replace(facts_of(plan).file, workload=tuple(known.values()), bench_version=VERSION)
     facts = Facts(file=file)
-    return verify.verify(folder, allow_development=True, expectations=wanted, facts=facts)
+    return verify.verify(folder, Terms(allow_development=True, expectations=wanted, facts=facts))
 
 
 def test_verify_accepts_a_plan_that_the_suite_makes(tmp_path: Path) -> None:

@@ -17,7 +17,8 @@ from appliance.signing import keys
 from appliance.storage import input_file
 from appliance.verification import facts, known_checks
 from appliance.verification.known_checks import CaseChecks, KnownCheck, WorkloadChecks
-from appliance.verification.verify import Expectations, Verification, verify
+from appliance.verification.terms import Expectations, Terms
+from appliance.verification.verify import Verification, verify
 
 ROOT = Path(__file__).parents[2]
 RELEASE = keys.development_key()
@@ -31,7 +32,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def compared(folder: Path, known: facts.Facts) -> Verification:
     wanted = Expectations(criteria_digest=None, suite="5" * 64)
-    return verify(folder, allow_development=True, expectations=wanted, facts=known)
+    return verify(folder, Terms(allow_development=True, expectations=wanted, facts=known))
 
 
 def test_facts_of_a_release_come_back_as_they_were_signed() -> None:

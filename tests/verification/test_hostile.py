@@ -44,6 +44,7 @@ from appliance.storage import order_file
 from appliance.storage.criteria_file import parse_criteria
 from appliance.verbs import order_draft, start
 from appliance.verbs.run_options import StartOptions
+from appliance.verification.terms import Terms
 from appliance.verification.verify import verify
 from reports import health
 from reports.document.view import view
@@ -260,7 +261,7 @@ def test_counters_and_logs_out_of_their_place_are_found(
     forge: Callable[[list[Event]], Sequence[Event]], tmp_path: Path
 ) -> None:
     folder = sealed(tmp_path, healthy().with_events(forge), development_key())
-    result = verify(folder, allow_development=True)
+    result = verify(folder, Terms(allow_development=True))
     assert result.exit_code == 4
     assert [check.name for check in result.checks if check.status == "fail"] == ["conduct"]
 

@@ -21,6 +21,7 @@ from appliance.errors import EvidenceError, UsageError
 from appliance.records.suite import Suite
 from appliance.signing.keys import development_key
 from appliance.storage import bundle, limits, toml_file
+from appliance.verification.terms import Terms
 from appliance.verification.verify import Verification, verify, verify_confined
 
 DOTTED = ".".join(["a"] * 30_000) + " = 1"
@@ -38,12 +39,12 @@ def copy(sound: Path, tmp_path: Path) -> Path:
 
 
 def checked(path: Path) -> Verification:
-    return verify_confined(path, allow_development=True)
+    return verify_confined(path, Terms(allow_development=True))
 
 
 def test_a_child_gives_the_same_answer(sound: Path) -> None:
     for path in (sound, sound / bundle.PDF):
-        assert checked(path) == verify(path, allow_development=True)
+        assert checked(path) == verify(path, Terms(allow_development=True))
         assert checked(path).exit_code == 0
 
 
@@ -120,7 +121,7 @@ def test_names_and_sizes_are_refused_before_anything_is_read(
     change: Callable[[Path], None], copy: Path
 ) -> None:
     change(copy)
-    result = verify(copy, allow_development=True)
+    result = verify(copy, Terms(allow_development=True))
     assert [check.name for check in result.checks if check.status == "fail"] == ["files"]
     assert result.exit_code == 4
 
@@ -144,14 +145,14 @@ def test_what_was_not_signed_is_not_parsed(
     monkeypatch.setattr(bundle, "records_of", parse)
     monkeypatch.setattr(bundle, "lines_of", parse)
     change(copy)
-    result = verify(copy, allow_development=True)
+    result = verify(copy, Terms(allow_development=True))
     assert [check.name for check in result.checks if check.status == "fail"] == ["statement"]
 
 
 def test_more_is_read_only_where_a_person_asks_for_it(sound: Path) -> None:
     most = sum(path.stat().st_size for path in sound.iterdir())
-    assert verify(sound, allow_development=True, total=most).exit_code == 0
-    (fault,) = verify(sound, allow_development=True, total=most - 1).faults
+    assert verify(sound, Terms(allow_development=True, total=most)).exit_code == 0
+    (fault,) = verify(sound, Terms(allow_development=True, total=most - 1)).faults
     assert "--largest" in fault
 
 
@@ -175,12 +176,12 @@ def test_zip_that_is_no_folder_of_a_run_is_refused(sound: Path, tmp_path: Path) 
         packed(tmp_path / "2.zip", {**files, bundle.JOURNAL: bytes(limits.TOTAL // 8) * 9}),
         packed(tmp_path / "3.zip", files, mode=0o120777),
     ]
-    assert verify(packed(path, files), allow_development=True).exit_code == 0
+    assert verify(packed(path, files), Terms(allow_development=True)).exit_code == 0
     for one in wrong:
-        assert verify(one, allow_development=True).checks[0].status == "fail"
+        assert verify(one, Terms(allow_development=True)).checks[0].status == "fail"
     for change in (path.read_bytes() + b"x", path.read_bytes()[:-9]):
         path.write_bytes(change)
-        assert verify(path, allow_development=True).checks[0].status == "fail"
+        assert verify(path, Terms(allow_development=True)).checks[0].status == "fail"
 
 
 # ------------------------------------------------------------------ files of people

@@ -66,6 +66,7 @@ from appliance.storage.journal import replay
 from appliance.storage.qualified_file import reference_rates
 from appliance.verification import run_checks
 from appliance.verification.launch_checks import check_launches
+from appliance.verification.terms import Terms
 from appliance.verification.verify import Verification, verify
 from appliance.version import VERSION
 from appliance.worker import timing
@@ -361,7 +362,7 @@ def wide(event: Event) -> Check:
 
 
 def checks(folder: Path) -> Verification:
-    return verify(folder, allow_development=True)
+    return verify(folder, Terms(allow_development=True))
 
 
 def failed(result: Verification) -> list[str]:

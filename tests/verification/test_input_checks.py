@@ -24,6 +24,7 @@ from appliance.records.journal import (
 )
 from appliance.signing.keys import development_key
 from appliance.verification.input_checks import check_inputs
+from appliance.verification.terms import Terms
 from appliance.verification.verify import Verification, verify
 
 CASE = "gemm@cpu:0"
@@ -138,7 +139,7 @@ def test_a_whole_bundle_with_a_forged_input_is_refused(tmp_path: Path) -> None:
     key = development_key()
 
     def verified(draft: Draft, folder: str) -> Verification:
-        return verify(sealed(tmp_path / folder, draft, key), allow_development=True)
+        return verify(sealed(tmp_path / folder, draft, key), Terms(allow_development=True))
 
     sound = verified(with_inputs(healthy()), "sound")
     forged = verified(with_inputs(healthy(), OTHER), "forged")

@@ -20,6 +20,7 @@ from appliance.scheduling.within import left_out
 from appliance.signing.keys import development_key
 from appliance.verification.schedule_checks import check_schedule
 from appliance.verification.suite_checks import check_suite
+from appliance.verification.terms import Terms
 from appliance.verification.verify import verify
 from appliance.version import VERSION
 
@@ -75,7 +76,7 @@ def test_a_bundle_of_a_schedule_verifies_and_accepts_nothing(tmp_path: Path) -> 
     plan = scheduled()
     draft = Draft(plan=plan, events=tuple(analysed(plan, healthy_events(plan))))
     verification = verify(
-        sealed(tmp_path / "run", draft, development_key()), allow_development=True
+        sealed(tmp_path / "run", draft, development_key()), Terms(allow_development=True)
     )
     assert verification.faults == ()
     assert (verification.verdict, verification.exit_code) == ("INCONCLUSIVE", 3)
@@ -87,7 +88,7 @@ def test_a_bundle_whose_schedule_spares_a_launch_does_not_verify(tmp_path: Path)
     spared = with_launches(rows_with(replace(plan, cases=cases), "gemm", launches=1))
     draft = Draft(plan=spared, events=tuple(analysed(spared, healthy_events(spared))))
     verification = verify(
-        sealed(tmp_path / "run", draft, development_key()), allow_development=True
+        sealed(tmp_path / "run", draft, development_key()), Terms(allow_development=True)
     )
     assert verification.exit_code == 4
     assert "gives gemm 1 launches, and by its times 2 launches follow" in verification.faults[0]

@@ -19,6 +19,7 @@ from appliance.records.json import from_json
 from appliance.records.verdict import Verdict
 from appliance.signing import keys
 from appliance.signing.keys import Key
+from appliance.verification.terms import Terms
 from appliance.verification.verify import Verification, verify
 
 Change = Callable[[list[Event]], list[Event]]
@@ -30,7 +31,7 @@ def key() -> Key:
 
 
 def checked(draft: Draft, key: Key, folder: Path) -> Verification:
-    return verify(sealed(folder, draft, key), allow_development=True)
+    return verify(sealed(folder, draft, key), Terms(allow_development=True))
 
 
 def test_three_sessions_verify_and_their_ends_are_no_interruptions(

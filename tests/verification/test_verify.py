@@ -45,7 +45,8 @@ from appliance.records.verdict import Verdict as VerdictRecord
 from appliance.signing import dsse, keys, pades
 from appliance.signing.keys import Key
 from appliance.storage import bundle
-from appliance.verification.verify import Expectations, Verification, difference, verify
+from appliance.verification.terms import ANYBODY, Expectations, Terms
+from appliance.verification.verify import Verification, difference, verify
 from appliance.version import VERSION
 
 
@@ -64,9 +65,9 @@ def copy(sound: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(sound, tmp_path / "copy"))
 
 
-def checked(path: Path, expectations: Expectations | None = None) -> Verification:
+def checked(path: Path, expectations: Expectations = ANYBODY.expectations) -> Verification:
     facts = facts_of(healthy().plan)
-    return verify(path, allow_development=True, expectations=expectations, facts=facts)
+    return verify(path, Terms(allow_development=True, expectations=expectations, facts=facts))
 
 
 def status(verification: Verification) -> dict[str, str]:
@@ -230,17 +231,17 @@ def test_signer_is_trusted_by_certificate(tmp_path: Path) -> None:
     key_file, certificate = keys.create_key("Ravel Labs", tmp_path / "keys")
     key = keys.load_key(key_file, certificate)
     folder = sealed(tmp_path / "run", healthy(), key)
-    assert failed(verify(folder, allow_development=True)) == ["signer"]
-    assert verify(folder, trusted=[certificate.read_bytes()]).exit_code == 0
+    assert failed(verify(folder, Terms(allow_development=True))) == ["signer"]
+    assert verify(folder, Terms(trusted=[certificate.read_bytes()])).exit_code == 0
     other = keys.create_key("Ravel Labs", tmp_path / "other")[1].read_bytes()
-    assert failed(verify(folder, trusted=[other])) == ["signer"]
+    assert failed(verify(folder, Terms(trusted=[other]))) == ["signer"]
     with pytest.raises(UsageError, match="--trust"):
-        verify(folder, trusted=[b"no certificate"])
+        verify(folder, Terms(trusted=[b"no certificate"]))
 
 
 def test_expired_certificate_is_exit_4(sound: Path) -> None:
     later = datetime.now(UTC) + timedelta(days=30)
-    result = verify(sound, allow_development=True, moment=later)
+    result = verify(sound, Terms(allow_development=True, moment=later))
     assert failed(result) == ["signer"]
     assert "expired" in result.faults[0]
 
@@ -819,7 +820,7 @@ def test_statement_alone_names_its_signer_and_shows_nothing(tmp_path: Path) -> N
     key_file, certificate = keys.create_key("Ravel Labs", tmp_path / "keys")
     folder = sealed(tmp_path / "run", healthy(), keys.load_key(key_file, certificate))
     alone = folder / bundle.STATEMENT
-    result = verify(alone, trusted=[certificate.read_bytes()])
+    result = verify(alone, Terms(trusted=[certificate.read_bytes()]))
     assert (result.kind, result.exit_code, result.verdict) == ("dsse", 3, None)
     assert "shows nothing" in result.checks[4].sentence
     assert failed(checked(alone)) == ["signer"]

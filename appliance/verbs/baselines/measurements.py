@@ -17,6 +17,7 @@ from appliance.records.verdict import CaseResult, Clock
 from appliance.storage import bundle
 from appliance.storage.bundle import Bundle
 from appliance.verification import verify
+from appliance.verification.terms import Terms
 
 UNSTEADY = ("slowdown", "no_steady_state")
 
@@ -63,15 +64,15 @@ def verified(
     """The run in a folder; EvidenceError where it does not verify, UsageError for a file."""
     if folder.is_file():
         raise UsageError(f"{folder} is a file: a baseline is made of the folder of a run")
-    verification = verify.verify_confined(
-        folder, trusted=trusted, allow_development=allow, moment=moment
+    verification, files = verify.read_confined(
+        folder, Terms(trusted=trusted, allow_development=allow, moment=moment)
     )
     if verification.faults:
         raise EvidenceError(f"{folder} does not verify: {verification.faults[0]}")
     if verification.verdict is None:
         raise EvidenceError(f"{folder}: its verdict cannot be derived again, so nothing is certain")
-    content = bundle.read(folder)
-    return Run(folder=folder, bundle=content, statement=sha256(content.files[bundle.STATEMENT]))
+    content = bundle.read_files(files, folder=folder)
+    return Run(folder=folder, bundle=content, statement=sha256(files[bundle.STATEMENT]))
 
 
 def measured_in(run: Run) -> list[Measured]:

@@ -1,0 +1,57 @@
+"""What somebody else wrote, read in a confined child: this process sees a record's JSON alone.
+
+An order, criteria, a suite, a baseline, a challenge, a receipt or a certificate comes from whoever
+sent it. TOML, X.509 and the checks of what they say are done in the child; it answers with the
+record in canonical JSON, or with the sentence that refuses the file. A child that does not survive
+its limits is such a sentence too, of the class of errors that the file's other faults have. Files
+that are shipped with the package are read without one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from appliance.errors import ApplianceError, BenchError, UsageError
+from appliance.ipc import confined_child
+from appliance.ipc.confined_child import Limits
+from appliance.records.json import from_json, to_json
+
+R = TypeVar("R")
+SECONDS = 5
+MEMORY_BYTES = 300 * 10**6
+LARGEST_ANSWER = 2**27  # the baselines of a whole fleet
+
+
+def record(
+    kind: type[R], what: str, work: Callable[[], R], *, death: type[BenchError] = UsageError
+) -> R:
+    """The record that `work` makes of a file; `what` it is called stands in sentences.
+
+    Raises what `work` raises, and a `death` where reading takes more than any such file needs.
+    """
+    if confined_child.is_confined():
+        return work()
+
+    def written() -> bytes:
+        made = work()
+        try:
+            return to_json(made, kind)
+        except ApplianceError:
+            raise death(f"{what} has a number that no such file has") from None
+
+    return from_json(kind, content(what, written, death=death), name=what)
+
+
+def content(what: str, work: Callable[[], bytes], *, death: type[BenchError] = UsageError) -> bytes:
+    """The bytes that `work` takes from a file; errors as of `record`."""
+    if confined_child.is_confined():
+        return work()
+    limits = Limits(
+        seconds=SECONDS,
+        memory_bytes=MEMORY_BYTES,
+        most_memory_bytes=MEMORY_BYTES,
+        answer_bytes=LARGEST_ANSWER,
+        death=death,
+    )
+    return confined_child.call(what, work, limits)
