@@ -27,6 +27,7 @@ from workloads.op_norms import OpNorms, layer_norm
 from workloads.op_optimizer import OpOptimizer
 from workloads.op_products import OpProducts, matmul, special_matmul
 from workloads.op_reductions import OpReductions
+from workloads.parts.drawing.drawn import HostDraws
 from workloads.parts.operators.catalog import Operator, Tensors, into_poison, separated
 from workloads.parts.operators.family import OperatorFamily
 from workloads.parts.operators.inputs import cut_to_tf32, distinct, whole
@@ -70,8 +71,9 @@ def stepped(workload: OperatorFamily, seed: int) -> list[Check]:
 
 
 def drawn(operator: Operator, dtype: torch.dtype, seed: int = 1) -> dict[str, torch.Tensor]:
-    rng = torch.Generator().manual_seed(seed)
-    return {name: item.fill(rng, item.shape, dtype) for name, item in operator.inputs.items()}
+    drawer = HostDraws(seed=seed)
+    inputs = operator.inputs.items()
+    return {name: item.fill(drawer, name, item.shape, dtype) for name, item in inputs}
 
 
 def result(
@@ -246,8 +248,9 @@ def test_missing_output_and_output_of_another_format_are_rejected() -> None:
 def test_product_better_than_its_format_is_rejected() -> None:
     """Of ones and zeros the product is exact in bfloat16, as if it had never been rounded."""
     operator = matmul("matmul", (64, 32, 64))
-    inputs = {name: whole(1)(torch.Generator(), (64, 32), torch.bfloat16) for name in ("left",)}
-    inputs["right"] = whole(1)(torch.Generator(), (32, 64), torch.bfloat16)
+    drawer = HostDraws(seed=1)
+    inputs = {"left": whole(1)(drawer, "left", (64, 32), torch.bfloat16)}
+    inputs["right"] = whole(1)(drawer, "right", (32, 64), torch.bfloat16)
     references = refer(operator, inputs, torch.bfloat16)
     checks = list(judge(operator, "matmul", operator.run(inputs)["matmul"], references["matmul"]))
     assert [check.name for check in checks if not check.is_within] == [
@@ -324,7 +327,7 @@ def test_the_formula_of_the_cast_is_that_of_the_format() -> None:
 
 def test_rows_of_distinct_numbers_have_no_two_alike() -> None:
     for dtype in (torch.float64, torch.float32, torch.bfloat16, torch.float16):
-        rows = distinct(torch.Generator().manual_seed(1), (5, 133), dtype)
+        rows = distinct(HostDraws(seed=1), "rows", (5, 133), dtype)
         assert all(len(row.unique()) == 133 for row in rows)
 
 
