@@ -7,8 +7,9 @@ it lies in the memory next to that thread's processor as long as the thread stay
 torch's own, which split an array in the same way at every step; they are not bound.
 
 Each result is one rounding of an exact value, so the check compares all bits of all elements with
-numpy's result in float64. It would catch one flipped bit, a thread that did not run (the output
-holds what another input set left), and a narrower dtype.
+numpy's result in float64, of inputs that it draws anew, piece by piece. It would catch one flipped
+bit, a thread that did not run (the output holds what another input set left), an input that was
+spoilt in memory, and a narrower dtype.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from typing import ClassVar
 
 import torch
 
+from appliance.generator.drawing import Drawn
+from appliance.generator.maps import NORMAL
 from appliance.records.journal import Check
 from appliance.records.json import Parameters
 from appliance.records.workload import Bound, Work
@@ -26,7 +29,8 @@ from workloads.contract.failures import ParameterError
 from workloads.contract.input_cycle import InputCycle
 from workloads.contract.target import Target
 from workloads.contract.workload import Workload
-from workloads.parts.memory.stream import ARRAYS, ITEM, compare, run
+from workloads.parts.drawing.drawn import Draws
+from workloads.parts.memory.stream import ARRAYS, ITEM, compare_drawn, run
 from workloads.parts.numerics.parameters import require_positive
 from workloads.parts.numerics.threads import on_threads, usable_processors
 
@@ -35,6 +39,7 @@ from workloads.parts.numerics.threads import on_threads, usable_processors
 class State:
     first: list[torch.Tensor]
     second: list[torch.Tensor]
+    drawn: list[tuple[Drawn, Drawn]]
     result: torch.Tensor
     threads: int
     cycle: InputCycle
@@ -45,12 +50,12 @@ class HostStream(Workload[State, torch.Tensor]):
     """`array_bytes`: size of one array; `threads`: 0 for all processors that may be used."""
 
     summary: ClassVar[str] = "Host memory bandwidth: triad on all processors"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     domain: ClassVar[str] = "memory"
     small: ClassVar[Parameters] = {"array_bytes": 64 * 2**20}
     alone: ClassVar[bool] = True
     bound_by: ClassVar[Bound] = "memory"
-    data_pattern: ClassVar[str] = "uniform from -0.5 to 0.5"
+    data_pattern: ClassVar[str] = "standard normal numbers"
 
     array_bytes: int = 2**30
     threads: int = 0
@@ -67,20 +72,22 @@ class HostStream(Workload[State, torch.Tensor]):
         return Work(units=float(ARRAYS["triad"] * self.array_bytes), unit="bytes")
 
     def build(self, target: Target, seed: int) -> State:
-        del target
-        rng = torch.Generator().manual_seed(seed)
+        draws = Draws(target=target, seed=seed)
         threads, count = self.threads or usable_processors(), self.array_bytes // ITEM
 
         def spread_out() -> torch.Tensor:
             with on_threads(threads):
                 return torch.empty(count).fill_(torch.nan)
 
-        def uniform() -> torch.Tensor:
-            return torch.rand(count, generator=rng, out=spread_out()).sub_(0.5)
+        def described(which: str) -> list[Drawn]:
+            names = [f"{which} {number}" for number in range(self.num_inputs)]
+            return [draws.described(name, NORMAL, torch.float32, (count,)) for name in names]
 
+        first, second = described("first"), described("second")
         return State(
-            first=[uniform() for _ in range(self.num_inputs)],
-            second=[uniform() for _ in range(self.num_inputs)],
+            first=[draws.into(one, spread_out()) for one in first],
+            second=[draws.into(one, spread_out()) for one in second],
+            drawn=list(zip(first, second, strict=True)),
             result=spread_out(),
             threads=threads,
             cycle=InputCycle(of=self.num_inputs),
@@ -94,8 +101,7 @@ class HostStream(Workload[State, torch.Tensor]):
 
     def check(self, before: object, state: State, output: torch.Tensor) -> Iterator[Check]:
         del before
-        index = state.cycle.index
-        yield compare("triad", state.first[index], state.second[index], output)
+        yield compare_drawn("triad", *state.drawn[state.cycle.index], output)
 
 
 WORKLOAD = HostStream

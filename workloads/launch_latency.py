@@ -6,8 +6,8 @@ host, or on the device where that lags behind. Each addition needs the one befor
 run beside another.
 
 The counters are 64-bit integers, for which there is one right result: what they held before
-the step and `launches` times the set. The check would catch a launch that was lost or made twice,
-one flipped bit, an old result, and the numbers of another set.
+the step and `launches` times the set, which the host draws itself. The check would catch a launch
+that was lost or made twice, one flipped bit, an old result, and the numbers of another set.
 """
 
 from __future__ import annotations
@@ -18,12 +18,15 @@ from typing import ClassVar
 
 import torch
 
+from appliance.generator.drawing import Drawn
+from appliance.generator.maps import integers
 from appliance.records.journal import Check
 from appliance.records.json import Parameters
 from appliance.records.workload import Bound, Work
 from workloads.contract.input_cycle import InputCycle
 from workloads.contract.target import Target
 from workloads.contract.workload import Workload
+from workloads.parts.drawing.drawn import Draws, on_host
 from workloads.parts.numerics.bits import num_differing
 from workloads.parts.numerics.parameters import require_positive
 
@@ -32,7 +35,10 @@ LARGEST = 2**20  # a step adds less than 2**20 of them for each launch: no run c
 
 @dataclass(kw_only=True)
 class State:
+    """What is added: on the device, and as it is drawn."""
+
     added: list[torch.Tensor]
+    drawn: list[Drawn]
     counters: torch.Tensor
     cycle: InputCycle
 
@@ -42,7 +48,7 @@ class LaunchLatency(Workload[State, torch.Tensor]):
     """`launches`: kernels of one step; `elements`: numbers that each of them adds."""
 
     summary: ClassVar[str] = "Launches of a kernel with next to nothing to do, one after another"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     domain: ClassVar[str] = "operators"
     small: ClassVar[Parameters] = {"launches": 200}
     bound_by: ClassVar[Bound] = "latency"
@@ -60,16 +66,17 @@ class LaunchLatency(Workload[State, torch.Tensor]):
         return Work(units=float(self.launches), unit="launches")
 
     def build(self, target: Target, seed: int) -> State:
-        rng = torch.Generator().manual_seed(seed)
-
-        def numbers() -> torch.Tensor:
-            return torch.randint(1, LARGEST, (self.elements,), generator=rng).to(target.device)
-
+        draws = Draws(target=target, seed=seed)
+        drawn = [self._described(draws, f"added {number}") for number in range(self.num_inputs)]
         return State(
-            added=[numbers() for _ in range(self.num_inputs)],
-            counters=numbers(),
+            added=[draws.of(one) for one in drawn],
+            drawn=drawn,
+            counters=draws.of(self._described(draws, "counters")),
             cycle=InputCycle(of=self.num_inputs),
         )
+
+    def _described(self, draws: Draws, name: str) -> Drawn:
+        return draws.described(name, integers(1, LARGEST - 1), torch.int64, (self.elements,))
 
     def step(self, state: State) -> torch.Tensor:
         added = state.added[state.cycle.advance()]
@@ -82,7 +89,7 @@ class LaunchLatency(Workload[State, torch.Tensor]):
 
     def check(self, before: object, state: State, output: torch.Tensor) -> Iterator[Check]:
         assert isinstance(before, torch.Tensor)  # noqa: S101 - what `snapshot` kept
-        exact = before + self.launches * state.added[state.cycle.index].cpu()
+        exact = before + self.launches * on_host(state.drawn[state.cycle.index])
         yield Check(
             name="counters that differ",
             error=num_differing(output, exact),

@@ -22,6 +22,7 @@ import torch
 
 from appliance.records.json import Parameters
 from workloads.contract.failures import ParameterError
+from workloads.parts.drawing.drawn import Drawer
 from workloads.parts.language.decoder import Stretch
 from workloads.parts.language.decoding import Decoding
 from workloads.parts.numerics.parameters import require_positive
@@ -42,7 +43,7 @@ class LlmChat(Decoding):
     """`shared_heads`: heads of keys and values, each of which several queries share."""
 
     summary: ClassVar[str] = "Llama-3.1-8B shape, chat completion, one query at a time"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     small: ClassVar[Parameters] = {
         "vocabulary": 1000,
         "hidden": 256,
@@ -95,15 +96,15 @@ class LlmChat(Decoding):
     def stretch(self) -> Stretch:
         return Stretch(factor=8.0, low=1.0, high=4.0, original=8192)
 
-    def prompts(self, rng: torch.Generator) -> torch.Tensor:
+    def prompts(self, drawer: Drawer, index: int) -> torch.Tensor:
         first = self._words
         user, assistant, blank = (word % first for word in (USER, ASSISTANT, BLANK))
         opening = torch.tensor([first + BEGIN, first + HEADER, user, first + HEADER_ENDS, blank])
         closing = torch.tensor(
             [first + TURN_ENDS, first + HEADER, assistant, first + HEADER_ENDS, blank]
         )
-        message = torch.randint(first, (self.batch, self.prompt - _FRAME), generator=rng)
-        frame = (part.expand(self.batch, -1) for part in (opening, closing))
+        message = self.words(drawer, index, first, self.prompt - _FRAME)
+        frame = (part.to(message.device).expand(self.batch, -1) for part in (opening, closing))
         before, after = frame
         return torch.cat((before, message, after), dim=1)
 

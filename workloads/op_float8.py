@@ -39,7 +39,7 @@ SCALES = (0.5, 0.125)
 @dataclass(frozen=True, kw_only=True)
 class OpFloat8(OperatorFamily):
     summary: ClassVar[str] = "Scaled product in float8 (e4m3), against float64"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     needs: ClassVar[frozenset[str]] = frozenset({"float8"})
     formats: ClassVar[tuple[str, ...]] = ("float32",)
     small: ClassVar[Parameters] = {"size": 13}

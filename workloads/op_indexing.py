@@ -37,7 +37,7 @@ LARGEST = 8  # of the integers that are added up: a few hundred are exact in any
 @dataclass(frozen=True, kw_only=True)
 class OpIndexing(OperatorFamily):
     summary: ClassVar[str] = "Embedding, gather, scatter_add, sort and topk, exact to the bit"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     bound_by: ClassVar[Bound] = "memory"
 
     def operators(self) -> tuple[Operator, ...]:

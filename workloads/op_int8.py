@@ -17,19 +17,22 @@ from typing import ClassVar
 import numpy as np
 import torch
 
+from appliance.generator.maps import Map, integers
 from appliance.records.json import Parameters
+from workloads.parts.drawing.drawn import Drawer
 from workloads.parts.operators.catalog import Arrays, Exact, Input, Operator, Tensors, into_poison
 from workloads.parts.operators.family import OperatorFamily
 
 LARGEST = 127
 STEP = 2.0**-5  # activations and weights per integer
+PARTS = 2**16  # of a step, by which values are off
 UNCERTAIN = 0.4  # how far from an integer a value may lie, so that its rounding is sure
 
 
 @dataclass(frozen=True, kw_only=True)
 class OpInt8(OperatorFamily):
     summary: ClassVar[str] = "Quantised product in 8-bit integers, exact to the bit"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     needs: ClassVar[frozenset[str]] = frozenset({"int8"})
     formats: ClassVar[tuple[str, ...]] = ("float32",)
     small: ClassVar[Parameters] = {"size": 7}
@@ -47,18 +50,28 @@ class OpInt8(OperatorFamily):
         )
 
 
-def near_integers(rng: torch.Generator, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+def near_integers(
+    drawer: Drawer, name: str, shape: tuple[int, ...], dtype: torch.dtype
+) -> torch.Tensor:
     """Multiples of STEP by integers to LARGEST, off by at most UNCERTAIN of it."""
-    whole = torch.randint(-LARGEST, LARGEST + 1, shape, generator=rng)
-    off = (torch.rand(shape, generator=rng, dtype=torch.float64) * 2 - 1) * UNCERTAIN
-    return ((whole + off) * STEP).to(dtype)
+    return _off(drawer, name, integers(-LARGEST, LARGEST), shape, dtype)
 
 
-def near_largest(rng: torch.Generator, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+def near_largest(
+    drawer: Drawer, name: str, shape: tuple[int, ...], dtype: torch.dtype
+) -> torch.Tensor:
     """As `near_integers`, all of one sign and within 7 of the largest."""
-    whole = LARGEST - torch.randint(0, 8, shape, generator=rng)
-    off = (torch.rand(shape, generator=rng, dtype=torch.float64) * 2 - 1) * UNCERTAIN
-    return ((whole + off) * STEP).to(dtype)
+    return _off(drawer, name, integers(LARGEST - 7, LARGEST), shape, dtype)
+
+
+def _off(
+    drawer: Drawer, name: str, values: Map, shape: tuple[int, ...], dtype: torch.dtype
+) -> torch.Tensor:
+    """Integers, each off by a number of PARTS: sums of 24 bits, which float32 holds."""
+    most = int(UNCERTAIN * PARTS)
+    whole = drawer.tensor(name, values, torch.int32, shape)
+    off = drawer.tensor(f"{name}, off", integers(-most, most), torch.int32, shape)
+    return (whole * PARTS + off).to(dtype) * (STEP / PARTS)
 
 
 def product(name: str, shape: tuple[int, int, int], *, is_largest: bool = False) -> Operator:

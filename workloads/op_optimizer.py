@@ -29,7 +29,7 @@ DONE = 7  # steps made before this one
 @dataclass(frozen=True, kw_only=True)
 class OpOptimizer(OperatorFamily):
     summary: ClassVar[str] = "Steps of Adam, AdamW and momentum, each against float64"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     bound_by: ClassVar[Bound] = "memory"
 
     def operators(self) -> tuple[Operator, ...]:

@@ -45,7 +45,7 @@ HEADS, DEPTH = 3, 24
 @dataclass(frozen=True, kw_only=True)
 class OpProducts(OperatorFamily):
     summary: ClassVar[str] = "Matrix products, convolutions and attention, each against float64"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     formats: ClassVar[tuple[str, ...]] = (*FLOATS, "tf32")
 
     def operators(self) -> tuple[Operator, ...]:

@@ -39,7 +39,7 @@ DEVIATIONS = 8  # of a sum, which the format must hold exactly
 @dataclass(frozen=True, kw_only=True)
 class OpReductions(OperatorFamily):
     summary: ClassVar[str] = "Sums, means, maxima, log-sum-exp and running sums, against float64"
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     bound_by: ClassVar[Bound] = "memory"
 
     def operators(self) -> tuple[Operator, ...]:

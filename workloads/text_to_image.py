@@ -31,6 +31,7 @@ from typing import ClassVar
 
 import torch
 
+from appliance.generator.maps import NORMAL, integers
 from appliance.records.journal import Check
 from appliance.records.json import Parameters
 from appliance.records.suite import Scenario
@@ -42,6 +43,7 @@ from workloads.parts.datasets.captions import begin_and_end
 from workloads.parts.diffusion import flux
 from workloads.parts.diffusion.diffusers_objects import BUILDS_WITH
 from workloads.parts.diffusion.flux import CHANNELS, GUIDANCE, PACKED, SHRUNK, Networks, Sizes
+from workloads.parts.drawing.drawn import Drawer, Draws, HostDraws
 from workloads.parts.inference.inference import Inference
 from workloads.parts.numerics.parameters import require_positive
 from workloads.parts.numerics.precision import (
@@ -105,7 +107,7 @@ class TextToImage(Inference[State, Made]):
     """`checked`: pairs of a denoising step and an image that are recomputed, of each output."""
 
     summary: ClassVar[str] = "FLUX.1-dev shape, text to image, all denoising steps"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     small: ClassVar[Parameters] = {
         "batch": 2,
         "side": 64,
@@ -224,24 +226,36 @@ class TextToImage(Inference[State, Made]):
 
     def build(self, target: Target, seed: int) -> State:
         dtype = dtype_named(self.dtype)
-        rng = torch.Generator().manual_seed(seed)
-        inputs = [self._draw(rng) for _ in range(self.num_inputs)]
+        draws = Draws(target=target, seed=seed)
         return State(
             networks=flux.on_device(self._sizes(), seed, target.device, dtype),
-            inputs=[_moved(some, target.device) for some in inputs],
+            inputs=[self._draw(draws, index) for index in range(self.num_inputs)],
             cycle=InputCycle(of=self.num_inputs),
             seed=seed,
         )
 
-    def _draw(self, rng: torch.Generator) -> Inputs:
+    def _draw(self, drawer: Drawer, index: int) -> Inputs:
+        """An input set, where the drawer draws."""
         begin, end = begin_and_end(self.clip_vocabulary)
-        words = _prompts(rng, self.batch, self.clip_length, words=begin, end=end, padding=end)
+        words = _prompts(
+            drawer,
+            f"words {index}",
+            (self.batch, self.clip_length),
+            words=begin,
+            end=end,
+            padding=end,
+        )
         words[:, 0] = begin
         pieces = _prompts(
-            rng, self.batch, self.t5_length, words=self.t5_vocabulary, end=1, padding=0
+            drawer,
+            f"pieces {index}",
+            (self.batch, self.t5_length),
+            words=self.t5_vocabulary,
+            end=1,
+            padding=0,
         )
         shape = (self.batch, self._tokens, CHANNELS * PACKED**2)
-        noise = torch.randn(shape, generator=rng).to(dtype_named(self.dtype))
+        noise = drawer.tensor(f"noise {index}", NORMAL, dtype_named(self.dtype), shape)
         return Inputs(words=words, pieces=pieces, noise=noise)
 
     @torch.no_grad()
@@ -265,8 +279,8 @@ class TextToImage(Inference[State, Made]):
 
     def snapshot(self, state: State) -> Before:
         number = state.cycle.number + 1
-        inputs = state.inputs[number % state.cycle.of]
-        return Before(number=number, inputs=_moved(inputs, torch.device("cpu"), copy=True))
+        inputs = self._draw(HostDraws(seed=state.seed), number % state.cycle.of)
+        return Before(number=number, inputs=inputs)
 
     def check(self, before: object, state: State, output: Made) -> Iterator[Check]:
         assert isinstance(before, Before)  # noqa: S101 - what snapshot returned
@@ -411,12 +425,14 @@ class TextToImage(Inference[State, Made]):
 
 
 def _prompts(
-    rng: torch.Generator, count: int, length: int, *, words: int, end: int, padding: int
+    drawer: Drawer, name: str, shape: tuple[int, int], *, words: int, end: int, padding: int
 ) -> torch.Tensor:
     """Random words below `words`, of a random number, then the token that ends, then padding."""
-    tokens = torch.randint(2, words, (count, length), generator=rng)
-    ends = torch.randint(SHORTEST - 1, length, (count, 1), generator=rng)
-    places = torch.arange(length).expand(count, -1)
+    count, length = shape
+    tokens = drawer.tensor(name, integers(2, words - 1), torch.int64, shape)
+    many = integers(SHORTEST - 1, length - 1)
+    ends = drawer.tensor(f"{name}, how many", many, torch.int64, (count, 1))
+    places = torch.arange(length, device=tokens.device).expand(count, -1)
     return tokens.where(places < ends, end).where(places <= ends, padding)
 
 
@@ -429,14 +445,6 @@ def _varies(name: str, rows: torch.Tensor) -> Check:
         bound=1.0,
         detects=LEAST_SHARE,
         detects_what="share of an image's size that varies within it",
-    )
-
-
-def _moved(inputs: Inputs, device: torch.device, *, copy: bool = False) -> Inputs:
-    return Inputs(
-        words=inputs.words.to(device, copy=copy),
-        pieces=inputs.pieces.to(device, copy=copy),
-        noise=inputs.noise.to(device, copy=copy),
     )
 
 

@@ -253,6 +253,23 @@ def test_host_memory_is_measured_on_all_processors_and_torch_is_left_as_it_was(
     assert HostStream(array_bytes=MEGABYTE, threads=1).build(target(tmp_path), seed=5).threads == 1
 
 
+def test_one_bit_of_what_the_host_streams_shows_in_any_piece(tmp_path: Path) -> None:
+    """In the first piece that is drawn for the check, and in the last, which is shorter."""
+    workload = HostStream(array_bytes=MEGABYTE + 64)
+    for place in (0, MEGABYTE // 4 + 15):
+        where = target(tmp_path)
+        state = workload.build(where, seed=5)
+        assert [summed.drawn.name for summed in where.drawn] == [
+            "first 0",
+            "first 1",
+            "second 0",
+            "second 1",
+        ]
+        assert num_wrong(workload, state, workload.step(state)) == 0
+        state.first[1].view(torch.int32)[place] ^= 1 << 23
+        assert num_wrong(workload, state, workload.step(state)) == 1
+
+
 def test_threads_are_put_back_after_an_error() -> None:
     before = torch.get_num_threads()
     with pytest.raises(ZeroDivisionError), on_threads(before + 1):

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import torch
 
+from appliance.generator.maps import Map
 from appliance.records.journal import Check
 from appliance.storage import suite_file
 from workloads.contract.target import Artifacts, Target
@@ -22,14 +23,24 @@ from workloads.op_fft import OpFft
 from workloads.op_float8 import OpFloat8
 from workloads.op_float8 import cast as cast_to_float8
 from workloads.op_indexing import OpIndexing
-from workloads.op_int8 import OpInt8
+from workloads.op_int8 import STEP as INT8_STEP
+from workloads.op_int8 import UNCERTAIN, OpInt8, near_integers, near_largest
 from workloads.op_norms import OpNorms, layer_norm
 from workloads.op_optimizer import OpOptimizer
 from workloads.op_products import OpProducts, matmul, special_matmul
 from workloads.op_reductions import OpReductions
+from workloads.parts.drawing import drawn as drawing
+from workloads.parts.drawing.drawn import HostDraws
 from workloads.parts.operators.catalog import Operator, Tensors, into_poison, separated
 from workloads.parts.operators.family import OperatorFamily
-from workloads.parts.operators.inputs import cut_to_tf32, distinct, whole
+from workloads.parts.operators.inputs import (
+    SPREAD,
+    cut_to_tf32,
+    distinct,
+    mask,
+    special,
+    whole,
+)
 from workloads.parts.operators.rules import Reference, judge, refer
 
 FAMILIES: list[type[OperatorFamily]] = [
@@ -70,8 +81,9 @@ def stepped(workload: OperatorFamily, seed: int) -> list[Check]:
 
 
 def drawn(operator: Operator, dtype: torch.dtype, seed: int = 1) -> dict[str, torch.Tensor]:
-    rng = torch.Generator().manual_seed(seed)
-    return {name: item.fill(rng, item.shape, dtype) for name, item in operator.inputs.items()}
+    drawer = HostDraws(seed=seed)
+    inputs = operator.inputs.items()
+    return {name: item.fill(drawer, name, item.shape, dtype) for name, item in inputs}
 
 
 def result(
@@ -246,8 +258,9 @@ def test_missing_output_and_output_of_another_format_are_rejected() -> None:
 def test_product_better_than_its_format_is_rejected() -> None:
     """Of ones and zeros the product is exact in bfloat16, as if it had never been rounded."""
     operator = matmul("matmul", (64, 32, 64))
-    inputs = {name: whole(1)(torch.Generator(), (64, 32), torch.bfloat16) for name in ("left",)}
-    inputs["right"] = whole(1)(torch.Generator(), (32, 64), torch.bfloat16)
+    drawer = HostDraws(seed=1)
+    inputs = {"left": whole(1)(drawer, "left", (64, 32), torch.bfloat16)}
+    inputs["right"] = whole(1)(drawer, "right", (32, 64), torch.bfloat16)
     references = refer(operator, inputs, torch.bfloat16)
     checks = list(judge(operator, "matmul", operator.run(inputs)["matmul"], references["matmul"]))
     assert [check.name for check in checks if not check.is_within] == [
@@ -324,8 +337,103 @@ def test_the_formula_of_the_cast_is_that_of_the_format() -> None:
 
 def test_rows_of_distinct_numbers_have_no_two_alike() -> None:
     for dtype in (torch.float64, torch.float32, torch.bfloat16, torch.float16):
-        rows = distinct(torch.Generator().manual_seed(1), (5, 133), dtype)
+        rows = distinct(HostDraws(seed=1), "rows", (5, 133), dtype)
         assert all(len(row.unique()) == 133 for row in rows)
+
+
+# ------------------------------------------------------------------ what operators are fed
+
+
+class DeviceDraws:
+    """Draws on the processor by the operations of a device."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self.names: list[str] = []
+
+    def tensor(
+        self, name: str, values: Map, dtype: torch.dtype, shape: tuple[int, ...]
+    ) -> torch.Tensor:
+        self.names.append(name)
+        one = drawing.described(self.seed, name, values, dtype, shape)
+        return drawing.drawn_by_device(one, torch.device("cpu"))
+
+
+@pytest.mark.parametrize(("kind", "dtype"), CASES, ids=IDS)
+def test_a_device_draws_the_operands_that_the_host_draws(
+    kind: type[OperatorFamily], dtype: str
+) -> None:
+    workload, drawer = family(kind, dtype), DeviceDraws(5)
+    device = workload._draw(drawer, 0)
+    host, other = (workload._draw(HostDraws(seed=5), number) for number in (0, 1))
+    assert len(set(drawer.names)) == len(drawer.names)
+    for operator, inputs in host.items():
+        for name, tensor in inputs.items():
+            assert bytes_of(tensor) == bytes_of(device[operator][name])
+            assert not tensor.numel() or bytes_of(tensor) != bytes_of(other[operator][name])
+
+
+def bytes_of(tensor: torch.Tensor) -> bytes:
+    return tensor.contiguous().flatten().view(torch.uint8).numpy().tobytes()
+
+
+@pytest.mark.parametrize("kind", [OpInt8, OpIndexing, OpReductions, OpProducts])
+def test_an_operand_that_is_spoilt_on_the_device_shows(kind: type[OperatorFamily]) -> None:
+    """Nothing of the reference is read from where the operators work."""
+    workload = family(kind, "float32")
+    target = Target(device=torch.device("cpu"), artifacts=Artifacts(Path("unused")))
+    state = workload.build(target, 5)
+    before = workload.snapshot(state)
+    operator = workload.operators()[0].name
+    operand = next(iter(state.inputs[0][operator].values()))
+    operand.view(-1)[0] += 4
+    checks = list(workload.check(before, state, workload.step(state)))
+    wrong = {check.name.split(":")[0].split(",")[0] for check in checks if not check.is_within}
+    assert wrong == {operator}
+
+
+@pytest.mark.parametrize("dtype", SPREAD, ids=str)
+def test_special_rows_hold_what_they_are_for(dtype: torch.dtype) -> None:
+    rows = special(HostDraws(seed=5), "rows", (11, 4001), dtype)
+    smallest = torch.finfo(dtype).smallest_normal
+    subnormals, large = rows[1], rows[2].abs().double()
+    assert (subnormals.abs().double() < smallest).all()
+    assert subnormals.unique().numel() > 100
+    assert 0.45 < (subnormals < 0).double().mean() < 0.55
+    assert large.max() > 2.0 ** (SPREAD[dtype] - 1)
+    assert large[large > 0].min() < 2.0 ** (1 - SPREAD[dtype])
+    assert [int(row.isnan().sum()) for row in rows] == [0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0]
+    assert [int(row.isinf().sum()) for row in rows] == [0, 0, 0, 1, 1, 0, 2, 0, 0, 0, 0]
+    assert {math.copysign(1, float(zero)) for zero in rows[7, :9]} == {-1, 1}
+    assert not rows[7].any()
+
+
+@pytest.mark.parametrize("magnitude", [1, 8, 255, 2**23 - 1, 2**23, 2**46 + 5])
+def test_integers_are_of_every_size_up_to_their_magnitude(magnitude: int) -> None:
+    """All of them as often where 2**24 hold them, else those of as many bits as are below it."""
+    rows = whole(magnitude)(HostDraws(seed=5), "rows", (100, 1000), torch.float64)
+    largest = magnitude if magnitude < 2**23 else 2 ** (magnitude.bit_length() - 1)
+    assert torch.equal(rows, rows.round())
+    assert 0.99 * largest <= rows.abs().max() <= largest
+    assert abs(rows.mean()) < 0.01 * largest
+    assert rows.square().mean().item() == pytest.approx(largest * (largest + 1) / 3, rel=0.02)
+
+
+def test_activations_round_to_their_integers_and_are_seldom_one() -> None:
+    drawer = HostDraws(seed=5)
+    steps = near_integers(drawer, "all", (100, 1000), torch.float32).double() / INT8_STEP
+    off = (steps - steps.round()).abs()
+    assert 0.399 < off.max() <= UNCERTAIN
+    assert (off == 0).double().mean() < 1e-3
+    assert steps.round().unique().tolist() == list(range(-127, 128))
+    largest = near_largest(drawer, "largest", (100, 100), torch.float32).double() / INT8_STEP
+    assert largest.round().unique().tolist() == list(range(120, 128))
+
+
+def test_masks_read_two_of_three_and_no_row_is_empty() -> None:
+    rows = mask(HostDraws(seed=5), "rows", (300, 300), torch.float32)
+    assert rows[:, 0].all()
+    assert 0.65 < rows[:, 1:].double().mean() < 0.68
 
 
 def test_every_family_is_in_the_suite_in_every_format() -> None:

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -37,6 +38,16 @@ _INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 _WORDS = {1: torch.uint8, 2: torch.uint16, 4: torch.uint32, 8: torch.uint64}
 
 
+class Drawer(Protocol):
+    """What makes drawn tensors by their names, on a device or on the host."""
+
+    def tensor(
+        self, name: str, values: Map, dtype: torch.dtype, shape: tuple[int, ...]
+    ) -> torch.Tensor:
+        """The tensor called `name`; no two of a build have one name."""
+        ...
+
+
 @dataclass(frozen=True, kw_only=True)
 class Draws:
     """Draws the tensors of one build on its device, and keeps account of them."""
@@ -47,8 +58,9 @@ class Draws:
     def tensor(
         self, name: str, values: Map, dtype: torch.dtype, shape: tuple[int, ...]
     ) -> torch.Tensor:
-        """The tensor called `name`, on the device; no two of a build have one name."""
-        return self.of(self.described(name, values, dtype, shape))
+        """The tensor called `name`, on the device; of one without elements no account is kept."""
+        drawn = self.described(name, values, dtype, shape)
+        return self.of(drawn) if drawn.count else on_device(drawn, self.target.device)
 
     def of(self, drawn: Drawn) -> torch.Tensor:
         """The tensor that `drawn` describes, on the device."""
@@ -56,11 +68,30 @@ class Draws:
         self.target.drawn.append(Summed(drawn=drawn, checksum=checksum(drawn, tensor)))
         return tensor
 
+    def into(self, drawn: Drawn, out: torch.Tensor) -> torch.Tensor:
+        """Write the tensor that `drawn` describes into `out`, which lies on the host."""
+        fill(drawn, out)
+        self.target.drawn.append(Summed(drawn=drawn, checksum=checksum(drawn, out)))
+        return out
+
     def described(
         self, name: str, values: Map, dtype: torch.dtype, shape: tuple[int, ...]
     ) -> Drawn:
         """What the tensor called `name` is, without making it."""
         return described(self.seed, name, values, dtype, shape)
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostDraws:
+    """Draws the tensors of a build on the host, for a check, which needs no account of them."""
+
+    seed: int
+
+    def tensor(
+        self, name: str, values: Map, dtype: torch.dtype, shape: tuple[int, ...]
+    ) -> torch.Tensor:
+        """The tensor called `name`, on the host."""
+        return on_host(described(self.seed, name, values, dtype, shape))
 
 
 def described(
@@ -75,7 +106,15 @@ def described(
 
 def on_host(drawn: Drawn) -> torch.Tensor:
     """The tensor on the host, made by NumPy on the threads that torch may use."""
+    if not drawn.count:
+        return torch.empty(drawn.shape, dtype=getattr(torch, drawn.dtype))  # with torch's strides
     return _torch(drawing.whole(drawn, torch.get_num_threads()), drawn.dtype)
+
+
+def fill(drawn: Drawn, out: torch.Tensor) -> None:
+    """Write the tensor into one of the host, contiguous, on the threads that torch may use."""
+    bits = out.view(-1).view(_INTEGERS[out.element_size()]).numpy()
+    drawing.fill(drawn, bits.view(f"u{out.element_size()}"), torch.get_num_threads())
 
 
 def rows_on_host(drawn: Drawn, first: int, count: int) -> torch.Tensor:

@@ -11,8 +11,9 @@ Every sequence has its full length: the tokens that end a sequence are barred, a
 below a least number of tokens, and one that appears all the same is counted. So is every missing
 and every surplus token, and all that is generated is the units that the rate counts.
 
-Weights are random, of the variance that keeps signals the same size through all layers, and
-are drawn again for the reference: what the device holds of them is not believed.
+Prompts are drawn on the device. Weights are random, of the variance that keeps signals the same
+size through all layers. Both are drawn again for the reference: what the device holds of them is
+not believed.
 
 `LOGITS` allows three to ten times what was measured of Llama 2's shape on a processor at small
 size, with up to 32 layers and with a width of 1024: 10 roundings in float32 and 23 in bfloat16.
@@ -29,11 +30,13 @@ from typing import ClassVar
 import torch
 from transformers import AutoModelForCausalLM, DynamicCache, LlamaConfig, LlamaForCausalLM
 
+from appliance.generator.maps import integers
 from appliance.records.journal import Check
 from appliance.records.suite import Scenario
 from appliance.records.workload import Bound, Work
 from workloads.contract.input_cycle import InputCycle
 from workloads.contract.target import Target
+from workloads.parts.drawing.drawn import Drawer, Draws, HostDraws
 from workloads.parts.language.decoder import Shape, Stretch, decode
 from workloads.parts.language.generated import (
     Generated,
@@ -100,9 +103,14 @@ class Decoding(Generation[State]):
         """How positions beyond those of training are reached, if they are."""
         return None
 
-    def prompts(self, rng: torch.Generator) -> torch.Tensor:
-        """Draw tokens (sequence, position) on the host."""
-        return torch.randint(self.vocabulary, (self.batch, self.prompt), generator=rng)
+    def prompts(self, drawer: Drawer, index: int) -> torch.Tensor:
+        """Draw the tokens (sequence, position) of an input set, where the drawer draws."""
+        return self.words(drawer, index, self.vocabulary, self.prompt)
+
+    def words(self, drawer: Drawer, index: int, below: int, length: int) -> torch.Tensor:
+        """Tokens (sequence, position) below a number, uniform."""
+        shape = (self.batch, length)
+        return drawer.tensor(f"prompts {index}", integers(0, below - 1), torch.int64, shape)
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -170,10 +178,10 @@ class Decoding(Generation[State]):
                 self._config(), dtype=dtype_named(self.dtype)
             ).eval()
         fill(model, seed)
-        rng = torch.Generator().manual_seed(seed)
+        draws = Draws(target=target, seed=seed)
         return State(
             model=model,
-            requests=[self.prompts(rng).to(target.device) for _ in range(self.num_inputs)],
+            requests=[self.prompts(draws, index) for index in range(self.num_inputs)],
             bar=bar(self.vocabulary, self.ends).to(target.device, dtype_named(self.dtype)),
             cycle=InputCycle(of=self.num_inputs),
             seed=seed,
@@ -192,6 +200,9 @@ class Decoding(Generation[State]):
             return logits
 
         return generate(forward, prompt, state.bar, self.new_tokens)
+
+    def request(self, state: State, index: int) -> torch.Tensor:
+        return self.prompts(HostDraws(seed=state.seed), index)
 
     def compare(self, before: Before, state: State, output: Generated) -> Iterator[Check]:
         tokens = known(output.tokens, self.vocabulary)

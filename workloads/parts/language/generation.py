@@ -78,7 +78,11 @@ class Generation(Inference[Generating, Generated]):
 
     def snapshot(self, state: Generating) -> Before:
         number = state.cycle.number + 1
-        return Before(number=number, request=state.requests[number % state.cycle.of].cpu().clone())
+        return Before(number=number, request=self.request(state, number % state.cycle.of))
+
+    def request(self, state: Generating, index: int) -> torch.Tensor:
+        """The request of an input set on the host; whoever can draw it reads no device for it."""
+        return state.requests[index].cpu().clone()
 
     def check(self, before: object, state: Generating, output: Generated) -> Iterator[Check]:
         assert isinstance(before, Before)  # noqa: S101 - what snapshot returned

@@ -11,6 +11,8 @@ from collections.abc import Callable
 import numpy as np
 import torch
 
+from appliance.generator import drawing
+from appliance.generator.drawing import Drawn
 from appliance.records.journal import Check
 
 Array = np.ndarray[tuple[int, ...], np.dtype[np.float32]]
@@ -61,11 +63,30 @@ def num_wrong(name: str, first: Array, second: Array, result: Array) -> int:
 def compare(name: str, first: torch.Tensor, second: torch.Tensor, output: torch.Tensor) -> Check:
     """Count the elements of a kernel's output that are wrong, given its inputs."""
     arrays = (one.cpu().numpy() for one in (first, second, output))
+    return _counted(name, num_wrong(name, *arrays), output.numel())
+
+
+def compare_drawn(name: str, first: Drawn, second: Drawn, output: torch.Tensor) -> Check:
+    """As `compare`, of inputs in float32 that the host draws itself, a piece at a time."""
+    result = output.cpu().numpy()
+    if result.shape != first.shape:
+        return _counted(name, first.count, first.count)
+    wrong = 0
+    for start in range(0, first.count, drawing.PIECE):
+        piece = result[start : start + drawing.PIECE]
+        one, two = (
+            drawing.part(drawn, start, len(piece)).view(np.float32) for drawn in (first, second)
+        )
+        wrong += num_wrong(name, one, two, piece)
+    return _counted(name, wrong, first.count)
+
+
+def _counted(name: str, wrong: int, count: int) -> Check:
     return Check(
         name=f"{name}: elements that differ",
-        error=num_wrong(name, *arrays),
+        error=wrong,
         bound=0,
         kind="exact",
         detects=1,
-        detects_what=f"wrong elements among {output.numel()}",
+        detects_what=f"wrong elements among {count}",
     )

@@ -1,9 +1,8 @@
 """A family of operators as one workload, judged operator by operator.
 
 One step calls every operator of the family once, on the next of its input sets, so that a launch
-has as many steps as sets. The inputs are drawn on the host, rounded to the number format first,
-and kept there too: the reference is made of what was drawn, so damage on the way to the device
-shows.
+has as many steps as sets. The inputs are drawn on the device, and the reference is made of what the
+host draws itself, one set at a time, so damage to what the device works on shows.
 """
 
 from __future__ import annotations
@@ -22,22 +21,23 @@ from appliance.records.workload import Work
 from workloads.contract.input_cycle import InputCycle
 from workloads.contract.target import Target
 from workloads.contract.workload import Workload
+from workloads.parts.drawing.drawn import Drawer, Draws, HostDraws
 from workloads.parts.matmul.products import FLOATS
 from workloads.parts.numerics.parameters import require_choice, require_positive
 from workloads.parts.operators.catalog import Operator
 from workloads.parts.operators.inputs import cut_to_tf32
 from workloads.parts.operators.rules import Reference, judge, refer
 
-Drawn = dict[str, dict[str, torch.Tensor]]
-"""Inputs by operator and name."""
+Inputs = dict[str, dict[str, torch.Tensor]]
+"""By operator and name."""
 
 
 @dataclass(kw_only=True)
 class State:
-    """Input sets on the host, as drawn, and on the device."""
+    """Input sets on the device, and the seed that they are drawn from."""
 
-    host: list[Drawn]
-    device: list[Drawn]
+    inputs: list[Inputs]
+    seed: int
     cycle: InputCycle
 
 
@@ -97,31 +97,34 @@ class OperatorFamily(Workload[State, Results]):
         )
 
     def build(self, target: Target, seed: int) -> State:
-        rng = torch.Generator().manual_seed(seed)
-        operators = self.operators()
-        host = [{each.name: self._draw(each, rng) for each in operators} for _ in range(self.steps)]
-        device = [
-            {
-                name: {key: value.to(target.device) for key, value in inputs.items()}
-                for name, inputs in drawn.items()
-            }
-            for drawn in host
-        ]
-        return State(host=host, device=device, cycle=InputCycle(of=self.num_inputs))
+        draws = Draws(target=target, seed=seed)
+        return State(
+            inputs=[self._draw(draws, number) for number in range(self.num_inputs)],
+            seed=seed,
+            cycle=InputCycle(of=self.num_inputs),
+        )
 
-    def _draw(self, operator: Operator, rng: torch.Generator) -> dict[str, torch.Tensor]:
-        drawn = {
-            name: item.fill(rng, item.shape, self.format) for name, item in operator.inputs.items()
-        }
-        if self.dtype != "tf32":
-            return drawn
+    def _draw(self, drawer: Drawer, number: int) -> Inputs:
+        """The input set of a number, wherever the drawer makes it."""
         return {
-            name: cut_to_tf32(value) if value.is_floating_point() else value
-            for name, value in drawn.items()
+            operator.name: {
+                name: self._cut(
+                    item.fill(
+                        drawer, f"set {number}, {operator.name}: {name}", item.shape, self.format
+                    )
+                )
+                for name, item in operator.inputs.items()
+            }
+            for operator in self.operators()
         }
+
+    def _cut(self, values: torch.Tensor) -> torch.Tensor:
+        """Without the bits that the operations do not read."""
+        is_cut = self.dtype == "tf32" and values.is_floating_point()
+        return cut_to_tf32(values) if is_cut else values
 
     def step(self, state: State) -> Results:
-        inputs = state.device[state.cycle.advance()]
+        inputs = state.inputs[state.cycle.advance()]
         results = Results()
         for operator in self.operators():
             for name, output in operator.run(inputs[operator.name]).items():
@@ -131,7 +134,8 @@ class OperatorFamily(Workload[State, Results]):
 
     def snapshot(self, state: State) -> dict[str, dict[str, Reference]]:
         """References of the next step's outputs, by operator; none depends on the device."""
-        inputs = state.host[(state.cycle.number + 1) % self.num_inputs]
+        number = (state.cycle.number + 1) % self.num_inputs
+        inputs = self._draw(HostDraws(seed=state.seed), number)
         return {each.name: refer(each, inputs[each.name], self.format) for each in self.operators()}
 
     def check(self, before: object, state: State, output: Results) -> Iterator[Check]:
