@@ -75,7 +75,6 @@ MOST_EVENTS = 8
 NUM_KEYS = 4096
 PROJECTION = 6.0  # a projected row errs by a normal deviate of the row's rounding
 SMALLEST = 16
-CHAIN_FORMAT = "bfloat16"
 SIZES = {
     "accelerators": {"size": 8192, "chain_size": 1024},
     "processors": {"size": 1024, "chain_size": 256},
@@ -120,6 +119,7 @@ class BurnIn(Workload[State, Output]):
     summary: ClassVar[str] = "Burn-in: products in most of the memory, every one digested"
     version: ClassVar[int] = 4
     domain: ClassVar[str] = "burn-in"
+    dtype: ClassVar[str] = "bfloat16"  # of the first step, and of the chain
     small: ClassVar[Parameters] = {
         "size": 128,
         "chain_size": 32,
@@ -160,10 +160,10 @@ class BurnIn(Workload[State, Output]):
         return sizing.pool_words(formats, self.size, self.chain_size, self.lanes, budget)
 
     def work(self) -> Work:
-        """Of a step of given size in one format; others take steps of other work."""
-        named = parsed(self.formats)
-        if self.by_device or len(named) > 1 or self.formats == "all":
+        """Of a step of given size; one that sizes itself counts steps."""
+        if self.by_device:
             return Work()
+        named = parsed(self.formats)
         shapes = shapes_of(named[0], self.size)
         products = sum(2 * m * n * k for m, n, k in shapes) * len(KINDS)
         rounds = self.rounds * self.lanes
@@ -171,7 +171,7 @@ class BurnIn(Workload[State, Output]):
             units=rounds * len(KINDS) * len(shapes) + 1,
             unit="products",
             flops=rounds * products + 2 * self.chain_size**3,
-            precision=named[0].name,
+            precision=named[0].name if len(named) == 1 else "",
         )
 
     # -------------------------------------------------------------- build
@@ -200,7 +200,7 @@ class BurnIn(Workload[State, Output]):
             rotation=Rotation(words=words, parts=self.memory_parts),
             free_bytes=room.free,
             total_bytes=room.total,
-            chain=Chain.make(self.chain_size, CHAIN_FORMAT, chain_seed, device),
+            chain=Chain.make(self.chain_size, self.dtype, chain_seed, device),
             key=keys[:1].to(device),
             keys=keys.to(device),
             signs=torch.randint(0, 2, (self.size,), generator=rng).double() * 2 - 1,
