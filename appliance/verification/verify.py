@@ -37,6 +37,7 @@ from appliance.verification import (
     attempt_checks,
     evidence_path,
     facts_checks,
+    fold_checks,
     input_checks,
     launch_checks,
     run_checks,
@@ -468,6 +469,7 @@ def _conduct(examination: _Examination) -> str:
     run_checks.check_bounds(bundle.plan, bundle.criteria)
     run_checks.check_conduct(bundle.plan, bundle.lines, digests)
     launch_checks.check_launches(bundle.plan, bundle.lines)
+    fold_checks.check_folds(bundle.plan, bundle.lines)
     inputs = input_checks.check_inputs(bundle.plan, bundle.lines)
     _check_logs(bundle)
     _check_libraries(bundle)
