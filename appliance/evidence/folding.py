@@ -88,7 +88,8 @@ class ReadingFold:
 
     def add(self, at_ns: int, values: Values) -> ReadingsFolded | None:
         """Take a reading; the minute that it ends, if it does."""
-        ended = self._folded(at_ns) if at_ns - self.begin_ns >= FOLD_NS and self._pending else None
+        cut = at_ns - DETAIL_NS  # what is later may yet be the last, or around what stands out
+        ended = self._folded(cut) if cut - self.begin_ns >= FOLD_NS else None
         cause = self._stands_out(values)
         if cause:
             self._keep_around(at_ns, cause)
@@ -101,7 +102,7 @@ class ReadingFold:
         """The last, shorter minute, which ends with its end in full; None without a reading."""
         for one in self._pending:
             one.is_detail |= one.at_ns >= now_ns - DETAIL_NS
-        return self._folded(now_ns) if self._pending else None
+        return self._folded(now_ns)
 
     def _stands_out(self, values: Values) -> str:
         """Why this reading stands out, or nothing."""
@@ -131,8 +132,12 @@ class ReadingFold:
         for one in self._pending:
             one.is_detail |= one.at_ns >= at_ns - DETAIL_NS
 
-    def _folded(self, end_ns: int) -> ReadingsFolded:
-        moments = [self.begin_ns, *(one.at_ns for one in self._pending), end_ns]
+    def _folded(self, end_ns: int) -> ReadingsFolded | None:
+        """The minute of what was read up to this moment; None, and it goes on, if nothing was."""
+        own = [one for one in self._pending if one.at_ns <= end_ns]
+        if not own:
+            return None
+        moments = [self.begin_ns, *(one.at_ns for one in own), end_ns]
         gaps = [later - sooner for sooner, later in pairwise(moments)]
         folded = ReadingsFolded(
             launch=self.launch,
@@ -141,16 +146,16 @@ class ReadingFold:
             begin_ns=self.begin_ns,
             end_ns=end_ns,
             longest_gap_ns=max(gaps),
-            groups=tuple(groups([one.values for one in self._pending if not one.is_detail])),
+            groups=tuple(groups([one.values for one in own if not one.is_detail])),
             detail=tuple(
                 TimedValues(at_ns=one.at_ns, values=dict(one.values))
-                for one in self._pending
+                for one in own
                 if one.is_detail
             ),
             causes=tuple(self._causes),
         )
-        self._before = _ranges([one.values for one in self._pending])
-        self._pending, self._causes = [], {}
+        self._before = _ranges([one.values for one in own])
+        self._pending, self._causes = self._pending[len(own) :], {}
         self.begin_ns, self.index = end_ns, self.index + 1
         return folded
 

@@ -20,6 +20,7 @@ from appliance.records.journal import (
     Block,
     LaunchStarted,
     Line,
+    Reading,
     ReadingsFolded,
     RunResumed,
     SessionBegan,
@@ -34,11 +35,15 @@ SLACK_NS = 10 * 10**9
 
 @dataclass(kw_only=True)
 class _Minutes:
-    """The minutes of one launch so far: when it had warmed up, and by device index and end."""
+    """The minutes of one launch so far: when it had warmed up, and by device index and end.
+
+    `read_ns` is by device when a reading was recorded alone, as older versions did.
+    """
 
     warmed_ns: int | None = None
     next_index: dict[str, int] = field(default_factory=dict)
     end_ns: dict[str, int] = field(default_factory=dict)
+    read_ns: dict[str, int] = field(default_factory=dict)
 
 
 def check_folds(plan: Plan, lines: Iterable[Line]) -> None:
@@ -58,6 +63,8 @@ def check_folds(plan: Plan, lines: Iterable[Line]) -> None:
             seen[event.launch] = _Minutes()
         elif isinstance(event, Warmed) and event.launch in seen:
             seen[event.launch].warmed_ns = line.monotonic_ns
+        elif isinstance(event, Reading) and event.launch in seen:
+            seen[event.launch].read_ns[event.device] = line.monotonic_ns
         elif isinstance(event, ReadingsFolded | Block):
             fault = _fault(event, line, segments, seen.get(event.launch, _Minutes()))
             if fault:
@@ -84,7 +91,8 @@ def _block_fault(
     if block.folded and block.launch not in segments:
         return "has steps whose times do not stand in full, and is no segment"
     for device in segments.get(block.launch, ()):
-        end = minutes.end_ns.get(device, line.monotonic_ns)
+        began = line.monotonic_ns if minutes.warmed_ns is None else minutes.warmed_ns
+        end = max(began, minutes.end_ns.get(device, 0), minutes.read_ns.get(device, 0))
         if line.monotonic_ns - end > SLACK_NS:
             return f"has no readings of {device} from the end of a minute to the end of its block"
     return steps_fault(block)

@@ -21,8 +21,9 @@ from support.large_nodes import COUNTERS, FEATURES, SEED, _answer, _system
 from support.recorded_runs import CRITERIA, CRITERIA_DATA
 from support.report_samples import ORGANISATION
 
+from appliance import extras
 from appliance.evidence.folding import Values, fold_steps
-from appliance.planning import workload_manifest
+from appliance.planning import library_ranges, workload_manifest
 from appliance.planning.plan import Place, PlanInputs, make_plan
 from appliance.records.baseline import Baselines
 from appliance.records.journal import (
@@ -50,6 +51,7 @@ from appliance.selftest.virtual_node import Node
 from appliance.storage import bundle, device_file
 from appliance.storage.journal import Journal
 from appliance.storage.suite_file import load_suite
+from appliance.vendors.registry import libraries_of
 
 SECOND = 10**9
 READ_NS = SECOND // 2
@@ -256,6 +258,7 @@ def _plan(system: System, hours: float) -> Plan:
             created_utc="2026-01-01T00:00:00Z",
             bench_version="0.6.0",
             manifest=manifest,
+            ranges=library_ranges.allowed(extras.ranges(), libraries_of("cuda").ranges),
         )
     )
     return replace(plan, hours=hours)
