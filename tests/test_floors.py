@@ -45,7 +45,7 @@ FLOORS: list[tuple[str, ...]] = [
     ("workloads",),
     ("workloads.injected", "workloads.recording", "appliance.worker", "appliance.readiness"),
     ("appliance.runner", "appliance.judging", "appliance.comparison", "appliance.container"),
-    ("appliance.verification", "appliance.qualifying", "reports"),
+    ("appliance.verification", "appliance.qualifying", "appliance.watching", "reports"),
     ("reports.comparing",),
     ("appliance.selftest", "appliance.verbs", "appliance.verbs.baselines"),
     ("appliance.cli",),

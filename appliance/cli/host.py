@@ -43,7 +43,15 @@ def start(
     options = options.of_suite(suite_name)
     if options.resume is not None:
         options.refuse_changes(
-            "--resume", "criteria", "challenge", "baseline", "suite", "sessions", "pause", "minutes"
+            "--resume",
+            "criteria",
+            "challenge",
+            "baseline",
+            "suite",
+            "sessions",
+            "pause",
+            "minutes",
+            "hours",
         )
     key, role = signing.signer()
     inside = replace(options, quiet=options.quiet or as_json)
