@@ -66,10 +66,9 @@ def measure_burn_in() -> None:
             mock.patch.object(digests, "digest_into", timed(spent, "digests", digests.digest_into)),
             mock.patch.object(memory_tests, "run", timed(spent, "memory", memory_tests.run)),
         ):
-            shares: list[tuple[str, float, float]] = []
             begin = time.perf_counter(), time.process_time()
-            for _ in range(CYCLES * len(state.formats)):
-                shares.append(step(workload, state, spent))
+            count = CYCLES * len(state.formats)
+            shares = [step(workload, state, spent) for _ in range(count)]
             wall, used = time.perf_counter() - begin[0], time.process_time() - begin[1]
     cores = len(os.sched_getaffinity(0))
     for burnt in state.formats:

@@ -13,6 +13,9 @@ block, and none in which the device itself says that it was mostly idle. Of thes
   active (vocabulary.HARMFUL_THROTTLES); `throttle_share_NAME` that of one reason. Reasons are
   reported one by one, so that a power cap hides no heat;
 - `lost_clock`: 1 - mean clock / highest clock of the part;
+- `power_fraction`: mean power in hot phases / power limit in force, of the case that drew least. Of
+  readings under load the highest six of seven parts are those of hot phases: of eight phases of a
+  burn-in six are hot, in the cool one a device is mostly idle, and the last loads it in jumps;
 - `pcie_lanes_missing`, `pcie_generations_missing`: what the link's best reading in a launch falls
   short of the part's own maximum. The best, because idle links slow down; the worst launch counts;
 - `kernel_faults`, `kernel_faults_fatal`: lines of the kernel's log that the vendor calls faults.
@@ -24,6 +27,7 @@ of which the worst counts: a device that throttles in one long case is not saved
 from __future__ import annotations
 
 import math
+import statistics
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -49,12 +53,18 @@ MADE = (
     "kernel_faults",
     "kernel_faults_fatal",
     "lost_clock",
+    "power_fraction",
     "pcie_lanes_missing",
     "pcie_generations_missing",
     SHARE,
     *(f"{SHARE}_{name}" for name in THROTTLES),
 )
 """Metrics that the ledger makes; counters and readings are metrics beside them."""
+HOT_PART = 6 / 7
+"""Of the readings under load of a burn-in, those of its hot phases."""
+FIFTHS = 5
+SETTLED_KELVINS = 2.0
+"""By which a temperature that has settled may still rise from one fifth of the time to the next."""
 UNREPORTED = "its tool does not report it"
 UNLOADED = "no telemetry was read while its steps ran: use a suite with longer launches"
 UNENDED = "it was not read when the run ended"
@@ -133,6 +143,7 @@ class Ledger:
             "kernel_faults": lambda: self._logged(is_fatal=False),
             "kernel_faults_fatal": lambda: self._logged(is_fatal=True),
             "lost_clock": self._lost_clock,
+            "power_fraction": self._power_fraction,
             "pcie_lanes_missing": lambda: self._missing("pcie_width", is_idle_same=True),
             "pcie_generations_missing": lambda: self._missing("pcie_generation"),
             SHARE: lambda: self._share(HARMFUL_THROTTLES),
@@ -324,6 +335,50 @@ class Ledger:
             return Observed(device=self.device.id, gap=self._fact_hint(fact))
         return self._worst_of(lost, [reading])
 
+    def _power_fraction(self) -> Observed:
+        """The least of all cases; readings that do not stand in full count by their means."""
+        limit = self._fact("power_limit")
+        hot = {case.case.id: self._hot_power(case) for case in self.cases}
+        known = {name: value for name, value in hot.items() if value is not None}
+        if not known and "power_watts" in self.absent and not self._is_reported(["power_watts"]):
+            return self._absent()
+        if not known or limit is None:
+            is_silent = bool(self.loaded()) and not known
+            gap = self._hint("power_watts") if is_silent else UNLOADED
+            gap = self._fact_hint("power_limit") if known else gap
+            return Observed(device=self.device.id, gap=gap)
+        where = min(known, key=known.__getitem__)
+        least, most = known[where] / limit, max(known.values()) / limit
+        count = num_readings(self.loaded())
+        return Observed(device=self.device.id, low=least, high=most, count=count, where=where)
+
+    def _hot_power(self, case: CaseEvidence) -> float | None:
+        """Mean watts of the hot phases of a case; None where no power was read under load."""
+        return mean_of_highest(
+            [
+                (value, one.count)
+                for one in self._loaded(case)
+                if (value := one.values.get("power_watts")) is not None
+            ],
+            HOT_PART,
+        )
+
+    def temperature(self) -> tuple[float, bool] | None:
+        """Highest temperature under load in celsius, and whether it had settled; None if unread.
+
+        It has settled where the last fifth of the readings is no hotter than the one before.
+        """
+        read = [one for one in self.loaded() if one.values.get("temperature_celsius") is not None]
+        if len(read) < FIFTHS:
+            return None
+        fifth = len(read) // FIFTHS
+        before, last = (
+            statistics.fmean(one.values["temperature_celsius"] or 0.0 for one in part)
+            for part in (read[-2 * fifth : -fifth], read[-fifth:])
+        )
+        highest = max(one.highs.get("temperature_celsius") or 0.0 for one in read)
+        return highest, last - before <= SETTLED_KELVINS
+
     def _worst_of(
         self,
         figure: Callable[[Sequence[Sampled]], tuple[float, str] | None],
@@ -451,6 +506,19 @@ class Ledger:
     def _fact_hint(self, name: str) -> str:
         fact = self.device.facts.get(name)
         return (fact.hint if fact is not None else "") or f"{name} of the part is not reported"
+
+
+def mean_of_highest(weighted: Sequence[tuple[float, int]], part: float) -> float | None:
+    """The mean of the highest part of values that count so often each; None without any."""
+    left = total = part * sum(count for _, count in weighted)
+    if not total:
+        return None
+    amount = 0.0
+    for value, count in sorted(weighted, reverse=True):
+        taken = min(left, count)
+        amount += taken * value
+        left -= taken
+    return amount / total
 
 
 def num_readings(several: Sequence[Sampled]) -> int:
