@@ -79,19 +79,22 @@ def measure_step() -> None:
     from workloads.burn_in import BurnIn  # noqa: PLC0415
     from workloads.contract.target import Artifacts, Target  # noqa: PLC0415
 
-    workload = BurnIn(size=1024, chain_size=128, memory_bytes=2**28, lanes=1, rounds=1)
+    workload = BurnIn(
+        size=1024, chain_size=128, formats="bfloat16", memory_bytes=2**28, lanes=1, rounds=1
+    )
     with tempfile.TemporaryDirectory(prefix="bench-") as name:
         target = Target(device=torch.device("cpu"), artifacts=Artifacts(Path(name)))
         state = workload.build(target, 1)
-        outs = [torch.empty(slot.m, slot.n, dtype=torch.bfloat16) for slot in state.slots]
+        (burnt,) = state.formats
+        outs = [slot.empty(state.device) for slot in burnt.slots]
 
         def products() -> None:
-            for slot, out in zip(state.slots, outs, strict=True):
-                pair = state.operands[slot.kind].corner(slot.m, slot.n, slot.k)
-                workload.multiply(*pair, out)
+            for slot, out in zip(burnt.slots, outs, strict=True):
+                pair = burnt.operands[slot.kind].corner(slot.m, slot.n, slot.k)
+                workload.multiply(burnt.format, *pair, out)
 
         found = ratio(lambda: workload.step(state), products, NUM_PAIRS)
     print(
         f"digests: burn_in, bfloat16, side 1024: a step over its products alone {found:.3f} "
-        "(digests, patterns, chain and counts)"
+        "(digests, tests of memory, chain and counts)"
     )

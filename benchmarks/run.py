@@ -10,6 +10,7 @@ read the ratios, which are made within one run.
     smoke       wall time of the smoke suite and what it went to, of the report, its verification
     series      time of the changepoint search beside ruptures, and of classifying a launch
     digests     time of the burn-in's digests and checks over that of its products
+    burn_in     how busy a burn-in keeps the processors in hot phases, and what its digests cost
     judge       processor time of judging 40 criteria with 40 launches each
     inputs      time of drawing operands on this host: torch's generator over ours
     imports     processor time of importing a workload over that of importing torch
@@ -28,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from burn_in import measure_burn_in
 from changepoints import measure_series
 from digests import measure_digests
 from imports import measure_imports
@@ -185,6 +187,7 @@ def main() -> None:
             "overhead": measure_overhead,
             "series": measure_series,
             "digests": measure_digests,
+            "burn_in": measure_burn_in,
             "judge": measure_judge,
             "imports": measure_imports,
             "inputs": measure_inputs,

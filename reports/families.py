@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from markupsafe import Markup
 
 from appliance.evidence.baseline_key import suite_id
+from appliance.evidence.folding import Spread, spread_of
 from appliance.evidence.journal_index import JournalIndex
 from appliance.records.plan import Case
 from appliance.records.verdict import (
@@ -546,16 +547,9 @@ def _readings(rows: Mapping[str, Sequence[Member]], index: JournalIndex) -> tupl
     """Smallest, median and largest of each reading while a row's launches ran, some at a time."""
     values = _read(rows, index)
     keys = list(dict.fromkeys(key for seen in values.values() for key in seen))
-    known = [
-        key
-        for key in keys
-        if any(value is not None for seen in values.values() for value in seen.get(key, ()))
-    ]
-    idle = [
-        key
-        for key in known
-        if all(not value for seen in values.values() for value in seen.get(key, ()))
-    ]
+    spreads = {key: [one for seen in values.values() if (one := seen.get(key))] for key in keys}
+    known = [key for key in keys if spreads[key]]
+    idle = [key for key in known if not any(one.low or one.high for one in spreads[key])]
     shown = [key for key in known if key not in idle]
     missing = [words.reading(key)[0] for key in keys if key not in known]
     if not keys:
@@ -573,8 +567,8 @@ def _readings(rows: Mapping[str, Sequence[Member]], index: JournalIndex) -> tupl
             rows=tuple(
                 (
                     label,
-                    str(max((len(one) for one in seen.values()), default=0)),
-                    *(_reading(key, seen.get(key, ())) for key in part),
+                    str(max((one.num_readings for one in seen.values() if one), default=0)),
+                    *(_reading(key, seen.get(key)) for key in part),
                 )
                 for label, seen in zip(labels, values.values(), strict=True)
             ),
@@ -586,36 +580,34 @@ def _readings(rows: Mapping[str, Sequence[Member]], index: JournalIndex) -> tupl
 
 def _read(
     rows: Mapping[str, Sequence[Member]], index: JournalIndex
-) -> dict[str, dict[str, list[float | None]]]:
-    """The values of each reading by row of the suite, and last those of the whole run."""
+) -> dict[str, dict[str, Spread | None]]:
+    """How each reading was spread by row of the suite, and last over the whole run."""
     by_row = {
         name: [
-            reading.values
+            reading
             for one in own
             for launch in index.cases[one.case.id].launches
             for reading in launch.readings
         ]
         for name, own in rows.items()
     }
-    by_row[WHOLE_RUN] = [reading.values for _, reading in index.readings]
-    values: dict[str, dict[str, list[float | None]]] = {}
-    for name, several in by_row.items():
-        seen = values.setdefault(name, {})
-        for one in several:
-            for key, value in one.items():
-                seen.setdefault(key, []).append(value)
-    return values
+    by_row[WHOLE_RUN] = [reading for _, reading in index.readings]
+    return {
+        name: {
+            key: spread_of(key, several)
+            for key in dict.fromkeys(key for one in several for key in one.values)
+        }
+        for name, several in by_row.items()
+    }
 
 
-def _reading(key: str, several: Sequence[float | None]) -> str:
-    known = [value for value in several if value is not None]
+def _reading(key: str, spread: Spread | None) -> str:
     write = words.reading(key)[1]
-    if not known:
+    if spread is None:
         return NOT_REPORTED
-    low, middle, high = min(known), statistics.median(known), max(known)
-    if low == high:
-        return write(low)
-    texts = [write(value) for value in (low, middle, high)]
+    if spread.low == spread.high:
+        return write(spread.low)
+    texts = [write(value) for value in (spread.low, spread.middle, spread.high)]
     units = {text.partition(" ")[2] for text in texts}
     if len(units) == 1 and "" not in units:
         texts = [text.partition(" ")[0] for text in texts[:2]] + texts[2:]

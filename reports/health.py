@@ -7,11 +7,18 @@ for a healthy device.
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 
-from appliance.evidence.device_health import SHARE, Count, Ledger, Observed, of_devices
+from appliance.evidence.device_health import (
+    SHARE,
+    Count,
+    Ledger,
+    Observed,
+    num_readings,
+    of_devices,
+)
+from appliance.evidence.folding import Sampled, spread_of
 from appliance.evidence.journal_index import JournalIndex
 from appliance.records.criteria import Criteria
 from appliance.records.journal import KernelLogged
@@ -76,7 +83,7 @@ def _together(ledgers: Sequence[Ledger], index: JournalIndex) -> Grid:
         (heading, name, scale)
         for heading, alternatives, scale in TRACED
         for name in alternatives
-        if any(name in values for values in read.values())
+        if any(spread_of(name, several) for several in read.values())
     ]
     notes = [f"Clock, power and temperature: median, and {LARGEST} of the temperature."]
     if quiet:
@@ -91,10 +98,7 @@ def _together(ledgers: Sequence[Ledger], index: JournalIndex) -> Grid:
                 one.device.id,
                 ", ".join(_grown_counters(one)) or "none",
                 ", ".join(_slowed(one)) or "never",
-                *(
-                    _middle(read.get(one.device.id, {}).get(name, []), name, scale)
-                    for _, name, scale in traced
-                ),
+                *(_middle(read.get(one.device.id, []), name, scale) for _, name, scale in traced),
             )
             for one in ledgers
         ),
@@ -102,22 +106,20 @@ def _together(ledgers: Sequence[Ledger], index: JournalIndex) -> Grid:
     )
 
 
-def _readings_by_device(index: JournalIndex) -> dict[str, dict[str, list[float]]]:
-    read: dict[str, dict[str, list[float]]] = {}
+def _readings_by_device(index: JournalIndex) -> dict[str, list[Sampled]]:
+    read: dict[str, list[Sampled]] = {}
     for _, reading in index.readings:
-        own = read.setdefault(reading.device, {})
-        for name, value in reading.values.items():
-            if value is not None:
-                own.setdefault(name, []).append(value)
+        read.setdefault(reading.device, []).append(reading)
     return read
 
 
-def _middle(values: Sequence[float], name: str, scale: float) -> str:
-    if not values:
+def _middle(several: Sequence[Sampled], name: str, scale: float) -> str:
+    spread = spread_of(name, several)
+    if spread is None:
         return NOT_REPORTED
-    middle = words.figure(statistics.median(values) * scale)
+    middle = words.figure(spread.middle * scale)
     is_hot = name.startswith("temperature")
-    return f"{middle}, {words.figure(max(values) * scale)}" if is_hot else middle
+    return f"{middle}, {words.figure(spread.high * scale)}" if is_hot else middle
 
 
 def _is_quiet(one: Ledger, name: str) -> bool:
@@ -199,10 +201,11 @@ def _load(one: Ledger) -> Grid | None:
     reasons = [
         name
         for name in THROTTLES
-        if any(values.get(f"throttled_{name}") is not None for values in readings)
+        if any(one.values.get(f"throttled_{name}") is not None for one in readings)
     ]
+    seen = {name: one.observe(f"{SHARE}_{name}") for name in reasons}
     rows = [
-        *_throttled({name: one.observe(f"{SHARE}_{name}") for name in reasons}, len(readings)),
+        *_throttled(seen, num_readings(readings)),
         *_lost(one.observe("lost_clock")),
         *(row for name, text in LINKS.items() for row in _link(one, name, text)),
     ]
@@ -229,7 +232,7 @@ def _lost(seen: Observed) -> Iterator[tuple[str, ...]]:
 def _link(one: Ledger, name: str, text: str) -> Iterator[tuple[str, ...]]:
     """How far the link came, and what the part has."""
     fact = one.device.facts.get(f"{name}_highest")
-    known = [value for values in one.loaded() if (value := values.get(name)) is not None]
+    known = [value for some in one.loaded() if (value := some.highs.get(name)) is not None]
     if known and fact is not None and fact.value is not None:
         yield text, f"{max(known):g}", f"the part has {words.scalar(fact.value)}"
 

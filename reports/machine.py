@@ -9,16 +9,15 @@ these are said once, and only what tells one part from the next becomes a table.
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from appliance.evidence import budget
 from appliance.evidence.budget import LABELS, PARTS, USEFUL, Budget
+from appliance.evidence.folding import Sampled, spread_of
 from appliance.evidence.journal_index import JournalIndex
 from appliance.records.baseline import Peaks
-from appliance.records.journal import Reading
 from appliance.records.json import sha256
 from appliance.records.system import Device, Fact, Facts, Process, System
 from reports import plots, words
@@ -330,27 +329,26 @@ def _processes(processes: Sequence[Process]) -> Group:
     return Group(title=title, grid=grid)
 
 
-def telemetry(readings: Sequence[Reading]) -> Grid | None:
+def telemetry(readings: Sequence[Sampled]) -> Grid | None:
     """Smallest, median and largest of each value, and how often it was read; None without any."""
-    values_by_name: dict[str, list[float | None]] = {}
-    for one in readings:
-        for name, value in one.values.items():
-            values_by_name.setdefault(name, []).append(value)
-    if not values_by_name:
+    names = dict.fromkeys(name for one in readings for name in one.values)
+    if not names:
         return None
     return Grid(
         columns=("Reading", "Smallest", "Median", "Largest", "Read"),
-        rows=tuple(_telemetry(name, values) for name, values in values_by_name.items()),
+        rows=tuple(_telemetry(name, readings) for name in names),
     )
 
 
-def _telemetry(name: str, values: Sequence[float | None]) -> tuple[str, ...]:
+def _telemetry(name: str, readings: Sequence[Sampled]) -> tuple[str, ...]:
     heading, write = words.reading(name)
-    known = [value for value in values if value is not None]
-    if not known:
-        return heading, NOT_REPORTED, "", "", f"0 of {len(values)}"
-    ends = (min(known), statistics.median(known), max(known))
-    how_often = str(len(known)) if len(known) == len(values) else f"{len(known)} of {len(values)}"
+    spread = spread_of(name, readings)
+    if spread is None:
+        asked = sum(one.count for one in readings if name in one.values)
+        return heading, NOT_REPORTED, "", "", f"0 of {asked}"
+    ends = (spread.low, spread.middle, spread.high)
+    is_whole = spread.num_read == spread.num_readings
+    how_often = str(spread.num_read) if is_whole else f"{spread.num_read} of {spread.num_readings}"
     return (heading, *(write(value) for value in ends), how_often)
 
 

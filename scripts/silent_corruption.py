@@ -30,6 +30,7 @@ import torch  # noqa: E402 - after the path
 
 from workloads.burn_in import BurnIn  # noqa: E402 - the same
 from workloads.contract.target import Artifacts, Target  # noqa: E402 - the same
+from workloads.parts.burning.formats import Format  # noqa: E402 - the same
 from workloads.parts.memory.digests import (  # noqa: E402 - the same
     Scratch,
     digest,
@@ -98,9 +99,11 @@ class Corrupted(BurnIn):
     planter: Planter
     log: list[str]
 
-    def multiply(self, left: torch.Tensor, right: torch.Tensor, out: torch.Tensor) -> None:
+    def multiply(
+        self, form: Format, left: torch.Tensor, right: torch.Tensor, out: torch.Tensor
+    ) -> None:
         """One product, and in every other one a fault; repeats of a mismatch are left alone."""
-        super().multiply(left, right, out)
+        super().multiply(form, left, right, out)
         self.log.append("")
         count = len(self.log)
         is_repeat = bool(out.storage_offset() == 0 and out.untyped_storage().nbytes() < ONE_SET)
@@ -117,6 +120,7 @@ def burnt_in(count: int, folder: Path) -> tuple[int, int, list[str]]:
         size=SIZE,
         chain_size=16,
         memory_bytes=2**24,
+        formats="bfloat16",
         lanes=1,
         rounds=50,
         planter=Planter(stale=stale, seed=1),
@@ -126,7 +130,7 @@ def burnt_in(count: int, folder: Path) -> tuple[int, int, list[str]]:
     output = workload.step(state)
     while sum(map(bool, workload.log)) < count:
         output = workload.step(state)
-    counted = int(state.wrong.sum())
+    counted = state.num_wrong
     outside = [one.name for one in workload.check(None, state, output) if not one.is_within]
     return sum(map(bool, workload.log)), counted, outside
 

@@ -1,9 +1,10 @@
 """Burn-in: sustained products in most of the memory, every one of them digested on the device.
 
 A step is so many rounds in each of `lanes` lanes, which work at the same time, each from a thread
-of its own with memory of its own (`parts.memory.lanes`). A round reads back a memory pattern,
-multiplies matrices of six shapes, each of random numbers and of exact ones in turn, and writes a
-pattern where the next round will work; each step makes one link of a chain of products, whose
+of its own with memory of its own (`parts.burning.lanes`). Steps take the number formats that the
+device has in turn (`parts.burning.formats`). A round multiplies matrices of six shapes, each of
+random numbers and of exact ones in turn; each step begins with a test of a part of the memory, or
+of all of it (`parts.memory.memory_tests`), and makes one link of a chain of products, whose
 inputs derive from the digest of the one before. Results go over the whole pool of memory, a set
 further in each round, and lie elsewhere in their set at each pass, so what an earlier round left
 there is never right. One shape of six, 8 % of the operations, is odd; the others fit tiles.
@@ -15,10 +16,11 @@ product within seconds. Random ones have random mantissas and draw what real wor
 
 Every product is digested where it lies, in every round (`parts.memory.digests`), by at most three
 kernels that read it once; a step's digests are compared together, without waiting for the
-device. Exact products are held to the host's; random ones to the first round's, which is itself
-held to float64. In turn, for `phase_seconds` each, the device is hot (products back to back), cool
-(a quarter of the time), and loaded in jumps with periods from 1 ms to 10 s. A step takes about a
-second where the device sizes it, so that nothing waits for the device more often.
+device. Exact products are held to the host's; random ones to the first round's of their format,
+which is itself held to float64. In turn, for `phase_seconds` each, the device is hot (products back
+to back), cool (a quarter of the time; memory is tested over pauses), and loaded in jumps with
+periods from 1 ms to 10 s. A step takes about a second where the device sizes it, so that nothing
+waits for the device more often.
 
 What became of a mismatch is looked at after the step: where it is, whether the operands still
 have their digests, and whether it comes again in a hundred repeats. A block that has seen one is
@@ -31,10 +33,11 @@ link of the chain that was skipped.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import accumulate
+import math
+import random
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
@@ -47,88 +50,51 @@ from appliance.records.workload import Work
 from workloads.contract.failures import ParameterError
 from workloads.contract.target import Target
 from workloads.contract.workload import Workload
-from workloads.parts.matmul.products import FLOATS
-from workloads.parts.memory import digests, memory_patterns, mismatches
-from workloads.parts.memory.chain import Chain, first_key, largest_magnitude
-from workloads.parts.memory.exact_pair import ExactPair
-from workloads.parts.memory.lanes import Lane, Pace, Window, in_lanes
-from workloads.parts.memory.memory_patterns import PATTERNS
-from workloads.parts.memory.mismatches import REPEATS, Event, Operands, Slot
-from workloads.parts.numerics.parameters import require_choice, require_positive, require_share
-from workloads.parts.numerics.precision import on_host, unit_roundoff
+from workloads.parts.burning import coverage, mismatches, sizing
+from workloads.parts.burning.exact_pair import ExactPair
+from workloads.parts.burning.formats import MULTIPLE, Format, chosen, parsed, switched
+from workloads.parts.burning.lanes import Lane, Pace, in_lanes
+from workloads.parts.burning.mismatches import REPEATS, Event, Operands, Slot
+from workloads.parts.burning.state import KINDS, Burnt, Rotation, State, shapes_of
+from workloads.parts.memory import digests, memory_tests
+from workloads.parts.memory.chain import Chain, first_key
+from workloads.parts.memory.memory_tests import Memory, Patterns
+from workloads.parts.numerics.parameters import require_positive, require_share
+from workloads.parts.numerics.precision import on_host
 
-PHASES = ("hot", "hot", "hot", "cool", "hot", "hot", "hot", "load in jumps")
-KINDS = ("random numbers", "exact numbers")
 PERIODS = (0.001, 0.01, 0.1, 1.0, 10.0)
 """Seconds of a jump, half of them loaded; each step of a phase of jumps takes the next."""
 COOL = 4
 """A cool phase works this part of the time."""
 STEP_SECONDS = 1.0
+MEMORY_SHARE = 0.1
+"""Of a step's time, what a test of a part of the memory takes where the device sizes it."""
+MOST_PARTS = 1024
 MOST_EVENTS = 8
 """Mismatches that are looked at; all are counted."""
 NUM_KEYS = 4096
-STORED_ROUNDING = 0.6  # of the unit roundoff; 0.42 is earned
-ACCUMULATED = {torch.float32: 1e-5}  # per 4096 of the inner dimension
 PROJECTION = 6.0  # a projected row errs by a normal deviate of the row's rounding
-ALIGNED = 64  # words of 8 bytes
-WORD = 8
 SMALLEST = 16
 SIZES = {
     "accelerators": {"size": 8192, "chain_size": 1024},
     "processors": {"size": 1024, "chain_size": 256},
 }
 """Sides that suit the device."""
-_WAYS = {
-    "kernel": "by one kernel",
-    "bytes": "by three kernels, read once",
-    "plain": "in 64-bit integers",
-}
 EXTENSION = 3
 """Times the length of a block that is added to it where a mismatch was seen."""
-
-
-@dataclass(kw_only=True)
-class State:
-    """Operands, lanes and chain.
-
-    `hot_rounds` are the rounds that every lane makes in a hot step, `phase_steps` the steps of a
-    phase and `product_seconds` what a product takes, 0 where no clock was given.
-    """
-
-    operands: Mapping[str, Operands]
-    slots: list[Slot]
-    lanes: list[Lane]
-    num_sets: int
-    free_bytes: int
-    total_bytes: int
-    chain: Chain
-    key: torch.Tensor
-    keys: torch.Tensor
-    signs: torch.Tensor
-    rows: torch.Tensor
-    draw: int
-    hot_rounds: int = 1
-    phase_steps: int = 1
-    product_seconds: float = 0.0
-    events: list[Event] = field(default_factory=list)
-    num_steps: int = 0
-    phases: dict[str, int] = field(default_factory=lambda: dict.fromkeys(PHASES, 0))
-
-    @property
-    def pool_words(self) -> int:
-        """Words of 8 bytes under test."""
-        return sum(len(lane.pool) for lane in self.lanes)
-
-    @property
-    def wrong(self) -> torch.Tensor:
-        """Counts of all lanes, on the device: each product's, and last the memory's."""
-        return torch.stack([lane.wrong for lane in self.lanes]).sum(0)
+TRIAL_WORDS = 2**24
+"""Words of 8 bytes of each lane over which the rate of memory is tried."""
+TRIAL_TEST = "checkerboard"
 
 
 @dataclass(kw_only=True)
 class Output:
-    """What the last round of a step made in every lane: products, their digests, link and key."""
+    """What the last round of a step made in every lane: products, their digests, link and key.
 
+    `number` is that of the format.
+    """
+
+    number: int
     products: list[torch.Tensor]
     digests: torch.Tensor
     link: torch.Tensor
@@ -140,17 +106,20 @@ class BurnIn(Workload[State, Output]):
     """`size`: side of the largest product; `chain_size`: of the chain's.
 
     `by_device` takes sides that suit the device and as many rounds as take a second, in place of
-    `size`, `chain_size` and `rounds` (of every lane in a step).
+    `size`, `chain_size` and `rounds` (of every lane in a step), and parts of memory that are tested
+    in a tenth of that, in place of `memory_parts`.
 
-    `memory_fraction` of the free memory is used, `memory_bytes` at most, shared by `lanes`; on
-    processors, whose memory is everybody's, `processor_bytes` at most.
-    `phase_seconds`: length of a phase; `pattern_parts`: rounds in which the patterns pass one set,
-    so that a round spends little on them.
+    `formats`: number formats in turn, by name and separated by commas, or "all" that the device
+    has. `memory_fraction` of the free memory is used, `memory_bytes` at most, shared by `lanes`; on
+    processors, whose memory is everybody's, half of what is free or of the control group's limit.
+    `phase_seconds`: length of a phase; `memory_parts`: parts of the memory that are tested one by
+    one, a test a step.
     """
 
     summary: ClassVar[str] = "Burn-in: products in most of the memory, every one digested"
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 4
     domain: ClassVar[str] = "burn-in"
+    dtype: ClassVar[str] = "bfloat16"  # of the first step, and of the chain
     small: ClassVar[Parameters] = {
         "size": 128,
         "chain_size": 32,
@@ -163,84 +132,46 @@ class BurnIn(Workload[State, Output]):
     by_device: bool = False
     size: int = 8192
     chain_size: int = 1024
-    dtype: str = "bfloat16"
-    memory_fraction: float = 0.9
+    formats: str = "all"
+    memory_fraction: float = 0.97
     memory_bytes: int = 2**42
-    processor_bytes: int = 2**30
     lanes: int = 2
     rounds: int = 1
     phase_seconds: float = 60.0
-    pattern_parts: int = 4
+    memory_parts: int = 4
     num_checked_rows: int = 16
     num_checked_links: int = 4
 
     def __post_init__(self) -> None:
         require_positive(
             self,
-            *("size", "chain_size", "rounds", "lanes", "phase_seconds"),
-            *("memory_bytes", "processor_bytes"),
-            *("pattern_parts", "num_checked_rows", "num_checked_links"),
+            *("size", "chain_size", "rounds", "lanes", "phase_seconds", "memory_bytes"),
+            *("memory_parts", "num_checked_rows", "num_checked_links"),
         )
-        require_choice("dtype", self.dtype, [name for name in FLOATS if name != "float64"])
         require_share("memory_fraction", self.memory_fraction)
-        if self.size < SMALLEST or self.size % SMALLEST:
-            raise ParameterError(f"size is {self.size}: give a multiple of {SMALLEST}")
+        named = parsed(self.formats)
+        multiple = MULTIPLE if any(one.by_columns for one in named) else SMALLEST
+        if self.size < multiple or self.size % multiple:
+            raise ParameterError(f"size is {self.size}: give a multiple of {multiple}")
         if not self.by_device:
-            self._room(self.memory_bytes)
+            self._pool_words(named, self.memory_bytes)
 
-    # -------------------------------------------------------------- sizes
-
-    @property
-    def _shapes(self) -> tuple[tuple[int, int, int], ...]:
-        """(m, n, k): full, narrow, flat, shallow, very flat, and odd ones on no tile's border."""
-        size = self.size
-        half, quarter = size // 2, size // 4
-        return (
-            (size, size, size),
-            (size, half, size),
-            (half, size, size),
-            (size, size, half),
-            (quarter, size, size),
-            (half - 1, half, size - 3),
-        )
-
-    @property
-    def _set_words(self) -> int:
-        """Words of 8 bytes that the products of a round take."""
-        return sum(self._words(m, n) for m, n, _ in self._shapes for _ in KINDS)
-
-    def _words(self, m: int, n: int) -> int:
-        return -(-m * n * FLOATS[self.dtype].itemsize // (WORD * ALIGNED)) * ALIGNED
-
-    def _room(self, budget: int) -> tuple[int, int]:
-        """Number of sets and words of a window of a lane that this many bytes hold for all lanes.
-
-        Raises ParameterError where there is no room for two sets.
-        """
-        item = FLOATS[self.dtype].itemsize
-        fixed = 5 * self.size**2 * item + 64 * self.chain_size**2
-        words = (budget - min(2**27, budget // 8) - fixed) // (WORD * self.lanes)
-        num_sets = words // (self._set_words + self.pattern_parts)
-        if num_sets < 2:  # noqa: PLR2004 - one to work in while the other holds a pattern
-            sets = 2 * WORD * (self._set_words + self.pattern_parts) * self.lanes
-            least = (fixed + sets) * 8 // 7 + 2**10
-            raise ParameterError(
-                f"{budget:,} bytes of memory are too few for size {self.size}: "
-                f"give {least:,}, or a smaller size"
-            )
-        return num_sets, words // (num_sets * self.pattern_parts)
+    def _pool_words(self, formats: Sequence[Format], budget: int) -> int:
+        return sizing.pool_words(formats, self.size, self.chain_size, self.lanes, budget)
 
     def work(self) -> Work:
         """Of a step of given size; one that sizes itself counts steps."""
         if self.by_device:
             return Work()
-        products = sum(2 * m * n * k for m, n, k in self._shapes) * len(KINDS)
+        named = parsed(self.formats)
+        shapes = shapes_of(named[0], self.size)
+        products = sum(2 * m * n * k for m, n, k in shapes) * len(KINDS)
         rounds = self.rounds * self.lanes
         return Work(
-            units=rounds * len(KINDS) * len(self._shapes) + 1,
+            units=rounds * len(KINDS) * len(shapes) + 1,
             unit="products",
             flops=rounds * products + 2 * self.chain_size**3,
-            precision=self.dtype,
+            precision=named[0].name if len(named) == 1 else "",
         )
 
     # -------------------------------------------------------------- build
@@ -252,32 +183,23 @@ class BurnIn(Workload[State, Output]):
 
     def _built(self, target: Target, seed: int) -> State:
         rng = torch.Generator().manual_seed(seed)
-        device, dtype = target.device, FLOATS[self.dtype]
-        free, total = _memory(device)
-        most = self.processor_bytes if device.type == "cpu" else self.memory_bytes
-        budget = min(most, self.memory_bytes, int(self.memory_fraction * free))
-        num_sets, window = self._room(budget)
-        exact = self._exact(rng)
-        normal = (self._normal(rng), self._normal(rng))
-        weights = digests.make_weights((self.size, self.size), dtype, rng, device)
-        slots = [
-            Slot.make(kind, shape, dtype, rng, device) for shape in self._shapes for kind in KINDS
-        ]
-        expected = self._golden(target, exact, slots)
+        device = target.device
+        formats = chosen(self.formats, device, device.type)
+        room = sizing.free_memory(device)
+        budget = min(self.memory_bytes, room.usable(self.memory_fraction))
+        words = self._pool_words(formats, budget)
+        made = [self._burnt(form, words, rng, device) for form in formats]
+        expected = self._golden(target, made)
         chain_seed = int(torch.randint(2**62, (1,), generator=rng))
         keys = torch.zeros(NUM_KEYS, dtype=torch.int64)
         keys[0] = first_key(chain_seed)
-        pairs = {"random numbers": normal, "exact numbers": exact.pair}
         state = State(
-            operands={kind: Operands.make(pair, weights, device) for kind, pair in pairs.items()},
-            slots=slots,
-            lanes=[
-                Lane.make(num_sets * self.pattern_parts * window, self.size, expected, device)
-                for _ in range(self.lanes)
-            ],
-            num_sets=num_sets,
-            free_bytes=free,
-            total_bytes=total,
+            formats=[burnt for burnt, _ in made],
+            lanes=[Lane.make(words, self.size, expected, device) for _ in range(self.lanes)],
+            patterns=Patterns.make(device, seed),
+            rotation=Rotation(words=words, parts=self.memory_parts),
+            free_bytes=room.free,
+            total_bytes=room.total,
             chain=Chain.make(self.chain_size, self.dtype, chain_seed, device),
             key=keys[:1].to(device),
             keys=keys.to(device),
@@ -288,98 +210,169 @@ class BurnIn(Workload[State, Output]):
         self._size_steps(target, state)
         return state
 
-    def _normal(self, rng: torch.Generator) -> torch.Tensor:
-        return torch.randn((self.size, self.size), generator=rng).to(FLOATS[self.dtype])
+    def _burnt(
+        self, form: Format, words: int, rng: torch.Generator, device: torch.device
+    ) -> tuple[Burnt, ExactPair]:
+        """One format, and its exact operands with what makes their products quickly."""
+        exact = ExactPair.draw(self.size, form, rng)
+        normal = (form.draw(self.size, rng), form.draw(self.size, rng))
+        weights = mismatches.operand_weights(form, self.size, rng, device)
+        pairs = {"random numbers": normal, "exact numbers": exact.pair}
+        slots = [
+            Slot.make(form, kind, shape, rng, device)
+            for shape in shapes_of(form, self.size)
+            for kind in KINDS
+        ]
+        burnt = Burnt(
+            format=form,
+            operands={
+                kind: Operands.make(form, pair, weights, device) for kind, pair in pairs.items()
+            },
+            slots=slots,
+            num_sets=sizing.num_sets(form, self.size, words),
+        )
+        return burnt, exact
 
-    def _exact(self, rng: torch.Generator) -> ExactPair:
-        dtype = FLOATS[self.dtype]
-        magnitude = largest_magnitude(dtype, self.size)
-        return ExactPair.draw(self.size, magnitude, dtype, rng)
-
-    def _golden(self, target: Target, exact: ExactPair, slots: Sequence[Slot]) -> torch.Tensor:
-        """Digests (products, 2) of the exact products, which the host makes once per run."""
+    def _golden(
+        self, target: Target, made: Sequence[tuple[Burnt, ExactPair]]
+    ) -> list[torch.Tensor]:
+        """Digests (products, 2) of each format's exact products, made by the host once per run."""
 
         def make(path: Path) -> None:
-            digest = [
+            every = [
                 mismatches.host_digest(exact.product(slot.m, slot.n, slot.k), slot.weights)
-                for slot in slots
+                for burnt, exact in made
+                for slot in burnt.slots
                 if slot.kind == "exact numbers"
             ]
-            np.save(path, torch.stack(digest).numpy())
+            with path.open("wb") as file:
+                np.save(file, torch.stack(every).numpy())
 
         golden = torch.from_numpy(np.load(target.artifacts.once("golden_digests.npy", make)))
-        expected = torch.zeros(len(slots), digests.NUM_DIGESTS, dtype=torch.int64)
-        expected[KINDS.index("exact numbers") :: len(KINDS)] = golden
+        expected = []
+        for (burnt, _), own in zip(made, golden.chunk(len(made)), strict=True):
+            digest = torch.zeros(len(burnt.slots), digests.NUM_DIGESTS, dtype=torch.int64)
+            digest[burnt.of_kind("exact numbers")] = own
+            expected.append(digest)
         return expected
 
     def _size_steps(self, target: Target, state: State) -> None:
-        """Find how long products take, and from it the rounds of a step and the steps of a phase.
+        """Find how long products and tests of memory take, and from it steps, phases and parts.
 
         Without a clock a step is one round and a phase one step.
         """
-        state.hot_rounds = 1 if self.by_device else self.rounds
+        for burnt in state.formats:
+            burnt.hot_rounds = 1 if self.by_device else self.rounds
         if target.seconds is not None:
-            seconds = max(1e-6, target.seconds(lambda: self._products_of_a_round(state)))
-            for lane in state.lanes:
-                lane.pool.zero_()  # what the trial left there must not pass for a product
-            if self.by_device:
-                state.hot_rounds = max(1, round(STEP_SECONDS / seconds))
-            step = state.hot_rounds * seconds
-            state.phase_steps = max(1, round(self.phase_seconds / step))
-            state.product_seconds = seconds / len(state.slots)
+            steps = [
+                self._size_format(target, state, number) for number in range(len(state.formats))
+            ]
+            state.phase_steps = max(1, round(self.phase_seconds * len(steps) / sum(steps)))
+            self._size_memory(target, state)
         for lane in state.lanes:
-            lane.give_rounds(state.hot_rounds)
+            self._touched(state, lane).zero_()  # what a trial left must not pass for a product
+            for burnt, tally in zip(state.formats, lane.tallies, strict=True):
+                tally.give_rounds(burnt.hot_rounds)
 
-    def _products_of_a_round(self, state: State) -> None:
+    def _touched(self, state: State, lane: Lane) -> torch.Tensor:
+        """What trials write to, of a lane's memory."""
+        sets = (len(lane.pool) // burnt.num_sets for burnt in state.formats)
+        return lane.pool[: max(TRIAL_WORDS, *sets)]
+
+    def _size_format(self, target: Target, state: State, number: int) -> float:
+        """Give a format the rounds of a step, and return how long that is, in seconds."""
+        assert target.seconds is not None  # noqa: S101 - asked by the caller
+        burnt = state.formats[number]
+        seconds = max(1e-6, target.seconds(lambda: self._products_of_a_round(state, burnt)))
+        if self.by_device:
+            burnt.hot_rounds = max(1, round(STEP_SECONDS / seconds))
+        burnt.product_seconds = seconds / len(burnt.slots)
+        return burnt.hot_rounds * seconds
+
+    def _size_memory(self, target: Target, state: State) -> None:
+        """Find the rate of memory, and parts that suit a step; begin with a test that is drawn.
+
+        Segments of one burn-in have the same seed, so that each would begin with the same test.
+        """
+        assert target.seconds is not None  # noqa: S101 - asked by the caller
+        words = min(TRIAL_WORDS, state.rotation.words)
+        seconds = target.seconds(lambda: self._trial_of_memory(state, words))
+        total = len(state.lanes) * words
+        state.memory_rate = sizing.bytes_of(TRIAL_TEST, total) / max(1e-6, seconds)
+        if self.by_device:
+            words = max(1, int(MEMORY_SHARE * STEP_SECONDS * state.memory_rate / sizing.MEAN_BYTES))
+            state.rotation.parts = min(MOST_PARTS, -(-state.pool_words // words))
+        state.rotation.first = random.SystemRandom().randrange(2**31)
+
+    def _trial_of_memory(self, state: State, words: int) -> None:
+        def test(number: int, meet: Callable[[], object]) -> None:
+            del meet
+            memory = Memory(words=state.lanes[number].pool[:words])
+            wrong = memory_tests.Wrong.make(state.device)
+            memory_tests.run(TRIAL_TEST, memory, state.patterns, wrong)
+
+        in_lanes(state.lanes, test)
+
+    def _products_of_a_round(self, state: State, burnt: Burnt) -> None:
         def products(number: int, meet: Callable[[], object]) -> None:
             del meet
-            places = self._places(state, state.lanes[number], 0)
-            for slot, out in zip(state.slots, places, strict=True):
-                self.multiply(*state.operands[slot.kind].corner(slot.m, slot.n, slot.k), out)
+            places = burnt.places(state.lanes[number].pool, 0)
+            for slot, out in zip(burnt.slots, places, strict=True):
+                pair = burnt.operands[slot.kind].corner(slot.m, slot.n, slot.k)
+                self.multiply(burnt.format, *pair, out)
 
-        in_lanes(state.lanes, products)
+        with switched(burnt.format, state.device.type):
+            in_lanes(state.lanes, products)
 
     # -------------------------------------------------------------- a step
 
     def extra_steps(self, state: State, num_steps: int) -> int:
-        return EXTENSION * num_steps if int(state.wrong.sum()) > 0 else 0
+        return EXTENSION * num_steps if state.num_wrong else 0
 
     def step(self, state: State) -> Output:
         self._look_back(state)
         place = (state.num_steps + 1) % NUM_KEYS
         link, state.key = state.chain.link(state.key)
         state.keys[place : place + 1] = state.key
-        phase = PHASES[state.num_steps // state.phase_steps % len(PHASES)]
-        pace = self._pace(state, phase)
+        number = state.num_steps % len(state.formats)
+        burnt, phase = state.formats[number], state.phase
+        pace = self._pace(state, burnt, phase)
         state.phases[phase] += pace.rounds * len(state.lanes)
+        if state.num_steps >= len(state.formats):  # the first products are proven first
+            self._test_memory(state, is_cool=phase == "cool")
 
-        def run(number: int, meet: Callable[[], object]) -> list[torch.Tensor]:
-            return self._rounds(state, state.lanes[number], pace, meet)
+        def run(lane: int, meet: Callable[[], object]) -> list[torch.Tensor]:
+            return self._rounds(state, state.lanes[lane], number, pace, meet)
 
-        made = in_lanes(state.lanes, run)
+        with switched(burnt.format, state.device.type):
+            made = in_lanes(state.lanes, run)
         state.num_steps += 1
+        last = pace.rounds - 1
         return Output(
+            number=number,
             products=[product for products in made for product in products],
-            digests=torch.cat([lane.ring[pace.rounds - 1] for lane in state.lanes]),
+            digests=torch.cat([lane.tallies[number].ring[last] for lane in state.lanes]),
             link=link,
             key=state.key,
         )
 
-    def _pace(self, state: State, phase: str) -> Pace:
-        """How a step loads the device; the launch's first step is one hot round, soon proven."""
-        rounds = state.hot_rounds if state.num_steps else 1
-        seconds = state.product_seconds
+    def _pace(self, state: State, burnt: Burnt, phase: str) -> Pace:
+        """How a step loads the device; a format's first step is one hot round, soon proven."""
+        is_first = state.num_steps < len(state.formats)
+        rounds = 1 if is_first else burnt.hot_rounds
+        seconds = burnt.product_seconds
         if phase == "hot" or not seconds:
             return Pace(rounds=rounds)
         is_free = self.by_device  # to make fewer rounds where the device is to rest
-        is_waited_for = state.key.device.type == "cpu"  # launching a product waits for it
+        is_waited_for = state.device.type == "cpu"  # launching a product waits for it
         if phase == "cool":
-            count = len(state.slots)
+            count = len(burnt.slots)
             idle = seconds * count * (COOL - 1 if is_waited_for else COOL)
             return Pace(
                 rounds=max(1, rounds // COOL) if is_free else rounds, burst=count, pause=idle
             )
-        period = max(2 * seconds, PERIODS[state.num_steps % len(PERIODS)])
+        jumps = state.num_steps // len(state.formats)
+        period = max(2 * seconds, PERIODS[jumps % len(PERIODS)])
         return Pace(
             rounds=max(1, rounds // 2) if is_free else rounds,
             burst=max(1, round(period / 2 / seconds)),
@@ -387,139 +380,124 @@ class BurnIn(Workload[State, Output]):
         )
 
     def _rounds(
-        self, state: State, lane: Lane, pace: Pace, meet: Callable[[], object]
+        self, state: State, lane: Lane, number: int, pace: Pace, meet: Callable[[], object]
     ) -> list[torch.Tensor]:
         """The rounds of a step in one lane; what the last of them made."""
-        lane.begin_step()
+        burnt, tally = state.formats[number], lane.begin_step(number)
         outs: list[torch.Tensor] = []
-        for number in range(pace.rounds):
-            self._read_back(state, lane)
-            outs = self._places(state, lane, lane.num_rounds)
-            for index, slot in self._ordered(state, lane.num_rounds):
+        for turn in range(pace.rounds):
+            outs = burnt.places(lane.pool, tally.num_rounds)
+            for index, slot in burnt.ordered(tally.num_rounds):
                 lane.paced(pace, meet)
-                left, right = state.operands[slot.kind].corner(slot.m, slot.n, slot.k)
-                self.multiply(left, right, outs[index])
+                left, right = burnt.operands[slot.kind].corner(slot.m, slot.n, slot.k)
+                self.multiply(burnt.format, left, right, outs[index])
                 with lane.streams.digests():
                     digests.digest_into(
-                        outs[index], slot.weights, lane.ring[number, index], lane.scratch
+                        outs[index], slot.weights, tally.ring[turn, index], lane.scratch
                     )
-            lane.num_rounds += 1
+            tally.num_rounds += 1
             lane.streams.let_products_wait()
-            self._write_pattern(state, lane)
-        lane.end_step([i for i, slot in enumerate(state.slots) if slot.kind == "random numbers"])
+        lane.end_step(number, burnt.of_kind("random numbers"))
         return outs
 
-    def multiply(self, left: torch.Tensor, right: torch.Tensor, out: torch.Tensor) -> None:
+    def multiply(
+        self, form: Format, left: torch.Tensor, right: torch.Tensor, out: torch.Tensor
+    ) -> None:
         """One product, written where it is wanted."""
-        torch.mm(left, right, out=out)
+        form.multiply(left, right, out)
 
-    def _ordered(self, state: State, number: int) -> list[tuple[int, Slot]]:
-        """The products in the order of this pass, which moves on with every pass of the pool."""
-        slots = list(enumerate(state.slots))
-        first = number // state.num_sets % len(slots)
-        return slots[first:] + slots[:first]
+    def _test_memory(self, state: State, *, is_cool: bool) -> None:
+        """Test a part of every lane's memory; what products left there has been looked at."""
+        visit = state.rotation.next(is_cool=is_cool)
 
-    def _places(self, state: State, lane: Lane, number: int) -> list[torch.Tensor]:
-        """Where round `number` of a lane puts each product, in the order of the slots."""
-        ordered = self._ordered(state, number)
-        sizes = [self._words(slot.m, slot.n) for _, slot in ordered]
-        begin = number % state.num_sets * (len(lane.pool) // state.num_sets)
-        starts = accumulate([begin, *sizes[:-1]])
-        by_index = {
-            index: lane.pool[start : start + size]
-            .view(FLOATS[self.dtype])[: slot.m * slot.n]
-            .view(slot.m, slot.n)
-            for (index, slot), start, size in zip(ordered, starts, sizes, strict=True)
-        }
-        return [by_index[index] for index in range(len(by_index))]
+        def test(number: int, meet: Callable[[], object]) -> None:
+            del meet
+            lane = state.lanes[number]
+            memory = self.memory(lane.pool[visit.start : visit.stop], visit.start)
+            memory_tests.run(visit.test, memory, state.patterns, lane.memory_wrong)
+            lane.tested_words[visit.test] += visit.stop - visit.start
 
-    # -------------------------------------------------------------- memory patterns
+        in_lanes(state.lanes, test)
 
-    def _write_pattern(self, state: State, lane: Lane) -> None:
-        """Fill a part of the set in which the next round works."""
-        size = len(lane.pool) // (state.num_sets * self.pattern_parts)
-        visit = lane.num_windows // state.num_sets
-        part = visit % self.pattern_parts
-        pattern = PATTERNS[visit // self.pattern_parts % len(PATTERNS)]
-        place = lane.num_rounds % state.num_sets * self.pattern_parts + part
-        lane.window = Window(pattern=pattern, start=place * size, stop=(place + 1) * size)
-        memory_patterns.write(
-            pattern, lane.pool[lane.window.start : lane.window.stop], lane.window.start
-        )
-
-    def _read_back(self, state: State, lane: Lane) -> None:
-        del state
-        if lane.window is None:
-            return
-        window = lane.window
-        memory = lane.pool[window.start : window.stop]
-        mismatch = memory_patterns.read_back(window.pattern, memory, window.start)
-        mismatches.keep_first(mismatch, window.pattern, lane.wrong[-1], lane.first_bad_word)
-        lane.num_windows += 1
+    def memory(self, words: torch.Tensor, first: int) -> Memory:
+        """Memory under test, the first of whose words has this address."""
+        return Memory(words=words, first=first)
 
     # -------------------------------------------------------------- mismatches
 
     def _look_back(self, state: State) -> None:
         """Look at the mismatches of the step before; the worker has waited for the device."""
-        counts = [lane.wrong_on_host.tolist() for lane in state.lanes]
-        if counts != [lane.seen for lane in state.lanes]:
+        counts = state.counts(is_waiting=False)
+        if counts != state.seen():
             state.events += self._investigated(state, counts)
-            for lane, seen in zip(state.lanes, counts, strict=True):
-                lane.seen = seen
+            state.see(counts)
 
-    def _investigated(self, state: State, counts: Sequence[Sequence[int]]) -> list[Event]:
-        """The mismatches that are new in `counts`, each with its repeats; state stays as it is."""
+    def _investigated(self, state: State, counts: Sequence[Sequence[Sequence[int]]]) -> list[Event]:
+        """The mismatches that are new in `counts`, each with its repeats; memory's come last."""
         new = [
-            (number, index)
-            for number, lane in enumerate(state.lanes)
-            for index, (now, seen) in enumerate(zip(counts[number], lane.seen, strict=True))
-            if now > seen
+            (lane, number, index)
+            for lane, (now, seen) in enumerate(zip(counts, state.seen(), strict=True))
+            for number, pair in enumerate(zip(now, seen, strict=True))
+            for index, (one, other) in enumerate(zip(*pair, strict=True))
+            if one > other
         ]
+        new.sort(key=lambda place: place[1] == len(state.formats))
         room = max(0, MOST_EVENTS - len(state.events))
-        return [self._look_at(state, number, index) for number, index in new[:room]]
+        return [self._look_at(state, *place) for place in new[:room]]
 
-    def _look_at(self, state: State, number: int, index: int) -> Event:
+    def _look_at(self, state: State, lane_number: int, number: int, index: int) -> Event:
         """Look at a mismatch in the lane that saw it, whose products have one order of sums."""
+        if number == len(state.formats):
+            lane = state.lanes[lane_number]
+            first = lane.memory_wrong.first.tolist()
+            return mismatches.investigate_word(self.memory(lane.pool, 0), state.patterns, first)
+        burnt = state.formats[number]
+        slot = burnt.slots[index]
 
         def look(other: int, meet: Callable[[], object]) -> Event | None:
             del meet
-            lane = state.lanes[other]
-            if other != number:
+            if other != lane_number:
                 return None
-            if index == len(state.slots):
-                address, word, pattern = lane.first_bad_word.tolist()
-                return mismatches.investigate_word(lane.pool, address, word, PATTERNS[pattern])
-            slot = state.slots[index]
-            product = self._product_of(state, lane, index)
-            operands = state.operands[slot.kind]
-            return slot.investigate(operands, self.multiply, product, lane.expected[index])
+            lane = state.lanes[other]
+            product = self._product_of(lane, burnt, number, index)
+            return slot.investigate(
+                burnt.operands[slot.kind],
+                partial(self.multiply, burnt.format),
+                product,
+                lane.tallies[number].expected[index],
+            )
 
-        event = in_lanes(state.lanes, look)[number]
+        with switched(burnt.format, state.device.type):
+            event = in_lanes(state.lanes, look)[lane_number]
         assert event is not None  # noqa: S101 - the lane that was asked for answers
         return event
 
-    def _product_of(self, state: State, lane: Lane, index: int) -> torch.Tensor | None:
+    def _product_of(self, lane: Lane, burnt: Burnt, number: int, index: int) -> torch.Tensor | None:
         """The wrong product, while no later round has written over it."""
-        rounds = lane.rounds_apart(index)
-        if not rounds or lane.num_rounds - rounds[-1] >= state.num_sets:
+        tally = lane.tallies[number]
+        rounds = tally.rounds_apart(index)
+        if not rounds or tally.num_rounds - rounds[-1] >= burnt.num_sets:
             return None
-        return self._places(state, lane, rounds[-1])[index]
+        return burnt.places(lane.pool, rounds[-1])[index]
 
     # -------------------------------------------------------------- checks
 
     def check(self, before: object, state: State, output: Output) -> Iterator[Check]:
         del before
         yield self._check_host_digests(state, output)
-        yield from self._check_random(state, output)
-        counts = [lane.wrong.tolist() for lane in state.lanes]
+        firsts: list[Event] = []
+        yield from self._check_random(state, output, firsts)
+        counts = state.counts(is_waiting=True)
         links, num_links = self._wrong_links(state)
         unhealthy = [
-            Event(where=f"{one} of {kind}", num_again=REPEATS)
-            for kind, operands in state.operands.items()
+            Event(where=f"{one} of {kind} in {burnt.format.name}", num_again=REPEATS)
+            for burnt in state.formats
+            for kind, operands in burnt.operands.items()
             for one in operands.unhealthy()
         ]
-        events = [*state.events, *self._investigated(state, counts), *links, *unhealthy]
-        total = sum(map(sum, counts)) + len(links) + len(unhealthy)
+        others = [*firsts, *links, *unhealthy]
+        events = [*state.events, *self._investigated(state, counts), *others]
+        total = state.num_wrong + len(others)
         is_lasting = total > 1 or any(event.num_again for event in events)
         yield Check(
             name="mismatches, repeated or lasting",
@@ -527,7 +505,7 @@ class BurnIn(Workload[State, Output]):
             bound=0,
             kind="exact",
             detects=1,
-            detects_what=self._covered(state, total, events, num_links),
+            detects_what=coverage.covered(state, total, events, num_links),
         )
         yield Check(
             name="a single mismatch that never came again",
@@ -541,10 +519,11 @@ class BurnIn(Workload[State, Output]):
 
     def _check_host_digests(self, state: State, output: Output) -> Check:
         """Products and link as the host reads them, against what the device says of them."""
+        slots = state.formats[output.number].slots
         wrong = sum(
             not torch.equal(mismatches.host_digest(product, slot.weights), digest.cpu())
             for slot, product, digest in zip(
-                state.slots * self.lanes, output.products, output.digests, strict=True
+                slots * self.lanes, output.products, output.digests, strict=True
             )
         )
         key = state.chain.on_host().next_key(output.link.cpu())
@@ -559,50 +538,82 @@ class BurnIn(Workload[State, Output]):
             detects_what=f"wrong elements in {len(output.products) + 1} products of the last round",
         )
 
-    def _check_random(self, state: State, output: Output) -> Iterator[Check]:
+    def _check_random(self, state: State, output: Output, firsts: list[Event]) -> Iterator[Check]:
         """Float64 for the products of random numbers, which no golden digest exists for.
 
-        One whose digest is not the first round's has been counted as a mismatch.
+        Those of the last round, and of every other format the first round's, made again: one that
+        is not the first round's goes to `firsts`. One of the last round whose digest is not the
+        first round's has been counted as a mismatch.
         """
-        left, right = map(on_host, state.operands["random numbers"].pair)
-        sampled, projected = [], []
-        expected = torch.cat([lane.expected for lane in state.lanes])
-        for slot, product, digest, first in zip(
-            state.slots * self.lanes, output.products, output.digests, expected, strict=True
-        ):
-            is_as_first = torch.equal(digest, first)
-            if slot.kind != "random numbers" or not is_as_first:
+        sampled, projected, names = [0.0], [0.0], []
+        for number, burnt in enumerate(state.formats):
+            if not state.lanes[0].tallies[number].num_rounds:
                 continue
-            one, two = left[: slot.m, : slot.k], right[: slot.k, : slot.n]
-            measured = on_host(product)
-            rows, signs = state.rows[state.rows < slot.m], state.signs[: slot.n]
-            exact = one[rows] @ two
-            bound = self._rounding(slot.k)
-            sampled.append((measured[rows] - exact).norm() / exact.norm() / bound)
-            residual = (measured @ signs - one @ (two @ signs)).abs() / measured.norm(dim=1)
-            projected.append(residual.max() / (PROJECTION * bound))
-        limit = self._rounding(len(state.signs))
+            names.append(burnt.format.name)
+            reference = _Float64.of(burnt, state)
+            is_last = number == output.number
+            made = self._last(state, output) if is_last else self._again(state, number, firsts)
+            for slot, product in made:
+                one, two = reference.errors(slot, product)
+                sampled.append(one)
+                projected.append(two)
+        text = f"times the error that a format is allowed, in {', '.join(names)}"
         yield Check(
             name="random numbers, sampled rows against float64",
-            error=_largest(sampled) * limit,
-            bound=limit,
-            detects=limit,
-            detects_what=f"relative error over {len(state.rows)} rows of a product",
+            error=_largest(sampled),
+            bound=1.0,
+            detects=1.0,
+            detects_what=f"{text}: over {len(state.rows)} rows of a product",
         )
         yield Check(
             name="random numbers, all rows, random projection",
-            error=_largest(projected) * PROJECTION * limit,
-            bound=PROJECTION * limit,
-            detects=2 * PROJECTION * limit * len(state.signs) ** 0.5,
-            detects_what="error of one element anywhere, over the mean size of its row's elements",
+            error=_largest(projected) * PROJECTION,
+            bound=PROJECTION,
+            detects=2 * PROJECTION * len(state.signs) ** 0.5,
+            detects_what=f"{text}: of one element anywhere, over the mean size of its row's",
         )
 
-    def _rounding(self, inner: int) -> float:
-        """Relative error that is allowed of a row, as the workload gemm derives it."""
-        dtype = FLOATS[self.dtype]
-        if dtype in ACCUMULATED:
-            return ACCUMULATED[dtype] * max(1.0, inner / 4096)
-        return STORED_ROUNDING * unit_roundoff(dtype)
+    def _last(self, state: State, output: Output) -> Iterator[tuple[Slot, torch.Tensor]]:
+        """Random products of the last round that have the first round's digest."""
+        slots = state.formats[output.number].slots
+        expected = torch.cat([lane.tallies[output.number].expected for lane in state.lanes])
+        for slot, product, digest, first in zip(
+            slots * self.lanes, output.products, output.digests, expected, strict=True
+        ):
+            if slot.kind == "random numbers" and torch.equal(digest, first):
+                yield slot, product
+
+    def _again(
+        self, state: State, number: int, firsts: list[Event]
+    ) -> Iterator[tuple[Slot, torch.Tensor]]:
+        """Random products of a format, made again in each lane; others than before to `firsts`."""
+        burnt = state.formats[number]
+
+        for index in burnt.of_kind("random numbers"):
+            slot = burnt.slots[index]
+            pair = burnt.operands[slot.kind].corner(slot.m, slot.n, slot.k)
+
+            def make(
+                lane: int,
+                meet: Callable[[], object],
+                pair: mismatches.Matrices = pair,
+                slot: Slot = slot,
+                index: int = index,
+            ) -> tuple[torch.Tensor, bool]:
+                del meet
+                product = slot.empty(state.device)
+                self.multiply(burnt.format, *pair, product)
+                first = state.lanes[lane].tallies[number].expected[index]
+                return product, torch.equal(digests.digest(product, slot.weights), first)
+
+            with switched(burnt.format, state.device.type):
+                made = in_lanes(state.lanes, make)
+            for product, is_as_first in made:
+                if is_as_first:
+                    yield slot, product
+                else:
+                    where = f"{slot.name}, made again for float64, is not the first round's"
+                    firsts.append(Event(where=where, num_again=0))
 
     def _wrong_links(self, state: State) -> tuple[list[Event], int]:
         """Links that the host finds wrong among those that it recomputes, and how many those are.
@@ -627,62 +638,44 @@ class BurnIn(Workload[State, Output]):
             events.append(Event(where=where, num_again=times))
         return events, len(chosen)
 
-    def _covered(self, state: State, total: int, events: Sequence[Event], num_links: int) -> str:
-        """What was covered, as "heading: value" clauses that the report shows one by one."""
-        num_rounds = sum(lane.num_rounds for lane in state.lanes)
-        num_windows = sum(lane.num_windows for lane in state.lanes)
-        num_products = num_rounds * len(state.slots)
-        size = state.pool_words * WORD
-        windows = len(state.lanes) * state.num_sets * self.pattern_parts
-        once = _percent(num_windows, windows)
-        full = _percent(num_windows, windows * len(PATTERNS))
-        window_bytes = size // windows * num_windows
-        locations = [event.where for event in events]
-        rest = total - len(locations)
-        if rest > 0 and locations:
-            locations.append(f"{rest:,} more")
-        places = " | ".join(locations) if locations else "none"
-        clauses = {
-            "digested blocks": f"{num_products:,} products in {num_rounds:,} rounds, "
-            f"{len(state.slots) // len(KINDS)} shapes of at most {len(state.signs):,}, every round",
-            "references": f"{num_products // 2:,} products held to the host's exact ones, "
-            f"{num_products // 2:,} to the first round's, which float64 confirmed",
-            "in flight": f"{len(state.lanes)} products at once, each digested "
-            f"{_WAYS[state.slots[0].weights.way]}",
-            "number format": self.dtype,
-            "chained blocks": f"{state.num_steps:,} links, {num_links} recomputed by the host",
-            "memory under test": f"{size:,} bytes, {_percent(size, state.free_bytes)} of what was "
-            f"free, {_percent(size, state.total_bytes)} of all",
-            "memory patterns": f"{num_windows:,} windows read back, {window_bytes:,} bytes, "
-            f"{once} of the memory under test by one pattern at least, "
-            f"{full} by all {len(PATTERNS)}",
-            "phases": ", ".join(f"{name} {count:,} rounds" for name, count in state.phases.items()),
-            "mismatches": f"{total:,}" if not total else f"{total:,}: {places}",
-        }
-        listed = "; ".join(f"{name}: {value.replace(';', ',')}" for name, value in clauses.items())
-        return f"wrong element or word; {listed}"
+
+@dataclass(frozen=True, kw_only=True)
+class _Float64:
+    """Random operands of a format in float64 on the host, and what products of them may err."""
+
+    left: torch.Tensor
+    right: torch.Tensor
+    rows: torch.Tensor
+    signs: torch.Tensor
+    format: Format
+
+    @classmethod
+    def of(cls, burnt: Burnt, state: State) -> _Float64:
+        left, right = map(on_host, burnt.operands["random numbers"].pair)
+        return cls(left=left, right=right, rows=state.rows, signs=state.signs, format=burnt.format)
+
+    def errors(self, slot: Slot, product: torch.Tensor) -> tuple[float, float]:
+        """Error of the sampled rows, and of the worst row's projection, over what is allowed."""
+        one, two = self.left[: slot.m, : slot.k], self.right[: slot.k, : slot.n]
+        measured = on_host(product)
+        rows, signs = self.rows[self.rows < slot.m], self.signs[: slot.n]
+        exact = one[rows] @ two
+        bound = self.format.rounding(slot.k)
+        sampled = float((measured[rows] - exact).norm() / exact.norm())
+        residual = (measured @ signs - one @ (two @ signs)).abs() / measured.norm(dim=1)
+        return _over(sampled, bound), _over(float(residual.max()), PROJECTION * bound)
 
 
-def _memory(device: torch.device) -> tuple[int, int]:
-    """Bytes of the device's memory that are free, and all; what its allocator holds is free."""
-    module = torch.get_device_module(device.type)
-    if not hasattr(module, "mem_get_info"):
-        page = os.sysconf("SC_PAGE_SIZE")
-        return os.sysconf("SC_AVPHYS_PAGES") * page, os.sysconf("SC_PHYS_PAGES") * page
-    free, total = module.mem_get_info(device)
-    reserve = module.memory_reserved(device) - module.memory_allocated(device)
-    return free + reserve, total
+def _over(error: float, bound: float) -> float:
+    """An error in units of its bound; where nothing may err, infinite for any error."""
+    if bound:
+        return error / bound
+    return math.inf if error else 0.0
 
 
-def _largest(errors: Sequence[torch.Tensor]) -> float:
+def _largest(errors: Sequence[float]) -> float:
     """The largest of the errors; NaN if there is one, which Python's max would hide."""
-    return torch.stack(list(errors)).max().item() if errors else 0.0
-
-
-def _percent(part: int, whole: int) -> str:
-    """Rounded down, so that what is not quite covered never reads as covered."""
-    tenths = min(1000, 1000 * part // whole)
-    return f"{tenths // 10}.{tenths % 10} %"
+    return math.nan if any(map(math.isnan, errors)) else max(errors)
 
 
 WORKLOAD = BurnIn

@@ -1,16 +1,21 @@
-"""Verbs that plan and make a run on this machine: plan, run, accept."""
+"""Verbs that plan and make a run on this machine, and watch one: plan, run, accept, watch."""
 
 from __future__ import annotations
 
+import json
 import os
+import sys
+import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
 from appliance.cli.options import JsonOption, SigningOptions, grouped
-from appliance.cli.output import print_json, say, say_lines
+from appliance.cli.output import command, print_json, say, say_lines
 from appliance.errors import ReceiptAwaited, UsageError
+from appliance.records.json import to_data
 from appliance.records.verdict import EXIT_CODES
 from appliance.verbs.run_options import PlanOptions, RunOptions, SuiteArgument
 from appliance.version import VERSION
@@ -20,6 +25,7 @@ if TYPE_CHECKING:
     from appliance.runner.head_start import HeadStart
     from appliance.verbs.accept import Finished
     from appliance.verbs.preparation import Prepared
+    from appliance.watching.status import Status
 
 
 @grouped
@@ -212,7 +218,7 @@ def _run_ahead(options: RunOptions, ahead: HeadStart, *, as_json: bool) -> Finis
     with observer(quiet=is_quiet) as watching:
         if options.resume is not None:
             fixed = ("vendor", "criteria", "challenge", "suite", "baseline", "sessions", "pause")
-            options.refuse_changes("--resume", *fixed, "minutes", "quick")
+            options.refuse_changes("--resume", *fixed, "minutes", "quick", "hours")
             return accept.resume(options, watching)
         finished = accept.run(options, watching, ahead)
     if options.redact and not is_quiet:
@@ -234,7 +240,7 @@ def _rerun(
     from appliance.verbs.rerun_diff import sentences
 
     fixed = ("vendor", "criteria", "challenge", "order", "suite", "baseline", "resume", "receipt")
-    options.refuse_changes("--from", *fixed, "sessions", "pause", "minutes", "quick")
+    options.refuse_changes("--from", *fixed, "sessions", "pause", "minutes", "quick", "hours")
     _wait_until_idle(options, as_json=as_json)
     if source is None or case is None or launch is None:
         raise UsageError("--from, --case and --launch go together: they name what to repeat")
@@ -267,3 +273,64 @@ def _conclude(finished: Finished, *, is_signed: bool, quiet: bool, as_json: bool
     else:
         print_result(finished.folder, verdict, finished.budget, is_signed=is_signed)
     raise typer.Exit(exit_code)
+
+
+# ------------------------------------------------------------------ watch
+
+
+def watch(
+    *,
+    folder: Annotated[
+        Path, typer.Argument(help="Folder of a run, out/<run id>, or of several: the newest.")
+    ],
+    once: Annotated[bool, typer.Option("--once", help="Say it once and end.")] = False,
+    as_json: Annotated[
+        bool,
+        typer.Option("--json", help="One JSON document a line on stdout; with --once, one."),
+    ] = False,
+) -> None:
+    """Show what a run is at: launches, devices, time left; of a burn-in, what it proved."""
+    from appliance.watching.follower import Follower
+    from appliance.watching.status import Tracker
+
+    with Follower.at(folder) as follower:
+        tracker, shown = Tracker(plan=follower.plan), _Shown(as_json=as_json, is_once=once)
+        while True:
+            is_written = follower.is_written()  # before the lines: its last are then among them
+            for line in follower.new_lines():
+                tracker.take(line)
+            now = datetime.now(UTC)
+            status = tracker.status(str(follower.folder), now, is_written=is_written)
+            shown.show(status)
+            if once or status.state != "running":
+                break
+            time.sleep(shown.pause_seconds)
+    raise typer.Exit(EXIT_CODES["INCONCLUSIVE"] if status.state == "stopped" else 0)
+
+
+class _Shown:
+    """Shows a run's state: again in its place on a terminal, elsewhere below the last."""
+
+    def __init__(self, *, as_json: bool, is_once: bool) -> None:
+        self._as_json = as_json
+        self._is_once = is_once
+        self._is_moving = not as_json and not is_once and sys.stderr.isatty()
+        self._num_lines = 0
+        self.pause_seconds = 2.0 if as_json or self._is_moving else 30.0
+
+    def show(self, status: Status) -> None:
+        if self._as_json:
+            document = to_data(status)
+            if self._is_once:
+                print_json(document)
+            else:
+                typer.echo(json.dumps(document))
+            return
+        from appliance.watching import words
+
+        lines = words.lines(status, command("accept", "--resume", status.folder))
+        if self._is_moving and self._num_lines:
+            typer.echo(f"\x1b[{self._num_lines}A\x1b[J", nl=False, err=True)
+        for line in lines:
+            say(line)
+        self._num_lines = len(lines)

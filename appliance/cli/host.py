@@ -46,6 +46,7 @@ def start(
             "--resume",
             *("criteria", "challenge", "baseline", "suite", "sessions", "pause", "minutes"),
             "quick",
+            "hours",
         )
     key, role = signing.signer()
     inside = replace(options, quiet=options.quiet or as_json)

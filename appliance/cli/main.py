@@ -29,6 +29,7 @@ VERBS: Mapping[str, Verb] = {
     "start": host.start,
     "probe": host.probe,
     "plan": flow.plan,
+    "watch": flow.watch,
     "report": evidence.report,
     "sign": evidence.sign,
     "verify": evidence.verify,

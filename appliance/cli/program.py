@@ -24,9 +24,9 @@ CONTEXT = {"help_option_names": ["-h", "--help"]}
 WITH_SETTINGS = {"accept", "run", "plan", "start", "doctor"}
 """Verbs whose options settings may stand for."""
 GOES_ON = {"--resume", "--from"}
-QUICKLY = {"suite", "minutes"}
+QUICKLY = {"suite", "minutes", "hours"}
 """What --quick says in their place."""
-FIXED = {"suite", "vendor", "minutes", "sessions", "pause"}
+FIXED = {"suite", "vendor", "minutes", "hours", "sessions", "pause"}
 """Options that a run which goes on has already."""
 TYPES = {
     "<str>": "TEXT",

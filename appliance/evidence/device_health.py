@@ -13,6 +13,9 @@ block, and none in which the device itself says that it was mostly idle. Of thes
   active (vocabulary.HARMFUL_THROTTLES); `throttle_share_NAME` that of one reason. Reasons are
   reported one by one, so that a power cap hides no heat;
 - `lost_clock`: 1 - mean clock / highest clock of the part;
+- `power_fraction`: mean power in hot phases / power limit in force, of the case that drew least. Of
+  readings under load the highest six of seven parts are those of hot phases: of eight phases of a
+  burn-in six are hot, in the cool one a device is mostly idle, and the last loads it in jumps;
 - `pcie_lanes_missing`, `pcie_generations_missing`: what the link's best reading in a launch falls
   short of the part's own maximum. The best, because idle links slow down; the worst launch counts;
 - `kernel_faults`, `kernel_faults_fatal`: lines of the kernel's log that the vendor calls faults.
@@ -25,21 +28,21 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
+from appliance.evidence.folding import BUSY, Sampled
 from appliance.evidence.launches import CaseEvidence, LaunchEvidence, RunEvidence
 from appliance.linux.fact_reader import value_of
-from appliance.records.journal import Counted, KernelLogged, Reading
+from appliance.records.journal import Counted, KernelLogged
 from appliance.records.system import Device
 from appliance.records.vocabulary import COUNTERS, HARMFUL_THROTTLES, THROTTLES, Behaviour
 
 LEAST_READINGS = 50
 """Readings under load for which a case is judged on its own; one stray reading is then 2 %."""
-BUSY = 0.5
-"""Share of the time in which something must have run on a device that says how busy it was."""
 SHARE = "throttle_share"
 CLOCKS = (
     ("graphics_clock_hertz", "highest_graphics_clock"),
@@ -50,12 +53,18 @@ MADE = (
     "kernel_faults",
     "kernel_faults_fatal",
     "lost_clock",
+    "power_fraction",
     "pcie_lanes_missing",
     "pcie_generations_missing",
     SHARE,
     *(f"{SHARE}_{name}" for name in THROTTLES),
 )
 """Metrics that the ledger makes; counters and readings are metrics beside them."""
+HOT_PART = 6 / 7
+"""Of the readings under load of a burn-in, those of its hot phases."""
+FIFTHS = 5
+SETTLED_KELVINS = 2.0
+"""By which a temperature that has settled may still rise from one fifth of the time to the next."""
 UNREPORTED = "its tool does not report it"
 UNLOADED = "no telemetry was read while its steps ran: use a suite with longer launches"
 UNENDED = "it was not read when the run ended"
@@ -134,6 +143,7 @@ class Ledger:
             "kernel_faults": lambda: self._logged(is_fatal=False),
             "kernel_faults_fatal": lambda: self._logged(is_fatal=True),
             "lost_clock": self._lost_clock,
+            "power_fraction": self._power_fraction,
             "pcie_lanes_missing": lambda: self._missing("pcie_width", is_idle_same=True),
             "pcie_generations_missing": lambda: self._missing("pcie_generation"),
             SHARE: lambda: self._share(HARMFUL_THROTTLES),
@@ -271,20 +281,19 @@ class Ledger:
 
     def _read(self, name: str) -> Observed:
         """The extremes of a reading, at any time in the launches."""
-        known = [
-            (value, one.launch)
-            for one in self._readings()
-            if (value := one.values.get(name)) is not None
+        readings = self._readings()
+        lows = [value for one in readings if (value := one.lows.get(name)) is not None]
+        highs = [
+            (value, one.launch) for one in readings if (value := one.highs.get(name)) is not None
         ]
-        if not known:
+        if not highs:
             return self._unseen(name)
-        values = [value for value, _ in known]
         return Observed(
             device=self.device.id,
-            low=_worst(min, values),
-            high=_worst(max, values),
-            count=len(values),
-            where=max(known)[1],
+            low=_worst(min, lows),
+            high=_worst(max, [value for value, _ in highs]),
+            count=sum(one.count for one in readings if one.values.get(name) is not None),
+            where=max(highs)[1],
         )
 
     def _share(self, reasons: Sequence[str]) -> Observed:
@@ -297,12 +306,16 @@ class Ledger:
                 return True
             return None if any(values.get(name) is None for name in possible) else False
 
-        def share(readings: Sequence[Values]) -> tuple[float, str] | None:
-            active = [is_active(one) for one in readings]
-            unknown = [name for name in possible if all(one.get(name) is None for one in readings)]
-            gap = "" if 2 * active.count(None) <= len(active) else self._hint(*unknown)
-            is_silent = active.count(None) == len(active)
-            return None if is_silent else (active.count(True) / len(active), gap)
+        def share(readings: Sequence[Sampled]) -> tuple[float, str] | None:
+            active: Counter[bool | None] = Counter()
+            for one in readings:
+                active[is_active(one.values)] += one.count
+            unknown = [
+                name for name in possible if all(one.values.get(name) is None for one in readings)
+            ]
+            gap = "" if 2 * active[None] <= active.total() else self._hint(*unknown)
+            is_silent = active[None] == active.total()
+            return None if is_silent else (active[True] / active.total(), gap)
 
         return self._worst_of(share, names)
 
@@ -310,27 +323,72 @@ class Ledger:
         reading, fact = next((pair for pair in CLOCKS if pair[1] in self.device.facts), CLOCKS[0])
         highest = self._fact(fact)
 
-        def lost(readings: Sequence[Values]) -> tuple[float, str] | None:
-            known = [value for one in readings if (value := one.get(reading)) is not None]
+        def lost(readings: Sequence[Sampled]) -> tuple[float, str] | None:
+            known = [one for one in readings if one.values.get(reading) is not None]
             if not known or highest is None:
                 return None
-            gap = "" if 2 * len(known) >= len(readings) else self._hint(reading)
-            return max(0.0, 1.0 - statistics.fmean(known) / highest), gap
+            gap = "" if 2 * num_readings(known) >= num_readings(readings) else self._hint(reading)
+            total = math.fsum(one.count * (one.values[reading] or 0.0) for one in known)
+            return max(0.0, 1.0 - total / num_readings(known) / highest), gap
 
         if highest is None and reading not in self.absent:
             return Observed(device=self.device.id, gap=self._fact_hint(fact))
         return self._worst_of(lost, [reading])
 
+    def _power_fraction(self) -> Observed:
+        """The least of all cases; readings that do not stand in full count by their means."""
+        limit = self._fact("power_limit")
+        hot = {case.case.id: self._hot_power(case) for case in self.cases}
+        known = {name: value for name, value in hot.items() if value is not None}
+        if not known and "power_watts" in self.absent and not self._is_reported(["power_watts"]):
+            return self._absent()
+        if not known or limit is None:
+            is_silent = bool(self.loaded()) and not known
+            gap = self._hint("power_watts") if is_silent else UNLOADED
+            gap = self._fact_hint("power_limit") if known else gap
+            return Observed(device=self.device.id, gap=gap)
+        where = min(known, key=known.__getitem__)
+        least, most = known[where] / limit, max(known.values()) / limit
+        count = num_readings(self.loaded())
+        return Observed(device=self.device.id, low=least, high=most, count=count, where=where)
+
+    def _hot_power(self, case: CaseEvidence) -> float | None:
+        """Mean watts of the hot phases of a case; None where no power was read under load."""
+        return mean_of_highest(
+            [
+                (value, one.count)
+                for one in self._loaded(case)
+                if (value := one.values.get("power_watts")) is not None
+            ],
+            HOT_PART,
+        )
+
+    def temperature(self) -> tuple[float, bool] | None:
+        """Highest temperature under load in celsius, and whether it had settled; None if unread.
+
+        It has settled where the last fifth of the readings is no hotter than the one before.
+        """
+        read = [one for one in self.loaded() if one.values.get("temperature_celsius") is not None]
+        if len(read) < FIFTHS:
+            return None
+        fifth = len(read) // FIFTHS
+        before, last = (
+            statistics.fmean(one.values["temperature_celsius"] or 0.0 for one in part)
+            for part in (read[-2 * fifth : -fifth], read[-fifth:])
+        )
+        highest = max(one.highs.get("temperature_celsius") or 0.0 for one in read)
+        return highest, last - before <= SETTLED_KELVINS
+
     def _worst_of(
         self,
-        figure: Callable[[Sequence[Values]], tuple[float, str] | None],
+        figure: Callable[[Sequence[Sampled]], tuple[float, str] | None],
         names: Sequence[str],
     ) -> Observed:
         """The highest figure of those over each long case and over all of them."""
         if set(names) <= self.absent and not self._is_reported(names):
             return self._absent()
         each = [(case.case.id, self._loaded(case)) for case in self.cases]
-        pools = [(name, values) for name, values in each if len(values) >= LEAST_READINGS]
+        pools = [(name, part) for name, part in each if num_readings(part) >= LEAST_READINGS]
         whole = [one for _, values in each for one in values]
         if self.scope != "interim":
             pools.append(("all of its cases", whole))
@@ -340,7 +398,12 @@ class Ledger:
         where, (value, _) = max(figures, key=lambda item: item[1][0])
         gap = next((gap for _, (_, gap) in figures if gap), "")
         return Observed(
-            device=self.device.id, low=value, high=value, count=len(whole), where=where, gap=gap
+            device=self.device.id,
+            low=value,
+            high=value,
+            count=num_readings(whole),
+            where=where,
+            gap=gap,
         )
 
     def _missing(self, reading: str, *, is_idle_same: bool = False) -> Observed:
@@ -352,7 +415,7 @@ class Ledger:
         highest = self._fact(fact)
         missing: dict[str, float] = {}
         for name, loaded in self._linked(is_idle_same=is_idle_same):
-            known = [value for one in loaded if (value := one.get(reading)) is not None]
+            known = [value for one in loaded if (value := one.highs.get(reading)) is not None]
             if known and highest is not None:
                 missing[name] = max(0.0, highest - max(known))
         if not missing:
@@ -365,12 +428,12 @@ class Ledger:
             device=self.device.id, low=worst, high=worst, count=len(missing), where=where
         )
 
-    def _linked(self, *, is_idle_same: bool) -> Iterator[tuple[str, list[Values]]]:
+    def _linked(self, *, is_idle_same: bool) -> Iterator[tuple[str, list[Sampled]]]:
         """The readings under load of each launch; of a case without any, all that it has."""
         for case in self.cases:
             loaded = [(launch.id, self._loads(launch)) for launch in case.launches]
             if is_idle_same and not any(values for _, values in loaded):
-                every = [one.values for launch in case.launches for one in self._of_device(launch)]
+                every = [one for launch in case.launches for one in self._of_device(launch)]
                 loaded = [(case.case.id, every)]
             yield from loaded
 
@@ -378,18 +441,18 @@ class Ledger:
         for case in self.cases:
             yield from case.launches
 
-    def _of_device(self, launch: LaunchEvidence) -> list[Reading]:
+    def _of_device(self, launch: LaunchEvidence) -> list[Sampled]:
         return [one for one in launch.readings if one.device == self.device.id]
 
-    def _loaded(self, case: CaseEvidence) -> list[Values]:
-        return [values for launch in case.launches for values in self._loads(launch)]
+    def _loaded(self, case: CaseEvidence) -> list[Sampled]:
+        return [one for launch in case.launches for one in self._loads(launch)]
 
-    def _loads(self, launch: LaunchEvidence) -> list[Values]:
-        return [one.values for one in under_load(launch) if one.device == self.device.id]
+    def _loads(self, launch: LaunchEvidence) -> list[Sampled]:
+        return [one for one in under_load(launch) if one.device == self.device.id]
 
-    def loaded(self) -> list[Values]:
+    def loaded(self) -> list[Sampled]:
         """All readings under load."""
-        return [values for case in self.cases for values in self._loaded(case)]
+        return [one for case in self.cases for one in self._loaded(case)]
 
     # -------------------------------------------------------------- what is not there
 
@@ -421,7 +484,7 @@ class Ledger:
             if value is not None
         }
 
-    def _readings(self) -> list[Reading]:
+    def _readings(self) -> list[Sampled]:
         return [one for launch in self._launches() for one in self._of_device(launch)]
 
     def _unseen(self, name: str, gap: str = "") -> Observed:
@@ -445,7 +508,25 @@ class Ledger:
         return (fact.hint if fact is not None else "") or f"{name} of the part is not reported"
 
 
-def under_load(launch: LaunchEvidence) -> list[Reading]:
+def mean_of_highest(weighted: Sequence[tuple[float, int]], part: float) -> float | None:
+    """The mean of the highest part of values that count so often each; None without any."""
+    left = total = part * sum(count for _, count in weighted)
+    if not total:
+        return None
+    amount = 0.0
+    for value, count in sorted(weighted, reverse=True):
+        taken = min(left, count)
+        amount += taken * value
+        left -= taken
+    return amount / total
+
+
+def num_readings(several: Sequence[Sampled]) -> int:
+    """How many readings they are."""
+    return sum(one.count for one in several)
+
+
+def under_load(launch: LaunchEvidence) -> list[Sampled]:
     """Readings that were taken while the launch's steps ran, of devices that were not idle."""
     return [
         reading

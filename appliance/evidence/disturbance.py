@@ -156,17 +156,18 @@ def _of_processors(evidence: CaseEvidence, device: Device) -> str:
     if not isinstance(usable, int | float) or usable <= 0:
         return ""
     shares = [
-        (foreign + (reading.values.get("stolen_processors") or 0.0)) / usable
+        ((foreign + (reading.values.get("stolen_processors") or 0.0)) / usable, reading.count)
         for launch in evidence.timed
         for reading in launch.readings
         if (foreign := reading.values.get("foreign_processors")) is not None
     ]
-    high = [share for share in shares if share >= DISTURBED_SHARE]
-    if not high or len(high) < DISTURBED_PART * len(shares):
+    high = [(share, count) for share, count in shares if share >= DISTURBED_SHARE]
+    num_high, total = (sum(count for _, count in some) for some in (high, shares))
+    if not high or num_high < DISTURBED_PART * total:
         return ""
     return (
-        f"others used {100 * statistics.median(high):.0f} % of the processors "
-        f"in {len(high)} of {len(shares)} readings"
+        f"others used {100 * statistics.median(share for share, _ in high):.0f} % of the "
+        f"processors in {num_high} of {total} readings"
     )
 
 

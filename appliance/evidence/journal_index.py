@@ -8,9 +8,11 @@ it; what is computed of blocks is computed for all new ones together, by `settle
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
 
 from appliance.evidence.budget import BudgetSums
 from appliance.evidence.disturbance import IdleTimes, idle_reading, users_seen
+from appliance.evidence.folding import Sampled, of_folded, of_reading
 from appliance.evidence.launches import CaseEvidence, LaunchEvidence, RunEvidence
 from appliance.records.journal import (
     AttemptBegun,
@@ -26,6 +28,7 @@ from appliance.records.journal import (
     Line,
     NotObserved,
     Reading,
+    ReadingsFolded,
     RunResumed,
     RunStarted,
     ServerProbed,
@@ -35,9 +38,19 @@ from appliance.records.journal import (
 )
 from appliance.records.plan import Plan
 from appliance.statistics.estimates import block_figures
+from appliance.storage.journal import as_written
 
 OF_RUN: frozenset[type] = frozenset(
-    {Counted, KernelLogRead, KernelLogged, NotObserved, Reading, Environment, Libraries}
+    {
+        Counted,
+        KernelLogRead,
+        KernelLogged,
+        NotObserved,
+        Reading,
+        ReadingsFolded,
+        Environment,
+        Libraries,
+    }
 )
 """What is stored by run, although a line of it may name a launch."""
 
@@ -62,7 +75,7 @@ class JournalIndex:
         self.session_begins: list[tuple[str, SessionBegan]] = []
         self.interim_analyses: dict[str, InterimAnalysis] = {}
         self.probes: list[ServerProbed] = []
-        self.readings: list[tuple[str, Reading]] = []
+        self.readings: list[tuple[str, Sampled]] = []
         self.environments: list[Environment] = []
         self.libraries: list[Libraries] = []
         self.budget = BudgetSums()
@@ -99,7 +112,7 @@ class JournalIndex:
         launch = self._launches.get(name)
         self.run.interruptions.take(event, was_open=launch is not None and launch.is_open)
         if type(event) in OF_RUN:
-            self._take_beside(event, line.utc)
+            self._take_beside(event, line)
         self._idle.take(line)
         if launch is not None:
             if isinstance(event, Reading | UsersCounted):
@@ -137,7 +150,7 @@ class JournalIndex:
         if has_values and is_before and self._idle.is_settled(event.device, line):
             launch.idle.append(idle_reading(event))
 
-    def _take_beside(self, event: object, utc: str) -> None:
+    def _take_beside(self, event: object, line: Line) -> None:
         """Store what is asked of the run, whether or not it names a launch."""
         match event:
             case Counted():
@@ -145,7 +158,9 @@ class JournalIndex:
             case KernelLogRead() | KernelLogged() | NotObserved():
                 self.run.log(event)
             case Reading():
-                self.readings.append((utc, event))
+                self.readings.append((line.utc, of_reading(event)))
+            case ReadingsFolded():
+                self.readings += [(_moment(one, line), one) for one in of_folded(event)]
             case Environment():
                 self.environments.append(event)
             case Libraries():
@@ -186,6 +201,14 @@ class JournalIndex:
 
     def _note(self, fault: str) -> None:
         self.run.fault = self.run.fault or fault
+
+
+def _moment(sampled: Sampled, line: Line) -> str:
+    """When it was read (UTC), by the clock of the line that it stands in."""
+    if sampled.at_ns is None:
+        return line.utc
+    before = timedelta(microseconds=(line.monotonic_ns - sampled.at_ns) // 1000)
+    return as_written(datetime.fromisoformat(line.utc) - before)
 
 
 def index_of(plan: Plan, lines: Iterable[Line]) -> JournalIndex:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from appliance.evidence.folding import Sampled, of_folded, of_reading, steps_fault, whole_ns
 from appliance.planning.launch_constants import WIDEST_BRACKET
 from appliance.planning.sessions import judged_analyses
 from appliance.records.journal import (
@@ -34,6 +35,7 @@ from appliance.records.journal import (
     MismatchExamined,
     NotObserved,
     Reading,
+    ReadingsFolded,
     Repeated,
     RunResumed,
     SessionBegan,
@@ -116,7 +118,7 @@ class LaunchEvidence:
     blocks: list[Block] = field(default_factory=list)
     moments: list[str] = field(default_factory=list)
     figures: list[BlockFigures] = field(default_factory=list)
-    readings: list[Reading] = field(default_factory=list)
+    readings: list[Sampled] = field(default_factory=list)
     blocks_before: list[int | None] = field(default_factory=list)
     idle: list[IdleReading] = field(default_factory=list)
     users: list[UsersSeen] = field(default_factory=list)
@@ -190,7 +192,7 @@ class LaunchEvidence:
     def num_steps(self) -> int:
         """Timed steps of the launch, which its ranks make together."""
         first = self.blocks[0].rank if self.blocks else 0
-        return sum(len(block.wall_ns) for block in self.blocks if block.rank == first)
+        return sum(block.num_steps for block in self.blocks if block.rank == first)
 
     def step_seconds(self, clock: Clock) -> NDArray[np.float64]:
         """Seconds of all `samples` in one row; needs a block."""
@@ -248,9 +250,8 @@ class LaunchEvidence:
                 self._inside()
                 self.blocks.append(event)
                 self.moments.append(utc)
-            case Reading():
-                self.readings.append(event)
-                self.blocks_before.append(len(self.blocks) if self.is_under_way else None)
+            case Reading() | ReadingsFolded():
+                self._sample(event)
             case Witnessed():
                 self._inside()
                 self.witnessed.append(event)
@@ -272,6 +273,12 @@ class LaunchEvidence:
                 self.artifacts.setdefault(event.name, set()).add(event.sha256)
             case _:  # its environment decides nothing; its counters are those of the run
                 pass
+
+    def _sample(self, event: Reading | ReadingsFolded) -> None:
+        several = [of_reading(event)] if isinstance(event, Reading) else list(of_folded(event))
+        num_blocks = len(self.blocks) if self.is_under_way else None
+        self.readings += several
+        self.blocks_before += [num_blocks] * len(several)
 
     def _prepare(self, event: Started | Calibrated | Warmed) -> None:
         match event:
@@ -570,7 +577,7 @@ def _length_fault(launch: LaunchEvidence, evidence: CaseEvidence) -> str:
     wanted = evidence.case.steps
     for rank in range(evidence.case.ranks):
         blocks = [block for block in launch.blocks if block.rank == rank]
-        lengths = [len(block.wall_ns) for block in blocks]
+        lengths = [block.num_steps for block in blocks]
         least = evidence.protocol.block_steps if wanted is None else wanted
         number = evidence.protocol.blocks if wanted is None else 1
         has_all = [block.index for block in blocks] == list(range(number))
@@ -592,7 +599,7 @@ def _target_fault(block: Block, case: Case) -> str:
     """A hit of a target that the case does not have, or where it was not asked for; or nothing."""
     if block.reached_at is None:
         return ""
-    steps = len(block.wall_ns)
+    steps = block.num_steps
     has_target = case.evaluate_every > 0 and case.steps is not None
     if not has_target or block.reached_at != steps:
         return f"came to a target after {block.reached_at} of {steps} steps, which it cannot have"
@@ -652,7 +659,7 @@ def _clock_fault(evidence: CaseEvidence) -> str:
         if started is not None and (started.build_ns < 0 or started.first_step_ns <= 0):
             return f"launch {launch.id} has a first step or a build of no time"
         for block, figures in zip(launch.blocks, launch.figures, strict=True):
-            if not figures.is_plausible:
+            if not figures.is_plausible or steps_fault(block):
                 return f"launch {launch.id}, block {block.index} {_block_fault(block)}"
         fault = _whole_fault(launch)
         if fault:
@@ -685,7 +692,10 @@ def _block_fault(block: Block) -> str:
         return "has a step time that is not positive"
     if any(len(times) != len(block.wall_ns) for times in clocks):
         return "has not one device time for each step"
-    if any(sum(times) > block.block_wall_ns * CLOCK_SLACK for times in clocks):
+    folded = steps_fault(block)
+    if folded:
+        return folded
+    if any(whole > block.block_wall_ns * CLOCK_SLACK for whole in whole_ns(block)):
         return "has steps that take longer than the block that holds them"
     if not has_plausible_loads(block):
         return "has not one time of loading for each step, inside of it"

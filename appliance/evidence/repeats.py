@@ -13,8 +13,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from appliance.evidence.folding import Sampled
 from appliance.evidence.launches import CaseEvidence, LaunchEvidence
-from appliance.records.journal import Difference, MismatchExamined, Reading, Repeated
+from appliance.records.journal import Difference, MismatchExamined, Repeated
 from appliance.records.json import sha256
 
 FEW_ELEMENTS = 8
@@ -178,7 +179,7 @@ def _witness(launch: LaunchEvidence) -> str:
     return f" ({', '.join(values)})" if values else ""
 
 
-def _witnesses(reading: Reading) -> dict[str, tuple[str, float]]:
+def _witnesses(reading: Sampled) -> dict[str, tuple[str, float]]:
     return {
         name: (reading.device, float(value))
         for name, value in reading.values.items()

@@ -37,6 +37,7 @@ from appliance.records.json import Scalar
 from appliance.records.plan import Case
 from appliance.records.system import Fact, System
 from appliance.records.verdict import Reason, RulingWord, Statistic
+from appliance.records.vocabulary import THROTTLES
 
 TOLERATED_INTERRUPTIONS = 1
 MINUTE, HOUR = 60, 3600
@@ -70,6 +71,12 @@ CLOCK = "Find out what disturbs the clock of this node; run again."
 ALONE = "Keep everything else off this node and its devices, and run again."
 SOFTWARE = (
     "Install what is named there, or the versions of the locks (see `bench doctor`), and run again."
+)
+POWER = "power_fraction"
+NOT_BURNT = "no case of the plan is a burn-in"
+RECORD = (
+    "Nothing for this device; with a qualified record of the burn-in on this model "
+    "(`bench qualify`) its load is judged."
 )
 RATES = ("flops_per_second", "bytes_per_second")
 
@@ -111,6 +118,8 @@ def _by_kind(criterion: Criterion, evidence: CaseEvidence, inputs: RulingInputs)
             return numeric(evidence)
         case "exact" | "trajectory" | "collective":
             return _of_kind(criterion.kind, evidence)
+        case "health" if criterion.metric == POWER:
+            return load(criterion, [evidence], inputs)
         case "health":
             return health(criterion, [evidence], inputs, "interim")
         case _:
@@ -519,6 +528,62 @@ def health(
     if limit is None or worst is None or not (math.isfinite(worst) and math.isfinite(limit)):
         return inconclusive("evidence_missing", f"{criterion.metric} is no number", "Run again.")
     return RulingDraft(ruling="pass", statistic=_statistic(criterion, present))
+
+
+def load(criterion: Criterion, cases: Sequence[CaseEvidence], inputs: RulingInputs) -> RulingDraft:
+    """Whether a burn-in drew what its device may draw, where a qualified record has the model.
+
+    Elsewhere it is shown and not judged, as nobody has seen what a healthy one reaches.
+    """
+    burnt = [one for one in cases if is_burn_in(one.case)]
+    if not burnt:
+        return RulingDraft(ruling="not_applicable", reason="unplanned", explanation=NOT_BURNT)
+    draft = health(criterion, burnt, inputs, "cases")
+    lacking = [why for one in burnt if (why := _unrecorded(one.case, inputs))]
+    if not lacking:
+        return draft
+    devices = inputs.system.identity.devices
+    shown = "; ".join(map(load_sentence, device_health.of_devices(devices, burnt, "cases")))
+    return RulingDraft(
+        ruling="not_applicable",
+        reason="unqualified",
+        explanation=f"{lacking[0]}; reported, not judged: {shown}",
+        action=RECORD,
+        statistic=draft.statistic,
+    )
+
+
+def is_burn_in(case: Case) -> bool:
+    """Whether a case is there to load its device: at its small size it is not."""
+    return case.workload in SEGMENTED and case.is_timed and not case.small
+
+
+def _unrecorded(case: Case, inputs: RulingInputs) -> str:
+    """Why no qualified record says what this burn-in reaches on its device, or nothing."""
+    record, why = find(inputs.qualified, case, inputs.system)
+    return "" if record is not None else why
+
+
+def load_sentence(ledger: device_health.Ledger) -> str:
+    """Power, clock, temperature and throttling of a device under load, in one clause."""
+    power, lost = ledger.observe(POWER), ledger.observe("lost_clock")
+    warm = ledger.temperature()
+    reasons = [
+        f"{name} in {100 * seen.high:.0f} %"
+        for name in THROTTLES
+        if (seen := ledger.observe(f"{device_health.SHARE}_{name}")).high
+    ]
+    words = [
+        "power not reported"
+        if power.low is None
+        else f"{power.low:.3f} of its power limit in hot phases",
+        "clock not reported" if lost.high is None else f"clock {1 - lost.high:.3f} of the highest",
+        "temperature not reported"
+        if warm is None
+        else f"{warm[0]:.0f} celsius at most, {'settled' if warm[1] else 'still rising'}",
+        f"slowed down by {', '.join(reasons)} of the readings" if reasons else "not slowed down",
+    ]
+    return f"{ledger.device.id}: {', '.join(words)}"
 
 
 def _limit(criterion: Criterion) -> float | None:

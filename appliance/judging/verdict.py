@@ -38,12 +38,15 @@ from appliance.judging import (
     variants,
 )
 from appliance.judging.functional import (
+    POWER,
     RulingDraft,
     functional,
     health,
     inconclusive,
     injected,
     inventory,
+    is_burn_in,
+    load,
 )
 from appliance.judging.heating import heated
 from appliance.judging.level_spread import score_row
@@ -75,6 +78,15 @@ IMPLIED = (
     Criterion(id="correctness", kind="numeric", title="Every check within its bound"),
     Criterion(id="repeatability", kind="determinism", title="Same inputs, same output"),
 )
+LOAD = Criterion(
+    id="load",
+    kind="health",
+    title="Burnt in at full power",
+    metric=POWER,
+    at_least=0.97,
+    if_absent="not_applicable",
+)
+"""What a burn-in is judged by beside the criteria, where a qualified record has the model."""
 UNCOVERED = (
     "Judge a node that has what they need, agree on a suite without them, or name them under "
     "may_lack in the criteria."
@@ -121,6 +133,14 @@ def requirements(criteria: Criteria) -> tuple[Criterion, ...]:
     return (*criteria.criterion, *(_renamed(criterion, taken) for criterion in implied))
 
 
+def of_plan(criteria: Criteria, plan: Plan) -> tuple[Criterion, ...]:
+    """The requirements, and of a plan with a burn-in also its load, unless the file has one."""
+    every = requirements(criteria)
+    if not any(map(is_burn_in, plan.cases)) or any(one.metric == POWER for one in every):
+        return every
+    return (*every, _renamed(LOAD, {one.id for one in every}))
+
+
 def _renamed(criterion: Criterion, taken: set[str]) -> Criterion:
     """An id of its own, where the file gave this one to something else."""
     name = criterion.id
@@ -155,7 +175,7 @@ class Judge:
             qualified=qualified,
             order=order,
         )
-        self._requirements = requirements(criteria)
+        self._requirements = of_plan(criteria, plan)
         self._order = order
         self._index = JournalIndex(plan)
         for evidence in self._index.cases.values():
@@ -360,6 +380,8 @@ class Judge:
             elif is_pooled(criterion):
                 rule = heated if criterion.kind == "drift" else pooled
                 yield _ruling(criterion, "", rule(criterion, cases, self._inputs))
+            elif criterion.metric == POWER:
+                yield _ruling(criterion, "", load(criterion, cases, self._inputs))
             elif criterion.kind == "health":
                 scope: Scope = "run" if criterion.cases == "*" else "cases"
                 yield _ruling(criterion, "", health(criterion, cases, self._inputs, scope))

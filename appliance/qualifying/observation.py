@@ -363,12 +363,12 @@ def _host_memory(launches: Iterable[LaunchEvidence]) -> int | None:
 
 
 def _reading(launches: Iterable[LaunchEvidence], name: str) -> int | None:
-    return _largest(one.values.get(name) for launch in launches for one in launch.readings)
+    return _largest(one.highs.get(name) for launch in launches for one in launch.readings)
 
 
 def _power(launches: Iterable[LaunchEvidence]) -> float | None:
     """The largest reading of power: a short row is seldom read while it computes."""
-    values = [one.values.get("power_watts") for launch in launches for one in launch.readings]
+    values = [one.highs.get("power_watts") for launch in launches for one in launch.readings]
     return max((float(value) for value in values if value is not None), default=None)
 
 

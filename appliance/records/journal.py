@@ -488,6 +488,19 @@ class Warmed(Record):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StepsFolded(Record):
+    """Consecutive steps of a block as smallest, largest and sum of their times; at least two.
+
+    `first` is the place in the block of the first of them, `count` how many they are.
+    """
+
+    first: int
+    count: int
+    wall_ns: tuple[BigInt, BigInt, BigInt]
+    event_ns: tuple[BigInt, BigInt, BigInt] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Block(Record):
     """Consecutive samples inside a launch: wall time of each step, and device time if any.
 
@@ -495,6 +508,8 @@ class Block(Record):
     stopped, by the clock of the samples and by CLOCK_MONOTONIC_RAW. `load_ns` is the part of each
     step that loading its input took, None where the workload loads nothing. `reached_at` is the
     number of steps after which training had come to its target; None without a target, or missed.
+    `folded` are stretches of steps whose times do not stand in full, of a segment alone
+    (`evidence.folding`): the times that do are those of all other steps, in their order.
     """
 
     kind: Literal["block"] = "block"
@@ -508,6 +523,12 @@ class Block(Record):
     block_raw_ns: BigInt
     load_ns: tuple[BigInt, ...] | None = None
     reached_at: int | None = None
+    folded: tuple[StepsFolded, ...] = ()
+
+    @property
+    def num_steps(self) -> int:
+        """All of its steps, those that do not stand in full among them."""
+        return len(self.wall_ns) + sum(one.count for one in self.folded)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -532,6 +553,48 @@ class Reading(Record):
     launch: str
     device: str
     values: Mapping[str, Number | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimedValues(Record):
+    """Telemetry of the moment `at_ns` by the journal's clock."""
+
+    at_ns: BigInt
+    values: Mapping[str, Number | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadingGroup(Record):
+    """`count` readings that are alike: values that all share, and of others their extremes and sum.
+
+    `ranged` has (smallest, largest, sum) of each value that differs.
+    """
+
+    count: int
+    common: Mapping[str, Number | None]
+    ranged: Mapping[str, tuple[Number, Number, Number]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadingsFolded(Record):
+    """About a minute of readings of a device while the steps of a segment run.
+
+    `index` counts the minutes of a launch and device from 0; each begins where the one before it
+    ended, by the journal's clock. Readings in `detail` stand in full, for the reasons in `causes`
+    or because they are among the first or last of the steps; all others are in `groups`.
+    `longest_gap_ns` is the longest time without a reading.
+    """
+
+    kind: Literal["readings_folded"] = "readings_folded"
+    launch: str
+    device: str
+    index: int
+    begin_ns: BigInt
+    end_ns: BigInt
+    longest_gap_ns: BigInt
+    groups: tuple[ReadingGroup, ...]
+    detail: tuple[TimedValues, ...]
+    causes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -604,6 +667,7 @@ Event = Annotated[
     | LaunchStarted
     | WorkerEvent
     | Reading
+    | ReadingsFolded
     | LaunchEnded
     | InterimAnalysis
     | SessionEnded

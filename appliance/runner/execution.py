@@ -33,7 +33,6 @@ from appliance.records.journal import (
     LaunchEnded,
     LaunchStarted,
     Outcome,
-    Reading,
     ServerProbed,
 )
 from appliance.records.plan import Case, Launch, Plan
@@ -45,6 +44,7 @@ from appliance.runner.counter_log import CounterLog
 from appliance.runner.environment import usable_cores
 from appliance.runner.head_start import HeadStart
 from appliance.runner.launcher import Launcher, file_name
+from appliance.runner.reading_log import ReadingLog
 from appliance.runner.supervisor import RunningLaunch, Supervisor, running_launch
 from appliance.runner.users_log import UsersLog
 from appliance.storage import plain_files
@@ -241,6 +241,7 @@ class _Run:
     session: int = 1
     cases: Mapping[str, Case] = field(init=False)
     controls: frozenset[str] = field(init=False)
+    readings: ReadingLog = field(init=False)
     logs: Path = field(init=False)
     rounds: Mapping[str, tuple[int, int]] = field(init=False)
     full: bool = False
@@ -252,6 +253,10 @@ class _Run:
         self.cases = {case.id: case for case in self.plan.cases}
         self.rounds = sessions.rounds(self.plan.launches)
         self.controls = fresh_controls(self.plan.launches, self.plan.protocol.fresh_every)
+        cases = {launch.id: self.cases[launch.case] for launch in self.plan.launches}
+        self.readings = ReadingLog(
+            record=self._append, now_ns=self.journal.now_ns, case_of=cases.get
+        )
         self.logs = self.launcher.work / "launches"
         self.logs.mkdir(parents=True, exist_ok=True)
 
@@ -489,6 +494,11 @@ class _Run:
     # -------------------------------------------------------------- what the supervisor reports
 
     def _record(self, event: Event, *, sync: bool = False) -> None:
+        self.readings.before(event)
+        self._append(event, sync=sync)
+        self.readings.after(event)
+
+    def _append(self, event: Event, *, sync: bool = False) -> None:
         self.journal.append(event, sync=sync)
         self.history.take(event)
         self.users.take(event)
@@ -496,7 +506,7 @@ class _Run:
     def _read(self, item: RunningLaunch) -> None:
         for name in item.case.all_devices:
             values = self.launcher.vendor(item.case).read(self.launcher.devices[name])
-            self._record(Reading(launch=item.launch.id, device=name, values=dict(values)))
+            self.readings.read(item.launch.id, name, values)
         self.users.inside(item.launch.id, item.case.all_devices, is_ready=bool(item.ready))
 
     def _finish(self, item: RunningLaunch, ended: LaunchEnded) -> None:

@@ -52,7 +52,8 @@ class BlockFigures:
     fault, never a zero. `median_wall` is the same by the host's clock, and `wall_log_seconds`
     ln of the block's wall time over its steps. `times` are the samples in seconds, by device time
     where there is one, `walls` by the host's clock, and `accounted` is the sum of the smaller of
-    both. `num_stalls` and `num_wall_stalls` count those above STALL times their median. `held` is
+    both: of the steps whose times stand in full, where `num_steps` counts all. `num_stalls` and
+    `num_wall_stalls` count those above STALL times their median. `held` is
     the block by the clock of the samples, `clock_ratio` that over the other clock of the host (NaN
     where that one stood). `is_plausible` says that no two of its times contradict each other by
     more than clocks may, `doubt` what is odd about them all the same, if anything, and `is_lost`
@@ -116,16 +117,20 @@ def _figures(blocks: Sequence[Block], length: int, *, has_events: bool) -> Itera
     shortest = np.minimum(walls.min(axis=1, initial=np.inf), times.min(axis=1, initial=np.inf))
     sound = (shortest > 0) & (length > 0)
     medians, median_walls = _medians(times, sound), _medians(walls, sound)
-    wall_logs = np.where(held > 0, np.log(np.maximum(held, 1e-300) / max(1, length)), np.nan)
+    num_steps = np.array([block.num_steps for block in blocks])
+    wall_logs = np.where(
+        held > 0, np.log(np.maximum(held, 1e-300) / np.maximum(1, num_steps)), np.nan
+    )
     stalls, wall_stalls = _num_stalls(times, medians), _num_stalls(walls, median_walls)
     accounted = np.minimum(walls, times).sum(axis=1)
-    longest = np.maximum(walls.sum(axis=1), times.sum(axis=1))
+    whole_walls, whole_times = _whole(blocks, walls, times)
+    longest = np.maximum(whole_walls, whole_times)
     plausible = (
         (shortest > 0)
         & (longest <= held * CLOCK_SLACK)
         & (np.abs(held - raw) <= np.maximum(CLOCK_LIE * raw, UNSCHEDULED_SECONDS))
     )
-    unaccounted = held - walls.sum(axis=1)
+    unaccounted = held - whole_walls
     is_odd = unaccounted > UNACCOUNTED_PART * held + UNACCOUNTED_SECONDS
     is_lost = _are_lost(walls, events)
     for row, block in enumerate(blocks):
@@ -134,7 +139,7 @@ def _figures(blocks: Sequence[Block], length: int, *, has_events: bool) -> Itera
             log_seconds=float(medians[row]) if is_whole else math.nan,
             median_wall=float(median_walls[row]),
             wall_log_seconds=float(wall_logs[row]) if is_whole and length else math.nan,
-            num_steps=length,
+            num_steps=int(num_steps[row]),
             num_stalls=int(stalls[row]),
             num_wall_stalls=int(wall_stalls[row]),
             times=times[row],
@@ -146,6 +151,18 @@ def _figures(blocks: Sequence[Block], length: int, *, has_events: bool) -> Itera
             doubt=UNACCOUNTED if is_odd[row] else "",
             is_lost=bool(is_lost[row]),
         )
+
+
+def _whole(
+    blocks: Sequence[Block], walls: NDArray[np.float64], times: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Seconds of all steps of each block by both clocks, those that are folded among them."""
+    folded = [[one.wall_ns[2] for one in block.folded] for block in blocks]
+    events = [[(one.event_ns or one.wall_ns)[2] for one in block.folded] for block in blocks]
+    return (
+        walls.sum(axis=1) + np.array([sum(one) for one in folded], dtype=np.float64) * 1e-9,
+        times.sum(axis=1) + np.array([sum(one) for one in events], dtype=np.float64) * 1e-9,
+    )
 
 
 def _medians(times: NDArray[np.float64], sound: NDArray[np.bool_]) -> NDArray[np.float64]:

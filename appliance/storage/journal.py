@@ -125,6 +125,10 @@ class Journal:
         """All lines so far, those of an earlier writer included."""
         return tuple(self._lines)
 
+    def now_ns(self) -> int:
+        """The clock of its lines."""
+        return self._clock.monotonic_ns()
+
     def follow(self, reader: Reader) -> None:
         """Give `reader` every line so far, and each later one as soon as it is written."""
         for line in self._lines:

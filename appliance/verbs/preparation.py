@@ -44,6 +44,7 @@ from appliance.records.suite import Suite
 from appliance.records.system import System, identity_differences
 from appliance.runner import describing
 from appliance.scheduling import launch_kinds
+from appliance.scheduling.hours import with_hours
 from appliance.scheduling.within import plan_within
 from appliance.storage import (
     bundle,
@@ -119,6 +120,7 @@ class _Inputs:
     sessions: int = 1
     pause_seconds: float | None = None
     minutes: int | None = None
+    hours: float | None = None
 
     @property
     def is_counted(self) -> bool:
@@ -238,7 +240,7 @@ def _read(options: PlanOptions, vendor: Vendor, challenge: Path | None) -> _Inpu
         parsed = _challenge(challenge_bytes, challenge.name)
         contents["challenge"] = challenge_bytes
     return _Inputs(
-        suite=suite,
+        suite=with_hours(suite, options.hours),
         criteria=criteria,
         order=order,
         challenge=parsed,
@@ -247,6 +249,7 @@ def _read(options: PlanOptions, vendor: Vendor, challenge: Path | None) -> _Inpu
         sessions=options.num_sessions,
         pause_seconds=options.pause_seconds,
         minutes=options.within_minutes,
+        hours=options.hours,
     )
 
 
@@ -350,6 +353,7 @@ def _plan(
         if inputs.minutes is None
         else plan_within(planned, inputs.minutes, observed)
     )
+    plan = replace(plan, hours=inputs.hours)
     models = {place.device.id: place.device.model for place in planned.places}
     plan = launch_kinds.with_kinds(plan, models, observed)
     _check_window(inputs, plan, moment.now)

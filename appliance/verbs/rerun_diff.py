@@ -161,7 +161,7 @@ def _repeat(events: Sequence[object]) -> Repeat | None:
     if warmed is None:
         return None
     blocks = {
-        event.index: len(event.wall_ns)
+        event.index: event.num_steps
         for event in events
         if isinstance(event, Block) and event.rank == warmed.rank
     }

@@ -15,6 +15,7 @@ import typer
 from appliance.errors import UsageError
 from appliance.planning.launch_constants import MOST_SESSIONS
 from appliance.scheduling.allocation import MOST_MINUTES
+from appliance.scheduling.hours import check_hours
 from appliance.vendors.visibility import VENDOR_NAMES, vendor_of
 
 FULL_SUITE = "acceptance"
@@ -62,8 +63,8 @@ class PlanOptions:
     `suite` and `criteria` are names of shipped files or paths. `suite` None means "smoke" for
     processors and "acceptance" for accelerators, `criteria` None "functional" for processors and
     "accelerator" for accelerators, `baseline` None the shipped baselines,
-    `data` None the usual places, `vendor` None the one that is detected, `minutes` None as many as
-    the suite takes.
+    `data` None the usual places, `vendor` None the one that is detected, `minutes` and
+    `hours` None as many as the suite takes.
     """
 
     suite: Annotated[
@@ -116,8 +117,16 @@ class PlanOptions:
         ),
     ] = False
 
+    hours: Annotated[
+        float | None,
+        typer.Option(
+            help="Hours that a suite of burn-in keeps each device at work, as 0.5 or 72; by "
+            "default those of the suite."
+        ),
+    ] = None
+
     def __post_init__(self) -> None:
-        """UsageError for a name that is empty, sessions that no run can have, and such minutes."""
+        """UsageError for a name that is empty, sessions that no run can have, and such times."""
         for option, listed in (("suite", "suites"), ("criteria", "criteria")):
             if getattr(self, option) == "":
                 raise UsageError(f"--{option} is empty: `bench list {listed}` names what there is")
@@ -127,6 +136,10 @@ class PlanOptions:
             raise UsageError(
                 f"--quick is --minutes {QUICK_MINUTES}: leave one of --quick and --minutes out"
             )
+        if self.hours is not None:
+            check_hours(self.hours)
+            if self.within_minutes is not None:
+                raise UsageError("--hours and --minutes are both lengths of the run: give one")
         if not 1 <= self.num_sessions <= MOST_SESSIONS:
             raise UsageError(
                 f"--sessions is {self.num_sessions}: give a number from 1 to {MOST_SESSIONS}"

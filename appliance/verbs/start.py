@@ -276,6 +276,7 @@ def _words(options: StartOptions, vendor: str) -> tuple[tuple[str, ...], tuple[B
             "sessions": options.sessions,
             "pause": options.pause,
             "minutes": options.minutes,
+            "hours": options.hours,
         }
         for option, number in parts.items():
             words += () if number is None else (f"--{option}", str(number))

@@ -197,7 +197,7 @@ def _numbers(records: _RankRecords) -> str:
             return f"has block {block.index} where block {index} comes"
         if block.first_step != number:
             return f"begins block {index} with step {block.first_step}, where step {number} comes"
-        number += len(block.wall_ns)
+        number += block.num_steps
     return ""
 
 
@@ -213,7 +213,7 @@ def _lengths(records: _RankRecords) -> str:
             return "warmed up for less than the protocol says"
     for block in records.of(Block):
         is_short = is_alone and block.block_wall_ns < SHORT * protocol.block_seconds * 1e9
-        if is_short or len(block.wall_ns) < protocol.block_steps:
+        if is_short or block.num_steps < protocol.block_steps:
             return f"has a block {block.index} that is shorter than the protocol says"
     return ""
 
@@ -328,7 +328,7 @@ def _last_step(records: _RankRecords) -> int | None:
     """Number of the last step as it must have been; None where that is unknown."""
     steps, blocks = records.case.steps, records.of(Block)
     if records.launch.is_timed:
-        return blocks[-1].first_step + len(blocks[-1].wall_ns) - 1 if blocks else -1
+        return blocks[-1].first_step + blocks[-1].num_steps - 1 if blocks else -1
     return None if steps is None or records.case.evaluate_every else steps - 1
 
 

@@ -345,7 +345,7 @@ def _check_samples(plan: Plan, walk: _Walk, lines: Sequence[Line]) -> None:
         case = walk.cases[walk.launches[name].case]
         if not case.scenario or case.steps is not None or walk.ended[name] != "completed":
             continue
-        first, number = blocks[0].first_step, sum(len(block.wall_ns) for block in blocks)
+        first, number = blocks[0].first_step, sum(block.num_steps for block in blocks)
         seed = case_seed(of_inputs, case)
         drawn = sampled_steps(seed, name, plan.protocol.block_steps)
         wanted = {first + step for step in drawn if step < number}

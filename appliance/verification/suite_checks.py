@@ -44,6 +44,10 @@ def check_suite(
             f"the plan is of what of suite {suite.name} there was time for in "
             f"{plan.schedule.minutes} min, and not of the suite"
         )
+    if plan.hours is not None:
+        raise EvidenceError(
+            f"the plan is of suite {suite.name} over {plan.hours:g} hours, and not of the suite"
+        )
     placed, not_planned = place(suite, system.identity.devices, plan.seed)
     if plan.not_planned != not_planned or plan.protocol != suite.protocol:
         raise EvidenceError(f"the plan has other cases or another protocol than suite {suite.name}")

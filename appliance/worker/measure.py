@@ -31,9 +31,11 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
+from appliance.evidence.folding import fold_steps, in_full
 from appliance.generator.drawing import Summed
 from appliance.ipc.stage_clock import StageClock
 from appliance.planning.check_sampling import sampled_steps
+from appliance.planning.launch_constants import SEGMENTED
 from appliance.records.journal import (
     Block,
     Calibrated,
@@ -459,12 +461,20 @@ class LaunchCourse:
                 self._send(Checked, phase=phase, step=step, check=check)
 
     def _send_block(self, index: int, first_step: int, samples: timing.Samples) -> None:
+        """Send the times of a block; those of a segment, which nobody judges, by the minute."""
+        is_folded = self.spec.case.workload in SEGMENTED and samples.load_ns is None
+        steps = (
+            fold_steps(samples.wall_ns, samples.event_ns)
+            if is_folded
+            else in_full(samples.wall_ns, samples.event_ns)
+        )
         self._send(
             Block,
             index=index,
             first_step=first_step,
-            wall_ns=tuple(samples.wall_ns),
-            event_ns=None if samples.event_ns is None else tuple(samples.event_ns),
+            wall_ns=steps.wall_ns,
+            event_ns=steps.event_ns,
+            folded=steps.folded,
             block_wall_ns=samples.block_wall_ns,
             block_raw_ns=samples.block_raw_ns,
             load_ns=None if samples.load_ns is None else tuple(samples.load_ns),

@@ -511,7 +511,7 @@ def blind_to_downgrade(trial: Trial) -> list[str]:
     before = trial.workload.snapshot(true)
     trial.workload.step(true)
     for leaf in leaves(rounded).values():
-        if is_floating(leaf):
+        if _is_wider(leaf, lower):
             _round(leaf, lower)
     rounded_start = copies(rounded)
     moment = Moment("first", before, rounded, trial.workload.step(rounded))
@@ -520,7 +520,7 @@ def blind_to_downgrade(trial: Trial) -> list[str]:
     inputs = {
         path: start[path] + (fresh(leaf) - rounded_start[path])
         for path, leaf in leaves(rounded).items()
-        if path in start and is_floating(leaf) and id(leaf) not in outputs
+        if path in start and _is_wider(leaf, lower) and id(leaf) not in outputs
     }
     _put(moment, inputs)
     faults = []
@@ -579,6 +579,10 @@ class LowerBackward(contextlib.ExitStack):
                 return real(*args, **kwargs)
 
         return run
+
+
+def _is_wider(leaf: Leaf, lower: torch.dtype) -> bool:
+    return is_floating(leaf) and torch.as_tensor(leaf).dtype.itemsize > lower.itemsize
 
 
 def _round(leaf: Leaf, lower: torch.dtype) -> None:

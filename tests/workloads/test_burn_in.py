@@ -13,12 +13,15 @@ from support.operators import Operators
 from appliance.evidence.journal_index import index_of
 from appliance.records.journal import Block, Check, Checked, Event, Line
 from reports import burn_in as pages
-from workloads.burn_in import PERIODS, PHASES, BurnIn, Output, State
+from workloads.burn_in import PERIODS, BurnIn, Output
 from workloads.contract.failures import ParameterError
 from workloads.contract.target import Artifacts, Target
+from workloads.parts.burning.formats import Format
+from workloads.parts.burning.lanes import Pace
+from workloads.parts.burning.state import PHASES, State
 from workloads.parts.memory.chain import first_key, recompute
-from workloads.parts.memory.lanes import Pace
-from workloads.parts.memory.memory_patterns import PATTERNS, read_back, write
+from workloads.parts.memory.memory_tests import TESTS, Memory
+from workloads.parts.memory.planted_memory_faults import FaultyMemory, Flip, StuckBit
 
 CPU = torch.device("cpu")
 SMALL = {
@@ -26,8 +29,9 @@ SMALL = {
     "chain_size": 16,
     "memory_bytes": 2**20,
     "lanes": 1,
+    "formats": "bfloat16",
     "rounds": 1,
-    "pattern_parts": 1,
+    "memory_parts": 1,
 }
 NUM_PRODUCTS = 12
 LASTING, SINGLE = "mismatches, repeated or lasting", "a single mismatch that never came again"
@@ -72,11 +76,15 @@ def errs_in(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
         count = -1
 
         def multiply(
-            self: BurnIn, left: torch.Tensor, right: torch.Tensor, out: torch.Tensor
+            self: BurnIn,
+            form: Format,
+            left: torch.Tensor,
+            right: torch.Tensor,
+            out: torch.Tensor,
         ) -> None:
             nonlocal count
             count += 1
-            true_multiply(self, left, right, out)
+            true_multiply(self, form, left, right, out)
             if is_wrong(count):
                 spoil(out)
 
@@ -102,36 +110,54 @@ def test_healthy_device_is_within_every_bound_and_says_what_was_covered(tmp_path
     assert "hot 24 rounds, cool 4 rounds, load in jumps 4 rounds" in reported
     assert [heading for heading, _ in pages.clauses(checks[pages.COVERED])] == [
         "Digested blocks",
+        "Products by format",
         "References",
         "In flight",
-        "Number format",
         "Chained blocks",
         "Memory under test",
-        "Memory patterns",
+        "Memory tests",
+        "Memory covered",
+        "Memory rate",
         "Phases",
         "Mismatches",
     ]
 
 
-def test_all_of_the_pool_is_covered_by_products_and_by_every_pattern(tmp_path: Path) -> None:
-    workload = burn_in(pattern_parts=3)
+def test_all_of_the_memory_is_covered_by_products_and_by_every_test(tmp_path: Path) -> None:
+    workload = burn_in(memory_parts=3)
     state = built(workload, tmp_path)
     untouched = 0x0123456789ABCDEF
     state.lanes[0].pool.fill_(untouched)
-    checks = ran(workload, state, state.num_sets * 3 * len(PATTERNS) + 1)
-    assert "100.0 % of the memory under test by one pattern at least, 100.0 % by all 6" in (
-        checks[LASTING].detects_what
-    )
-    assert not bool((state.lanes[0].pool == untouched).any())
-
-
-def test_covered_part_of_the_patterns_is_counted_not_assumed(tmp_path: Path) -> None:
-    workload = burn_in()
-    state = built(workload, tmp_path)
     checks = ran(workload, state, 2)
-    share = 1000 // state.num_sets / 10  # rounded down
+    assert not bool((state.lanes[0].pool == untouched).any())  # by addresses, at the second step
     reported = checks[LASTING].detects_what
-    assert f" bytes, {share:.1f} % of the memory under test by one pattern" in reported
+    assert "memory covered: 100.0 % by one test at least, 0.0 % by all 9" in reported
+    words = len(state.lanes[0].pool)
+    assert f"memory tests: address {words:,} words {4 * 8 * words:,} bytes" in reported
+    checks = ran(workload, state, 3 * len(PHASES))
+    assert "100.0 % by one test at least, 100.0 % by all 9" in checks[LASTING].detects_what
+    assert "none yet" not in checks[LASTING].detects_what
+
+
+def test_covered_part_of_a_test_is_counted_not_assumed(tmp_path: Path) -> None:
+    workload = burn_in(memory_parts=8)
+    state = built(workload, tmp_path)
+    checks = ran(workload, state, 4)  # none, all by addresses, a part by each of two steps
+    words = len(state.lanes[0].pool)
+    part = -(-words // 8)
+    reported = checks[LASTING].detects_what
+    # the cool step of the four tests over pauses instead
+    assert f"march C- {part:,} words" in reported
+    assert f"retention {part:,} words" in reported
+    assert "none yet: random, walking ones" in reported
+
+
+def test_tests_that_rest_come_in_cool_phases_alone(tmp_path: Path) -> None:
+    state = built(burn_in(memory_parts=2), tmp_path)
+    hot = {state.rotation.next(is_cool=False).test for _ in range(40)}
+    cool = {state.rotation.next(is_cool=True).test for _ in range(40)}
+    assert (hot | cool, hot & cool) == (set(TESTS), set())
+    assert cool == {"retention"}
 
 
 def test_pool_takes_the_memory_that_the_parameters_give(tmp_path: Path) -> None:
@@ -144,7 +170,9 @@ def test_pool_takes_the_memory_that_the_parameters_give(tmp_path: Path) -> None:
     [
         ({"memory_bytes": 2**16}, "bytes of memory are too few for size 64: give"),
         ({"size": 100}, "give a multiple of 16"),
-        ({"dtype": "float64"}, "choose one of float32, bfloat16, float16"),
+        ({"formats": "float31"}, "some of bfloat16, float16, tf32, float32, float8"),
+        ({"formats": "float64,float64"}, "each once"),
+        ({"formats": "int8"}, "size is 64: give a multiple of 128"),
         ({"memory_fraction": 1}, "give a share between 0 and 1"),
     ],
 )
@@ -174,9 +202,7 @@ def test_one_mismatch_that_never_comes_again_is_inconclusive(
     assert outside(checks) == [SINGLE]
     assert checks[SINGLE].if_outside == "inconclusive"
     reported = checks[LASTING].detects_what
-    assert (
-        "mismatches: 1: product 64 x 64 x 64 of exact numbers, row 3, column 5, 1 elem" in reported
-    )
+    assert "mismatches: 1: product 64 x 64 x 64 of exact numbers in bfloat16, row 3, " in reported
     assert "wrong again in 0 of 100 repeats" in reported
 
 
@@ -187,7 +213,7 @@ def test_mismatch_of_the_last_step_is_looked_at_too(
     workload = burn_in()
     checks = ran(workload, built(workload, tmp_path), 6)
     assert outside(checks) == [SINGLE]
-    assert "of random numbers, row 3, column 5" in checks[LASTING].detects_what
+    assert "of random numbers in bfloat16, row 3, column 5" in checks[LASTING].detects_what
 
 
 def test_mismatch_in_an_earlier_round_of_a_step_is_located_where_it_lies(
@@ -239,12 +265,13 @@ def test_product_that_was_not_written_is_seen_at_the_second_pass_too(
     """What the pass before left lies elsewhere, so that it is not taken for the product."""
     workload = burn_in()
     state = built(workload, tmp_path)
-    for _ in range(state.num_sets):
+    monkeypatch.setattr(BurnIn, "_test_memory", lambda *_, is_cool: None)  # noqa: ARG005
+    for _ in range(state.formats[0].num_sets):
         workload.step(state)
-    assert int(state.wrong.sum()) == 0
+    assert state.num_wrong == 0
     monkeypatch.setattr(BurnIn, "multiply", lambda *_: None)
     workload.step(state)
-    assert state.wrong.tolist() == [1] * NUM_PRODUCTS + [0]
+    assert state.lanes[0].tallies[0].wrong.tolist() == [1] * NUM_PRODUCTS
 
 
 @pytest.mark.parametrize("bit", [1, 1 << 14])
@@ -252,7 +279,7 @@ def test_damaged_operand_fails_and_is_named(bit: int, tmp_path: Path) -> None:
     workload = burn_in()
     state = built(workload, tmp_path)
     workload.step(state)
-    state.operands["exact numbers"].pair[0].view(torch.int16)[0, 0] ^= bit
+    state.formats[0].operands["exact numbers"].pair[0].view(torch.int16)[0, 0] ^= bit
     checks = ran(workload, state, 2)
     assert outside(checks) == [LASTING]
     assert "the left operand is not what it was" in checks[LASTING].detects_what
@@ -293,7 +320,7 @@ def test_every_lane_has_its_products_compared_and_its_mismatches_looked_at(
     errs_in(lambda count: count < 2 * NUM_PRODUCTS)  # the step alone, none of the repeats
     checks = ran(workload, state, 2)
     assert checks[LASTING].error == 2 * NUM_PRODUCTS
-    assert [lane.wrong.tolist() for lane in state.lanes] == [[1] * NUM_PRODUCTS + [0]] * 2
+    assert state.counts(is_waiting=True) == [[[1] * NUM_PRODUCTS, [0]]] * 2
     assert "in flight: 2 products at once" in checks[LASTING].detects_what
 
 
@@ -304,29 +331,31 @@ def test_steps_and_phases_size_themselves_by_the_clock(tmp_path: Path) -> None:
         calls.append(work())
         return 0.25  # a round
 
-    workload = BurnIn(by_device=True, phase_seconds=30.0, processor_bytes=2**28)
+    workload = BurnIn(by_device=True, phase_seconds=30.0, formats="bfloat16", memory_bytes=2**28)
     assert workload.work().unit == "steps"
     state = workload.build(
         Target(device=CPU, artifacts=Artifacts(tmp_path), seconds=seconds), seed=7
     )
-    assert len(calls) == 1
+    assert len(calls) == 2  # a round of products, a test of memory
     assert not bool(state.lanes[0].pool.any())  # no trial product is left to pass for a real one
-    assert (state.slots[0].m, state.chain.size) == (1024, 256)
-    assert (state.hot_rounds, state.phase_steps) == (4, 30)
+    assert (state.formats[0].slots[0].m, state.chain.size) == (1024, 256)
+    assert (state.formats[0].hot_rounds, state.phase_steps) == (4, 30)
+    assert state.rotation.parts > 1
     checks = ran(workload, state, 2)
-    assert state.lanes[0].num_rounds == 1 + 4  # the first is proven as soon as it can be
+    assert state.lanes[0].tallies[0].num_rounds == 1 + 4  # the first is proven as soon as it can be
     assert outside(checks) == []
 
 
 def test_cool_phase_and_jumps_pause_for_the_seconds_that_they_say(tmp_path: Path) -> None:
     state = built(burn_in(), tmp_path)
     workload = BurnIn(by_device=True)
-    state.hot_rounds, state.product_seconds, state.num_steps = 8, 0.01, 1
-    assert workload._pace(state, "hot") == Pace(rounds=8)
-    assert workload._pace(state, "cool") == Pace(rounds=2, burst=12, pause=3 * 12 * 0.01)
+    (burnt,) = state.formats
+    burnt.hot_rounds, burnt.product_seconds, state.num_steps = 8, 0.01, 1
+    assert workload._pace(state, burnt, "hot") == Pace(rounds=8)
+    assert workload._pace(state, burnt, "cool") == Pace(rounds=2, burst=12, pause=3 * 12 * 0.01)
     paces = []
     for state.num_steps in range(5, 5 + len(PERIODS)):
-        paces.append(workload._pace(state, "load in jumps"))
+        paces.append(workload._pace(state, burnt, "load in jumps"))
     assert [pace.pause for pace in paces] == [0.01, 0.01, 0.05, 0.5, 5.0]
     assert [pace.burst for pace in paces] == [1, 1, 5, 50, 500]
 
@@ -337,11 +366,9 @@ def test_digests_and_comparison_launch_three_kernels_a_product(
     workload = burn_in(size=128, memory_bytes=2**22)
     state = built(workload, tmp_path)
     rounds = 20
-    state.lanes[0].give_rounds(rounds)
-    monkeypatch.setattr(BurnIn, "_read_back", lambda *_: None)
-    monkeypatch.setattr(BurnIn, "_write_pattern", lambda *_: None)
+    state.lanes[0].tallies[0].give_rounds(rounds)
     with Operators() as seen:
-        workload._rounds(state, state.lanes[0], Pace(rounds=rounds), lambda: None)
+        workload._rounds(state, state.lanes[0], 0, Pace(rounds=rounds), lambda: None)
     num_products = rounds * NUM_PRODUCTS
     assert seen.names.count("aten::mm.out") == num_products
     a_step = len(seen.names) - 4 * num_products
@@ -351,40 +378,33 @@ def test_digests_and_comparison_launch_three_kernels_a_product(
 # ------------------------------------------------------------------ memory and chain
 
 
-@pytest.mark.parametrize("pattern", PATTERNS)
-@pytest.mark.parametrize("place", [0, 511, 999])
-def test_wrong_word_is_found_in_every_pattern(pattern: str, place: int) -> None:
-    memory = torch.empty(1000, dtype=torch.int64)
-    write(pattern, memory, 5_000)
-    healthy = read_back(pattern, memory, 5_000)
-    assert (int(healthy.count), healthy.first.tolist()) == (0, [-1, 0])
-    memory[place] ^= 1 << 40
-    result = read_back(pattern, memory, 5_000)
-    assert int(result.count) == 1
-    assert result.first.tolist() == [5_000 + place, int(memory[place])]
+def test_wrong_word_of_memory_is_located_with_its_bits(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    class Transient(BurnIn):
+        def memory(self, words: torch.Tensor, first: int) -> Memory:
+            return FaultyMemory(words=words, first=first, faults=[fault])
 
-
-def test_patterns_set_and_clear_every_bit_and_tell_addresses_apart() -> None:
-    memory = torch.empty(len(PATTERNS), 256, dtype=torch.int64)
-    for row, pattern in zip(memory, PATTERNS, strict=True):
-        write(pattern, row, 0)
-    assert bool((memory[0] == ~memory[1]).all())
-    assert bool((memory[2] == ~memory[3]).all())
-    assert bool((memory[4] == ~memory[5]).all())
-    assert len(set(memory[4].tolist())) == 256
-
-
-def test_wrong_word_of_memory_is_located(tmp_path: Path) -> None:
-    workload = burn_in()
-    state = built(workload, tmp_path)
-    workload.step(state)
-    assert state.lanes[0].window is not None
-    state.lanes[0].pool[state.lanes[0].window.start + 17] ^= 1 << 9
-    place = state.lanes[0].window.start + 17
-    checks = ran(workload, state, 1)
+    fault = Flip(address=1_017, mask=1 << 9 | 1 << 40, at_store=1)
+    workload = Transient(**SMALL)  # type: ignore[arg-type]
+    checks = ran(workload, built(workload, tmp_path), 3)
     assert outside(checks) == [SINGLE]
     reported = checks[LASTING].detects_what
-    assert f"memory word {place:,}, pattern zeros: {1 << 9:016x} for {0:016x}" in reported
+    read = 1_017 ^ (1 << 9 | 1 << 40)
+    assert f"memory word 1,017, test address: {read:016x} for {1_017:016x}" in reported
+    assert "flipped bits 9, 40, wrong again in 0 of 10 repeats" in reported
+    del monkeypatch
+
+
+def test_stuck_bit_of_memory_comes_again_and_fails(tmp_path: Path) -> None:
+    class Stuck(BurnIn):
+        def memory(self, words: torch.Tensor, first: int) -> Memory:
+            return FaultyMemory(words=words, first=first, faults=[StuckBit(address=77, bit=63)])
+
+    workload = Stuck(**SMALL)  # type: ignore[arg-type]
+    checks = ran(workload, built(workload, tmp_path), 3)
+    assert outside(checks) == [LASTING]
+    assert "memory word 77, test address: 800000000000004d for" in checks[LASTING].detects_what
 
 
 def test_device_that_skips_a_link_is_seen(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from appliance.evidence.device_health import SHARE, Ledger
 from appliance.evidence.disturbance import disturbance
 from appliance.evidence.journal_index import JournalIndex, index_of
 from appliance.judging.functional import injected
-from appliance.judging.verdict import requirements
+from appliance.judging.verdict import of_plan
 from appliance.planning.criterion_scope import CHANCE_KINDS
 from appliance.records.system import Device
 from appliance.records.verdict import Verdict
@@ -76,7 +76,7 @@ def check_usable(run: Run) -> None:
 
 def _check_right(run: Run, verdict: Verdict) -> None:
     """Failing: a required criterion failed that no chance can fail, or a device grew slower."""
-    kinds = {item.id: item.kind for item in requirements(run.bundle.criteria)}
+    kinds = {item.id: item.kind for item in of_plan(run.bundle.criteria, run.bundle.plan)}
     for ruling in verdict.rulings:
         kind = kinds.get(ruling.criterion, "completion")
         is_chance = kind in CHANCE_KINDS and kind != "drift"

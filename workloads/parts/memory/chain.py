@@ -29,9 +29,13 @@ _SECOND = 0x94D049BB133111EB - 2**64
 _ENTRY_BITS = 31
 
 
-def largest_magnitude(dtype: torch.dtype, inner: int) -> int:
-    """Largest integer whose products, `inner` of them added in any order, stay exact."""
-    holds = min(2.0 ** accumulator_bits(dtype), torch.finfo(dtype).max)
+def largest_magnitude(dtype: torch.dtype, inner: int, bits: int | None = None) -> int:
+    """Largest integer whose products, `inner` of them added in any order, stay exact.
+
+    `bits` are those of the accumulator, by default what products stored in this dtype have.
+    """
+    width = accumulator_bits(dtype) if bits is None else bits
+    holds = min(2.0**width, torch.finfo(dtype).max)
     variance = SHARE * holds / (DEVIATIONS * inner**0.5)
     magnitude = math.floor((math.sqrt(1 + 12 * variance) - 1) / 2)
     return min(magnitude, int(1 / unit_roundoff(dtype)), 255)

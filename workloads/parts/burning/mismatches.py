@@ -9,19 +9,24 @@ fault that returns is a broken device, and one that does not may have been a par
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
 
-from workloads.parts.memory import abft, digests, memory_patterns
-from workloads.parts.memory.memory_patterns import PATTERNS
+from workloads.parts.burning.formats import Format
+from workloads.parts.memory import abft, digests, memory_tests
+from workloads.parts.memory.memory_tests import Memory, Patterns, Wrong
 
 REPEATS = 100
 """Times that the operands of a mismatch are multiplied again."""
+FEW = 10
+"""Times that memory is tested again where a test rests, or goes over all of it."""
 NEIGHBOURHOOD = 2**16
 """Words around a wrong one that are written and read again."""
-_WORDS = {2: torch.int16, 4: torch.int32}
+MOST_BITS = 8
+"""Flipped bits of a word that are named."""
+_WORDS = {2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 Matrices = tuple[torch.Tensor, torch.Tensor]
 Multiply = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], None]
@@ -44,13 +49,17 @@ class Operands:
     weights: digests.Weights
 
     @classmethod
-    def make(cls, pair: Matrices, weights: digests.Weights, device: torch.device) -> Operands:
-        """Digest the operands on the host, then copy them to the device."""
-        left, right = pair
+    def make(
+        cls, form: Format, pair: Matrices, weights: digests.Weights, device: torch.device
+    ) -> Operands:
+        """Digest the operands on the host, then copy them to the device as the format wants them.
+
+        A right operand that lies by columns is digested as it lies.
+        """
+        laid = pair[0].contiguous(), form.laid(pair[1])
+        left, right = (host_digest(_as_it_lies(one), weights) for one in laid)
         return cls(
-            pair=(left.to(device), right.to(device)),
-            known=(host_digest(left, weights), host_digest(right, weights)),
-            weights=weights,
+            pair=(laid[0].to(device), laid[1].to(device)), known=(left, right), weights=weights
         )
 
     def corner(self, m: int, n: int, k: int) -> Matrices:
@@ -63,7 +72,7 @@ class Operands:
         return [
             f"the {name} operand is not what it was"
             for name, matrix, known in zip(("left", "right"), self.pair, self.known, strict=True)
-            if not torch.equal(digests.digest(matrix, self.weights).cpu(), known)
+            if not torch.equal(digests.digest(_as_it_lies(matrix), self.weights).cpu(), known)
         ]
 
 
@@ -71,6 +80,7 @@ class Operands:
 class Slot:
     """One product of every round: (m, k) by (k, n), and the weights of its digests."""
 
+    format: Format
     kind: str
     m: int
     n: int
@@ -80,20 +90,25 @@ class Slot:
     @classmethod
     def make(
         cls,
+        form: Format,
         kind: str,
         shape: tuple[int, int, int],
-        dtype: torch.dtype,
         rng: torch.Generator,
         device: torch.device,
     ) -> Slot:
         """Make a slot; `shape` is (m, n, k)."""
         m, n, k = shape
-        weights = digests.make_weights((m, n), dtype, rng, device)
-        return cls(kind=kind, m=m, n=n, k=k, weights=weights)
+        weights = digests.make_weights((m, n), form.result, rng, device)
+        return cls(format=form, kind=kind, m=m, n=n, k=k, weights=weights)
 
     @property
     def name(self) -> str:
-        return f"product {self.m} x {self.k} x {self.n} of {self.kind}"
+        sides = f"{self.m} x {self.k} x {self.n}"
+        return f"product {sides} of {self.kind} in {self.format.name}"
+
+    def empty(self, device: torch.device) -> torch.Tensor:
+        """Room for the product, with whatever lies there."""
+        return torch.empty((self.m, self.n), dtype=self.format.result, device=device)
 
     def investigate(
         self,
@@ -108,11 +123,11 @@ class Slot:
         digests of the right one, on the device.
         """
         left, right = operands.corner(self.m, self.n, self.k)
-        again = left.new_empty(self.m, self.n) if product is None else torch.empty_like(product)
+        again = self.empty(left.device)
         healthy = None
         times = 0
         for _ in range(REPEATS):
-            again.fill_(torch.nan)
+            _words_of(again).fill_(-1)  # no product: NaN, or an integer that none is
             multiply(left, right, again)
             is_right = torch.equal(digests.digest(again, self.weights), expected)
             times += not is_right
@@ -143,36 +158,39 @@ class Slot:
         return f"{tile}, {elements}: {read} for {wanted} at row {row}, column {column}"
 
 
-def investigate_word(pool: torch.Tensor, address: int, word: int, pattern: str) -> Event:
-    """Write and read a pattern again around a wrong word, and put back what was there."""
-    start = max(0, address - NEIGHBOURHOOD // 2)
-    memory = pool[start : start + NEIGHBOURHOOD]
-    saved = memory.clone()
-    times = torch.zeros((), dtype=torch.int64, device=memory.device)
-    for _ in range(REPEATS):
-        memory_patterns.write(pattern, memory, start)
-        times.add_(memory_patterns.read_back(pattern, memory, start).count > 0)
-    memory.copy_(saved)
-    wanted = memory_patterns.expected_word(pattern, address)
-    read = f"{word % 2**64:016x} for {wanted % 2**64:016x}"
-    return _event(f"memory word {address:,}, pattern {pattern}: {read}", int(times))
+def investigate_word(whole: Memory, patterns: Patterns, first: Sequence[int]) -> Event:
+    """Test memory again around a wrong word, and put back what was there.
 
-
-def keep_first(
-    mismatch: memory_patterns.MismatchCount,
-    pattern: str,
-    count: torch.Tensor,
-    first_bad_word: torch.Tensor,
-) -> None:
-    """Add one to `count` (0-D) if a pattern came back wrong, and keep the first such word.
-
-    `first_bad_word` is (address, word, number of the pattern). Never waits for the device.
+    A test of the whole memory is made over all of it, and what was there is lost.
+    `first` is (address, word read, code of the pass), as `Wrong` has it.
     """
-    is_wrong = mismatch.count > 0
-    number = torch.full_like(mismatch.first[:1], PATTERNS.index(pattern))
-    is_new = is_wrong & (count == 0)
-    first_bad_word.copy_(torch.where(is_new, torch.cat([mismatch.first, number]), first_bad_word))
-    count.add_(is_wrong)
+    address, word, code = first
+    test, pattern = memory_tests.read_pattern(code)
+    start = max(0, address - NEIGHBOURHOOD // 2)
+    is_far = test in memory_tests.WHOLE  # the other word may lie anywhere
+    memory = whole if is_far else whole.part(start, start + NEIGHBOURHOOD)
+    saved = None if is_far else memory.words.clone()
+    wrong = Wrong.make(whole.words.device)
+    repeats = FEW if is_far or any(one.rest for one in memory_tests.TESTS[test]) else REPEATS
+    for _ in range(repeats):
+        memory_tests.run(test, memory, patterns, wrong)
+    if saved is not None:
+        memory.words.copy_(saved)
+    wanted = patterns.word(pattern, address)
+    flipped = (word ^ wanted) % 2**64
+    bits = [str(bit) for bit in range(64) if flipped >> bit & 1]
+    shown = ", ".join(bits[:MOST_BITS]) + (" and more" if len(bits) > MOST_BITS else "")
+    read = f"{word % 2**64:016x} for {wanted % 2**64:016x}, flipped bits {shown}"
+    return _event(f"memory word {address:,}, test {test}: {read}", int(wrong.count), repeats)
+
+
+def operand_weights(
+    form: Format, size: int, rng: torch.Generator, device: torch.device
+) -> digests.Weights:
+    """Weights for the operands of a format, square matrices; bytes count in pairs."""
+    is_bytes = form.operands.itemsize == 1
+    shape = (size, size // 2) if is_bytes else (size, size)
+    return digests.make_weights(shape, torch.int16 if is_bytes else form.operands, rng, device)
 
 
 def host_digest(matrix: torch.Tensor, weights: digests.Weights) -> torch.Tensor:
@@ -180,9 +198,19 @@ def host_digest(matrix: torch.Tensor, weights: digests.Weights) -> torch.Tensor:
     return digests.digest(matrix.cpu(), digests.on_host(weights))
 
 
-def _event(where: str, times: int) -> Event:
-    return Event(where=f"{where}, wrong again in {times} of {REPEATS} repeats", num_again=times)
+def _event(where: str, times: int, repeats: int = REPEATS) -> Event:
+    return Event(where=f"{where}, wrong again in {times} of {repeats} repeats", num_again=times)
 
 
 def _words(matrix: torch.Tensor) -> torch.Tensor:
-    return matrix.cpu().view(_WORDS[matrix.element_size()])
+    return _words_of(matrix.cpu())
+
+
+def _words_of(matrix: torch.Tensor) -> torch.Tensor:
+    return matrix.view(_WORDS[matrix.element_size()])
+
+
+def _as_it_lies(matrix: torch.Tensor) -> torch.Tensor:
+    """A matrix by rows of memory, bytes in pairs, as digests read words of two bytes at least."""
+    rows = matrix if matrix.is_contiguous() else matrix.T
+    return rows.view(torch.int16) if rows.element_size() == 1 else rows

@@ -13,26 +13,19 @@ each product would cost more launches than the digest.
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import torch
 
 from workloads.parts.memory.digests import NUM_DIGESTS, Scratch
+from workloads.parts.memory.memory_tests import Wrong
 
 Result = TypeVar("Result")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Window:
-    """A stretch of a lane's pool that holds a pattern, in words of 8 bytes."""
-
-    pattern: str
-    start: int
-    stop: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,48 +90,36 @@ class Pace:
 
 
 @dataclass(kw_only=True)
-class Lane:
-    """Memory and counts of one lane.
+class Tally:
+    """Digests of one format's products in one lane.
 
     `expected` are the right digests (products, 2), `ring` those that the step's rounds made
     (rounds, products, 2); `wrong` counts, on the device, the rounds in which each product was
-    wrong, and last the windows of memory that were. `ring_on_host` and `wrong_on_host` are their
-    copies, there when the device is done; `seen` what of the counts has been looked at, and
-    `first_round` the round that the ring begins with.
+    wrong. `ring_on_host` and `wrong_on_host` are their copies, there when the device is done;
+    `seen` what of the counts has been looked at, and `first_round` the round that the ring begins
+    with.
     """
 
-    streams: Streams
-    pool: torch.Tensor
-    scratch: Scratch
     expected: torch.Tensor
     ring: torch.Tensor
     ring_on_host: torch.Tensor
     wrong: torch.Tensor
     wrong_on_host: torch.Tensor
-    first_bad_word: torch.Tensor
     seen: list[int]
-    window: Window | None = None
     first_round: int = 0
     num_rounds: int = 0
-    num_windows: int = 0
-    since_pause: int = 0
 
     @classmethod
-    def make(cls, words: int, rows: int, expected: torch.Tensor, device: torch.device) -> Lane:
-        """Make a lane with so many words of memory for products of at most so many rows."""
-        count = len(expected)
-        is_pinned = device.type != "cpu"
+    def make(cls, expected: torch.Tensor, device: torch.device) -> Tally:
+        """Make room for the digests of a round of these products."""
+        count, is_pinned = len(expected), device.type != "cpu"
         return cls(
-            streams=Streams.make(device),
-            pool=torch.zeros(words, dtype=torch.int64, device=device),
-            scratch=Scratch.make(rows, device),
             expected=expected.to(device, copy=True),
             ring=torch.zeros(1, count, NUM_DIGESTS, dtype=torch.int64, device=device),
             ring_on_host=torch.zeros(1, count, NUM_DIGESTS, dtype=torch.int64),
-            wrong=torch.zeros(count + 1, dtype=torch.int64, device=device),
-            wrong_on_host=torch.zeros(count + 1, dtype=torch.int64, pin_memory=is_pinned),
-            first_bad_word=torch.zeros(3, dtype=torch.int64, device=device),
-            seen=[0] * (count + 1),
+            wrong=torch.zeros(count, dtype=torch.int64, device=device),
+            wrong_on_host=torch.zeros(count, dtype=torch.int64, pin_memory=is_pinned),
+            seen=[0] * count,
         )
 
     def give_rounds(self, rounds: int) -> None:
@@ -151,8 +132,7 @@ class Lane:
     def begin_step(self) -> None:
         """Empty the ring, into which digests are added."""
         self.first_round = self.num_rounds
-        with self.streams.digests():
-            self.ring.zero_()
+        self.ring.zero_()
 
     def end_step(self, from_first: Sequence[int]) -> None:
         """Compare all digests of the step and send the counts to the host; waits for nothing.
@@ -160,20 +140,67 @@ class Lane:
         Products whose numbers `from_first` has are held to the first round's.
         """
         count = self.num_rounds - self.first_round
-        with self.streams.digests():
-            if self.first_round == 0:
-                for index in from_first:
-                    self.expected[index].copy_(self.ring[0, index])
-            differs = (self.ring[:count] != self.expected).any(2)
-            self.wrong[:-1].add_(differs.sum(0))
-            self.ring_on_host[:count].copy_(self.ring[:count], non_blocking=True)
-            self.wrong_on_host.copy_(self.wrong, non_blocking=True)
+        if self.first_round == 0:
+            for index in from_first:
+                self.expected[index].copy_(self.ring[0, index])
+        differs = (self.ring[:count] != self.expected).any(2)
+        self.wrong.add_(differs.sum(0))
+        self.ring_on_host[:count].copy_(self.ring[:count], non_blocking=True)
+        self.wrong_on_host.copy_(self.wrong, non_blocking=True)
 
     def rounds_apart(self, index: int) -> list[int]:
         """Numbers of the step's rounds in which a product was wrong, once the device is done."""
         count = self.num_rounds - self.first_round
         differs = (self.ring_on_host[:count, index] != self.expected[index].cpu()).any(1)
         return [self.first_round + place for place in differs.nonzero().flatten().tolist()]
+
+
+@dataclass(kw_only=True)
+class Lane:
+    """Memory and counts of one lane: a tally for each format, and what memory did.
+
+    `tested_words` has the words that each test of memory covered, again and again.
+    """
+
+    streams: Streams
+    pool: torch.Tensor
+    scratch: Scratch
+    tallies: list[Tally]
+    memory_wrong: Wrong
+    memory_wrong_on_host: torch.Tensor
+    memory_seen: int = 0
+    tested_words: Counter[str] = field(default_factory=Counter)
+    since_pause: int = 0
+
+    @classmethod
+    def make(
+        cls, words: int, rows: int, expected: Sequence[torch.Tensor], device: torch.device
+    ) -> Lane:
+        """Make a lane with so many words of memory for products of at most so many rows.
+
+        `expected` has the right digests of each format's products.
+        """
+        is_pinned = device.type != "cpu"
+        return cls(
+            streams=Streams.make(device),
+            pool=torch.zeros(words, dtype=torch.int64, device=device),
+            scratch=Scratch.make(rows, device),
+            tallies=[Tally.make(one, device) for one in expected],
+            memory_wrong=Wrong.make(device),
+            memory_wrong_on_host=torch.zeros(1, dtype=torch.int64, pin_memory=is_pinned),
+        )
+
+    def begin_step(self, number: int) -> Tally:
+        """Begin a step of the format of this number; its tally."""
+        with self.streams.digests():
+            self.tallies[number].begin_step()
+        return self.tallies[number]
+
+    def end_step(self, number: int, from_first: Sequence[int]) -> None:
+        """Compare what the step made; see Tally.end_step."""
+        with self.streams.digests():
+            self.tallies[number].end_step(from_first)
+            self.memory_wrong_on_host.copy_(self.memory_wrong.count, non_blocking=True)
 
     def paced(self, pace: Pace, meet: Callable[[], object]) -> None:
         """Pause where one is due before the next product; `meet` lets all lanes pause together."""

@@ -1,0 +1,59 @@
+"""Readings on their way to the journal: one by one, and of a segment's steps by the minute.
+
+A reading is recorded as it is taken. While the steps of a launch run whose times nobody judges (a
+segment of a burn-in), readings of each device are held back for a minute and recorded together
+(`evidence.folding`). Whatever else the journal gets of that launch comes after the minute that was
+under way, so the journal's order stays that of time. A run that is killed loses less than a minute
+of readings of the segment that it loses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from appliance.evidence.folding import ReadingFold, Values
+from appliance.planning.launch_constants import SEGMENTED
+from appliance.records.journal import Event, Reading, UsersCounted, Warmed
+from appliance.records.plan import Case
+
+
+@dataclass(kw_only=True)
+class ReadingLog:
+    """`record` stores an event; `now_ns` is the journal's clock; `case_of` a launch's case."""
+
+    record: Callable[[Event], None]
+    now_ns: Callable[[], int]
+    case_of: Callable[[str], Case | None]
+    _folds: dict[str, dict[str, ReadingFold]] = field(default_factory=dict)
+
+    def read(self, launch: str, device: str, values: Values) -> None:
+        """Take a reading of a device while this launch runs."""
+        fold = self._folds.get(launch, {}).get(device)
+        if fold is None:
+            self.record(Reading(launch=launch, device=device, values=dict(values)))
+            return
+        ended = fold.add(self.now_ns(), values)
+        if ended is not None:
+            self.record(ended)
+
+    def before(self, event: Event) -> None:
+        """Another event of a launch is about to be recorded: what was held back comes first."""
+        if isinstance(event, UsersCounted):
+            return  # says nothing of the launch's steps
+        now = self.now_ns()
+        for fold in self._folds.pop(getattr(event, "launch", ""), {}).values():
+            ended = fold.close(now)
+            if ended is not None:
+                self.record(ended)
+
+    def after(self, event: Event) -> None:
+        """An event was recorded: once a segment has warmed up, its steps run."""
+        case = self.case_of(event.launch) if isinstance(event, Warmed) else None
+        if case is None or case.workload not in SEGMENTED:
+            return
+        launch, now = getattr(event, "launch", ""), self.now_ns()
+        self._folds[launch] = {
+            device: ReadingFold(launch=launch, device=device, begin_ns=now)
+            for device in case.all_devices
+        }

@@ -1,0 +1,288 @@
+"""A burn-in of hours on simulated devices, recorded by the code of production at its real cadence.
+
+    python tests/support/long_burn_in.py HOURS DEVICES FOLDER
+
+The suite, its plan, the journal, the folding of readings and steps and the judge are those of
+production; only the clock, the readings (twice a second) and the times of steps (one a second) are
+drawn, on devices whose facts are those of the recorded H100. Every twentieth hour of a device has a
+moment of heat, so that there is something to record in full. Writes a bundle's data files with its
+verdict to FOLDER; `bench report` and `bench sign` make the rest.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from random import Random
+
+from support.large_nodes import COUNTERS, FEATURES, SEED, _answer, _system
+from support.recorded_runs import CRITERIA, CRITERIA_DATA
+from support.report_samples import ORGANISATION
+
+from appliance import extras
+from appliance.evidence.folding import Values, fold_steps
+from appliance.planning import library_ranges, workload_manifest
+from appliance.planning.plan import Place, PlanInputs, make_plan
+from appliance.records.baseline import Baselines
+from appliance.records.journal import (
+    Block,
+    Check,
+    Checked,
+    Counted,
+    Event,
+    LaunchEnded,
+    LaunchStarted,
+    Line,
+    RunEnded,
+    RunStarted,
+)
+from appliance.records.json import sha256, to_json
+from appliance.records.plan import Plan
+from appliance.records.qualified import Qualified
+from appliance.records.system import System
+from appliance.records.vocabulary import THROTTLES
+from appliance.runner.reading_log import ReadingLog
+from appliance.scheduling.hours import with_hours
+from appliance.selftest.simulation import VirtualClock, simulate
+from appliance.selftest.time_model import Timing
+from appliance.selftest.virtual_node import Node
+from appliance.storage import bundle, device_file
+from appliance.storage.journal import Journal
+from appliance.storage.suite_file import load_suite
+from appliance.vendors.registry import libraries_of
+
+SECOND = 10**9
+READ_NS = SECOND // 2
+ROUNDS, PRODUCTS = 240, 12
+"""Rounds of a step and products of a round, as an H100-class device would make."""
+PHASES = ("hot", "hot", "hot", "cool", "hot", "hot", "hot", "load in jumps")
+PHASE_SECONDS = 300
+
+
+@dataclass(kw_only=True)
+class Hour:
+    """Keeps the lines of a simulated run, with the hour of each segment played out."""
+
+    plan: Plan
+    clock: VirtualClock
+    journal: Journal
+    block_seconds: float
+    random: Random = field(default_factory=lambda: Random(7))  # noqa: S311 - no secret
+    open: dict[str, int] = field(default_factory=dict)
+    steps: dict[str, list[int]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.cases = {case.id: case for case in self.plan.cases}
+        self.case_of = {one.id: self.cases[one.case] for one in self.plan.launches}
+        self.readings = ReadingLog(
+            record=self.journal.append,
+            now_ns=lambda: self.clock.nanoseconds,
+            case_of=self.case_of.get,
+        )
+
+    def append(self, event: Event, *, sync: bool = False) -> Line:
+        """Record an event of the simulation, as a burn-in has it."""
+        del sync
+        if isinstance(event, Block):
+            if event.launch not in self.steps:
+                self._play()
+            event = self._block(event)
+        elif isinstance(event, Checked) and event.phase == "last":
+            event = self._checked(event)
+        elif isinstance(event, LaunchStarted):
+            self.open[event.launch] = self.clock.nanoseconds
+        elif isinstance(event, LaunchEnded) and event.outcome == "completed":
+            self.steps.pop(event.launch, None)
+            event = replace(event, wall_ns=self.clock.nanoseconds - self.open.pop(event.launch))
+        if isinstance(event, RunEnded):
+            self._count(is_end=True)
+        self.readings.before(event)
+        line = self.journal.append(event)
+        self.readings.after(event)
+        if isinstance(event, RunStarted):
+            self._count(is_end=False)
+        return line
+
+    def _count(self, *, is_end: bool) -> None:
+        for device in dict.fromkeys(case.device for case in self.plan.cases):
+            moment = "after" if is_end else "before"
+            counters = dict.fromkeys(COUNTERS, 0)
+            self.journal.append(Counted(device=device, counters=counters, moment=moment))
+
+    def _play(self) -> None:
+        """The steps of all launches under way, with two readings of each device a second."""
+        launches = [launch for launch in self.open if launch not in self.steps]
+        begin, number = self.clock.nanoseconds, len(self.journal.lines)
+        for launch in launches:
+            self.steps[launch] = list(self._step_times())
+        longest = max(sum(self.steps[launch]) for launch in launches)
+        for tick in range(longest // READ_NS):
+            self.clock.advance_to(begin + (tick + 1) * READ_NS)
+            is_hot_moment = number // 40 % 20 == 0 and 4000 < tick < 4020
+            for index, launch in enumerate(launches):
+                values = self._values(tick // 2, index, is_hot=is_hot_moment)
+                self.readings.read(launch, self.case_of[launch].device, values)
+        self.clock.advance_to(begin + longest + SECOND // 100)
+
+    def _step_times(self) -> Iterator[int]:
+        passed = 0
+        while passed < self.block_seconds * SECOND:
+            step = round(SECOND * self.random.gauss(1.0, 0.01))
+            passed += step
+            yield step
+
+    def _values(self, second: int, index: int, *, is_hot: bool) -> Values:
+        """What a device reports: 24 values, as the recorded H100 does."""
+        phase = PHASES[second // PHASE_SECONDS % len(PHASES)]
+        power = {"hot": 690.0, "cool": 260.0}.get(phase, 480.0) + self.random.gauss(0, 4)
+        return {
+            **{f"throttled_{name}": 0.0 for name in THROTTLES},
+            "throttled_power_cap": float(phase == "hot" and self.random.random() < 0.5),
+            "throttled_thermal": float(is_hot),
+            "energy_joules": 1e6 + 690.0 * second,
+            "fan_fraction": None,
+            "graphics_clock_hertz": 1e6 * round(1755 + self.random.gauss(0, 20)),
+            "memory_clock_hertz": 2.619e9,
+            "memory_temperature_celsius": float(70 + round(self.random.gauss(0, 1))),
+            "memory_used_bytes": 76517539840.0,
+            "memory_utilisation_fraction": 0.4,
+            "pcie_generation": 5.0,
+            "pcie_width": 16.0,
+            "power_watts": round(power, 3),
+            "temperature_celsius": float(62 + index % 4 + round(self.random.gauss(0, 1)))
+            + (20.0 if is_hot else 0.0),
+            "throttle_mask": 0.0,
+            "utilisation_fraction": 1.0,
+        }
+
+    def _block(self, event: Block) -> Block:
+        times = self.steps[event.launch]
+        events = [time - time // 10_000 for time in times]
+        folded = fold_steps(times, events)
+        whole = sum(times) + 1000 * len(times)
+        return replace(
+            event,
+            wall_ns=folded.wall_ns,
+            event_ns=folded.event_ns,
+            folded=folded.folded,
+            block_wall_ns=whole,
+            block_raw_ns=whole,
+        )
+
+    def _checked(self, event: Checked) -> Checked:
+        num_steps = len(self.steps[event.launch])
+        check = Check(
+            name="mismatches, repeated or lasting",
+            error=0,
+            bound=0,
+            kind="exact",
+            detects=1,
+            detects_what=covered(num_steps),
+        )
+        return replace(event, step=num_steps, check=check)
+
+
+def covered(num_steps: int) -> str:
+    """What a segment of so many steps says that it covered, in the workload's clauses."""
+    rounds = ROUNDS * num_steps
+    products = PRODUCTS * rounds
+    return (
+        f"wrong element or word; digested blocks: {products:,} products in {rounds:,} rounds, "
+        f"6 shapes of at most 8,192, every round; number format: bfloat16; "
+        f"chained blocks: {num_steps + 1:,} links, 4 recomputed by the host; "
+        "memory under test: 76,000,000,000 bytes, 90.0 % of what was free, 88.0 % of all; "
+        f"memory patterns: {rounds:,} windows read back, {rounds * 10**8:,} bytes; mismatches: 0"
+    )
+
+
+def long_burn_in(hours: float, num_devices: int, folder: Path) -> bundle.Bundle:
+    """A run of so many hours on so many devices, written to `folder`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    system = _system(num_devices)
+    plan = _plan(system, hours)
+    files = _files(system)
+    names = {
+        "criteria": bundle.CRITERIA,
+        "baselines": bundle.BASELINES,
+        "peaks": bundle.PEAKS,
+        "qualified": bundle.QUALIFIED,
+    }
+    digests = {name: sha256(files[file]) for name, file in names.items()}
+    suite = {"suite": sha256(b"soak"), "identity": sha256(to_json(system.identity))}
+    plan = replace(plan, digests={**digests, **suite})
+    files[bundle.PLAN] = to_json(plan)
+    for name, data in files.items():
+        (folder / name).write_bytes(data)
+    clock = VirtualClock()
+    journal = Journal.create(folder / bundle.JOURNAL, sha256(files[bundle.PLAN]), clock.of_journal)
+    node = Node(
+        plan=plan,
+        system=system,
+        criteria=CRITERIA,
+        baselines=Baselines(baseline=()),
+        peaks=device_file.load_peaks([one.model for one in system.identity.devices]),
+        timings={case.id: Timing(step_seconds=0.5, has_events=True) for case in plan.cases},
+        digests={name: sha256(files[name]) for name in (bundle.PLAN, bundle.SYSTEM)},
+    )
+    keeper = Hour(
+        plan=plan, clock=clock, journal=journal, block_seconds=plan.protocol.block_seconds
+    )
+    simulate(node, seed=1, keeper=keeper, clock=clock)
+    verdict = node.judge(journal.lines).verdict()
+    journal.close()
+    (folder / bundle.VERDICT).write_bytes(to_json(verdict))
+    names_of = [*files, bundle.JOURNAL, bundle.VERDICT]
+    return bundle.read_files(
+        {name: (folder / name).read_bytes() for name in names_of}, complete=False
+    )
+
+
+def _plan(system: System, hours: float) -> Plan:
+    suite = with_hours(load_suite("soak-168h")[0], hours)
+    suite = replace(suite, protocol=replace(suite.protocol, repeats=0, last_checks="all"))
+    manifest = workload_manifest.load()
+    plan = make_plan(
+        PlanInputs(
+            suite=suite,
+            answer=_answer(suite, system),
+            places=[
+                Place(device=device, features=FEATURES, available_datasets=frozenset())
+                for device in system.identity.devices
+            ],
+            criteria=CRITERIA,
+            digests={},
+            seed=SEED,
+            run_id="20260101T000000Z-5e5e5e",
+            created_utc="2026-01-01T00:00:00Z",
+            bench_version="0.6.0",
+            manifest=manifest,
+            ranges=library_ranges.allowed(extras.ranges(), libraries_of("cuda").ranges),
+        )
+    )
+    return replace(plan, hours=hours)
+
+
+def _files(system: System) -> dict[str, bytes]:
+    peaks = device_file.load_peaks([one.model for one in system.identity.devices])
+    return {
+        bundle.SYSTEM: to_json(system),
+        bundle.CRITERIA: CRITERIA_DATA,
+        bundle.BASELINES: to_json(Baselines(baseline=())),
+        bundle.PEAKS: to_json(peaks),
+        bundle.QUALIFIED: to_json(Qualified(record=())),
+        bundle.SIGNER: to_json(ORGANISATION),
+    }
+
+
+def main() -> None:
+    """Write a run's data files, and say how large its journal is."""
+    hours, num_devices, folder = float(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])
+    made = long_burn_in(hours, num_devices, folder)
+    size = len(made.files[bundle.JOURNAL])
+    sys.stdout.write(f"{hours:g} h, {num_devices} devices: journal of {size / 1e6:.1f} MB\n")
+
+
+if __name__ == "__main__":
+    main()
