@@ -44,10 +44,13 @@ PHASES = ("hot", "hot", "hot", "cool", "hot", "hot", "hot", "jumps")
 """Phases of a segment in their order, each of the parameter `phase_seconds`."""
 MOST_PHASES, MOST_SEGMENTS, MOST_EVENTS = 40, 30, 30
 NOT_COVERED = (
-    ("sparse products, convolutions and attention kernels of their own", "rows of the suites"),
-    ("links between devices and nodes", "`collectives`, `device_copy_pair`"),
+    (
+        "sparse products, convolutions and attention kernels of their own",
+        "the rows of other suites",
+    ),
+    ("links between devices and nodes", "the rows collectives and device_copy_pair"),
     ("decoders, encoders and other fixed-function units", "nothing here"),
-    ("host memory, processors and disks beside the device", "`host_copy`, storage rows"),
+    ("host memory, processors and disks beside the device", "the rows host_copy and disk_read"),
     ("other voltages, clocks and temperatures than those shown", "a run under them"),
 )
 """What no burn-in of this suite puts under load, and what does."""
@@ -323,7 +326,7 @@ def _number(text: str) -> int:
 
 
 def _rate(number: int, hours: float) -> str:
-    return f"{words.figure(number / hours)} an hour" if hours > 0 else _NONE
+    return f"{number / hours:,.0f} an hour" if hours > 0 else _NONE
 
 
 def _not_covered(evidence: CaseEvidence, index: JournalIndex) -> Grid:
