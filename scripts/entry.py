@@ -11,11 +11,11 @@ It needs the standard library alone.
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -51,10 +51,15 @@ def private_folder(out: Path) -> Path | None:
     """
     try:
         (out / ".work").mkdir(exist_ok=True)
-        os.close(os.open(out / ".work", os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW))
-        return Path(tempfile.mkdtemp(prefix="container-", dir=out / ".work"))
+        above = os.open(out / ".work", os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        try:
+            name = f"container-{secrets.token_hex(8)}"
+            os.mkdir(name, 0o700, dir_fd=above)
+        finally:
+            os.close(above)
     except OSError:
         return None
+    return out / ".work" / name
 
 
 def environment(given: Mapping[str, str], work: Path) -> dict[str, str]:

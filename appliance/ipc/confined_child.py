@@ -10,6 +10,7 @@ nothing that it says is executed here. Whatever becomes of it is one sentence.
 from __future__ import annotations
 
 import ctypes
+import gc
 import json
 import os
 import resource
@@ -154,6 +155,7 @@ def _confine(parent: int, writer: int, limits: Limits) -> None:
             with suppress(OSError):
                 os.close(descriptor)
     os.environ.update(ONE_THREAD)
+    gc.disable()  # it ends soon, and looking through millions of records takes minutes
     ctypes.CDLL(None).mallopt(_ARENA_MAX, 1)  # each thread's own arena would reserve 64 MiB
     seconds = _used_seconds() + limits.seconds
     virtual, resident = _memory_bytes()

@@ -11,7 +11,7 @@ from pydantic import (
     Field,
 )
 
-from appliance.records.json import BigInt, Number, Record
+from appliance.records.json import BigInt, Nanoseconds, Number, Record, Values
 from appliance.records.suite import Framework, LaunchMode, LibraryMode
 from appliance.records.system import Facts
 
@@ -215,7 +215,7 @@ class UsersCounted(Record):
     hint: str
     launch: str = ""
     moment: Literal["before", "inside"] = "before"
-    values: Mapping[str, Number | None] = field(default_factory=dict)
+    values: Values = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -455,11 +455,11 @@ class Calibrated(Record):
     kind: Literal["calibrated"] = "calibrated"
     launch: str
     rank: int
-    wall_ns: tuple[BigInt, ...]
-    raw_ns: tuple[BigInt, ...]
-    event_ns: tuple[BigInt, ...] | None
-    inner_ns: tuple[BigInt, ...] | None = None
-    empty_ns: tuple[BigInt, ...] | None = None
+    wall_ns: Nanoseconds
+    raw_ns: Nanoseconds
+    event_ns: Nanoseconds | None
+    inner_ns: Nanoseconds | None = None
+    empty_ns: Nanoseconds | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -475,7 +475,7 @@ class Witnessed(Record):
     launch: str
     rank: int
     index: int
-    piece_ns: tuple[BigInt, ...]
+    piece_ns: Nanoseconds
     issue_ns: BigInt
 
 
@@ -484,7 +484,7 @@ class Warmed(Record):
     kind: Literal["warmed"] = "warmed"
     launch: str
     rank: int
-    wall_ns: tuple[BigInt, ...]
+    wall_ns: Nanoseconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -517,11 +517,11 @@ class Block(Record):
     rank: int
     index: int
     first_step: int
-    wall_ns: tuple[BigInt, ...]
-    event_ns: tuple[BigInt, ...] | None
+    wall_ns: Nanoseconds
+    event_ns: Nanoseconds | None
     block_wall_ns: BigInt
     block_raw_ns: BigInt
-    load_ns: tuple[BigInt, ...] | None = None
+    load_ns: Nanoseconds | None = None
     reached_at: int | None = None
     folded: tuple[StepsFolded, ...] = ()
 
@@ -552,7 +552,7 @@ class Reading(Record):
     kind: Literal["reading"] = "reading"
     launch: str
     device: str
-    values: Mapping[str, Number | None]
+    values: Values
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

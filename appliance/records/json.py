@@ -5,19 +5,23 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections.abc import Mapping
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, TypeVar
+from typing import Annotated, Any, ClassVar, TypeVar, overload
 
 import rfc8785
 from pydantic import (
+    AfterValidator,
     BeforeValidator,
     ConfigDict,
     Field,
     PlainSerializer,
+    SerializerFunctionWrapHandler,
     TypeAdapter,
     ValidationError,
     WithJsonSchema,
+    WrapSerializer,
 )
 
 from appliance.errors import ApplianceError, RecordFormError
@@ -70,6 +74,124 @@ class Record:
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(
         extra="forbid", strict=True, ser_json_inf_nan="constants"
     )
+
+
+FEWEST_TIMES = 4  # below, a tuple is as small
+
+
+class Times(Sequence[int]):
+    """Many nanoseconds in little memory: eight bytes each, where a tuple of integers has 40.
+
+    A journal is mostly samples, and whoever verifies a large one holds all of them. What is read
+    from JSON is stored so; what a run makes may stay a tuple, and is equal to it. Numpy reads them
+    where they lie.
+    """
+
+    __slots__ = ("_values",)
+
+    def __init__(self, values: Sequence[int]) -> None:
+        self._values = array("q", values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    @overload
+    def __getitem__(self, place: int) -> int: ...
+    @overload
+    def __getitem__(self, place: slice) -> tuple[int, ...]: ...
+    def __getitem__(self, place: int | slice) -> int | tuple[int, ...]:
+        found = self._values[place]
+        return found if isinstance(found, int) else tuple(found)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._values)
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Times):
+            return self._values == other._values
+        return tuple(self) == other if isinstance(other, tuple) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+    def __repr__(self) -> str:
+        return repr(tuple(self))
+
+    @property
+    def __array_interface__(self) -> dict[str, Any]:
+        address, length = self._values.buffer_info()
+        kind = f"<i{self._values.itemsize}"
+        return {"version": 3, "shape": (length,), "typestr": kind, "data": (address, True)}
+
+
+def _compact(values: tuple[int, ...]) -> Any:
+    if len(values) < FEWEST_TIMES:
+        return values
+    try:
+        return Times(values)
+    except OverflowError:  # no time of a step, and for the checks to refuse
+        return values
+
+
+def _as_tuple(value: Any, handler: SerializerFunctionWrapHandler) -> Any:
+    return handler(tuple(value) if isinstance(value, Times) else value)
+
+
+Nanoseconds = Annotated[tuple[BigInt, ...], AfterValidator(_compact), WrapSerializer(_as_tuple)]
+"""Times as a record has them: to be read as a tuple, whatever holds them."""
+
+
+class Readings(Mapping[str, float | None]):
+    """Values by name in little memory: names are kept once for all of the same names.
+
+    A journal of a long load has hundreds of thousands of them, most with the same names and many
+    with the same values; a dictionary of a dozen numbers takes a kilobyte.
+    """
+
+    __slots__ = ("_places", "_values")
+
+    def __init__(self, values: Mapping[str, float | None]) -> None:
+        names = tuple(values)
+        places = _PLACES.get(names)
+        if places is None:
+            places = {name: place for place, name in enumerate(names)}
+            if len(_PLACES) < MOST_SHARED:
+                _PLACES[names] = places
+        self._places = places
+        self._values = tuple(map(_shared, values.values()))
+
+    def __getitem__(self, name: str) -> float | None:
+        return self._values[self._places[name]]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __repr__(self) -> str:
+        return repr(dict(self))
+
+
+MOST_SHARED = 4096  # sets of names, or values; whoever sends more of them has no more room for it
+_PLACES: dict[tuple[str, ...], dict[str, int]] = {}
+_FLOATS: dict[float, float] = {}
+
+
+def _shared(value: float | None) -> float | None:
+    if value is None or value in _FLOATS or len(_FLOATS) < MOST_SHARED:
+        return None if value is None else _FLOATS.setdefault(value, value)
+    return value
+
+
+def _as_dictionary(value: Any, handler: SerializerFunctionWrapHandler) -> Any:
+    return handler(dict(value))
+
+
+Values = Annotated[
+    Mapping[str, Number | None], AfterValidator(Readings), WrapSerializer(_as_dictionary)
+]
+"""Numbers by name, None for what is not reported."""
 
 
 # ------------------------------------------------------------------ reading and writing

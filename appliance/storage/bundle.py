@@ -9,12 +9,14 @@ limits.py.
 from __future__ import annotations
 
 import errno
+import hashlib
 import re
 import stat
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import cast
 
 from appliance.errors import EvidenceError, OutputError, UsageError
 from appliance.records.baseline import Baselines, Peaks
@@ -30,7 +32,7 @@ from appliance.records.verdict import Verdict
 from appliance.storage import limits, order_file, plain_files
 from appliance.storage.criteria_file import parse_criteria
 from appliance.storage.device_file import check_baselines
-from appliance.storage.journal import replay
+from appliance.storage.journal import FORGOTTEN_BYTES, followed, replay
 from appliance.storage.plain_files import Folder
 from appliance.storage.qualified_file import check_qualified
 
@@ -62,6 +64,8 @@ FINISHED_FILES = (*RUN_FILES, SIGNER, VERDICT, STATEMENT, *RENDERINGS, REPORT)
 CARRIED_FILES = (*PREPARED_FILES, SIGNER, VERDICT, STATEMENT)
 """What the renderings carry; the journal and the logs too, unless they are too large."""
 OPTIONAL_FILES = (ORDER, CHALLENGE, RECEIPT)
+MAPPED_BYTES = 2**24
+"""A journal from so many bytes on may be mapped: smaller ones lie in memory in many places."""
 LOG_NAME = re.compile(r"logs/[A-Za-z0-9_][A-Za-z0-9._~-]*\.(stdout|stderr)")
 
 
@@ -156,7 +160,7 @@ def check_digests(
     for name, data in sorted(files.items()):
         if name not in subjects:
             raise EvidenceError(f"{name} is not among the files that {where} signs; remove it")
-        if sha256(data) != subjects[name]:
+        if digest_of(data) != subjects[name]:
             raise EvidenceError(f"{name} is not the file that was signed: ask for the original")
     if absent:
         raise EvidenceError(f"{where} signs {absent[0]}, which is missing; ask for it")
@@ -172,7 +176,7 @@ def check_carried(carried: Mapping[str, bytes], files: Mapping[str, bytes], wher
         if name not in carried:
             if not may_stay_behind(name):
                 raise EvidenceError(f"{where} does not carry {name}")
-        elif carried[name] != files[name]:
+        elif carried[name] != files[name][:]:  # all of a mapping
             raise EvidenceError(f"{where} carries another {name} than the bundle has")
     return len(carried)
 
@@ -191,16 +195,19 @@ def log_name(launch: str, stream: str) -> str:
 
 
 def files_of(
-    folder: Path, *, complete: bool = True, total: int = limits.TOTAL
+    folder: Path, *, complete: bool = True, total: int = limits.TOTAL, is_mapped: bool = False
 ) -> Mapping[str, bytes]:
     """Bytes of every file of a folder and of its logs/, by name; plain files only.
+
+    A large journal is a mapping of its file where that is asked for (`is_mapped`): it is hashed,
+    searched and sliced as its bytes are, and takes no memory.
 
     Names and sizes are looked at before anything is read, and no link is followed. Raises
     EvidenceError for what is no plain file, or larger than its cap or than `total` bytes in all;
     UsageError if there is no such folder.
     """
     with opened(folder) as one:
-        return read_folder(one, complete=complete, total=total)
+        return read_folder(one, complete=complete, total=total, is_mapped=is_mapped)
 
 
 @contextmanager
@@ -220,13 +227,13 @@ def opened(folder: Path, *, follow: bool = True) -> Iterator[Folder]:
 
 
 def read_folder(
-    folder: Folder, *, complete: bool = True, total: int = limits.TOTAL
+    folder: Folder, *, complete: bool = True, total: int = limits.TOTAL, is_mapped: bool = False
 ) -> Mapping[str, bytes]:
     """As `files_of`, of a folder that is open already."""
     try:
         names = [name for name in folder.names() if complete or not name.startswith(".")]
         check_number(names)
-        files = _contents(folder, names, total)
+        files = _contents(folder, names, total, is_mapped=is_mapped)
     except OSError as error:
         where = folder.path / (error.filename if isinstance(error.filename, str) else "")
         raise EvidenceError(f"{where} cannot be read: {error.strerror}") from None
@@ -235,7 +242,9 @@ def read_folder(
     return files
 
 
-def _contents(folder: Folder, names: Sequence[str], total: int) -> Mapping[str, bytes]:
+def _contents(
+    folder: Folder, names: Sequence[str], total: int, *, is_mapped: bool
+) -> Mapping[str, bytes]:
     with ExitStack() as stack:
         places = {name: (folder, name) for name in names if not _is_folder(folder, name)}
         if len(places) != len(names):
@@ -244,7 +253,11 @@ def _contents(folder: Folder, names: Sequence[str], total: int) -> Mapping[str, 
             check_number(places)
         sizes = {name: _size(name, place, own) for name, (place, own) in places.items()}
         check_sizes(sizes, total)
-        return {name: _bytes(name, place, own, total) for name, (place, own) in places.items()}
+        mapped = {JOURNAL} if is_mapped and sizes.get(JOURNAL, 0) >= MAPPED_BYTES else set()
+        return {
+            name: _bytes(name, place, own, total, is_mapped=name in mapped)
+            for name, (place, own) in places.items()
+        }
 
 
 def check_sizes(sizes: Mapping[str, int], total: int = limits.TOTAL) -> None:
@@ -284,9 +297,12 @@ def _size(name: str, folder: Folder, own: str) -> int:
     return status.st_size
 
 
-def _bytes(name: str, folder: Folder, own: str, total: int) -> bytes:
+def _bytes(name: str, folder: Folder, own: str, total: int, *, is_mapped: bool) -> bytes:
+    most = limits.of_name(name, total)
     try:
-        return folder.read(own, limits.of_name(name, total))
+        if is_mapped:
+            return cast("bytes", folder.map(own, most))
+        return folder.read(own, most)
     except OSError as error:
         if error.errno == errno.EFBIG:  # it has grown since
             raise _too_large(name, total) from None
@@ -330,6 +346,27 @@ def plan_of(files: Mapping[str, bytes]) -> Plan:
 def lines_of(files: Mapping[str, bytes]) -> tuple[Line, ...]:
     """The journal's lines, chained from the digest of plan.json."""
     return replay(files[JOURNAL], sha256(files[PLAN]))
+
+
+def unchained_lines_of(files: Mapping[str, bytes]) -> tuple[tuple[Line, ...], str]:
+    """As `lines_of`, without each line's `prev`, which a tenth of memory goes to; and a digest.
+
+    The sha256 is of the bytes as they were read here: a file that is mapped may change meanwhile.
+    """
+    digest = hashlib.sha256()
+    lines = tuple(
+        replace(line, prev="") for line in followed(files[JOURNAL], sha256(files[PLAN]), digest)
+    )
+    return lines, digest.hexdigest()
+
+
+def digest_of(data: bytes) -> str:
+    """The sha256 of a file; a mapped one takes no memory afterwards."""
+    digest = hashlib.sha256()
+    for begin in range(0, len(data), FORGOTTEN_BYTES):
+        digest.update(data[begin : begin + FORGOTTEN_BYTES])
+        plain_files.forget(data, begin, begin + FORGOTTEN_BYTES)
+    return digest.hexdigest()
 
 
 def _order(data: bytes) -> Order:

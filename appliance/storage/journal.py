@@ -16,11 +16,21 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Protocol
 
 from appliance.errors import EvidenceError, OutputError
 from appliance.records.journal import Event, Line, RunResumed, RunStarted, SessionBegan
 from appliance.records.json import from_json, sha256, to_json
 from appliance.storage import limits, plain_files
+
+FORGOTTEN_BYTES = 2**22
+
+
+class Digest(Protocol):
+    """A hash that takes bytes."""
+
+    def update(self, data: bytes, /) -> None: ...
+
 
 Rewrite = Callable[[Event], Event]
 """What changes an event before it becomes a line."""
@@ -182,16 +192,26 @@ def replay(data: bytes, first_prev: str) -> tuple[Line, ...]:
 
     Raises EvidenceError naming the first line that is cut short, edited, missing or moved.
     """
-    if data and not data.endswith(b"\n"):
-        number = data.count(b"\n") + 1
+    return tuple(followed(data, first_prev))
+
+
+def followed(data: bytes, first_prev: str, digest: Digest | None = None) -> Iterator[Line]:
+    """As `replay`, one line after another; what was read of a mapping is given back.
+
+    `digest` takes all bytes as they were read.
+    """
+    if data and data[-1:] != b"\n":
+        number = sum(1 for _ in _texts(data)) + 1
         raise EvidenceError(
             f"journal.jsonl line {number} is cut short; ask for the whole bundle, or resume the run"
         )
-    prev, last_ns, lines = first_prev, -1, []
+    prev, last_ns = first_prev, -1
     for number, text in enumerate(_texts(data), 1):
         if len(text) > limits.JOURNAL_LINE:
             size = limits.size_words(limits.JOURNAL_LINE)
             raise EvidenceError(f"journal.jsonl line {number} has more than {size}")
+        if digest is not None:
+            digest.update(text + b"\n")
         line = from_json(Line, text, name=f"journal.jsonl line {number}")
         if line.prev != prev:
             before = "plan.json" if number == 1 else f"line {number - 1}"
@@ -208,16 +228,18 @@ def replay(data: bytes, first_prev: str) -> tuple[Line, ...]:
         if line.monotonic_ns < last_ns:
             raise EvidenceError(f"journal.jsonl line {number}: its clock runs backwards")
         prev, last_ns = sha256(text), line.monotonic_ns
-        lines.append(line)
-    return tuple(lines)
+        yield line
 
 
 def _texts(data: bytes) -> Iterator[bytes]:
     """Lines without their ends, one at a time: a copy of all of them would double the memory."""
-    begin = 0
+    begin = last = 0
     while (end := data.find(b"\n", begin)) >= 0:
         yield data[begin:end]
         begin = end + 1
+        if begin - last > FORGOTTEN_BYTES:
+            plain_files.forget(data, last, begin)
+            last = begin
 
 
 def _is_time(text: str) -> bool:

@@ -11,6 +11,7 @@ know before it takes its place.
 from __future__ import annotations
 
 import errno
+import mmap
 import os
 import secrets
 import stat
@@ -71,6 +72,30 @@ def read(
     if size > largest or len(data) > size:
         raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), str(path))
     return data
+
+
+def mapped(path: str, largest: int, *, folder: int) -> mmap.mmap:
+    """A plain file as a mapping of it; OSError as of `read`. It must hold something.
+
+    It takes memory only where it is read, and what `forget` is told of takes none any more. Whoever
+    shortens the file meanwhile ends the reader (SIGBUS), so only a child may read it.
+    """
+    descriptor = opened(path, folder=folder)
+    try:
+        size = os.fstat(descriptor).st_size
+        if size > largest:
+            raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), path)
+        return mmap.mmap(descriptor, size, prot=mmap.PROT_READ)
+    finally:
+        os.close(descriptor)
+
+
+def forget(data: bytes | mmap.mmap, begin: int, end: int) -> None:
+    """Give back the memory of whole pages of a mapping, which are read again if asked for."""
+    if isinstance(data, mmap.mmap):
+        first, last = -(-begin // mmap.PAGESIZE), end // mmap.PAGESIZE
+        if last > first:
+            data.madvise(mmap.MADV_DONTNEED, first * mmap.PAGESIZE, (last - first) * mmap.PAGESIZE)
 
 
 def replace(path: Path, data: bytes) -> None:
@@ -138,6 +163,10 @@ class Folder:
     def read(self, name: str, largest: int) -> bytes:
         """Bytes of a plain file in it; OSError as of `opened`, EFBIG beyond `largest`."""
         return read(name, largest, folder=self.descriptor)
+
+    def map(self, name: str, largest: int) -> mmap.mmap:
+        """A plain file in it as `mapped`."""
+        return mapped(name, largest, folder=self.descriptor)
 
     def open(self, name: str, flags: int = os.O_RDONLY) -> int:
         """A descriptor of a plain file in it, as `opened`."""

@@ -19,7 +19,9 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from importlib import metadata
+from io import BufferedReader
 from pathlib import Path
 from typing import BinaryIO
 
@@ -90,7 +92,7 @@ def fetch(
         if item.package:
             progress(f"{item.name}: inside the package {item.package}, nothing to fetch")
         for file in item.file:
-            _bring(item, file, to / item.name / file.name, mirror, progress)
+            _bring(item, file, to, mirror, progress)
 
 
 def verify(place: Path, *, progress: Say = _silent, manifest: Datasets | None = None) -> None:
@@ -144,15 +146,19 @@ def _faults(item: DataSet, place: Path | None) -> list[str]:
 def _fault(path: Path, file: DataFile) -> str:
     """Why this is not the file that the manifest pins, or nothing."""
     try:
-        size = path.stat().st_size
-        if size != file.size_bytes:
-            return f"has {size:,} bytes instead of {file.size_bytes:,}"
         with path.open("rb") as stream:
-            digest = hashlib.file_digest(stream, "sha256").hexdigest()
+            return _fault_in(stream, file)
     except FileNotFoundError:
         return "is missing"
     except OSError as error:
         return f"cannot be read ({error.strerror})"
+
+
+def _fault_in(stream: BufferedReader, file: DataFile) -> str:
+    size = os.fstat(stream.fileno()).st_size
+    if size != file.size_bytes:
+        return f"has {size:,} bytes instead of {file.size_bytes:,}"
+    digest = hashlib.file_digest(stream, "sha256").hexdigest()
     return "" if digest == file.sha256 else "differs from its sha256"
 
 
@@ -167,39 +173,78 @@ def _is_installed(package: str) -> bool:
 # ------------------------------------------------------------------ bringing a file
 
 
-def _bring(item: DataSet, file: DataFile, goal: Path, mirror: Path | None, say: Say) -> None:
-    """Make `goal` the file that the manifest pins; say what was done."""
-    title = f"{item.name}/{file.name}"
+@dataclass(frozen=True, kw_only=True)
+class _Partial:
+    """An unfinished file in the open folder of its data set.
+
+    Its name can be known before, so neither a link nor another name of a file is written through,
+    and whoever puts a link in the place of the folder changes nothing elsewhere.
+    """
+
+    folder: Folder
+    name: str
+
+    def begun(self) -> int:
+        """Bytes of a download that was cut short; whatever else has its name is removed."""
+        with suppress(FileNotFoundError):
+            status = self.folder.status(self.name)
+            if stat.S_ISREG(status.st_mode) and status.st_nlink == 1:
+                return status.st_size
+            self.folder.unlink(self.name)
+        return 0
+
+    def opened(self, *, anew: bool) -> BinaryIO:
+        """It, to be written on, or a new one in the place of what has its name."""
+        if not anew:
+            descriptor = self.folder.open(self.name, os.O_WRONLY | os.O_APPEND)
+            if os.fstat(descriptor).st_nlink == 1:
+                return os.fdopen(descriptor, "ab")
+            os.close(descriptor)
+            raise OSError(errno.EMLINK, "it has another name too", self.name)
+        with suppress(FileNotFoundError):
+            self.folder.unlink(self.name)
+        return os.fdopen(self.folder.create(self.name), "wb")
+
+    def fault(self, file: DataFile) -> str:
+        """Why it is not the file that the manifest pins, or nothing."""
+        with os.fdopen(self.folder.open(self.name), "rb") as stream:
+            return _fault_in(stream, file)
+
+
+def _bring(item: DataSet, file: DataFile, to: Path, mirror: Path | None, say: Say) -> None:
+    """Make it the file that the manifest pins; say what was done."""
+    title, goal = f"{item.name}/{file.name}", to / item.name / file.name
     if not _fault(goal, file):
         say(f"{title}: already there")
         return
-    partial = goal.with_name(f"{goal.name}.partial")
     try:
-        goal.parent.mkdir(parents=True, exist_ok=True)
-        if mirror is None:
-            _download(title, file, partial, say)
-        else:
-            _copy(mirror / item.name / file.name, file, partial)
-        partial.replace(goal)
+        to.mkdir(parents=True, exist_ok=True)
+        with Folder.at(to) as root, root.inner(item.name, make=True) as place:
+            partial = _Partial(folder=place, name=f"{file.name}.partial")
+            if mirror is None:
+                _download(title, file, partial, say)
+            else:
+                _copy(mirror / item.name / file.name, file, partial)
+            place.rename(partial.name, file.name)
     except OSError as error:
         raise OutputError(f"{goal} cannot be written ({error.strerror or error})") from None
     say(f"{title}: {file.size_bytes:,} bytes, sha256 right")
 
 
-def _copy(source: Path, file: DataFile, partial: Path) -> None:
+def _copy(source: Path, file: DataFile, partial: _Partial) -> None:
     fault = _fault(source, file)
     if fault:
         raise UsageError(f"{source} {fault}: put the right file into the mirror")
-    with source.open("rb") as reader, _appended(partial, anew=True) as writer:
+    with source.open("rb") as reader, partial.opened(anew=True) as writer:
         shutil.copyfileobj(reader, writer)
 
 
-def _download(title: str, file: DataFile, partial: Path, say: Say) -> None:
+def _download(title: str, file: DataFile, partial: _Partial, say: Say) -> None:
     """Fetch into `partial` from the first address that gives the pinned file."""
     reasons: list[str] = []
     for url in file.urls:
         for _ in range(NUM_ATTEMPTS):
-            begun = _begun(partial)
+            begun = partial.begun()
             say(f"{title}: fetching from {url}" + (f", from byte {begun:,}" if begun else ""))
             try:
                 _receive(url, file, partial, begun)
@@ -209,12 +254,12 @@ def _download(title: str, file: DataFile, partial: Path, say: Say) -> None:
             except (http.client.HTTPException, ConnectionError, TimeoutError) as error:
                 reasons.append(str(error) or type(error).__name__)
                 continue
-            fault = _fault(partial, file)
+            fault = partial.fault(file)
             if not fault:
                 return
             reasons.append(f"what came {fault}")
-            if partial.stat().st_size >= file.size_bytes:  # not cut short but wrong
-                partial.unlink()
+            if partial.begun() >= file.size_bytes:  # not cut short but wrong
+                partial.folder.unlink(partial.name)
                 if not begun:
                     break
     raise UsageError(
@@ -223,7 +268,7 @@ def _download(title: str, file: DataFile, partial: Path, say: Say) -> None:
     )
 
 
-def _receive(url: str, file: DataFile, partial: Path, begun: int) -> None:
+def _receive(url: str, file: DataFile, partial: _Partial, begun: int) -> None:
     """Append what is missing after `begun` bytes, or begin again if the server wants so."""
     if begun >= file.size_bytes:
         return
@@ -233,34 +278,7 @@ def _receive(url: str, file: DataFile, partial: Path, begun: int) -> None:
     with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as response:  # noqa: S310 - same
         is_rest = response.status == http.HTTPStatus.PARTIAL_CONTENT
         left = file.size_bytes + 1 - (begun if is_rest else 0)  # one more shows a longer file
-        with _appended(partial, anew=not is_rest) as stream:
+        with partial.opened(anew=not is_rest) as stream:
             while left > 0 and (part := response.read(min(CHUNK_BYTES, left))):
                 stream.write(part)
                 left -= len(part)
-
-
-def _begun(partial: Path) -> int:
-    """Bytes of a download that was cut short; whatever else has its name is removed."""
-    with suppress(FileNotFoundError):
-        status = partial.lstat()
-        if stat.S_ISREG(status.st_mode) and status.st_nlink == 1:
-            return status.st_size
-        partial.unlink()
-    return 0
-
-
-def _appended(partial: Path, *, anew: bool) -> BinaryIO:
-    """The unfinished file, open to be written on, or a new one in the place of what has its name.
-
-    Its name can be known before, so neither a link nor another name of a file is written through.
-    """
-    with Folder.at(partial.parent) as folder:
-        if not anew:
-            descriptor = folder.open(partial.name, os.O_WRONLY | os.O_APPEND)
-            if os.fstat(descriptor).st_nlink == 1:
-                return os.fdopen(descriptor, "ab")
-            os.close(descriptor)
-            raise OSError(errno.EMLINK, "it has another name too", str(partial))
-        with suppress(FileNotFoundError):
-            folder.unlink(partial.name)
-        return os.fdopen(folder.create(partial.name), "wb")

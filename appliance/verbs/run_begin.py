@@ -6,6 +6,7 @@ It imports little, so that the process begins as soon as the command is read.
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import shutil
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
-from appliance.errors import BenchError
+from appliance.errors import BenchError, EvidenceError, OutputError
 from appliance.probe import node
 from appliance.runner.head_start import HeadStart
 from appliance.storage import suite_file
@@ -25,9 +26,22 @@ def new_run_id(now: datetime) -> str:
     return f"{now:%Y%m%dT%H%M%SZ}-{secrets.token_hex(3)}"
 
 
+RUN_ID = re.compile(r"\d{8}T\d{6}Z-[0-9a-f]{6}", re.ASCII)
+
+
 def work_folder(folder: Path, run_id: str) -> Path:
-    """Where the run with this folder puts caches and artifacts, also when it goes on."""
-    return folder.parent / ".work" / run_id
+    """Where the run with this folder puts caches and artifacts, also when it goes on.
+
+    It is removed at the end, with all that is in it. So EvidenceError for a name that no run has,
+    which might lead elsewhere, and OutputError for a link, which somebody else has put there.
+    """
+    if not RUN_ID.fullmatch(run_id):
+        raise EvidenceError(f"{folder / 'plan.json'} is of a run that cannot be called {run_id!r}")
+    above = folder.parent / ".work"
+    for path in (above, above / run_id):
+        if path.is_symlink():
+            raise OutputError(f"{path} is a link, and a run puts its caches in no other place")
+    return above / run_id
 
 
 def tidy(work: Path) -> None:

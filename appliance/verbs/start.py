@@ -326,7 +326,8 @@ def _folders(out: Path) -> Iterator[Path]:
 
 def _container_of(folder: Path) -> str | None:
     try:
-        data = plain_files.read(folder / bundle.SYSTEM, limits.of_name(bundle.SYSTEM))
+        with Folder.at(folder, follow=False) as opened_folder:
+            data = opened_folder.read(bundle.SYSTEM, limits.of_name(bundle.SYSTEM))
         fact = _read(System, data, bundle.SYSTEM).conditions.facts.get("container_name")
     except (OSError, BenchError):  # another's, or not whole
         return None

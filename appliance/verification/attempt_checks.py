@@ -66,7 +66,7 @@ def check_ledger(
         )
     count = f"{len(entries.receipts)} begun, {len(entries.returned)} returned"
     back = entries.returned.get(number)
-    if back is not None and back.journal != sha256(files[bundles.JOURNAL]):
+    if back is not None and back.journal != bundles.digest_of(files[bundles.JOURNAL]):
         raise EvidenceError(
             f"attempt {number} came back with another journal: a receipt was reused"
         )

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Literal
 
 from appliance.errors import EvidenceError, UsageError
+from appliance.ipc import confined_child
 from appliance.signing import html_attachments, pades
 from appliance.storage import bundle as bundles
 from appliance.storage import limits, plain_files
@@ -63,7 +64,9 @@ class Given:
     def files(self) -> Mapping[str, bytes]:
         """Its files by name; EvidenceError for names, sizes or forms that no bundle has."""
         if self.content is None:
-            return bundles.files_of(self.path, total=self.total)
+            return bundles.files_of(
+                self.path, total=self.total, is_mapped=confined_child.is_confined()
+            )
         if self.kind == "zip":
             return _unpacked(self.content, self.total)
         if self.kind == "dsse":

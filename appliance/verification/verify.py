@@ -224,6 +224,7 @@ class _Examination:
     files: Mapping[str, bytes] = field(default_factory=dict)
     signer: Signer | None = None
     statements: list[tuple[str, Mapping[str, str]]] = field(default_factory=list)
+    signed_journal: str = ""
     parsed: Bundle | None = None
     holder: x509.Certificate | None = None
     judge: Judge | None = None
@@ -325,12 +326,17 @@ def _verification(examination: _Examination, checks: tuple[CheckLine, ...]) -> V
         claimed=bundle.verdict.verdict if bundle and bundle.verdict else None,
         verdict=word,
         attempt=None if examination.receipt is None else examination.receipt.attempt,
-        journal=sha256(journal) if (journal := examination.files.get(bundles.JOURNAL)) else None,
+        journal=_journal_digest(examination.files),
         checks=checks,
         not_compared=tuple(filter(None, (examination.unread, *examination.not_compared))),
         not_shown=NOT_SHOWN,
         exit_code=exit_code if is_sound else NOT_VERIFIED,
     )
+
+
+def _journal_digest(files: Mapping[str, bytes]) -> str | None:
+    journal = files.get(bundles.JOURNAL)
+    return bundles.digest_of(journal) if journal else None
 
 
 # ------------------------------------------------------------------ the checks
@@ -385,6 +391,7 @@ def _statement(examination: _Examination) -> str:
     subjects = _subjects(examination, bundles.STATEMENT, dsse.ACCEPTANCE)
     if examination.given.kind == "dsse":
         return f"signed over {len(subjects)} data files, of which none is here"
+    examination.signed_journal = subjects.get(bundles.JOURNAL, "")
     absent = sorted(subjects.keys() - set(names))
     if not examination.given.is_whole:
         absent = [name for name in absent if not bundles.may_stay_behind(name)]
@@ -456,14 +463,16 @@ def _chain(examination: _Examination) -> str:
     bundle = examination.bundle
     if bundles.JOURNAL not in examination.files:
         raise _NotDone("rulings not re-derived: the journal is not attached; verify the folder")
-    lines = bundles.lines_of(examination.files)
+    lines, digest = bundles.unchained_lines_of(examination.files)
+    if digest != examination.signed_journal:
+        raise EvidenceError("journal.jsonl was changed while it was read: verify it once more")
     examination.parsed = replace(bundle, lines=lines)
     return f"{len(lines)} lines, each chained to the one before, the first to the plan"
 
 
 def _conduct(examination: _Examination) -> str:
     bundle = examination.bundle
-    digests = {name: sha256(data) for name, data in examination.files.items()}
+    digests = {name: bundles.digest_of(data) for name, data in examination.files.items()}
     run_checks.check_vendors(bundle.system)
     run_checks.check_plan(bundle.plan, bundle.system, digests)
     run_checks.check_bounds(bundle.plan, bundle.criteria)
@@ -665,7 +674,7 @@ def difference(left: Any, right: Any, where: str = "") -> str | None:
 
 def _chosen_suite(bundle: Bundle) -> str:
     """Which suite the signer chose, and whether it is what it calls itself."""
-    digest, name = bundle.plan.digests["suite"], bundle.plan.suite
+    digest, name = bundle.plan.digests.get("suite", "none"), bundle.plan.suite
     shipped = suite_file.digests()
     if shipped.get(name) == digest:
         return f"suite chosen by the signer: {name} of bench {VERSION}"

@@ -233,6 +233,12 @@ def a_limit_less(forgery: Forgery) -> None:
         plan["num_limits"] += 1
 
 
+@refused("conduct", "contradiction", "plan.json names other files than it was made with")
+def a_plan_of_no_suite(forgery: Forgery) -> None:
+    with forgery.plan() as plan:
+        del plan["digests"]["suite"]
+
+
 @refused("verdict", "contradiction", "verdict.json does not follow from the journal")
 def a_flipped_verdict(forgery: Forgery) -> None:
     forgery.is_judged = False

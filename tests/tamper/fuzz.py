@@ -1,4 +1,4 @@
-"""Gives verify hostile inputs, one after another, each in a process forked from a warm one.
+"""Gives verify hostile inputs, one after another, each in processes forked from a warm one.
 
 `make tamper` runs 20,000 of them, by scripts/fuzz_verify.py. An input fails where it verifies
 without having been signed anew, where the verifier raises anything but a domain error or is killed,
@@ -15,10 +15,11 @@ import signal
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tamper.mutations import Genuine, Input, drawn
 
@@ -33,6 +34,8 @@ LIMIT_SECONDS = 90  # by the clock, on a machine that does much else; then it is
 LIMIT_BYTES = 4 * 2**30  # of its address space, so that this machine goes on
 WORST = 10
 REFUSED, NOT_STATED = 4, 3
+Fields = dict[str, Any]
+NOTHING: Fields = {"kind": "?", "is_signed": False, "code": 5, "crash": ""}
 KILLED = "what reads it ended ("  # by a signal, which no input may bring about
 
 
@@ -72,23 +75,33 @@ def genuine_of(folder: Path) -> Genuine:
 
 
 def tried(genuine: Genuine, seed: int, number: int) -> Outcome:
-    """Draw the input in a process of its own, and verify it there."""
+    """Draw the input in a process of its own, and verify it in another, which alone is measured."""
+    with tempfile.TemporaryDirectory(dir=_folder()) as name:
+        path = Path(name) / "given"
+        fields, _, _ = _forked(lambda: _drawn(genuine, seed, number, path))
+        seconds, peak_bytes = 0.0, 0
+        if not fields["crash"]:
+            place = path / str(fields.pop("alone"))
+            verdict, seconds, peak_bytes = _forked(lambda: _verified(place))
+            fields |= {name: verdict[name] for name in ("code", "crash")}
+    return Outcome(number=number, seconds=seconds, peak_bytes=peak_bytes, **fields)
+
+
+def _forked(work: Callable[[], Fields]) -> tuple[Fields, float, int]:
+    """What a fork answers, with the processor time and the peak memory that it took."""
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(reader)
-        _in_child(genuine, seed, number, writer)
+        _in_child(work, writer)
     os.close(writer)
     reply = _read(reader, child)
     _, status, usage = os.wait4(child, 0)
     os.close(reader)
-    death = (
-        "" if reply else f"ended by signal {os.WTERMSIG(status)}" if os.WIFSIGNALED(status) else "?"
-    )
-    fields = {"kind": "", "is_signed": False, "code": 5, "crash": death}
-    fields |= json.loads(reply) if reply else {}
-    seconds = usage.ru_utime + usage.ru_stime
-    return Outcome(number=number, seconds=seconds, peak_bytes=usage.ru_maxrss * 1024, **fields)
+    death = f"ended by signal {os.WTERMSIG(status)}" if os.WIFSIGNALED(status) else "no answer"
+    fields: Fields = {**NOTHING, "crash": death}
+    fields = {**NOTHING, **json.loads(reply)} if reply else fields
+    return fields, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024
 
 
 def _read(reader: int, child: int) -> bytes:
@@ -107,34 +120,36 @@ def _read(reader: int, child: int) -> bytes:
     return reply
 
 
-def _in_child(genuine: Genuine, seed: int, number: int, writer: int) -> None:
+def _in_child(work: Callable[[], Fields], writer: int) -> None:
     """Never returns."""
     try:
         resource.setrlimit(resource.RLIMIT_AS, (LIMIT_BYTES, LIMIT_BYTES))
-        given = drawn(seed, number, genuine)
-        fields = _verified(given)
-        os.write(writer, json.dumps(fields).encode())
+        os.write(writer, json.dumps(work()).encode())
     except BaseException as error:  # noqa: BLE001 - whatever it is, the child ends here
         crash = f"in the fuzzer itself: {type(error).__name__}: {error}"[:300]
-        fields = {"kind": "?", "is_signed": False, "code": 5, "crash": crash}
-        os.write(writer, json.dumps(fields).encode())
+        os.write(writer, json.dumps({"crash": crash}).encode())
     finally:
         os._exit(0)
 
 
-def _verified(given: Input) -> dict[str, object]:
-    with tempfile.TemporaryDirectory(dir=_folder()) as name:
-        path = written(given, Path(name))
-        code, crash = 5, ""
-        try:
-            code = verify_confined(path, Terms(allow_development=True)).exit_code
-        except ApplianceError as error:
-            crash = str(error)[:300]
-        except BenchError as error:
-            code, crash = REFUSED, str(error) if KILLED in str(error) else ""
-        except Exception as error:  # noqa: BLE001 - a crash, to be reported
-            crash = f"{type(error).__name__}: {error}"[:300]
-    return {"kind": given.kind, "is_signed": given.is_signed, "code": code, "crash": crash}
+def _drawn(genuine: Genuine, seed: int, number: int, folder: Path) -> Fields:
+    given = drawn(seed, number, genuine)
+    folder.mkdir()
+    written(given, folder)
+    return {"kind": given.kind, "is_signed": given.is_signed, "alone": given.alone}
+
+
+def _verified(path: Path) -> Fields:
+    code, crash = 5, ""
+    try:
+        code = verify_confined(path, Terms(allow_development=True)).exit_code
+    except ApplianceError as error:
+        crash = str(error)[:300]
+    except BenchError as error:
+        code, crash = REFUSED, str(error) if KILLED in str(error) else ""
+    except Exception as error:  # noqa: BLE001 - a crash, to be reported
+        crash = f"{type(error).__name__}: {error}"[:300]
+    return {"code": code, "crash": crash}
 
 
 def _folder() -> str | None:

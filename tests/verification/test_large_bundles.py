@@ -1,0 +1,98 @@
+"""A large bundle takes little more memory than its journal has bytes, and what it says is followed.
+
+Not timed here: benchmarks/ has the times. The journal is mapped from its file, and the file may
+change while it is read.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.large_runs import sealed_large
+
+from appliance.errors import EvidenceError
+from appliance.ipc import confined_child
+from appliance.records.journal import Line
+from appliance.signing import keys
+from appliance.storage import bundle
+from appliance.storage.plain_files import Folder
+from appliance.verification.terms import Terms
+from appliance.verification.verify import read_confined, verify_confined
+
+SMALL, LARGE = 2**22, 2**24  # bytes of journals, about
+MOST = 1.9  # bytes of memory for a byte of the journal, beside what a small one takes
+MEASURE = """
+import resource, sys
+from pathlib import Path
+from appliance.storage import bundle
+from appliance.verification.terms import Terms
+from appliance.verification.verify import verify_confined
+bundle.MAPPED_BYTES = 2**20
+for path in sys.argv[1:]:
+    result = verify_confined(Path(path), Terms(allow_development=True))
+    assert result.verdict == "ACCEPTED", result.faults
+    print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024)
+"""
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    folder, key = tmp_path_factory.mktemp("large"), keys.development_key()
+    return [sealed_large(folder / str(size), size, key) for size in (SMALL, LARGE)]
+
+
+def test_memory_grows_by_less_than_two_bytes_for_each_of_the_journal(runs: list[Path]) -> None:
+    words = [sys.executable, "-c", MEASURE, *map(str, runs)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    small, large = map(int, done.stdout.split())
+    sizes = [(run / bundle.JOURNAL).stat().st_size for run in runs]
+    assert large - small < MOST * (sizes[1] - sizes[0])
+    assert sizes[1] > 2 * sizes[0]
+
+
+def test_a_mapped_journal_is_as_one_that_was_read(
+    runs: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, terms = runs[0], Terms(allow_development=True)
+    whole = bundle.files_of(path)
+    monkeypatch.setattr(bundle, "MAPPED_BYTES", 1)
+    mapped = bundle.files_of(path, is_mapped=True)
+    assert bundle.digest_of(mapped[bundle.JOURNAL]) == bundle.digest_of(whole[bundle.JOURNAL])
+    assert bundle.lines_of(mapped) == bundle.lines_of(whole)
+    assert read_confined(path, terms)[1] == whole
+
+
+def test_a_journal_that_is_changed_while_it_is_read_is_refused(
+    runs: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever can write in the folder puts another chain there once the digest is compared."""
+    copy = tmp_path / "run"
+    copy.mkdir()
+    for file in runs[0].iterdir():
+        (copy / file.name).write_bytes(file.read_bytes())
+    monkeypatch.setattr(bundle, "MAPPED_BYTES", 1)
+    honest = bundle.followed
+
+    def followed(data: bytes, *rest: Any) -> Iterator[Line]:
+        return honest(data[: data.rfind(b"\n", 0, len(data) - 1) + 1], *rest)
+
+    monkeypatch.setattr(bundle, "followed", followed)
+    (fault, *_) = verify_confined(copy, Terms(allow_development=True)).faults
+    assert fault == "journal.jsonl was changed while it was read: verify it once more"
+
+
+def test_a_journal_that_is_cut_short_while_it_is_mapped_ends_the_child_alone(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / bundle.JOURNAL).write_bytes(b"x" * 10**6)
+    with Folder.at(tmp_path) as folder:
+        data = folder.map(bundle.JOURNAL, 10**7)
+    (tmp_path / bundle.JOURNAL).write_bytes(b"")
+    with pytest.raises(EvidenceError, match=r"the run was given up: what reads it ended \(signal"):
+        confined_child.call("the run", lambda: data[-1:], confined_child.Limits(seconds=5))
