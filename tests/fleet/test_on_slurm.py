@@ -9,7 +9,8 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,6 @@ from appliance.fleet import submissions
 
 pytestmark = pytest.mark.slow
 SLOW_RUN = 120.0
-Document = Mapping[str, object]
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +55,8 @@ def sleeper(cluster: Cluster, tmp_path: Path) -> Iterator[Path]:
     path.write_text("#!/bin/sh\nexec sleep 600\n")
     path.chmod(0o755)
     yield path
-    cluster.ask("scancel", "--quiet", f"--user={os.getuid()}")
+    cluster.ask("scancel", "--quiet", "--nodelist=n1,n2,n3,n4")
+    cluster.ask("scancel", "--quiet", "--state=PENDING", f"--user={os.getuid()}")
     wait_for(cluster.idle, "the nodes are idle again")
 
 
@@ -69,7 +70,13 @@ def virtual_bench(folder: Path) -> Path:
 
 
 def planned(
-    folder: Path, keys: Path, program: Path, *more: str, concurrency: int = 4, minutes: int = 30
+    folder: Path,
+    keys: Path,
+    program: Path,
+    *more: str,
+    concurrency: int = 4,
+    settings: str = "minutes = 30",
+    nodes: str = "n1,a\nn2,a\nn3,b\nn4,b",
 ) -> Path:
     """A campaign over the four nodes, in `folder`."""
     (folder / "campaign.toml").write_text(
@@ -78,7 +85,7 @@ def planned(
         suite = "{TINY}"
         criteria = "functional"
         concurrency = {concurrency}
-        minutes = {minutes}
+        {settings}
         retries = 1
         [launcher]
         program = "{program}"
@@ -87,7 +94,7 @@ def planned(
         certificate = "{keys}/certificate.pem"
         """
     )
-    (folder / "nodes.csv").write_text("name,rack\nn1,a\nn2,a\nn3,b\nn4,b\n")
+    (folder / "nodes.csv").write_text(f"name,rack\n{nodes}\n")
     signing = ("--key", f"{keys}/key.pem", "--certificate", f"{keys}/certificate.pem")
     out = folder / "campaign"
     done = called(
@@ -113,12 +120,28 @@ def nodes(campaign: Path, keys: Path) -> dict[str, dict[str, object]]:
 
 def queue(cluster: Cluster, form: str = "%i|%k|%T|%E") -> list[list[str]]:
     lines = cluster.ask("squeue", "--noheader", f"--format={form}").splitlines()
-    return [line.split("|") for line in lines]
+    return [line.split("|") for line in lines if f"node={slurm.APART} " not in line]
+
+
+@pytest.fixture(scope="module")
+def too_long(cluster: Cluster, keys: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A campaign whose run waits longer than its job may last: an hour between its sessions."""
+    folder = tmp_path_factory.mktemp("too-long")
+    campaign = planned(
+        folder,
+        keys,
+        virtual_bench(folder),
+        settings='minutes = 1\nsessions = 2\npause = "1h"',
+        nodes=f"{slurm.APART},c",
+    )
+    assert answer("submit", campaign, keys)["submitted"].keys() == {slurm.APART}
+    return campaign
 
 
 # ------------------------------------------------------------------ jobs and lanes
 
 
+@pytest.mark.usefixtures("too_long")  # its minute begins before the other tests
 def test_two_lanes_hold_four_jobs_and_a_second_submit_gives_none(
     cluster: Cluster, keys: Path, sleeper: Path, tmp_path: Path
 ) -> None:
@@ -262,81 +285,165 @@ def test_a_second_operator_waits_for_the_first(
 # ------------------------------------------------------------------ a whole campaign
 
 
-def accepted_or_not(campaign: Path, keys: Path) -> dict[str, object]:
+def wait_long(is_so: Callable[[], bool], what: str) -> None:
+    """As `wait_for`, for what takes runs: longer, and looked at less often."""
+    wait_for(is_so, what, SLOW_RUN, every=0.5)
+
+
+@dataclass(frozen=True)
+class Story:
+    """A campaign from its plan to its last verdict, and its nodes at two moments.
+
+    `early` is when n1 and n4 were accepted, n2 was rejected and n3 had lost its power; `gates` are
+    exit codes of that moment, `drained` what Slurm then said of n2, `over` what was passed over.
+    """
+
+    campaign: Path
+    early: dict[str, dict[str, object]]
+    gates: dict[str, int]
+    drained: str
+    over: object
+    again: dict[str, object]
+    late: dict[str, dict[str, object]]
+
+
+def states(campaign: Path, keys: Path) -> dict[str, object]:
     return {name: one["state"] for name, one in nodes(campaign, keys).items()}
 
 
 def is_done(campaign: Path, keys: Path) -> bool:
-    moving = {"running", "queued"}
-    return moving.isdisjoint(accepted_or_not(campaign, keys).values())
+    return {"running", "queued"}.isdisjoint(states(campaign, keys).values())
 
 
-def test_a_campaign_with_a_rejected_a_killed_and_a_resubmitted_node(
-    cluster: Cluster, keys: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    serials, orders = tmp_path / "serials", tmp_path / "orders"
+@pytest.fixture(scope="module")
+def story(cluster: Cluster, keys: Path, tmp_path_factory: pytest.TempPathFactory) -> Story:
+    """n2 has another device than was ordered, and gets the right one; n3 loses its power."""
+    folder = tmp_path_factory.mktemp("story")
+    serials, orders = folder / "serials", folder / "orders"
     serials.mkdir()
     orders.mkdir()
-    monkeypatch.setenv("VIRTUAL_SERIALS", str(serials))
     (serials / "n2").write_text("another")
     line = 'title = "Serial"\nfield = "devices.serial"\nop = "=="\nvalue = "n2"\n'
     order = f'name = "n2"\nsummary = "what was bought"\n[[line]]\n{line}'
     (orders / "n2.toml").write_text(order)
-    program = virtual_bench(tmp_path)
-    campaign = planned(tmp_path, keys, program, "--orders", str(orders), concurrency=1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("VIRTUAL_SERIALS", str(serials))
+        program = virtual_bench(folder)
+        campaign = planned(folder, keys, program, "--orders", str(orders), concurrency=1)
+        assert len(answer("submit", campaign, keys)["submitted"]) == 4
+        _power_off(cluster, campaign)
+        wait_long(lambda: states(campaign, keys)["n4"] == "accepted", "n4 is done")
+        early = nodes(campaign, keys)
+        gates = {name: gate(campaign, keys, name) for name in slurm.NODES}
+        gates["n3 while open"] = gate(campaign, keys, "n3", "--allow-open")
+        gates["n2 drained"] = gate(campaign, keys, "n2", "--drain")
+        drained = cluster.ask("scontrol", "show", "node", "n2", "--oneliner")
+        over = answer("submit", campaign, keys, "--node", "n2")["passed_over"]
+        cluster.ask("scontrol", "update", "NodeName=n2", "State=RESUME")
+        (serials / "n2").unlink()
+        cluster.start_node("n3")
+        wait_for(cluster.idle, "n2 and n3 are back")
+        again = answer("submit", campaign, keys)
+        wait_long(lambda: is_done(campaign, keys), "all are done")
+        late = nodes(campaign, keys)
+    return Story(campaign, early, gates, drained, over, again, late)
 
-    # n1 is accepted; n2 has another device than was ordered; n3 loses its power in its run.
-    assert len(answer("submit", campaign, keys)["submitted"]) == 4
-    journals = campaign / "nodes" / "n3" / "runs"
-    wait_for(lambda: any(journals.glob("*/journal.jsonl")), "n3 has begun its run", SLOW_RUN)
+
+def _power_off(cluster: Cluster, campaign: Path) -> None:
+    """Once n3 is in its run."""
+    runs = campaign / "nodes" / "n3" / "runs"
+    wait_long(lambda: any(runs.glob("*/journal.jsonl")), "n3 has begun its run")
     cluster.kill_node("n3")
-    wait_for(lambda: cluster.node_state("n3").startswith("down"), "Slurm misses n3", SLOW_RUN)
-    wait_for(lambda: accepted_or_not(campaign, keys)["n4"] == "accepted", "n4 is done", SLOW_RUN)
-    found = nodes(campaign, keys)
-    assert accepted_or_not(campaign, keys) == {
+    wait_long(lambda: cluster.node_state("n3").startswith("down"), "Slurm misses n3")
+
+
+def gate(campaign: Path, keys: Path, node: str, *words: str) -> int:
+    return fleet("gate", campaign, keys, "--node", node, "--max-age", "1h", *words).returncode
+
+
+def test_a_rejected_node_is_due_for_a_retest_and_one_without_power_for_another_attempt(
+    story: Story,
+) -> None:
+    assert {name: one["state"] for name, one in story.early.items()} == {
         "n1": "accepted",
         "n2": "retest",
         "n3": "open",
         "n4": "accepted",
     }
-    assert (found["n2"]["verdict"], found["n2"]["rejections"]) == ("REJECTED", 1)
-    assert (found["n3"]["attempts"], found["n3"]["failed"]) == (1, 1)
-    assert fleet("gate", campaign, keys, "--node", "n1", "--max-age", "1h").returncode == 0
-    assert fleet("gate", campaign, keys, "--node", "n2").returncode == 1
-    assert fleet("gate", campaign, keys, "--node", "n3").returncode == 3
-    assert fleet("gate", campaign, keys, "--node", "n3", "--allow-open").returncode == 0
+    assert (story.early["n2"]["verdict"], story.early["n2"]["rejections"]) == ("REJECTED", 1)
+    assert (story.early["n3"]["attempts"], story.early["n3"]["failed"]) == (1, 1)
 
-    # n3 is back, n2 has the right device: both run again, n3 where it ended.
-    (serials / "n2").unlink()
-    cluster.start_node("n3")
-    wait_for(cluster.idle, "n3 is back")
-    done = answer("submit", campaign, keys)
-    assert (done["submitted"].keys(), done["finished"]) == ({"n2", "n3"}, 2)
-    wait_for(lambda: is_done(campaign, keys), "all are done", SLOW_RUN)
-    found = nodes(campaign, keys)
-    assert {name: one["state"] for name, one in found.items()} == dict.fromkeys(
-        slurm.NODES, "accepted"
-    )
-    assert (found["n2"]["attempts"], found["n2"]["rejections"]) == (2, 1)
-    (run,) = journals.glob("2*")
-    assert '"run_resumed"' in (run / "journal.jsonl").read_text()
-    shown = fleet("status", campaign, keys, "--once")
+
+def test_a_gate_passes_only_who_has_an_accepting_bundle_and_drains_with_the_reason(
+    story: Story,
+) -> None:
+    assert story.gates == {
+        "n1": 0,
+        "n2": 1,
+        "n3": 3,
+        "n4": 0,
+        "n3 while open": 0,
+        "n2 drained": 1,
+    }
+    assert "State=IDLE+DRAIN" in story.drained
+    assert "Reason=bench: n2 is REJECTED by the run" in story.drained
+    assert story.over == {"n2": "Slurm says that it is drained"}
+
+
+def test_only_what_is_due_runs_again_and_in_the_end_all_are_accepted(
+    story: Story, keys: Path
+) -> None:
+    assert sorted(story.again["submitted"]) == ["n2", "n3"]
+    assert story.again["finished"] == 2
+    assert {one["state"] for one in story.late.values()} == {"accepted"}
+    assert (story.late["n2"]["attempts"], story.late["n2"]["rejections"]) == (2, 1)
+    (run,) = (story.campaign / "nodes" / "n3" / "runs").glob("2*")
+    assert '"run_resumed"' in (run / "journal.jsonl").read_text(), "it went on where it ended"
+    shown = fleet("status", story.campaign, keys, "--once")
     assert shown.returncode == 0
     assert "test, 4 nodes: 4 accepted" in shown.stderr
-    assert answer("submit", campaign, keys)["submitted"] == {}
+    assert answer("submit", story.campaign, keys)["submitted"] == {}
 
-    # A node's bundle is of that node, and of no other.
+
+def test_a_bundle_is_of_its_node_and_of_no_other(story: Story, keys: Path, tmp_path: Path) -> None:
+    campaign = Path(shutil.copytree(story.campaign, tmp_path / "campaign"))
     (mine,) = (campaign / "nodes" / "n1" / "runs").glob("2*")
     for node, code in (("n1", 0), ("n4", 4)):
         challenge = str(campaign / "nodes" / node / "challenge.json")
         trust = ("--trust", f"{keys}/certificate.pem")
         assert called("verify", str(mine), *trust, "--challenge", challenge).returncode == code
-    shutil.copytree(mine, campaign / "nodes" / "n4" / "runs" / "20990101T000000Z-000000")
-    assert fleet("gate", campaign, keys, "--node", "n4").returncode == 0
-    refused = nodes(campaign, keys)["n4"]
-    assert refused["state"] == "accepted"
+    theirs = campaign / "nodes" / "n4" / "runs"
+    shutil.rmtree(theirs)
+    shutil.copytree(mine, theirs / mine.name)
+    assert gate(campaign, keys, "n4") == 3
+    found = nodes(campaign, keys)["n4"]
+    assert found["state"] == "open"
+    assert "not made for the challenge.json that you expect" in str(found["sentence"])
 
-    # What was signed cannot be changed.
-    signed = campaign / FILE
+
+def test_a_changed_byte_of_a_campaign_is_exit_4(story: Story, keys: Path, tmp_path: Path) -> None:
+    for name in (FILE, folders.CERTIFICATE):
+        shutil.copy(story.campaign / name, tmp_path)
+    signed = tmp_path / FILE
     signed.write_bytes(signed.read_bytes().replace(b"a", b"b", 1))
-    assert fleet("status", campaign, keys).returncode == 4
+    assert fleet("status", tmp_path, keys).returncode == 4
+
+
+# ------------------------------------------------------------------ time limits
+
+
+def test_a_job_that_its_time_limit_ends_counts_as_an_attempt_and_another_is_due(
+    keys: Path, too_long: Path
+) -> None:
+    def state() -> dict[str, object]:
+        return nodes(too_long, keys)[slurm.APART]
+
+    wait_long(lambda: state()["state"] == "open", "Slurm ends the job")
+    found = state()
+    assert (found["attempts"], found["failed"]) == (1, 1)
+    assert " ended as TIMEOUT" in str(found["sentence"])
+    assert "stopped by SIGTERM in the pause before session 2" in str(found["sentence"])
+    (run,) = (too_long / "nodes" / slurm.APART / "runs").glob("2*")
+    assert (run / "journal.jsonl").exists(), "what was recorded stays"
+    assert answer("submit", too_long, keys)["submitted"].keys() == {slurm.APART}
+    assert answer("cancel", too_long, keys)["cancelled"].keys() == {slurm.APART}

@@ -23,6 +23,8 @@ import psutil
 
 TOOLS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "sinfo", "scontrol", "scancel")
 NODES = ("n1", "n2", "n3", "n4")
+APART = "n5"
+"""A fifth node, for a job that takes long and hinders nobody."""
 SECONDS = 30.0
 STEP = "slurmstepd"
 SBIN = "/usr/sbin:/sbin"
@@ -50,11 +52,12 @@ SelectType=select/cons_tres
 SelectTypeParameters=CR_CPU
 ReturnToService=2
 SlurmdTimeout=5
+MessageTimeout=3
 KillWait=2
 MinJobAge=300
 SchedulerParameters=bf_interval=1,sched_interval=2,defer
 {nodes}
-PartitionName=all Nodes=n[1-4] Default=YES State=UP MaxTime=60
+PartitionName=all Nodes=n[1-5] Default=YES State=UP MaxTime=60
 """
 
 
@@ -183,7 +186,7 @@ def cluster(folder: Path) -> Iterator[Cluster]:
     try:
         _start_munge(made)
         made.start_controller()
-        for name in NODES:
+        for name in (*NODES, APART):
             made.start_node(name)
         wait_for(made.idle, "the nodes are idle")
         yield made
@@ -192,10 +195,10 @@ def cluster(folder: Path) -> Iterator[Cluster]:
 
 
 def _configure(made: Cluster) -> None:
-    controller, *ports = free_ports(1 + len(NODES))
+    controller, *ports = free_ports(2 + len(NODES))
     nodes = "\n".join(
         f"NodeName={name} NodeHostname=localhost NodeAddr=127.0.0.1 Port={port} CPUs=1"
-        for name, port in zip(NODES, ports, strict=True)
+        for name, port in zip((*NODES, APART), ports, strict=True)
     )
     made.configuration.write_text(
         CONFIGURATION.format(
@@ -228,12 +231,14 @@ def free_ports(count: int) -> list[int]:
     return ports
 
 
-def wait_for(is_so: Callable[[], bool], what: str, seconds: float = SECONDS) -> None:
+def wait_for(
+    is_so: Callable[[], bool], what: str, seconds: float = SECONDS, *, every: float = 0.1
+) -> None:
     """Until it is so; AssertionError when the time is over."""
     end = time.monotonic() + seconds
     while not is_so():
         assert time.monotonic() < end, f"after {seconds:.0f} s it is not so that {what}"
-        time.sleep(0.1)
+        time.sleep(every)
 
 
 def mine() -> list[psutil.Process]:
