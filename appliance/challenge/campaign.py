@@ -105,8 +105,9 @@ class Campaign(Record):
     """The signed payload of campaign.dsse.json.
 
     `suite` and `criteria` are names, with the sha256 of the files beside them. `pause` is the time
-    between sessions, as in 4h. `minutes` is the time limit of a job. `retries` is how often a job may be submitted again that ended without a
-    verdict; each counts as an attempt. Empty texts leave reservation and partition to Slurm.
+    between sessions, as in 4h. `minutes` is the time limit of a job. `retries` is how often a job
+    may be submitted again that ended without a verdict; each counts as an attempt. Empty texts
+    leave reservation and partition to Slurm.
     """
 
     schema: Literal["bench/campaign/1"] = "bench/campaign/1"

@@ -1,4 +1,4 @@
-"""The file that a person writes for a campaign: what to accept by, how often, and how to start it."""
+"""The file that a person writes for a campaign: what to accept by, how often, how to start it."""
 
 from __future__ import annotations
 

@@ -12,7 +12,6 @@ It lies where every node sees it. Nothing of it but the bundles is evidence.
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import os
 from collections.abc import Iterator, Sequence
@@ -164,13 +163,16 @@ def locked(folder: CampaignFolder) -> Iterator[None]:
     except OSError as error:
         raise OutputError(f"{path} cannot be opened ({error.strerror})") from None
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _lock(descriptor, folder.path)
         yield
-    except OSError as error:
-        if error.errno != errno.EWOULDBLOCK:
-            raise
-        raise UsageError(
-            f"another `bench fleet` works on {folder.path}: wait until it has ended"
-        ) from None
     finally:
         os.close(descriptor)
+
+
+def _lock(descriptor: int, path: Path) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise UsageError(
+            f"another `bench fleet` works on {path}: wait until it has ended"
+        ) from None

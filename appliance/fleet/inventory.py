@@ -1,4 +1,4 @@
-"""The nodes of a fleet, as the buyer lists them: TOML, CSV, a folder of orders, or Slurm's own list.
+"""The nodes of a fleet as the buyer lists them: TOML, CSV, a folder of orders, Slurm's own list.
 
 Names become options of `sbatch` and names of folders, so they have one strict form, whoever wrote
 them down.
@@ -159,4 +159,3 @@ def _row(row: Mapping[str | None, object], name: str, line: int) -> InventoryNod
 
 def _shown(text: str) -> str:
     return f'"{one_line(text)[:LONGEST_FIELD]}"'
-

@@ -33,8 +33,9 @@ from appliance.version import VERSION
 
 @dataclass(frozen=True, kw_only=True)
 class Files:
-    """The bytes of what nodes are accepted by, and the criteria as read."""
+    """The bytes of what nodes are accepted by, the suite's name, and the criteria as read."""
 
+    suite_name: str
     suite: bytes
     criteria: bytes
     order: bytes | None
@@ -76,13 +77,15 @@ def plan(
 
 
 def _files(file: CampaignFile) -> Files:
-    suite = suite_file.load_suite(file.suite)[1]
+    suite, suite_data = suite_file.load_suite(file.suite)
     parsed, criteria = criteria_file.load_criteria(file.criteria)
     order = None
     if file.order is not None:
         order = input_file.read(Path(file.order), what="order")
         order_file.read(order, file.order)
-    return Files(suite=suite, criteria=criteria, order=order, parsed=parsed)
+    return Files(
+        suite_name=suite.name, suite=suite_data, criteria=criteria, order=order, parsed=parsed
+    )
 
 
 def _campaign(
@@ -99,9 +102,9 @@ def _campaign(
         not_after_utc=utc_words(now + timedelta(days=file.days)),
         nonce=nonce,
         bench_version=VERSION,
-        suite=file.suite,
+        suite=files.suite_name,
         suite_digest=sha256(files.suite),
-        criteria=file.criteria,
+        criteria=files.parsed.name,
         criteria_digest=sha256(files.criteria),
         order_digest=None if files.order is None else sha256(files.order),
         sessions=file.sessions,

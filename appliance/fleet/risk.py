@@ -60,16 +60,18 @@ def sentences(risk: FleetRisk, retest: RetestRule) -> tuple[str, ...]:
     if not retest.retests:
         return first, f"no retests: the first rejection stands; {wrong}"
     times = "once" if retest.retests == 1 else f"{retest.retests} times"
-    return (
-        first,
+    again = (
         f"a rejected node runs again {times}, in {retest.sessions} sessions: at most "
-        f"{risk.expected_after:.3g} healthy nodes rejected in all their runs; {wrong}",
+        f"{risk.expected_after:.3g} healthy nodes rejected in all their runs; {wrong}"
     )
+    return first, again
 
 
 def _check_numbers(risk: float, most_expected: float | None) -> None:
     if not (math.isfinite(risk) and 0 < risk < 1):
-        raise UsageError(f"the risk of a wrong rejection is {risk:g}: give more than 0, less than 1")
+        raise UsageError(
+            f"the risk of a wrong rejection is {risk:g}: give more than 0, less than 1"
+        )
     if most_expected is not None and not (math.isfinite(most_expected) and most_expected > 0):
         raise UsageError(f"most_expected is {most_expected:g}: give a number of nodes above 0")
 
@@ -79,8 +81,10 @@ def _too_many(num_nodes: int, risk: float, retest: RetestRule, most: float) -> s
         (count for count in range(MOST_RETESTS + 1) if num_nodes * risk ** (count + 1) <= most),
         None,
     )
-    fix = f"more than {MOST_RETESTS} retests would be wanted" if retests is None else (
-        f"{retests} retests are enough"
+    fix = (
+        f"more than {MOST_RETESTS} retests would be wanted"
+        if retests is None
+        else (f"{retests} retests are enough")
     )
     return (
         f"of {num_nodes} healthy nodes {num_nodes * risk ** (retest.retests + 1):.3g} would be "
