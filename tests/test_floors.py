@@ -46,6 +46,8 @@ FLOORS: list[tuple[str, ...]] = [
     ("appliance.runner", "appliance.judging", "appliance.comparison", "appliance.container"),
     ("appliance.verification", "appliance.qualifying", "reports"),
     ("reports.comparing",),
+    ("appliance.collection",),
+    ("reports.fleet",),
     ("appliance.selftest", "appliance.verbs", "appliance.verbs.baselines"),
     ("appliance.cli",),
 ]

@@ -155,15 +155,38 @@ def verify(
     the evidence may have. Raises UsageError if there is nothing at `path`, EvidenceError if what is
     there is of no kind that can be evidence.
     """
+    return examine(
+        evidence_path.given(path, total),
+        trusted=trusted,
+        allow_development=allow_development,
+        expectations=expectations,
+        facts=facts,
+        moment=moment,
+    )[0]
+
+
+def examine(
+    given: Given,
+    *,
+    trusted: Sequence[bytes] = (),
+    allow_development: bool = False,
+    expectations: Expectations | None = None,
+    facts: Facts | None = None,
+    moment: datetime | None = None,
+) -> tuple[Verification, Bundle | None]:
+    """As `verify`, of what was read already, with the records that were checked.
+
+    None where they could not be read. They are worth what the verification says of them.
+    """
     examination = _Examination(
-        given=evidence_path.given(path, total),
+        given=given,
         trusted=trusted,
         allow_development=allow_development,
         expectations=expectations or Expectations(),
         facts=facts or shipped(),
         moment=moment or datetime.now(UTC),
     )
-    return _verification(examination, _checks(examination))
+    return _verification(examination, _checks(examination)), examination.parsed
 
 
 def verify_confined(
