@@ -8,6 +8,7 @@
     ├── SessionsLeft           exit 3: a session has ended, and nothing is decided before the last
     ├── ReceiptAwaited         exit 3: a run is planned, and begins by the buyer's receipt
     ├── NodeBusy               exit 3: others use the node, and the time to wait for that is over
+    ├── SchedulerError          exit 3: the cluster's scheduler did not do as asked; ask it again
     └── RunInterrupted         exit 130: stopped by a person; the run can be resumed
 
 They are raised where the fault is seen and caught once, in cli.py. What a workload does
@@ -65,6 +66,12 @@ class ReceiptAwaited(BenchError):
 
 class NodeBusy(BenchError):
     """The node did not become idle in the time that a person gave it; nothing was begun."""
+
+    exit_code = 3
+
+
+class SchedulerError(BenchError):
+    """The scheduler of a cluster did not answer, or not as it should; what was done is kept."""
 
     exit_code = 3
 

@@ -39,12 +39,17 @@ class Launcher(Record):
     """What a node's job starts: an installed program, or an image by docker or by pyxis.
 
     `program` is the path of `bench` on the nodes (in the image for pyxis), `image` the image's
-    name, empty for an installed program.
+    name, empty for an installed program. `vendor` and `data` are options of the run, and `key` with
+    `certificate` the files on the nodes that runs are signed with; empty texts leave them out.
     """
 
     kind: LauncherKind
     program: str
     image: str
+    vendor: str
+    data: str
+    key: str
+    certificate: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,9 +104,10 @@ class CampaignNode(Record):
 class Campaign(Record):
     """The signed payload of campaign.dsse.json.
 
-    `suite` and `criteria` are names, with the sha256 of the files beside them. `minutes` is the
-    time limit of a job. `retries` is how often a job may be submitted again that ended without a
-    verdict; each counts as an attempt. Empty texts leave reservation and partition to Slurm.
+    `suite` and `criteria` are names, with the sha256 of the files beside them. `pause` is the time
+    between sessions, as in 4h. `minutes` is the time limit of a job. `retries` is how often a job
+    may be submitted again that ended without a verdict; each counts as an attempt. Empty texts
+    leave reservation and partition to Slurm.
     """
 
     schema: Literal["bench/campaign/1"] = "bench/campaign/1"
@@ -116,6 +122,7 @@ class Campaign(Record):
     criteria_digest: str
     order_digest: str | None
     sessions: SafeInt
+    pause: str
     concurrency: SafeInt
     minutes: SafeInt
     reservation: str

@@ -18,6 +18,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from appliance.cli import baselines, challenges, data, evidence, flow, host, keys, listing, program
+from appliance.cli.fleet import collecting, jobs, planning, standing
 from appliance.cli.output import NAME, print_json, say
 from appliance.errors import ApplianceError, BenchError, RunInterrupted
 
@@ -63,6 +64,21 @@ GROUPS: Mapping[str, tuple[str, Mapping[str, Verb]]] = {
     "baseline": (
         "Make and check baselines of signed runs.",
         {"create": baselines.create, "check": baselines.check, "plan": baselines.plan},
+    ),
+    "fleet": (
+        "Accept many nodes: plan a campaign, submit it, see where it stands, collect and show it.",
+        {
+            "plan": planning.plan,
+            "submit": jobs.submit,
+            "status": standing.status,
+            "resume": jobs.resume,
+            "cancel": jobs.cancel,
+            "gate": standing.gate,
+            "run": jobs.run,
+            "collect": collecting.collect,
+            "site": collecting.site,
+            "report": collecting.report,
+        },
     ),
 }
 

@@ -42,6 +42,7 @@ def _campaign(*names: str) -> Campaign:
         criteria_digest="b" * 64,
         order_digest=None,
         sessions=1,
+        pause="0s",
         concurrency=2,
         minutes=60,
         reservation="",
@@ -57,7 +58,9 @@ def _campaign(*names: str) -> Campaign:
             acceptance=0.03,
             most_expected=None,
         ),
-        launcher=Launcher(kind="bench", program="bench", image=""),
+        launcher=Launcher(
+            kind="bench", program="bench", image="", vendor="", data="", key="", certificate=""
+        ),
         nodes=tuple(map(_node, names)),
     )
 

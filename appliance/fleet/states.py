@@ -1,0 +1,225 @@
+"""Where each node of a campaign stands: from its bundles, its attempts, and the scheduler's jobs.
+
+Nothing of it is stored. A node is done when a verified bundle of it says so; an attempt counts from
+the moment at which its job began on the node, so that what the scheduler never started costs none.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, get_args
+
+from appliance.challenge.campaign import CampaignNode
+from appliance.errors import SchedulerError
+from appliance.fleet import slurm
+from appliance.fleet.folder import CampaignFolder
+from appliance.fleet.node_runs import NodeRun, Reader
+from appliance.fleet.slurm import Job
+from appliance.fleet.submissions import Submission
+from appliance.foreign_text import one_line
+from appliance.records.json import Record, SafeInt
+from appliance.records.verdict import VerdictWord
+from appliance.storage import plain_files
+
+State = Literal[
+    "accepted", "rejected", "inconclusive", "failed", "running", "queued", "retest", "open"
+]
+STATES: tuple[State, ...] = get_args(State)
+FINAL = frozenset({"accepted", "rejected", "inconclusive", "failed"})
+BEGUN = re.compile(r"attempt-([1-9][0-9]{0,2})\.begun")
+LARGEST_LOG = 16 * 2**20
+LONGEST_SENTENCE = 300
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeState(Record):
+    """One node: `attempts` that began, `failed` of them without a verdict that decides.
+
+    `verdict` and `run_id` are of the run that decides, or of the newest verified one; `job` is the
+    number of the job that is queued or runs. `sentence` says what went wrong, empty if nothing.
+    """
+
+    name: str
+    rack: str
+    state: State
+    attempts: SafeInt
+    failed: SafeInt
+    rejections: SafeInt
+    verdict: VerdictWord | None
+    run_id: str | None
+    job: SafeInt | None
+    job_state: str
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FleetStatus(Record):
+    """The whole campaign: how many nodes are in which state, and each of them.
+
+    `exit_code` is 0 if all are accepted, 1 if any is rejected, 3 otherwise.
+    """
+
+    schema: Literal["bench/fleet-status/1"] = "bench/fleet-status/1"
+    campaign: str
+    digest: str
+    utc: str
+    scheduler: str
+    counts: Mapping[State, SafeInt]
+    nodes: tuple[NodeState, ...]
+    exit_code: SafeInt
+
+
+def status(
+    folder: CampaignFolder, reader: Reader, jobs: Sequence[Job], *, scheduler: str, now: str
+) -> FleetStatus:
+    """The campaign now. `scheduler` is why the jobs could not be asked for, empty if they were."""
+    states = tuple(node_states(folder, reader, jobs))
+    counted = Counter(one.state for one in states)
+    return FleetStatus(
+        campaign=folder.campaign.name,
+        digest=folder.digest,
+        utc=now,
+        scheduler=scheduler,
+        counts={state: counted[state] for state in STATES},
+        nodes=states,
+        exit_code=_exit_code(counted, len(states)),
+    )
+
+
+def _exit_code(counted: Mapping[State, int], num_nodes: int) -> int:
+    if counted["rejected"]:
+        return 1
+    return 0 if counted["accepted"] == num_nodes else 3
+
+
+def node_states(folder: CampaignFolder, reader: Reader, jobs: Sequence[Job]) -> list[NodeState]:
+    """Every node's state, in the campaign's order."""
+    live = {job.node: job for job in jobs if job.phase != "ended"}
+    ended = {(job.node, job.attempt): job for job in jobs if job.phase == "ended"}
+    return [
+        _state(folder, node, reader.runs(node), live.get(node.name), ended)
+        for node in folder.campaign.nodes
+    ]
+
+
+def _state(
+    folder: CampaignFolder,
+    node: CampaignNode,
+    runs: Sequence[NodeRun],
+    job: Job | None,
+    ended: Mapping[tuple[str, int], Job],
+) -> NodeState:
+    begun = begun_attempts(folder.jobs(node.name))
+    is_begun = job is not None and job.attempt in begun
+    verdicts = Counter(run.verdict for run in runs if run.state == "verified")
+    decided = verdicts["ACCEPTED"] + verdicts["REJECTED"]
+    failed = max(0, len(begun) - is_begun - decided)
+    state = _word(folder, verdicts, failed, job)
+    shown = _deciding(runs)
+    return NodeState(
+        name=node.name,
+        rack=node.rack,
+        state=state,
+        attempts=len(begun),
+        failed=failed,
+        rejections=verdicts["REJECTED"],
+        verdict=None if shown is None else shown.verdict,
+        run_id=None if shown is None else shown.run_id,
+        job=None if job is None else job.number,
+        job_state="" if job is None else _job_words(job),
+        sentence=_sentence(folder, node, runs, begun, ended) if failed and not shown else "",
+    )
+
+
+def _word(
+    folder: CampaignFolder, verdicts: Mapping[VerdictWord | None, int], failed: int, job: Job | None
+) -> State:
+    campaign = folder.campaign
+    if verdicts.get("ACCEPTED", 0):
+        return "accepted"
+    if job is not None:
+        return "queued" if job.phase == "queued" else "running"
+    if verdicts.get("REJECTED", 0) > campaign.retest.retests:
+        return "rejected"
+    if failed > campaign.retries:
+        return "inconclusive" if verdicts.get("INCONCLUSIVE", 0) else "failed"
+    return "retest" if verdicts.get("REJECTED", 0) else "open"
+
+
+def _deciding(runs: Sequence[NodeRun]) -> NodeRun | None:
+    """The run that accepts the node, else the newest that verifies."""
+    verified = [run for run in runs if run.state == "verified"]
+    accepted = [run for run in verified if run.verdict == "ACCEPTED"]
+    return next(iter(accepted or reversed(verified)), None)
+
+
+def _job_words(job: Job) -> str:
+    is_waiting = job.phase == "queued" and job.reason not in {"", "None"}
+    return f"{job.state} ({job.reason})" if is_waiting else job.state
+
+
+def _sentence(
+    folder: CampaignFolder,
+    node: CampaignNode,
+    runs: Sequence[NodeRun],
+    begun: Sequence[int],
+    ended: Mapping[tuple[str, int], Job],
+) -> str:
+    """Why the newest attempt gave no verdict: a refused bundle, the scheduler, its last words."""
+    refused = [run for run in runs if run.state == "refused"]
+    if refused:
+        return f"the bundle {refused[-1].run_id} is refused: {refused[-1].sentence}"
+    last = max(begun)
+    job = ended.get((node.name, last))
+    words = last_words(folder.jobs(node.name), last)
+    if job is not None and job.state not in {"COMPLETED", "FAILED"}:
+        words = f"job {job.number} ended as {job.state}{f': {words}' if words else ''}"
+    return words or f"attempt {last} ended without a word"
+
+
+# ------------------------------------------------------------------ attempts
+
+
+def begun_attempts(jobs: Path) -> tuple[int, ...]:
+    """Numbers of the attempts that began on the node."""
+    try:
+        names = [path.name for path in jobs.iterdir()]
+    except OSError:
+        return ()
+    return tuple(sorted(int(found[1]) for name in names if (found := BEGUN.fullmatch(name))))
+
+
+def last_words(jobs: Path, attempt: int) -> str:
+    """The last line that an attempt's job printed, as people may be shown it."""
+    try:
+        text = plain_files.read(jobs / f"attempt-{attempt}.out", LARGEST_LOG)
+    except OSError:
+        return ""
+    lines = [line.strip() for line in text.decode(errors="replace").splitlines() if line.strip()]
+    return one_line(lines[-1])[:LONGEST_SENTENCE] if lines else ""
+
+
+def next_attempt(
+    folder: CampaignFolder, node: str, lines: Sequence[Submission], jobs: Sequence[Job]
+) -> int:
+    """The number of the node's next attempt: one that no job has and none had.
+
+    One that was asked for and never given keeps its number: should its job exist all the same, only
+    one of the two can begin.
+    """
+    given = [line.attempt for line in lines if line.node == node and line.step != "asked"]
+    known = [job.attempt for job in jobs if job.node == node]
+    return 1 + max((*given, *known, *begun_attempts(folder.jobs(node))), default=0)
+
+
+def of_campaign(folder: CampaignFolder, reader: Reader, now: str) -> FleetStatus:
+    """The campaign now, by what the scheduler says; without its answer the bundles are shown."""
+    try:
+        jobs: Sequence[Job] = slurm.jobs(folder.job_name)
+    except SchedulerError as error:
+        return status(folder, reader, (), scheduler=str(error), now=now)
+    return status(folder, reader, jobs, scheduler="", now=now)
