@@ -114,7 +114,9 @@ def _axis(low: float, high: float) -> list[str]:
     for number in range(int(np.ceil(low / step)), int(np.floor(high / step)) + 1):
         x = _x(number * step, low, high)
         parts.append(f'<path d="M{x:.1f} {_BOTTOM}v4" stroke="{_INK}" stroke-width="0.8"/>')
-        parts.append(_text(x, _BOTTOM + 16, f"{number * step * 100:+.3g} %", "middle"))
+        parts.append(
+            _text(x, _BOTTOM + 16, f"{number * step * 100:+.3g} %".replace("+0 %", "0 %"), "middle")
+        )
     middle = (_LEFT + _RIGHT) / 2
     return [*parts, _text(middle, _BOTTOM + 34, "step time against what is expected", "middle")]
 

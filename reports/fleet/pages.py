@@ -201,6 +201,7 @@ def _nodes(answers: Answers, site: Path) -> Iterator[Page]:
     deviations = answers.grouped("deviations", "node")
     refused = answers.grouped("refusals", "node")
     differing = answers.grouped("differing", "node")
+    versions = _differing_groups(answers)
     for one in answers.of("nodes"):
         name, path = one["node"], f"nodes/{one['node']}.html"
         yield _page(
@@ -211,12 +212,32 @@ def _nodes(answers: Answers, site: Path) -> Iterator[Page]:
             rack=word(one["rack"] or "none"),
             rack_path=f"racks/{slug(one['rack'] or 'none')}.html",
             attempts=[_attempt(item, site / path) for item in attempts.get(name, [])],
+            groups=[
+                *versions.get(("rack", one["rack"]), []),
+                *(
+                    text
+                    for item in differing.get(name, [])
+                    for text in versions.get((item["component"], item["version"]), [])
+                ),
+            ],
             metrics=[_deviation(item) for item in deviations.get(name, [])],
             cases=[_case(item) for item in cases.get(name, [])],
             devices=[_device(item) for item in devices.get(name, [])],
             differing=[_differing(item) for item in differing.get(name, [])],
             refused=[_refusal(item) for item in refused.get(name, [])],
         )
+
+
+def _differing_groups(answers: Answers) -> dict[tuple[str, str], list[str]]:
+    """Sentences on each level that differs as a group, by its covariate and name."""
+    return {
+        (one["covariate"], one["level"]): [
+            f"{line['covariate']} {line['level']} ({line['effects']})"
+        ]
+        for line in levels(answers)
+        for one in answers.of("levels")
+        if (word(one["covariate"]), word(one["level"])) == (line["covariate"], line["level"])
+    }
 
 
 def _attempt(one: Record, page: Path) -> Record:

@@ -19,9 +19,8 @@ import random
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from cryptography.hazmat.primitives.serialization import Encoding
@@ -108,50 +107,72 @@ def node_name(number: int) -> str:
     return f"node-{number:05d}"
 
 
-def campaign_of(base: Path, faults: Planted, *, moment: datetime | None = None) -> Campaign:
-    """A campaign of these nodes for the suite and criteria of the base run."""
+def campaign_of(base: Path, faults: Planted) -> Campaign:
+    """A campaign of these nodes for the suite and criteria of the base run, with their serials."""
     plan = json.loads((base / bundle.PLAN).read_text())
-    created = (moment or datetime.fromisoformat(plan["created_utc"])) - WINDOW
     names = [node_name(number) for number in range(faults.num_nodes)]
-    return Campaign(
+    nodes = [
+        CampaignNode(
+            name=name,
+            rack=f"rack-{faults.rack(number):03d}",
+            serial=None,
+            devices=(f"SN-{name}",),
+            order=None,
+            nonce=campaigns.node_nonce(NONCE, name),
+        )
+        for number, name in enumerate(names)
+    ]
+    return campaign_with(
+        nodes,
         name="synthetic",
+        created=datetime.fromisoformat(plan["created_utc"]) - WINDOW,
+        suite=(plan["suite"], plan["digests"]["suite"]),
+        criteria=(plan["criteria"], plan["digests"]["criteria"]),
+    )
+
+
+def campaign_with(
+    nodes: Sequence[CampaignNode],
+    *,
+    name: str,
+    created: datetime,
+    suite: tuple[str, str],
+    criteria: tuple[str, str],
+    retests: int = 1,
+) -> Campaign:
+    """A campaign of these nodes; suite and criteria are names with their digests."""
+    return Campaign(
+        name=name,
         created_utc=f"{created:%Y-%m-%dT%H:%M:%SZ}",
         not_after_utc=f"{created + 2 * WINDOW:%Y-%m-%dT%H:%M:%SZ}",
         nonce=NONCE,
         bench_version=VERSION,
-        suite=plan["suite"],
-        suite_digest=plan["digests"]["suite"],
-        criteria=plan["criteria"],
-        criteria_digest=plan["digests"]["criteria"],
+        suite=suite[0],
+        suite_digest=suite[1],
+        criteria=criteria[0],
+        criteria_digest=criteria[1],
         order_digest=None,
         sessions=1,
+        pause="",
         concurrency=100,
         minutes=60,
         reservation="",
         partition="",
         retries=1,
-        retest=RetestRule(retests=1, sessions=1),
+        retest=RetestRule(retests=retests, sessions=1),
         risk=FleetRisk(
-            num_nodes=len(names),
+            num_nodes=len(nodes),
             rejection=0.01,
-            expected=0.01 * len(names),
+            expected=0.01 * len(nodes),
             after_retests=0.0001,
-            expected_after=0.0001 * len(names),
+            expected_after=0.0001 * len(nodes),
             acceptance=0.05,
             most_expected=None,
         ),
-        launcher=Launcher(kind="bench", program="bench", image=""),
-        nodes=tuple(
-            CampaignNode(
-                name=name,
-                rack=f"rack-{faults.rack(number):03d}",
-                serial=None,
-                devices=(f"SN-{name}",),
-                order=None,
-                nonce=campaigns.node_nonce(NONCE, name),
-            )
-            for number, name in enumerate(names)
+        launcher=Launcher(
+            kind="bench", program="bench", image="", vendor="", data="", key="", certificate=""
         ),
+        nodes=tuple(nodes),
     )
 
 
@@ -412,9 +433,3 @@ def write_fleet(
     """Write every node's bundle; numbers with what each handed in, as they are done."""
     for number in range(faults.num_nodes):
         yield number, write_node(base, campaign, faults, number, key=key, folder=folder)
-
-
-def moment_of(base: Path) -> datetime:
-    """When the real run was planned."""
-    plan: dict[str, Any] = json.loads((base / bundle.PLAN).read_text())
-    return datetime.fromisoformat(plan["created_utc"]).astimezone(UTC)
