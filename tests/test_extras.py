@@ -78,7 +78,7 @@ def test_base_holds_neither_torch_nor_pages_nor_models(installed: set[str]) -> N
 
 def test_library_of_the_suite_stands_in_one_part() -> None:
     of_suite = [name for part, names in extras.parts().items() for name in names
-                if part not in {"", "report", "compare", "fleet", "s3", "cuda", "test"}]  # fmt: skip
+                if part not in {"", "report", "compare", "fleet", "cuda", "test"}]  # fmt: skip
     assert len(of_suite) == len(set(of_suite))
 
 

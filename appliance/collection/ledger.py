@@ -12,8 +12,8 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from io import RawIOBase
 from pathlib import Path
-from typing import BinaryIO
 
 from appliance.collection.rows import Entry
 from appliance.errors import EvidenceError, UsageError
@@ -36,7 +36,7 @@ class Head(Record):
 class Ledger:
     """The open ledger of one collection: what it holds, and where more is appended."""
 
-    def __init__(self, file: BinaryIO, path: Path, entries: list[Entry]) -> None:
+    def __init__(self, file: RawIOBase, path: Path, entries: list[Entry]) -> None:
         self._file = file
         self.path = path
         self.entries = entries
@@ -52,13 +52,13 @@ class Ledger:
         """Write a line; OutputError if the disk is full, and then the line is not there."""
         begin = self._file.tell()
         try:
-            self._file.write(to_json(entry) + b"\n")
-            self._file.flush()
+            _write(self._file, to_json(entry) + b"\n")
             self._unsynced += 1
             if self._unsynced >= SYNC_EACH:
                 self.sync()
         except OSError as error:
             os.ftruncate(self._file.fileno(), begin)
+            self._file.seek(begin)
             raise bundles.not_written(self.path, error) from None
         self.num_appended += 1
         self.entries.append(entry)
@@ -80,7 +80,7 @@ def opened(folder: Path, campaign: str) -> Iterator[Ledger]:
     path = folder / FILE
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644), "r+b")
+        file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644), "r+b", 0)
     except OSError as error:
         raise bundles.not_written(path, error) from None
     with file:
@@ -112,17 +112,23 @@ def read(folder: Path) -> tuple[str, list[Entry]]:
     return head.campaign, list(_entries(lines[1:]))
 
 
-def _read(file: BinaryIO, path: Path, campaign: str) -> list[Entry]:
+def _write(file: RawIOBase, data: bytes) -> None:
+    """All of the data, nothing of which stays in this program when the disk is full."""
+    rest = memoryview(data)
+    while rest:
+        rest = rest[file.write(rest) or 0 :]
+
+
+def _read(file: RawIOBase, path: Path, campaign: str) -> list[Entry]:
     """The entries of an open ledger, which is left at its end; a line cut short is cut off."""
-    lines = file.read().splitlines(keepends=True)
+    lines = (file.readall() or b"").splitlines(keepends=True)
     whole = [line for line in lines if line.endswith(b"\n")]
     if len(whole) != len(lines):
         file.seek(0)
         os.ftruncate(file.fileno(), sum(map(len, whole)))
     file.seek(0, os.SEEK_END)
     if not whole:
-        file.write(to_json(Head(campaign=campaign)) + b"\n")
-        file.flush()
+        _write(file, to_json(Head(campaign=campaign)) + b"\n")
         return []
     head = from_json(Head, whole[0].rstrip(b"\n"), name=FILE)
     if head.campaign != campaign:

@@ -303,7 +303,9 @@ def _adjusted(parts: Sequence[Array]) -> list[Array]:
     """P values of all parts together, adjusted by Benjamini and Hochberg, in the same parts."""
     from scipy.stats import false_discovery_control  # noqa: PLC0415 - a second to import
 
-    whole = np.concatenate([*parts, np.empty(0)])
+    if not parts:
+        return []
+    whole = np.concatenate(parts)
     made = false_discovery_control(np.clip(whole, 0, 1)) if len(whole) else whole
     return list(np.split(made, np.cumsum([len(part) for part in parts])[:-1]))
 
