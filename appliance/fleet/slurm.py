@@ -86,25 +86,6 @@ def _job(line: str) -> Job | None:
     )
 
 
-def ended_states(numbers: Sequence[int]) -> Mapping[int, str]:
-    """How jobs ended that the scheduler has forgotten, as its accounts say; empty without them."""
-    if not numbers:
-        return {}
-    listed = ",".join(map(str, numbers))
-    words = ("sacct", "--allocations", "--noheader", "--parsable2", "--format=JobIDRaw,State")
-    try:
-        lines = _lines((*words, f"--jobs={listed}"))
-    except SchedulerError:
-        return {}  # many clusters have no accounts, and nothing rests on them
-    found: dict[int, str] = {}
-    for line in lines:
-        number, _, state = line.partition("|")
-        word = state.partition(" ")[0]
-        if _JOB.fullmatch(number) and _STATE.fullmatch(word):
-            found[int(number)] = word
-    return found
-
-
 def nodes(partition: str = "") -> Mapping[str, NodeStatus]:
     """Every node that Slurm knows, of one partition where it is named."""
     words = ["sinfo", "--Node", "--noheader", "--format=%N|%T"]
@@ -177,7 +158,7 @@ def _answer(words: Sequence[str], given: str = "") -> str:
 
 def _own_environment() -> Mapping[str, str]:
     """Ours, without options for Slurm's commands that a person's shell may have."""
-    mine = ("SBATCH_", "SQUEUE_", "SINFO_", "SCANCEL_", "SACCT_")
+    mine = ("SBATCH_", "SQUEUE_", "SINFO_", "SCANCEL_")
     return {name: value for name, value in os.environ.items() if not name.startswith(mine)}
 
 

@@ -203,17 +203,17 @@ def last_words(jobs: Path, attempt: int) -> str:
     return one_line(lines[-1])[:LONGEST_SENTENCE] if lines else ""
 
 
-def next_attempt(
-    folder: CampaignFolder, node: str, lines: Sequence[Submission], jobs: Sequence[Job]
-) -> int:
-    """The number of the node's next attempt: one that no job has and none had.
+def last_attempts(lines: Sequence[Submission], jobs: Sequence[Job]) -> Mapping[str, int]:
+    """By node the highest number of an attempt that was given to the scheduler.
 
     One that was asked for and never given keeps its number: should its job exist all the same, only
     one of the two can begin.
     """
-    given = [line.attempt for line in lines if line.node == node and line.step != "asked"]
-    known = [job.attempt for job in jobs if job.node == node]
-    return 1 + max((*given, *known, *begun_attempts(folder.jobs(node))), default=0)
+    highest: Counter[str] = Counter()
+    given = [(line.node, line.attempt) for line in lines if line.step != "asked"]
+    for node, attempt in (*given, *((job.node, job.attempt) for job in jobs)):
+        highest[node] = max(highest[node], attempt)
+    return highest
 
 
 def of_campaign(folder: CampaignFolder, reader: Reader, now: str) -> FleetStatus:

@@ -11,7 +11,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import BinaryIO, Literal
 
 from appliance.errors import EvidenceError, OutputError, UsageError
 from appliance.records.json import Record, SafeInt, from_json, to_json
@@ -73,9 +73,8 @@ def append(folder: Path, lines: Sequence[Submission]) -> None:
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
         with os.fdopen(descriptor, "r+b") as stream:
-            end = _whole(stream.read())
-            stream.truncate(end)
-            stream.seek(end)
+            stream.truncate(_whole(stream))
+            stream.seek(0, os.SEEK_END)
             stream.write(data)
             stream.flush()
             os.fsync(stream.fileno())
@@ -83,6 +82,13 @@ def append(folder: Path, lines: Sequence[Submission]) -> None:
         raise OutputError(f"{path} cannot be written ({error.strerror})") from None
 
 
-def _whole(data: bytes) -> int:
-    """Bytes up to the end of the last whole line."""
-    return data.rfind(b"\n") + 1
+def _whole(stream: BinaryIO) -> int:
+    """Bytes up to the end of the last whole line; only a part of a line has the file read."""
+    size = stream.seek(0, os.SEEK_END)
+    if size == 0:
+        return 0
+    stream.seek(-1, os.SEEK_END)
+    if stream.read(1) == b"\n":
+        return size
+    stream.seek(0)
+    return stream.read().rfind(b"\n") + 1

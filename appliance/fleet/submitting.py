@@ -190,9 +190,13 @@ def _submit_all(
     given: dict[str, int] = {}
     lines = submissions.read(folder.path)
     lanes = _lanes(folder, lines, jobs)
+    nodes = {node.name: node for node in folder.campaign.nodes}
+    highest = states.last_attempts(lines, jobs)
     for state in due:
+        begun = states.begun_attempts(folder.jobs(state.name))
+        attempt = 1 + max((highest.get(state.name, 0), *begun))
         try:
-            given[state.name] = _submit(folder, state, lines, jobs, lanes)
+            given[state.name] = _submit(folder, nodes[state.name], state, attempt, lanes)
         except SchedulerError as error:
             raise SchedulerError(
                 f"{error}; {len(given)} of {len(due)} jobs are submitted: call this again for the "
@@ -203,14 +207,9 @@ def _submit_all(
 
 
 def _submit(
-    folder: CampaignFolder,
-    state: NodeState,
-    lines: Sequence[Submission],
-    jobs: Sequence[Job],
-    lanes: _Lanes,
+    folder: CampaignFolder, node: CampaignNode, state: NodeState, attempt: int, lanes: _Lanes
 ) -> int:
-    node: CampaignNode = folder.node(state.name)
-    attempt = states.next_attempt(folder, node.name, lines, jobs)
+    """Note that a job is asked for, ask for it, and note its number, which is returned."""
     is_retest = state.rejections > 0
     sessions = folder.campaign.retest.sessions if is_retest else folder.campaign.sessions
     lane, tail = lanes.next()

@@ -1,0 +1,449 @@
+"""Campaigns on a real Slurm with four virtual nodes: nothing is lost, and nothing is done twice."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from support import slurm
+from support.program import ROOT, TINY, called
+from support.slurm import Cluster, wait_for
+
+from appliance.challenge.campaign import FILE
+from appliance.fleet import folder as folders
+from appliance.fleet import submissions
+
+pytestmark = pytest.mark.slow
+SLOW_RUN = 120.0
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A cluster of four nodes; skipped without Slurm, but not where REQUIRE_SLURM is set."""
+    lacking = slurm.missing()
+    if lacking and not os.environ.get("REQUIRE_SLURM"):
+        pytest.skip(f"there is no Slurm: {lacking}")
+    with (
+        slurm.cluster(tmp_path_factory.mktemp("slurm")) as made,
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        for name, value in made.environment.items():
+            patch.setenv(name, value)
+        yield made
+
+
+@pytest.fixture(scope="module")
+def keys(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("keys")
+    assert called("keys", "create", "Buyer", "--out", str(folder)).returncode == 0
+    return folder
+
+
+@pytest.fixture
+def sleeper(cluster: Cluster, tmp_path: Path) -> Iterator[Path]:
+    """A program in the place of bench, whose jobs stay until they are ended."""
+    path = tmp_path / "sleeper"
+    path.write_text("#!/bin/sh\nexec sleep 600\n")
+    path.chmod(0o755)
+    yield path
+    cluster.ask("scancel", "--quiet", "--nodelist=n1,n2,n3,n4")
+    cluster.ask("scancel", "--quiet", "--state=PENDING", f"--user={os.getuid()}")
+    wait_for(cluster.idle, "the nodes are idle again")
+
+
+def virtual_bench(folder: Path) -> Path:
+    """`bench` as the virtual nodes have it."""
+    path = folder / "bench"
+    program = ROOT / "tests" / "support" / "virtual_bench.py"
+    path.write_text(f'#!/bin/sh\nexec {sys.executable} {program} "$@"\n')
+    path.chmod(0o755)
+    return path
+
+
+def planned(
+    folder: Path,
+    keys: Path,
+    program: Path,
+    *more: str,
+    concurrency: int = 4,
+    settings: str = "minutes = 30",
+    nodes: str = "n1,a\nn2,a\nn3,b\nn4,b",
+) -> Path:
+    """A campaign over the four nodes, in `folder`."""
+    (folder / "campaign.toml").write_text(
+        f"""
+        name = "test"
+        suite = "{TINY}"
+        criteria = "functional"
+        concurrency = {concurrency}
+        {settings}
+        retries = 1
+        [launcher]
+        program = "{program}"
+        vendor = "cpu"
+        key = "{keys}/key.pem"
+        certificate = "{keys}/certificate.pem"
+        """
+    )
+    (folder / "nodes.csv").write_text(f"name,rack\n{nodes}\n")
+    signing = ("--key", f"{keys}/key.pem", "--certificate", f"{keys}/certificate.pem")
+    out = folder / "campaign"
+    done = called(
+        *("fleet", "plan", str(folder / "campaign.toml"), "--out", str(out)),
+        *("--inventory", str(folder / "nodes.csv"), *signing, *more),
+    )
+    assert done.returncode == 0, done.stderr
+    return out
+
+
+def fleet(verb: str, campaign: Path, keys: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return called("fleet", verb, str(campaign), "--trust", f"{keys}/certificate.pem", *words)
+
+
+def answer(verb: str, campaign: Path, keys: Path, *words: str) -> dict[str, object]:
+    return json.loads(fleet(verb, campaign, keys, "--json", *words).stdout)
+
+
+def nodes(campaign: Path, keys: Path) -> dict[str, dict[str, object]]:
+    """Every node's state by its name."""
+    return {one["name"]: one for one in answer("status", campaign, keys)["nodes"]}
+
+
+def queue(cluster: Cluster, form: str = "%i|%k|%T|%E") -> list[list[str]]:
+    lines = cluster.ask("squeue", "--noheader", f"--format={form}").splitlines()
+    return [line.split("|") for line in lines if f"node={slurm.APART} " not in line]
+
+
+@pytest.fixture(scope="module")
+def too_long(cluster: Cluster, keys: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A campaign whose run waits longer than its job may last: an hour between its sessions."""
+    folder = tmp_path_factory.mktemp("too-long")
+    campaign = planned(
+        folder,
+        keys,
+        virtual_bench(folder),
+        settings='minutes = 1\nsessions = 2\npause = "1h"',
+        nodes=f"{slurm.APART},c",
+    )
+    assert answer("submit", campaign, keys)["submitted"].keys() == {slurm.APART}
+    return campaign
+
+
+# ------------------------------------------------------------------ jobs and lanes
+
+
+@pytest.mark.usefixtures("too_long")  # its minute begins before the other tests
+def test_two_lanes_hold_four_jobs_and_a_second_submit_gives_none(
+    cluster: Cluster, keys: Path, sleeper: Path, tmp_path: Path
+) -> None:
+    campaign = planned(tmp_path, keys, sleeper, concurrency=2)
+    first = answer("submit", campaign, keys)["submitted"]
+    assert sorted(first) == ["n1", "n2", "n3", "n4"]
+    jobs = queue(cluster)
+    assert {comment for _, comment, _, _ in jobs} == {
+        f"bench node={name} attempt=1" for name in first
+    }
+    waits = {int(number): after for number, _, _, after in jobs}
+    assert f"afterany:{first['n1']}" in waits[first["n3"]]
+    assert f"afterany:{first['n2']}" in waits[first["n4"]]
+    again = answer("submit", campaign, keys)
+    assert again["submitted"] == {}
+    assert again["under_way"] == 4
+    assert len(queue(cluster)) == 4
+    cancelled = answer("cancel", campaign, keys, "--node", "n1")["cancelled"]
+    assert cancelled == {"n1": first["n1"]}
+    wait_for(lambda: nodes(campaign, keys)["n3"]["state"] == "running", "the lane goes on with n3")
+    assert nodes(campaign, keys)["n1"]["state"] == "open"
+    assert answer("submit", campaign, keys)["submitted"].keys() == {"n1"}
+    assert nodes(campaign, keys)["n1"]["attempts"] == 0, "no attempt began that was cancelled"
+
+
+def test_a_submit_that_was_killed_behind_sbatch_is_not_made_twice(
+    cluster: Cluster, keys: Path, sleeper: Path, tmp_path: Path
+) -> None:
+    campaign = planned(tmp_path, keys, sleeper)
+    given = answer("submit", campaign, keys)["submitted"]
+    path = campaign / submissions.FILE
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(lines[:-1]) + lines[-1][:20])  # killed while it wrote the last line
+    assert answer("submit", campaign, keys)["submitted"] == {}
+    assert {line.job for line in submissions.read(campaign) if line.step == "given"} == {
+        *given.values()
+    }
+    path.unlink()  # all that was noted is lost
+    assert answer("submit", campaign, keys)["submitted"] == {}
+    assert len(queue(cluster)) == 4
+
+
+def test_kill_9_of_submit_leaves_each_node_at_most_one_job(
+    cluster: Cluster, keys: Path, sleeper: Path, tmp_path: Path
+) -> None:
+    campaign = planned(tmp_path, keys, sleeper)
+    words = ("fleet", "submit", str(campaign), "--trust", f"{keys}/certificate.pem")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "appliance", *words], cwd=ROOT, stderr=subprocess.DEVNULL
+    )
+    wait_for(lambda: bool(submissions.read(campaign)), "a first job is asked for")
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert fleet("submit", campaign, keys).returncode == 0
+    comments = [comment for _, comment, _, _ in queue(cluster)]
+    assert sorted(comments) == [f"bench node={name} attempt=1" for name in slurm.NODES]
+
+
+def test_slurm_down_while_submitting_is_one_sentence_and_the_rest_comes_later(
+    cluster: Cluster, keys: Path, sleeper: Path, tmp_path: Path
+) -> None:
+    campaign = planned(tmp_path, keys, sleeper)
+    cluster.stop_controller()
+    try:
+        done = fleet("submit", campaign, keys)
+    finally:
+        cluster.start_controller()
+    assert done.returncode == 3
+    assert "Unable to contact slurm controller" in done.stderr
+    wait_for(cluster.idle, "the nodes are idle again")
+    assert len(answer("submit", campaign, keys)["submitted"]) == 4
+
+
+def test_a_node_that_vanished_is_passed_over_and_its_queued_job_taken_back(
+    cluster: Cluster, keys: Path, sleeper: Path, tmp_path: Path
+) -> None:
+    campaign = planned(tmp_path, keys, sleeper, concurrency=1)
+    answer("submit", campaign, keys)
+    cluster.ask("scontrol", "update", "NodeName=n2", "State=DOWN", "Reason=pulled")
+    try:
+        done = answer("resume", campaign, keys)
+        assert done["taken_back"].keys() == {"n2"}
+        assert done["passed_over"] == {"n2": "Slurm says that it is down"}
+        assert done["submitted"] == {}
+        assert {comment.split()[1] for _, comment, _, _ in queue(cluster)} == {
+            "node=n1",
+            "node=n3",
+            "node=n4",
+        }
+    finally:
+        cluster.ask("scontrol", "update", "NodeName=n2", "State=RESUME")
+    wait_for(lambda: cluster.node_state("n2") == "idle", "n2 is back")
+    assert answer("resume", campaign, keys)["submitted"].keys() == {"n2"}
+
+
+# ------------------------------------------------------------------ bad moments
+
+
+def test_status_without_a_scheduler_shows_the_bundles_and_says_so(
+    cluster: Cluster, keys: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    campaign = planned(tmp_path, keys, tmp_path / "bench")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    done = fleet("status", campaign, keys, "--once")
+    assert done.returncode == 3
+    assert "4 open; the scheduler was not asked: there is no squeue here" in done.stderr
+    assert fleet("submit", campaign, keys).returncode == 3
+    assert not (campaign / submissions.FILE).exists()
+
+
+def test_a_full_disk_is_one_sentence_and_no_job_is_given(
+    cluster: Cluster, keys: Path, sleeper: Path, tmp_path: Path
+) -> None:
+    campaign = planned(tmp_path, keys, sleeper)
+    (campaign / submissions.FILE).write_bytes(b"")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, hard))
+    try:
+        done = fleet("submit", campaign, keys)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        signal.signal(signal.SIGXFSZ, before)
+    assert done.returncode == 2
+    assert "submissions.jsonl cannot be written" in done.stderr
+    assert queue(cluster) == []
+    assert len(answer("submit", campaign, keys)["submitted"]) == 4
+
+
+def test_a_second_operator_waits_for_the_first(
+    cluster: Cluster, keys: Path, sleeper: Path, tmp_path: Path
+) -> None:
+    campaign = planned(tmp_path, keys, sleeper)
+    with folders.locked(folders.opened_on_node(campaign)):
+        done = fleet("submit", campaign, keys)
+    assert done.returncode == 2
+    assert "another `bench fleet` works on" in done.stderr
+    assert queue(cluster) == []
+
+
+# ------------------------------------------------------------------ a whole campaign
+
+
+def wait_long(is_so: Callable[[], bool], what: str) -> None:
+    """As `wait_for`, for what takes runs: longer, and looked at less often."""
+    wait_for(is_so, what, SLOW_RUN, every=0.5)
+
+
+@dataclass(frozen=True)
+class Story:
+    """A campaign from its plan to its last verdict, and its nodes at two moments.
+
+    `early` is when n1 and n4 were accepted, n2 was rejected and n3 had lost its power; `gates` are
+    exit codes of that moment, `drained` what Slurm then said of n2, `over` what was passed over.
+    """
+
+    campaign: Path
+    early: dict[str, dict[str, object]]
+    gates: dict[str, int]
+    drained: str
+    over: object
+    again: dict[str, object]
+    late: dict[str, dict[str, object]]
+
+
+def states(campaign: Path, keys: Path) -> dict[str, object]:
+    return {name: one["state"] for name, one in nodes(campaign, keys).items()}
+
+
+def is_done(campaign: Path, keys: Path) -> bool:
+    return {"running", "queued"}.isdisjoint(states(campaign, keys).values())
+
+
+@pytest.fixture(scope="module")
+def story(cluster: Cluster, keys: Path, tmp_path_factory: pytest.TempPathFactory) -> Story:
+    """n2 has another device than was ordered, and gets the right one; n3 loses its power."""
+    folder = tmp_path_factory.mktemp("story")
+    serials, orders = folder / "serials", folder / "orders"
+    serials.mkdir()
+    orders.mkdir()
+    (serials / "n2").write_text("another")
+    line = 'title = "Serial"\nfield = "devices.serial"\nop = "=="\nvalue = "n2"\n'
+    order = f'name = "n2"\nsummary = "what was bought"\n[[line]]\n{line}'
+    (orders / "n2.toml").write_text(order)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("VIRTUAL_SERIALS", str(serials))
+        program = virtual_bench(folder)
+        campaign = planned(folder, keys, program, "--orders", str(orders), concurrency=1)
+        assert len(answer("submit", campaign, keys)["submitted"]) == 4
+        _power_off(cluster, campaign)
+        wait_long(lambda: states(campaign, keys)["n4"] == "accepted", "n4 is done")
+        early = nodes(campaign, keys)
+        gates = {name: gate(campaign, keys, name) for name in slurm.NODES}
+        gates["n3 while open"] = gate(campaign, keys, "n3", "--allow-open")
+        gates["n2 drained"] = gate(campaign, keys, "n2", "--drain")
+        drained = cluster.ask("scontrol", "show", "node", "n2", "--oneliner")
+        over = answer("submit", campaign, keys, "--node", "n2")["passed_over"]
+        cluster.ask("scontrol", "update", "NodeName=n2", "State=RESUME")
+        (serials / "n2").unlink()
+        cluster.start_node("n3")
+        wait_for(cluster.idle, "n2 and n3 are back")
+        again = answer("submit", campaign, keys)
+        wait_long(lambda: is_done(campaign, keys), "all are done")
+        late = nodes(campaign, keys)
+    return Story(campaign, early, gates, drained, over, again, late)
+
+
+def _power_off(cluster: Cluster, campaign: Path) -> None:
+    """Once n3 is in its run."""
+    runs = campaign / "nodes" / "n3" / "runs"
+    wait_long(lambda: any(runs.glob("*/journal.jsonl")), "n3 has begun its run")
+    cluster.kill_node("n3")
+    wait_long(lambda: cluster.node_state("n3").startswith("down"), "Slurm misses n3")
+
+
+def gate(campaign: Path, keys: Path, node: str, *words: str) -> int:
+    return fleet("gate", campaign, keys, "--node", node, "--max-age", "1h", *words).returncode
+
+
+def test_a_rejected_node_is_due_for_a_retest_and_one_without_power_for_another_attempt(
+    story: Story,
+) -> None:
+    assert {name: one["state"] for name, one in story.early.items()} == {
+        "n1": "accepted",
+        "n2": "retest",
+        "n3": "open",
+        "n4": "accepted",
+    }
+    assert (story.early["n2"]["verdict"], story.early["n2"]["rejections"]) == ("REJECTED", 1)
+    assert (story.early["n3"]["attempts"], story.early["n3"]["failed"]) == (1, 1)
+
+
+def test_a_gate_passes_only_who_has_an_accepting_bundle_and_drains_with_the_reason(
+    story: Story,
+) -> None:
+    assert story.gates == {
+        "n1": 0,
+        "n2": 1,
+        "n3": 3,
+        "n4": 0,
+        "n3 while open": 0,
+        "n2 drained": 1,
+    }
+    assert "State=IDLE+DRAIN" in story.drained
+    assert "Reason=bench: n2 is REJECTED by the run" in story.drained
+    assert story.over == {"n2": "Slurm says that it is drained"}
+
+
+def test_only_what_is_due_runs_again_and_in_the_end_all_are_accepted(
+    story: Story, keys: Path
+) -> None:
+    assert sorted(story.again["submitted"]) == ["n2", "n3"]
+    assert story.again["finished"] == 2
+    assert {one["state"] for one in story.late.values()} == {"accepted"}
+    assert (story.late["n2"]["attempts"], story.late["n2"]["rejections"]) == (2, 1)
+    (run,) = (story.campaign / "nodes" / "n3" / "runs").glob("2*")
+    assert '"run_resumed"' in (run / "journal.jsonl").read_text(), "it went on where it ended"
+    shown = fleet("status", story.campaign, keys, "--once")
+    assert shown.returncode == 0
+    assert "test, 4 nodes: 4 accepted" in shown.stderr
+    assert answer("submit", story.campaign, keys)["submitted"] == {}
+
+
+def test_a_bundle_is_of_its_node_and_of_no_other(story: Story, keys: Path, tmp_path: Path) -> None:
+    campaign = Path(shutil.copytree(story.campaign, tmp_path / "campaign"))
+    (mine,) = (campaign / "nodes" / "n1" / "runs").glob("2*")
+    for node, code in (("n1", 0), ("n4", 4)):
+        challenge = str(campaign / "nodes" / node / "challenge.json")
+        trust = ("--trust", f"{keys}/certificate.pem")
+        assert called("verify", str(mine), *trust, "--challenge", challenge).returncode == code
+    theirs = campaign / "nodes" / "n4" / "runs"
+    shutil.rmtree(theirs)
+    shutil.copytree(mine, theirs / mine.name)
+    assert gate(campaign, keys, "n4") == 3
+    found = nodes(campaign, keys)["n4"]
+    assert found["state"] == "open"
+    assert "not made for the challenge.json that you expect" in str(found["sentence"])
+
+
+def test_a_changed_byte_of_a_campaign_is_exit_4(story: Story, keys: Path, tmp_path: Path) -> None:
+    for name in (FILE, folders.CERTIFICATE):
+        shutil.copy(story.campaign / name, tmp_path)
+    signed = tmp_path / FILE
+    signed.write_bytes(signed.read_bytes().replace(b"a", b"b", 1))
+    assert fleet("status", tmp_path, keys).returncode == 4
+
+
+# ------------------------------------------------------------------ time limits
+
+
+def test_a_job_that_its_time_limit_ends_counts_as_an_attempt_and_another_is_due(
+    keys: Path, too_long: Path
+) -> None:
+    def state() -> dict[str, object]:
+        return nodes(too_long, keys)[slurm.APART]
+
+    wait_long(lambda: state()["state"] == "open", "Slurm ends the job")
+    found = state()
+    assert (found["attempts"], found["failed"]) == (1, 1)
+    assert " ended as TIMEOUT" in str(found["sentence"])
+    assert "stopped by SIGTERM in the pause before session 2" in str(found["sentence"])
+    (run,) = (too_long / "nodes" / slurm.APART / "runs").glob("2*")
+    assert (run / "journal.jsonl").exists(), "what was recorded stays"
+    assert answer("submit", too_long, keys)["submitted"].keys() == {slurm.APART}
+    assert answer("cancel", too_long, keys)["cancelled"].keys() == {slurm.APART}
