@@ -20,13 +20,7 @@ from appliance.signing import keys
 from appliance.storage import input_file, suite_file
 from appliance.verification.verify import Expectations
 
-CERTIFICATE, SUITE, ORDER, NODES, SUBMISSIONS = (
-    "certificate.pem",
-    "suite.toml",
-    "order.toml",
-    "nodes",
-    "submissions.jsonl",
-)
+CERTIFICATE, SUITE, ORDER, NODES = "certificate.pem", "suite.toml", "order.toml", "nodes"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,7 +16,6 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from json import loads
 from pathlib import Path
 
 from appliance.collection import campaigns, ledger, sources, standing, statement, tables
@@ -26,6 +25,7 @@ from appliance.collection.rows import Entry, Finding
 from appliance.collection.sources import Candidate
 from appliance.collection.standing import Fleet
 from appliance.errors import ApplianceError, EvidenceError
+from appliance.fleet import submissions as submitted
 from appliance.ipc import processes
 from appliance.records.json import Record
 from appliance.signing.keys import Key
@@ -110,20 +110,18 @@ def _collected(fleet: Fleet, num_new: int, signed: Path) -> Collected:
 
 
 def submissions(wanted: Wanted) -> Mapping[str, int]:
-    """Jobs of each node that were submitted, where the campaign's folder has a list of them."""
-    path = wanted.folder / campaigns.SUBMISSIONS
-    counts: dict[str, int] = {}
-    try:
-        lines = path.read_text(errors="replace").splitlines()
-    except OSError:
-        return counts
-    for line in lines:
-        try:
-            name = loads(line)["node"]
-        except (ValueError, KeyError, TypeError):  # cut short by a kill
-            continue
-        counts[str(name)] = counts.get(str(name), 0) + 1
-    return counts
+    """Attempts of each node that the scheduler was given and nobody cancelled, as far as is known.
+
+    They are in the campaign's folder, where the campaign was submitted from there.
+    """
+    given: dict[str, set[int]] = {}
+    for line in submitted.read(wanted.folder):
+        attempts = given.setdefault(line.node, set())
+        if line.step == "given":
+            attempts.add(line.attempt)
+        elif line.step == "cancelled":
+            attempts.discard(line.attempt)
+    return {node: len(attempts) for node, attempts in given.items()}
 
 
 # ------------------------------------------------------------------ reading
