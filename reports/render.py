@@ -14,7 +14,7 @@ import ctypes.util
 import gc
 import io
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -44,13 +44,18 @@ def html(view: View, carried: Mapping[str, bytes]) -> bytes:
 
 def pdf(view: View, attachments: Mapping[str, bytes]) -> bytes:
     """The report as PDF/A-3a with the attachments, to be signed; without any, a preview."""
+    page = _page(view, is_pdf=True, num_carried=len(attachments), proof=Markup())
+    return laid_out(page, lambda: [_attachment(view, name, attachments[name])
+                                   for name in sorted(attachments)])  # fmt: skip
+
+
+def laid_out(page: str, attached: Callable[[], Sequence[Attachment]] = tuple) -> bytes:
+    """A page on paper, as PDF/A-3a; the layout reads nothing but what it is handed here."""
     with _libraries_by_file_name():
         from weasyprint import HTML  # noqa: PLC0415 - a second, and no page of HTML needs it
         from weasyprint.urls import URLFetcher  # noqa: PLC0415 - the same
 
-    page = _page(view, is_pdf=True, num_carried=len(attachments), proof=Markup())
     fetcher = URLFetcher(allowed_protocols=("data",), fail_on_errors=True)
-    attached = [_attachment(view, name, attachments[name]) for name in sorted(attachments)]
     was_enabled = gc.isenabled()
     gc.disable()  # the layout's many objects live to the end; looking for cycles costs a fifth
     try:
@@ -58,7 +63,7 @@ def pdf(view: View, attachments: Mapping[str, bytes]) -> bytes:
             # WeasyPrint leaves the closing of its colour profile to the garbage collector.
             warnings.simplefilter("ignore", ResourceWarning)
             made = HTML(string=page, url_fetcher=fetcher).write_pdf(
-                pdf_variant=VARIANT, attachments=attached, finisher=_finish
+                pdf_variant=VARIANT, attachments=list(attached()), finisher=_finish
             )
             gc.collect()
     finally:

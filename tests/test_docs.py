@@ -26,6 +26,12 @@ def test_reference_of_the_command_line_is_the_program_s() -> None:
     assert write_cli_reference.MAN.read_text() == write_cli_reference.man_page(), "the same"
 
 
+def test_reference_of_a_fleet_s_tables_is_the_program_s() -> None:
+    import write_fleet_tables  # noqa: PLC0415 - a script, found by its path
+
+    assert write_fleet_tables.PAGE.read_text() == write_fleet_tables.page(), "run `make generate`"
+
+
 def test_every_variable_is_in_the_reference() -> None:
     listed = set(re.findall(r"`(BENCH_[A-Z_]+)`", (DOCS / "reference/environment.md").read_text()))
     files = subprocess.run(

@@ -25,6 +25,7 @@ ROOT = Path(__file__).parents[1]
 TINY = ROOT / "tests" / "suites" / "tiny.toml"
 OF_RUNS = (  # what the parent of a run does without
     "docker",
+    "duckdb",
     "jinja2",
     "markupsafe",
     "statsmodels",
@@ -60,7 +61,7 @@ def test_parts_are_those_of_the_project(installed: set[str]) -> None:
     assert extras.parts().keys() == {"", *PROJECT["optional-dependencies"]}
     assert {"numpy", "docker", "scipy"} <= {*extras.parts()[""]}
     assert extras.parts()["onnx"] == ("onnx", "onnxruntime", "onnxscript")
-    of_developers = {"cuda", "test"}  # which another lock may lack
+    of_developers = {"cuda", "fleet", "s3", "test"}  # which another lock may lack
     assert not {part for part in extras.parts() if extras.absent(part)} - of_developers
 
 
@@ -77,7 +78,7 @@ def test_base_holds_neither_torch_nor_pages_nor_models(installed: set[str]) -> N
 
 def test_library_of_the_suite_stands_in_one_part() -> None:
     of_suite = [name for part, names in extras.parts().items() for name in names
-                if part not in {"", "report", "compare", "cuda", "test"}]  # fmt: skip
+                if part not in {"", "report", "compare", "fleet", "cuda", "test"}]  # fmt: skip
     assert len(of_suite) == len(set(of_suite))
 
 

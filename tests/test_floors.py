@@ -42,6 +42,8 @@ FLOORS: list[tuple[str, ...]] = [
     ("appliance.runner", "appliance.judging", "appliance.comparison", "appliance.container"),
     ("appliance.verification", "appliance.qualifying", "appliance.watching", "reports"),
     ("reports.comparing", "reports.document", "appliance.fleet"),
+    ("appliance.collection",),
+    ("reports.fleet",),
     ("appliance.selftest", "appliance.verbs", "appliance.verbs.baselines"),
     ("appliance.cli",),
     ("appliance.cli.fleet",),

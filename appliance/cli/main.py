@@ -18,7 +18,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from appliance.cli import baselines, challenges, data, evidence, flow, host, keys, listing, program
-from appliance.cli.fleet import jobs, planning, standing
+from appliance.cli.fleet import collecting, jobs, planning, standing
 from appliance.cli.output import NAME, print_json, say
 from appliance.errors import ApplianceError, BenchError, RunInterrupted
 
@@ -67,7 +67,7 @@ GROUPS: Mapping[str, tuple[str, Mapping[str, Verb]]] = {
         {"create": baselines.create, "check": baselines.check, "plan": baselines.plan},
     ),
     "fleet": (
-        "Accept many nodes: plan a campaign, submit it to Slurm, and see where it stands.",
+        "Accept many nodes: plan a campaign, submit it, see where it stands, collect and show it.",
         {
             "plan": planning.plan,
             "submit": jobs.submit,
@@ -76,6 +76,9 @@ GROUPS: Mapping[str, tuple[str, Mapping[str, Verb]]] = {
             "cancel": jobs.cancel,
             "gate": standing.gate,
             "run": jobs.run,
+            "collect": collecting.collect,
+            "site": collecting.site,
+            "report": collecting.report,
         },
     ),
 }

@@ -23,7 +23,7 @@ from appliance.records.system import System
 from appliance.records.verdict import VerdictWord
 from appliance.storage import bundle, limits, plain_files
 from appliance.verification import verify
-from appliance.verification.verify import Expectations
+from appliance.verification.terms import Expectations, Terms
 from appliance.version import VERSION
 
 STORED = "verified.json"
@@ -93,13 +93,15 @@ class Reader:
         campaign = self.folder.campaign
         verification = verify.verify_confined(
             path,
-            trusted=self.trusted,
-            allow_development=self.allow_development,
-            expectations=Expectations(
-                criteria_digest=campaign.criteria_digest,
-                suite=str(self.folder.suite),
-                order=self.folder.order_of(node),
-                challenge=campaigns.challenge_of(campaign, node),
+            Terms(
+                trusted=self.trusted,
+                allow_development=self.allow_development,
+                expectations=Expectations(
+                    criteria_digest=campaign.criteria_digest,
+                    suite=str(self.folder.suite),
+                    order=self.folder.order_of(node),
+                    challenge=campaigns.challenge_of(campaign, node),
+                ),
             ),
         )
         for fault in verification.faults:

@@ -9,6 +9,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 from appliance.errors import UsageError
@@ -49,7 +50,17 @@ def load_records(folder: Path = QUALIFIED) -> Qualified:
     )
 
 
-def _files(folder: Path) -> list[Qualified]:
+def _files(folder: Path) -> Sequence[Qualified]:
+    return _shipped() if folder == QUALIFIED else _parsed(folder)
+
+
+@cache
+def _shipped() -> Sequence[Qualified]:
+    """Those of the package, read once: a program that verifies many bundles asks for each."""
+    return _parsed(QUALIFIED)
+
+
+def _parsed(folder: Path) -> Sequence[Qualified]:
     return [parse_qualified(path.read_bytes(), path.name) for path in sorted(folder.glob("*.json"))]
 
 

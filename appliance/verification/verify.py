@@ -129,6 +129,15 @@ def verify(path: Path, terms: Terms = ANYBODY) -> Verification:
     return _examined(path, terms)[1]
 
 
+def examine(given: Given, terms: Terms = ANYBODY) -> tuple[Verification, Bundle | None]:
+    """As `verify`, of what was read already, with the records that were checked.
+
+    None where they could not be read. They are worth what the verification says of them.
+    """
+    examination = _examination(given, terms)
+    return _verification(examination, _checks(examination)), examination.parsed
+
+
 def verify_confined(path: Path, terms: Terms = ANYBODY) -> Verification:
     """As `verify`, in a child with limits that no evidence needs (see ipc/confined_child.py).
 
@@ -160,16 +169,20 @@ def read_confined(path: Path, terms: Terms = ANYBODY) -> tuple[Verification, Map
 
 
 def _examined(path: Path, terms: Terms) -> tuple[_Examination, Verification]:
+    examination = _examination(evidence_path.given(path, terms.total), terms)
+    return examination, _verification(examination, _checks(examination))
+
+
+def _examination(given: Given, terms: Terms) -> _Examination:
     facts = terms.facts or shipped()
-    examination = _Examination(
-        given=evidence_path.given(path, terms.total),
+    return _Examination(
+        given=given,
         trusted=terms.trusted,
         allow_development=terms.allow_development,
         expectations=terms.expectations,
         facts=read_facts(facts, terms.trusted) if isinstance(facts, bytes) else facts,
         moment=terms.moment or datetime.now(UTC),
     )
-    return examination, _verification(examination, _checks(examination))
 
 
 def _limits(total: int) -> confined_child.Limits:

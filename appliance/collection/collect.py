@@ -1,0 +1,234 @@
+"""The verb `fleet collect`: read what is new, then make tables and the statement from all of it.
+
+Bundles are read by as many processes as the machine has, in the order of their names, and each is
+entered in the ledger as soon as it and those before it are done. Whatever ends the program, the
+next call goes on with the first bundle that is not in the ledger.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import shutil
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from appliance.collection import campaigns, ledger, sources, standing, statement, tables
+from appliance.collection.campaigns import Wanted
+from appliance.collection.reading import Reader, warm
+from appliance.collection.rows import Entry, Finding
+from appliance.collection.sources import Candidate
+from appliance.collection.standing import Fleet
+from appliance.errors import ApplianceError, EvidenceError
+from appliance.fleet import submissions as submitted
+from appliance.ipc import processes
+from appliance.records.json import Record
+from appliance.signing.keys import Key
+
+SCRATCH = ".incoming"
+IN_FLIGHT = 4  # bundles a process that are fetched and not yet entered
+Progress = Callable[[int], None]
+
+_readers: list[Reader] = []
+"""In a worker the one reader; empty elsewhere."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Collected(Record):
+    """What a collection came to; `num_new` are bundles that were read by this call."""
+
+    schema: str = "bench/fleet-collection/1"
+    campaign: str
+    num_new: int
+    num_bundles: int
+    num_refused: int
+    num_nodes: int
+    accepted: int
+    rejected: int
+    open: int
+    statement: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What is collected: a campaign, where its bundles lie, and whose signatures count."""
+
+    campaign: Path
+    places: tuple[str, ...]
+    out: Path
+    trusted: tuple[bytes, ...]
+    allow_development: bool
+    key: Key
+    num_processes: int = field(default_factory=lambda: len(os.sched_getaffinity(0)))
+
+
+def collect(request: Request, progress: Progress = lambda _: None) -> Collected:
+    """Collect, and say what it came to.
+
+    Raises UsageError for a place or a file that is not there, OutputError where the disk does not
+    take what is written, EvidenceError for a campaign that is not by a trusted signer.
+    """
+    wanted = campaigns.load(
+        request.campaign, request.trusted, allow_development=request.allow_development
+    )
+    reader = Reader(
+        wanted=wanted, trusted=request.trusted, allow_development=request.allow_development
+    )
+    with ledger.opened(request.out, wanted.digest) as book:
+        unfinished = _read_new(request, reader, book, progress)
+        fleet = standing.fleet(
+            wanted.campaign,
+            book.entries,
+            submitted=submissions(wanted),
+            unfinished=unfinished,
+        )
+        book.sync()
+        tables.write(request.out, fleet)
+        signed = statement.write(request.out, wanted, fleet, request.key)
+        num_new = book.num_appended
+    return _collected(fleet, num_new, signed)
+
+
+def _collected(fleet: Fleet, num_new: int, signed: Path) -> Collected:
+    states = [one.state for one in fleet.standings]
+    return Collected(
+        campaign=fleet.campaign.name,
+        num_new=num_new,
+        num_bundles=sum(len(one.attempts) for one in fleet.standings),
+        num_refused=len(fleet.refused),
+        num_nodes=len(states),
+        accepted=states.count("accepted"),
+        rejected=states.count("rejected"),
+        open=states.count("open"),
+        statement=str(signed),
+    )
+
+
+def submissions(wanted: Wanted) -> Mapping[str, int]:
+    """Attempts of each node that the scheduler was given and nobody cancelled, as far as is known.
+
+    They are in the campaign's folder, where the campaign was submitted from there.
+    """
+    given: dict[str, set[int]] = {}
+    for line in submitted.read(wanted.folder):
+        attempts = given.setdefault(line.node, set())
+        if line.step == "given":
+            attempts.add(line.attempt)
+        elif line.step == "cancelled":
+            attempts.discard(line.attempt)
+    return {node: len(attempts) for node, attempts in given.items()}
+
+
+# ------------------------------------------------------------------ reading
+
+
+def _read_new(
+    request: Request, reader: Reader, book: ledger.Ledger, progress: Progress
+) -> list[Entry]:
+    """Enter what is not in the ledger; the runs that have not ended, which are never entered."""
+    unfinished: list[Entry] = []
+    scratch = request.out / SCRATCH
+    with _pool(reader, request.num_processes) as pool:
+        new = _new(sources.candidates(request.places), book, unfinished)
+        depth = IN_FLIGHT * request.num_processes
+        for entry in _entries(pool, new, scratch, depth):
+            book.append(entry)
+            progress(book.num_appended)
+    shutil.rmtree(scratch, ignore_errors=True)
+    return unfinished
+
+
+def _new(
+    candidates: Iterable[Candidate], book: ledger.Ledger, unfinished: list[Entry]
+) -> Iterator[Candidate]:
+    for candidate in candidates:
+        if not candidate.is_finished:
+            finding = Finding(
+                node="", reason="unfinished", sentence="the run has not ended", run=None
+            )
+            unfinished.append(_entry(candidate, finding))
+        elif not book.has(candidate.source, candidate.digest):
+            yield candidate
+
+
+def _entry(candidate: Candidate, finding: Finding) -> Entry:
+    return Entry(
+        source=candidate.source,
+        digest=candidate.digest,
+        num_bytes=candidate.num_bytes,
+        finding=finding,
+    )
+
+
+def _entries(
+    pool: ProcessPoolExecutor, candidates: Iterable[Candidate], scratch: Path, depth: int
+) -> Iterator[Entry]:
+    """An entry for each candidate, in their order; at most `depth` are under way."""
+    waiting: deque[tuple[Candidate, Future[Finding] | None, ExitStack, str]] = deque()
+    with ExitStack() as all_fetched:
+        for candidate in candidates:
+            fetched = all_fetched.enter_context(ExitStack())
+            try:
+                path = fetched.enter_context(sources.fetched(candidate, scratch))
+                waiting.append((candidate, pool.submit(_read, path), fetched, ""))
+            except EvidenceError as error:
+                waiting.append((candidate, None, fetched, str(error)))
+            if len(waiting) >= depth:
+                yield _ended(*waiting.popleft())
+        while waiting:
+            yield _ended(*waiting.popleft())
+
+
+def _ended(
+    candidate: Candidate, future: Future[Finding] | None, fetched: ExitStack, fault: str
+) -> Entry:
+    with fetched:
+        if future is None:
+            finding = Finding(node="", reason="unreadable", sentence=fault, run=None)
+        else:
+            try:
+                finding = future.result()
+            except BrokenProcessPool:
+                raise ApplianceError(
+                    "a process that reads bundles was ended from outside: free memory and collect "
+                    "again, which goes on where this stopped"
+                ) from None
+    return _entry(candidate, finding)
+
+
+# ------------------------------------------------------------------ workers
+
+
+def _pool(reader: Reader, num_processes: int) -> ProcessPoolExecutor:
+    """Warm workers, forked before anything starts a thread."""
+    warm()
+    pool = ProcessPoolExecutor(
+        max_workers=num_processes,
+        mp_context=multiprocessing.get_context("fork"),
+        initializer=_begin,
+        initargs=(reader, os.getpid()),
+    )
+    pool.submit(os.getpid).result()
+    return pool
+
+
+def _begin(reader: Reader, parent: int) -> None:
+    processes.die_with(parent)
+    _readers[:] = [reader]
+
+
+def _read(path: Path) -> Finding:
+    (reader,) = _readers
+    return reader.read(path)
+
+
+def names(places: Sequence[str]) -> tuple[str, ...]:
+    """The places as they are entered: folders of this machine by their whole path."""
+    return tuple(
+        place if sources.SCHEME in place else str(Path(place).absolute()) for place in places
+    )

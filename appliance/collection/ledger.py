@@ -1,0 +1,145 @@
+"""What was read already: one line a bundle, appended once it is verified, and never changed.
+
+The ledger is the only state of a collection. A line is written whole or, where the program was
+killed in it, is no line: it is cut off and the bundle is read again. A bundle that lies where it
+lay, with the same last file, is not read again. Everything else is made from the ledger anew.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from io import RawIOBase
+from pathlib import Path
+
+from appliance.collection.rows import Entry
+from appliance.errors import EvidenceError, UsageError
+from appliance.records.json import Record, from_json, to_json
+from appliance.storage import bundle as bundles
+
+FILE = "ledger.jsonl"
+SYNC_EACH = 64
+"""Lines between two that are made durable against a loss of power; a kill loses none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Head(Record):
+    """First line: of which campaign the ledger is (the sha256 of its file)."""
+
+    schema: str = "bench/collection/1"
+    campaign: str
+
+
+class Ledger:
+    """The open ledger of one collection: what it holds, and where more is appended."""
+
+    def __init__(self, file: RawIOBase, path: Path, entries: list[Entry]) -> None:
+        self._file = file
+        self.path = path
+        self.entries = entries
+        self._known = {(one.source, one.digest) for one in entries}
+        self._unsynced = 0
+        self.num_appended = 0
+
+    def has(self, source: str, digest: str) -> bool:
+        """Whether this bundle was read here already, with this last file."""
+        return (source, digest) in self._known
+
+    def append(self, entry: Entry) -> None:
+        """Write a line; OutputError if the disk is full, and then the line is not there."""
+        begin = self._file.tell()
+        try:
+            _write(self._file, to_json(entry) + b"\n")
+            self._unsynced += 1
+            if self._unsynced >= SYNC_EACH:
+                self.sync()
+        except OSError as error:
+            os.ftruncate(self._file.fileno(), begin)
+            self._file.seek(begin)
+            raise bundles.not_written(self.path, error) from None
+        self.num_appended += 1
+        self.entries.append(entry)
+        self._known.add((entry.source, entry.digest))
+
+    def sync(self) -> None:
+        """Make all lines durable."""
+        os.fsync(self._file.fileno())
+        self._unsynced = 0
+
+
+@contextmanager
+def opened(folder: Path, campaign: str) -> Iterator[Ledger]:
+    """The ledger in a folder, made where there is none, held by one program at a time.
+
+    Raises UsageError for a ledger that another program holds or that is of another campaign,
+    EvidenceError for one whose lines are not what was written.
+    """
+    path = folder / FILE
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644), "r+b", 0)
+    except OSError as error:
+        raise bundles.not_written(path, error) from None
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UsageError(
+                f"{folder} is being collected by another program: wait for it"
+            ) from None
+        ledger = Ledger(file, path, _read(file, path, campaign))
+        yield ledger
+        ledger.sync()
+
+
+def read(folder: Path) -> tuple[str, list[Entry]]:
+    """The campaign's digest and the lines of a collection; UsageError where there is none."""
+    path = folder / FILE
+    try:
+        lines = path.read_bytes().splitlines(keepends=True)
+    except FileNotFoundError:
+        raise UsageError(
+            f"{folder} holds no collection: `bench fleet collect CAMPAIGN FROM --out {folder}`"
+        ) from None
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read ({error.strerror})") from None
+    if not lines:
+        raise UsageError(f"{path} is empty: collect again")
+    head = from_json(Head, lines[0].rstrip(b"\n"), name=FILE)
+    return head.campaign, list(_entries(lines[1:]))
+
+
+def _write(file: RawIOBase, data: bytes) -> None:
+    """All of the data, nothing of which stays in this program when the disk is full."""
+    rest = memoryview(data)
+    while rest:
+        rest = rest[file.write(rest) or 0 :]
+
+
+def _read(file: RawIOBase, path: Path, campaign: str) -> list[Entry]:
+    """The entries of an open ledger, which is left at its end; a line cut short is cut off."""
+    lines = (file.readall() or b"").splitlines(keepends=True)
+    whole = [line for line in lines if line.endswith(b"\n")]
+    if len(whole) != len(lines):
+        file.seek(0)
+        os.ftruncate(file.fileno(), sum(map(len, whole)))
+    file.seek(0, os.SEEK_END)
+    if not whole:
+        _write(file, to_json(Head(campaign=campaign)) + b"\n")
+        return []
+    head = from_json(Head, whole[0].rstrip(b"\n"), name=FILE)
+    if head.campaign != campaign:
+        raise UsageError(f"{path} is of another campaign: name another folder with --out")
+    return list(_entries(whole[1:]))
+
+
+def _entries(lines: list[bytes]) -> Iterator[Entry]:
+    for number, line in enumerate(lines, 2):
+        if line.endswith(b"\n"):
+            try:
+                yield from_json(Entry, line[:-1], name=f"{FILE}, line {number}")
+            except EvidenceError as error:
+                raise EvidenceError(f"{error}: remove the ledger and collect again") from None

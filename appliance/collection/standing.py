@@ -1,0 +1,226 @@
+"""Which runs count and where each node stands, from all lines of the ledger together; pure.
+
+A run counts once, for the node whose challenge it was made under, unless its hardware is that of
+another node. A node may have several runs: every one is kept and counted. It is accepted if its
+first run that decides is, or one of the retests that the campaign allows; rejected if none of these
+is; open otherwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from appliance.challenge.campaign import Campaign, CampaignNode
+from appliance.collection.rows import Entry, Finding, RefusalReason, RunRow
+
+State = Literal["accepted", "rejected", "open"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attempt:
+    """A run that counts: `number` is its place among the node's own, from 1.
+
+    `is_decisive` says that it may decide: it has a verdict of its own, as many sessions as the
+    campaign asks, and comes not after more retests than that allows.
+    """
+
+    entry: Entry
+    run: RunRow
+    number: int
+    is_decisive: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Standing:
+    """Where one node stands, by which attempt (`decided_by`, its number), and what comes next.
+
+    `num_lost` are jobs that were submitted and gave no bundle.
+    """
+
+    node: CampaignNode
+    state: State
+    reason: str
+    attempts: tuple[Attempt, ...]
+    decided_by: int | None
+    num_lost: int
+
+    @property
+    def shown(self) -> Attempt | None:
+        """The attempt whose figures stand for the node: the decisive one, else the last."""
+        for attempt in self.attempts:
+            if attempt.number == self.decided_by:
+                return attempt
+        return self.attempts[-1] if self.attempts else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fleet:
+    """All nodes of a campaign in the order of their names, and all bundles that do not count."""
+
+    campaign: Campaign
+    standings: tuple[Standing, ...]
+    refused: tuple[Entry, ...]
+
+
+def fleet(
+    campaign: Campaign,
+    entries: Sequence[Entry],
+    *,
+    submitted: Mapping[str, int] | None = None,
+    unfinished: Sequence[Entry] = (),
+) -> Fleet:
+    """Where a campaign stands; `submitted` is how many jobs each node had, as far as is known."""
+    kept: dict[str, list[Entry]] = {}
+    refused: list[Entry] = [*unfinished]
+    for entry in _judged(campaign, entries):
+        if entry.finding.run is None:
+            refused.append(entry)
+        else:
+            kept.setdefault(entry.finding.node, []).append(entry)
+    jobs = submitted or {}
+    standings = (
+        _standing(campaign, node, kept.get(node.name, []), jobs.get(node.name, 0))
+        for node in campaign.nodes
+    )
+    return Fleet(
+        campaign=campaign,
+        standings=tuple(standings),
+        refused=tuple(sorted(refused, key=lambda one: (one.finding.node, one.source, one.digest))),
+    )
+
+
+# ------------------------------------------------------------------ which runs count
+
+
+def _judged(campaign: Campaign, entries: Sequence[Entry]) -> Iterator[Entry]:
+    """Every entry, those that do not count beside the others refused.
+
+    Which of two equal runs counts does not hang on the order in which they were read, but on
+    where they lie.
+    """
+    expected = {node.name: node for node in campaign.nodes}
+    owners = {serial: node.name for node in campaign.nodes for serial in _named(node)}
+    ordered = sorted(entries, key=lambda one: (one.source, one.digest))
+    claims = _claims(ordered)
+    seen: dict[str, str] = {}
+    for entry in ordered:
+        run, name = entry.finding.run, entry.finding.node
+        if run is None:
+            yield entry
+        elif run.journal in seen:
+            yield _refused(entry, "double", f"the same run lies at {seen[run.journal]}")
+        elif sentence := _other_hardware(expected[name], run, owners, claims):
+            yield _refused(entry, "other_node", sentence)
+        else:
+            seen[run.journal] = entry.source
+            yield entry
+
+
+def _claims(entries: Sequence[Entry]) -> Mapping[str, set[str]]:
+    """Nodes whose runs report a serial, by serial."""
+    claims: dict[str, set[str]] = {}
+    for entry in entries:
+        for serial in _serials(entry.finding.run) if entry.finding.run else ():
+            claims.setdefault(serial, set()).add(entry.finding.node)
+    return claims
+
+
+def _other_hardware(
+    node: CampaignNode,
+    run: RunRow,
+    owners: Mapping[str, str],
+    claims: Mapping[str, set[str]],
+) -> str:
+    """Why this run is of other hardware than the node's, or nothing.
+
+    Serials say it: those that the inventory gives a node, and, where it gives none, those that two
+    nodes report: one of them is not what it says, and nothing tells which. A part without a serial
+    is believed.
+    """
+    for serial in _serials(run):
+        owner = owners.get(serial)
+        if owner is not None and owner != node.name:
+            return f"it was made under the challenge of {node.name} with {serial} of {owner}"
+        others = sorted(claims[serial] - {node.name})
+        if owner is None and others:
+            return (
+                f"{serial} is reported by {node.name} and by {others[0]}: neither counts until the "
+                "campaign's inventory says whose it is"
+            )
+    own = {device.serial for device in run.devices}
+    missing = sorted(set(node.devices or ()) - own)
+    if missing:
+        return f"{node.name} should have {missing[0]}, which the run does not have"
+    if node.serial and run.system_serial != node.serial:
+        seen = run.system_serial or "no serial"
+        return f"{node.name} should be the system {node.serial}, and the run reports {seen}"
+    return ""
+
+
+def _named(node: CampaignNode) -> list[str]:
+    return [*([node.serial] if node.serial else []), *(node.devices or ())]
+
+
+def _refused(entry: Entry, reason: RefusalReason, sentence: str) -> Entry:
+    finding = Finding(node=entry.finding.node, reason=reason, sentence=sentence, run=None)
+    return replace(entry, finding=finding)
+
+
+def _serials(run: RunRow) -> list[str]:
+    own = [run.system_serial] if run.system_serial else []
+    return [*own, *(device.serial for device in run.devices if device.serial)]
+
+
+# ------------------------------------------------------------------ where a node stands
+
+
+def _standing(
+    campaign: Campaign, node: CampaignNode, entries: Sequence[Entry], num_jobs: int
+) -> Standing:
+    attempts = tuple(_attempts(campaign, entries))
+    decisive = [attempt for attempt in attempts if attempt.is_decisive]
+    accepted = [one for one in decisive if one.run.verdict == "ACCEPTED"]
+    num_lost = max(0, num_jobs - len(attempts))
+    state: State = "open"
+    decided_by = None
+    if accepted:
+        state, decided_by = "accepted", accepted[0].number
+        reason = f"attempt {decided_by} is accepted"
+    elif len(decisive) > campaign.retest.retests:
+        state, decided_by = "rejected", decisive[-1].number
+        reason = f"attempt {decided_by} is rejected, and no retest is left"
+    elif decisive:
+        left = campaign.retest.retests - len(decisive) + 1
+        reason = f"rejected, with {left} of {campaign.retest.retests} retests left"
+    elif attempts:
+        reason = f"attempt {len(attempts)} decides nothing: {attempts[-1].run.verdict.lower()}"
+    else:
+        reason = "no verified bundle" + (f" of {num_lost} jobs" if num_lost else "")
+    return Standing(
+        node=node,
+        state=state,
+        reason=reason,
+        attempts=attempts,
+        decided_by=decided_by,
+        num_lost=num_lost,
+    )
+
+
+def _attempts(campaign: Campaign, entries: Sequence[Entry]) -> Iterator[Attempt]:
+    """A node's runs in the order in which they were planned; one that was accepted ends them."""
+    num_rejected, is_over = 0, False
+    runs = [(one, one.finding.run) for one in entries if one.finding.run is not None]
+    ordered = sorted(runs, key=lambda pair: (pair[1].created_utc, pair[1].run_id))
+    for number, (entry, run) in enumerate(ordered, 1):
+        sessions = campaign.retest.sessions if num_rejected else campaign.sessions
+        is_decisive = (
+            not is_over
+            and run.verdict != "INCONCLUSIVE"
+            and run.sessions >= sessions
+            and num_rejected <= campaign.retest.retests
+        )
+        num_rejected += is_decisive and run.verdict == "REJECTED"
+        is_over = is_over or (is_decisive and run.verdict == "ACCEPTED")
+        yield Attempt(entry=entry, run=run, number=number, is_decisive=is_decisive)

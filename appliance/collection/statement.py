@@ -1,0 +1,84 @@
+"""The one signed statement of a collection: an in-toto statement over the digests of all bundles.
+
+Its subjects are the last file of every bundle that counts, those of failed attempts too, the
+ledger with all that was refused, the campaign and the tables. The last file of a bundle signs the
+pages and the statement over the data, so whoever has this statement can hold any file to it. It is
+an in-toto Statement v1 in a DSSE envelope: tools of others read it, and openssl checks it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from cryptography.hazmat.primitives.serialization import Encoding
+
+from appliance.challenge import campaign as campaigns
+from appliance.collection import ledger, tables
+from appliance.collection.campaigns import CERTIFICATE, Wanted
+from appliance.collection.standing import Fleet
+from appliance.errors import EvidenceError
+from appliance.records.json import sha256
+from appliance.signing import dsse
+from appliance.signing.keys import Key
+from appliance.storage import bundle as bundles
+from appliance.storage import input_file
+from appliance.version import VERSION
+
+FILE = "collection.dsse.json"
+PREDICATE = "bench:fleet/v1"
+
+
+def write(folder: Path, wanted: Wanted, fleet: Fleet, key: Key) -> Path:
+    """Sign all that the folder holds; the path of the statement, with the certificate beside it."""
+    subjects = {campaigns.FILE: wanted.digest, ledger.FILE: _digest(folder / ledger.FILE)}
+    subjects |= {
+        f"{tables.FOLDER}/{path.name}": _digest(path)
+        for path in sorted((folder / tables.FOLDER).glob("*.parquet"))
+    }
+    subjects |= dict(_bundles(fleet))
+    states = [one.state for one in fleet.standings]
+    predicate = {
+        "accepted": str(states.count("accepted")),
+        "attempts": str(sum(len(one.attempts) for one in fleet.standings)),
+        "bench_version": VERSION,
+        "campaign": fleet.campaign.name,
+        "nodes": str(len(states)),
+        "open": str(states.count("open")),
+        "refused": str(len(fleet.refused)),
+        "rejected": str(states.count("rejected")),
+    }
+    stated = dsse.Statement(predicate_type=PREDICATE, subjects=subjects, predicate=predicate)
+    bundles.write(folder / FILE, dsse.sign_statement(stated, key))
+    bundles.write(folder / CERTIFICATE, key.certificate.public_bytes(Encoding.PEM))
+    return folder / FILE
+
+
+def check(folder: Path) -> dsse.Statement:
+    """The statement of a collection, if its ledger and tables are those that were signed.
+
+    By the certificate beside it, whose holder is for the reader to trust. EvidenceError otherwise.
+    """
+    from cryptography import x509  # noqa: PLC0415 - most of this module needs no more of it
+
+    certificate = x509.load_pem_x509_certificate(input_file.read(folder / CERTIFICATE))
+    data = input_file.read(folder / FILE, fix="collect again")
+    stated = dsse.open_statement(
+        data, certificate, PREDICATE, FILE, holder=f"that of {CERTIFICATE}"
+    )
+    for name, digest in stated.subjects.items():
+        is_own = name == ledger.FILE or name.startswith(f"{tables.FOLDER}/")
+        if is_own and _digest(folder / name) != digest:
+            raise EvidenceError(f"{folder / name} is not the file that was signed: collect again")
+    return stated
+
+
+def _bundles(fleet: Fleet) -> Iterator[tuple[str, str]]:
+    for standing in fleet.standings:
+        for attempt in standing.attempts:
+            name = f"{standing.node.name}/{attempt.run.run_id}/{bundles.REPORT}"
+            yield name, attempt.entry.digest
+
+
+def _digest(path: Path) -> str:
+    return sha256(input_file.read(path, fix="collect again"))

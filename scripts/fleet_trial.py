@@ -1,0 +1,136 @@
+"""Makes a synthetic fleet of signed bundles, collects it, writes its site, and counts what was found.
+
+    scripts/fleet_trial.py RUN FOLDER [--nodes 1000] [--seeds 20]
+
+RUN is the folder of a finished run of tests/suites/tiny.toml on processors. It prints the planted
+and the found as a table, the seconds of each part, and over further seeds (numbers alone, without
+bundles) the rates of slow nodes found and of false discoveries.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import resource
+import sys
+import time
+from functools import partial
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
+
+from support import fleet_tables, synthetic_fleet  # noqa: E402 - the script runs uninstalled
+from support.synthetic_fleet import Base, Planted, node_name  # noqa: E402 - the same
+
+from appliance.challenge.campaign import Campaign  # noqa: E402 - the same
+from appliance.collection import collect, queries, tables  # noqa: E402 - the same
+from appliance.collection.outliers import analyse  # noqa: E402 - the same
+from appliance.signing import keys  # noqa: E402 - the same
+from appliance.signing.keys import Key  # noqa: E402 - the same
+from reports.fleet import site as sites  # noqa: E402 - the same
+
+SUITE = ROOT / "tests" / "suites" / "tiny.toml"
+
+
+def make(run: Path, folder: Path, faults: Planted) -> Key:
+    """Write the campaign and all of its bundles; the key that signed them."""
+    key = keys.load_key(*keys.create_key("Maker of a synthetic fleet", folder / "keys"))
+    base, campaign = Base.read(run), synthetic_fleet.campaign_of(run, faults)
+    synthetic_fleet.write_campaign(folder / "campaign", campaign, key, SUITE)
+    one = partial(_write, base, campaign, faults, key, folder / "campaign" / "nodes")
+    with multiprocessing.Pool() as pool:
+        for _ in pool.imap_unordered(one, range(faults.num_nodes), chunksize=20):
+            pass
+    return key
+
+
+def _write(  # noqa: PLR0917 - as the pool calls it
+    base: Base, campaign: Campaign, faults: Planted, key: Key, folder: Path, number: int
+) -> None:
+    synthetic_fleet.write_node(base, campaign, faults, number, key=key, folder=folder)
+
+
+def timed(what: str, begin: float) -> float:
+    """Print the seconds since `begin`; now."""
+    now = time.perf_counter()
+    print(f"{what}: {now - begin:.1f} s")
+    return now
+
+
+def count(folder: Path, faults: Planted) -> None:
+    """Print what was planted beside what was found."""
+    with queries.opened(folder) as asked:
+        beyond = {one["node"] for one in asked.ask("beyond").records}
+        refused = {one["node"] for one in asked.ask("refusals").records}
+        levels = {(one["covariate"], one["level"]) for one in asked.ask("levels").records}
+    sound = set(range(faults.num_nodes)) - set(faults.forged)
+    planted = {
+        "slow by 5 %": {node_name(n) for n in faults.slow if n in sound},
+        "slow by 3 %": {node_name(n) for n in faults.slightly_slow if n in sound},
+    }
+    for name, nodes in planted.items():
+        print(f"{name}: {len(nodes & beyond)} of {len(nodes)} found")
+    print(f"other nodes beyond a fence: {len(beyond - set.union(*planted.values()))}")
+    racks = {("rack", f"rack-{number:03d}") for number in faults.hot}
+    print(f"hot racks: {len(racks & levels)} of {len(racks)} found; all groups: {sorted(levels)}")
+    forged = {node_name(number) for number in faults.forged}
+    print(f"forged or doubled: {len(forged & refused)} of {len(forged)} refused")
+
+
+def rates(num_nodes: int, num_seeds: int) -> None:
+    """Print the rates over seeds, of numbers alone."""
+    slow = slight = false = total = num_slow = num_slight = 0
+    for seed in range(num_seeds):
+        faults = synthetic_fleet.planted(num_nodes, seed)
+        made = analyse(tables.series_of(fleet_tables.planted_fleet(faults, seed)))
+        nodes = {
+            unit.partition("@")[0]
+            for one in made.distributions
+            for unit, is_beyond in zip(one.series.units, one.is_beyond, strict=True)
+            if is_beyond
+        }
+        own = {node_name(n) for n in faults.slow if n not in faults.forged}
+        lightly = {node_name(n) for n in faults.slightly_slow if n not in faults.forged}
+        slow, num_slow = slow + len(nodes & own), num_slow + len(own)
+        slight, num_slight = slight + len(nodes & lightly), num_slight + len(lightly)
+        false, total = false + len(nodes - own - lightly), total + len(nodes)
+    print(
+        f"over {num_seeds} seeds of {num_nodes:,} nodes: 5 % slow {slow / num_slow:.2%}, 3 % slow "
+        f"{slight / num_slight:.2%} found; false discoveries {false / max(1, total):.2%}"
+    )
+
+
+def main() -> None:
+    """Read the words of the command line and do it."""
+    words = argparse.ArgumentParser(description=__doc__)
+    words.add_argument("run", type=Path)
+    words.add_argument("folder", type=Path)
+    words.add_argument("--nodes", type=int, default=1000)
+    words.add_argument("--seeds", type=int, default=20)
+    given = words.parse_args()
+    faults = synthetic_fleet.planted(given.nodes)
+    begin = time.perf_counter()
+    key = make(given.run, given.folder, faults)
+    begin = timed(f"{given.nodes:,} bundles made", begin)
+    campaign = given.folder / "campaign"
+    request = collect.Request(
+        campaign=campaign,
+        places=(str(campaign / "nodes"),),
+        out=given.folder / "out",
+        trusted=((given.folder / "keys" / "certificate.pem").read_bytes(),),
+        allow_development=False,
+        key=key,
+    )
+    print(collect.collect(request))
+    begin = timed("collected", begin)
+    print(sites.write(given.folder / "out", given.folder / "site", key))
+    timed("site written", begin)
+    children = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    print(f"most memory of a process: {children / 1024:.0f} MiB")
+    count(given.folder / "out", faults)
+    rates(given.nodes, given.seeds)
+
+
+if __name__ == "__main__":
+    main()

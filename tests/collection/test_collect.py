@@ -1,0 +1,375 @@
+"""A fleet of signed bundles of a real run, collected: what counts, what is refused, what is stated.
+
+Forty nodes are made of one real run of two cases. They were forged, doubled or rejected by plan, so
+that everything a collection says of them is known before.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from support.program import ROOT, TINY, bench, called
+from support.synthetic_fleet import (
+    Base,
+    Changes,
+    Planted,
+    campaign_of,
+    make,
+    node_name,
+    sealed,
+    write_campaign,
+    write_node,
+)
+
+from appliance.challenge.campaign import Campaign
+from appliance.collection import ledger, queries, statement
+from appliance.signing import keys
+from appliance.signing.keys import Key
+from appliance.storage import bundle
+
+NODES = 24
+FAULTS = Planted(
+    num_nodes=NODES,
+    slow=(3,),
+    slightly_slow=(),
+    hot=(),
+    other_driver=(5, 6, 7),
+    forged=(8, 9, 10),
+    rack_size=6,
+)
+REJECTED, RETESTED, OPEN, FOREIGN = 12, 13, 14, 15
+
+
+@dataclass(frozen=True, kw_only=True)
+class Made:
+    """The campaign's folder with its nodes, the key that signed all, and its certificate."""
+
+    folder: Path
+    campaign: Campaign
+    key: Key
+    certificate: Path
+    base: Base
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
+    place = tmp_path_factory.mktemp("fleet")
+    done = bench("accept", "--suite", TINY, "--vendor", "cpu", "--out", str(place / "base"))
+    (run,) = (place / "base").iterdir()
+    assert done.returncode == 0, done.stderr
+    key_file, certificate = keys.create_key("Maker of nodes", place / "keys")
+    key, base = keys.load_key(key_file, certificate), Base.read(run)
+    campaign = campaign_of(run, FAULTS)
+    folder = write_campaign(place / "campaign", campaign, key, Path(TINY))
+    nodes = folder / "nodes"
+    for number in range(NODES):
+        if number == OPEN:
+            continue
+        if number in {REJECTED, RETESTED}:
+            for attempt in (1, 2) if number == REJECTED else (1,):
+                changes = Changes(failed_check=True, run=attempt)
+                own = make(base, campaign, number, key, changes)
+                sealed(own, nodes / node_name(number) / "runs" / f"rejected-{attempt}")
+        if number != REJECTED:
+            write_node(base, campaign, FAULTS, number, key=key, folder=nodes)
+    shutil.copytree(run, nodes / node_name(FOREIGN) / "runs" / "of no campaign")
+    begun = nodes / node_name(OPEN) / "runs" / "begun"
+    begun.mkdir(parents=True)
+    (begun / bundle.PLAN).write_bytes(b"{}")
+    return Made(folder=folder, campaign=campaign, key=key, certificate=certificate, base=base)
+
+
+def collect(made: Made, out: Path, *places: object) -> dict[str, object]:
+    """The JSON document of `fleet collect`."""
+    words = ["fleet", "collect", str(made.folder), *map(str, places), "--out", str(out)]
+    done = called(*words, "--trust", str(made.certificate), "--json")
+    assert done.returncode == 0, done.stderr
+    return dict(json.loads(done.stdout))
+
+
+@pytest.fixture(scope="module")
+def collected(made: Made, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("collected") / "out"
+    document = collect(made, out)
+    assert (
+        document["num_new"] == NODES - 1 + 1 + 1 + 1 + 1
+    )  # two rejected, one doubled, one foreign
+    return out
+
+
+def rows(collected: Path, query: str) -> list[dict[str, object]]:
+    with queries.opened(collected) as tables:
+        return tables.ask(query).records
+
+
+# ------------------------------------------------------------------ what counts
+
+
+def test_every_forged_or_doubled_bundle_is_refused_by_name(collected: Path) -> None:
+    refused = {(one["node"], one["reason"]) for one in rows(collected, "refusals")}
+    assert refused == {
+        (node_name(8), "double"),
+        (node_name(9), "not_verified"),
+        (node_name(10), "other_node"),
+        ("", "foreign"),
+        ("", "unfinished"),
+    }
+    by_reason = {one["reason"]: str(one["sentence"]) for one in rows(collected, "refusals")}
+    assert by_reason["not_verified"].startswith("journal.jsonl is not the file that was signed")
+    assert by_reason["other_node"].endswith(f"with SN-{node_name(11)} of {node_name(11)}")
+    assert "under no challenge" in by_reason["foreign"]
+
+
+def test_failed_attempts_are_kept_and_counted(collected: Path) -> None:
+    nodes = {one["node"]: one for one in rows(collected, "nodes")}
+    kept = {name: (one["state"], one["num_attempts"]) for name, one in nodes.items()}
+    assert kept.pop(node_name(REJECTED)) == ("rejected", 2)
+    assert kept.pop(node_name(RETESTED)) == ("accepted", 2)
+    for number in (9, 10, OPEN):
+        assert kept.pop(node_name(number)) == ("open", 0)
+    assert set(kept.values()) == {("accepted", 1)}
+    (first, *_) = [one for one in rows(collected, "attempts") if one["node"] == node_name(REJECTED)]
+    assert "sampled rows against float64" in str(first["failures"])
+
+
+def test_other_driver_is_in_the_inventory(collected: Path) -> None:
+    differing = rows(collected, "differing")
+    assert {one["node"] for one in differing} == {node_name(n) for n in FAULTS.other_driver}
+    assert {one["component"] for one in differing} == {"device driver"}
+
+
+def test_slow_node_is_beyond_the_fences(collected: Path) -> None:
+    assert {one["node"] for one in rows(collected, "beyond")} == {node_name(3)}
+
+
+# ------------------------------------------------------------------ what is stated
+
+
+def test_openssl_verifies_the_statement(collected: Path, tmp_path: Path) -> None:
+    envelope = json.loads((collected / statement.FILE).read_bytes())
+    payload = base64.b64decode(envelope["payload"])
+    kind = envelope["payloadType"]
+    (tmp_path / "signed").write_bytes(
+        f"DSSEv1 {len(kind)} {kind} {len(payload)} ".encode() + payload
+    )
+    (tmp_path / "signature").write_bytes(base64.b64decode(envelope["signatures"][0]["sig"]))
+
+    def openssl(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            ["openssl", *words], cwd=tmp_path, capture_output=True, text=True, check=False
+        )
+
+    certificate = str(collected / "certificate.pem")
+    (tmp_path / "key.pem").write_text(
+        openssl("x509", "-in", certificate, "-pubkey", "-noout").stdout
+    )
+    verify = ("dgst", "-sha256", "-verify", "key.pem", "-signature", "signature", "signed")
+    assert openssl(*verify).stdout == "Verified OK\n"
+    with (tmp_path / "signed").open("ab") as file:
+        file.write(b" ")
+    assert openssl(*verify).returncode == 1
+
+
+def test_statement_has_the_digest_of_every_bundle_that_counts(made: Made, collected: Path) -> None:
+    import hashlib  # noqa: PLC0415 - as a reader without this program would
+
+    envelope = json.loads((collected / statement.FILE).read_bytes())
+    stated = json.loads(base64.b64decode(envelope["payload"]))
+    digests = {one["name"]: one["digest"]["sha256"] for one in stated["subject"]}
+    assert stated["_type"] == "https://in-toto.io/Statement/v1"
+    attempts = rows(collected, "attempts")
+    assert sum(name.startswith("node-") for name in digests) == len(attempts) == NODES - 1
+    for one in attempts:
+        data = (Path(str(one["source"])) / bundle.REPORT).read_bytes()
+        name = f"{one['node']}/{one['run_id']}/{bundle.REPORT}"
+        assert digests[name] == hashlib.sha256(data).hexdigest()
+    assert stated["predicate"]["rejected"] == "1"
+
+
+def test_changed_table_is_refused(collected: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "copy"
+    shutil.copytree(collected, folder)
+    with (folder / "tables" / "nodes.parquet").open("r+b") as file:
+        file.seek(4)
+        file.write(b"\0\0")
+    done = called("fleet", "report", str(folder), "--json", "--query", "states")
+    assert done.returncode == 4
+    assert "nodes.parquet is not the file that was signed: collect again" in done.stderr
+
+
+# ------------------------------------------------------------------ reading again
+
+
+def test_what_was_read_is_not_read_again(made: Made, collected: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "again"
+    shutil.copytree(collected, folder)
+    before = {path.name: path.read_bytes() for path in (folder / "tables").iterdir()}
+    assert collect(made, folder)["num_new"] == 0
+    assert {path.name: path.read_bytes() for path in (folder / "tables").iterdir()} == before
+
+
+def test_killed_at_any_time_it_goes_on(made: Made, collected: Path, tmp_path: Path) -> None:
+    words = ["fleet", "collect", str(made.folder), "--out", str(tmp_path / "out"), "--json"]
+    command = [sys.executable, "-m", "appliance", *words, "--trust", str(made.certificate)]
+    kept: list[int] = []
+    for wanted in (1, 8):
+        process = subprocess.Popen(
+            command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        for _ in _until(lambda number=wanted: _lines(tmp_path / "out") > number, process):
+            pass
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+        kept.append(_lines(tmp_path / "out"))
+    document = collect(made, tmp_path / "out")
+    total = _lines(collected) - 1
+    assert 0 < kept[0] <= kept[1] <= total + 1
+    assert _lines(tmp_path / "out") == total + 1
+    assert isinstance(document["num_new"], int)
+    assert document["num_new"] <= total - kept[1] + 2  # a line that was cut is read again
+    first, second = (_entries(folder) for folder in (collected, tmp_path / "out"))
+    assert first == second
+
+
+def _lines(out: Path) -> int:
+    path = out / ledger.FILE
+    return path.read_bytes().count(b"\n") if path.is_file() else 0
+
+
+def _until(is_so: object, process: subprocess.Popen[bytes]) -> Iterator[None]:
+    assert callable(is_so)
+    end = time.monotonic() + 120
+    while not is_so() and process.poll() is None and time.monotonic() < end:
+        time.sleep(0.02)
+        yield
+
+
+def _entries(out: Path) -> list[object]:
+    return sorted(ledger.read(out)[1], key=lambda one: one.source)
+
+
+def test_full_disk_is_one_sentence_and_loses_nothing(made: Made, tmp_path: Path) -> None:
+    """A limit on the size of files stands for the disk: the kernel refuses the write just so."""
+    code = (
+        "import resource, signal\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, 40_000))\n"
+        "from appliance.cli.main import main\n"
+        "main()\n"
+    )
+    words = ["fleet", "collect", str(made.folder), "--out", str(tmp_path / "out")]
+    done = subprocess.run(
+        [sys.executable, "-c", code, *words, "--trust", str(made.certificate)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2, done.stderr
+    assert "cannot be written (File too large): make room" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert 1 < _lines(tmp_path / "out") < NODES
+    (tmp_path / "out" / ledger.FILE).read_bytes().splitlines()
+    assert collect(made, tmp_path / "out")["num_nodes"] == NODES
+
+
+# ------------------------------------------------------------------ places and signers
+
+
+def test_object_storage_gives_the_same_as_the_folder(
+    made: Made, collected: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from moto.server import ThreadedMotoServer  # noqa: PLC0415 - two seconds to import
+
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    try:
+        host, port = server.get_host_and_port()
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
+        monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://{host}:{port}")
+        import s3fs  # noqa: PLC0415 - the client of that storage
+
+        files = s3fs.S3FileSystem()
+        files.mkdir("bundles")
+        wanted = [node_name(number) for number in (0, 9, 12)]
+        for name in wanted:
+            files.put(str(made.folder / "nodes" / name), f"bundles/{name}", recursive=True)
+        collect(made, tmp_path / "out", "s3://bundles")
+    finally:
+        server.stop()
+    ours = {one.digest: one.finding for one in ledger.read(tmp_path / "out")[1]}
+    theirs = {one.digest: one.finding for one in ledger.read(collected)[1]}
+    assert len(ours) == 4
+    assert all(theirs[digest] == finding for digest, finding in ours.items())
+    assert not list((tmp_path / "out").glob(".incoming*"))
+
+
+def test_zip_of_a_bundle_is_read(made: Made, tmp_path: Path) -> None:
+    name = node_name(0)
+    shutil.make_archive(str(tmp_path / "one"), "zip", made.folder / "nodes" / name / "runs" / "run")
+    document = collect(made, tmp_path / "out", tmp_path / "one.zip")
+    assert (document["num_new"], document["accepted"], document["num_refused"]) == (1, 1, 0)
+
+
+def test_campaign_of_an_untrusted_signer_is_refused(made: Made, tmp_path: Path) -> None:
+    done = called("fleet", "collect", str(made.folder), "--out", str(tmp_path / "out"))
+    assert done.returncode == 4
+    assert "is not a trusted signer" in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_place_that_is_not_there_is_named(made: Made, tmp_path: Path) -> None:
+    words = (
+        "fleet",
+        "collect",
+        str(made.folder),
+        str(tmp_path / "none"),
+        "--out",
+        str(tmp_path / "o"),
+    )
+    done = called(*words, "--trust", str(made.certificate))
+    assert done.returncode == 2
+    assert f"there is no folder {tmp_path / 'none'}: name one that holds bundles" in done.stderr
+
+
+# ------------------------------------------------------------------ report
+
+
+def test_report_is_json_or_csv(collected: Path) -> None:
+    document = json.loads(called("fleet", "report", str(collected), "--json").stdout)
+    assert document["schema"] == "bench/fleet-report/1"
+    assert len(document["nodes"]) == NODES
+    assert {one["state"]: one["num_nodes"] for one in document["states"]} == {
+        "accepted": NODES - 4,
+        "open": 3,
+        "rejected": 1,
+    }
+    lines = called("fleet", "report", str(collected), "--csv").stdout.splitlines()
+    assert lines[0].startswith("node,rack,state,")
+    assert len(lines) == NODES + 1
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ((), "a fleet's report is JSON or CSV: give --json or --csv"),
+        (("--json", "--query", "none"), 'there is no query "none": use attempts, beyond,'),
+    ],
+)
+def test_report_says_what_to_give(collected: Path, words: tuple[str, ...], sentence: str) -> None:
+    done = called("fleet", "report", str(collected), *words)
+    assert done.returncode == 2
+    assert sentence in done.stderr

@@ -1,0 +1,236 @@
+"""The site of a fleet: the same bytes every time, nothing fetched, small pages, whole links."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from html.parser import HTMLParser
+from io import BytesIO
+from pathlib import Path
+from urllib.parse import unquote
+
+import duckdb
+import pytest
+from pyhanko.pdf_utils.reader import PdfFileReader
+from support.fleet_tables import campaign, collection, entry, planted_fleet, run
+from support.program import called
+from support.synthetic_fleet import node_name, planted
+
+from appliance.collection import queries, standing
+from appliance.errors import OutputError
+from appliance.signing import keys, pades
+from reports.fleet import site as sites
+from reports.fleet import summary
+from reports.fleet.site import SUMMARY
+
+NODES = 300
+FAULTS = planted(NODES, 1, rack_size=10)
+LARGEST_PAGE = 2_000_000
+VOID = {"meta", "link", "input", "br"}
+OUTER = re.compile(r'(?:src|href)="(?:[a-z]+:)?//|url\(|@import', re.IGNORECASE)
+
+
+class Checked(HTMLParser):
+    """What a page links to, its headings, and tables without a caption or a head."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.links: list[str] = []
+        self.levels: list[int] = []
+        self.faults: list[str] = []
+        self.open: list[str] = []
+        self.parts: list[set[str]] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        values = dict(attrs)
+        self.links += [str(values[name]) for name in ("href", "src") if values.get(name)]
+        if re.fullmatch("h[1-6]", tag):
+            self.levels.append(int(tag[1]))
+        if tag == "table":
+            self.parts.append(set())
+        elif self.parts:
+            self.parts[-1].add(tag)
+        if tag == "th" and values.get("scope") not in {"row", "col"}:
+            self.faults.append("a head of a table without its scope")
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag == "table" and not {"caption", "thead"} <= self.parts.pop():
+            self.faults.append("a table without a caption or a head")
+        if self.open.pop() != tag:
+            self.faults.append(f"{tag} is closed where another is open")
+
+
+@pytest.fixture(scope="module")
+def collected(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("planted")
+    collection(folder, planted_fleet(FAULTS, 1))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def site(collected: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("site") / "site"
+    sites.write(collected, place, keys.development_key())
+    return place
+
+
+def files(site: Path) -> dict[str, bytes]:
+    paths = sorted(path for path in site.rglob("*") if path.is_file())
+    return {str(path.relative_to(site)): path.read_bytes() for path in paths}
+
+
+def test_same_tables_give_the_same_bytes(collected: Path, site: Path) -> None:
+    again = site.with_name("again")
+    sites.write(collected, again, keys.development_key())
+    first, second = files(site), files(again)
+    differing = {name for name in first | second if first.get(name) != second.get(name)}
+    assert differing == {SUMMARY}  # signed anew, with the time
+
+
+def test_pages_are_small_and_fetch_nothing(site: Path) -> None:
+    for name, data in files(site).items():
+        if name.endswith((".html", ".css", ".js")):
+            assert len(data) < LARGEST_PAGE, name
+            assert not OUTER.search(data.decode()), name
+
+
+def test_every_link_leads_to_a_file_and_every_page_is_accessible(site: Path) -> None:
+    there = files(site)
+    pages = [name for name in there if name.endswith(".html")]
+    assert len(pages) > NODES
+    for name in pages:
+        checked = Checked(there[name].decode())
+        assert not checked.faults, (name, checked.faults)
+        assert checked.levels[0] == 1, name
+        assert checked.levels.count(1) == 1, name
+        steps = zip(checked.levels, checked.levels[1:], strict=False)
+        assert all(after <= before + 1 for before, after in steps), name
+        for link in checked.links:
+            target = (site / name).parent / unquote(link)
+            if link.startswith("#") or "/bundles/" in f"/{link}":
+                continue
+            assert target.is_file(), (name, link)
+
+
+def test_overview_names_what_was_planted(site: Path) -> None:
+    text = (site / "index.html").read_text()
+    for rack in FAULTS.hot:
+        assert re.search(rf'found" href="racks/rack-{rack:03d}\.html"', text)
+    (slow, *_) = [number for number in FAULTS.slow if number not in FAULTS.forged]
+    page = (site / "nodes" / f"{node_name(slow)}.html").read_text()
+    assert "beyond: slower" in page
+    metric = (site / "metrics" / "gemm.html").read_text()
+    assert node_name(slow) in metric
+    assert "<svg" in metric
+
+
+def test_node_links_to_its_bundle(collected: Path, site: Path) -> None:
+    text = (site / "nodes" / f"{node_name(0)}.html").read_text()
+    with queries.opened(collected) as tables:
+        (one,) = [row for row in tables.ask("attempts").records if row["node"] == node_name(0)]
+    (link,) = re.findall(r'<a href="([^"]+)/report\.html">report</a>', text)
+    assert (site / "nodes" / unquote(link)).resolve() == Path(one["source"])
+
+
+def test_summary_has_at_most_ten_pages_and_is_signed(collected: Path, tmp_path: Path) -> None:
+    key = keys.development_key()
+    sites.write(collected, tmp_path / "site", key)
+    data = (tmp_path / "site" / SUMMARY).read_bytes()
+    pades.check_pdf(data, key.certificate)
+    assert int(PdfFileReader(BytesIO(data)).root["/Pages"]["/Count"]) <= summary.MOST_PAGES
+
+
+def test_summary_of_the_longest_lists_has_at_most_ten_pages(tmp_path: Path) -> None:
+    """All lists full of the longest words: every node rejected, each with names of 63 letters."""
+    names = [f"n{number:03d}{'x' * 59}" for number in range(100)]
+    spread = {f"{'case' * 12}-{number:02d}": 0.01 * (number + 1) for number in range(60)}
+    entries = []
+    for number, name in enumerate(names):
+        times = {case: value * (1.5 if number % 2 else 1.0) for case, value in spread.items()}
+        made = run(name, verdict="REJECTED", seconds=times, driver=f"{number % 40}" * 40)
+        entries += [entry(name, made), entry(name, made, source=f"/bundles/{'y' * 200}/{name}")]
+    fleet = standing.fleet(campaign(names, ["r" * 60] * 100, retests=0), entries)
+    collection(tmp_path / "out", fleet)
+    sites.write(tmp_path / "out", tmp_path / "site", keys.development_key())
+    data = (tmp_path / "site" / SUMMARY).read_bytes()
+    assert int(PdfFileReader(BytesIO(data)).root["/Pages"]["/Count"]) <= summary.MOST_PAGES
+
+
+def test_queries_of_the_site_give_the_same_in_a_plain_duckdb(collected: Path, site: Path) -> None:
+    """Whoever has the downloads alone can ask what the site shows."""
+    with duckdb.connect() as base:
+        for path in sorted((site / "downloads").glob("*.parquet")):
+            base.execute(f"CREATE VIEW {path.stem} AS SELECT * FROM '{path}'")  # noqa: S608
+        with queries.opened(collected) as tables:
+            for name in queries.names():
+                text = (site / "downloads" / f"{name}.sql").read_text()
+                assert text.startswith("-- ")
+                assert base.execute(text).fetchall() == list(tables.ask(name).rows), name
+
+
+def test_foreign_text_is_shown_and_never_run(tmp_path: Path) -> None:
+    driver = '<script>alert(1)</script>\x1b[2J\u202e"'
+    entries = [
+        entry(name, run(name, driver=driver if name == "a" else "1.0"), source=f"/b/<i>{name}")
+        for name in "abcdef"
+    ]
+    collection(tmp_path / "out", standing.fleet(campaign(list("abcdef"), [""] * 6), entries))
+    sites.write(tmp_path / "out", tmp_path / "site", keys.development_key())
+    for name, data in files(tmp_path / "site").items():
+        if name.endswith(".html"):
+            text = data.decode()
+            for hostile in ("<script>alert", "<i>a", "\x1b", "\u202e"):
+                assert hostile not in text, name
+    assert "&lt;script&gt;alert(1)" in (tmp_path / "site" / "inventory.html").read_text()
+
+
+def test_fleet_without_a_bundle_has_a_site(tmp_path: Path) -> None:
+    collection(tmp_path / "out", standing.fleet(campaign(["a"], [""]), []))
+    made = sites.write(tmp_path / "out", tmp_path / "site", keys.development_key())
+    assert made.num_pages == 6
+    assert "no verified bundle" in (tmp_path / "site" / "nodes" / "a.html").read_text()
+
+
+def test_folder_that_is_no_site_is_not_replaced(collected: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "letter.txt").write_text("mine")
+    with pytest.raises(OutputError, match="holds something that is no site"):
+        sites.write(collected, tmp_path / "mine", keys.development_key())
+    assert (tmp_path / "mine" / "letter.txt").read_text() == "mine"
+
+
+def test_site_without_a_collection_names_the_verb(tmp_path: Path) -> None:
+    done = called("fleet", "site", str(tmp_path), "--out", str(tmp_path / "site"))
+    assert done.returncode == 2
+    assert "make them by `bench fleet collect CAMPAIGN FROM --out" in done.stderr
+
+
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="no browser here")
+def test_browser_shows_the_overview_and_finds_nodes_from_a_file(site: Path, tmp_path: Path) -> None:
+    """In a headless browser without a network: the search works by its own script."""
+    probe = (
+        (site / "index.html")
+        .read_text()
+        .replace(
+            "</body>",
+            "<script>var b=document.getElementById('search');b.value='00042';"
+            "b.dispatchEvent(new Event('input'));</script></body>",
+        )
+    )
+    page = site / "probe.html"
+    page.write_text(probe)
+    words = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}"]
+    done = subprocess.run(
+        ["chromium", *words, "--dump-dom", page.as_uri()],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    page.unlink()
+    assert f'href="nodes/{node_name(42)}.html"' in done.stdout
+    assert 'class="search" role="search"><' in done.stdout  # shown, as the script runs
