@@ -67,10 +67,10 @@ def check(out: Path, plan: Plan, *, journal_bytes: int = 0) -> None:
     room, free = needed(plan), free_bytes(out)
     room = replace(room, journal=max(0, room.journal - journal_bytes))
     if free < room.total:
-        still = "still " if journal_bytes else ""
+        more = " more" if journal_bytes else ""
         fix = "then go on again" if journal_bytes else "or name another folder with --out"
         raise OutputError(
-            f"{out} has {size(free)} free and the run may {still}need {size(room.total)} (journal "
+            f"{out} has {size(free)} free and the run may need {size(room.total)}{more} (journal "
             f"{size(room.journal)}, pages {size(room.pages)}, logs {size(room.logs)}, working "
             f"folder {size(room.work)}): make room there, {fix}"
         )
