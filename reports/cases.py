@@ -623,10 +623,10 @@ def _quantity_name(estimate: Estimate) -> str:
 
 def _interval(estimate: Estimate) -> str:
     if estimate.low is None and estimate.high is None:
-        return "none" if estimate.confidence is None else "too few for an interval"
+        return "none" if estimate.confidence is None else "too few to say"
     level = "" if estimate.confidence is None else f" ({words.percent(estimate.confidence)})"
     ends = [
-        None if end is None else words.measured(estimate.name, end, estimate.unit)
+        None if end is None else words.in_unit_of(estimate.name, estimate.value, end, estimate.unit)
         for end in (estimate.low, estimate.high)
     ]
     if ends[0] is None:

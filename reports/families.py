@@ -219,19 +219,8 @@ def _with_one_level(rows: Sequence[tuple[str, ...]]) -> Grid:
     (level,) = levels
     return Grid(
         columns=("Quantity", "Estimate", f"Interval{level}"),
-        rows=tuple(
-            (name, value, _one_unit(ends.removesuffix(level))) for name, value, ends in rows
-        ),
+        rows=tuple((name, value, ends.removesuffix(level)) for name, value, ends in rows),
     )
-
-
-def _one_unit(ends: str) -> str:
-    """An interval with its unit said once, where both ends have the same."""
-    low, to, high = ends.partition(" to ")
-    unit = low.partition(" ")[2]
-    if to and unit and high.partition(" ")[2] == unit:
-        return f"{low.partition(' ')[0]} to {high}"
-    return ends
 
 
 def _spread(name: str, shown: Sequence[Member]) -> tuple[str, str, str]:
@@ -248,11 +237,8 @@ def _spread(name: str, shown: Sequence[Member]) -> tuple[str, str, str]:
     unit = ordered[0][0].unit
     middle = statistics.median(one.value for one, _ in known)
     (worst, where), (best, _) = ordered[0], ordered[-1]
-    ends = [words.measured(name, one.value, unit) for one in (worst, best)]
-    low = ends[0]
-    if low.partition(" ")[2] == ends[1].partition(" ")[2]:
-        low = low.partition(" ")[0]
-    shown_ends = f"{low} ({where.case.place}) to {ends[1]}" if ends[0] != ends[1] else ends[0]
+    low, high = (words.in_unit_of(name, middle, one.value, unit) for one in (worst, best))
+    shown_ends = f"{low} ({where.case.place}) to {high}" if low != high else low
     return words.metric(name), words.measured(name, middle, unit), shown_ends
 
 
@@ -392,7 +378,7 @@ def _launches(rows: Mapping[str, Sequence[Member]], index: JournalIndex) -> Grid
     return Grid(
         columns=(
             "Case",
-            "Launches",
+            "Launches completed",
             "Peak memory",
             "Steps",
             "Medians of the launches, ms",
@@ -437,11 +423,10 @@ def _counts(own: Sequence[Member]) -> str:
         sum(getattr(one, name) for one in results)
         for name in ("num_planned", "num_completed", "num_decided")
     )
-    left = f", {decided} not needed" if decided else ""
+    left = f"; {decided} not needed" if decided else ""
     missing = planned - done - decided
-    if not missing and not decided:
-        return f"{planned}, all done"
-    return f"{planned} planned, {done} completed{left}, {missing} missing"
+    lacking = f"; {missing} missing" if missing else ""
+    return f"{done} of {planned}{left}{lacking}"
 
 
 def _largest_memory(own: Sequence[Member], index: JournalIndex) -> str:
@@ -550,11 +535,15 @@ def _readings(rows: Mapping[str, Sequence[Member]], index: JournalIndex) -> tupl
     spreads = {key: [one for seen in values.values() if (one := seen.get(key))] for key in keys}
     known = [key for key in keys if spreads[key]]
     idle = [key for key in known if not any(one.low or one.high for one in spreads[key])]
-    shown = [key for key in known if key not in idle]
+    same = {key: text for key in known if key not in idle and (text := _always(key, values))}
+    shown = [key for key in known if key not in idle and key not in same]
     missing = [words.reading(key)[0] for key in keys if key not in known]
     if not keys:
         return ()
     notes = []
+    if same:
+        listed = ", ".join(f"{words.reading(key)[0]} {text}" for key, text in same.items())
+        notes.append(f"The same in every reading: {listed}.")
     if idle:
         notes.append(f"0 in every reading: {', '.join(words.reading(key)[0] for key in idle)}.")
     if missing:
@@ -599,6 +588,14 @@ def _read(
         }
         for name, several in by_row.items()
     }
+
+
+def _always(key: str, values: Mapping[str, Mapping[str, Spread | None]]) -> str:
+    """A reading that was one and the same throughout, as it is written; else nothing."""
+    spreads = [seen[key] for seen in values.values() if key in seen]
+    read = {end for one in spreads if one is not None for end in (one.low, one.high)}
+    (one, *others) = read
+    return "" if others or None in spreads else words.reading(key)[1](one)
 
 
 def _reading(key: str, spread: Spread | None) -> str:

@@ -47,9 +47,18 @@ def cells(statistic: Statistic) -> tuple[str, str]:
         return NOTHING, NOTHING
     limit = words.measured(statistic.metric, statistic.acceptance_limit, statistic.unit)
     uncertainty = f"{percent(statistic.log_uncertainty or 0.0)} ({statistic.freedom:.3g})"
-    if statistic.log_limit_uncertainty:
-        uncertainty += f", baseline {percent(statistic.log_limit_uncertainty)}"
-    return limit, uncertainty
+    return limit, uncertainty + _part_of_baseline(statistic)
+
+
+def common_part(tested: Sequence[Statistic]) -> str:
+    """The baseline's part in the uncertainty, where all figures have the same; else nothing."""
+    parts = {_part_of_baseline(one) for one in tested if _is_banded(one)}
+    return parts.pop() if len(parts) == 1 else ""
+
+
+def _part_of_baseline(statistic: Statistic) -> str:
+    part = statistic.log_limit_uncertainty
+    return f", baseline {percent(part)}" if part else ""
 
 
 def _tested(verdict: Verdict) -> Iterator[Statistic]:

@@ -8,6 +8,7 @@ whose check failed, whatever the verdict's record holds.
 from __future__ import annotations
 
 import math
+import re
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -68,8 +69,10 @@ def chapter(
             *_single([pair for pair in with_figures if _is_single(pair[1])], bundle),
         ),
         baselines=_baselines(bundle.baselines.baseline),
-        score=_score(verdict.score, hidden),
-        stragglers=_stragglers(verdict.stragglers),
+        score=None if verdict.score is None else _score(verdict.score, hidden),
+        stragglers=_stragglers(verdict.stragglers)
+        if verdict.stragglers or len(bundle.system.identity.devices) > 1
+        else None,
     )
 
 
@@ -218,24 +221,48 @@ def _limit(
     closed = hidden if criterion.kind in _CHANCE else frozenset()
     tabled = [one for one in rulings if one.statistic is not None and one.case not in closed]
     has_t = any(one.statistic is not None and one.statistic.t_pass is not None for one in tabled)
-    columns = ["Case", "Ruling", "Value and interval", "Limit and its source", "Of"]
+    level = _level(tabled)
+    columns = ["Case", "Ruling", f"Value and interval{level}", "Limit (its source)"]
+    columns.append("Of, left at")
     if has_t:
-        columns += ["t for a pass", "t for a fail", "sd of ln (for a pass)"]
-        columns += ["Accepted up to", "Standard uncertainty (freedom)"]
+        columns += ["t for a pass", "t for a fail", "Spread of launches (for a pass)"]
+        columns += ["Accepted up to", "Standard uncertainty (degrees of freedom)"]
     row = _t_row if has_t else _row
     shown = _tightest(tabled)
+    part = guard_bands.common_part([one.statistic for one in tabled if one.statistic])
     seen = interim_analyses if criterion.kind in _CHANCE else {}
     return Group(
         title=f"{criterion.id}: {criterion.title}",
         intro=_sentence(limit_words(criterion, bundle.criteria)),
         grid=Grid(
             columns=tuple(columns),
-            rows=tuple(row(one, one.statistic, seen) for one in shown if one.statistic),
-            notes=_left_out(tabled, shown),
+            rows=tuple(
+                _said_once(row(one, one.statistic, seen), level, part)
+                for one in shown
+                if one.statistic
+            ),
+            notes=(*([f"Of each uncertainty{part}."] if part else []), *_left_out(tabled, shown)),
         )
         if tabled
         else None,
         notes=(*_unfigured(rulings, closed), *_peak_notes(criterion, bundle)),
+    )
+
+
+def _level(tabled: Sequence[Ruling]) -> str:
+    """The confidence of the intervals, where all have the same."""
+    levels = {one.statistic.confidence for one in tabled if one.statistic is not None}
+    (level, *others) = levels or {None}
+    return "" if others or level is None else f", {percent(level)}"
+
+
+def _said_once(row: tuple[str, ...], level: str, part: str) -> tuple[str, ...]:
+    """A row that does not repeat the level in the head and the baseline's part in the note."""
+    head, value, rest = row[:2], row[2], row[3:]
+    return (
+        *head,
+        value.replace(f"{level})", ")") if level else value,
+        *(cell.removesuffix(part) if part else cell for cell in rest),
     )
 
 
@@ -285,9 +312,15 @@ def _row(
         ruling.case or "all",
         words.RULINGS[ruling.ruling],
         _value(statistic),
-        f"{limit} ({statistic.limit_source})" if statistic.limit_source else limit,
+        f"{limit} ({_source(statistic)})" if statistic.limit_source else limit,
         _counted(statistic, interim_analyses.get(ruling.case)),
     )
+
+
+def _source(statistic: Statistic) -> str:
+    """Where a limit comes from, with its margin as a percentage."""
+    match = re.fullmatch(r"baseline and ([0-9.e-]+) of margin", statistic.limit_source)
+    return statistic.limit_source if match is None else f"baseline + {percent(float(match[1]))}"
 
 
 def _t_row(
@@ -305,7 +338,9 @@ def _t_row(
 def _value(statistic: Statistic) -> str:
     value = words.measured(statistic.metric, statistic.value, statistic.unit)
     ends = [
-        None if end is None else words.measured(statistic.metric, end, statistic.unit)
+        None
+        if end is None
+        else words.in_unit_of(statistic.metric, statistic.value, end, statistic.unit)
         for end in (statistic.low, statistic.high)
     ]
     level = "" if statistic.confidence is None else f", {percent(statistic.confidence)}"
@@ -323,7 +358,8 @@ def _counted(statistic: Statistic, analysis: InterimAnalysis | None) -> str:
     if analysis is None:
         return f"{statistic.count:,}"
     is_open = "" if analysis.is_decided else " (open)"
-    return f"{statistic.count:,}, analysis {analysis.launches}{is_open}"
+    made = "" if statistic.count == analysis.launches else f"{statistic.count:,}, "
+    return f"{made}at {analysis.launches}{is_open}"
 
 
 def _against(value: float | None, critical: float | None) -> str:
@@ -473,9 +509,9 @@ def _slowest(ratios: Sequence[Ratio]) -> Sequence[Ratio]:
     return sorted(ratios, key=lambda one: one.ratio)[:MOST_ROWS]
 
 
-def _score(score: Score | None, hidden: frozenset[str]) -> Group:
+def _score(score: Score, hidden: frozenset[str]) -> Group:
     phrase = score_words(score, hidden)
-    if score is None or phrase.startswith(WITHHELD):
+    if phrase.startswith(WITHHELD):
         return Group(title="Suite score", notes=(_sentence(f"{phrase[:1].upper()}{phrase[1:]}"),))
     return Group(
         title="Suite score",

@@ -9,6 +9,7 @@ these are said once, and only what tells one part from the next becomes a table.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -79,8 +80,11 @@ def collapsed(title: str, made: Sequence[Row], **more: Any) -> Group:
 
 
 def _root(source: str) -> str:
-    """Of a path its first part alone: there are many below /sys."""
-    return "/".join(source.split("/")[:2]) if source.startswith("/") else source
+    """Of a path its first part, of a library its name: there are many below /sys and in NVML."""
+    if source.startswith("/"):
+        return "/".join(source.split("/")[:2])
+    library, _, call = source.partition(" ")
+    return library if re.fullmatch(r"[A-Za-z]+[A-Z]\w*(\(.*\))?", call) else source
 
 
 def _is_source(note: str) -> bool:
@@ -156,6 +160,7 @@ def _plain(name: str, value: str | None) -> Row:
 def _peaks(peaks: Peaks, system: System) -> tuple[Group, ...]:
     if not peaks.peak:
         return ()
+    sources = list(dict.fromkeys(peak.source for peak in peaks.peak))
     grid = Grid(
         columns=("Model", "Quantity", "Figure", "Published in"),
         rows=tuple(
@@ -163,10 +168,12 @@ def _peaks(peaks: Peaks, system: System) -> tuple[Group, ...]:
                 peak.model,
                 _quantity(peak.quantity),
                 f"{words.quantity(peak.value, peak.unit)} per {peak.per}",
-                peak.source + ("" if peak.is_confirmed else " (one second-hand source only)"),
+                f"[{sources.index(peak.source) + 1}]"
+                + ("" if peak.is_confirmed else ", one second-hand source only"),
             )
             for peak in peaks.peak
         ),
+        notes=tuple(f"[{number}] {source}" for number, source in enumerate(sources, 1)),
     )
     is_processor = all(one.vendor == "cpu" for one in system.identity.devices)
     if is_processor:

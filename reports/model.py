@@ -385,14 +385,17 @@ class PairSection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judging:
-    """How the limits were judged: risks and bounds, then every comparison with its figures."""
+    """How the limits were judged: risks and bounds, then every comparison with its figures.
+
+    `score` is None without a baseline, `stragglers` of one device alone.
+    """
 
     risks: str
     bounds: Grid | None
     limits: tuple[Group, ...]
     baselines: Group | None
-    score: Group
-    stragglers: Group
+    score: Group | None
+    stragglers: Group | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -36,17 +36,19 @@ MANY = (
     "slowest, and ✗ with the number of devices beyond it."
 )
 NOTHING = "—"
+_ALWAYS = 3  # columns of the table that stand there with nothing in them too
 LEGEND = (
     "Ratios are speeds: 1.0 is as fast as what is compared with, more is faster. A bar is the "
     "speed against the baseline, where there is none against the reference rate, else the share "
     "of the datasheet; its whisker is the interval, of several devices the slowest and the "
     "fastest. ▮ is the slowest speed that its limit allows, ◆ the reference rate, ■ the "
-    "datasheet, each as a share of it. ▶ lies beyond the axis, with its figure."
+    "datasheet, each as a share of it. ▶ lies beyond the axis, with its "
+    "figure; a whisker with an arrow goes on beyond it."
 )
 OWN_LEGEND = (
     "No case has a baseline, a vendor's figure or a reference rate to stand against, so each rate "
-    "stands for itself as 1.0: the whisker is its interval, of several devices their range. ▶ goes "
-    "on beyond the axis."
+    "stands for itself as 1.0: the whisker is its interval, of several devices their range. An "
+    "arrow goes on beyond the axis."
 )
 _SPEEDS = ("units_per_second", "flops_per_second", "bytes_per_second", "window_throughput")
 
@@ -90,7 +92,7 @@ def page(bundle: Bundle, verdict: Verdict, hidden: frozenset[str]) -> Performanc
     withheld = [case.id for case in bundle.plan.cases if case.id in hidden]
     return PerformancePage(
         headline=_headline(bundle, verdict),
-        grid=Grid(
+        grid=_without_empty(
             columns=(
                 "Case",
                 f"Rate{_level(speeds)}",
@@ -107,6 +109,18 @@ def page(bundle: Bundle, verdict: Verdict, hidden: frozenset[str]) -> Performanc
         weakest=tuple(_weakest(verdict, speeds)),
         withheld=_withheld(withheld, len(bundle.plan.cases)),
         sources=tuple(_sources(bundle, speeds)),
+    )
+
+
+def _without_empty(
+    columns: Sequence[str], rows: Sequence[Sequence[str]], notes: tuple[str, ...]
+) -> Grid:
+    """The table without those comparisons that no case has: a column of dashes says nothing."""
+    held = [i for i in range(len(columns)) if i < _ALWAYS or any(row[i] != NOTHING for row in rows)]
+    return Grid(
+        columns=tuple(columns[i] for i in held),
+        rows=tuple(tuple(row[i] for i in held) for row in rows),
+        notes=notes,
     )
 
 
@@ -278,11 +292,9 @@ def _rate_words(rate: Estimate) -> str:
     value = words.measured(rate.name, rate.value, rate.unit)
     if rate.low is None or rate.high is None:
         return value
-    low, high = (words.measured(rate.name, end, rate.unit) for end in (rate.low, rate.high))
-    unit = value.partition(" ")[2]
-    if all(text.partition(" ")[2] == unit for text in (low, high)):
-        number, low, high = (text.partition(" ")[0] for text in (value, low, high))
-        return f"{number} ({low} to {high}) {unit}"
+    low, high = (
+        words.in_unit_of(rate.name, rate.value, end, rate.unit) for end in (rate.low, rate.high)
+    )
     return f"{value} ({low} to {high})"
 
 
@@ -295,11 +307,8 @@ def _range_words(members: Sequence[Speed]) -> str:
     median = statistics.median(one.value for one, _ in known)
     first, slowest = ordered[0]
     name, unit = first.name, first.unit
-    low = words.measured(name, first.value, unit)
-    middle = words.measured(name, median, unit)
-    number, _, of = low.partition(" ")
-    low = number if middle.partition(" ")[2] == of else low
-    return f"{middle} ({low} on {slowest.case.place})"
+    low = words.in_unit_of(name, median, first.value, unit)
+    return f"{words.measured(name, median, unit)} ({low} on {slowest.case.place})"
 
 
 def _limit_words(members: Sequence[Speed]) -> str:

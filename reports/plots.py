@@ -300,7 +300,8 @@ def _ratio_bar(one: RatioBar, x: Callable[[float], float], y: float, reach: floa
     if one.low is not None and one.high is not None and not is_beyond:
         low, high = x(one.low), x(one.high)
         line = f"M{low:.1f} {y:.1f}H{high:.1f}M{low:.1f} {y - 2.5:.1f}v5"
-        line += "" if one.high > reach else f"M{high:.1f} {y - 2.5:.1f}v5"
+        end = f"{high - 4:.1f} {y - 2.5:.1f}l4 2.5l-4 2.5" if one.high > reach else ""
+        line += f"M{end or f'{high:.1f} {y - 2.5:.1f}v5'}"
         pieces.append(_path([line], 'stroke="#111111" stroke-width="0.9" fill="none"'))
     for value, shape in ((one.reference, _DIAMOND), (one.datasheet, _SQUARE)):
         if value is not None and value <= reach:
@@ -314,8 +315,7 @@ def _ratio_bar(one: RatioBar, x: Callable[[float], float], y: float, reach: floa
         pieces.append(
             f'<rect x="{at - 1.1:.1f}" y="{y - 5.6:.1f}" width="2.2" height="11.2" fill="#111111"/>'
         )
-    goes_on = one.high is not None and one.high > reach
-    before, after = "▶ " if is_beyond or goes_on else "", " ✗" if one.is_failed else ""
+    before, after = "▶ " if is_beyond else "", " ✗" if one.is_failed else ""
     figures = f"{before}{figure(one.value, 3)}{after}"
     pieces.append(_text(_RATIO_RIGHT + 6, y + 3, figures, "start"))
     return "".join(pieces)
@@ -526,11 +526,15 @@ def _axis(values: Sequence[float], shown: Sequence[float], bottom: int = _BOTTOM
 
 
 def _ticks(low: float, high: float) -> tuple[float, ...]:
-    """Round numbers inside the axis, about four of them."""
+    """Round numbers inside the axis, about four of them and two at least."""
     rough = (high - low) / 4
     power = 10.0 ** math.floor(math.log10(rough))
-    step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= rough)
-    first, last = math.ceil(low / step), math.floor(high / step)
+    steps = [power * factor for factor in (10, 5, 2, 1, 0.5)]
+    wanted = [step for step in steps if step >= rough]
+    for step in (*wanted[::-1][:1], *(step for step in steps if step < rough)):
+        first, last = math.ceil(low / step), math.floor(high / step)
+        if last - first >= 1:
+            break
     return tuple(number * step for number in range(first, last + 1))
 
 

@@ -38,7 +38,9 @@ _SHOWN = (  # first and last code point of what DejaVu Sans draws, without combi
 )
 _HIDDEN = frozenset(("Cc", "Cf", "Cn", "Co", "Cs", "Zl", "Zp"))
 _PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
-_SCALED = frozenset(("FLOP/s", "B/s", "Hz", "T/s", "bit/s"))
+_FACTORS = (*(10.0**power for power in range(-6, 16, 3)), 0.01, 2.0**10, 2.0**20, 2.0**30, 2.0**40)
+"""What the number of a written quantity may have been divided by."""
+_SCALED = frozenset(("FLOP/s", "OP/s", "B/s", "Hz", "T/s", "bit/s"))
 _UNIT_NAMES = {
     "bytes": "B",
     "hertz": "Hz",
@@ -230,6 +232,16 @@ def measured(name: str, value: float, unit: str) -> str:
     return quantity(
         value, unit or ("s" if name.endswith("_seconds") else _METRIC_UNITS.get(name, ""))
     )
+
+
+def in_unit_of(name: str, value: float, end: float, unit: str) -> str:
+    """An end of an interval as a number in the unit that its value is written in."""
+    written = measured(name, value, unit).partition(" ")
+    number = float(written[0].replace(",", "")) if math.isfinite(value) else math.nan
+    if not (written[2] and number and math.isfinite(value / number) and math.isfinite(end)):
+        return measured(name, end, unit)
+    factor = min(_FACTORS, key=lambda one: abs(math.log(value / number / one)))
+    return figure(end / factor)
 
 
 def scalar(value: Scalar, unit: str = "") -> str:

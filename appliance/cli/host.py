@@ -182,7 +182,8 @@ def doctor(
     if as_json:
         print_json(doctor.to_document(rows))
     else:
-        console().print(doctor.table(rows))
+        out_of_text = console()
+        out_of_text.print(doctor.shown(rows, out_of_text.width))
         say(doctor.summary(rows))
     raise typer.Exit(0 if doctor.can_accept(rows) else UsageError.exit_code)
 

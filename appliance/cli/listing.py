@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
+import textwrap
 from collections.abc import Sequence
 
 import typer
 
 from appliance.cli.options import JsonOption
 from appliance.cli.output import print_json
+
+NAME_WIDTH = 18
+LEAST_WIDTH = 40  # columns that a text gets at least, however narrow the terminal
 
 
 def suites(*, as_json: JsonOption = False) -> None:
@@ -31,10 +37,10 @@ def suites(*, as_json: JsonOption = False) -> None:
         )
         return
     for suite in shipped:
-        typer.echo(f"{suite.name:18} {suite.summary}")
+        _print_entry(suite.name, suite.summary)
         for one in known:
             if one.suite == suite.name:
-                typer.echo(f"{'':18}   {one.sentence}")
+                _print_entry("", one.sentence, indent=2)
 
 
 def criteria(*, as_json: JsonOption = False) -> None:
@@ -64,4 +70,23 @@ def print_rows(rows: Sequence[dict[str, str]], *, as_json: bool) -> None:
         print_json(rows)
         return
     for row in rows:
-        typer.echo(f"{row['name']:18} {row['summary']}")
+        _print_entry(row["name"], row["summary"])
+
+
+def _print_entry(name: str, text: str, *, indent: int = 0) -> None:
+    """A name with its text beside it; on a terminal lines end between words."""
+    head = f"{name:{NAME_WIDTH}} {'':{indent}}"
+    if not sys.stdout.isatty():
+        typer.echo(head + text)
+        return
+    width = max(LEAST_WIDTH, shutil.get_terminal_size().columns)
+    typer.echo(
+        textwrap.fill(
+            text,
+            width,
+            initial_indent=head,
+            subsequent_indent=" " * (NAME_WIDTH + 1 + indent),
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+    )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from appliance.errors import OutputError
@@ -59,14 +59,20 @@ def needed(plan: Plan) -> Room:
     )
 
 
-def check(out: Path, plan: Plan) -> None:
-    """OutputError where the disk of `out` has no room for the run by this plan."""
+def check(out: Path, plan: Plan, *, journal_bytes: int = 0) -> None:
+    """OutputError where the disk of `out` has no room for the run by this plan.
+
+    `journal_bytes` are those that a run which goes on has written already.
+    """
     room, free = needed(plan), free_bytes(out)
+    room = replace(room, journal=max(0, room.journal - journal_bytes))
     if free < room.total:
+        more = " more" if journal_bytes else ""
+        fix = "then go on again" if journal_bytes else "or name another folder with --out"
         raise OutputError(
-            f"{out} has {size(free)} free and the run may need {size(room.total)} (journal "
+            f"{out} has {size(free)} free and the run may need {size(room.total)}{more} (journal "
             f"{size(room.journal)}, pages {size(room.pages)}, logs {size(room.logs)}, working "
-            f"folder {size(room.work)}): make room there, or name another folder with --out"
+            f"folder {size(room.work)}): make room there, {fix}"
         )
 
 

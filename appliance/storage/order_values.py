@@ -40,6 +40,8 @@ _TOKEN = re.compile(
     r"|[)|.^$]"
     r"|[^\\\[\](){}|*+?.^$]"
 )
+_DECIMAL_BYTES = frozenset(("kB", "MB", "GB", "TB"))
+"""Units that an order may be in, beside which a report has the binary one."""
 _WORDS = {">=": "at least", "<=": "at most", "==": "", "in": "one of", "matches": "a match of"}
 
 
@@ -230,8 +232,17 @@ def requirement(operator: OrderOperator, value: Value, unit: str) -> str:
 def shown(value: Scalar, own_unit: str, unit: str = "") -> str:
     """What was found, in the unit of the order where it has one and the field's own else."""
     if unit in UNITS and kind(value) == "a number" and not unit_fault(own_unit, unit):
-        return f"{plain(float(exact(value) / exact(UNITS[unit][1])))} {unit}"
+        written = f"{plain(float(exact(value) / exact(UNITS[unit][1])))} {unit}"
+        binary = _binary(float(exact(value))) if unit in _DECIMAL_BYTES else ""
+        return f"{binary} = {written}" if binary else written
     return " ".join(filter(None, (plain(value), FACT_UNITS.get(own_unit, own_unit))))
+
+
+def _binary(num_bytes: float) -> str:
+    """A size in the binary unit that suits it, as the rest of a report writes sizes."""
+    fitting = (unit for unit in ("TiB", "GiB", "MiB") if num_bytes >= UNITS[unit][1])
+    unit = next(fitting, "")
+    return f"{num_bytes / UNITS[unit][1]:.4g} {unit}" if unit else ""
 
 
 def plain(value: Scalar) -> str:

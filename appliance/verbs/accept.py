@@ -123,12 +123,19 @@ def resume(options: RunOptions, observer: execution.Observer) -> Finished | Awai
         raise UsageError(f"{folder} is finished and signed; start a new run instead")
     prepared = prepare_again(folder, options.data)
     _check_unchanged(folder, prepared, options)
+    disk_space.check(folder, prepared.plan, journal_bytes=_journal_bytes(folder))
     if prepared.plan.num_attempts:
         return _resume_attempt(folder, prepared, options, observer)
     if options.receipt is not None:
         raise UsageError(f"{folder} was planned under no challenge that asks for a receipt")
     journal, dropped = _reopened(folder, prepared)
     return _finish(folder, prepared, journal, observer, dropped)
+
+
+def _journal_bytes(folder: Path) -> int:
+    """What a run has of its journal; 0 where it has not begun."""
+    journal = folder / bundle.JOURNAL
+    return journal.stat().st_size if journal.exists() else 0
 
 
 def _resume_attempt(

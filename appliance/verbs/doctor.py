@@ -57,6 +57,14 @@ OTHERS_SECONDS = 0.5
 SHM = "/dev/shm"  # noqa: S108 - the very thing
 SMALLEST_SHM = 64 * 2**20
 """What an engine gives by default, and enough for processors."""
+LEAST_WIDTH = 120  # columns of a terminal that the table of five columns needs
+STYLES = {
+    **dict.fromkeys(LACKS, "bold yellow"),
+    "busy": "bold yellow",
+    "ok": "",
+    "not needed here": "dim",
+    "not known": "dim",
+}
 SMALLEST_DISK = 150 * disk_space.MB
 """What the smoke suite may need; every run checks the room for its own plan before it begins."""
 GOOD_CLOCKS = ("tsc", "kvm-clock", "arch_sys_counter", "hyperv_clocksource_tsc_page")
@@ -114,20 +122,34 @@ def summary(rows: Iterable[Row]) -> str:
     return f"ready for `bench accept` ({words})"
 
 
+def shown(rows: Iterable[Row], width: int) -> Table:
+    """The rows for a person: a table where the terminal has room for five columns, else a list."""
+    return table(rows) if width >= LEAST_WIDTH else _narrow(rows)
+
+
+def _narrow(rows: Iterable[Row]) -> Table:
+    """What each thing is beside all that is said of it, so that no word is cut."""
+    grid = Table(box=None, pad_edge=False, show_header=False)
+    grid.add_column(overflow="fold", no_wrap=True)
+    grid.add_column(overflow="fold")
+    for row in rows:
+        fix = f" -> {row.fix}" if row.fix else ""
+        told = f"{_state_words(row)}: {row.detected} (for {row.needed_for}){fix}"
+        grid.add_row(Text(row.what), Text(told), style=_style(row))
+    return grid
+
+
+def _style(row: Row) -> str:
+    """What is missing stands out, and what is required of it more."""
+    return "bold red" if row.is_required and row.state in LACKS else STYLES[row.state]
+
+
 def table(rows: Iterable[Row]) -> Table:
-    """The rows for a person; what is missing stands out, and what is required of it more."""
-    styles = {
-        **dict.fromkeys(LACKS, "bold yellow"),
-        "busy": "bold yellow",
-        "ok": "",
-        "not needed here": "dim",
-        "not known": "dim",
-    }
+    """The rows in five columns, for a terminal that is wide enough."""
     grid = Table(box=None, pad_edge=False)
     for name in ("what", "detected", "needed for", "state", "fix"):
         grid.add_column(name, overflow="fold")
     for row in rows:
-        is_fatal = row.is_required and row.state in LACKS
         cells = (
             row.what,
             row.detected,
@@ -135,7 +157,7 @@ def table(rows: Iterable[Row]) -> Table:
             _state_words(row),
             row.fix,
         )
-        grid.add_row(*map(Text, cells), style="bold red" if is_fatal else styles[row.state])
+        grid.add_row(*map(Text, cells), style=_style(row))
     return grid
 
 

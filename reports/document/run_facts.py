@@ -16,7 +16,7 @@ from reports import guard_bands, judging, words
 from reports.model import Row, labelled
 from reports.words import NOT_REPORTED, count
 
-SHOWN_DIGITS = 16  # of the suite's digest on page 1; plan.json has all of it
+SHOWN_DIGITS = 12  # of the challenge's digest on page 1; the list of evidence has all of it
 ONE_SESSION = "one session: the level of a run was not sampled"
 MOST_DATES = 3  # of sessions on page 1; the journal has them all
 
@@ -30,17 +30,14 @@ def rows(
         labelled(
             "Suite",
             f"{plan.suite}, version {plan.suite_version}: {plan.suite_summary}",
-            _freshness(bundle),
         ),
+        _chosen(plan.digests.get("suite", NOT_REPORTED)),
         labelled("Protocol", _protocol(plan)),
         labelled("Launches", _launches(verdict)),
         *_order_row(bundle),
         labelled("Criteria", f"{criteria.name}, version {criteria.version}: {criteria.summary}"),
-        Row(
-            label="",
-            value="",
-            note=f"suite, criteria chosen by the signer: {sha256(bundle.files[CRITERIA])}",
-        ),
+        _chosen(sha256(bundle.files[CRITERIA])),
+        labelled("Inputs", *_freshness(bundle)),
         labelled("Risks", judging.risks(plan, criteria, index.attempt)),
         *((labelled("Guard bands", banded),) if banded else ()),
         labelled("Suite score", judging.score_words(verdict.score, hidden)),
@@ -55,7 +52,10 @@ def rows(
 
 def _order_row(bundle: Bundle) -> tuple[Row, ...]:
     """How the node compares with what was bought, and for whom the run was made."""
-    return (*_ordered_row(bundle), labelled("Customer", *_customer(bundle)))
+    customer, challenge = _customer(bundle)
+    if bundle.order is None and bundle.files.get(CHALLENGE) is None:
+        return (labelled("Order, customer", "none was given, not named", challenge),)
+    return (*_ordered_row(bundle), labelled("Customer", customer, challenge))
 
 
 def _customer(bundle: Bundle) -> tuple[str, str]:
@@ -74,12 +74,20 @@ def _ordered_row(bundle: Bundle) -> tuple[Row, ...]:
     return (labelled("Order", f"{bundle.order.name}: {counts}"),)
 
 
-def _freshness(bundle: Bundle) -> str:
-    """Who chose suite and inputs, and which attempt this is, as far as they are known."""
+def _chosen(digest: str) -> Row:
+    """The digest of the file in the row above, which its signer chose."""
+    return Row(label="", value="", note=f"chosen by the signer, sha256 {digest}")
+
+
+def _freshness(bundle: Bundle) -> tuple[str, str]:
+    """Who chose the inputs, and which attempt this is, as far as it is known."""
     data = bundle.files.get(CHALLENGE)
-    seed = "seed by the node" if data is None else f"seed of challenge {sha256(data)[:12]}"
-    suite = f"chosen by the signer: {bundle.plan.digests.get('suite', NOT_REPORTED)[:SHOWN_DIGITS]}"
-    return f"{suite}; {seed}; {_attempt(bundle)}"
+    seed = (
+        "drawn from a seed of the node"
+        if data is None
+        else f"drawn from the seed of challenge {sha256(data)[:SHOWN_DIGITS]}"
+    )
+    return seed, _attempt(bundle)
 
 
 def _attempt(bundle: Bundle) -> str:

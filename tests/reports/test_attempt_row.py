@@ -8,20 +8,23 @@ from support.bundles import Draft, files_of, healthy
 from appliance.storage import bundle
 from reports import words
 from reports.document.view import view
+from reports.model import Row
 
 
-def suite_note(draft: Draft) -> str:
+def inputs_row(draft: Draft) -> Row:
     page = view(bundle.read_files(files_of(draft, buyer()), complete=False))
-    (row,) = (row for row in page.certificate.run if row.label == "Suite")
-    return row.note
+    (row,) = (row for row in page.certificate.run if row.label == "Inputs")
+    return row
 
 
 def test_attempt_has_its_number_and_window() -> None:
     window = f"begun {words.utc(BEGUN)}, window until {words.utc(OVER)}"
-    assert suite_note(counted(3).draft).endswith(f"; attempt 3 of at most 10, {window}")
+    row = inputs_row(counted(3).draft)
+    assert row.value.startswith("drawn from the seed of challenge ")
+    assert row.note == f"attempt 3 of at most 10, {window}"
 
 
 def test_run_that_nobody_counts_says_so() -> None:
-    chosen = f"chosen by the signer: {healthy().plan.digests['suite'][:16]}"
-    unknown = "the number of attempts is unknown"
-    assert suite_note(healthy()) == f"{chosen}; seed by the node; {unknown}"
+    row = inputs_row(healthy())
+    assert row.value == "drawn from a seed of the node"
+    assert row.note == "the number of attempts is unknown"

@@ -262,13 +262,14 @@ def test_a_limit_shows_value_source_interim_analysis_t_and_spread_beside_what_th
     ruling = replace(ruled("speed", "bert", "fail"), statistic=STATISTIC)
     group = limit_of(view(judged_by_hand(ruling)), "speed")
     assert group.grid is not None
+    assert group.grid.columns[2] == "Value and interval, 95 %"
     assert group.grid.rows == (
         (
             "bert@cpu:0",
             "✗ FAIL",
-            "42.30 ms (42.10 ms to 42.50 ms, 95 %)",
-            "41.00 ms (baseline and 0.03 of margin)",
-            "5, analysis 5",
+            "42.30 ms (42.10 to 42.50)",
+            "41.00 ms (baseline + 3 %)",
+            "at 5",
             "-7.08 < 4.32",
             "22.51 ≥ 10.71",
             "0.31 % (0.985 %)",
@@ -578,10 +579,10 @@ def test_latencies_are_named_by_scenario_and_percentile():
 @pytest.mark.parametrize(
     ("low", "high", "confidence", "shown"),
     [
-        (0.001, 0.002, 0.95, "1.000 ms to 2.000 ms (95 %)"),
-        (None, 0.002, 0.95, "at most 2.000 ms (95 %)"),
-        (0.001, None, 0.95, "at least 1.000 ms (95 %)"),
-        (None, None, 0.95, "too few for an interval"),
+        (0.001, 0.002, 0.95, "1.000 to 2.000 (95 %)"),
+        (None, 0.002, 0.95, "at most 2.000 (95 %)"),
+        (0.001, None, 0.95, "at least 1.000 (95 %)"),
+        (None, None, 0.95, "too few to say"),
         (None, None, None, "none"),
     ],
 )
@@ -629,7 +630,7 @@ def test_rates_are_shown_with_unit_and_interval():
     rate = timing.estimates.rows[2]
     assert rate[0] == "Memory rate"
     assert re.fullmatch(r"13\.\d\d GB/s", rate[1])
-    assert re.fullmatch(r"13\.\d\d GB/s to 1[34]\.\d\d GB/s \(95 %\)", rate[2])
+    assert re.fullmatch(r"13\.\d\d to 1[34]\.\d\d \(95 %\)", rate[2])
 
 
 def test_evidence_lists_every_data_file_with_its_digest_and_the_journal_head():
@@ -668,7 +669,8 @@ def test_page_one_names_scope_criteria_digest_protocol_and_signer():
     first = page_of(view(bundle)).partition('id="summary"')[0]
     digest = sha256(bundle.files["criteria.toml"])
     assert all(sentence in first for sentence in re.split(r"(?<=\.) ", bundle.verdict.scope))
-    assert f"criteria chosen by the signer: {digest}" in first
+    assert f"chosen by the signer, sha256 {digest}" in first
+    assert first.count(bundle.plan.digests["suite"]) == 1
     launches = "up to 5 forked launches of at least 3 warm-up steps and 0.1 s, then 3 blocks"
     assert f"{launches} of at least 5 steps and 0.2 s; judged after 5; the first output" in first
     assert "CN=Node Laboratory,O=Buyer" in first
@@ -764,7 +766,9 @@ def test_what_could_not_be_read_is_not_reported_with_the_permission_that_would_a
     text = markup.unescape(page_of(view(sample())))
     assert "Microcode (run with --cap-add SYS_RAWIO and --device /dev/mem to read it)" in text
     assert "1 reading not reported: Temperature." in text
-    assert 'System serial</th><td class="unknown">not reported <span class="note">readable' in text
+    assert (
+        'System serial</th><td class="unknown">not reported · <span class="note">readable' in text
+    )
 
 
 def test_missing_readings_are_said_not_left_out():
