@@ -18,7 +18,7 @@ from appliance.errors import UsageError
 from appliance.records.json import sha256
 from appliance.signing import keys
 from appliance.storage import input_file, suite_file
-from appliance.verification.verify import Expectations
+from appliance.verification.terms import Expectations
 
 CERTIFICATE, SUITE, ORDER, NODES = "certificate.pem", "suite.toml", "order.toml", "nodes"
 
