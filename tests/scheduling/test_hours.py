@@ -1,4 +1,4 @@
-"""A suite of burn-in takes any number of hours: segments, limits and phases follow, no more."""
+"""A suite of burn-in takes any number of hours: segments, limits and phases follow."""
 
 from __future__ import annotations
 
