@@ -11,6 +11,7 @@ import shutil
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 
@@ -48,12 +49,13 @@ def many(genuine: Genuine, asked: argparse.Namespace) -> int:
     """How many of the inputs failed."""
     begin, seen = time.monotonic(), list[Outcome]()
     numbers = range(asked.first, asked.first + asked.count)
-    for outcome in outcomes(genuine, asked.seed, numbers, asked.workers):
-        seen.append(outcome)
-        if outcome.fault:
-            print(f"{outcome.number} ({outcome.kind}): {outcome.fault}", flush=True)
-        if len(seen) % EVERY == 0:
-            print(f"{len(seen)} inputs, {time.monotonic() - begin:.0f} s", flush=True)
+    with suppress(KeyboardInterrupt):  # what was seen so far is said all the same
+        for outcome in outcomes(genuine, asked.seed, numbers, asked.workers):
+            seen.append(outcome)
+            if outcome.fault:
+                print(f"{outcome.number} ({outcome.kind}): {outcome.fault}", flush=True)
+            if len(seen) % EVERY == 0:
+                print(f"{len(seen)} inputs, {time.monotonic() - begin:.0f} s", flush=True)
     num_faults = sum(bool(outcome.fault) for outcome in seen)
     print(summary(seen))
     print(f"{len(seen)} inputs in {time.monotonic() - begin:.0f} s, {num_faults} faults")

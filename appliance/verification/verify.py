@@ -46,6 +46,7 @@ from appliance.verification import (
 from appliance.verification.evidence_path import Given, Kind
 from appliance.verification.facts import Facts, shipped
 from appliance.verification.facts import read as read_facts
+from appliance.verification.observation_checks import check_observations
 from appliance.verification.schedule_checks import check_schedule
 from appliance.verification.terms import ANYBODY, Expectations, Terms
 from appliance.version import VERSION
@@ -492,6 +493,7 @@ def _conduct(examination: _Examination) -> str:
     run_checks.check_conduct(bundle.plan, bundle.lines, digests)
     launch_checks.check_launches(bundle.plan, bundle.lines)
     fold_checks.check_folds(bundle.plan, bundle.lines)
+    check_observations(bundle.plan, bundle.lines)
     inputs = input_checks.check_inputs(bundle.plan, bundle.lines)
     _check_logs(bundle)
     _check_libraries(bundle)
