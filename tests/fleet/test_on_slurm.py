@@ -23,7 +23,7 @@ from appliance.fleet import folder as folders
 from appliance.fleet import submissions
 
 pytestmark = pytest.mark.slow
-SLOW_RUN = 120.0
+SLOW_RUN = 300.0
 
 
 @pytest.fixture(scope="module")
@@ -280,6 +280,18 @@ def test_a_second_operator_waits_for_the_first(
     assert done.returncode == 2
     assert "another `bench fleet` works on" in done.stderr
     assert queue(cluster) == []
+
+
+def test_a_campaign_of_sinfo_has_every_node_that_slurm_knows(
+    cluster: Cluster, keys: Path, tmp_path: Path
+) -> None:
+    planned(tmp_path, keys, tmp_path / "bench")
+    signing = ("--key", f"{keys}/key.pem", "--certificate", f"{keys}/certificate.pem")
+    file, out = str(tmp_path / "campaign.toml"), str(tmp_path / "all")
+    done = called("fleet", "plan", file, "--from-sinfo", "--out", out, *signing, "--json")
+    names = [node["name"] for node in json.loads(done.stdout)["campaign"]["nodes"]]
+    assert names == [*slurm.NODES, slurm.APART]
+    assert cluster.node_state(slurm.APART)
 
 
 # ------------------------------------------------------------------ a whole campaign
