@@ -23,7 +23,7 @@ from appliance.fleet import folder as folders
 from appliance.fleet import submissions
 
 pytestmark = pytest.mark.slow
-SLOW_RUN = 120.0
+SLOW_RUN = 300.0
 
 
 @pytest.fixture(scope="module")

@@ -25,7 +25,7 @@ TOOLS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "sinfo", "scontrol
 NODES = ("n1", "n2", "n3", "n4")
 APART = "n5"
 """A fifth node, for a job that takes long and hinders nobody."""
-SECONDS = 30.0
+SECONDS = 90.0
 STEP = "slurmstepd"
 SBIN = "/usr/sbin:/sbin"
 PATH = f"{os.environ.get('PATH', '')}{os.pathsep}{SBIN}"
@@ -51,8 +51,8 @@ MpiDefault=none
 SelectType=select/cons_tres
 SelectTypeParameters=CR_CPU
 ReturnToService=2
-SlurmdTimeout=5
-MessageTimeout=3
+SlurmdTimeout=15
+MessageTimeout=8
 KillWait=2
 MinJobAge=300
 SchedulerParameters=bf_interval=1,sched_interval=2,defer
