@@ -1,4 +1,4 @@
-"""Makes a synthetic fleet of signed bundles, collects it, writes its site, counts what was found.
+"""Makes a synthetic fleet of signed bundles, collects and shows it, and counts what was found.
 
     scripts/fleet_trial.py RUN FOLDER [--nodes 1000] [--seeds 20]
 

@@ -22,8 +22,10 @@ _SLUG = re.compile(r"[a-z0-9][a-z0-9._-]{0,60}")
 
 
 def percent(value: float | None, digits: int = 1) -> str:
-    """0.05 as "+5.0 %"."""
-    return NONE if value is None else f"{value * 100:+.{digits}f} %"
+    """0.05 as "+5.0 %", on one line; what rounds to nothing has no sign but plus."""
+    if value is None:
+        return NONE
+    return f"{round(value * 100, digits) + 0.0:+.{digits}f}\u00a0%"
 
 
 def duration(seconds: float | None) -> str:
