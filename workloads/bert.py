@@ -25,6 +25,7 @@ from appliance.records.workload import Work
 from workloads.contract.failures import ParameterError
 from workloads.contract.target import Target
 from workloads.contract.workload import Workload
+from workloads.parts.auditing.sampling import Sampling, beyond
 from workloads.parts.datasets.text import FIRST_ORDINARY, masked_text, num_masked
 from workloads.parts.distributed.sharding import num_batches, require_parallel
 from workloads.parts.matmul.tf32 import refuse_processor
@@ -166,6 +167,11 @@ class Bert(Workload[Training, Trained]):
             dtype=dtype_named(self.dtype),
             loss_scale=loss_scale_for(self._count * num_masked(self.length)),
             error_bounds=error_bounds.in_tf32() if self._is_short else error_bounds,
+            sampling=beyond(
+                "products",
+                lambda: self.work().flops,
+                Sampling(seed=seed, batch=self._count),
+            ),
         )
 
     def _generate(self, seed: int) -> Iterator[dict[str, torch.Tensor]]:
