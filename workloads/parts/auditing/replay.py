@@ -7,7 +7,6 @@ and so are the gradients that it sends there; it goes on from the device's answe
 
 from __future__ import annotations
 
-import copy
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -155,7 +154,8 @@ class _Twinning:
     own: Twins
 
     def of(self, module: nn.Module, path: str, *, is_hollow: bool) -> nn.Module:
-        twin = copy.copy(module)
+        twin: nn.Module = object.__new__(type(module))  # a module in shares would build itself
+        twin.__dict__.update(module.__dict__)
         _without_hooks(twin)
         called = self.ids.get(id(module)) if path else None
         is_hollow = is_hollow or called is not None
