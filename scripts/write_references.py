@@ -45,8 +45,16 @@ that is checked too, with a reference of its own.
 
 A row should take {limit:g} s at most on {cores} cores. **{slow} of {rows} rows take longer**, by
 this estimate or by measurement, and are marked *over*: for those the time of an untimed launch is
-the host's, and not the device's. Where a model has more than two billion parameters some layers are
-followed and not the whole, with the probability that the check states.
+the host's, and not the device's.
+
+A training step of more operations than a host follows in that time is sampled: it is run once
+more, untimed, its loss, logits and gradients are held to the step's, and every call of a module is
+held to float64 alone, from what the device gave it. Outputs and the gradients sent back are
+followed on the drawn inputs of the batch, the gradients of weights over all inputs for drawn
+channels. So a layer that is wrong for every input is found in every step, and what is wrong for one
+input alone with the probability that it is drawn, 1 over the batch. The loss is made in float64 of
+what the model called. Where a model has more than two billion parameters the layers are drawn too.
+Each check states its probability in the record.
 
 """
 

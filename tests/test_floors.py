@@ -32,7 +32,7 @@ FLOORS: list[tuple[str, ...]] = [
         "workloads.parts.datasets",
     ),
     ("workloads.parts.distributed", "workloads.parts.drawing", "workloads.parts.graphs"),
-    ("workloads.parts.matmul",),
+    ("workloads.parts.matmul", "workloads.parts.auditing"),
     ("workloads.parts.training", "workloads.parts.memory", "workloads.parts.operators"),
     ("workloads.parts.burning",),
     ("workloads.parts.vision", "workloads.parts.inference", "workloads.parts.reinforcement"),

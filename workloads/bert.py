@@ -25,6 +25,7 @@ from appliance.records.workload import Work
 from workloads.contract.failures import ParameterError
 from workloads.contract.target import Target
 from workloads.contract.workload import Workload
+from workloads.parts.auditing.sampling import Plan, Sampling, beyond, never
 from workloads.parts.datasets.text import FIRST_ORDINARY, masked_text, num_masked
 from workloads.parts.distributed.sharding import num_batches, require_parallel
 from workloads.parts.matmul.tf32 import refuse_processor
@@ -166,7 +167,15 @@ class Bert(Workload[Training, Trained]):
             dtype=dtype_named(self.dtype),
             loss_scale=loss_scale_for(self._count * num_masked(self.length)),
             error_bounds=error_bounds.in_tf32() if self._is_short else error_bounds,
+            sampling=self._sampling(seed),
         )
+
+    def _sampling(self, seed: int) -> Plan:
+        """Sequences that float64 follows of a long step; of weights in shares it follows all."""
+        if self.parallel not in ("none", "ddp"):
+            return never
+        sampled = Sampling(seed=seed, batch=self._count)
+        return beyond("products", lambda: self.work().flops, sampled)
 
     def _generate(self, seed: int) -> Iterator[dict[str, torch.Tensor]]:
         rng = torch.Generator().manual_seed(seed)

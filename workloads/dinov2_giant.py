@@ -38,6 +38,7 @@ from transformers.models.dinov2.modeling_dinov2 import Dinov2Embeddings
 from appliance.records.json import Parameters
 from appliance.records.workload import Work
 from workloads.contract.failures import ParameterError
+from workloads.parts.auditing.sampling import Sampling
 from workloads.parts.numerics.classifier import Result
 from workloads.parts.numerics.depth import count_by_depth
 from workloads.parts.numerics.parameters import require_choice, require_positive
@@ -222,6 +223,10 @@ class Dinov2Giant(SelfTaught):
 
     def error_bounds(self) -> ErrorBounds:
         return ERROR_BOUNDS
+
+    def sampled(self, seed: int) -> Sampling:
+        """The hidden patches, of which an image has its own number, count their own rows."""
+        return replace(super().sampled(seed), counted=(sum(self._hidden_patches()),))
 
     def work(self) -> Work:
         flops = count_by_depth(self._count_flops, layers=self.layers + self.extra_layers)

@@ -101,6 +101,7 @@ class Resnet50Jpeg(ResnetTraining):
             batches=pipeline,
             cycle=InputCycle(of=ENDLESS),
             artifacts=target.artifacts,
+            sampling=self.sampling(seed),
             **self.facts(target),
         )
 

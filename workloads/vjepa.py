@@ -32,6 +32,7 @@ from transformers import VJEPA2Config, VJEPA2Model
 from appliance.records.json import Parameters
 from appliance.records.workload import Work
 from workloads.contract.failures import ParameterError
+from workloads.parts.auditing.sampling import Sampling
 from workloads.parts.datasets.videos import moving_shapes
 from workloads.parts.numerics.classifier import Result
 from workloads.parts.numerics.depth import count_by_depth
@@ -198,6 +199,10 @@ class Vjepa(SelfTaught):
 
     def error_bounds(self) -> ErrorBounds:
         return ERROR_BOUNDS
+
+    def sampled(self, seed: int) -> Sampling:
+        """Attention over a clip's places is the longest part: in half of the modules of a step."""
+        return replace(super().sampled(seed), replayed=0.5)
 
     def work(self) -> Work:
         flops = count_by_depth(

@@ -31,13 +31,27 @@ def test_every_reference_is_of_a_workload_and_a_rate_that_exist() -> None:
     assert all(one.rate in known.rate and 0.0 < one.share <= 1.0 for one in known.reference)
 
 
-def test_estimates_agree_with_what_they_were_measured_by() -> None:
+def test_rates_agree_with_what_they_were_measured_by() -> None:
     known = references.load()
-    for name, flops, seconds in (("resnet50_jpeg", 6.22e12, 60.0), ("bert", 1.164e13, 36.0)):
-        assert known.seconds(name, {}, flops, 16) == pytest.approx(seconds, rel=0.05)
-        assert known.seconds(name, {}, flops, 32) == pytest.approx(seconds / 2, rel=0.05)
+    for kind, flops, seconds in (("convolutions", 6.22e12, 60.0), ("products", 1.164e13, 36.0)):
+        rate = known.rate[kind].flops_per_core_second
+        assert flops / (16 * rate) == pytest.approx(seconds, rel=0.05)
+
+
+def test_estimates_follow_from_shares_rates_and_cores() -> None:
+    known = references.load()
+    bert = known.of("bert")
+    assert bert is not None
+    seconds = bert.share * 1.164e13 / (16 * known.rate["products"].flops_per_core_second)
+    assert known.seconds("bert", {}, 1.164e13, 16) == pytest.approx(seconds)
+    assert known.seconds("bert", {}, 1.164e13, 32) == pytest.approx(seconds / 2)
     assert known.seconds("gemm", {}, 1e12, 16) is None
     assert known.seconds("bert", {}, None, 16) is None
+
+
+def test_rows_beyond_the_limit_are_those_that_are_known_to_be() -> None:
+    over = {row.case for row in write_references.rows() if row.is_slow}
+    assert over == {"rlhf-single", "llama"}
 
 
 def test_of_a_batch_in_parts_one_part_is_followed() -> None:

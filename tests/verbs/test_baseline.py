@@ -31,6 +31,7 @@ from appliance.records.criteria import Criteria
 from appliance.records.journal import Block, Event, Reading
 from appliance.records.json import sha256, to_json
 from appliance.records.plan import Case
+from appliance.records.qualified import FreshControl, LaunchPair, ObservedCase
 from appliance.records.request import Answer
 from appliance.records.suite import Protocol
 from appliance.records.system import Fact, System
@@ -39,7 +40,7 @@ from appliance.signing import keys
 from appliance.signing.keys import Key
 from appliance.statistics.tails import test_rate as rate_word
 from appliance.statistics.tolerance import tolerance_factor
-from appliance.storage import bundle, criteria_file, device_file
+from appliance.storage import bundle, criteria_file, device_file, qualified_file
 from appliance.storage.criteria_file import parse_criteria
 from appliance.storage.device_file import parse_baselines
 from appliance.verbs.baselines import create as baseline
@@ -47,6 +48,7 @@ from appliance.verbs.baselines.check import check, load
 from appliance.verbs.baselines.create import Created, create, criteria_for, table
 from appliance.verbs.baselines.criteria_draft import STAGE_SECONDS, slow_rate
 from appliance.verbs.baselines.levels import spread_of
+from appliance.verbs.baselines.measurements import measured_in, verified
 from appliance.verbs.baselines.plan import plan as baseline_plan
 
 TIMED = replace(PROTOCOL, interim_analyses=(2, 5), block_seconds=0.02)
@@ -493,6 +495,46 @@ def test_the_table_names_case_spread_and_margin(one: Path, two: Path) -> None:
     assert lines[0].split() == head.split()
     assert lines[1].split()[:3] == ["gemm", "10.11", "ms"]
     assert lines[-1].startswith("largest of the smallest margins: ")
+
+
+def with_pairs(one: Path, fresh: float) -> ObservedCase:
+    """What a qualified record says of the case's own workload on its model."""
+    item = measured_in(verified(one, (), None, allow=True))[0]
+    noise = (0.001, -0.001, 0.002, -0.002, 0.0, 0.001, -0.001, 0.0)
+    pairs = tuple(LaunchPair(forked=1.0, fresh=fresh + more) for more in noise)
+    return replace(
+        qualified_file.load_observed()[0],
+        workload=item.case.workload,
+        version=item.case.version,
+        model=item.key.model,
+        fresh_control=FreshControl(vendor="cuda", pairs=pairs),
+    )
+
+
+@pytest.mark.parametrize(
+    ("fresh", "said"),
+    [
+        (1.0, "forked launches are as fresh ones within the margin"),
+        (1.03, "forked launches differ from fresh ones: compare it"),
+        (1.01, "the pairs show neither"),
+    ],
+)
+def test_pairs_of_the_qualified_record_are_told(one: Path, fresh: float, said: str) -> None:
+    created = baseline.create([one], allow_development=True, observed=[with_pairs(one, fresh)])
+    (sentence,) = created.pairs
+    assert f"fresh over forked {fresh:.4f}" in sentence
+    assert "8 pairs" in sentence
+    assert said in sentence
+    assert f"launches: {sentence}" in baseline.report(created, Path("b.json"), None)
+    assert baseline.to_document(created)["pairs"] == [sentence]
+
+
+def test_a_case_without_pairs_is_named(one: Path) -> None:
+    other = replace(with_pairs(one, 1.0), model="another")
+    created = baseline.create([one], allow_development=True, observed=[other])
+    (sentence,) = created.pairs
+    assert sentence.startswith("no pairs of forked and fresh launches are known of ")
+    assert sentence.endswith("`bench qualify` makes them")
 
 
 def test_criteria_ask_what_the_baseline_carries(week: list[Path]) -> None:

@@ -23,7 +23,9 @@ from appliance.planning.sessions import num_in_all
 from appliance.planning.sustained import launch_seconds
 from appliance.records.baseline import Baseline, Baselines, Level
 from appliance.records.json import to_data, to_json
-from appliance.storage import bundle, device_file
+from appliance.records.qualified import ObservedCase
+from appliance.storage import bundle, device_file, qualified_file
+from appliance.verbs.baselines import launch_pairs
 from appliance.verbs.baselines.criteria_draft import criteria_of
 from appliance.verbs.baselines.levels import Group, population_levels, same_device_levels
 from appliance.verbs.baselines.measurements import (
@@ -48,7 +50,8 @@ class Created:
     `margins` are by case those that its criteria get: the smallest ones that it carries in a run of
     one session, infinite where it carries none. `notes` are sentences of warning;
     `left_out` the cases without a baseline, each with the reason. `load_seconds` is for how long
-    these runs' suites hold each device under load at least, where all launches are made.
+    these runs' suites hold each device under load at least, where all launches are made. `pairs`
+    are sentences of what forked launches differ from fresh ones by.
     """
 
     baselines: Baselines
@@ -56,6 +59,7 @@ class Created:
     notes: tuple[str, ...]
     left_out: tuple[str, ...]
     load_seconds: float = 0.0
+    pairs: tuple[str, ...] = ()
 
     @property
     def largest_margin(self) -> float:
@@ -73,10 +77,12 @@ def create(
     trusted: Sequence[bytes] = (),
     allow_development: bool = False,
     moment: datetime | None = None,
+    observed: Sequence[ObservedCase] | None = None,
 ) -> Created:
     """Baselines of the timed cases of signed runs, whose folders these are.
 
     A same-device baseline is of each device for itself, a population of all of them together.
+    `observed` are the qualified records whose pairs of launches are told, None those shipped.
     Raises EvidenceError for a bundle that does not verify, UsageError for one that no baseline
     may be made of, and for bundles that are not comparable with one another.
     """
@@ -99,6 +105,11 @@ def create(
         notes=tuple(_notes(baselines, measured, kind)),
         left_out=left_out,
         load_seconds=_load_seconds(measured),
+        pairs=tuple(
+            launch_pairs.sentences(
+                measured, qualified_file.load_observed() if observed is None else observed
+            )
+        ),
     )
 
 
@@ -265,6 +276,7 @@ def report(created: Created, out: Path, criteria: Path | None) -> list[str]:
     lines = [*table(created)]
     lines += [f"left out: {reason}" for reason in created.left_out]
     lines += [f"note: {note}" for note in created.notes]
+    lines += [f"launches: {sentence}" for sentence in created.pairs]
     if criteria is None:
         return [*lines, f"wrote {out}: judge by it with `bench accept --baseline {out}`"]
     command = f"bench accept --criteria {criteria} --baseline {out}"
@@ -317,6 +329,7 @@ def to_document(created: Created) -> dict[str, object]:
         "baselines": to_data(created.baselines),
         "notes": list(created.notes),
         "left_out": list(created.left_out),
+        "pairs": list(created.pairs),
         "largest_margin": created.largest_margin,
         "margins": dict(created.margins),
     }

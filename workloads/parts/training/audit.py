@@ -2,15 +2,17 @@
 
 The step is run once more, untimed, from its snapshot, with the drawn layers, the embedding and the
 head watched. Its logits and all of its gradients must have the bits of the step's: then what was
-seen in it is what the step did. Each watched layer alone is followed in float64 from the input
-and the gradient that it was given; the loss and its gradient from the logits. What is wrong in a
-layer that was not drawn, and wrong again when run again, is not seen: the check says with what
-probability it is. The update of every weight is held to its formula as in any training.
+seen in it is what the step did. Each call of a module in a watched layer is followed in float64
+alone (`parts/auditing`), from what it was given: on drawn inputs of the first micro-batch, and the
+gradients of its weights on drawn channels over all of that; the loss and its gradient are followed
+from the logits. What is wrong in a layer that was not drawn, and wrong again when run again, is not
+seen: the check says with what probability it is. The update of every weight is held to its formula
+as in any training.
 
 Where the model is shared out among ranks no rank ever holds all of it. Each holds its own shares
 to the update's formula and to the step run again; of the drawn layers alone the weights and
-gradients are gathered, one tensor after the other, and every rank follows its own batch through
-them in float64: the average of their results is held against the gradient of all.
+gradients are gathered, one tensor after the other, and every rank follows its own batch in float64:
+the average of their results is held against the gradient of all.
 
 Errors are in roundings of the dtype, relative to the norm of the whole result.
 """
@@ -26,12 +28,16 @@ import torch
 
 from appliance.records.journal import Check
 from workloads.contract.failures import ParameterError
+from workloads.parts.auditing.calls import Call
+from workloads.parts.auditing.errors import Errors
+from workloads.parts.auditing.following import Following
+from workloads.parts.auditing.selection import Rows
+from workloads.parts.auditing.weights import Sums
 from workloads.parts.datasets.text import IGNORED
 from workloads.parts.distributed import rank_checks, tensors
 from workloads.parts.numerics.bits import num_differing
 from workloads.parts.numerics.parameters import require_choice
 from workloads.parts.numerics.precision import rounding
-from workloads.parts.training.watch import Seen, first, stream
 
 Tensors = Mapping[str, torch.Tensor]
 Loss = Callable[[torch.Tensor, Tensors], torch.Tensor]
@@ -39,30 +45,25 @@ Average = Callable[[torch.Tensor], torch.Tensor]
 What = Literal["auto", "whole", "layers"]
 LARGE = 2_000_000_000
 """Parameters from which on float64 follows layers: the whole would fill a host and take hours."""
-_SMALLEST = 1e-30
-_FLOOR, _FLOOR_OF_SUMS = 0.01, 0.03
-"""Share of a layer's gradient below which that of one of its tensors is no yardstick: of a matrix,
-and of a bias or a scale, which is a sum of terms that may all but cancel."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Audit:
     """Which layers are followed: `count` of those in each list of `layers`, and all of `ends`.
 
-    `make` builds the model without values worth keeping (it is asked for one on the meta device).
     The last of `ends` makes the logits; `loss(logits, batch)` is the loss that the model makes of
     all of them, in the dtype given. `outputs` and `gradients` are roundings that a healthy layer
-    may be off.
+    may be off. Of each micro-batch so many `inputs` are drawn.
     """
 
-    make: Callable[[], torch.nn.Module]
     layers: tuple[str, ...]
     ends: tuple[str, ...]
     loss: Loss
     seed: int
     count: int = 2
+    inputs: int = 1
     outputs: float = 4.0
-    gradients: float = 6.0
+    gradients: float = 12.0
 
     def __post_init__(self) -> None:
         if self.count < 1:
@@ -77,15 +78,15 @@ class Audit:
             paths += [f"{path}.{index}" for index in sorted(order[: self.count].tolist())]
         return paths
 
-    def covering(self, model: torch.nn.Module, drawn: Sequence[str]) -> str:
-        """What a check of these layers covers, in words."""
+    def covering(self, model: torch.nn.Module, drawn: Sequence[str], share: float) -> str:
+        """What a check of these layers covers, on this share of a micro-batch, in words."""
         shares = [min(1.0, self.count / _num_layers(model, path)) for path in self.layers]
         shares_by_path = ", ".join(
             f"{share:.3g} in {path}" for share, path in zip(shares, self.layers, strict=True)
         )
         return (
-            f"{', '.join((*drawn, *self.ends))} and the loss were followed: a fault that stays in "
-            f"one layer is in them with probability {shares_by_path}"
+            f"{', '.join((*drawn, *self.ends))} and the loss were followed, on {share:.3g} of the "
+            f"inputs: a fault that stays in one layer is in them with probability {shares_by_path}"
         )
 
 
@@ -113,31 +114,26 @@ def is_of_layers(followed: What, num_parameters: int) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class Watched:
-    """A pass whose layers were watched: its inputs and what it made.
+    """A pass whose layers were watched: its first micro-batch, its calls, and what it made.
 
-    `weights` and `gradients` are those of the watched layers, whole and on the host: all weights
-    as the step began with them, and the gradients of those that learn.
+    `gradients` are those of the weights of the watched layers, shared out or not.
     """
 
     batch: Tensors
     loss: torch.Tensor
     logits: torch.Tensor
     gradients: Tensors
-    weights: Tensors
-    seen: Mapping[str, Seen]
+    calls: Sequence[Call]
+    rows: Rows
 
 
 @dataclass(kw_only=True)
 class Followed:
-    """Relative errors against float64; `own` samples the exact gradients of this rank.
+    """Errors against float64; samples of this rank's own exact gradients and of the averaged."""
 
-    `average` is over the ranks that have a batch of their own, the same tensor on each.
-    """
-
-    average: Average
-    outputs: list[torch.Tensor] = field(default_factory=list)
-    gradients: list[torch.Tensor] = field(default_factory=list)
+    errors: Errors
     own: dict[str, torch.Tensor] = field(default_factory=dict)
+    averaged: dict[str, torch.Tensor] = field(default_factory=dict)
 
 
 def check_same(name: str, pairs: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> Check:
@@ -153,107 +149,54 @@ def check_same(name: str, pairs: Sequence[tuple[torch.Tensor, torch.Tensor]]) ->
     )
 
 
-def follow(audit: Audit, watched: Watched, average: Average) -> Followed:
+def follow(audit: Audit, watched: Watched, names: dict[int, str], average: Average) -> Followed:
     """Hold the watched layers, and the loss that is made of the logits, to float64."""
-    last = watched.seen[audit.ends[-1]]
-    if last.output is None:
-        raise RuntimeError("the layer that makes the logits was not called in the step")
-    exact = last.output.double().requires_grad_()
-    loss = audit.loss(exact, {name: tensor.cpu() for name, tensor in watched.batch.items()})
-    torch.autograd.backward(loss)
-    followed = Followed(average=average, outputs=[_relative(watched.loss, loss)])
-    followed.gradients.append(_relative(last.gradient, exact.grad))
-    with torch.device("meta"):
-        skeleton = audit.make()
-    for name, seen in watched.seen.items():
-        layer = _filled(skeleton.get_submodule(name), seen.layer, _of(watched.weights, name))
-        _follow(layer, seen, name, _of(watched.gradients, name), followed)
+    errors, sums = Errors(average=average), Sums(names=names)
+    _follow_loss(audit, watched, errors)
+    whole = frozenset(audit.ends)
+    following = Following(rows=watched.rows, whole=whole, errors=errors, sums=sums)
+    following.follow(watched.calls)
+    picked = {
+        name: one.pick(tensors.whole(watched.gradients[name])) for name, one in sums.of.items()
+    }
+    followed = Followed(errors=errors)
+    for name, one in sums.of.items():
+        followed.own[name] = rank_checks.sample(one.exact)
+        followed.averaged[name] = rank_checks.sample(picked[name])
+    sums.compare(picked, errors)
+    for name in sorted(watched.gradients.keys() - errors.followed):
+        errors.fail("weights", f"{name}, which was not followed")
     return followed
 
 
-def _filled(hollow: torch.nn.Module, device: torch.nn.Module, weights: Tensors) -> torch.nn.Module:
-    """A layer in float64 on the host, with these weights and with the buffers of the device's."""
-    layer = hollow.double().to_empty(device="cpu").train()
-    with torch.no_grad():
-        for name, weight in layer.named_parameters():
-            weight.copy_(weights[name])
-        for name, buffer in device.named_buffers():
-            layer.get_buffer(name).copy_(tensors.whole(buffer))
-    return layer
+def _follow_loss(audit: Audit, watched: Watched, errors: Errors) -> None:
+    """The loss and its gradient, from the logits that the last of the ends made."""
+    made = [call for call in watched.calls if call.path == audit.ends[-1]]
+    if len(made) != 1:
+        raise RuntimeError("the layer that makes the logits was not called once in the step")
+    output = made[0].output()
+    exact = output.first().double().requires_grad_()
+    loss = audit.loss(exact, {name: tensor.cpu() for name, tensor in watched.batch.items()})
+    torch.autograd.backward(loss)
+    errors.compare("outputs", "the loss", watched.loss, loss)
+    errors.compare("gradients", "the gradient of the logits", output.gradient(), exact.grad)
 
 
 def checks(audit: Audit, followed: Followed, dtype: torch.dtype, covered: str) -> Iterator[Check]:
     """Judge what was followed."""
-    for kind, errors in (("outputs", followed.outputs), ("gradients", followed.gradients)):
+    errors = followed.errors
+    largest = {
+        "outputs": errors.largest.get("outputs", math.inf),
+        "gradients": max(errors.largest.get(kind, math.inf) for kind in ("gradients", "weights")),
+    }
+    for kind, error in largest.items():
         bound = getattr(audit, kind) * rounding(dtype)
+        furthest = ", ".join(errors.where.values())
         yield Check(
             name=f"{kind} of the drawn layers against float64",
-            error=torch.stack(errors).max().item(),
+            error=error,
             bound=bound,
             detects=bound,
-            detects_what=f"error of one result, relative to its norm; {covered}",
+            detects_what=f"error of one result, relative to its norm; {covered} (furthest were "
+            f"{furthest})",
         )
-
-
-def _of(gradients: Tensors, layer: str) -> dict[str, torch.Tensor]:
-    """Those of a layer, by the names that they have in it."""
-    start = f"{layer}."
-    return {n.removeprefix(start): g for n, g in gradients.items() if n.startswith(start)}
-
-
-def _follow(
-    layer: torch.nn.Module, seen: Seen, path: str, gradients: Tensors, followed: Followed
-) -> None:
-    """Add the errors of a layer's output, and of the gradients of its input and weights."""
-    if seen.arguments is None or seen.output is None:
-        raise RuntimeError(f"{path}, which is to be followed, was not called in the step")
-    for name, weight in layer.named_parameters():
-        weight.requires_grad_(name in gradients)
-    arguments, keywords = seen.arguments
-    entered = stream(arguments, keywords)
-    if entered is not None and seen.input_gradient is not None:
-        entered.requires_grad_()
-    output = first(layer(*arguments, **keywords))
-    followed.outputs.append(_relative(seen.output, output))
-    if seen.gradient is None or not output.requires_grad:
-        if gradients:
-            followed.gradients.append(_relative(None, None))
-        return
-    torch.autograd.backward(output, seen.gradient.double())
-    if entered is not None and entered.grad is not None:
-        followed.gradients.append(_relative(seen.input_gradient, entered.grad))
-    _follow_weights(layer, path, gradients, followed)
-
-
-def _follow_weights(
-    layer: torch.nn.Module, path: str, gradients: Tensors, followed: Followed
-) -> None:
-    """Add the errors of the gradients of a layer's weights, after its backward pass."""
-    weights = dict(layer.named_parameters())
-    exact = {}
-    for name in sorted(gradients):
-        gradient = weights[name].grad
-        own = torch.zeros_like(weights[name]) if gradient is None else gradient
-        followed.own[f"{path}.{name}"] = rank_checks.sample(own)
-        exact[name] = followed.average(own)
-    size = math.sqrt(sum(float(one.norm()) ** 2 for one in exact.values()))
-    followed.gradients += [
-        _relative(gradient, exact[name], _floor(gradient) * size)
-        for name, gradient in gradients.items()
-    ]
-
-
-def _floor(gradient: torch.Tensor) -> float:
-    return _FLOOR if gradient.dim() > 1 else _FLOOR_OF_SUMS
-
-
-def _relative(
-    actual: torch.Tensor | None, exact: torch.Tensor | None, floor: float = 0.0
-) -> torch.Tensor:
-    """Norm of the difference over that of the exact tensor; infinite where one is missing."""
-    if actual is None or exact is None:
-        return torch.tensor(torch.inf, dtype=torch.float64)
-    true = exact.detach()
-    error: torch.Tensor = torch.linalg.vector_norm(actual.detach().cpu().double() - true)
-    relative: torch.Tensor = error / (torch.linalg.vector_norm(true) + floor + _SMALLEST)
-    return relative

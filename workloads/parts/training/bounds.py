@@ -43,7 +43,7 @@ class ErrorBounds:
     kept. `scale`: roundings of a factor common to all logits, more than one where they are few.
     `converged_loss`: the loss from which on the gradient's errors grow, with the root of how far it
     has fallen below: the texts of a batch then pull in different directions, and what they leave is
-    small beside each.
+    small beside each. `unit`: roundings of the dtype that one of a product costs.
     """
 
     loss: float
@@ -55,6 +55,7 @@ class ErrorBounds:
     recomputes: bool = False
     scale: float = 1.0
     converged_loss: float = 0.0
+    unit: float = 1.0
 
     def in_tf32(self) -> ErrorBounds:
         """Roundings of float32 that a step may be off where its products are made in TF32."""
@@ -67,6 +68,7 @@ class ErrorBounds:
             statistics=None if statistics is None else statistics * _OF_TF32,
             branch_points=self.branch_points * _OF_TF32,
             scale=self.scale * _OF_TF32,
+            unit=self.unit * _OF_TF32,
         )
 
     def bound_loss(self, dtype: torch.dtype, loss: float, classes: int) -> float:

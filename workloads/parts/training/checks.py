@@ -18,7 +18,14 @@ from workloads.parts.distributed import rank_checks, sharding, tensors
 from workloads.parts.distributed.tensors import local, rejoined, whole
 from workloads.parts.numerics.checksums import checksum, checksum_all
 from workloads.parts.numerics.precision import compare_logits, rounding
-from workloads.parts.training import branch_points, comparisons, layer_checks, reference, rules
+from workloads.parts.training import (
+    branch_points,
+    comparisons,
+    layer_checks,
+    reference,
+    rules,
+    sampled_checks,
+)
 from workloads.parts.training.state import Before, Trained, Training, checksums_of, gradient
 
 
@@ -39,7 +46,10 @@ def _judged(before: Before, state: Training, output: Trained) -> Iterator[Check]
     yield _check_learning(before, state, output)
     yield from _check_rules(before, state, output)
     yield from comparisons.check_update(before, state, output)
-    if state.audit is None:
+    sampling = state.sampling()
+    if sampling is not None:
+        yield from sampled_checks.check_sampled(before, state, sampling, output)
+    elif state.audit is None:
         yield from _against_float64(before, state, output)
     else:
         yield from layer_checks.check_layers(before, state, state.audit, output)

@@ -101,15 +101,17 @@ def check_branch_points(switched: float, bound: float) -> Check:
     )
 
 
-def check_gradients(output: Tensors, reference: Tensors, bound: float) -> Check:
+def check_gradients(
+    output: Tensors, reference: Tensors, bound: float, name: str = GRADIENTS
+) -> Check:
     norms = {name: distance_of(None, exact) for name, exact in reference.items()}
     total = torch.stack(list(norms.values())).norm()
     errors = [
-        distance_of(output[name], exact) / (norms[name] + _floor(exact) * total)
-        for name, exact in reference.items()
+        distance_of(output[key], exact) / (norms[key] + _floor(exact) * total)
+        for key, exact in reference.items()
     ]
     return Check(
-        name=GRADIENTS,
+        name=name,
         error=_largest(errors),
         bound=bound,
         detects=bound,
@@ -132,11 +134,16 @@ def distance_of(output: torch.Tensor | None, exact: torch.Tensor) -> torch.Tenso
 
 
 def check_statistics(output: Trained, reference: Reference, bound: float) -> Iterator[Check]:
-    pairs = [(output.statistics[name], exact) for name, exact in reference.statistics.items()]
+    yield from check_statistics_of(output.statistics, reference.statistics, bound)
+
+
+def check_statistics_of(actual: Tensors, exact: Tensors, bound: float) -> Iterator[Check]:
+    """Hold running statistics, or drawn channels of them, to those of float64."""
+    pairs = [(actual[name], one) for name, one in exact.items()]
     errors = [
-        (on_host(actual) - exact).abs().max() / exact.abs().max()
-        for actual, exact in pairs
-        if exact.is_floating_point()
+        (on_host(one) - other).abs().max() / other.abs().max()
+        for one, other in pairs
+        if other.is_floating_point()
     ]
     yield Check(
         name="running statistics against float64",

@@ -13,8 +13,11 @@ from functools import partial
 import torch
 
 from appliance.records.journal import Check
+from workloads.parts.auditing.calls import Watch
+from workloads.parts.auditing.channels import Draws, first_names
+from workloads.parts.auditing.selection import draw_rows
 from workloads.parts.distributed import rank_checks
-from workloads.parts.distributed.tensors import local, whole
+from workloads.parts.distributed.tensors import local
 from workloads.parts.numerics.precision import rounding
 from workloads.parts.training import audit
 from workloads.parts.training.dropout import generator_of
@@ -30,7 +33,6 @@ from workloads.parts.training.state import (
     statistics_of,
 )
 from workloads.parts.training.step import forward, passes, split
-from workloads.parts.training.watch import Watch
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +43,7 @@ class _Again:
     logits: torch.Tensor
     gradients: Tensors
     watched: audit.Watched
+    followed: audit.Followed
 
 
 def check_layers(
@@ -48,34 +51,37 @@ def check_layers(
 ) -> Iterator[Check]:
     """Run the step again, and its first part with layers watched; leave the state as it was."""
     drawn = plan.drawn(state.model, before.number)
-    again = _run_again(before, state, [*drawn, *plan.ends])
-    yield from _check_same(output, again)
-    covered = plan.covering(state.model, drawn)
     peers = state.peers
     average = (lambda own: own) if peers is None else partial(rank_checks.average, peers)
-    followed = audit.follow(plan, again.watched, average)
+    again = _run_again(before, state, plan, drawn, average)
+    yield from _check_same(output, again)
+    covered = plan.covering(state.model, drawn, again.watched.rows.share)
+    followed = again.followed
     yield from audit.checks(plan, followed, state.dtype, covered)
     if peers is not None and len(peers.sharers) > 1:
-        names = {name: again.watched.gradients[name] for name in followed.own}
         own = torch.cat([sample for _, sample in sorted(followed.own.items())])
+        averaged = torch.cat([sample for _, sample in sorted(followed.averaged.items())])
         exact = rank_checks.of_all(peers, own)[: len(peers.sharers)]
         bound = plan.gradients * rounding(state.dtype)
-        yield from rank_checks.check_shares(rank_checks.sampled(names), exact, bound)
+        yield from rank_checks.check_shares(averaged, exact, bound)
 
 
-def _run_again(before: Before, state: Training, layers: list[str]) -> _Again:
+def _run_again(
+    before: Before, state: Training, plan: audit.Audit, drawn: list[str], average: audit.Average
+) -> _Again:
     runner = state.model if state.peers is None else state.peers.runner
     batch = state.batches[before.number % state.cycle.of]
-    after = copied(local_of(state.trained))
-    with _put_back(state, after):
+    with put_back(state):
         restore(before, state.model)
         state.model.zero_grad(set_to_none=True)
         loss, logits = passes(state, runner, batch)
         gradients = copied(local_of(_gradients(state)))
         restore(before, state.model)
         state.model.zero_grad(set_to_none=True)
-        watched = _watched(state, runner, layers, batch)
-    return _Again(loss=loss, logits=logits, gradients=gradients, watched=watched)
+        names = {id(weight): name for name, weight in state.trained.items()}
+        watched = _watched(before, state, plan, drawn)
+        followed = audit.follow(plan, watched, names, average)  # with the weights of the step
+    return _Again(loss=loss, logits=logits, gradients=gradients, watched=watched, followed=followed)
 
 
 def _check_same(output: Trained, again: _Again) -> Iterator[Check]:
@@ -96,34 +102,39 @@ def _gradients(state: Training) -> dict[str, torch.Tensor]:
 
 
 def _watched(
-    state: Training, runner: torch.nn.Module, names: list[str], batch: Tensors
+    before: Before,
+    state: Training,
+    plan: audit.Audit,
+    drawn: list[str],
 ) -> audit.Watched:
     """One pass over the first part of a batch, forward and backward."""
+    runner = state.model if state.peers is None else state.peers.runner
+    batch = state.batches[before.number % state.cycle.of]
     part = next(iter(split(batch, state.micro_batches)))
-    layers = {name: state.model.get_submodule(name) for name in names}
-    with Watch(layers=layers) as watch:
+    seed = plan.seed + before.number
+    rows = draw_rows(seed, len(next(iter(part.values()))), plan.inputs)
+    only = (*drawn, *plan.ends)
+    draws = Draws(seed=seed, names=first_names(state.model), is_alone=state.peers is None)
+    whole = frozenset(plan.ends)
+    with Watch(model=state.model, rows=rows, draws=draws, whole=whole, only=only) as watch:
         loss, logits = forward(state, runner, part, state.dtype)
+        watch.is_open = False
         torch.autograd.backward(loss)
-    watched = tuple(f"{name}." for name in names)
-    weights = {n: p for n, p in state.model.named_parameters() if n.startswith(watched)}
+    inside = tuple(f"{name}." for name in only)
     return audit.Watched(
         batch=part,
         loss=loss.detach(),
         logits=logits.detach(),
-        gradients=_gathered({n: gradient(p) for n, p in weights.items() if p.requires_grad}),
-        weights=_gathered(weights),
-        seen=watch.seen,
+        gradients={n: g for n, g in _gradients(state).items() if n.startswith(inside)},
+        calls=watch.calls,
+        rows=rows,
     )
 
 
-def _gathered(parts: Tensors) -> dict[str, torch.Tensor]:
-    """All of each tensor on the host, gathered one after the other."""
-    return {name: whole(tensor.detach()).cpu().clone() for name, tensor in parts.items()}
-
-
 @contextmanager
-def _put_back(state: Training, after: Tensors) -> Iterator[None]:
-    """Restore weights, gradients, statistics and noise to what they were."""
+def put_back(state: Training) -> Iterator[None]:
+    """Restore weights, gradients, statistics and noise to what they were, at the end."""
+    after = copied(local_of(state.trained))
     gradients = {name: gradient(weight) for name, weight in state.trained.items()}
     statistics = copied(statistics_of(state.model))
     generator = generator_of(state.model)

@@ -18,6 +18,7 @@ import torch
 
 from workloads.contract.input_cycle import InputCycle
 from workloads.contract.target import Artifacts, Target
+from workloads.parts.auditing.sampling import Plan, never
 from workloads.parts.distributed import sharding
 from workloads.parts.distributed.tensors import local, whole
 from workloads.parts.numerics.checksums import checksum, checksum_all
@@ -63,7 +64,8 @@ class Training:
     sets as generated: those that `batches` brings (`inputs.placed`), else of a list as it is given;
     None where batches are made as they are asked for, whose workload holds them to the host's.
     `limits` are of the rules that a healthy training keeps; `peers` the ranks that train with this
-    one. `audit`: the layers that float64 follows instead of the whole, for a model too large.
+    one. `audit`: the layers that float64 follows instead of the whole, for a model too large;
+    `sampling`: the rows of every module, for a step too long.
     `micro_batches`: passes of a step, each over an equal part of its batch
     (`parts/training/accumulation.py`). `loss_scale`: factor of the loss in float16, which is taken
     out of the gradients again.
@@ -84,6 +86,7 @@ class Training:
     result: Callable[[Any], tuple[torch.Tensor, torch.Tensor]] = loss_and_logits
     peers: sharding.Peers | None = None
     audit: audit.Audit | None = None
+    sampling: Plan = never
     checksums: list[int] | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:

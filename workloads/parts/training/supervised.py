@@ -18,6 +18,7 @@ from appliance.records.workload import Work
 from workloads.contract.failures import ParameterError
 from workloads.contract.target import Target
 from workloads.contract.workload import Workload
+from workloads.parts.auditing.sampling import Plan, Sampling, beyond, never
 from workloads.parts.distributed.sharding import num_batches, require_parallel
 from workloads.parts.numerics.parameters import require_positive
 from workloads.parts.numerics.precision import dtype_named
@@ -95,6 +96,10 @@ class Supervised(Workload[Training, Trained]):
         """Which layers float64 follows, of a model too large to be followed whole."""
         return None
 
+    def sampling(self, seed: int) -> Plan:  # noqa: ARG002 - for models that are too large for it
+        """Which rows of a step float64 follows, where the whole would take too long."""
+        return never
+
     def together(self) -> dict[str, Any]:
         """How many ranks train, and how they share the training."""
         return {}
@@ -115,6 +120,7 @@ class Supervised(Workload[Training, Trained]):
             micro_batches=self.micro_batches,
             result=self.result,
             audit=self.audit(seed),
+            sampling=self.sampling(seed),
             **self.together(),
         )
 
@@ -147,6 +153,13 @@ class Replicated(Supervised):
         require_parallel(self.ranks, self.parallel)
         if self.parallel not in {"none", "ddp"}:
             raise ParameterError(f"parallel is {self.parallel}: give ddp, or none to train alone")
+
+    def sampling(self, seed: int) -> Plan:
+        return beyond("products", lambda: self.work().flops, self.sampled(seed))
+
+    def sampled(self, seed: int) -> Sampling:
+        """How a step is sampled that is too long."""
+        return Sampling(seed=seed, batch=self.count)
 
     def together(self) -> dict[str, Any]:
         return {"ranks": self.ranks, "parallel": self.parallel}

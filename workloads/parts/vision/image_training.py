@@ -19,6 +19,7 @@ from appliance.records.workload import Work
 from workloads.contract.failures import ParameterError
 from workloads.contract.target import Target
 from workloads.contract.workload import Workload
+from workloads.parts.auditing.sampling import Plan, Sampling, beyond
 from workloads.parts.datasets.images import labelled_images
 from workloads.parts.distributed.sharding import require_parallel
 from workloads.parts.matmul.tf32 import refuse_processor
@@ -127,8 +128,14 @@ class ImageTraining(Workload[Training, Trained]):
             ranks=self.ranks,
             parallel=self.parallel,
             layout=self.layout,
+            sampling=self.sampling(seed),
             **self.facts(target),
         )
+
+    def sampling(self, seed: int) -> Plan:
+        """Which images of a step float64 follows, where the whole would take too long."""
+        sampled = Sampling(seed=seed, batch=self.count)
+        return beyond("convolutions", lambda: self.work().flops, sampled)
 
     def facts(self, target: Target) -> dict[str, Any]:
         """Return what a training needs to be judged; raises ParameterError for another target."""

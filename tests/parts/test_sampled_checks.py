@@ -1,0 +1,262 @@
+"""Steps too long for a whole reference: healthy ones pass, planted faults are found as stated."""
+
+from __future__ import annotations
+
+import importlib
+import math
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from appliance.records.journal import Check
+from appliance.scheduling import references
+from workloads.contract.target import Artifacts, Target
+from workloads.parts.auditing import sampling
+from workloads.parts.auditing.selection import draw_rows
+from workloads.parts.training.comparisons import GRADIENTS as WHOLE
+from workloads.parts.training.sampled_checks import AGAIN, GRADIENTS, OUTPUTS, WEIGHTS
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+SEED = 5
+ROWS = (
+    "bert",
+    "convnext_large",
+    "regnet_y_128gf",
+    "resnet50_jpeg",
+    "lightning_resnet152",
+    "dinov2_giant",
+    "vjepa",
+    "diffusion",
+)
+SEVERAL = {"bert": "float16", "vjepa": "bfloat16"}
+
+
+@pytest.fixture(autouse=True)
+def _no_step_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small sizes have few operations; here each is more than may be followed whole."""
+    for kind in sampling.MOST_OPERATIONS:
+        monkeypatch.setitem(sampling.MOST_OPERATIONS, kind, 0.0)
+
+
+def built(name: str, folder: Path, **parameters: Any) -> tuple[Any, Any]:
+    kind = importlib.import_module(f"workloads.{name}").WORKLOAD
+    row = kind(**{**kind.small, **parameters})
+    target = Target(device=torch.device("cpu"), artifacts=Artifacts(folder))
+    return row, row.build(target, SEED)
+
+
+def judged(
+    row: Any,
+    state: Any,
+    faulty: AbstractContextManager[None] | None = None,
+    *,
+    is_lasting: bool = True,
+    spoil: Callable[[Any], object] = lambda _: None,
+) -> dict[str, Check]:
+    """Checks of a step on a faulty device, which is so again when the step is run again."""
+    before = row.snapshot(state)
+    with faulty or nullcontext():
+        output = row.step(state)
+        spoil(output)
+        if is_lasting:
+            return {check.name: check for check in row.check(before, state, output)}
+    return {check.name: check for check in row.check(before, state, output)}
+
+
+def outside(checks: dict[str, Check]) -> set[str]:
+    return {name for name, check in checks.items() if not check.is_within}
+
+
+def on_device(value: torch.Tensor) -> bool:
+    """What float64 computes is not the device's."""
+    return value.dtype != torch.float64
+
+
+@contextmanager
+def wrong(module: torch.nn.Module, spoil: Callable[[torch.Tensor], torch.Tensor]) -> Iterator[None]:
+    """A device that gets what this module makes wrong, every time."""
+
+    def answer(other: Any, given: Any, made: Any) -> Any:
+        del other, given
+        return spoil(made) if on_device(made) else made
+
+    handle = module.register_forward_hook(answer)
+    try:
+        yield
+    finally:
+        handle.remove()
+
+
+CASES = [(name, "float32") for name in ROWS] + list(SEVERAL.items())
+
+
+@pytest.mark.parametrize(("name", "dtype"), CASES)
+def test_healthy_step_passes_and_keeps_its_state(name: str, dtype: str, tmp_path: Path) -> None:
+    row, state = built(name, tmp_path, dtype=dtype)
+    before = row.snapshot(state)
+    output = row.step(state)
+    kept = {name: weight.detach().clone() for name, weight in state.trained.items()}
+    checks = {check.name: check for check in row.check(before, state, output)}
+    assert not outside(checks)
+    assert WHOLE not in checks
+    for kind in (OUTPUTS, GRADIENTS, WEIGHTS):
+        assert 0 < checks[kind].error <= 0.6 * checks[kind].bound
+    assert all(torch.equal(kept[name], weight) for name, weight in state.trained.items())
+    assert all(output.gradients[name] is w.grad for name, w in state.trained.items())
+
+
+def test_wrong_layer_is_found_in_every_step_whichever_it_is(tmp_path: Path) -> None:
+    row, state = built("bert", tmp_path)
+    layers = [
+        (path, module)
+        for path, module in state.model.named_modules()
+        if isinstance(module, torch.nn.Linear | torch.nn.LayerNorm | torch.nn.Embedding)
+    ]
+    assert len(layers) > 20
+    for path, module in layers[::2]:
+        result = judged(row, state, wrong(module, lambda made: made * 1.001))
+        assert OUTPUTS in outside(result), path
+        assert AGAIN not in outside(result)  # the device is wrong alike when it runs the step again
+
+
+def test_wrong_convolution_and_batch_normalisation_are_found(tmp_path: Path) -> None:
+    row, state = built("regnet_y_128gf", tmp_path)
+    for kind in (torch.nn.Conv2d, torch.nn.BatchNorm2d):
+        module = [one for one in state.model.modules() if isinstance(one, kind)][-2]
+        result = judged(row, state, wrong(module, lambda made: made * 1.001))
+        assert OUTPUTS in outside(result)
+
+
+def test_wrong_attention_between_layers_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row, state = built("bert", tmp_path)
+    plain = torch.nn.functional.scaled_dot_product_attention
+
+    def attend(query: torch.Tensor, *values: Any, **options: Any) -> torch.Tensor:
+        made = plain(query, *values, **options)
+        return made * 1.001 if on_device(query) else made
+
+    monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", attend)
+    assert OUTPUTS in outside(judged(row, state))
+
+
+class Sent(torch.autograd.Function):
+    """What is right on the way there, and wrong on the way back."""
+
+    @staticmethod
+    def forward(ctx: Any, tensor: torch.Tensor) -> torch.Tensor:
+        del ctx
+        return tensor.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> torch.Tensor:
+        del ctx
+        return gradients[0] * 1.001
+
+
+def test_wrong_gradient_of_an_activation_is_found(tmp_path: Path) -> None:
+    row, state = built("bert", tmp_path)
+    module = state.model.get_submodule("bert.encoder.layer.1.intermediate.intermediate_act_fn")
+    apply: Any = Sent.apply
+    result = judged(row, state, wrong(module, apply))
+    assert GRADIENTS in outside(result)
+    assert OUTPUTS not in outside(result)
+
+
+@pytest.mark.parametrize(("name", "every"), [("bert", 4), ("convnext_large", 60)])
+def test_wrong_gradient_of_a_weight_is_found(name: str, every: int, tmp_path: Path) -> None:
+    row, state = built(name, tmp_path)
+    number = 0
+    for path, module in state.model.named_modules():
+        if not isinstance(module, torch.nn.Linear | torch.nn.Conv2d | torch.nn.LayerNorm):
+            continue
+        number += 1
+        if number % every:
+            continue
+        register: Any = module.weight.register_hook  # untyped in torch
+        handle = register(lambda gradient: gradient * 1.001)
+        result = judged(row, state)
+        handle.remove()
+        assert WEIGHTS in outside(result), path
+        assert AGAIN not in outside(result)
+
+
+def test_fault_of_one_input_is_found_when_it_is_drawn_and_not_else(tmp_path: Path) -> None:
+    row, state = built("bert", tmp_path)
+    module = state.model.get_submodule("bert.encoder.layer.0.intermediate.dense")
+    found = 0
+    for number in range(6):
+        drawn = draw_rows(SEED + number, row.batch, 1).drawn
+
+        def spoil(made: torch.Tensor) -> torch.Tensor:
+            other = made.clone()
+            other[3] *= 1.01
+            return other
+
+        result = judged(row, state, wrong(module, spoil))
+        assert (OUTPUTS in outside(result)) == (3 in drawn)
+        found += 3 in drawn
+        assert f"probability {1 / row.batch:.3g}" in result[OUTPUTS].detects_what
+    assert found < 6
+
+
+def test_share_of_inputs_drawn_is_the_probability_that_is_stated() -> None:
+    drawn = [draw_rows(number, 8, 1).drawn for number in range(1600)]
+    for one in range(8):
+        share = sum(one in rows for rows in drawn) / len(drawn)
+        assert math.isclose(share, 1 / 8, abs_tol=4 * math.sqrt(1 / 8 * 7 / 8 / 1600))
+
+
+def test_fault_that_comes_once_shows_in_the_step_run_again(tmp_path: Path) -> None:
+    row, state = built("bert", tmp_path)
+    module = state.model.get_submodule("bert.encoder.layer.0.intermediate.dense")
+    result = judged(row, state, wrong(module, lambda made: made * 1.01), is_lasting=False)
+    assert AGAIN in outside(result)
+    assert OUTPUTS not in outside(result)
+
+
+def test_wrong_loss_and_wrong_logits_are_found(tmp_path: Path) -> None:
+    row, state = built("bert", tmp_path)
+    assert "loss against float64" in outside(
+        judged(row, state, spoil=lambda output: output.loss.mul_(1.001))
+    )
+    assert "logits against float64" in outside(
+        judged(row, state, spoil=lambda output: output.logits.mul_(1.001))
+    )
+
+
+def test_running_statistics_that_drift_are_found(tmp_path: Path) -> None:
+    row, state = built("resnet50_jpeg", tmp_path)
+
+    def spoil(output: Any) -> object:
+        name = next(name for name in output.statistics if name.endswith("running_var"))
+        return output.statistics[name].mul_(1.01)
+
+    assert "running statistics against float64" in outside(judged(row, state, spoil=spoil))
+
+
+def test_limits_are_those_of_the_estimate_of_references() -> None:
+    known = references.load()
+    limits = sampling.MOST_OPERATIONS
+    assert limits.keys() == known.rate.keys()
+    kept = {"convolutions": 2.08e12, "products": 6.4e12}
+    for kind, rate in known.rate.items():
+        most = rate.flops_per_core_second * known.cores * known.limit_seconds
+        assert math.isclose(kept[kind], most, rel_tol=1e-9)
+
+
+def test_small_sizes_are_followed_whole_unless_they_are_too_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for kind in sampling.MOST_OPERATIONS:
+        monkeypatch.setitem(sampling.MOST_OPERATIONS, kind, 1e12)
+    row, state = built("bert", tmp_path)
+    checks = judged(row, state)
+    assert WHOLE in checks
+    assert OUTPUTS not in checks

@@ -1,0 +1,59 @@
+"""How far results lie from float64, of all calls that were followed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal
+
+import torch
+
+Kind = Literal["outputs", "gradients", "weights"]
+SMALLEST = 1e-30
+
+
+@dataclass(kw_only=True)
+class Errors:
+    """The largest relative error of each kind, and whose it is.
+
+    `average` is over the ranks that have a batch of their own, the same tensor on each.
+    `followed` are the weights whose gradients were compared. `floor`: what is added to the norms of
+    gradients in the call that is followed now.
+    """
+
+    average: Callable[[torch.Tensor], torch.Tensor]
+    largest: dict[Kind, float] = field(default_factory=dict)
+    where: dict[Kind, str] = field(default_factory=dict)
+    followed: set[str] = field(default_factory=set)
+    num_results: int = 0
+    floor: float = 0.0
+
+    def compare(
+        self,
+        kind: Kind,
+        name: str,
+        actual: torch.Tensor | None,
+        exact: torch.Tensor | None,
+        size: torch.Tensor | float = 0.0,
+    ) -> None:
+        """Note the norm of the difference over that of the exact tensor and of `size`.
+
+        Infinite where one is missing, has another shape, or a number is not finite.
+        """
+        self.num_results += 1
+        error = float("inf")
+        if actual is not None and exact is not None and actual.shape == exact.shape:
+            error = _relative(actual.detach().cpu().double(), exact.detach().double(), size)
+        if not error <= self.largest.get(kind, -1.0):
+            self.largest[kind], self.where[kind] = error, name
+
+    def fail(self, kind: Kind, name: str) -> None:
+        """Note a result that could not be compared."""
+        self.compare(kind, name, None, None)
+
+
+def _relative(actual: torch.Tensor, exact: torch.Tensor, size: torch.Tensor | float) -> float:
+    beside = size.norm() if isinstance(size, torch.Tensor) else size
+    distance: torch.Tensor = (actual - exact).norm() / (exact.norm() + beside + SMALLEST)
+    error = distance.item()
+    return error if error == error else float("inf")  # noqa: PLR0124 - not a number

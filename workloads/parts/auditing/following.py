@@ -1,0 +1,53 @@
+"""All calls that were watched, each held to float64 alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from workloads.parts.auditing import layers, replay
+from workloads.parts.auditing.calls import Call
+from workloads.parts.auditing.errors import Errors
+from workloads.parts.auditing.selection import Rows
+from workloads.parts.auditing.weights import Sums
+
+
+@dataclass(kw_only=True)
+class Following:
+    """Errors of the calls, what weights' gradients they add up to, and statistics of batches.
+
+    `whole`: paths whose calls are followed on all rows. `is_replayed`: whether the own part of the
+    module with this path is followed.
+    """
+
+    rows: Rows
+    whole: frozenset[str]
+    errors: Errors
+    sums: Sums
+    is_replayed: Callable[[str], bool] = lambda _: True
+    statistics: layers.Statistics = field(default_factory=dict)
+
+    def follow(self, calls: Iterable[Call]) -> None:
+        """Follow these calls and those inside of them."""
+        for call in calls:
+            for one in call.all_calls():
+                self._follow(one)
+
+    def add_own(self, call: Call, own: replay.Twins) -> None:
+        """Add the gradients of a module's own weights, which are over all rows."""
+        for name, exact in own.items():
+            weight = call.module.get_parameter(name)
+            spread = exact.square().mean().expand(exact.shape)
+            self.sums.add(weight, lambda tensor: tensor, exact, spread)
+
+    def _follow(self, call: Call) -> None:
+        if call.channels is not None:
+            layers.follow_layer(call, self.rows, self.errors, self.sums, self.statistics)
+        if layers.is_followed_alone(call):
+            return
+        is_whole = call.path in self.whole
+        if not is_whole and not self.is_replayed(call.path):
+            return
+        own = replay.follow_call(call if is_whole else call.narrow(self.rows), self.errors)
+        if is_whole and call.channels is None:
+            self.add_own(call, own)

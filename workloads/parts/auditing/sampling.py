@@ -1,0 +1,58 @@
+"""When a step is followed on drawn rows and not whole: by what whole references would take.
+
+The limits are the operations that 16 host cores make in 20 s, at the rates of references that
+workloads/references.toml has: above them a row's reference would be the longest part of a launch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+Kind = Literal["convolutions", "products"]
+MOST_OPERATIONS: dict[Kind, float] = {"convolutions": 2.08e12, "products": 6.4e12}
+"""Operations of a step, of all ranks, that a reference follows whole."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sampling:
+    """How a step is sampled: `inputs` of its batch of `batch` are drawn by `seed` and step.
+
+    `counted`: sizes of first dimensions that count rows of their own and not the batch.
+    `replayed`: the share of modules, drawn by seed and step, whose own part is followed, of which
+    attention is the longest; layers always are. The others are roundings of the dtype that a
+    healthy call may be off.
+    """
+
+    seed: int
+    batch: int
+    inputs: int = 1
+    counted: tuple[int, ...] = ()
+    replayed: float = 1.0
+    outputs: float = 4.0
+    gradients: float = 12.0
+    weights: float = 16.0
+
+
+Plan = Callable[[], Sampling | None]
+
+
+def never() -> Sampling | None:
+    """The whole step is followed, however large it is."""
+    return None
+
+
+def beyond(kind: Kind, operations: Callable[[], float | None], sampling: Sampling) -> Plan:
+    """Sample a step of more operations than a reference of this kind makes in its time.
+
+    They are counted when a check asks first, as most launches have no reference to make.
+    """
+    made: list[Sampling | None] = []
+
+    def plan() -> Sampling | None:
+        if not made:
+            made.append(sampling if (operations() or 0.0) > MOST_OPERATIONS[kind] else None)
+        return made[0]
+
+    return plan
