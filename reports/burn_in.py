@@ -69,14 +69,15 @@ def sections(index: JournalIndex) -> tuple[BurnInSection, ...]:
 
 def _section(evidence: CaseEvidence, index: JournalIndex) -> BurnInSection:
     case = evidence.case
-    blocks = [block for launch in evidence.timed for block in launch.blocks]
-    checks = [checked for launch in evidence.timed for checked in launch.checks]
+    whole = [launch for launch in evidence.timed if not launch.was_interrupted]
+    blocks = [block for launch in whole for block in launch.blocks]
+    checks = [checked for launch in whole for checked in launch.checks]
     last = [checked for checked in checks if checked.phase == "last"]
     seconds = sum(event.block_wall_ns for event in blocks) * 1e-9
     rows = [
         Row(label="Device", value=case.device),
         Row(label="Time under test", value=words.span(seconds)),
-        Row(label="Steps", value=f"{sum(launch.num_steps for launch in evidence.timed):,}"),
+        Row(label="Steps", value=f"{sum(launch.num_steps for launch in whole):,}"),
         _segments(evidence),
     ]
     covered = [event for event in last if event.check.name == COVERED]

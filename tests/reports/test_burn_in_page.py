@@ -146,3 +146,16 @@ def test_a_device_without_readings_says_so(recorded: Bundle, tmp_path: Path) -> 
     assert made.plots == ()
     assert "not drawn" in made.no_plot
     assert any("readings of power" in row[0] for row in made.not_covered.rows)  # type: ignore[union-attr]
+
+
+def test_a_segment_that_was_cut_costs_its_time_and_no_bound(recorded: Bundle) -> None:
+    number, event = next(
+        (n, line.event)
+        for n, line in reversed(list(enumerate(recorded.lines)))
+        if isinstance(line.event, LaunchEnded) and line.event.launch.endswith("/6")
+    )
+    cut = replace(event, outcome="interrupted", reason="the appliance was stopped")
+    made = section(recorded, altered(recorded, {number: cut}))
+    values = {row.label: row.value for row in made.rows}
+    assert values["Products proven"].endswith(f"in {HOURS - 1} segments")
+    assert made.shown.startswith(f"No mismatch in {HOURS - 1} h under test")
