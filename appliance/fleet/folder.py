@@ -16,7 +16,7 @@ import fcntl
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -99,7 +99,7 @@ def opened(
     signer = keys.check_trust(
         certificate, trusted, allow_development=allow_development, moment=datetime.now(UTC)
     )
-    return CampaignFolder(**{**vars(folder), "signer": signer})
+    return replace(folder, signer=signer)
 
 
 def opened_on_node(path: Path) -> CampaignFolder:

@@ -282,6 +282,18 @@ def test_a_second_operator_waits_for_the_first(
     assert queue(cluster) == []
 
 
+def test_a_campaign_of_sinfo_has_every_node_that_slurm_knows(
+    cluster: Cluster, keys: Path, tmp_path: Path
+) -> None:
+    planned(tmp_path, keys, tmp_path / "bench")
+    signing = ("--key", f"{keys}/key.pem", "--certificate", f"{keys}/certificate.pem")
+    file, out = str(tmp_path / "campaign.toml"), str(tmp_path / "all")
+    done = called("fleet", "plan", file, "--from-sinfo", "--out", out, *signing, "--json")
+    names = [node["name"] for node in json.loads(done.stdout)["campaign"]["nodes"]]
+    assert names == [*slurm.NODES, slurm.APART]
+    assert cluster.node_state(slurm.APART)
+
+
 # ------------------------------------------------------------------ a whole campaign
 
 

@@ -183,6 +183,27 @@ def test_a_planned_folder_has_a_challenge_a_node_and_is_planned_once(
     assert "is there already: a campaign is planned once" in again.stderr
 
 
+def test_nodes_of_orders_alone_each_have_their_own(tmp_path: Path, keys: Path) -> None:
+    orders = tmp_path / "orders"
+    orders.mkdir()
+    text = 'name = "o"\nsummary = "s"\n[[line]]\ntitle = "Devices"\nfield = "devices.count"\n'
+    (orders / "n7.toml").write_text(f'{text}op = "=="\nvalue = 1\n')
+    (tmp_path / "campaign.toml").write_text(FILE)
+    signing = ("--key", f"{keys}/key.pem", "--certificate", f"{keys}/certificate.pem")
+    words = ("fleet", "plan", str(tmp_path / "campaign.toml"), "--out", str(tmp_path / "c"))
+    assert called(*words, *signing).returncode == 2, "no nodes are named"
+    assert called(*words, *signing, "--orders", str(orders)).returncode == 0
+    campaign = folder.opened_on_node(tmp_path / "c")
+    (node,) = campaign.campaign.nodes
+    assert campaign.order_of(node) == (orders / "n7.toml").read_bytes()
+    (tmp_path / "c" / "nodes" / "n7" / "order.toml").write_text(text)
+    with pytest.raises(EvidenceError, match="is not the file that the campaign was signed with"):
+        campaign.order_of(node)
+    strangers = plan(tmp_path, keys, "--orders", str(orders))
+    assert strangers.returncode == 2
+    assert "an order for n7, which the inventory does not have" in strangers.stderr
+
+
 @pytest.mark.parametrize("name", ["suite.toml", "criteria.toml"])
 def test_a_file_that_is_not_the_signed_one_is_exit_4(name: str, tmp_path: Path, keys: Path) -> None:
     plan(tmp_path, keys)
