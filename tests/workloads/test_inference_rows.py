@@ -28,6 +28,7 @@ from workloads.onnx_bert import OnnxBert
 from workloads.onnx_llama import OnnxLlama
 from workloads.onnx_whisper import OnnxWhisper
 from workloads.parts.diffusion import flux
+from workloads.parts.drawing import drawn
 from workloads.parts.inference import redrawn
 from workloads.parts.inference.onnx_inference import OnnxInference
 from workloads.parts.inference.onnx_sessions import export, in_full, open_session, run
@@ -74,6 +75,27 @@ def test_prompt_is_a_conversation_that_waits_for_an_answer(chat: Subject):
     special = [token - first for token in prompt.tolist() if token >= first]
     assert special == [0, 6, 7, 9, 6, 7]
     assert len(prompt) == 32
+
+
+def test_requests_are_drawn_alike_by_a_device_and_the_host(
+    chat: Subject, images: Subject, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(drawn, "on_device", drawn.drawn_by_device)
+    state = chat.build()
+    for index, prompt in enumerate(state.requests):
+        assert torch.equal(prompt, chat.workload.request(state, index))
+    state = images.build()
+    host, device = images.workload.snapshot(state).inputs, state.inputs[0]
+    for name in ("words", "pieces", "noise"):
+        assert torch.equal(getattr(host, name), getattr(device, name))
+
+
+def test_a_prompt_that_is_spoilt_on_the_device_shows(chat: Subject):
+    state = chat.build()
+    before = chat.workload.snapshot(state)
+    state.requests[0][0, 12] = (state.requests[0][0, 12] + 1) % 500
+    checks = list(chat.workload.check(before, state, chat.workload.step(state)))
+    assert "logits against float64" in {check.name for check in checks if not check.is_within}
 
 
 @pytest.mark.parametrize("place", [1, 8, 9])
