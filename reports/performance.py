@@ -46,9 +46,8 @@ LEGEND = (
     "figure; a whisker with an arrow goes on beyond it."
 )
 OWN_LEGEND = (
-    "No case has a baseline, a vendor's figure or a reference rate to stand against, so each rate "
-    "stands for itself as 1.0: the whisker is its interval, of several devices their range. An "
-    "arrow goes on beyond the axis."
+    "No case has a baseline, a vendor's figure or a reference rate to stand against, so no ratio "
+    "is drawn."
 )
 _SPEEDS = ("units_per_second", "flops_per_second", "bytes_per_second", "window_throughput")
 
@@ -87,7 +86,7 @@ def page(bundle: Bundle, verdict: Verdict, hidden: frozenset[str]) -> Performanc
     for one in speeds:
         rows.setdefault(one.row, []).append(one)
     is_compared = any(one.main is not None for one in speeds)
-    bars = [_bar(name, own) if is_compared else _own(name, own) for name, own in rows.items()]
+    bars = [_bar(name, own) for name, own in rows.items()]
     drawn = plots.ratios("Speeds against what is known", [one for one in bars if one is not None])
     withheld = [case.id for case in bundle.plan.cases if case.id in hidden]
     return PerformancePage(
@@ -355,21 +354,6 @@ def _bar(name: str, members: Sequence[Speed]) -> plots.RatioBar | None:
         datasheet=statistics.median(shares) if shares else None,
         is_failed=any(one.is_failed for one in members),
     )
-
-
-def _own(name: str, members: Sequence[Speed]) -> plots.RatioBar | None:
-    """How surely a rate is known, where there is nothing to compare it with."""
-    rates = [one.rate for one in members if one.rate is not None and one.rate.value > 0]
-    if not rates:
-        return None
-    middle = statistics.median(one.value for one in rates)
-    low, high = min(one.value for one in rates), max(one.value for one in rates)
-    if len(rates) == 1:
-        low, high = rates[0].low or 0.0, rates[0].high or 0.0
-        if not (low > 0 and math.isfinite(high)):
-            return plots.RatioBar(label=members[0].case.id, value=1.0)
-    label = name if len(members) > 1 else members[0].case.id
-    return plots.RatioBar(label=label, value=1.0, low=low / middle, high=high / middle)
 
 
 def _whisker(one: Speed) -> tuple[float | None, float | None]:

@@ -44,25 +44,29 @@ def open_rulings(verdict: Verdict, criteria: Sequence[Criterion]) -> tuple[OpenR
 
 
 def _joined(several: Sequence[OpenRuling]) -> Iterable[OpenRuling]:
-    """Those that follow one another and say the same of the run stand in one box."""
+    """Those that follow one another and say the same of the run or of the same cases, as one."""
 
     def key(one: OpenRuling) -> tuple[object, ...]:
-        is_of_run = [case.cases for case in one.cases] == [OF_RUN]
-        alike = (one.ruling, one.reason, one.precedence, one.is_required, one.action)
-        return alike if is_of_run else (one.criterion, *alike)
+        alike = (one.ruling, one.reason, one.is_required, one.action)
+        return (*alike, one.precedence) if _is_of_run(one) else (*alike, one.cases)
 
     for _, group in itertools.groupby(several, key):
         first, *others = group
-        if not others:
-            yield first
-            continue
-        yield replace(
-            first,
-            criterion=", ".join(one.criterion for one in (first, *others)),
-            cases=tuple(
-                replace(case, cases=one.criterion) for one in (first, *others) for case in one.cases
-            ),
-        )
+        yield _together(first, others) if others else first
+
+
+def _is_of_run(one: OpenRuling) -> bool:
+    return [case.cases for case in one.cases] == [OF_RUN]
+
+
+def _together(first: OpenRuling, others: Sequence[OpenRuling]) -> OpenRuling:
+    """One box; of the run each criterion has its own words, of cases all have the same."""
+    criteria = ", ".join(one.criterion for one in (first, *others))
+    if not _is_of_run(first):
+        is_one = len({one.precedence for one in others} | {first.precedence}) == 1
+        return replace(first, criterion=criteria, precedence=first.precedence if is_one else "")
+    cases = (replace(case, cases=one.criterion) for one in (first, *others) for case in one.cases)
+    return replace(first, criterion=criteria, cases=tuple(cases))
 
 
 def _open_ruling(group: Sequence[Ruling], ranks: Mapping[str, int]) -> OpenRuling:

@@ -54,7 +54,7 @@ def _order_row(bundle: Bundle) -> tuple[Row, ...]:
     """How the node compares with what was bought, and for whom the run was made."""
     customer, challenge = _customer(bundle)
     if bundle.order is None and bundle.files.get(CHALLENGE) is None:
-        return (labelled("Order, customer", "none was given, not named", challenge),)
+        return (labelled("Order, customer", "no order was given, no customer is named", challenge),)
     return (*_ordered_row(bundle), labelled("Customer", customer, challenge))
 
 
