@@ -226,6 +226,7 @@ class Llava(Supervised):
         if not is_of_layers(self.followed, self.num_parameters()):
             return None
         return Audit(
+            make=self.model,
             layers=("model.vision_tower.encoder.layers", "model.language_model.layers"),
             ends=(
                 "model.vision_tower.embeddings",

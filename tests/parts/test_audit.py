@@ -71,6 +71,7 @@ def trained(folder: Path, *, count: int = 2, dtype: str = "float32", **fields: A
         dtype=dtype_named(dtype),
         error_bounds=ErrorBounds(loss=4, logits=32, gradients=16),
         audit=Audit(
+            make=model,
             layers=("model.layers",),
             ends=("model.embed_tokens", "model.norm", "lm_head"),
             loss=next_token_loss,
@@ -181,7 +182,7 @@ def test_wrong_gradient_of_one_layer_is_found(tmp_path: Path) -> None:
 
 def test_audit_of_no_layer_is_refused() -> None:
     with pytest.raises(ParameterError):
-        Audit(layers=("model.layers",), ends=(), loss=next_token_loss, seed=1, count=0)
+        Audit(make=model, layers=("model.layers",), ends=(), loss=next_token_loss, seed=1, count=0)
 
 
 ROWS: dict[str, tuple[Any, dict[str, Any]]] = {

@@ -18,6 +18,7 @@ from workloads.contract.failures import ParameterError
 from workloads.llm_full import LlmFull
 from workloads.llm_lora import LlmLora
 from workloads.parts.distributed.sharding import num_batches, seed_of
+from workloads.parts.training.sampled_checks import WEIGHTS
 from workloads.resnet50 import Resnet50
 from workloads.rlhf import Rlhf
 
@@ -180,3 +181,14 @@ def test_ranks_have_inputs_of_their_own_and_the_first_those_of_one_alone() -> No
 def test_ways_that_cannot_be_are_refused(given: dict[str, Any]) -> None:
     with pytest.raises(ParameterError):
         Bert(**given)
+
+
+def test_ranks_whose_steps_are_sampled_agree_and_name_who_goes_wrong(tmp_path: Path) -> None:
+    parameters = {**Bert.small, "parallel": "ddp"}
+    healthy, triples = (
+        checks_of_ranks("faulty.sampled", {**parameters, "fault": fault}, RANKS, tmp_path / fault)
+        for fault in ("none", "triples")
+    )
+    assert not set().union(*map(outside, healthy))
+    assert all(WEIGHTS in {check.name for check in of_rank} for of_rank in healthy)
+    assert WEIGHTS in set().union(*map(outside, triples))

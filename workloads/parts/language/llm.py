@@ -201,6 +201,7 @@ class CausalTuning(Supervised):
         if not is_of_layers(self.followed, self.num_parameters()):
             return None
         return Audit(
+            make=self.model,
             layers=("model.layers",),
             ends=("model.embed_tokens", "model.norm", "lm_head"),
             loss=loss_of_next,

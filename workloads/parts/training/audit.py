@@ -51,11 +51,13 @@ LARGE = 2_000_000_000
 class Audit:
     """Which layers are followed: `count` of those in each list of `layers`, and all of `ends`.
 
+    `make` builds the model without values worth keeping (it is asked for one on the meta device).
     The last of `ends` makes the logits; `loss(logits, batch)` is the loss that the model makes of
     all of them, in the dtype given. `outputs` and `gradients` are roundings that a healthy layer
     may be off. Of each micro-batch so many `inputs` are drawn.
     """
 
+    make: Callable[[], torch.nn.Module]
     layers: tuple[str, ...]
     ends: tuple[str, ...]
     loss: Loss
@@ -152,7 +154,10 @@ def check_same(name: str, pairs: Sequence[tuple[torch.Tensor, torch.Tensor]]) ->
 def follow(audit: Audit, watched: Watched, names: dict[int, str], average: Average) -> Followed:
     """Hold the watched layers, and the loss that is made of the logits, to float64."""
     errors, sums = Errors(average=average), Sums(names=names)
-    _follow_loss(audit, watched, errors)
+    made = [call.output() for call in watched.calls if call.path == audit.ends[-1]]
+    if len(made) != 1:
+        raise RuntimeError("the layer that makes the logits was not called once in the step")
+    follow_loss(audit, watched, (made[0].first(), made[0].gradient()), errors)
     whole = frozenset(audit.ends)
     following = Following(rows=watched.rows, whole=whole, errors=errors, sums=sums)
     following.follow(watched.calls)
@@ -169,17 +174,18 @@ def follow(audit: Audit, watched: Watched, names: dict[int, str], average: Avera
     return followed
 
 
-def _follow_loss(audit: Audit, watched: Watched, errors: Errors) -> None:
+def follow_loss(
+    audit: Audit,
+    watched: Watched,
+    logits: tuple[torch.Tensor, torch.Tensor | None],
+    errors: Errors,
+) -> None:
     """The loss and its gradient, from the logits that the last of the ends made."""
-    made = [call for call in watched.calls if call.path == audit.ends[-1]]
-    if len(made) != 1:
-        raise RuntimeError("the layer that makes the logits was not called once in the step")
-    output = made[0].output()
-    exact = output.first().double().requires_grad_()
+    exact = logits[0].double().requires_grad_()
     loss = audit.loss(exact, {name: tensor.cpu() for name, tensor in watched.batch.items()})
     torch.autograd.backward(loss)
     errors.compare("outputs", "the loss", watched.loss, loss)
-    errors.compare("gradients", "the gradient of the logits", output.gradient(), exact.grad)
+    errors.compare("gradients", "the gradient of the logits", logits[1], exact.grad)
 
 
 def checks(audit: Audit, followed: Followed, dtype: torch.dtype, covered: str) -> Iterator[Check]:

@@ -15,9 +15,11 @@ import torch
 from appliance.records.journal import Check
 from workloads.parts.auditing.calls import Watch
 from workloads.parts.auditing.channels import Draws, first_names
-from workloads.parts.auditing.selection import draw_rows
+from workloads.parts.auditing.errors import Errors
+from workloads.parts.auditing.selection import Rows, draw_rows
+from workloads.parts.auditing.whole_layers import LayerWatch, follow_whole
 from workloads.parts.distributed import rank_checks
-from workloads.parts.distributed.tensors import local
+from workloads.parts.distributed.tensors import local, whole
 from workloads.parts.numerics.precision import rounding
 from workloads.parts.training import audit
 from workloads.parts.training.dropout import generator_of
@@ -79,8 +81,11 @@ def _run_again(
         restore(before, state.model)
         state.model.zero_grad(set_to_none=True)
         names = {id(weight): name for name, weight in state.trained.items()}
-        watched = _watched(before, state, plan, drawn)
-        followed = audit.follow(plan, watched, names, average)  # with the weights of the step
+        if state.peers is not None and state.peers.parallel == "tensor":
+            watched, followed = _watched_whole(before, state, plan, drawn, average)
+        else:
+            watched = _watched(before, state, plan, drawn)
+            followed = audit.follow(plan, watched, names, average)  # with the weights of the step
     return _Again(loss=loss, logits=logits, gradients=gradients, watched=watched, followed=followed)
 
 
@@ -129,6 +134,47 @@ def _watched(
         calls=watch.calls,
         rows=rows,
     )
+
+
+def _watched_whole(
+    before: Before,
+    state: Training,
+    plan: audit.Audit,
+    drawn: list[str],
+    average: audit.Average,
+) -> tuple[audit.Watched, audit.Followed]:
+    """The same pass of a model whose layers are cut, with whole layers watched and followed."""
+    batch = state.batches[before.number % state.cycle.of]
+    part = next(iter(split(batch, state.micro_batches)))
+    layers = {name: state.model.get_submodule(name) for name in (*drawn, *plan.ends)}
+    runner = state.model if state.peers is None else state.peers.runner
+    with LayerWatch(layers=layers) as watch:
+        loss, logits = forward(state, runner, part, state.dtype)
+        torch.autograd.backward(loss)
+    inside = tuple(f"{name}." for name in layers)
+    weights = {n: p for n, p in state.model.named_parameters() if n.startswith(inside)}
+    gradients = _gathered({n: gradient(p) for n, p in weights.items() if p.requires_grad})
+    number = len(next(iter(part.values())))
+    watched = audit.Watched(
+        batch=part,
+        loss=loss.detach(),
+        logits=logits.detach(),
+        gradients=gradients,
+        calls=(),
+        rows=Rows(batch=number, drawn=tuple(range(number))),
+    )
+    followed = audit.Followed(errors=Errors(average=average))
+    last = watch.seen[plan.ends[-1]]
+    if last.output is None:
+        raise RuntimeError("the layer that makes the logits was not called in the step")
+    audit.follow_loss(plan, watched, (last.output, last.gradient), followed.errors)
+    follow_whole(plan.make, watch.seen, _gathered(weights), gradients, followed.errors)
+    return watched, followed
+
+
+def _gathered(parts: Tensors) -> dict[str, torch.Tensor]:
+    """All of each tensor on the host, gathered one after the other."""
+    return {name: whole(tensor.detach()).cpu().clone() for name, tensor in parts.items()}
 
 
 @contextmanager
