@@ -1,37 +1,73 @@
-"""Burn-in on paper: what was covered, what was found, and what a clean run of that length shows.
+"""Burn-in on paper: what was covered, what happened, and what a run of that length shows.
 
 A run without an event of a kind bounds how often such events come, and no more: of a Poisson
 process that fires at the rate r, T hours are clean with probability exp(-rT), which is 5 % where
 r is 3.0/T. So a clean run shows a mean time between mismatches of T/3.0 at least, with 95 %
-confidence, of the work and under the conditions that were run.
+confidence, of the work and under the conditions that were run. With n events in T hours the lower
+bound is 2T over the chi-squared quantile of 2n+2 degrees of freedom, of which that is the case of
+none (a test that ends by time; MIL-HDBK-781A, IEC 60605-4).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
 
+from markupsafe import Markup
+from scipy.special import chdtri
+
+from appliance.evidence.folding import Sampled, spread_of
 from appliance.evidence.journal_index import JournalIndex
-from appliance.evidence.launches import CaseEvidence
+from appliance.evidence.launches import CaseEvidence, LaunchEvidence
 from appliance.records.journal import Check, Checked
-from reports import words
-from reports.model import BurnInSection, Row
+from reports import plots, words
+from reports.model import BurnInSection, Grid, Row
 
 WORKLOAD = "burn_in"
 COVERED = "mismatches, repeated or lasting"
 """The check whose `detects_what` says what was covered, in clauses "heading: value"."""
+SINGLE = "a single mismatch that never came again"
 PRODUCTS = re.compile(r"digested blocks: ([\d,]+) products")
+LINKS = re.compile(r"chained blocks: ([\d,]+) links")
+BYTES = re.compile(r"([\d,]+) bytes(?! of what| a second|, )")
+FORMAT = re.compile(r"(\w+) ([\d,]+) exact ([\d,]+) random")
+CONFIDENCES = (0.6, 0.9, 0.95)
+TRACED = (
+    ("Power, W", ("power_watts",), 1.0),
+    ("Temperature, °C", ("temperature_celsius",), 1.0),
+    ("Clock, GHz", ("graphics_clock_hertz", "frequency_hertz"), 1e-9),
+)
+"""What is drawn: heading, the readings that it may be, and scale."""
+PHASES = ("hot", "hot", "hot", "cool", "hot", "hot", "hot", "jumps")
+"""Phases of a segment in their order, each of the parameter `phase_seconds`."""
+MOST_PHASES, MOST_SEGMENTS, MOST_EVENTS = 40, 30, 30
+NOT_COVERED = (
+    (
+        "sparse products, convolutions and attention kernels of their own",
+        "the rows of other suites",
+    ),
+    ("links between devices and nodes", "the rows collectives and device_copy_pair"),
+    ("decoders, encoders and other fixed-function units", "nothing here"),
+    ("host memory, processors and disks beside the device", "the rows host_copy and disk_read"),
+    ("other voltages, clocks and temperatures than those shown", "a run under them"),
+)
+"""What no burn-in of this suite puts under load, and what does."""
 _FACTOR = 3.0  # -ln(1 - 0.95) is 2.996
-_HOUR = 3600.0
+_HOUR, _MINUTE = 3600.0, 60.0
+_NONE = "—"
 
 
 def sections(index: JournalIndex) -> tuple[BurnInSection, ...]:
     """One for each case of burn-in, in the plan's order."""
     every = index.cases.values()
-    return tuple(_section(evidence) for evidence in every if evidence.case.workload == WORKLOAD)
+    return tuple(
+        _section(evidence, index) for evidence in every if evidence.case.workload == WORKLOAD
+    )
 
 
-def _section(evidence: CaseEvidence) -> BurnInSection:
+def _section(evidence: CaseEvidence, index: JournalIndex) -> BurnInSection:
     case = evidence.case
     blocks = [block for launch in evidence.timed for block in launch.blocks]
     checks = [checked for launch in evidence.timed for checked in launch.checks]
@@ -52,10 +88,17 @@ def _section(evidence: CaseEvidence) -> BurnInSection:
     launches = {event.launch for event in blocks}
     is_checked = launches == {event.launch for event in covered} and bool(launches)
     is_clean = is_checked and all(event.check.is_within for event in last)
+    drawn = tuple(_plots(evidence, index))
     return BurnInSection(
         id=case.id,
         rows=tuple(rows),
         shown=_shown(seconds, is_checked=is_checked, is_clean=is_clean),
+        plots=drawn,
+        no_plot="" if drawn else _no_plot(evidence),
+        coverage=_coverage(covered, seconds),
+        bounds=_bounds(evidence, last, seconds) if is_checked else None,
+        events=_events(evidence, index, last),
+        not_covered=_not_covered(evidence, index),
     )
 
 
@@ -105,3 +148,300 @@ def _shown(seconds: float, *, is_checked: bool, is_clean: bool) -> str:
 
 def _hours(seconds: float) -> str:
     return f"{seconds / _HOUR:.3g} h"
+
+
+# ------------------------------------------------------------------ over time
+
+
+def _plots(evidence: CaseEvidence, index: JournalIndex) -> Iterator[tuple[Markup, str]]:
+    """The whole run by its segments, and one segment by its phases."""
+    begin = words.moment(index.begin_utc)
+    if begin is None:
+        return
+    device = evidence.case.device
+    taken = [(utc, one) for utc, one in index.readings if one.device == device]
+    segments = [
+        plots.Stretch(label=str(launch.number), begin=first, end=last)
+        for launch, first, last in _spans(evidence, begin)
+    ]
+    whole = plots.traces(
+        f"Burn-in of {device}: power, temperature and clock",
+        tuple(_traces(taken, begin)),
+        segments if len(segments) <= MOST_SEGMENTS else (),
+    )
+    if whole:
+        marks = " Lines and numbers mark the segments." if len(segments) <= MOST_SEGMENTS else ""
+        yield whole, f"Readings of {device} over the run; what never varied is left out.{marks}"
+    yield from _segment_plot(evidence, taken, begin)
+
+
+def _segment_plot(
+    evidence: CaseEvidence, taken: Sequence[tuple[str, Sampled]], begin: datetime
+) -> Iterator[tuple[Markup, str]]:
+    """The first segment that was completed, with its phases."""
+    done = [one for one in _spans(evidence, begin) if one[0].is_completed]
+    phase = evidence.case.parameters.get("phase_seconds")
+    if not done or not isinstance(phase, int | float):
+        return
+    launch, first, last = done[0]
+    stretches = tuple(_phases(first, last, float(phase) / _MINUTE))
+    own = [(utc, one) for utc, one in taken if one.launch == launch.id]
+    series = tuple(_traces(own, begin, first, last))
+    title = f"Segment {launch.number} of {evidence.case.device}, by phases"
+    drawn = plots.traces(title, series, stretches)
+    if drawn:
+        caption = (
+            f"Segment {launch.number} with its phases: hot; shaded, cool (a quarter of the time "
+            "at work); striped, load in jumps. Phases count steps of about a second, so that "
+            "their edges are as planned, to a few seconds."
+        )
+        yield drawn, caption
+
+
+def _phases(first: float, last: float, length: float) -> Iterator[plots.Stretch]:
+    """Phases from the begin of a segment's steps, neighbours of one kind together."""
+    if length <= 0 or (last - first) / length > MOST_PHASES:
+        return
+    begin, number = first, 0
+    while begin < last:
+        kind, end = PHASES[number % len(PHASES)], begin
+        while PHASES[number % len(PHASES)] == kind and end < last:
+            end, number = end + length, number + 1
+        yield plots.Stretch(
+            label=kind,
+            begin=begin,
+            end=min(end, last),
+            is_shaded=kind == "cool",
+            is_striped=kind == "jumps",
+        )
+        begin = end
+
+
+def _spans(
+    evidence: CaseEvidence, begin: datetime
+) -> Iterator[tuple[LaunchEvidence, float, float]]:
+    """The steps of each segment, in minutes since the run began."""
+    for launch in evidence.timed:
+        if not launch.blocks or (end := words.moment(launch.moments[-1])) is None:
+            continue
+        last = (end - begin).total_seconds() / _MINUTE
+        held = sum(block.block_wall_ns for block in launch.blocks) * 1e-9 / _MINUTE
+        yield launch, last - held, last
+
+
+def _traces(
+    taken: Iterable[tuple[str, Sampled]],
+    begin: datetime,
+    first: float = float("-inf"),
+    last: float = float("inf"),
+) -> Iterator[plots.Trace]:
+    """Readings that are drawn, in minutes since the run began; of a minute its mean."""
+    timed = []
+    for utc, one in taken:
+        moment = words.moment(utc)
+        minutes = None if moment is None else (moment - begin).total_seconds() / _MINUTE
+        if minutes is not None and first <= minutes <= last:
+            timed.append((minutes, one.values))
+    timed.sort(key=lambda item: item[0])
+    for heading, names, scale in TRACED:
+        for name in names:
+            points = tuple(
+                (minutes, value * scale)
+                for minutes, values in timed
+                if (value := values.get(name)) is not None
+            )
+            if points:
+                yield plots.Trace(label=heading, points=points)
+                break
+
+
+def _no_plot(evidence: CaseEvidence) -> str:
+    return (
+        f"Power, temperature and clock of {evidence.case.device} are not drawn: none was "
+        "reported, or none varied."
+    )
+
+
+# ------------------------------------------------------------------ what was covered
+
+
+def _coverage(covered: Sequence[Checked], seconds: float) -> Grid | None:
+    """Formats with their products, memory tests with their bytes, over all ended segments."""
+    if not covered:
+        return None
+    texts = [event.check.detects_what for event in covered]
+    hours = seconds / _HOUR
+    rows = [
+        (f"products in {name}", f"{exact:,}", f"{random:,}", _rate(exact + random, hours))
+        for name, (exact, random) in _products(texts).items()
+    ]
+    links = sum(_number(match[1]) for text in texts if (match := LINKS.search(text)))
+    rows.append(("links of the chain", f"{links:,}", _NONE, _rate(links, hours)))
+    moved = _bytes(texts)
+    rows += [
+        (f"memory, {name}", words.size(number), _NONE, f"{words.size(number / seconds)} a second")
+        for name, number in moved.items()
+        if seconds > 0
+    ]
+    return Grid(
+        columns=("Under test", "Held to exact numbers", "Held to float64 and the first", "Rate"),
+        rows=tuple(rows),
+        notes=(f"Over {hours:.3g} h of steps in {words.count(len(covered), 'segment')}.",),
+    )
+
+
+def _products(texts: Sequence[str]) -> dict[str, tuple[int, int]]:
+    """Products by number format: held to exact ones, and to the first round's."""
+    sums: dict[str, tuple[int, int]] = {}
+    for text in texts:
+        named = FORMAT.findall(_clause(text, "products by format"))
+        if not named and (match := PRODUCTS.search(text)):
+            half = _number(match[1]) // 2
+            named = [(_clause(text, "number format") or "all formats", str(half), str(half))]
+        for name, exact, random in named:
+            before = sums.get(name, (0, 0))
+            sums[name] = before[0] + _number(exact), before[1] + _number(random)
+    return sums
+
+
+def _bytes(texts: Sequence[str]) -> dict[str, int]:
+    """Bytes that each memory test wrote and read back, or the patterns together."""
+    sums: Counter[str] = Counter()
+    for text in texts:
+        for part in _clause(text, "memory tests").split(" | "):
+            if match := re.fullmatch(r"(.+) [\d,]+ words ([\d,]+) bytes", part):
+                sums[match[1]] += _number(match[2])
+        if match := re.search(r"read back, ([\d,]+) bytes", _clause(text, "memory patterns")):
+            sums["patterns"] += _number(match[1])
+    return dict(sums)
+
+
+def _clause(text: str, heading: str) -> str:
+    pairs = (clause.partition(": ") for clause in text.split("; "))
+    return next((value for head, _, value in pairs if head == heading), "")
+
+
+def _number(text: str) -> int:
+    return int(text.replace(",", ""))
+
+
+def _rate(number: int, hours: float) -> str:
+    return f"{number / hours:,.0f} an hour" if hours > 0 else _NONE
+
+
+def _not_covered(evidence: CaseEvidence, index: JournalIndex) -> Grid:
+    """What this burn-in says nothing of: by its kind, and what of it did not come to its end."""
+    rows = list(NOT_COVERED)
+    left = [one for one in evidence.timed if not one.is_completed]
+    if left:
+        names = ", ".join(str(one.number) for one in left[:MOST_EVENTS])
+        rows.insert(0, (f"segments that did not complete: {names}", "resume, or run them again"))
+    own = [one for _, one in index.readings if one.device == evidence.case.device]
+    silent = [
+        heading.partition(",")[0].lower()
+        for heading, names, _ in TRACED
+        if all(spread_of(name, own) is None for name in names)
+    ]
+    if silent:
+        why = "the device, or who runs it, does not report them"
+        rows.append((f"readings of {words.listed(silent)}", why))
+    return Grid(columns=("Not covered", "What covers it, or why"), rows=tuple(rows))
+
+
+# ------------------------------------------------------------------ what happened
+
+
+def _events(evidence: CaseEvidence, index: JournalIndex, last: Sequence[Checked]) -> Grid | None:
+    """Interruptions, failures, mismatches, faults of the kernel's log and excursions, by time."""
+    launches = {launch.id: launch for launch in evidence.timed}
+    events: list[tuple[str, str, str]] = [
+        (utc, "interruption", f"{', '.join(one.interrupted) or 'between launches'} cut short")
+        for utc, one in index.resumptions
+    ]
+    for checked in last:
+        if checked.check.error and checked.check.name in (COVERED, SINGLE):
+            launch = launches[checked.launch]
+            events.append(
+                (launch.moments[-1] if launch.moments else "", *_mismatch(launch, checked))
+            )
+    for launch in evidence.timed:
+        if launch.ended is not None and launch.ended.outcome not in ("completed", "interrupted"):
+            events.append(
+                ("", f"segment {launch.number}", f"{launch.ended.outcome}, {launch.ended.reason}")
+            )
+        events += [(utc, cause, device) for utc, device, cause in launch.excursions]
+    events += [
+        ("", f"kernel log: {one.code}", one.meaning)
+        for one in index.run.logged.values()
+        if one.device in (evidence.case.device, "")
+    ]
+    if not events:
+        return None
+    events.sort(key=lambda item: item[0])
+    more = len(events) - MOST_EVENTS
+    return Grid(
+        columns=("Time", "What", "Where"),
+        rows=tuple(
+            (words.utc(utc) if utc else _NONE, what, where)
+            for utc, what, where in events[:MOST_EVENTS]
+        ),
+        notes=(f"{more:,} more are in journal.jsonl.",) if more > 0 else (),
+    )
+
+
+def _mismatch(launch: LaunchEvidence, checked: Checked) -> tuple[str, str]:
+    """A segment's mismatches: how many, where, and what the device was at while its steps ran."""
+    number = int(checked.check.error)
+    where = _clause(checked.check.detects_what, "mismatches").partition(": ")[2]
+    read = []
+    for heading, names, scale in TRACED:
+        spread = next((one for name in names if (one := spread_of(name, launch.readings))), None)
+        if spread is not None:
+            low, high = (words.figure(value * scale) for value in (spread.low, spread.high))
+            read.append(
+                f"{heading.partition(',')[0].lower()} {low} to {high}{heading.partition(',')[2]}"
+            )
+    parts = [f"segment {launch.number}", where or "gone in every repeat", *read]
+    return words.count(number, "mismatch", "mismatches"), "; ".join(part for part in parts if part)
+
+
+def _bounds(evidence: CaseEvidence, last: Sequence[Checked], seconds: float) -> Grid:
+    """Lower bounds of the mean time between events of each kind, by chi-squared."""
+    mismatches = sum(
+        int(one.check.error)
+        for one in last
+        if one.check.name in (COVERED, SINGLE) and one.check.error > 0
+    )
+    outside = sum(not one.check.is_within for one in last)
+    failed = sum(
+        launch.ended is not None and launch.ended.outcome in ("crashed", "timed_out")
+        for launch in evidence.timed
+    )
+    rows = [
+        ("wrong product or word", mismatches or outside),
+        ("segment that crashed or hung", failed),
+    ]
+    hours = seconds / _HOUR
+    formula = (
+        f"T = {_hours(seconds)} under test, n events: MTBF at least 2T / χ²(c; 2n + 2), the "
+        "quantile c of chi-squared with 2n + 2 degrees of freedom, which is T / ln(1 / (1 - c)) "
+        "without an event; of events at a constant rate, of this work and under these conditions. "
+        "Of interrupted segments nothing is counted that was not checked."
+    )
+    return Grid(
+        columns=("Event", "Seen", *(f"MTBF at least, {100 * one:.0f} %" for one in CONFIDENCES)),
+        rows=tuple(
+            (name, str(number), *(_bound(hours, number, one) for one in CONFIDENCES))
+            for name, number in rows
+        ),
+        notes=(formula,),
+    )
+
+
+def mtbf(hours: float, events: int, confidence: float) -> float:
+    """Hours that the mean time between events is at least, with this confidence."""
+    return float(2 * hours / chdtri(2 * events + 2, 1 - confidence))
+
+
+def _bound(hours: float, events: int, confidence: float) -> str:
+    return _hours(mtbf(hours, events, confidence) * _HOUR)

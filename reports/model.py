@@ -310,11 +310,21 @@ class Appendix:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BurnInSection:
-    """What one case of burn-in covered; `shown` is what follows from it, in a sentence."""
+    """What one case of burn-in covered; `shown` is what follows from it, in a sentence.
+
+    `plots` have power, temperature and clock over time, of the whole run and of one segment with
+    its phases; `coverage` is what was under test, `events` what happened, by time.
+    """
 
     id: str
     rows: tuple[Row, ...]
     shown: str
+    plots: tuple[tuple[Markup, str], ...] = ()
+    no_plot: str = ""
+    coverage: Grid | None = None
+    bounds: Grid | None = None
+    events: Grid | None = None
+    not_covered: Grid | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -82,6 +82,17 @@ class Trace:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Stretch:
+    """A stretch of the run by its word, in minutes since the run began; shaded, or striped."""
+
+    label: str
+    begin: float
+    end: float
+    is_shaded: bool = False
+    is_striped: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
     """One part of a bar; `share` is its part of the whole, the marked ones are dark."""
 
@@ -199,8 +210,11 @@ def course(title: str, moments: Sequence[Moment], interval: tuple[float, float] 
     return _drawing(title, body, COURSE_HEIGHT, NARROW)
 
 
-def traces(title: str, series: Sequence[Trace]) -> Markup:
-    """Readings over the time of the run, strips below each other, without what never varied."""
+def traces(title: str, series: Sequence[Trace], stretches: Sequence[Stretch] = ()) -> Markup:
+    """Readings over the time of the run, strips below each other, without what never varied.
+
+    `stretches` are marked through all strips, with their words above where these have room.
+    """
     known = [
         replace(one, points=tuple(point for point in one.points if all(map(math.isfinite, point))))
         for one in series
@@ -220,7 +234,30 @@ def traces(title: str, series: Sequence[Trace]) -> Markup:
         for tick, label in _labelled(_ticks(begin, end))
     ]
     name = _text((_LEFT + _WIDE) / 2, bottom + 24, "minutes since the run began")
-    return _drawing(title, "".join((*parts, *labels, name)), bottom + 28)
+    marked = [_stretch(one, begin, end, bottom) for one in stretches]
+    return _drawing(title, "".join((*marked, *parts, *labels, name)), bottom + 28)
+
+
+def _stretch(one: Stretch, begin: float, end: float, bottom: int) -> str:
+    """A stretch as a field behind the strips, as far as it lies in their time."""
+    first, last = max(one.begin, begin), min(one.end, end)
+    if first >= last:
+        return ""
+    left, right = (
+        _LEFT + (moment - begin) / (end - begin) * (_WIDE - _LEFT) for moment in (first, last)
+    )
+    pieces = []
+    if one.is_shaded or one.is_striped:
+        field = f'x="{left:.1f}" y="{_TOP}" width="{right - left:.1f}" height="{bottom - _TOP}"'
+        pieces.append(f'<rect {field} fill="{"#e3e9f0" if one.is_shaded else "#f3efe2"}"/>')
+    if one.is_striped:
+        lines = [f"M{left + step:.1f} {_TOP}V{bottom}" for step in range(3, int(right - left), 6)]
+        pieces.append(_path(lines, 'stroke="#c9bf9f" stroke-width="0.5" fill="none"'))
+    edge = f"M{left:.1f} {_TOP - 3}V{bottom}"
+    pieces.append(_path([edge], 'stroke="#999999" stroke-width="0.5" fill="none"'))
+    if right - left > _LETTER * len(one.label):
+        pieces.append(_text((left + right) / 2, _TOP - 5, one.label))
+    return "".join(pieces)
 
 
 def ratios(title: str, bars: Sequence[RatioBar]) -> Markup:

@@ -1,11 +1,12 @@
 """Planted faults through the shipped digest, on real products: how many of each kind are missed.
 
-    python scripts/silent_corruption.py [FAULTS] [PROCESSES]
+    python scripts/silent_corruption.py [FAULTS] [PROCESSES] [--write]
     python scripts/silent_corruption.py burn-in [FAULTS]
 
 Each fault is planted in a product that torch made, digested as a burn-in digests it, compared with
 the right product's digests, and taken out again; every thousandth time the product must have its
 own digests again. Nothing is predicted: a fault counts as detected if the two numbers differ.
+`--write` puts the table into docs/explanation/burn-in.md.
 
 With `burn-in` the faults are planted in products of a burn-in's own steps, every other one, and go
 its whole way: digest, ring, comparison on the device, mailbox, counts and check.
@@ -40,6 +41,8 @@ from workloads.parts.memory.digests import (  # noqa: E402 - the same
 )
 from workloads.parts.memory.planted_faults import SHARES, Planter, words_of  # noqa: E402
 
+PAGE = ROOT / "docs" / "explanation" / "burn-in.md"
+MARKS = ("<!-- faults -->", "<!-- end of faults -->")
 NUM_FAULTS = 1_000_000
 NUM_BURNT_IN = 10_000
 PER_PRODUCT = 500
@@ -146,6 +149,13 @@ def table(seen: Seen) -> str:
     return "\n".join(rows)
 
 
+def write(made: str) -> None:
+    """Put the table and its sentence between their marks in the page of burn-ins."""
+    text = PAGE.read_text()
+    begin, end = (text.index(mark) for mark in MARKS)
+    PAGE.write_text(f"{text[: begin + len(MARKS[0])]}\n{made}\n{text[end:]}")
+
+
 def main_burn_in() -> None:
     """Plant faults in a burn-in; ends with 1 if it did not count each."""
     count = int(sys.argv[2]) if len(sys.argv) > 2 else NUM_BURNT_IN  # noqa: PLR2004 - given
@@ -157,6 +167,8 @@ def main_burn_in() -> None:
 
 def main() -> None:
     """Plant the faults in several processes; ends with 1 if one was missed."""
+    is_written = "--write" in sys.argv
+    sys.argv = [one for one in sys.argv if one != "--write"]
     if sys.argv[1:2] == ["burn-in"]:
         main_burn_in()
     count = int(sys.argv[1]) if len(sys.argv) > 1 else NUM_FAULTS
@@ -167,8 +179,15 @@ def main() -> None:
         seen: Seen = sum(pool.map(injected, *zip(*pieces, strict=True)), Counter())
     missed = sum(number for key, number in seen.items() if key[2] == "missed")
     planted = sum(number for key, number in seen.items() if key[2] == "planted")
-    print(table(seen))
-    print(f"{planted:,} planted, {missed:,} missed, {time.perf_counter() - begin:.0f} s")
+    seconds = time.perf_counter() - begin
+    shapes = ", ".join(f"{m} x {n}" for m, n, _ in SHAPES)
+    said = (
+        f"Of {planted:,} in products of {len(SHAPES)} shapes ({shapes}), {missed:,} were missed; "
+        f"it took {seconds:.0f} s of {processes} processes:"
+    )
+    print(f"{table(seen)}\n{said}")
+    if is_written:
+        write(f"{said}\n\n{table(seen)}")
     raise SystemExit(missed > 0)
 
 

@@ -100,10 +100,11 @@ class LaunchEvidence:
     in the order in which they started;
     `moments` are the times (UTC) at which its blocks were recorded. `figures` grow with `settle`.
     `blocks_before` has for each reading how many blocks had been reported by then, None before the
-    steps were under way. `idle` holds those that no work of this run can be in, `has_reported` says
-    that its process has sent a record, `has_stepped` that it has made its first step. `witnessed`
-    are trains of equal work, `users` are processes on its devices. `stage_times` are what the ranks
-    of the last start said that their time went to.
+    steps were under way. `excursions` are minutes in which a reading stood out, by the time (UTC)
+    of their line, with device and cause. `idle` holds those that no work of this run can be in,
+    `has_reported` says that its process has sent a record, `has_stepped` that it has made its first
+    step. `witnessed` are trains of equal work, `users` are processes on its devices. `stage_times`
+    are what the ranks of the last start said that their time went to.
     """
 
     id: str
@@ -120,6 +121,7 @@ class LaunchEvidence:
     figures: list[BlockFigures] = field(default_factory=list)
     readings: list[Sampled] = field(default_factory=list)
     blocks_before: list[int | None] = field(default_factory=list)
+    excursions: list[tuple[str, str, str]] = field(default_factory=list)
     idle: list[IdleReading] = field(default_factory=list)
     users: list[UsersSeen] = field(default_factory=list)
     witnessed: list[Witnessed] = field(default_factory=list)
@@ -251,7 +253,7 @@ class LaunchEvidence:
                 self.blocks.append(event)
                 self.moments.append(utc)
             case Reading() | ReadingsFolded():
-                self._sample(event)
+                self._sample(event, utc)
             case Witnessed():
                 self._inside()
                 self.witnessed.append(event)
@@ -274,11 +276,13 @@ class LaunchEvidence:
             case _:  # its environment decides nothing; its counters are those of the run
                 pass
 
-    def _sample(self, event: Reading | ReadingsFolded) -> None:
+    def _sample(self, event: Reading | ReadingsFolded, utc: str) -> None:
         several = [of_reading(event)] if isinstance(event, Reading) else list(of_folded(event))
         num_blocks = len(self.blocks) if self.is_under_way else None
         self.readings += several
         self.blocks_before += [num_blocks] * len(several)
+        if isinstance(event, ReadingsFolded):
+            self.excursions += [(utc, event.device, cause) for cause in event.causes]
 
     def _prepare(self, event: Started | Calibrated | Warmed) -> None:
         match event:

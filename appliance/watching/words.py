@@ -22,12 +22,17 @@ UNITS: Mapping[str, tuple[float, str, str]] = {
 
 
 def lines(status: Status, resume: str) -> list[str]:
-    """What the run is at; `resume` is the command that goes on with a run that stopped."""
-    return [part for line in _lines(status, resume) for part in _wrapped(one_line(line))]
+    """What the run is at; `resume` is the command that goes on with a run that stopped.
+
+    It stands in a line of its own, which is as long as it is, so that it can be pasted.
+    """
+    shown = [part for line in _lines(status) for part in _wrapped(one_line(line))]
+    is_left = status.state in ("stopped", "paused")
+    return [*shown, *(["go on with:", f"  {one_line(resume)}"] if is_left else [])]
 
 
-def _lines(status: Status, resume: str) -> Iterator[str]:
-    yield f"{status.suite}, run {status.run_id}: {_state(status, resume)}"
+def _lines(status: Status) -> Iterator[str]:
+    yield f"{status.suite}, run {status.run_id}: {_state(status)}"
     yield f"launches: {status.done} of {status.launches} done{_outcomes(status)}"
     if status.products is None:
         left = status.cases - status.cases_done
@@ -49,14 +54,11 @@ def _lines(status: Status, resume: str) -> Iterator[str]:
         yield f"and {len(status.devices) - MOST_DEVICES} more devices"
 
 
-def _state(status: Status, resume: str) -> str:
-    if status.state == "running":
-        left = status.remaining_seconds
-        return "running" if left is None else f"running, about {length(left)} left"
-    if status.state == "ended":
-        return "ended"
-    what = "stopped" if status.state == "stopped" else "between two sessions"
-    return f"{what}; `{resume}` goes on with it"
+def _state(status: Status) -> str:
+    left = status.remaining_seconds
+    if status.state == "running" and left is not None:
+        return f"running, about {length(left)} left"
+    return "between two sessions" if status.state == "paused" else status.state
 
 
 def _outcomes(status: Status) -> str:

@@ -133,9 +133,9 @@ def test_a_run_that_was_killed_says_how_to_go_on(burn_in: Run) -> None:
     burn_in.journal.close()
     status = burn_in.status()
     assert status.state == "stopped"
-    assert f"stopped; `{RESUME}` goes on with it" in " ".join(
-        line.strip() for line in words.lines(status, RESUME)
-    )
+    shown = words.lines(status, RESUME)
+    assert shown[0].endswith(": stopped")
+    assert shown[-2:] == ["go on with:", f"  {RESUME}"]
 
 
 def test_a_resumed_run_has_nothing_under_way_but_what_it_starts_again(burn_in: Run) -> None:

@@ -1,0 +1,148 @@
+"""A burn-in on paper: over time, what it covered, what happened, what it bounds and leaves out."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from support.long_burn_in import long_burn_in
+
+from appliance.evidence.journal_index import index_of
+from appliance.records.journal import Checked, Event, KernelLogged, LaunchEnded, Line, RunResumed
+from appliance.storage.bundle import Bundle
+from reports import burn_in
+from reports.model import BurnInSection, Grid
+
+HOURS = 6
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Bundle:
+    return long_burn_in(HOURS, 1, tmp_path_factory.mktemp("burn-in"))
+
+
+def section(bundle: Bundle, lines: list[Line] | None = None) -> BurnInSection:
+    (one,) = burn_in.sections(index_of(bundle.plan, lines or bundle.lines))
+    return one
+
+
+def rows(grid: Grid | None) -> dict[str, tuple[str, ...]]:
+    assert grid is not None
+    return {row[0]: row[1:] for row in grid.rows}
+
+
+def test_power_temperature_and_clock_stand_over_the_run_and_over_a_segment(
+    recorded: Bundle,
+) -> None:
+    (whole, caption), (one, phases) = section(recorded).plots
+    for drawn in (whole, one):
+        assert all(heading in drawn for heading in ("Power, W", "Temperature, °C", "Clock, GHz"))
+    assert "segments" in caption
+    assert ">cool</text>" in one
+    assert ">jumps</text>" in one
+    assert "cool" in phases
+
+
+def test_coverage_adds_up_all_segments(recorded: Bundle) -> None:
+    made = section(recorded)
+    covered = rows(made.coverage)
+    (proven,) = [row.value for row in made.rows if row.label == "Products proven"]
+    exact, random, _ = covered["products in bfloat16"]
+    total = int(exact.replace(",", "")) + int(random.replace(",", ""))
+    assert proven == f"{total:,} in {HOURS} segments"
+    assert covered["memory, patterns"][0].endswith("TiB")
+
+
+def test_products_of_several_formats_stand_apart() -> None:
+    text = (
+        "wrong; digested blocks: 360 products in 30 rounds; products by format: bfloat16 120 exact "
+        "120 random | float32 60 exact 60 random; memory tests: address 12,345 words 395,040 "
+        "bytes | march C- 10 words 800 bytes | none yet: retention; mismatches: 0"
+    )
+    assert burn_in._products([text, text]) == {"bfloat16": (240, 240), "float32": (120, 120)}
+    assert burn_in._bytes([text, text]) == {"address": 790_080, "march C-": 1600}
+
+
+@pytest.mark.parametrize(
+    ("events", "confidence", "factor"),
+    [(0, 0.95, math.log(20)), (0, 0.6, math.log(2.5)), (1, 0.95, 4.7439), (3, 0.9, 6.6808)],
+)
+def test_bounds_are_those_of_the_tables(events: int, confidence: float, factor: float) -> None:
+    """Of events at a constant rate: T over half the chi-squared quantile of 2n + 2 degrees."""
+    assert burn_in.mtbf(100.0, events, confidence) == pytest.approx(100.0 / factor, rel=1e-4)
+
+
+def altered(bundle: Bundle, change: dict[int, Event], extra: list[Event] = []) -> list[Line]:  # noqa: B006 - read alone
+    lines = [
+        replace(line, event=change.get(number, line.event))
+        for number, line in enumerate(bundle.lines)
+    ]
+    return [*lines, *(replace(lines[-1], event=event) for event in extra)]
+
+
+def test_a_mismatch_stands_with_place_temperature_and_clock(recorded: Bundle) -> None:
+    number, event = next(
+        (n, line.event)
+        for n, line in enumerate(recorded.lines)
+        if isinstance(line.event, Checked) and line.event.phase == "last"
+    )
+    text = event.check.detects_what.replace("mismatches: 0", "mismatches: 2: product 3, tile 4")
+    check = replace(event.check, error=2, detects_what=text)
+    made = section(recorded, altered(recorded, {number: replace(event, check=check)}))
+    ((_, what, where),) = [row for row in made.events.rows if "mismatch" in row[1]]  # type: ignore[union-attr]
+    assert what == "2 mismatches"
+    assert "segment 1; product 3, tile 4; power " in where
+    assert "temperature 58.00 to 84.00 °C" in where
+    assert "clock 1." in where
+    assert rows(made.bounds)["wrong product or word"][0] == "2"
+    assert "no bound is claimed" in made.shown
+
+
+def test_excursions_interruptions_and_kernel_messages_stand_with_their_times(
+    recorded: Bundle,
+) -> None:
+    launch = recorded.plan.launches[-1].id
+    fault = KernelLogged(
+        launch=launch,
+        device="cuda:0",
+        code="Xid 79",
+        is_fatal=True,
+        meaning="the device fell off the bus",
+        text="",
+        sequence=1,
+    )
+    resumed = RunResumed(interruption=1, interrupted=(launch,), dropped="", pid=1)
+    made = section(recorded, altered(recorded, {}, [fault, resumed]))
+    assert made.events is not None
+    happened = {what: (time, where) for time, what, where in made.events.rows}
+    assert happened["throttled: thermal"][1] == "cuda:0"
+    assert happened["throttled: thermal"][0].startswith("2026-01-0")
+    assert happened["kernel log: Xid 79"][1] == "the device fell off the bus"
+    assert launch in happened["interruption"][1]
+
+
+def test_what_was_not_covered_stands_too(recorded: Bundle) -> None:
+    number, event = next(
+        (n, line.event)
+        for n, line in reversed(list(enumerate(recorded.lines)))
+        if isinstance(line.event, LaunchEnded) and line.event.launch.endswith("/6")
+    )
+    crashed = replace(event, outcome="crashed", reason="SIGSEGV")
+    made = section(recorded, altered(recorded, {number: crashed}))
+    left = rows(made.not_covered)
+    assert "segments that did not complete: 6" in left
+    assert "links between devices and nodes" in left
+    assert rows(made.bounds)["segment that crashed or hung"][0] == "1"
+
+
+def test_a_device_without_readings_says_so(recorded: Bundle, tmp_path: Path) -> None:
+    del tmp_path
+    quiet = [
+        line for line in recorded.lines if line.event.kind not in ("readings_folded", "reading")
+    ]
+    made = section(recorded, quiet)
+    assert made.plots == ()
+    assert "not drawn" in made.no_plot
+    assert any("readings of power" in row[0] for row in made.not_covered.rows)  # type: ignore[union-attr]
