@@ -3,7 +3,8 @@
 A burn-in that sizes itself works through hot steps, each format in turn; of these the processor
 time of the whole process is set against the time that all cores had, and the time that threads
 spent in digests and in tests of memory against all processor time. The aims are 95 % at least of
-the cores' time, and 10 % at most of it for digests. Other load on the machine lowers the first.
+the cores' time, and 10 % at most of it for digests. Other load on the machine lowers the first; so
+the time that the lanes' threads ran, or waited for a core that others had, is printed beside it.
 """
 
 from __future__ import annotations
@@ -31,6 +32,25 @@ def seconds(work: Callable[[], object]) -> float:
     begin = time.perf_counter()
     work()
     return time.perf_counter() - begin
+
+
+def wanted_seconds() -> float:
+    """Seconds that this thread has run, or was ready to run and waited for a core (Linux)."""
+    ran, waited, _ = Path("/proc/thread-self/schedstat").read_text().split()
+    return (int(ran) + int(waited)) * 1e-9
+
+
+def wanting(spent: Counter[str], work: Callable[..., Any]) -> Callable[..., Any]:
+    """The same work, with the time that its thread wanted a core added up."""
+
+    def run(*args: Any, **options: Any) -> Any:
+        begin = wanted_seconds()
+        try:
+            return work(*args, **options)
+        finally:
+            spent["wanted"] += wanted_seconds() - begin  # type: ignore[assignment]
+
+    return run
 
 
 def timed(spent: Counter[str], name: str, work: Callable[..., Any]) -> Callable[..., Any]:
@@ -64,7 +84,10 @@ def measure_burn_in() -> None:
             workload.step(state)  # the first products, and all of the memory once
         with (
             mock.patch.object(digests, "digest_into", timed(spent, "digests", digests.digest_into)),
-            mock.patch.object(memory_tests, "run", timed(spent, "memory", memory_tests.run)),
+            mock.patch.object(
+                memory_tests, "run", wanting(spent, timed(spent, "memory", memory_tests.run))
+            ),
+            mock.patch.object(BurnIn, "_rounds", wanting(spent, BurnIn._rounds)),  # noqa: SLF001
         ):
             begin = time.perf_counter(), time.process_time()
             count = CYCLES * len(state.formats)
@@ -82,6 +105,10 @@ def measure_burn_in() -> None:
         f"burn_in: hot steps of {wall:.1f} s kept {cores} cores busy {used / wall / cores:.3f} of "
         f"the time (aim {AIM_BUSY} at least); of that digests {spent['digests'] / used:.3f} "
         f"(aim {AIM_DIGESTS} at most), tests of memory {spent['memory'] / used:.3f}"
+    )
+    print(
+        f"burn_in: the lanes ran, or waited for a core that others had, "
+        f"{spent['wanted'] / wall / len(state.lanes):.3f} of the time"
     )
 
 

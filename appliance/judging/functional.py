@@ -568,11 +568,13 @@ def load_sentence(ledger: device_health.Ledger) -> str:
     """Power, clock, temperature and throttling of a device under load, in one clause."""
     power, lost = ledger.observe(POWER), ledger.observe("lost_clock")
     warm = ledger.temperature()
-    reasons = [
-        f"{name} in {100 * seen.high:.0f} %"
+    shares = {
+        name: share
         for name in THROTTLES
-        if (seen := ledger.observe(f"{device_health.SHARE}_{name}")).high
-    ]
+        if (share := ledger.observe(f"{device_health.SHARE}_{name}").high) is not None
+    }
+    reasons = [f"{name} in {100 * share:.0f} %" for name, share in shares.items() if share]
+    calm = "not slowed down" if shares else "throttling not reported"
     words = [
         "power not reported"
         if power.low is None
@@ -581,7 +583,7 @@ def load_sentence(ledger: device_health.Ledger) -> str:
         "temperature not reported"
         if warm is None
         else f"{warm[0]:.0f} celsius at most, {'settled' if warm[1] else 'still rising'}",
-        f"slowed down by {', '.join(reasons)} of the readings" if reasons else "not slowed down",
+        f"slowed down by {', '.join(reasons)} of the readings" if reasons else calm,
     ]
     return f"{ledger.device.id}: {', '.join(words)}"
 

@@ -12,8 +12,9 @@ from typing import Any, ClassVar
 
 import torch
 
-from workloads.burn_in import BurnIn, State
+from workloads.burn_in import BurnIn
 from workloads.contract.target import Target
+from workloads.parts.burning.state import State
 from workloads.parts.memory.planted_faults import Planter
 
 SIDE = 1024

@@ -83,6 +83,11 @@ def test_power_that_is_not_reported_is_unknown_and_never_zero() -> None:
     assert (result.ruling, result.statistic) == ("inconclusive", None)
     shown = ruling(judged(watched(None), is_known=False), "load")
     assert f"{DEVICE}: power not reported" in shown.explanation
+    assert "not slowed down" in shown.explanation
+    silent = dict.fromkeys(CALM)
+    unknown = ruling(judged(watched(None, **silent), is_known=False), "load")
+    assert "clock not reported" in unknown.explanation
+    assert "throttling not reported" in unknown.explanation
 
 
 def test_limit_that_is_not_reported_is_unknown() -> None:

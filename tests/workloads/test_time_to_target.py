@@ -29,6 +29,7 @@ from workloads.gcn_cora import GcnCora
 from workloads.llama import Llama
 from workloads.markov_lm import MarkovLm
 from workloads.onnx_resnet50 import OnnxResnet50
+from workloads.parts.burning.formats import Format
 from workloads.parts.datasets import cifar, planetoid
 from workloads.parts.training.optimizers import AdamW
 
@@ -223,15 +224,17 @@ def test_burn_in_looks_four_times_as_long_where_it_saw_a_mismatch(tmp_path: Path
     state = workload.build(Target(device=HOST, artifacts=Artifacts(tmp_path)), 2)
     workload.step(state)
     assert workload.extra_steps(state, 30) == 0
-    state.lanes[0].wrong[3] += 1
+    state.lanes[0].tallies[0].wrong[3] += 1
     assert workload.extra_steps(state, 30) == EXTENSION * 30 == 90
 
 
 def test_burn_in_with_a_mismatch_makes_more_steps(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def spoil(self: BurnIn, left: torch.Tensor, right: torch.Tensor, out: torch.Tensor) -> None:
-        torch.mm(left, right, out=out)
+    def spoil(
+        self: BurnIn, form: Format, left: torch.Tensor, right: torch.Tensor, out: torch.Tensor
+    ) -> None:
+        form.multiply(left, right, out)
         calls.append(1)
         if len(calls) == 40:
             out.view(torch.int16)[0, 0] ^= 1 << 3
