@@ -52,6 +52,7 @@ from appliance.storage import bundle, device_file
 from appliance.storage.journal import Journal
 from appliance.storage.suite_file import load_suite
 from appliance.vendors.registry import libraries_of
+from appliance.version import VERSION
 
 SECOND = 10**9
 READ_NS = SECOND // 2
@@ -263,7 +264,7 @@ def _plan(system: System, hours: float) -> Plan:
             seed=SEED,
             run_id="20260101T000000Z-5e5e5e",
             created_utc="2026-01-01T00:00:00Z",
-            bench_version="0.6.0",
+            bench_version=VERSION,
             manifest=manifest,
             ranges=library_ranges.allowed(extras.ranges(), libraries_of("cuda").ranges),
         )
