@@ -29,6 +29,7 @@ LARGEST = 64 * 2**20
 NODE_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,61}[A-Za-z0-9])?")
 """A host's name as Slurm takes it without brackets: it is a folder's and an option's word too."""
 NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,39})")
+NO_SERIAL = "not reported"
 _DIGEST = re.compile("[0-9a-f]{64}")
 
 LauncherKind = Literal["bench", "docker", "pyxis"]
@@ -136,6 +137,31 @@ class Campaign(Record):
     def node(self, name: str) -> CampaignNode | None:
         """The node of that name, None if the campaign has none."""
         return next((one for one in self.nodes if one.name == name), None)
+
+
+# ------------------------------------------------------------------ the inventory
+
+
+def other_parts(
+    node: CampaignNode, devices: Sequence[str | None], system_serial: str | None
+) -> str:
+    """Why hardware with these serials is not what the inventory has for the node; empty if it is.
+
+    `devices` are the serials of all devices, None for one that reports none. Where the inventory
+    names a node's devices there must be these and no more, and where it names its system, that one.
+    """
+    found = sorted(serial or NO_SERIAL for serial in devices)
+    if node.devices is not None and found != sorted(node.devices):
+        return (
+            f"its devices are {', '.join(found) or 'none'}, and the inventory has "
+            f"{', '.join(sorted(node.devices))} for {node.name}"
+        )
+    if node.serial is not None and system_serial != node.serial:
+        return (
+            f"its system's serial is {system_serial or NO_SERIAL}, and the inventory has "
+            f"{node.serial} for {node.name}"
+        )
+    return ""
 
 
 # ------------------------------------------------------------------ nonces and challenges

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from appliance.challenge.campaign import Campaign, CampaignNode
+from appliance.challenge.campaign import Campaign, CampaignNode, other_parts
 from appliance.collection.rows import Entry, Finding, RefusalReason, RunRow
 
 State = Literal["accepted", "rejected", "open"]
@@ -137,7 +137,7 @@ def _other_hardware(
 
     Serials say it: those that the inventory gives a node, and, where it gives none, those that two
     nodes report: one of them is not what it says, and nothing tells which. A part without a serial
-    is believed.
+    is believed where the inventory names none.
     """
     for serial in _serials(run):
         owner = owners.get(serial)
@@ -149,14 +149,7 @@ def _other_hardware(
                 f"{serial} is reported by {node.name} and by {others[0]}: neither counts until the "
                 "campaign's inventory says whose it is"
             )
-    own = {device.serial for device in run.devices}
-    missing = sorted(set(node.devices or ()) - own)
-    if missing:
-        return f"{node.name} should have {missing[0]}, which the run does not have"
-    if node.serial and run.system_serial != node.serial:
-        seen = run.system_serial or "no serial"
-        return f"{node.name} should be the system {node.serial}, and the run reports {seen}"
-    return ""
+    return other_parts(node, [device.serial for device in run.devices], run.system_serial)
 
 
 def _named(node: CampaignNode) -> list[str]:

@@ -151,20 +151,11 @@ def check_parts(node: CampaignNode, path: Path) -> None:
         return
     most = limits.of_name(bundle.SYSTEM)
     system = from_json(System, plain_files.read(path / bundle.SYSTEM, most), name=bundle.SYSTEM)
-    if node.devices is not None:
-        serials = sorted(str(device.serial) for device in system.identity.devices)
-        if serials != sorted(node.devices):
-            raise EvidenceError(
-                f"its devices are {', '.join(serials)}, and the inventory has "
-                f"{', '.join(sorted(node.devices))} for {node.name}"
-            )
     fact = system.identity.host.get("system_serial")
-    serial = None if fact is None else fact.value
-    if node.serial is not None and serial != node.serial:
-        raise EvidenceError(
-            f"its system's serial is {serial or 'not reported'}, and the inventory has "
-            f"{node.serial} for {node.name}"
-        )
+    serial = None if fact is None or fact.value is None else str(fact.value)
+    devices = [device.serial for device in system.identity.devices]
+    if sentence := campaigns.other_parts(node, devices, serial):
+        raise EvidenceError(sentence)
 
 
 def _written(path: Path) -> str:

@@ -121,3 +121,24 @@ def test_a_signed_campaign_that_cannot_be_one_is_refused(
     data = campaigns.write(replace(_campaign("n1", "n2"), **wrong), key)  # type: ignore[arg-type]
     with pytest.raises(EvidenceError, match=sentence):
         campaigns.read(data, key.certificate)
+
+
+@pytest.mark.parametrize(
+    ("devices", "system", "sentence"),
+    [
+        (("b", "a"), "S1", ""),
+        (("a", "c"), "S1", "its devices are a, c, and the inventory has a, b for n1"),
+        (("a",), "S1", "its devices are a, and the inventory has a, b for n1"),
+        (("a", "b", "c"), "S1", "its devices are a, b, c, and the inventory has a, b for n1"),
+        (("a", None), "S1", "its devices are a, not reported, and the inventory has a, b for n1"),
+        ((), "S1", "its devices are none, and the inventory has a, b for n1"),
+        (("a", "b"), "S2", "its system's serial is S2, and the inventory has S1 for n1"),
+        (("a", "b"), None, "its system's serial is not reported, and the inventory has S1 for n1"),
+    ],
+)
+def test_parts_are_those_of_the_inventory_and_no_others(
+    devices: tuple[str | None, ...], system: str | None, sentence: str
+) -> None:
+    node = replace(_node("n1"), devices=("b", "a"), serial="S1")
+    assert campaigns.other_parts(node, devices, system) == sentence
+    assert campaigns.other_parts(_node("n1"), devices, system) == "", "nobody says what it has"
