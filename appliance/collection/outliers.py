@@ -28,6 +28,8 @@ MAD_EFFICIENCY = 0.3675
 """Of the MAD as an estimate of a normal spread (Rousseeuw and Croux 1993): what a unit is worth."""
 FEWEST = 5
 """Units of a metric below which nothing is tested."""
+WIDEST = 20.0
+"""ln of the widest fence: few devices that differ much would have one that no number holds."""
 FEWEST_OF_LEVEL = 3
 MOST_LEVELS = 200
 """Findings after which no further level is taken off: more than these are no findings."""
@@ -92,8 +94,8 @@ class Distribution:
     p: Array
     adjusted_p: Array
     is_beyond: NDArray[np.bool_]
-    low: float
-    high: float
+    low: float | None
+    high: float | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -323,8 +325,10 @@ def _fenced(tested: _Tested, adjusted: Array, limit: float, fences: Fences) -> D
     freedom = max(1.0, MAD_EFFICIENCY * (len(tested.residuals) - 1))
     critical = -float(stdtrit(freedom, limit / 2))
     effects = np.expm1(tested.residuals)
-    low = min(math.expm1(-critical * tested.spread), -fences.least)
-    high = max(math.expm1(critical * tested.spread), fences.least)
+    low = high = None
+    if len(effects) >= FEWEST:
+        reach = min(critical * tested.spread, WIDEST)
+        low, high = min(math.expm1(-reach), -fences.least), max(math.expm1(reach), fences.least)
     is_beyond = (adjusted <= fences.false_discoveries) & (np.abs(effects) >= fences.least)
     return Distribution(
         series=tested.series,

@@ -145,8 +145,11 @@ TABLES: Mapping[str, tuple[str, Columns]] = {
             "count": ("INTEGER", "devices that have it"),
             "median": ("DOUBLE", "middle of the seconds of a step, after racks and versions"),
             "spread": ("DOUBLE", "robust standard deviation of ln(seconds)"),
-            "low": ("DOUBLE", "lower fence, as a relative difference: -0.02 is 2 % faster"),
-            "high": ("DOUBLE", "upper fence"),
+            "low": (
+                "DOUBLE",
+                "lower fence, as a relative difference: -0.02 is 2 % faster; null below 5 devices",
+            ),
+            "high": ("DOUBLE", "upper fence, likewise"),
             "num_beyond": ("INTEGER", "devices beyond a fence"),
             "false_discoveries": ("DOUBLE", "rate of false discoveries that the fences hold"),
         },

@@ -8,12 +8,17 @@ from dataclasses import dataclass
 import numpy as np
 from markupsafe import Markup, escape
 
+from reports.fleet.figures import percent
+
 WIDTH, HEIGHT = 660, 210
 _LEFT, _RIGHT, _TOP, _BOTTOM = 44, 650, 14, 168
 _FONT = 'font-family="DejaVu Sans, sans-serif" font-size="10"'
 BINS = 60
 _INK, _MUTED, _BAR, _MARK = "#16191d", "#5a636d", "#8a94a0", "#7f1d1d"
 MOST_TICKS = 8
+NEAR = 4
+"""Times the largest difference within which a fence is drawn: one far off would hide the rest."""
+LEAST = 0.01
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,15 +29,19 @@ class Fences:
     high: float
 
 
-def histogram(effects: Sequence[float], is_beyond: Sequence[bool], fences: Fences) -> Markup:
-    """Devices by their difference from what is expected of them; those beyond the fences marked."""
+def histogram(effects: Sequence[float], is_beyond: Sequence[bool], fences: Fences | None) -> Markup:
+    """Devices by their difference from what is expected of them; those beyond the fences marked.
+
+    `fences` is None where too few devices are tested to have any.
+    """
     values, marked = np.array(effects), np.array(is_beyond, dtype=bool)
-    low, high = _reach(values, fences)
+    low, high = _reach(values, fences or Fences(low=-LEAST, high=LEAST))
     edges = np.linspace(low, high, BINS + 1)
     inside, _ = np.histogram(values[~marked], edges)
     beyond, _ = np.histogram(values[marked], edges)
     most = max(1, int((inside + beyond).max()))
-    parts = [_fence(fences.low, low, high), _fence(fences.high, low, high)]
+    drawn = (fences.low, fences.high) if fences else ()
+    parts = [_fence(value, low, high) for value in drawn if low < value < high]
     for number in range(BINS):
         left = _x(edges[number], low, high)
         width = _x(edges[number + 1], low, high) - left - 0.6
@@ -49,8 +58,13 @@ def histogram(effects: Sequence[float], is_beyond: Sequence[bool], fences: Fence
     parts.append(_text(_LEFT - 6, _TOP + 8, f"{most:,}", "end"))
     title = (
         f"Histogram of {len(values):,} devices by their difference in step time, from "
-        f"{low * 100:+.1f} % to {high * 100:+.1f} %; {int(marked.sum())} lie beyond the fences at "
-        f"{fences.low * 100:+.1f} % and {fences.high * 100:+.1f} %."
+        f"{low * 100:+.1f} % to {high * 100:+.1f} %; "
+    )
+    title += (
+        f"{int(marked.sum())} lie beyond the fences at {percent(fences.low)} and "
+        f"{percent(fences.high)}."
+        if fences
+        else "too few to have fences."
     )
     return _svg(parts, title)
 
@@ -58,7 +72,7 @@ def histogram(effects: Sequence[float], is_beyond: Sequence[bool], fences: Fence
 def racks(differences: Sequence[tuple[str, float, bool]]) -> Markup:
     """Racks in their order by the difference of their middle; those that differ are marked."""
     values = np.array([value for _, value, _ in differences])
-    low, high = _reach(values, Fences(low=-0.01, high=0.01))
+    low, high = _reach(values, Fences(low=-LEAST, high=LEAST))
     step = (_RIGHT - _LEFT) / max(1, len(values))
     parts = []
     for number, (name, value, is_found) in enumerate(differences):
@@ -88,8 +102,9 @@ def racks(differences: Sequence[tuple[str, float, bool]]) -> Markup:
 
 def _reach(values: np.ndarray, fences: Fences) -> tuple[float, float]:
     known = values[np.isfinite(values)]
-    low = min(fences.low, float(known.min(initial=0.0)))
-    high = max(fences.high, float(known.max(initial=0.0)))
+    near = NEAR * max(LEAST, float(np.abs(known).max(initial=0.0)))
+    low = min(max(fences.low, -near), float(known.min(initial=0.0)))
+    high = max(min(fences.high, near), float(known.max(initial=0.0)))
     space = 0.04 * (high - low)
     return low - space, high + space
 
@@ -108,8 +123,9 @@ def _fence(value: float, low: float, high: float) -> str:
 
 def _axis(low: float, high: float) -> list[str]:
     span = high - low
-    step = next(one for one in (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 10, 1e9)
-                if span / one <= MOST_TICKS)  # fmt: skip
+    steps = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
+    widest = 10.0 ** float(np.ceil(np.log10(span / MOST_TICKS)))
+    step = next((one for one in steps if span / one <= MOST_TICKS), widest)
     parts = [f'<path d="M{_LEFT} {_BOTTOM}H{_RIGHT}" stroke="{_INK}" stroke-width="0.8"/>']
     for number in range(int(np.ceil(low / step)), int(np.floor(high / step)) + 1):
         x = _x(number * step, low, high)

@@ -129,13 +129,17 @@ def metrics(answers: Answers) -> Records:
             "count": one["count"],
             "median": duration(one["median"]),
             "spread": f"{one['spread'] * 100:.2f} %",
-            "low": percent(one["low"]),
-            "high": percent(one["high"]),
+            "low": _fence(one["low"]),
+            "high": _fence(one["high"]),
             "num_beyond": one["num_beyond"],
             "risk": f"{one['false_discoveries'] * 100:g} %",
         }
         for one in answers.of("distributions")
     ]
+
+
+def _fence(value: float | None) -> str:
+    return "none" if value is None else percent(value)
 
 
 def beyond(answers: Answers, most: int) -> Records:
@@ -325,7 +329,7 @@ def _metrics(answers: Answers) -> Iterator[Page]:
             histogram=drawings.histogram(
                 [item["effect"] for item in own],
                 [item["is_beyond"] for item in own],
-                Fences(low=one["low"], high=one["high"]),
+                None if one["low"] is None else Fences(low=one["low"], high=one["high"]),
             ),
             racks=drawings.racks(_rack_middles(own, findings)),
             levels=[

@@ -115,6 +115,17 @@ def test_few_devices_are_not_tested(count: int) -> None:
     values[:1] += 1.0
     (one,) = analyse([series(values)]).distributions
     assert not one.is_beyond.any()
+    assert (one.low, one.high) == (None, None)
+
+
+@pytest.mark.parametrize("width", [0.2, 5.0, 50.0])
+def test_few_devices_that_differ_much_have_fences_that_a_number_holds(width: float) -> None:
+    (one,) = analyse([series(width * np.arange(FEWEST, dtype=float))]).distributions
+    assert not one.is_beyond.any()
+    assert one.low is not None
+    assert one.high is not None
+    assert -1.0 <= one.low < -0.2
+    assert 0.2 < one.high < 1e9
 
 
 def test_equal_times_are_no_division_by_nothing() -> None:

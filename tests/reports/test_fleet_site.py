@@ -195,6 +195,28 @@ def test_fleet_without_a_bundle_has_a_site(tmp_path: Path) -> None:
     assert "no verified bundle" in (tmp_path / "site" / "nodes" / "a.html").read_text()
 
 
+@pytest.mark.parametrize(
+    ("num_nodes", "fences"), [(4, "none: so few devices are not tested"), (5, "and +")]
+)
+def test_few_nodes_of_very_different_times_have_a_site(
+    num_nodes: int, fences: str, tmp_path: Path
+) -> None:
+    names = "abcdef"[:num_nodes]
+    entries = [
+        entry(name, run(name, seconds={"gemm": 0.01 * 10.0**number}))
+        for number, name in enumerate(names)
+    ]
+    fleet = standing.fleet(campaign(list(names), [""] * num_nodes), entries)
+    collection(tmp_path / "out", fleet)
+    sites.write(tmp_path / "out", tmp_path / "site", keys.development_key())
+    page = (tmp_path / "site" / "metrics" / "gemm.html").read_text()
+    assert fences in page
+    assert f"Histogram of {num_nodes} devices" in page
+    assert "<rect" in page
+    drawn = re.findall(r' [xy]1?="([^"]+)"', page)
+    assert all(0 <= float(value) <= 700 for value in drawn)
+
+
 def test_folder_that_is_no_site_is_not_replaced(collected: Path, tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "letter.txt").write_text("mine")
