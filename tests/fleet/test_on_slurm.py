@@ -2,28 +2,38 @@
 
 from __future__ import annotations
 
+import hashlib
+import html as markup
 import json
 import os
+import re
 import resource
 import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
+from cryptography import x509
 from support import slurm
 from support.program import ROOT, TINY, called
 from support.slurm import Cluster, wait_for
 
+from appliance.challenge import campaign as campaigns
 from appliance.challenge.campaign import FILE
+from appliance.collection import ledger, statement
 from appliance.fleet import folder as folders
 from appliance.fleet import submissions
+from appliance.signing import keys as signers
+from appliance.signing import pades
 
 pytestmark = pytest.mark.slow
 SLOW_RUN = 300.0
+LAUNCHES = ("interim_analyses = [5, 10]", "interim_analyses = [1]")
+"""What the suite of the tests has, and what is enough for a verdict on function alone."""
 
 
 @pytest.fixture(scope="module")
@@ -55,8 +65,9 @@ def sleeper(cluster: Cluster, tmp_path: Path) -> Iterator[Path]:
     path.write_text("#!/bin/sh\nexec sleep 600\n")
     path.chmod(0o755)
     yield path
-    cluster.ask("scancel", "--quiet", "--nodelist=n1,n2,n3,n4")
+    # those that wait first: one of them may begin meanwhile, and none that runs waits again
     cluster.ask("scancel", "--quiet", "--state=PENDING", f"--user={os.getuid()}")
+    cluster.ask("scancel", "--quiet", "--nodelist=n1,n2,n3,n4")
     wait_for(cluster.idle, "the nodes are idle again")
 
 
@@ -79,10 +90,13 @@ def planned(
     nodes: str = "n1,a\nn2,a\nn3,b\nn4,b",
 ) -> Path:
     """A campaign over the four nodes, in `folder`."""
+    text = Path(TINY).read_text()
+    assert LAUNCHES[0] in text
+    (folder / "suite.toml").write_text(text.replace(*LAUNCHES))
     (folder / "campaign.toml").write_text(
         f"""
         name = "test"
-        suite = "{TINY}"
+        suite = "{folder}/suite.toml"
         criteria = "functional"
         concurrency = {concurrency}
         {settings}
@@ -95,14 +109,17 @@ def planned(
         """
     )
     (folder / "nodes.csv").write_text(f"name,rack\n{nodes}\n")
-    signing = ("--key", f"{keys}/key.pem", "--certificate", f"{keys}/certificate.pem")
     out = folder / "campaign"
     done = called(
         *("fleet", "plan", str(folder / "campaign.toml"), "--out", str(out)),
-        *("--inventory", str(folder / "nodes.csv"), *signing, *more),
+        *("--inventory", str(folder / "nodes.csv"), *signing(keys), *more),
     )
     assert done.returncode == 0, done.stderr
     return out
+
+
+def signing(keys: Path) -> tuple[str, ...]:
+    return ("--key", f"{keys}/key.pem", "--certificate", f"{keys}/certificate.pem")
 
 
 def fleet(verb: str, campaign: Path, keys: Path, *words: str) -> subprocess.CompletedProcess[str]:
@@ -286,9 +303,8 @@ def test_a_campaign_of_sinfo_has_every_node_that_slurm_knows(
     cluster: Cluster, keys: Path, tmp_path: Path
 ) -> None:
     planned(tmp_path, keys, tmp_path / "bench")
-    signing = ("--key", f"{keys}/key.pem", "--certificate", f"{keys}/certificate.pem")
     file, out = str(tmp_path / "campaign.toml"), str(tmp_path / "all")
-    done = called("fleet", "plan", file, "--from-sinfo", "--out", out, *signing, "--json")
+    done = called("fleet", "plan", file, "--from-sinfo", "--out", out, *signing(keys), "--json")
     names = [node["name"] for node in json.loads(done.stdout)["campaign"]["nodes"]]
     assert names == [*slurm.NODES, slurm.APART]
     assert cluster.node_state(slurm.APART)
@@ -308,15 +324,23 @@ class Story:
 
     `early` is when n1 and n4 were accepted, n2 was rejected and n3 had lost its power; `gates` are
     exit codes of that moment, `drained` what Slurm then said of n2, `over` what was passed over.
+    `collection` was begun at that moment, which `collected` says.
     """
 
     campaign: Path
+    collection: Path
+    collected: dict[str, object]
     early: dict[str, dict[str, object]]
     gates: dict[str, int]
     drained: str
     over: object
     again: dict[str, object]
     late: dict[str, dict[str, object]]
+
+
+def text_of(page: Path) -> str:
+    """What a page of the site says, its words by single spaces."""
+    return " ".join(markup.unescape(re.sub("<[^>]+>", " ", page.read_text())).split())
 
 
 def states(campaign: Path, keys: Path) -> dict[str, object]:
@@ -341,7 +365,7 @@ def story(cluster: Cluster, keys: Path, tmp_path_factory: pytest.TempPathFactory
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("VIRTUAL_SERIALS", str(serials))
         program = virtual_bench(folder)
-        campaign = planned(folder, keys, program, "--orders", str(orders), concurrency=1)
+        campaign = planned(folder, keys, program, "--orders", str(orders), concurrency=2)
         assert len(answer("submit", campaign, keys)["submitted"]) == 4
         _power_off(cluster, campaign)
         wait_long(lambda: states(campaign, keys)["n4"] == "accepted", "n4 is done")
@@ -351,6 +375,7 @@ def story(cluster: Cluster, keys: Path, tmp_path_factory: pytest.TempPathFactory
         gates["n2 drained"] = gate(campaign, keys, "n2", "--drain")
         drained = cluster.ask("scontrol", "show", "node", "n2", "--oneliner")
         over = answer("submit", campaign, keys, "--node", "n2")["passed_over"]
+        collected = collect(campaign, keys, folder / "collection")
         cluster.ask("scontrol", "update", "NodeName=n2", "State=RESUME")
         (serials / "n2").unlink()
         cluster.start_node("n3")
@@ -358,7 +383,17 @@ def story(cluster: Cluster, keys: Path, tmp_path_factory: pytest.TempPathFactory
         again = answer("submit", campaign, keys)
         wait_long(lambda: is_done(campaign, keys), "all are done")
         late = nodes(campaign, keys)
-    return Story(campaign, early, gates, drained, over, again, late)
+    return Story(
+        campaign=campaign,
+        collection=folder / "collection",
+        collected=collected,
+        early=early,
+        gates=gates,
+        drained=drained,
+        over=over,
+        again=again,
+        late=late,
+    )
 
 
 def _power_off(cluster: Cluster, campaign: Path) -> None:
@@ -367,6 +402,11 @@ def _power_off(cluster: Cluster, campaign: Path) -> None:
     wait_long(lambda: any(runs.glob("*/journal.jsonl")), "n3 has begun its run")
     cluster.kill_node("n3")
     wait_long(lambda: cluster.node_state("n3").startswith("down"), "Slurm misses n3")
+
+
+def collect(campaign: Path, keys: Path, out: Path) -> dict[str, object]:
+    """What `fleet collect` says of the campaign's folder."""
+    return answer("collect", campaign, keys, "--out", str(out), *signing(keys))
 
 
 def gate(campaign: Path, keys: Path, node: str, *words: str) -> int:
@@ -439,6 +479,167 @@ def test_a_changed_byte_of_a_campaign_is_exit_4(story: Story, keys: Path, tmp_pa
     signed = tmp_path / FILE
     signed.write_bytes(signed.read_bytes().replace(b"a", b"b", 1))
     assert fleet("status", tmp_path, keys).returncode == 4
+
+
+# ------------------------------------------------------------------ collected and shown
+
+
+@dataclass(frozen=True)
+class Shown:
+    """The story's collection when all was over: what that said, its report, and its site."""
+
+    collected: dict[str, object]
+    report: dict[str, list[dict[str, object]]]
+    site: Path
+
+
+@pytest.fixture(scope="module")
+def shown(story: Story, keys: Path, tmp_path_factory: pytest.TempPathFactory) -> Shown:
+    collected = collect(story.campaign, keys, story.collection)
+    site = tmp_path_factory.mktemp("shown") / "site"
+    made = called("fleet", "site", str(story.collection), "--out", str(site), *signing(keys))
+    assert made.returncode == 0, made.stderr
+    report = called("fleet", "report", str(story.collection), "--json")
+    assert report.returncode == 0, report.stderr
+    return Shown(collected=collected, report=json.loads(report.stdout), site=site)
+
+
+def counts(collected: dict[str, object]) -> dict[str, object]:
+    words = ("num_new", "num_bundles", "num_refused", "accepted", "rejected", "open")
+    return {word: collected[word] for word in words}
+
+
+def test_a_collection_goes_on_from_a_campaign_under_way_to_its_end(
+    story: Story, shown: Shown
+) -> None:
+    assert counts(story.collected) == {
+        "num_new": 3,
+        "num_bundles": 3,
+        "num_refused": 1,  # the run of n3, which had not ended
+        "accepted": 2,
+        "rejected": 0,
+        "open": 2,
+    }
+    assert counts(shown.collected) == {
+        "num_new": 2,
+        "num_bundles": 5,
+        "num_refused": 0,
+        "accepted": 4,
+        "rejected": 0,
+        "open": 0,
+    }
+    _, entries = ledger.read(story.collection)
+    runs = [path.parent for path in story.campaign.glob("nodes/*/runs/*/report.dsse.json")]
+    assert sorted(entry.source for entry in entries) == sorted(map(str, runs))
+    assert {entry.finding.reason for entry in entries} == {""}
+
+
+def test_report_has_the_attempts_of_each_node_and_the_one_that_was_killed(
+    story: Story, shown: Shown
+) -> None:
+    found = {
+        one["node"]: (one["state"], one["num_attempts"], one["num_lost"], one["decided_by"])
+        for one in shown.report["nodes"]
+    }
+    assert found == {
+        "n1": ("accepted", 1, 0, 1),
+        "n2": ("accepted", 2, 0, 2),
+        "n3": ("accepted", 1, 1, 1),
+        "n4": ("accepted", 1, 0, 1),
+    }
+    for name, one in story.late.items():
+        _, bundles, lost, _ = found[name]
+        assert one["attempts"] == bundles + lost, "as `fleet status` counts them"
+    words = ("fleet", "report", str(story.collection), "--json", "--query", "attempts")
+    attempts = json.loads(called(*words).stdout)["attempts"]
+    verdicts = [one["verdict"] for one in attempts if one["node"] == "n2"]
+    assert verdicts == ["REJECTED", "ACCEPTED"]
+
+
+def test_site_says_of_each_node_what_became_of_it(shown: Shown) -> None:
+    overview = text_of(shown.site / "index.html")
+    assert "4 ✓ accepted 0 ✗ rejected 0 ◆ open" in overview
+    assert "4 nodes, 5 verified bundles. No bundle was refused." in overview
+    pages = {name: text_of(shown.site / "nodes" / f"{name}.html") for name in slurm.NODES}
+    for name, page in pages.items():
+        last = 2 if name == "n2" else 1
+        assert f"✓ accepted Why attempt {last} is accepted" in page, name
+        assert f"Attempt {last}: ACCEPTED" in page, name
+        assert f"Attempt {last + 1}:" not in page, name
+        assert ("Jobs without a bundle 1" in page) == (name == "n3"), name
+    assert "Attempt 1: REJECTED Run" in pages["n2"], "without a word that it decides nothing"
+    reason = pages["n2"].partition("Not accepted for ")[2]
+    assert reason.startswith("order"), reason
+    assert "another" in reason.partition(" Bundle ")[0]
+
+
+def test_site_leads_to_every_report_and_its_summary_is_signed(
+    story: Story, shown: Shown, keys: Path
+) -> None:
+    linked = {
+        (page.parent / link).resolve()
+        for page in (shown.site / "nodes").iterdir()
+        for link in re.findall(r'href="([^"]+/report\.html)"', page.read_text())
+    }
+    assert linked == {path.resolve() for path in story.campaign.glob("nodes/*/runs/*/report.html")}
+    certificate = x509.load_pem_x509_certificate((keys / "certificate.pem").read_bytes())
+    pades.check_pdf((shown.site / "summary.pdf").read_bytes(), certificate)
+
+
+@pytest.mark.skipif(
+    not all(map(shutil.which, ("sh", "jq", "base64", "openssl"))), reason="jq or openssl is missing"
+)
+def test_the_documented_commands_verify_the_statement(
+    story: Story, shown: Shown, tmp_path: Path
+) -> None:
+    guide = (ROOT / "docs" / "how-to" / "fleets-collect.md").read_text()
+    part = guide.partition("## Check the statement without bench")[2]
+    commands = part.partition("```sh\n")[2].partition("```")[0]
+    for name in (statement.FILE, "certificate.pem"):
+        shutil.copy(story.collection / name, tmp_path)
+    words = ["sh", "-euc", commands]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=True)
+    first, *lines = done.stdout.splitlines()
+    assert first == "Verified OK"
+    stated = {name: digest for digest, name in map(str.split, lines)}
+    for run in story.campaign.glob("nodes/*/runs/2*"):
+        digest = hashlib.sha256((run / "report.dsse.json").read_bytes()).hexdigest()
+        assert stated.pop(f"{run.parents[1].name}/{run.name}/report.dsse.json") == digest
+    assert stated.pop(FILE) == hashlib.sha256((story.campaign / FILE).read_bytes()).hexdigest()
+    assert set(stated) == {
+        str(path.relative_to(story.collection))
+        for path in (story.collection / ledger.FILE, *story.collection.glob("tables/*.parquet"))
+    }
+    for name, digest in stated.items():
+        assert hashlib.sha256((story.collection / name).read_bytes()).hexdigest() == digest
+
+
+def test_a_bundle_whose_devices_differ_from_the_inventory_is_refused(
+    story: Story, keys: Path, tmp_path: Path
+) -> None:
+    """The same campaign, with n1's device as ordered and another than n4 has in its inventory."""
+    copy = Path(shutil.copytree(story.campaign, tmp_path / "campaign"))
+    key = signers.load_key(keys / "key.pem", keys / "certificate.pem")
+    campaign = campaigns.read((copy / FILE).read_bytes(), key.certificate)
+    parts = {"n1": ("n1",), "n4": ("ordered",)}
+    own = tuple(replace(node, devices=parts.get(node.name)) for node in campaign.nodes)
+    (copy / FILE).write_bytes(campaigns.write(replace(campaign, nodes=own), key))
+    found = nodes(copy, keys)
+    sentence = "its devices are n4, and the inventory has ordered for n4"
+    assert {name: one["state"] for name, one in found.items()} == {
+        "n1": "accepted",
+        "n2": "accepted",
+        "n3": "accepted",
+        "n4": "open",
+    }
+    assert str(found["n4"]["sentence"]).endswith(f" is refused: {sentence}")
+    assert gate(copy, keys, "n4") == 3
+    assert gate(copy, keys, "n1") == 0
+    assert collect(copy, keys, tmp_path / "collection")["num_refused"] == 1
+    report = called("fleet", "report", str(tmp_path / "collection"), "--json").stdout
+    (refused,) = json.loads(report)["refusals"]
+    assert (refused["node"], refused["reason"]) == ("n4", "other_node")
+    assert refused["sentence"] == sentence
 
 
 # ------------------------------------------------------------------ time limits

@@ -113,11 +113,12 @@ class Cluster:
         self._end(f"slurmd-{name}.pid")
 
     def node_state(self, name: str) -> str:
+        """As Slurm words it; of several nodes with commas between, a line each."""
         return self.ask("sinfo", "-h", "-N", "-n", name, "-o", "%T").strip()
 
     def idle(self) -> bool:
         """Whether every node may take a job."""
-        return {self.node_state(name) for name in NODES} == {"idle"}
+        return set(self.node_state(",".join(NODES)).split()) == {"idle"}
 
     def _is_up(self) -> bool:
         with suppress(subprocess.CalledProcessError):
