@@ -150,7 +150,13 @@ def _sound(path: Path) -> Bundle:
         if faults:
             raise EvidenceError(f"{path} is not sound: {faults[0].sentence}")
         return bundle.read_files(files, folder=path)
-    source = bundle.read(path, complete=False)
+    bundle.rehearse(path, files, lambda: _check_unsigned(path, files))
+    return bundle.read_files(files, complete=False, folder=path)
+
+
+def _check_unsigned(path: Path, files: Mapping[str, bytes]) -> None:
+    """UsageError for a run that repeats another, EvidenceError for what no run leaves."""
+    source = bundle.read_files(files, complete=False, folder=path)
     plan = source.plan
     if plan.rerun_of:
         raise UsageError(f"{path} repeats {plan.rerun_of} itself: name the folder of that run")
@@ -160,7 +166,6 @@ def _sound(path: Path) -> Bundle:
     run_checks.check_bounds(plan, source.criteria)
     run_checks.check_conduct(plan, source.lines, digests)
     launch_checks.check_launches(plan, source.lines)
-    return source
 
 
 def _case(plan: Plan, name: str) -> Case:
