@@ -4,7 +4,8 @@ An order, criteria, a suite, a baseline, a challenge, a receipt or a certificate
 sent it. TOML, X.509 and the checks of what they say are done in the child; it answers with the
 record in canonical JSON, or with the sentence that refuses the file. A child that does not survive
 its limits is such a sentence too, of the class of errors that the file's other faults have. Files
-that are shipped with the package are read without one.
+that are shipped with the package are read without one. Where records are too many to be handed
+over, as those of a whole run, a child reads the same bytes first (`rehearse`).
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from appliance.errors import ApplianceError, BenchError, UsageError
+from appliance.errors import ApplianceError, BenchError, EvidenceError, UsageError
 from appliance.ipc import confined_child
 from appliance.ipc.confined_child import Limits
 from appliance.records.json import from_json, to_json
@@ -21,6 +22,9 @@ R = TypeVar("R")
 SECONDS = 5
 MEMORY_BYTES = 300 * 10**6
 LARGEST_ANSWER = 2**27  # the baselines of a whole fleet
+SLOWEST = 2 * 10**6  # bytes a second that a run's records are read at; a quarter of what is usual
+SMALL = 100 * 10**6  # bytes of a run that are read in the memory that any evidence may take
+MEMORY_FOR_A_BYTE = 3
 
 
 def record(
@@ -55,3 +59,28 @@ def content(what: str, work: Callable[[], bytes], *, death: type[BenchError] = U
         death=death,
     )
     return confined_child.call(what, work, limits)
+
+
+def rehearse(
+    what: str, work: Callable[[], object], size: int, *, death: type[BenchError] = EvidenceError
+) -> None:
+    """Do `work` on `size` bytes in a confined child, and keep nothing of it.
+
+    Whoever then does the same work on the same bytes takes no more time and memory than evidence
+    of this size may take. Raises as `record`.
+    """
+    if confined_child.is_confined():
+        return
+    memory = confined_child.MEMORY_BYTES + MEMORY_FOR_A_BYTE * max(0, size - SMALL)
+    limits = Limits(
+        seconds=SECONDS + size // SLOWEST,
+        memory_bytes=memory,
+        most_memory_bytes=memory,
+        death=death,
+    )
+
+    def done() -> bytes:
+        work()
+        return b""
+
+    confined_child.call(what, done, limits)

@@ -7,7 +7,7 @@ cut off is made again by the next one, but not a third time: it may be what ende
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from appliance.records.journal import LaunchEnded, LaunchStarted, Line
 from appliance.records.json import from_json, sha256
 from appliance.records.plan import Plan
 from appliance.records.system import System
-from appliance.storage import bundle, input_file
+from appliance.storage import bundle, input_file, limits
 from appliance.storage.journal import replay
 
 RUNS = "runs"
@@ -43,40 +43,67 @@ class StageRun:
         return self.plan.suite
 
 
-def read(folder: Path) -> list[StageRun]:
+def read(folder: Path, *, is_foreign: bool = False) -> list[StageRun]:
     """The runs in the folder of a qualification, the oldest first.
+
+    A folder that anybody may have written (`is_foreign`) has so many runs and so many bytes at
+    most, no link among its runs, and a confined child reads each run first.
 
     A last line that was not written whole is no part of a journal; EvidenceError where another is
     not as it was written, or where plan or system are not. A folder without a journal holds a run
     that was cut off before it began.
     """
     places = sorted(one for one in folder.glob(f"{RUNS}/*") if (one / bundle.JOURNAL).is_file())
-    return sorted(map(_read, places), key=lambda one: one.plan.created_utc)
+    if is_foreign:
+        _check_sizes(folder, places)
+    found = (_read(place, is_foreign=is_foreign) for place in places)
+    return sorted(found, key=lambda one: one.plan.created_utc)
 
 
-def _read(place: Path) -> StageRun:
-    fix = "name the folder of a qualification, or another --out"
-    data = {
-        name: input_file.read(place / name, fix=fix)
-        for name in (bundle.PLAN, bundle.SYSTEM, bundle.JOURNAL)
-    }
-    whole = data[bundle.JOURNAL][: data[bundle.JOURNAL].rfind(b"\n") + 1]
-    try:
-        plan = from_json(Plan, data[bundle.PLAN], name=bundle.PLAN)
-        return StageRun(
-            plan=plan,
-            system=_system(data[bundle.SYSTEM], plan),
-            lines=replay(whole, sha256(data[bundle.PLAN])),
-            digest=sha256(whole),
+def _check_sizes(folder: Path, places: Sequence[Path]) -> None:
+    """EvidenceError for a link in the place of a run, and for more than any qualification has."""
+    bundle.check_number([place.name for place in places])
+    for place in places:
+        if place.is_symlink():
+            raise EvidenceError(f"{place} is a link and no run; name another folder with --out")
+    size = sum((place / bundle.JOURNAL).stat().st_size for place in places)
+    if size > limits.TOTAL:
+        raise EvidenceError(
+            f"{folder} has journals of more than {limits.size_words(limits.TOTAL)}, which no "
+            "qualification has; name another folder with --out"
         )
+
+
+def _read(place: Path, *, is_foreign: bool) -> StageRun:
+    data = {name: _file_of(place, name) for name in (bundle.PLAN, bundle.SYSTEM, bundle.JOURNAL)}
+    try:
+        if is_foreign:
+            bundle.rehearse(place, data, lambda: _parsed(data))
+        return _parsed(data)
     except EvidenceError as error:
         raise EvidenceError(f"{place}: {error}; name another folder with --out") from None
+
+
+def _file_of(place: Path, name: str) -> bytes:
+    fix = "name the folder of a qualification, or another --out"
+    return input_file.read(place / name, fix=fix, follow=False, most=limits.of_name(name))
+
+
+def _parsed(data: Mapping[str, bytes]) -> StageRun:
+    whole = data[bundle.JOURNAL][: data[bundle.JOURNAL].rfind(b"\n") + 1]
+    plan = from_json(Plan, data[bundle.PLAN], name=bundle.PLAN)
+    return StageRun(
+        plan=plan,
+        system=_system(data[bundle.SYSTEM], plan),
+        lines=replay(whole, sha256(data[bundle.PLAN])),
+        digest=sha256(whole),
+    )
 
 
 def _system(data: bytes, plan: Plan) -> System:
     """The machine of a run; EvidenceError where it is not the one that the plan names."""
     system = from_json(System, data, name=bundle.SYSTEM)
-    if node.identity_digest(system.identity) != plan.digests["identity"]:
+    if node.identity_digest(system.identity) != plan.digests.get("identity"):
         raise EvidenceError(f"{bundle.SYSTEM} is not of the machine that the run was planned on")
     return system
 

@@ -12,13 +12,14 @@ import errno
 import hashlib
 import re
 import stat
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import cast
 
 from appliance.errors import EvidenceError, OutputError, UsageError
+from appliance.ipc import confined_reader
 from appliance.records.baseline import Baselines, Peaks
 from appliance.records.criteria import Criteria
 from appliance.records.journal import Line
@@ -107,10 +108,20 @@ def read(folder: Path, *, complete: bool = True) -> Bundle:
     return read_files(files, complete=complete, folder=folder)
 
 
-def read_in(folder: Folder, *, complete: bool = True) -> Bundle:
-    """As `read`, of a folder that is open."""
-    files = read_folder(folder, complete=complete)
-    return read_files(files, complete=complete, folder=folder.path)
+def read_unfinished(folder: Folder) -> Bundle:
+    """As `read`, of what a run has left in a folder that is open; anybody may have written it.
+
+    A confined child has read the same bytes before. Raises EvidenceError, too, where it did not
+    survive that.
+    """
+    files = read_folder(folder, complete=False)
+    rehearse(folder.path, files, lambda: read_files(files, complete=False))
+    return read_files(files, complete=False, folder=folder.path)
+
+
+def rehearse(folder: Path, files: Mapping[str, bytes], work: Callable[[], object]) -> None:
+    """Do `work` on a run's files in a confined child (see ipc/confined_reader.py)."""
+    confined_reader.rehearse(str(folder), work, sum(map(len, files.values())))
 
 
 def read_files(

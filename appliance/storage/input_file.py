@@ -25,14 +25,17 @@ CAPS = {
 """Of files whose kind their name says; the kind that a verb wants may have less."""
 
 
-def read(path: Path, *, what: str = "", fix: str = "", follow: bool = True) -> bytes:
+def read(
+    path: Path, *, what: str = "", fix: str = "", follow: bool = True, most: int | None = None
+) -> bytes:
     """Bytes of the file; `what` it is and the `fix` go into the sentence of a UsageError.
 
     UsageError if it is no plain file, cannot be read, or has more bytes than a file of this name
-    may have. `follow` a link only where a person named it, and not where it lies in a folder.
+    may have, or than `most`. `follow` a link only where a person named it, and not where it lies
+    in a folder.
     """
     name = f"{what} {path}" if what else f"{path}"
-    most = CAPS.get(path.suffix, LARGEST)
+    most = CAPS.get(path.suffix, LARGEST) if most is None else most
     try:
         return plain_files.read(path, most, follow=follow)
     except OSError as error:

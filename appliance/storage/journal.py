@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Protocol
 
 from appliance.errors import EvidenceError, OutputError
+from appliance.ipc import confined_reader
 from appliance.records.journal import Event, Line, RunResumed, RunStarted, SessionBegan
 from appliance.records.json import from_json, sha256, to_json
 from appliance.storage import limits, plain_files
@@ -102,8 +103,8 @@ class Journal:
 
         A writer that was killed may leave half a line. It was never a record, so it is cut off
         here and handed back, for the caller to keep in its `RunResumed`. Raises EvidenceError,
-        and changes nothing, if a whole line is not as it was written; OutputError if the run
-        still goes on.
+        and changes nothing, if a whole line is not as it was written or a confined child did not
+        survive reading them; OutputError if the run still goes on.
         """
         try:
             descriptor = plain_files.opened(path, os.O_RDWR | os.O_APPEND)
@@ -116,8 +117,9 @@ class Journal:
         _lock(path, descriptor)
         try:
             _require_own(path, descriptor)
-            data = _content(descriptor)
+            data = _content(path, descriptor)
             whole = data[: data.rfind(b"\n") + 1]
+            confined_reader.rehearse(str(path), lambda: replay(whole, first_prev), len(whole))
             lines = replay(whole, first_prev)
             os.ftruncate(descriptor, len(whole))
         except OSError as error:
@@ -256,9 +258,16 @@ def _require_own(path: Path, descriptor: int) -> None:
         raise EvidenceError(f"{path} is a file that has another name too: put a copy in its place")
 
 
-def _content(descriptor: int) -> bytes:
+def _content(path: Path, descriptor: int) -> bytes:
+    """What the journal holds; EvidenceError for more than any run's folder may have in all."""
     with os.fdopen(os.dup(descriptor), "rb") as file:
-        return file.read()
+        data = file.read(limits.TOTAL + 1)
+    if len(data) > limits.TOTAL:
+        raise EvidenceError(
+            f"{path} has more than {limits.size_words(limits.TOTAL)}, so its run could not be "
+            "signed: start a new one"
+        )
+    return data
 
 
 def _lock(path: Path, descriptor: int) -> None:

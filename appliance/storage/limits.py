@@ -14,6 +14,8 @@ MIB = 2**20
 
 TOTAL = 256 * MIB
 """Of all files of a bundle together, unless a person asks for more (`bench verify --largest`)."""
+UNKNOWN_JOURNAL = 16 * MIB
+"""Of a journal that a signer whom nobody trusts has signed: so much is derived from in seconds."""
 LARGEST_TOTAL = 64 * 1024 * MIB
 MOST_FILES = 4096
 """Names in a bundle, those of logs/ included."""

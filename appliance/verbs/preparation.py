@@ -51,6 +51,7 @@ from appliance.storage import (
     criteria_file,
     device_file,
     input_file,
+    limits,
     order_file,
     qualified_file,
     suite_file,
@@ -403,6 +404,7 @@ def prepare_again(folder: Path, data: Path | None) -> Prepared:
     Raises UsageError on another machine, EvidenceError if one of its files was changed.
     """
     plan, system, files = _files_of(folder)
+    bundle.rehearse(folder, files, lambda: bundle.records_of(files))
     here = _same_node(folder, plan, system)
     order = files.get(bundle.ORDER)
     return Prepared(
@@ -421,17 +423,16 @@ def prepare_again(folder: Path, data: Path | None) -> Prepared:
 
 def _files_of(folder: Path) -> tuple[Plan, System, dict[str, bytes]]:
     """Plan, system and all files of a run, whose digests are those of the plan."""
-    names = [*bundle.PREPARED_FILES]
-    files = {name: input_file.read(folder / name, fix=RUN_FOLDER, follow=False) for name in names}
-    plan = bundle.plan_of(files)
-    system = from_json(System, files[bundle.SYSTEM], name=bundle.SYSTEM)
+    files = {name: _file_of(folder, name) for name in bundle.PREPARED_FILES}
+    bundle.rehearse(folder, files, lambda: _planned(files))
+    plan, system = _planned(files)
     for digest, name in DIGESTED.items():
         if digest in plan.digests and name not in files:
-            files[name] = input_file.read(folder / name, fix=RUN_FOLDER, follow=False)
+            files[name] = _file_of(folder, name)
     digests = {name: sha256(files[file]) for name, file in DIGESTED.items() if file in files}
     digests["identity"] = node.identity_digest(system.identity)
     for name, digest in digests.items():
-        if digest != plan.digests[name]:
+        if digest != plan.digests.get(name):
             path = folder / DIGESTED.get(name, bundle.SYSTEM)
             raise EvidenceError(
                 f"{path} is not the file that the run was planned with: put that one back, or "
@@ -440,8 +441,19 @@ def _files_of(folder: Path) -> tuple[Plan, System, dict[str, bytes]]:
     return plan, system, files
 
 
+def _file_of(folder: Path, name: str) -> bytes:
+    most = limits.of_name(name)
+    return input_file.read(folder / name, fix=RUN_FOLDER, follow=False, most=most)
+
+
+def _planned(files: Mapping[str, bytes]) -> tuple[Plan, System]:
+    return bundle.plan_of(files), from_json(System, files[bundle.SYSTEM], name=bundle.SYSTEM)
+
+
 def _same_node(folder: Path, plan: Plan, system: System) -> Node:
     """This machine, if the run began on it; UsageError with what differs if not."""
+    if not system.identity.devices:
+        raise EvidenceError(f"{folder / bundle.SYSTEM} names no device, and every run has one")
     vendor = node.present(system.identity.devices[0].vendor)
     probed = node.probe((vendor,), software=describing.software())
     here = redacted_node(

@@ -5,7 +5,7 @@ of another certificate is refused. `sign` first signs the data (statement.dsse.j
 the pages that carry the data and that statement, signs the PDF, and last signs the digests of
 the pages (report.dsse.json). A folder with that last file is closed: nothing is written over.
 The folder is opened once, so that whoever moves it, or puts links into it, meanwhile changes
-nothing elsewhere.
+nothing elsewhere. What lies in it is read by a confined child before it is read here.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def report(folder: Path, signer: Signer) -> None:
         _refuse_signed(opened)
         require_renderer()
         bundle.write_in(opened, "signer.json", to_json(signer))
-        for name, text in _rendered(bundle.read_in(opened, complete=False), {}).items():
+        for name, text in _rendered(bundle.read_unfinished(opened), {}).items():
             bundle.write_in(opened, name, text)
 
 
@@ -58,7 +58,7 @@ def sign(folder: Path, key: keys.Key, role: Role, *, follow: bool = True) -> Non
 def _sign(folder: Folder, key: keys.Key, role: Role) -> None:
     _refuse_signed(folder)
     require_renderer()
-    run = bundle.read_in(folder, complete=False)
+    run = bundle.read_unfinished(folder)
     if unknown := unknown_vendor(run.system.identity.devices):
         raise UsageError(f"{folder.path} cannot be signed: {unknown}")
     text = _fix_signer(folder, keys.signer_record(key, role))

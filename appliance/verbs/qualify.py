@@ -32,7 +32,14 @@ from appliance.records.qualified import ObservedCase, Qualified
 from appliance.records.suite import Suite
 from appliance.records.system import identity_differences
 from appliance.runner import describing, execution
-from appliance.storage import bundle, criteria_file, input_file, qualified_file, suite_file
+from appliance.storage import (
+    bundle,
+    criteria_file,
+    input_file,
+    limits,
+    qualified_file,
+    suite_file,
+)
 from appliance.vendors.registry import VENDORS
 from appliance.verbs import datasets
 from appliance.verbs.preparation import Node, begin, places_of, stack_of
@@ -40,6 +47,7 @@ from appliance.verbs.run_begin import new_run_id, tidy, work_folder
 from appliance.version import VERSION
 
 STATE = "qualification.json"
+LARGEST_STATE = 64 * limits.KIB
 LEAST_MINUTES, MOST_MINUTES = 0.1, 7 * 24 * 60.0
 GRACE_SECONDS = 20.0
 """How long a launch that was begun within the minutes may go on after them."""
@@ -83,7 +91,8 @@ def read_state(path: Path) -> State:
     """What a folder's qualification.json holds. EvidenceError where it is not as it was written."""
     fix = "name another folder with --out"
     try:
-        state = from_json(State, input_file.read(path, fix=fix), name=str(path))
+        data = input_file.read(path, fix=fix, follow=False, most=LARGEST_STATE)
+        state = from_json(State, data, name=str(path))
     except EvidenceError as error:
         raise EvidenceError(f"{error}; {fix}") from None
     if not re.fullmatch(r"[0-9a-f]{64}", state.seed):
@@ -138,7 +147,7 @@ def qualify(
             known=known,
             deadline=deadline,
             signalled=signalled,
-            past=runs.read(options.out),
+            past=runs.read(options.out, is_foreign=True),
         )
         try:
             work.make()

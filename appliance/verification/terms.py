@@ -37,7 +37,8 @@ class Terms:
 
     `trusted` are certificates in PEM form, `moment` is when they must be valid (default: now),
     `facts` those of the release that made the run, or the bytes of its signed file (default: of
-    this one), `total` how many bytes the evidence may have.
+    this one), `total` how many bytes the evidence may have. A journal of more than
+    `unknown_journal` bytes is parsed only where the signer is trusted.
     """
 
     trusted: Sequence[bytes] = ()
@@ -46,6 +47,7 @@ class Terms:
     facts: Facts | bytes | None = None
     moment: datetime | None = None
     total: int = limits.TOTAL
+    unknown_journal: int = limits.UNKNOWN_JOURNAL
 
 
 ANYBODY = Terms()

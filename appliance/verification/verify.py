@@ -31,7 +31,7 @@ from appliance.records.signer import Signer
 from appliance.records.verdict import EXIT_CODES, Verdict, VerdictWord
 from appliance.signing import dsse, html_attachments, keys, pades
 from appliance.storage import bundle as bundles
-from appliance.storage import qualified_file, suite_file
+from appliance.storage import limits, qualified_file, suite_file
 from appliance.storage.bundle import Bundle
 from appliance.verification import (
     attempt_checks,
@@ -183,6 +183,7 @@ def _examination(given: Given, terms: Terms) -> _Examination:
         expectations=terms.expectations,
         facts=read_facts(facts, terms.trusted) if isinstance(facts, bytes) else facts,
         moment=terms.moment or datetime.now(UTC),
+        unknown_journal=terms.unknown_journal,
     )
 
 
@@ -233,6 +234,8 @@ class _Examination:
     expectations: Expectations
     facts: Facts
     moment: datetime
+    unknown_journal: int
+    is_trusted: bool = False
     not_compared: list[str] = field(default_factory=list)
     unread: str = ""  # what a person would read, and nothing signed holds to anything
     files: Mapping[str, bytes] = field(default_factory=dict)
@@ -244,6 +247,21 @@ class _Examination:
     judge: Judge | None = None
     verdict: Verdict | None = None
     receipt: Receipt | None = None
+
+    @property
+    def is_unread(self) -> bool:
+        """Whether the journal is too large to be parsed for a signer whom nobody trusts."""
+        return not self.is_trusted and self._journal_bytes > self.unknown_journal
+
+    @property
+    def parsed_bytes(self) -> int:
+        """How many bytes of the files are parsed."""
+        unread = self._journal_bytes if self.is_unread else 0
+        return sum(map(len, self.files.values())) - unread
+
+    @property
+    def _journal_bytes(self) -> int:
+        return len(self.files.get(bundles.JOURNAL, b""))
 
     @property
     def replayed(self) -> Judge:
@@ -379,12 +397,14 @@ def _signer(examination: _Examination) -> str:
     signer = from_json(Signer, data, name=bundles.SIGNER)
     examination.holder = keys.certificate_of(signer)
     examination.signer = signer
-    return keys.check_trust(
+    sentence = keys.check_trust(
         examination.certificate,
         examination.trusted,
         allow_development=examination.allow_development,
         moment=examination.moment,
     )
+    examination.is_trusted = True
+    return sentence
 
 
 def _signer_of_statement(examination: _Examination) -> str:
@@ -412,7 +432,7 @@ def _statement(examination: _Examination) -> str:
     bundles.check_digests(
         {name: files[name] for name in names}, subjects, absent, bundles.STATEMENT
     )
-    confined_child.allow_memory(_memory_bytes(sum(map(len, files.values()))))
+    confined_child.allow_memory(_memory_bytes(examination.parsed_bytes))
     return f"signed over {len(subjects)} data files, all as they were"
 
 
@@ -477,6 +497,12 @@ def _chain(examination: _Examination) -> str:
     bundle = examination.bundle
     if bundles.JOURNAL not in examination.files:
         raise _NotDone("rulings not re-derived: the journal is not attached; verify the folder")
+    if examination.is_unread:
+        size = limits.size_words(examination.unknown_journal)
+        raise _NotDone(
+            f"a journal of more than {size} is parsed only of a signer that you trust: name the "
+            "certificate with --trust"
+        )
     lines, digest = bundles.unchained_lines_of(examination.files)
     if digest != examination.signed_journal:
         raise EvidenceError("journal.jsonl was changed while it was read: verify it once more")

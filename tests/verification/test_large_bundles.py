@@ -68,6 +68,33 @@ def test_a_mapped_journal_is_as_one_that_was_read(
     assert read_confined(path, terms)[1] == whole
 
 
+def test_large_journal_is_parsed_only_of_a_signer_who_is_trusted(
+    runs: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever signs gigabytes with a key of his own takes no time with them."""
+    at_most = 2**20
+    whole = verify_confined(runs[0], Terms(unknown_journal=LARGE))
+    assert {line.name for line in whole.checks if line.status == "fail"} == {"signer"}
+    assert {line.name for line in whole.checks if line.status == "not_done"} <= {"attempt"}
+    monkeypatch.setattr(bundle, "followed", no_reader)
+    for path in runs:
+        verification = verify_confined(path, Terms(unknown_journal=at_most))
+        status = {line.name: line.status for line in verification.checks}
+        assert [name for name in status if status[name] == "fail"] == ["signer"]
+        assert {status[name] for name in ("chain", "conduct", "verdict", "facts")} == {"not_done"}
+        chain = next(line for line in verification.checks if line.name == "chain")
+        assert chain.sentence == (
+            "a journal of more than 1 MiB is parsed only of a signer that you trust: name the "
+            "certificate with --trust"
+        )
+        assert (verification.exit_code, verification.verdict) == (4, None)
+
+
+def no_reader(*_: object) -> Iterator[Line]:
+    message = "the journal was parsed"
+    raise AssertionError(message)
+
+
 def test_a_journal_that_is_changed_while_it_is_read_is_refused(
     runs: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
