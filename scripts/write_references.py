@@ -43,9 +43,9 @@ It is of one check. The reference of the first output is made by a case's untime
 by its others, where the row trains or decodes. One timed launch of each case has a last output
 that is checked too, with a reference of its own.
 
-A row should take {limit:g} s at most on {cores} cores. **{slow} of {rows} rows take longer**, by
-this estimate or by measurement, and are marked *over*: for those the time of an untimed launch is
-the host's, and not the device's.
+A row should take {limit:g} s at most on {cores} cores. **Rows that take longer: {slow} of {rows}**,
+by this estimate or by measurement. They are marked *over*: of those the time of an untimed launch
+is the host's, and not the device's.
 
 A training step of more operations than a host follows in that time is sampled: it is run once
 more, untimed, its loss, logits and gradients are held to the step's, and every call of a module is

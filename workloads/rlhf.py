@@ -12,6 +12,10 @@ the gradients of the first and the last update to float64 (`parts/reinforcement/
 stale response, a swapped reward, a penalty of the wrong sign, a value model that stands still, half
 a batch and a lower precision would each be seen.
 
+A step of more operations than float64 follows in its time is sampled: the models are recomputed on
+`FOLLOWED` drawn responses, and the first and the last update run once more with every module held
+to float64 alone. Each check says with what probability a fault of one response alone is seen.
+
 `ERROR_BOUNDS` allows three times what was measured.
 """
 
@@ -33,6 +37,7 @@ from workloads.contract.failures import ParameterError
 from workloads.contract.input_cycle import InputCycle
 from workloads.contract.target import Target
 from workloads.contract.workload import Workload
+from workloads.parts.auditing.sampling import Plan, Sampling, beyond, never
 from workloads.parts.distributed.sharding import num_batches, require_parallel
 from workloads.parts.numerics import initial
 from workloads.parts.numerics.inputs import InputSets
@@ -50,6 +55,8 @@ from workloads.parts.training.step import train_step
 
 ERROR_BOUNDS = PolicyErrorBounds(logits=40, scores=40, gradients=16)
 ACTIVATIONS = ("gelu", "silu")
+FOLLOWED = 2
+"""Responses that float64 follows through all models, of a step too long for all."""
 ROTATED = 4
 """Of so many numbers of a head, one is rotated, and these in pairs."""
 
@@ -364,8 +371,18 @@ class Rlhf(Workload[State, Learned]):
                 error_bounds=ERROR_BOUNDS,
                 seed=state.seed,
                 peers=state.training.peers,
+                training=state.training,
+                plan=self._plan(state.seed)(),
+                followed=FOLLOWED,
             )
         )
+
+    def _plan(self, seed: int) -> Plan:
+        """How long steps are sampled; among ranks each follows the whole of its own."""
+        if self.ranks > 1:
+            return never
+        sampled = Sampling(seed=seed, batch=self._rows // self.minibatches)
+        return beyond("products", lambda: self.work().flops, sampled)
 
 
 def _frozen(model: Model, dtype: torch.dtype) -> Model:

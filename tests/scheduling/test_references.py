@@ -51,7 +51,7 @@ def test_estimates_follow_from_shares_rates_and_cores() -> None:
 
 def test_rows_beyond_the_limit_are_those_that_are_known_to_be() -> None:
     over = {row.case for row in write_references.rows() if row.is_slow}
-    assert over == {"rlhf-single", "llama"}
+    assert over == {"llama"}
 
 
 def test_of_a_batch_in_parts_one_part_is_followed() -> None:

@@ -37,7 +37,7 @@ from appliance.records.workload import Bound, Work
 from workloads.contract.input_cycle import InputCycle
 from workloads.contract.target import Target
 from workloads.parts.drawing.drawn import Drawer, Draws, HostDraws
-from workloads.parts.language.decoder import Shape, Stretch, decode
+from workloads.parts.language.decoder import Shape, Stretch, decode, weights_of
 from workloads.parts.language.generated import (
     Generated,
     Tensors,
@@ -50,7 +50,7 @@ from workloads.parts.language.generation import Asked, Before, Generation
 from workloads.parts.numerics.parameters import require_even_heads, require_positive
 from workloads.parts.numerics.precision import compare_logits, dtype_named
 from workloads.parts.numerics.size import count_parameters
-from workloads.parts.numerics.weights import draw, fill
+from workloads.parts.numerics.weights import drawn_ahead, fill
 
 LOGITS = 80.0
 EPSILON = 1e-5
@@ -226,8 +226,6 @@ class Decoding(Generation[State]):
             stretch=self.stretch,
         )
 
-        def weight(name: str, *sizes: int) -> torch.Tensor:
-            return draw(name, sizes, seed).to(dtype_named(self.dtype)).double()
-
         sequence = torch.cat((prompt, tokens[:, :-1]), dim=1)
-        return {"logits": decode(shape, weight, sequence, first=self.prompt - 1)}
+        with drawn_ahead(weights_of(shape), seed, dtype_named(self.dtype)) as weight:
+            return {"logits": decode(shape, weight, sequence, first=self.prompt - 1)}

@@ -14,6 +14,11 @@ weights that the step left, less the move that their moments make. Where a tenso
 gradients and updates are of elements at even distances, from a place that the seed draws; all else
 is of all elements.
 
+Of a step too long for that, the rollout is recomputed for drawn responses alone, and the two
+updates are run once more on the device with all modules watched, each of which is held to float64
+alone (`parts/training/sampled_checks.py`). A layer that is wrong for every response is found in
+every step; what is wrong for one alone with the probability that it is drawn.
+
 Among ranks, each judges its own responses, and the average gradient by what all of them drew.
 """
 
@@ -22,7 +27,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -30,6 +35,8 @@ import torch
 from transformers import GPTNeoXForCausalLM, GPTNeoXForSequenceClassification
 
 from appliance.records.journal import Check
+from workloads.parts.auditing.sampling import Sampling
+from workloads.parts.auditing.selection import draw_rows
 from workloads.parts.distributed import rank_checks
 from workloads.parts.distributed.sharding import Peers
 from workloads.parts.numerics.checksums import checksum, checksum_all
@@ -52,8 +59,11 @@ from workloads.parts.reinforcement.reinforcement import (
     counted,
 )
 from workloads.parts.reinforcement.rollout import Rollout, Terms, noised
-from workloads.parts.training import rules
+from workloads.parts.training import rules, sampled_checks
+from workloads.parts.training.layer_checks import put_back
 from workloads.parts.training.optimizers import AdamW
+from workloads.parts.training.state import Before as UpdateBefore
+from workloads.parts.training.state import Training, copied, restore, statistics_of
 
 Tensors = Mapping[str, torch.Tensor]
 NUM_FOLLOWED = 2**15
@@ -115,7 +125,9 @@ class Before:
 class Subject:
     """What is to be judged. `order` (updates, rows) are the minibatches' rows.
 
-    `checksums` are the frozen tensors' checksums as generated; `model` is copied, never changed.
+    `checksums` are the frozen tensors' checksums as generated; `model` is copied, never changed but
+    while an update is run again. `plan` says how the updates of a long step are sampled, of which
+    so many responses are `followed`; None if float64 follows the whole.
     """
 
     before: Before
@@ -132,6 +144,9 @@ class Subject:
     error_bounds: PolicyErrorBounds
     seed: int
     peers: Peers | None
+    training: Training
+    plan: Sampling | None = None
+    followed: int = 0
 
 
 def places(numel: int, seed: int) -> slice:
@@ -187,6 +202,19 @@ class _Judge:
         self._updates, self._rows = self.subject.order.shape
         self._response = self.subject.model.response
         self.drawn = [self._own()]
+        self._seen = self._rows_seen()
+
+    def _rows_seen(self) -> torch.Tensor:
+        """The responses that float64 follows through all models."""
+        count, subject = len(self._rollout["tokens"]), self.subject
+        if subject.plan is None:
+            return torch.arange(count)
+        drawn = draw_rows(subject.plan.seed + subject.before.number, count, subject.followed).drawn
+        return torch.tensor(drawn)
+
+    def _of_seen(self, name: str) -> torch.Tensor:
+        seen: torch.Tensor = self._rollout[name][self._seen]
+        return seen
 
     # -------------------------------------------------------------- which checks
 
@@ -438,12 +466,29 @@ class _Judge:
 
     def _drew(self) -> Iterator[Check]:
         """The rollout, by the weights that the step began with."""
-        subject, tokens = self.subject, self._rollout["tokens"]
+        for check in self._rollout_checks():
+            yield self._stating(check)
+
+    def _stating(self, check: Check) -> Check:
+        """The check, with the chance that a fault is in what it follows, if that is not all."""
+        rows = len(self._rollout["tokens"])
+        if len(self._seen) == rows or check.kind == "exact":
+            return check
+        count = len(self._seen)
+        chance = (
+            f"{count} of {rows} responses were drawn: what is wrong for one alone is found with "
+            f"probability {count / rows:.3g}, what is wrong for all in every step"
+        )
+        what = "; ".join(filter(None, (check.detects_what, chance)))
+        return replace(check, detects_what=what)
+
+    def _rollout_checks(self) -> Iterator[Check]:
+        subject, tokens = self.subject, self._of_seen("tokens")
         model = _loaded(subject.model, subject.before.weights)
         logits = _by_rows(lambda rows: logits_of(model.policy, rows, self._response), tokens)
         yield from self._chosen(logits)
         yield from compare_logits(
-            self._rollout["logits"],
+            self._of_seen("logits"),
             logits,
             unit_roundoffs=subject.error_bounds.logits,
             dtype=subject.dtype,
@@ -456,9 +501,8 @@ class _Judge:
             own,
             subject.model.temperature,
         )
-        yield self._near(
-            "reference's log-probabilities", self._rollout["reference_log_probs"], expected, logits
-        )
+        actual = self._of_seen("reference_log_probs")
+        yield self._near("reference's log-probabilities", actual, expected, logits)
 
     def _chosen(self, logits: torch.Tensor) -> Iterator[Check]:
         warmth, noise = self.subject.model.temperature, self.subject.before.inputs["noise"]
@@ -466,8 +510,8 @@ class _Judge:
         sums = noised(self._rollout["logits"], noise, warmth)
         missed = ~(sums.gather(2, own)[..., 0] >= sums.amax(2))
         yield counted("tokens that are not the largest noised logit", int(missed.sum()))
-        exact = noised(logits, noise.double(), warmth)
-        lost = exact.amax(2) - exact.gather(2, own)[..., 0]
+        exact = noised(logits, noise[self._seen].double(), warmth)
+        lost = exact.amax(2) - exact.gather(2, own[self._seen])[..., 0]
         bound = 2 * self.subject.error_bounds.logits * rounding(self.subject.dtype)
         is_worse = lost > bound * logits.square().mean().sqrt() / warmth
         worse = int(is_worse.sum())
@@ -490,16 +534,26 @@ class _Judge:
         )
 
     def _scored(self, values: torch.Tensor) -> Iterator[Check]:
-        yield self._worth("values", self._rollout["values"], values)
+        yield self._worth("values", self._of_seen("values"), values)
         reward = _exact(self.subject.reward)
-        scores = _by_rows(lambda rows: scores_of(reward, rows)[:, -1], self._rollout["tokens"])
-        yield self._worth("scores", self._rollout["scores"], scores)
+        scores = _by_rows(lambda rows: scores_of(reward, rows), self._of_seen("tokens"))
+        # A score or two, of few responses, may all be small: then those of all tokens are the size.
+        size = scores[:, -1] if self.subject.plan is None else scores
+        yield self._worth("scores", self._of_seen("scores"), scores[:, -1], size)
 
-    def _worth(self, name: str, actual: torch.Tensor, exact: torch.Tensor) -> Check:
+    def _worth(
+        self,
+        name: str,
+        actual: torch.Tensor,
+        exact: torch.Tensor,
+        size: torch.Tensor | None = None,
+    ) -> Check:
+        """In units of the root mean square of `size`; of what is exact, if it is not given."""
         bound = self.subject.error_bounds.scores * rounding(self.subject.dtype)
+        unit = (exact if size is None else size).square().mean().sqrt()
         return Check(
             name=f"{name} against float64",
-            error=((on_host(actual) - exact).abs().max() / exact.square().mean().sqrt()).item(),
+            error=((on_host(actual) - exact).abs().max() / unit).item(),
             bound=bound,
             detects=bound,
             detects_what="error of one, in units of their root mean square",
@@ -524,14 +578,54 @@ class _Judge:
         return weights
 
     def _update(self, name: str, place: int, weights: Tensors) -> Iterator[Check]:
+        if self.subject.plan is not None:
+            yield from self._update_again(self.subject.plan, name, place, weights)
+            return
         model, rows = _loaded(self.subject.model, weights), self.subject.order[place]
         outputs, slopes = [], []
         for one in self.drawn:
             model.zero_grad(set_to_none=True)
             outputs.append(self._carried_back(model, one, rows, place))
             slopes.append(self._sampled_slopes(model))
-        own = self._rank
-        log_probs, values = outputs[own]
+        yield from self._outputs(name, place, *outputs[self._rank])
+        yield from self._slopes(f"{name} update against float64", place, slopes)
+
+    def _update_again(
+        self, plan: Sampling, name: str, place: int, weights: Tensors
+    ) -> Iterator[Check]:
+        """Run an update once more on the device, and hold every module to float64 alone."""
+        state, before = self.subject.training, self._before_update(place, weights)
+        rows = draw_rows(plan.seed + before.number, plan.batch, plan.inputs)
+        state.model.zero_grad(set_to_none=True)  # its room is needed, and nobody reads it again
+        with put_back(state):
+            restore(before, state.model)
+            seen = sampled_checks.run_again(before, state, plan, rows)
+        seed = self.subject.seed + self.subject.before.number
+        again = {one: on_host(sampled_elements(g, seed)) for one, g in seen.gradients.items()}
+        yield from self._outputs(name, place, *seen.exact[1].unbind(-1))
+        yield from self._slopes(f"{name} update run again", place, [again])
+        for check in sampled_checks.check_followed(state, plan, rows, seen):
+            yield replace(check, name=f"{check.name}, {name} update")
+
+    def _before_update(self, place: int, weights: Tensors) -> UpdateBefore:
+        """What an update began with."""
+        rows = self.subject.order[place]
+        names = ("tokens", "log_probs", "values", "advantages")
+        number = self.subject.before.number * self._updates + place % self._updates
+        return UpdateBefore(
+            number=number,
+            batch={one: self._rollout[one][rows] for one in names},
+            weights=weights,
+            moments={},
+            statistics=copied(statistics_of(self.subject.model)),
+            noise=None,
+            frozen={},
+        )
+
+    def _outputs(
+        self, name: str, place: int, log_probs: torch.Tensor, values: torch.Tensor
+    ) -> Iterator[Check]:
+        """What the networks said of an update's responses."""
         policy_outputs = self.subject.output.policy_outputs[place].detach().cpu()
         size = self._rollout["logits"]
         yield self._near(
@@ -541,7 +635,6 @@ class _Judge:
             on_host(size),
         )
         yield self._worth(f"values of the {name} update", policy_outputs[..., 1], values)
-        yield from self._slopes(name, place, slopes)
 
     def _carried_back(
         self, model: ActorCritic, drawn: _Drawn, rows: torch.Tensor, place: int
@@ -579,7 +672,7 @@ class _Judge:
         ]
         bound = self.subject.error_bounds.gradients * rounding(self.subject.dtype)
         yield Check(
-            name=f"gradients of the {name} update against float64",
+            name=f"gradients of the {name}",
             error=math.nan if any(map(math.isnan, errors)) else max(errors),
             bound=bound,
             detects=bound,

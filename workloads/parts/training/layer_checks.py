@@ -181,7 +181,7 @@ def _gathered(parts: Tensors) -> dict[str, torch.Tensor]:
 def put_back(state: Training) -> Iterator[None]:
     """Restore weights, gradients, statistics and noise to what they were, at the end."""
     after = copied(local_of(state.trained))
-    gradients = {name: gradient(weight) for name, weight in state.trained.items()}
+    gradients = {name: weight.grad for name, weight in state.trained.items()}
     statistics = copied(statistics_of(state.model))
     generator = generator_of(state.model)
     noise = None if generator is None else generator.get_state()

@@ -54,7 +54,7 @@ AGAIN = "gradients of the step run again"
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Watched:
+class Watched:
     """What the step made when it was run again: gradients before they are scaled and cut."""
 
     loss: torch.Tensor
@@ -73,15 +73,19 @@ def check_sampled(
     with put_back(state):
         restore(before, state.model)
         state.model.zero_grad(set_to_none=True)
-        seen = _run_again(before, state, plan, rows)
+        seen = run_again(before, state, plan, rows)
     yield from _check_again(state, output, seen)
     yield from _check_forward(state, output, seen)
-    yield from _check_followed(state, plan, rows, seen)
+    yield from check_followed(state, plan, rows, seen)
     if state.error_bounds.statistics is not None:
         yield from _check_statistics(before, state, output, seen.statistics)
 
 
-def _run_again(before: Before, state: Training, plan: Sampling, rows: Rows) -> _Watched:
+def run_again(before: Before, state: Training, plan: Sampling, rows: Rows) -> Watched:
+    """Run a step from its snapshot with all modules watched, and hold each call to float64.
+
+    It leaves the snapshot's weights in the model, and the gradients of the step.
+    """
     runner = state.model if state.peers is None else state.peers.runner
     device = next(state.model.parameters()).device
     batch = {name: tensor.to(device, copy=True) for name, tensor in before.batch.items()}
@@ -112,7 +116,7 @@ def _run_again(before: Before, state: Training, plan: Sampling, rows: Rows) -> _
     following.add_own(root, own)
     gradients = {name: gradient(weight).detach() for name, weight in state.trained.items()}
     sums.compare({n: one.pick(whole(gradients[n])) for n, one in sums.of.items()}, errors)
-    return _Watched(
+    return Watched(
         loss=loss.detach(),
         logits=logits.detach(),
         gradients={name: local(one) / scale for name, one in gradients.items()},
@@ -143,7 +147,7 @@ def _root(model: torch.nn.Module, batch: object, calls: list[Call]) -> Call:
 # ------------------------------------------------------------------ what is judged
 
 
-def _check_again(state: Training, output: Trained, seen: _Watched) -> Iterator[Check]:
+def _check_again(state: Training, output: Trained, seen: Watched) -> Iterator[Check]:
     """That what was watched is the step: equal bits, or within what two healthy steps differ by."""
     bounds = state.error_bounds
     factor = 1.0
@@ -158,7 +162,7 @@ def _check_again(state: Training, output: Trained, seen: _Watched) -> Iterator[C
     yield comparisons.check_gradients(output.gradients, again, bound, name=AGAIN)
 
 
-def _check_forward(state: Training, output: Trained, seen: _Watched) -> Iterator[Check]:
+def _check_forward(state: Training, output: Trained, seen: Watched) -> Iterator[Check]:
     """Loss and logits, made in float64 of what the model called."""
     loss, logits = seen.exact
     if output.logits.shape != logits.shape:
@@ -176,7 +180,8 @@ def _check_forward(state: Training, output: Trained, seen: _Watched) -> Iterator
     )
 
 
-def _check_followed(state: Training, plan: Sampling, rows: Rows, seen: _Watched) -> Iterator[Check]:
+def check_followed(state: Training, plan: Sampling, rows: Rows, seen: Watched) -> Iterator[Check]:
+    """Judge the modules of a step that was run again on these rows."""
     errors, unit = seen.errors, rounding(state.dtype) * state.error_bounds.unit
     missing = sorted(set(state.trained) - errors.followed)
     drawn = f"{len(rows.drawn)} of {rows.batch} inputs were drawn"
