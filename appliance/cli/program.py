@@ -9,7 +9,7 @@ import difflib
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +17,10 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from appliance.cli.output import NAME, say
-from appliance.storage import settings_file
 from appliance.version import VERSION
 
-CONTEXT = {"help_option_names": ["-h", "--help"]}
+HELP_OPTIONS = ("-h", "--help")
+CONTEXT = {"help_option_names": list(HELP_OPTIONS)}
 WITH_SETTINGS = {"accept", "run", "plan", "start", "doctor"}
 """Verbs whose options settings may stand for."""
 GOES_ON = {"--resume", "--from"}
@@ -59,8 +59,10 @@ class Verb(TyperCommand):
         return super().make_context(info_name, args, parent, **extra)
 
     def _defaults(self, args: list[str]) -> Iterator[tuple[str, object]]:
-        if self.name not in WITH_SETTINGS or not {"-h", "--help"}.isdisjoint(args):
+        if self.name not in WITH_SETTINGS or not set(HELP_OPTIONS).isdisjoint(args):
             return
+        from appliance.storage import settings_file
+
         own = {parameter.name: parameter.opts for parameter in self.params}
         is_going_on = any(word.partition("=")[0] in GOES_ON for word in args)
         settings = settings_file.settings(os.environ, Path.cwd())
@@ -89,6 +91,24 @@ class Verbs(TyperGroup):
             typer.echo(ctx.get_help())
             ctx.exit()
         return super().parse_args(ctx, args)
+
+
+def help_text(root: Any, words: Sequence[str]) -> str | None:
+    """The help that verbs and nothing but `--help` ask for; None for any other command line.
+
+    Reading a command line loads what converts values, which takes longer than all of the help.
+    """
+    *verbs, last = words or ("",)
+    if last not in HELP_OPTIONS:
+        return None
+    command = root
+    context = typer.Context(command, info_name=NAME, **CONTEXT)
+    for verb in verbs:
+        command = getattr(command, "commands", {}).get(verb)
+        if command is None:
+            return None
+        context = typer.Context(command, info_name=verb, parent=context, **CONTEXT)
+    return str(command.get_help(context))
 
 
 def version(*, wanted: bool) -> None:
