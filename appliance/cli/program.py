@@ -39,6 +39,15 @@ TYPES = {
     "<list[str]>": "TEXT...",
     "<list[Path]>": "PATH...",
 }
+NUMBERS = {
+    "valid integer": "an integer",
+    "valid number": "a number",
+    "valid float": "a number",
+    "greater than": "a number",
+    "less than": "a number",
+    "in the range": "a number",
+}
+"""What an option takes, by what the parser says of a value that it refuses."""
 
 
 def in_words(text: str, *, is_aligned: bool = False) -> str:
@@ -130,10 +139,25 @@ def sentence(error: Exception) -> str:
         what = f"{path} has no option {option}{_meant(option, names)}"
     elif unknown := re.match(r"No such command '([^']*)'", message):
         what = f'there is no verb "{unknown[1]}"{_meant(unknown[1], names)}'
+    elif number := _number(getattr(error, "param", None), message):
+        what = f"{path}: {number}"
     else:
         what = f"{path}: {message[:1].lower()}{message[1:]}".rstrip(".")
     rest = path.partition(" ")[2]
     return f"{what}; `{' '.join(filter(None, (NAME, rest, '-h')))}` shows what there is"
+
+
+def _number(option: Any, message: str) -> str | None:
+    """What an option of a number takes, with its help on it; None for any other fault."""
+    kind = next((words for text, words in NUMBERS.items() if text in message), None)
+    if kind is None or not getattr(option, "opts", None):
+        return None
+    least, most = getattr(option, "min", None), getattr(option, "max", None)
+    limits = (
+        f" {word} {limit:g}" for word, limit in (("from", least), ("to", most)) if limit is not None
+    )
+    about = (getattr(option, "help", None) or "").partition("; ")[0].rstrip(".")
+    return f"{option.opts[0]} takes {kind}{''.join(limits)}" + (f" ({about})" if about else "")
 
 
 def _names(context: Any) -> Iterator[str]:
