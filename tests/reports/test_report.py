@@ -36,7 +36,7 @@ from appliance.records.journal import Block, Calibrated, Counted, InterimAnalysi
 from appliance.records.json import sha256
 from appliance.records.plan import Plan
 from appliance.records.signer import Signer
-from appliance.records.system import Device, Fact
+from appliance.records.system import Fact
 from appliance.records.verdict import Estimate, Reason, Ruling, Statistic, Straggler
 from appliance.signing import dsse, html_attachments, keys, pades
 from appliance.statistics.group_sequential import group_bounds
@@ -512,13 +512,11 @@ def test_counters_show_their_growth_and_what_was_not_reported():
         ),
     ]
 
-    (device,) = bundle.system.identity.devices
-
-    def grid(*events: Counted, others: tuple[Device, ...] = ()) -> Grid:
+    def grid(*events: Counted, of: Bundle = bundle) -> Grid:
         result = health.chapter(
-            bundle.criteria,
-            (device, *others),
-            index_of(bundle.plan, [line(event) for event in events]),
+            of.criteria,
+            of.system.identity.devices,
+            index_of(of.plan, [line(event) for event in events]),
         )
         counters = result.devices[0].counters
         assert counters is not None
@@ -536,7 +534,7 @@ def test_counters_show_their_growth_and_what_was_not_reported():
     )
     assert notes(*read) == ()  # of the only device that stands under what was not observed
     assert rows(read[0])[0] == ("ECC corrected", "4", "not reported", "not reported", "")
-    of_two = grid(*read, others=(replace(device, id="cpu:1"),))
+    of_two = grid(*read, of=sample(num_devices=2))
     assert of_two.notes == ("1 counter not reported: Other.",)
 
 
