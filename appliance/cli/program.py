@@ -111,12 +111,13 @@ def help_text(root: Any, words: Sequence[str]) -> str | None:
     if last not in HELP_OPTIONS:
         return None
     command = root
-    context = typer.Context(command, info_name=NAME, **CONTEXT)
+    names = list(HELP_OPTIONS)
+    context = typer.Context(command, info_name=NAME, help_option_names=names)
     for verb in verbs:
         command = getattr(command, "commands", {}).get(verb)
         if command is None:
             return None
-        context = typer.Context(command, info_name=verb, parent=context, **CONTEXT)
+        context = typer.Context(command, info_name=verb, parent=context, help_option_names=names)
     return str(command.get_help(context))
 
 
