@@ -1018,6 +1018,17 @@ def test_the_terminal_counts_the_rulings_that_it_does_not_tell():
     assert output[-1] == "and 30 more rulings: see verdict.json and the report"
 
 
+def test_the_terminal_names_many_cases_by_their_rows_and_devices():
+    names = [f"{row}@cpu:{number}" for row in ("bert", "llama") for number in range(8)]
+    one = ruled("speed", "bert", "inconclusive")
+    several = tuple(replace(one, case=name) for name in names)
+    verdict = judged().verdict
+    (output,) = ruling_sentences(replace(verdict, rulings=several))
+    assert output.startswith("inconclusive: speed of 16 cases: bert (8), llama (8): because of")
+    (output,) = ruling_sentences(replace(verdict, rulings=several[:8]))
+    assert output.startswith("inconclusive: speed of bert@cpu:0 to cpu:7 (8 devices): because of")
+
+
 def test_cases_that_no_qualified_record_applies_to_are_told_in_one_line():
     def without_record(case: str, shown: str) -> Ruling:
         why = f"there is no qualified record of {case} on X; reported, not judged: {shown}"
