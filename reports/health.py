@@ -49,17 +49,19 @@ def chapter(criteria: Criteria, devices: Sequence[Device], index: JournalIndex) 
     metrics = {one.metric for one in criteria.criterion if one.kind == "health"}
     is_large = len(ledgers) > MOST_APART
     return HealthChapter(
-        devices=() if is_large else tuple(_device(one, metrics, index) for one in ledgers),
+        devices=()
+        if is_large
+        else tuple(_device(one, metrics, index, is_alone=len(ledgers) == 1) for one in ledgers),
         together=_together(ledgers, index) if is_large else None,
         kernel=_kernel(ledgers),
         gaps=_gaps(ledgers),
     )
 
 
-def _device(one: Ledger, metrics: set[str], index: JournalIndex) -> DeviceHealth:
+def _device(one: Ledger, metrics: set[str], index: JournalIndex, *, is_alone: bool) -> DeviceHealth:
     return DeviceHealth(
         title=f"{one.device.id}: {one.device.model}",
-        counters=_counters(one),
+        counters=_counters(one, is_alone=is_alone),
         load=_load(one),
         plot=plots.traces(f"Telemetry of {one.device.id}", tuple(_traces(one.device.id, index))),
         notes=tuple(_notes(one, metrics)),
@@ -148,8 +150,11 @@ def _slowed(one: Ledger) -> Iterator[str]:
 # ------------------------------------------------------------------ counters
 
 
-def _counters(one: Ledger) -> Grid | None:
-    """Every counter that the device was asked for, at the begin and the end of the run."""
+def _counters(one: Ledger, *, is_alone: bool) -> Grid | None:
+    """Every counter that the device was asked for, at the begin and the end of the run.
+
+    What was not reported of the only device stands under what was not observed, and nowhere else.
+    """
     rows = [_count(one.counter(name)) for name in one.counter_names if name not in one.absent]
     if not rows:
         return None
@@ -157,12 +162,14 @@ def _counters(one: Ledger) -> Grid | None:
     missing = [row[0] for row in rows if row[1:4] == (NOT_REPORTED,) * 3]
     zeros = [row[0] for row in rows if row[1:4] == ("0", "0", "0")]
     notes = []
-    if missing:
+    if missing and not is_alone:
         notes.append(f"{count(len(missing), 'counter')} {NOT_REPORTED}: {', '.join(missing)}.")
     if len(zeros) > 1:
         notes.append(f"{len(zeros)} counters 0 before, after and in growth: {', '.join(zeros)}.")
     noted = set(missing) | (set(zeros) if len(zeros) > 1 else set())
     left = tuple(row for row in rows if row[0] not in noted)
+    if not left and not notes:
+        return None
     return Grid(columns=columns, rows=left, notes=tuple(notes))
 
 

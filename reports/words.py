@@ -297,8 +297,41 @@ def listed(items: Sequence[str]) -> str:
     return " and ".join(filter(None, (", ".join(items[:-1]), *items[-1:])))
 
 
+FEWEST_JOINED = 3
+"""Devices in a row of which the first and the last are named."""
+LONGEST_NUMBER = 10
+"""Digits; no node has so many devices, and a name may be anything."""
+
+
+def devices(names: Sequence[str]) -> str:
+    """Devices by name; of three and more in a row the first and the last: cpu:0 to cpu:7."""
+    runs: list[list[str]] = []
+    for name in names:
+        vendor, _, number = name.partition(":")
+        is_number = number.isdecimal() and len(number) < LONGEST_NUMBER
+        before = f"{vendor}:{int(number) - 1}" if is_number else ""
+        if runs and runs[-1][-1] == before:
+            runs[-1].append(name)
+        else:
+            runs.append([name])
+    return ", ".join(
+        f"{run[0]} to {run[-1]}" if len(run) >= FEWEST_JOINED else ", ".join(run) for run in runs
+    )
+
+
+def _of_one_row(names: Sequence[str]) -> str:
+    """Cases of one row by their devices: bert@cpu:0 to cpu:7 (8 devices); "" for any others."""
+    rows = {name.partition("@")[0] for name in names}
+    on = [name.partition("@")[2] for name in names]
+    if len(names) < FEWEST_JOINED or len(rows) > 1 or not all(on):
+        return ""
+    return f"{rows.pop()}@{devices(on)} ({len(on)} devices)"
+
+
 def cases(names: Sequence[str], most: int = 8) -> str:
     """Cases by name; of many the rows of the suite that they are of, with how many of each."""
+    if most and (joined := _of_one_row(names)):
+        return joined
     if len(names) <= most:
         return ", ".join(names)
     rows: dict[str, int] = {}

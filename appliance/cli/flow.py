@@ -15,8 +15,6 @@ import typer
 from appliance.cli.options import JsonOption, SigningOptions, grouped
 from appliance.cli.output import command, print_json, say, say_lines
 from appliance.errors import ReceiptAwaited, UsageError
-from appliance.records.json import to_data
-from appliance.records.verdict import EXIT_CODES
 from appliance.verbs.run_options import PlanOptions, RunOptions, SuiteArgument
 from appliance.version import VERSION
 
@@ -117,6 +115,7 @@ def plan(
 def _order_code(prepared: Prepared) -> int:
     """1 where a required line of the order is not met, which no run would accept; else 0."""
     from appliance.judging.order_match import match
+    from appliance.records.verdict import EXIT_CODES
 
     matched = match(prepared.order, prepared.system)
     is_met = all(one.draft.ruling != "fail" for one in matched if one.line.required)
@@ -261,6 +260,7 @@ def _conclude(finished: Finished, *, is_signed: bool, quiet: bool, as_json: bool
     from appliance.cli.results import print_result
     from appliance.probe import container_facts
     from appliance.records.json import to_data
+    from appliance.records.verdict import EXIT_CODES
 
     verdict = finished.verdict
     exit_code = EXIT_CODES[verdict.verdict]
@@ -290,6 +290,7 @@ def watch(
     ] = False,
 ) -> None:
     """Show what a run is at: launches, devices, time left; of a burn-in, what it proved."""
+    from appliance.records.verdict import EXIT_CODES
     from appliance.watching.follower import Follower
     from appliance.watching.status import Tracker
 
@@ -320,6 +321,8 @@ class _Shown:
 
     def show(self, status: Status) -> None:
         if self._as_json:
+            from appliance.records.json import to_data
+
             document = to_data(status)
             if self._is_once:
                 print_json(document)

@@ -10,9 +10,10 @@ from collections.abc import Sequence
 import typer
 
 from appliance.cli.options import JsonOption
-from appliance.cli.output import print_json
+from appliance.cli.output import print_json, say
 
 NAME_WIDTH = 18
+ALLOWANCE = "allowance: what the suite allows a case that was timed on no such device"
 LEAST_WIDTH = 40  # columns that a text gets at least, however narrow the terminal
 
 
@@ -38,9 +39,9 @@ def suites(*, as_json: JsonOption = False) -> None:
         return
     for suite in shipped:
         _print_entry(suite.name, suite.summary)
-        for one in known:
-            if one.suite == suite.name:
-                _print_entry("", one.sentence, indent=2)
+        for sentence in suite_times.sentences([one for one in known if one.suite == suite.name]):
+            _print_entry("", sentence, indent=2)
+    say(ALLOWANCE)
 
 
 def criteria(*, as_json: JsonOption = False) -> None:

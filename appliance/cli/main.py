@@ -124,7 +124,7 @@ def main() -> NoReturn:
     try:
         # blocked by who started us (scripts/entry.py), as an interpreter that loads dies of it
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-        code = app(prog_name=NAME, standalone_mode=False)
+        code = _called()
     except typer.Exit as done:
         code = done.exit_code
     except BenchError as error:
@@ -135,6 +135,15 @@ def main() -> NoReturn:
         code = _exit_code(error)
     sys.stdout.flush()
     raise SystemExit(code if isinstance(code, int) else 0)
+
+
+def _called() -> object:
+    """What the verb returns; a command line that asks for help alone is answered at once."""
+    text = program.help_text(typer.main.get_command(app), sys.argv[1:])
+    if text is None:
+        return app(prog_name=NAME, standalone_mode=False)
+    typer.echo(text)
+    return 0
 
 
 def _failed(sentence: str, code: int) -> int:

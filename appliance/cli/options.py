@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 import typer
 
 from appliance.errors import UsageError
-from appliance.records.signer import ROLES, Role
+from appliance.roles import ROLES, Role
 from appliance.storage import input_file
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import difflib
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +17,10 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from appliance.cli.output import NAME, say
-from appliance.storage import settings_file
 from appliance.version import VERSION
 
-CONTEXT = {"help_option_names": ["-h", "--help"]}
+HELP_OPTIONS = ("-h", "--help")
+CONTEXT = {"help_option_names": list(HELP_OPTIONS)}
 WITH_SETTINGS = {"accept", "run", "plan", "start", "doctor"}
 """Verbs whose options settings may stand for."""
 GOES_ON = {"--resume", "--from"}
@@ -39,6 +39,15 @@ TYPES = {
     "<list[str]>": "TEXT...",
     "<list[Path]>": "PATH...",
 }
+NUMBERS = {
+    "valid integer": "an integer",
+    "valid number": "a number",
+    "valid float": "a number",
+    "greater than": "a number",
+    "less than": "a number",
+    "in the range": "a number",
+}
+"""What an option takes, by what the parser says of a value that it refuses."""
 
 
 def in_words(text: str, *, is_aligned: bool = False) -> str:
@@ -59,8 +68,10 @@ class Verb(TyperCommand):
         return super().make_context(info_name, args, parent, **extra)
 
     def _defaults(self, args: list[str]) -> Iterator[tuple[str, object]]:
-        if self.name not in WITH_SETTINGS or not {"-h", "--help"}.isdisjoint(args):
+        if self.name not in WITH_SETTINGS or not set(HELP_OPTIONS).isdisjoint(args):
             return
+        from appliance.storage import settings_file
+
         own = {parameter.name: parameter.opts for parameter in self.params}
         is_going_on = any(word.partition("=")[0] in GOES_ON for word in args)
         settings = settings_file.settings(os.environ, Path.cwd())
@@ -91,6 +102,25 @@ class Verbs(TyperGroup):
         return super().parse_args(ctx, args)
 
 
+def help_text(root: Any, words: Sequence[str]) -> str | None:
+    """The help that verbs and nothing but `--help` ask for; None for any other command line.
+
+    Reading a command line loads what converts values, which takes longer than all of the help.
+    """
+    *verbs, last = words or ("",)
+    if last not in HELP_OPTIONS:
+        return None
+    command = root
+    names = list(HELP_OPTIONS)
+    context = typer.Context(command, info_name=NAME, help_option_names=names)
+    for verb in verbs:
+        command = getattr(command, "commands", {}).get(verb)
+        if command is None:
+            return None
+        context = typer.Context(command, info_name=verb, parent=context, help_option_names=names)
+    return str(command.get_help(context))
+
+
 def version(*, wanted: bool) -> None:
     """Print the version and end, where it is asked for."""
     if wanted:
@@ -110,10 +140,25 @@ def sentence(error: Exception) -> str:
         what = f"{path} has no option {option}{_meant(option, names)}"
     elif unknown := re.match(r"No such command '([^']*)'", message):
         what = f'there is no verb "{unknown[1]}"{_meant(unknown[1], names)}'
+    elif number := _number(getattr(error, "param", None), message):
+        what = f"{path}: {number}"
     else:
         what = f"{path}: {message[:1].lower()}{message[1:]}".rstrip(".")
     rest = path.partition(" ")[2]
     return f"{what}; `{' '.join(filter(None, (NAME, rest, '-h')))}` shows what there is"
+
+
+def _number(option: Any, message: str) -> str | None:
+    """What an option of a number takes, with its help on it; None for any other fault."""
+    kind = next((words for text, words in NUMBERS.items() if text in message), None)
+    if kind is None or not getattr(option, "opts", None):
+        return None
+    least, most = getattr(option, "min", None), getattr(option, "max", None)
+    limits = (
+        f" {word} {limit:g}" for word, limit in (("from", least), ("to", most)) if limit is not None
+    )
+    about = (getattr(option, "help", None) or "").partition("; ")[0].rstrip(".")
+    return f"{option.opts[0]} takes {kind}{''.join(limits)}" + (f" ({about})" if about else "")
 
 
 def _names(context: Any) -> Iterator[str]:

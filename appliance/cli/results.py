@@ -27,6 +27,7 @@ from appliance.records.system import Fact, System
 from appliance.records.verdict import CaseResult, Estimate, Ruling, Verdict
 from appliance.storage import bundle
 from appliance.verbs.listing import ListedWorkload, in_millions
+from reports import words
 
 if TYPE_CHECKING:
     from appliance.verification.verify import Verification
@@ -184,7 +185,7 @@ def _shown_by_repeats(ruling: Ruling) -> str:
 
 def _ruling_sentence(group: Sequence[Ruling]) -> str:
     one = group[0]
-    cases, why = ", ".join(ruling.case for ruling in group if ruling.case), one.explanation
+    cases, why = words.cases([ruling.case for ruling in group if ruling.case]), one.explanation
     if len(group) > 1 and _shown_by_repeats(one):
         cases, why = f"{len(group)} cases", f"no qualified record applies; {_shown_by_repeats(one)}"
     word = one.ruling.replace("_", " ") + ("" if one.required else " (advisory)")
@@ -316,8 +317,8 @@ def _plan_row(case: Case) -> tuple[str, ...]:
     memory = f"{case.memory_class_gib} GiB class" if case.memory_class_gib else ""
     ranks = f"{case.ranks} ranks" if case.ranks > 1 else ""
     facts = ("reduced" if case.small else "", size, memory, ranks)
-    words = ", ".join(filter(None, facts)) or "-"
-    return (case.id, f"{case.workload} {case.version}", words, str(case.launches + 1), values)
+    about = ", ".join(filter(None, facts)) or "-"
+    return (case.id, f"{case.workload} {case.version}", about, str(case.launches + 1), values)
 
 
 def print_system(system: System) -> None:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
 from appliance.records.json import Record
-
-Role = Literal["tester", "vendor", "buyer", "witness"]
-ROLES: tuple[Role, ...] = get_args(Role)
+from appliance.roles import Role
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

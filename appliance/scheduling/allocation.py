@@ -17,8 +17,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from appliance.records.plan import ScheduledRow
+if TYPE_CHECKING:
+    from appliance.records.plan import ScheduledRow
 
 MOST_MINUTES = 100_000
 """Ten weeks."""

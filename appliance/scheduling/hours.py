@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from appliance.errors import UsageError
 from appliance.planning.launch_constants import SEGMENTED
-from appliance.records.suite import Suite, SuiteCase
+
+if TYPE_CHECKING:
+    from appliance.records.suite import Suite, SuiteCase
 
 LEAST_HOURS, MOST_HOURS = 0.01, 2500.0
 LONGEST_SEGMENT, LEAST_SEGMENT, FEWEST_SEGMENTS = 3600.0, 30.0, 6

@@ -6,6 +6,7 @@ each model whose qualified records the package has.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Literal
@@ -36,11 +37,6 @@ class SuiteTime(Record):
     is_disturbed: bool
 
     @property
-    def sentence(self) -> str:
-        """The minutes on the model, and what they are taken from."""
-        return f"{amount(self.minutes)} on {self.model} ({self.source})"
-
-    @property
     def source(self) -> str:
         recorded = "recorded beside other load" if self.is_disturbed else "recorded"
         if self.num_recorded == self.num_cases:
@@ -64,6 +60,16 @@ class SuiteTimes(Record):
 def load() -> tuple[SuiteTime, ...]:
     """The times of all shipped suites."""
     return parse_json(SuiteTimes, PATH.read_bytes(), PATH.name).time
+
+
+def sentences(times: Sequence[SuiteTime]) -> tuple[str, ...]:
+    """The minutes and what they are taken from; models of which both are the same share a line."""
+    models: dict[tuple[str, str], list[str]] = {}
+    for one in times:
+        models.setdefault((amount(one.minutes), one.source), []).append(one.model)
+    return tuple(
+        f"{minutes} on {', '.join(names)} ({source})" for (minutes, source), names in models.items()
+    )
 
 
 def amount(minutes: float) -> str:

@@ -35,8 +35,9 @@ from cryptography.x509.oid import NameOID
 from appliance.errors import EvidenceError, OutputError, UsageError
 from appliance.records.json import sha256
 from appliance.records.plan import Plan
-from appliance.records.signer import Role, Signer
+from appliance.records.signer import Signer
 from appliance.records.verdict import Verdict
+from appliance.roles import Role
 from appliance.signing import certificates
 from appliance.signing.dsse import (
     ACCEPTANCE,

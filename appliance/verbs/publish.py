@@ -17,7 +17,8 @@ from pathlib import Path
 from appliance import extras
 from appliance.errors import UsageError
 from appliance.records.json import from_json, sha256, to_json
-from appliance.records.signer import Role, Signer
+from appliance.records.signer import Signer
+from appliance.roles import Role
 from appliance.signing import keys
 from appliance.storage import bundle, limits
 from appliance.storage.plain_files import Folder

@@ -45,9 +45,9 @@ from appliance.errors import (
 from appliance.ipc import confined_reader
 from appliance.linux.sysfs import Tree
 from appliance.records.json import from_json
-from appliance.records.signer import Role
 from appliance.records.system import System
 from appliance.records.verdict import EXIT_CODES, Verdict
+from appliance.roles import Role
 from appliance.signing.keys import Key
 from appliance.storage import bundle, limits, plain_files
 from appliance.storage.plain_files import Folder

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
@@ -16,6 +17,7 @@ from reports.model import OpenCase, OpenRuling
 
 MOST_ALIKE = 12  # explanations of one criterion and reason; verdict.json has them all
 OF_RUN = "the run"
+DEVICE = re.compile(r"\b[a-z]+:[0-9]+\b")
 CLASSES = ("integrity", "correctness", "health", "performance")
 """What a criterion's precedence is called, the highest first."""
 
@@ -71,10 +73,9 @@ def _together(first: OpenRuling, others: Sequence[OpenRuling]) -> OpenRuling:
 
 def _open_ruling(group: Sequence[Ruling], ranks: Mapping[str, int]) -> OpenRuling:
     one = group[0]
-    alike: dict[tuple[str, str], list[str]] = {}
+    alike: dict[tuple[str, str], list[Ruling]] = {}
     for ruling in group:
-        key = (ruling.explanation, ruling.action)
-        alike.setdefault(key, []).append(ruling.case or OF_RUN)
+        alike.setdefault((_form(ruling), ruling.action), []).append(ruling)
     is_shared = len({action for _, action in alike}) == 1
     is_ordered = one.criterion.startswith(ORDER_LINE)
     precedence = "order" if is_ordered else CLASSES[ranks.get(one.criterion, 0)]
@@ -85,16 +86,42 @@ def _open_ruling(group: Sequence[Ruling], ranks: Mapping[str, int]) -> OpenRulin
         reason=REASONS.get(one.reason, one.reason),
         cases=tuple(
             OpenCase(
-                cases=words.cases(names),
-                explanation=explanation,
+                cases=words.cases(_names(several)),
+                explanation=_explanation(several),
                 action="" if is_shared else action,
             )
-            for (explanation, action), names in list(alike.items())[:MOST_ALIKE]
+            for (_, action), several in list(alike.items())[:MOST_ALIKE]
         )
-        + _others_of(list(alike.values())[MOST_ALIKE:]),
+        + _others_of([_names(several) for several in list(alike.values())[MOST_ALIKE:]]),
         action=one.action if is_shared else "",
         is_required=one.required,
     )
+
+
+def _names(several: Sequence[Ruling]) -> list[str]:
+    return list(dict.fromkeys(ruling.case or OF_RUN for ruling in several))
+
+
+def _form(ruling: Ruling) -> str:
+    """An explanation without what the name of its case says: equal where all else is."""
+    text = _of_its_case(ruling)
+    devices = set(DEVICE.findall(text))
+    return DEVICE.sub("DEVICE", text) if len(devices) == 1 else text
+
+
+def _of_its_case(ruling: Ruling) -> str:
+    """The explanation with its launches by their numbers, as the case stands before it."""
+    return ruling.explanation.replace(f"{ruling.case}/", "") if ruling.case else ruling.explanation
+
+
+def _explanation(several: Sequence[Ruling]) -> str:
+    """What is said of all of them, with every device that it is said of."""
+    first, *others = dict.fromkeys(one.explanation for one in several)
+    if not others:
+        return first
+    devices = dict.fromkeys(name for one in several for name in DEVICE.findall(_of_its_case(one)))
+    named = words.devices(list(devices))
+    return DEVICE.sub(lambda _: named, _of_its_case(several[0]))
 
 
 def _others_of(rest: Sequence[Sequence[str]]) -> tuple[OpenCase, ...]:

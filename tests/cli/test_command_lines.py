@@ -50,7 +50,13 @@ def test_version_is_one_line() -> None:
         (("list", "suite"), 'there is no verb "suite" (did you mean suites?); `bench list -h`'),
         (("quxx",), 'there is no verb "quxx"; `bench -h` shows what there is'),
         (("accept", "--siute", "x"), "bench accept has no option --siute (did you mean --suite?)"),
-        (("plan", "--sessions", "two"), "bench plan: invalid value for '--sessions'"),
+        (
+            ("plan", "--sessions", "two"),
+            "bench plan: --sessions takes an integer (Parts of the run, 1 to 12, each begun anew);",
+        ),
+        (("accept", "--hours", "x"), "bench accept: --hours takes a number (Hours that a suite"),
+        (("fleet", "run", "--attempt", "0"), "--attempt takes a number from 1 to 999 (Number of"),
+        (("fleet", "run", "--attempt", "1.5"), "--attempt takes an integer from 1 to 999 ("),
         (("plan", "--suite", ""), "--suite is empty: `bench list suites` names what there is"),
         (("plan", "smoke", "--suite", "intake"), 'named twice, "smoke" and "intake"'),
     ],
@@ -238,4 +244,4 @@ def test_settings_stand_for_options_that_are_left_out(
     assert "set by" not in called("run", "--resume", "gone").stderr  # which has its suite
     assert "set by" not in called("verify", "gone").stderr
     monkeypatch.setenv("BENCH_SESSIONS", "two")
-    assert "invalid value for '--sessions'" in called("plan").stderr
+    assert "--sessions takes an integer" in called("plan").stderr

@@ -1,7 +1,9 @@
 """`accept --sessions` as a person uses it: stopped, refused, killed, gone on with, verified."""
 
 import json
+import re
 import shutil
+import subprocess
 import time
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -74,6 +76,26 @@ def test_a_session_with_another_record_of_its_node_is_refused_in_a_sentence(copy
     done = called("accept", "--resume", str(copy))
     assert done.returncode == 4
     assert "put that one back, or start a new run" in done.stderr
+
+
+def test_a_disk_without_room_for_the_rest_is_refused_before_it_goes_on(
+    paused: Path, tmp_path: Path
+) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(disk)]
+    if subprocess.run(command, check=False, capture_output=True).returncode:
+        pytest.skip("a file system cannot be mounted here")
+    try:
+        run = Path(shutil.copytree(paused, disk / paused.name))
+        before = (run / "journal.jsonl").read_bytes()
+        done = called("accept", "--resume", str(run))
+        assert done.returncode == 2
+        assert re.search(r"MB free and the run may need \d+ MB more \(journal ", done.stderr)
+        assert done.stderr.endswith("make room there, then go on again\n")
+        assert (run / "journal.jsonl").read_bytes() == before
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
 
 
 def later(run: Path, by: timedelta) -> None:

@@ -87,3 +87,18 @@ def test_more_launches_and_devices_and_larger_models_need_more_room() -> None:
     assert more.journal - least.journal >= 5 * disk_space.LAUNCH_BYTES
     assert more.pages - least.pages >= disk_space.PAGES_PART * 5 * disk_space.LAUNCH_BYTES
     assert (more.logs, more.work) == (least.logs, least.work)
+
+
+@needs_root
+def test_run_that_goes_on_needs_no_room_for_what_its_journal_has(small_disk: Path) -> None:
+    plan = a_plan(a_case(launches=50))
+    room = disk_space.needed(plan)
+    resize = ["mount", "-o", f"remount,size={room.total + 2**16}", str(small_disk)]
+    subprocess.run(resize, check=True)
+    disk_space.check(small_disk, plan)
+    (small_disk / "filled").write_bytes(bytes(room.journal // 2))
+    with pytest.raises(OutputError, match=r"may need \d+ MB \(.* or name another folder"):
+        disk_space.check(small_disk, plan)
+    disk_space.check(small_disk, plan, journal_bytes=room.journal // 2)
+    with pytest.raises(OutputError, match=r"may need \d+ MB more \(.* then go on again"):
+        disk_space.check(small_disk, plan, journal_bytes=room.journal // 4)

@@ -193,6 +193,40 @@ def test_open_rulings_stand_in_the_order_of_precedence_and_the_informative_last(
     ]
 
 
+def test_what_differs_in_the_device_alone_is_said_once():
+    several = tuple(
+        replace(
+            ruled("integrity", "bert", "inconclusive"),
+            case=f"bert@cpu:{number}",
+            explanation=f"launch bert@cpu:{number}/0 read nothing of cpu:{number}",
+        )
+        for number in (0, 1, 2, 4)
+    )
+    other = replace(several[0], case="bert@cpu:5", explanation="launch bert@cpu:5/1 read nothing")
+    (one,) = view(judged_by_hand(*several, other)).open_rulings
+    assert [(case.cases, case.explanation) for case in one.cases] == [
+        (
+            "bert@cpu:0 to cpu:2, cpu:4 (4 devices)",
+            "launch 0 read nothing of cpu:0 to cpu:2, cpu:4",
+        ),
+        ("bert@cpu:5", "launch bert@cpu:5/1 read nothing"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("names", "joined"),
+    [
+        (["cpu:0"], "cpu:0"),
+        (["cpu:0", "cpu:1"], "cpu:0, cpu:1"),
+        (["cpu:7", "cpu:8", "cpu:9", "cpu:10"], "cpu:7 to cpu:10"),
+        (["cpu:0", "disk:1", "disk:2", "disk:3"], "cpu:0, disk:1 to disk:3"),
+        (["node", "cpu:" + "9" * 5000, "cpu:x"], "node, cpu:" + "9" * 5000 + ", cpu:x"),
+    ],
+)
+def test_devices_in_a_row_are_the_first_and_the_last(names: list[str], joined: str):
+    assert words.devices(names) == joined
+
+
 def test_what_is_said_of_several_cases_is_said_once():
     bundle = judged_by_hand(
         ruled("speed", "bert", "inconclusive"),
@@ -478,15 +512,15 @@ def test_counters_show_their_growth_and_what_was_not_reported():
         ),
     ]
 
-    def grid(*events: Counted) -> Grid:
+    def grid(*events: Counted, of: Bundle = bundle) -> Grid:
         result = health.chapter(
-            bundle.criteria,
-            bundle.system.identity.devices,
-            index_of(bundle.plan, [line(event) for event in events]),
+            of.criteria,
+            of.system.identity.devices,
+            index_of(of.plan, [line(event) for event in events]),
         )
-        (device,) = result.devices
-        assert device.counters is not None
-        return device.counters
+        counters = result.devices[0].counters
+        assert counters is not None
+        return counters
 
     def rows(*events: Counted) -> tuple[tuple[str, ...], ...]:
         return grid(*events).rows
@@ -498,8 +532,10 @@ def test_counters_show_their_growth_and_what_was_not_reported():
         ("ECC corrected", "4", "7", "+3", "between launches"),
         ("Resets", "9", "2", "was set back", ""),
     )
-    assert notes(*read) == ("1 counter not reported: Other.",)
+    assert notes(*read) == ()  # of the only device that stands under what was not observed
     assert rows(read[0])[0] == ("ECC corrected", "4", "not reported", "not reported", "")
+    of_two = grid(*read, of=sample(num_devices=2))
+    assert of_two.notes == ("1 counter not reported: Other.",)
 
 
 def line(event: Counted) -> Line:
@@ -980,6 +1016,17 @@ def test_the_terminal_counts_the_rulings_that_it_does_not_tell():
     output = ruling_sentences(replace(judged().verdict, rulings=many))
     assert len(output) == 21
     assert output[-1] == "and 30 more rulings: see verdict.json and the report"
+
+
+def test_the_terminal_names_many_cases_by_their_rows_and_devices():
+    names = [f"{row}@cpu:{number}" for row in ("bert", "llama") for number in range(8)]
+    one = ruled("speed", "bert", "inconclusive")
+    several = tuple(replace(one, case=name) for name in names)
+    verdict = judged().verdict
+    (output,) = ruling_sentences(replace(verdict, rulings=several))
+    assert output.startswith("inconclusive: speed of 16 cases: bert (8), llama (8): because of")
+    (output,) = ruling_sentences(replace(verdict, rulings=several[:8]))
+    assert output.startswith("inconclusive: speed of bert@cpu:0 to cpu:7 (8 devices): because of")
 
 
 def test_cases_that_no_qualified_record_applies_to_are_told_in_one_line():

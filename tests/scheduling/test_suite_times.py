@@ -70,8 +70,12 @@ def test_a_time_says_what_it_is_taken_from(
     num_recorded: int, num_estimated: int, source: str
 ) -> None:
     one = replace(A_TIME, num_recorded=num_recorded, num_estimated=num_estimated)
-    assert one.sentence == f"119 min on M ({source})"
-    assert replace(one, minutes=120.0).sentence == f"2.0 h on M ({source})"
+    assert suite_times.sentences([one]) == (f"119 min on M ({source})",)
+    longer = replace(one, model="L", minutes=120.0)
+    assert suite_times.sentences([one, longer, replace(one, model="N", minutes=119.0)]) == (
+        f"119 min on M, N ({source})",
+        f"2.0 h on L ({source})",
+    )
     disturbed = replace(one, is_disturbed=True).source
     assert disturbed == source.replace("recorded", "recorded beside other load")
 
@@ -87,7 +91,9 @@ def test_schedules_of_the_recorded_device_hold_their_minutes(minutes: int) -> No
 
 
 def test_the_list_of_suites_says_their_times() -> None:
-    lines = called("list", "suites").stdout.splitlines()
+    done = called("list", "suites")
+    assert done.stderr.startswith("allowance: what the suite allows a case that ")
+    lines = done.stdout.splitlines()
     at = next(place for place, line in enumerate(lines) if line.startswith("smoke "))
     assert any(XEON in line for line in lines[at + 1 : at + 4])
     listed = json.loads(called("list", "suites", "--json").stdout)

@@ -30,7 +30,14 @@ from appliance.errors import EvidenceError
 from appliance.judging.verdict import interim_analysis, judge
 from appliance.planning.plan import case_analyses, checked_launch, launch_groups
 from appliance.records.baseline import Baselines, Peaks
-from appliance.records.journal import Checked, Event, InterimAnalysis, LaunchEnded, RunStarted
+from appliance.records.journal import (
+    Checked,
+    Event,
+    InterimAnalysis,
+    LaunchEnded,
+    LaunchStarted,
+    RunStarted,
+)
 from appliance.records.json import from_json, sha256, to_json
 from appliance.records.plan import Case, Plan
 from appliance.records.qualified import Qualified
@@ -170,6 +177,22 @@ def rejected(*, repeats: int = 0) -> Draft:
         if not of_launches(event, skipped) or isinstance(event, LaunchEnded)
     ]
     return replace(draft, events=tuple(analysed(draft.plan, events)))
+
+
+def crashed() -> Draft:
+    """The same run, but the last launch of a case crashed, and left what it said."""
+    draft = healthy()
+    launch = f"{CASE}/5"
+    events = [
+        replace(ended(launch, "crashed", "SIGSEGV"), exit_code=-11)
+        if isinstance(event, LaunchEnded) and of_launches(event, {launch})
+        else event
+        for event in draft.events
+        if not of_launches(event, {launch}) or isinstance(event, (LaunchStarted, LaunchEnded))
+    ]
+    said = b"Fatal Python error: Segmentation fault\n"
+    logs = {bundle.log_name(launch, "stdout"): b"", bundle.log_name(launch, "stderr"): said}
+    return replace(draft, events=tuple(analysed(draft.plan, events)), others=logs)
 
 
 def of_launches(event: Event, launches: set[str]) -> bool:

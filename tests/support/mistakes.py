@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from support.bundles import healthy, sealed
+from support.bundles import crashed, healthy, sealed
 from support.program import ROOT, called
 
 from appliance.signing import keys
@@ -47,6 +47,7 @@ MISTAKES: tuple[tuple[str, str], ...] = (
     ("a folder of runs", "bench verify out"),
     ("a folder that is no run", "bench verify empty"),
     ("a run without a file of its own", "bench verify out/SHORT --allow-dev"),
+    ("a run without its logs", "bench verify out/CRASHED --allow-dev"),
     ("a signed run that goes on", "bench accept --resume out/RUN"),
     ("a key without its certificate", "bench sign out/UNSIGNED --key key.pem"),
     ("a container that would not start", "bench start --dry-run --engine missing.sock"),
@@ -81,6 +82,7 @@ def make(folder: Path) -> None:
         copy = shutil.copytree(run, folder / "out" / name)
         for one in lost:
             (copy / one).unlink()
+    shutil.rmtree(sealed(folder / "out" / "CRASHED", crashed(), key) / bundle.LOGS)
     (folder / "empty").mkdir()
     (folder / "order.toml").write_text(ORDER)
 
@@ -121,7 +123,8 @@ these mistakes and holds the answer to this page.
 [When something does not go on](../how-to/troubleshooting.md) explains what needs more room.
 
 In these examples `out` holds runs: `RUN` is signed, `UNSIGNED` and `UNFINISHED` lack what their
-names say, and `SHORT` has lost its criteria.
+names say, `SHORT` has lost its criteria, and `CRASHED`, of which a launch crashed, what that
+launch printed.
 
 | mistake | command | answer | exit code |
 |---|---|---|---|
