@@ -14,6 +14,8 @@ from appliance.records.journal import Checked, Event, KernelLogged, LaunchEnded,
 from appliance.storage.bundle import Bundle
 from reports import burn_in
 from reports.model import BurnInSection, Grid
+from workloads.parts.burning.formats import OF_ACCELERATORS
+from workloads.parts.memory.memory_tests import TESTS
 
 HOURS = 6
 
@@ -49,10 +51,17 @@ def test_coverage_adds_up_all_segments(recorded: Bundle) -> None:
     made = section(recorded)
     covered = rows(made.coverage)
     (proven,) = [row.value for row in made.rows if row.label == "Products proven"]
-    exact, random, _ = covered["products in bfloat16"]
-    total = int(exact.replace(",", "")) + int(random.replace(",", ""))
+    by_format = [row for name, row in covered.items() if name.startswith("products in ")]
+    assert len(by_format) == len(OF_ACCELERATORS)
+    total = sum(int(one.replace(",", "")) for row in by_format for one in row[:2])
     assert proven == f"{total:,} in {HOURS} segments"
-    assert covered["memory, patterns"][0].endswith("TiB")
+
+
+def test_coverage_shows_every_test_of_memory_with_its_bytes(recorded: Bundle) -> None:
+    covered = rows(section(recorded).coverage)
+    tested = {name.partition(", ")[2]: row for name, row in covered.items() if "memory, " in name}
+    assert list(tested) == list(TESTS)
+    assert all(row[0].endswith("iB") and row[2].endswith(" a second") for row in tested.values())
 
 
 def test_products_of_several_formats_stand_apart() -> None:
