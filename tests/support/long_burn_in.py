@@ -25,7 +25,7 @@ from support.recorded_runs import CRITERIA, CRITERIA_DATA
 from support.report_samples import ORGANISATION
 
 from appliance import extras
-from appliance.evidence.folding import Values, fold_steps
+from appliance.evidence.folding import Values, fold_ns, fold_steps
 from appliance.planning import library_ranges, workload_manifest
 from appliance.planning.plan import Place, PlanInputs, make_plan
 from appliance.records.baseline import Baselines
@@ -104,6 +104,7 @@ class Hour:
             record=self.journal.append,
             now_ns=lambda: self.clock.nanoseconds,
             case_of=self.case_of.get,
+            fold_ns=fold_ns(self.plan),
         )
 
     def append(self, event: Event, *, sync: bool = False) -> Line:
@@ -184,7 +185,7 @@ class Hour:
     def _block(self, event: Block) -> Block:
         times = self.steps[event.launch]
         events = [time - time // 10_000 for time in times]
-        folded = fold_steps(times, events)
+        folded = fold_steps(times, events, self.readings.fold_ns)
         whole = sum(times) + 1000 * len(times)
         return replace(
             event,
