@@ -37,6 +37,7 @@ import math
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import ClassVar
@@ -206,6 +207,7 @@ class BurnIn(Workload[State, Output]):
             signs=torch.randint(0, 2, (self.size,), generator=rng).double() * 2 - 1,
             rows=torch.randperm(self.size // 4, generator=rng)[: self.num_checked_rows],
             draw=chain_seed,
+            seed=seed,
         )
         self._size_steps(target, state)
         return state
@@ -443,7 +445,23 @@ class BurnIn(Workload[State, Output]):
         ]
         new.sort(key=lambda place: place[1] == len(state.formats))
         room = max(0, MOST_EVENTS - len(state.events))
-        return [self._look_at(state, *place) for place in new[:room]]
+        seen = datetime.now(UTC)
+        return [
+            self._look_at(state, *place).at(self._circumstances(state, *place), seen)
+            for place in new[:room]
+        ]
+
+    def _circumstances(self, state: State, lane_number: int, number: int, index: int) -> str:
+        """In which step, lane and round a mismatch was, and what draws its operands again."""
+        place = f"step {state.num_steps:,}, lane {lane_number + 1}"
+        if number == len(state.formats):
+            return f"{place}, patterns of seed {state.seed}"
+        burnt, tally = state.formats[number], state.lanes[lane_number].tallies[number]
+        rounds = tally.rounds_apart(index)
+        if rounds:
+            own = rounds[-1] % burnt.num_sets + 1
+            place += f", round {rounds[-1] + 1:,} of its format, set {own:,} of {burnt.num_sets:,}"
+        return f"{place}, operands of seed {state.seed}"
 
     def _look_at(self, state: State, lane_number: int, number: int, index: int) -> Event:
         """Look at a mismatch in the lane that saw it, whose products have one order of sums."""
