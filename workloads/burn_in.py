@@ -56,7 +56,7 @@ from workloads.parts.burning.exact_pair import ExactPair
 from workloads.parts.burning.formats import MULTIPLE, Format, chosen, parsed, switched
 from workloads.parts.burning.lanes import Lane, Pace, in_lanes
 from workloads.parts.burning.mismatches import REPEATS, Event, Operands, Slot
-from workloads.parts.burning.state import KINDS, Burnt, Rotation, State, shapes_of
+from workloads.parts.burning.state import KINDS, Burnt, Rotation, State, Visit, shapes_of
 from workloads.parts.memory import digests, memory_tests
 from workloads.parts.memory.chain import Chain, first_key
 from workloads.parts.memory.memory_tests import Memory, Patterns
@@ -340,10 +340,12 @@ class BurnIn(Workload[State, Output]):
         burnt, phase = state.formats[number], state.phase
         pace = self._pace(state, burnt, phase)
         state.phases[phase] += pace.rounds * len(state.lanes)
-        if state.num_steps >= len(state.formats):  # the first products are proven first
-            self._test_memory(state, is_cool=phase == "cool")
+        is_first = state.num_steps < len(state.formats)  # the first products are proven first
+        visit = None if is_first else state.rotation.next(is_cool=phase == "cool")
 
         def run(lane: int, meet: Callable[[], object]) -> list[torch.Tensor]:
+            if visit is not None:  # lanes do not wait for each other's test
+                self._test_memory(state, state.lanes[lane], visit)
             return self._rounds(state, state.lanes[lane], number, pace, meet)
 
         with switched(burnt.format, state.device.type):
@@ -408,18 +410,11 @@ class BurnIn(Workload[State, Output]):
         """One product, written where it is wanted."""
         form.multiply(left, right, out)
 
-    def _test_memory(self, state: State, *, is_cool: bool) -> None:
-        """Test a part of every lane's memory; what products left there has been looked at."""
-        visit = state.rotation.next(is_cool=is_cool)
-
-        def test(number: int, meet: Callable[[], object]) -> None:
-            del meet
-            lane = state.lanes[number]
-            memory = self.memory(lane.pool[visit.start : visit.stop], visit.start)
-            memory_tests.run(visit.test, memory, state.patterns, lane.memory_wrong)
-            lane.tested_words[visit.test] += visit.stop - visit.start
-
-        in_lanes(state.lanes, test)
+    def _test_memory(self, state: State, lane: Lane, visit: Visit) -> None:
+        """Test a part of a lane's memory; what products left there has been looked at."""
+        memory = self.memory(lane.pool[visit.start : visit.stop], visit.start)
+        memory_tests.run(visit.test, memory, state.patterns, lane.memory_wrong)
+        lane.tested_words[visit.test] += visit.stop - visit.start
 
     def memory(self, words: torch.Tensor, first: int) -> Memory:
         """Memory under test, the first of whose words has this address."""

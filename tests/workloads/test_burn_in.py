@@ -291,7 +291,7 @@ def test_product_that_was_not_written_is_seen_at_the_second_pass_too(
     """What the pass before left lies elsewhere, so that it is not taken for the product."""
     workload = burn_in()
     state = built(workload, tmp_path)
-    monkeypatch.setattr(BurnIn, "_test_memory", lambda *_, is_cool: None)  # noqa: ARG005
+    monkeypatch.setattr(BurnIn, "_test_memory", lambda *_: None)
     for _ in range(state.formats[0].num_sets):
         workload.step(state)
     assert state.num_wrong == 0
