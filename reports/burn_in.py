@@ -32,6 +32,7 @@ SINGLE = "a single mismatch that never came again"
 PRODUCTS = re.compile(r"digested blocks: ([\d,]+) products")
 LINKS = re.compile(r"chained blocks: ([\d,]+) links")
 BYTES = re.compile(r"([\d,]+) bytes(?! of what| a second|, )")
+SEEN = re.compile(r"seen at (\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ)")
 FORMAT = re.compile(r"(\w+) ([\d,]+) exact ([\d,]+) random")
 CONFIDENCES = (0.6, 0.9, 0.95)
 TRACED = (
@@ -363,7 +364,10 @@ def _events(evidence: CaseEvidence, index: JournalIndex, last: Sequence[Checked]
         if checked.check.error and checked.check.name in (COVERED, SINGLE):
             launch = launches[checked.launch]
             events.append(
-                (launch.moments[-1] if launch.moments else "", *_mismatch(launch, checked))
+                (
+                    launch.moments[-1] if launch.moments else "",
+                    *_mismatch(launch, checked, _own_readings(evidence, launch, index)),
+                )
             )
     for launch in evidence.timed:
         if launch.ended is not None and launch.ended.outcome not in ("completed", "interrupted"):
@@ -390,10 +394,45 @@ def _events(evidence: CaseEvidence, index: JournalIndex, last: Sequence[Checked]
     )
 
 
-def _mismatch(launch: LaunchEvidence, checked: Checked) -> tuple[str, str]:
-    """A segment's mismatches: how many, where, and what the device was at while its steps ran."""
+def _own_readings(
+    evidence: CaseEvidence, launch: LaunchEvidence, index: JournalIndex
+) -> list[tuple[datetime, Sampled]]:
+    """A segment's readings of its device, each with its time."""
+    device = evidence.case.device
+    own = [
+        (words.moment(utc), one)
+        for utc, one in index.readings
+        if one.launch == launch.id and one.device == device
+    ]
+    return [(moment, one) for moment, one in own if moment is not None]
+
+
+def _at_that_time(where: str, timed: Sequence[tuple[datetime, Sampled]]) -> str:
+    """What the device was at when a mismatch was seen, by the nearest reading."""
+    match = SEEN.search(where)
+    seen = words.moment(match[1]) if match else None
+    if seen is None or not timed:
+        return ""
+    moment, one = min(timed, key=lambda item: abs(item[0] - seen))
+    read = [
+        f"{heading.partition(',')[0].lower()} {words.figure(value * scale)}"
+        f"{heading.partition(',')[2]}"
+        for heading, names, scale in TRACED
+        if (value := next((v for n in names if (v := one.values.get(n)) is not None), None))
+        is not None
+    ]
+    seconds = abs((moment - seen).total_seconds())
+    what = f"the mean of {one.count:,} readings around it" if one.count > 1 else "the reading"
+    return f" ({', '.join(read)} then: {what}, {seconds:.0f} s apart)" if read else ""
+
+
+def _mismatch(
+    launch: LaunchEvidence, checked: Checked, timed: Sequence[tuple[datetime, Sampled]]
+) -> tuple[str, str]:
+    """A segment's mismatches: how many, where, and what the device was at then and in its steps."""
     number = int(checked.check.error)
-    where = _clause(checked.check.detects_what, "mismatches").partition(": ")[2]
+    places = _clause(checked.check.detects_what, "mismatches").partition(": ")[2].split(" | ")
+    where = " | ".join(place + _at_that_time(place, timed) for place in places)
     read = []
     for heading, names, scale in TRACED:
         spread = next((one for name in names if (one := spread_of(name, launch.readings))), None)

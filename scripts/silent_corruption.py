@@ -1,12 +1,13 @@
 """Planted faults through the shipped digest, on real products: how many of each kind are missed.
 
-    python scripts/silent_corruption.py [FAULTS] [PROCESSES] [--write]
+    python scripts/silent_corruption.py [FAULTS] [PROCESSES] [--write] [--table=FILE]
     python scripts/silent_corruption.py burn-in [FAULTS]
 
 Each fault is planted in a product that torch made, digested as a burn-in digests it, compared with
 the right product's digests, and taken out again; every thousandth time the product must have its
 own digests again. Nothing is predicted: a fault counts as detected if the two numbers differ.
-`--write` puts the table into docs/explanation/burn-in.md.
+`--write` puts the table into docs/explanation/burn-in.md. After every piece a line says how far it
+is, and `--table` has the table so far, so that a run that is cut short still shows what it planted.
 
 With `burn-in` the faults are planted in products of a burn-in's own steps, every other one, and go
 its whole way: digest, ring, comparison on the device, mailbox, counts and check.
@@ -14,12 +15,13 @@ its whole way: digest, ring, comparison on the device, mailbox, counts and check
 
 from __future__ import annotations
 
+import resource
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -46,6 +48,7 @@ MARKS = ("<!-- faults -->", "<!-- end of faults -->")
 NUM_FAULTS = 1_000_000
 NUM_BURNT_IN = 10_000
 PER_PRODUCT = 500
+PER_PIECE, FEWEST_PIECES, MOST_PIECES = 10_000, 20, 400
 SIZE = 64
 PRODUCTS_A_ROUND = 12
 ONE_SET = 2**16  # bytes: what a repeat of a mismatch writes to is smaller than the pool
@@ -165,25 +168,55 @@ def main_burn_in() -> None:
     raise SystemExit(planted != counted or not outside)
 
 
+def in_pieces(count: int, processes: int, show: Callable[[Seen], None]) -> Seen:
+    """Counts of so many faults, planted in several processes; `show` has those so far."""
+    number = min(MOST_PIECES, max(FEWEST_PIECES, -(-count // PER_PIECE)))
+    sizes = [count // number + (piece < count % number) for piece in range(number)]
+    seen: Seen = Counter()
+    with ProcessPoolExecutor(processes) as pool:
+        for made in as_completed(pool.submit(injected, *piece) for piece in enumerate(sizes)):
+            seen += made.result()
+            show(seen)
+    return seen
+
+
+def total(seen: Seen, what: str) -> int:
+    """How many were "planted" or "missed"."""
+    return sum(number for key, number in seen.items() if key[2] == what)
+
+
+def used_seconds() -> float:
+    """Processor time of this process and of those that have ended."""
+    both = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(one.ru_utime + one.ru_stime for one in both)
+
+
 def main() -> None:
     """Plant the faults in several processes; ends with 1 if one was missed."""
     is_written = "--write" in sys.argv
     sys.argv = [one for one in sys.argv if one != "--write"]
     if sys.argv[1:2] == ["burn-in"]:
         main_burn_in()
+    files = [Path(one.partition("=")[2]) for one in sys.argv if one.startswith("--table=")]
+    sys.argv = [one for one in sys.argv if not one.startswith("--table=")]
     count = int(sys.argv[1]) if len(sys.argv) > 1 else NUM_FAULTS
     processes = int(sys.argv[2]) if len(sys.argv) > 2 else 2  # noqa: PLR2004 - given
     begin = time.perf_counter()
-    pieces = [(number, count // 20 + (number < count % 20)) for number in range(20)]
-    with ProcessPoolExecutor(processes) as pool:
-        seen: Seen = sum(pool.map(injected, *zip(*pieces, strict=True)), Counter())
-    missed = sum(number for key, number in seen.items() if key[2] == "missed")
-    planted = sum(number for key, number in seen.items() if key[2] == "planted")
-    seconds = time.perf_counter() - begin
+
+    def show(seen: Seen) -> None:
+        planted, missed = total(seen, "planted"), total(seen, "missed")
+        seconds = time.perf_counter() - begin
+        print(f"{planted:,} of {count:,}, {missed:,} missed, {seconds:.0f} s", file=sys.stderr)
+        for file in files:
+            file.write_text(f"{planted:,} of {count:,} planted\n\n{table(seen)}\n")
+
+    seen = in_pieces(count, processes, show)
+    missed = total(seen, "missed")
     shapes = ", ".join(f"{m} x {n}" for m, n, _ in SHAPES)
     said = (
-        f"Of {planted:,} in products of {len(SHAPES)} shapes ({shapes}), {missed:,} were missed; "
-        f"it took {seconds:.0f} s of {processes} processes:"
+        f"Of {total(seen, 'planted'):,} in products of {len(SHAPES)} shapes ({shapes}), {missed:,} "
+        f"were missed; it took {time.perf_counter() - begin:.0f} s of {processes} processes and "
+        f"{used_seconds():.0f} s of processor time:"
     )
     print(f"{table(seen)}\n{said}")
     if is_written:

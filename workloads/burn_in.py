@@ -37,6 +37,7 @@ import math
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import ClassVar
@@ -55,7 +56,7 @@ from workloads.parts.burning.exact_pair import ExactPair
 from workloads.parts.burning.formats import MULTIPLE, Format, chosen, parsed, switched
 from workloads.parts.burning.lanes import Lane, Pace, in_lanes
 from workloads.parts.burning.mismatches import REPEATS, Event, Operands, Slot
-from workloads.parts.burning.state import KINDS, Burnt, Rotation, State, shapes_of
+from workloads.parts.burning.state import KINDS, Burnt, Rotation, State, Visit, shapes_of
 from workloads.parts.memory import digests, memory_tests
 from workloads.parts.memory.chain import Chain, first_key
 from workloads.parts.memory.memory_tests import Memory, Patterns
@@ -206,6 +207,7 @@ class BurnIn(Workload[State, Output]):
             signs=torch.randint(0, 2, (self.size,), generator=rng).double() * 2 - 1,
             rows=torch.randperm(self.size // 4, generator=rng)[: self.num_checked_rows],
             draw=chain_seed,
+            seed=seed,
         )
         self._size_steps(target, state)
         return state
@@ -338,10 +340,12 @@ class BurnIn(Workload[State, Output]):
         burnt, phase = state.formats[number], state.phase
         pace = self._pace(state, burnt, phase)
         state.phases[phase] += pace.rounds * len(state.lanes)
-        if state.num_steps >= len(state.formats):  # the first products are proven first
-            self._test_memory(state, is_cool=phase == "cool")
+        is_first = state.num_steps < len(state.formats)  # the first products are proven first
+        visit = None if is_first else state.rotation.next(is_cool=phase == "cool")
 
         def run(lane: int, meet: Callable[[], object]) -> list[torch.Tensor]:
+            if visit is not None:  # lanes do not wait for each other's test
+                self._test_memory(state, state.lanes[lane], visit)
             return self._rounds(state, state.lanes[lane], number, pace, meet)
 
         with switched(burnt.format, state.device.type):
@@ -406,18 +410,11 @@ class BurnIn(Workload[State, Output]):
         """One product, written where it is wanted."""
         form.multiply(left, right, out)
 
-    def _test_memory(self, state: State, *, is_cool: bool) -> None:
-        """Test a part of every lane's memory; what products left there has been looked at."""
-        visit = state.rotation.next(is_cool=is_cool)
-
-        def test(number: int, meet: Callable[[], object]) -> None:
-            del meet
-            lane = state.lanes[number]
-            memory = self.memory(lane.pool[visit.start : visit.stop], visit.start)
-            memory_tests.run(visit.test, memory, state.patterns, lane.memory_wrong)
-            lane.tested_words[visit.test] += visit.stop - visit.start
-
-        in_lanes(state.lanes, test)
+    def _test_memory(self, state: State, lane: Lane, visit: Visit) -> None:
+        """Test a part of a lane's memory; what products left there has been looked at."""
+        memory = self.memory(lane.pool[visit.start : visit.stop], visit.start)
+        memory_tests.run(visit.test, memory, state.patterns, lane.memory_wrong)
+        lane.tested_words[visit.test] += visit.stop - visit.start
 
     def memory(self, words: torch.Tensor, first: int) -> Memory:
         """Memory under test, the first of whose words has this address."""
@@ -443,7 +440,23 @@ class BurnIn(Workload[State, Output]):
         ]
         new.sort(key=lambda place: place[1] == len(state.formats))
         room = max(0, MOST_EVENTS - len(state.events))
-        return [self._look_at(state, *place) for place in new[:room]]
+        seen = datetime.now(UTC)
+        return [
+            self._look_at(state, *place).at(self._circumstances(state, *place), seen)
+            for place in new[:room]
+        ]
+
+    def _circumstances(self, state: State, lane_number: int, number: int, index: int) -> str:
+        """In which step, lane and round a mismatch was, and what draws its operands again."""
+        place = f"step {state.num_steps:,}, lane {lane_number + 1}"
+        if number == len(state.formats):
+            return f"{place}, patterns of seed {state.seed}"
+        burnt, tally = state.formats[number], state.lanes[lane_number].tallies[number]
+        rounds = tally.rounds_apart(index)
+        if rounds:
+            own = rounds[-1] % burnt.num_sets + 1
+            place += f", round {rounds[-1] + 1:,} of its format, set {own:,} of {burnt.num_sets:,}"
+        return f"{place}, operands of seed {state.seed}"
 
     def _look_at(self, state: State, lane_number: int, number: int, index: int) -> Event:
         """Look at a mismatch in the lane that saw it, whose products have one order of sums."""

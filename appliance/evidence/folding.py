@@ -9,9 +9,11 @@ full stand the first and last ten seconds of the steps, ten seconds around whate
 harmful throttle, a temperature or a clock outside the minute before it, a value that is no number),
 and the minutes of a step that took far longer than the others.
 
-Minutes are numbered and tile the time from the launch's warm-up to its block, so none can be left
-out; `fault_of` and `steps_fault` say what no honest minute can be. The alternative, to read devices
-less often, would miss what lasts for a second.
+A run of so many hours and devices that its journal would grow beyond 50 MB folds two, five or ten
+minutes together (`fold_ns`, which follows from the plan); what stands in full is the same. Minutes
+are numbered and tile the time from the launch's warm-up to its block, so none can be left out;
+`fault_of` and `steps_fault` say what no honest minute can be. The alternative, to read devices less
+often, would miss what lasts for a second.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from appliance.planning.launch_constants import SEGMENTED
 from appliance.records.journal import (
     Block,
     Reading,
@@ -33,11 +36,17 @@ from appliance.records.journal import (
     StepsFolded,
     TimedValues,
 )
+from appliance.records.plan import Plan
 from appliance.records.vocabulary import HARMFUL_THROTTLES
 
 Values = Mapping[str, float | None]
 
 FOLD_NS = 60 * 10**9
+FOLD_MINUTES = (1, 2, 5, 10)
+MOST_BYTES = 50 * 10**6
+"""What the journal of a run may take, as far as ten minutes at once allow it."""
+SEGMENT_BYTES, MINUTE_BYTES = 16_000, 1_700
+"""What a segment and a minute of it take for each device, measured with 24 values a reading."""
 DETAIL_NS = 10 * 10**9
 """What stands in full at the begin and the end of the steps and around whatever stands out."""
 MOST_EVENTS = 4
@@ -51,6 +60,17 @@ STATE = "throttle"
 SLACK = 1e-9
 BUSY = 0.5
 """Share of the time in which something must have run on a device that says how busy it was."""
+
+
+def fold_ns(plan: Plan) -> int:
+    """Nanoseconds that are folded together: of FOLD_MINUTES the fewest that keep to MOST_BYTES."""
+    cases = {case.id: case for case in plan.cases if case.workload in SEGMENTED}
+    number = sum(len(cases[one.case].all_devices) for one in plan.launches if one.case in cases)
+    minutes = plan.protocol.blocks * plan.protocol.block_seconds * 1e9 / FOLD_NS
+    for wide in FOLD_MINUTES:
+        if number * (SEGMENT_BYTES + MINUTE_BYTES * minutes / wide) <= MOST_BYTES:
+            return wide * FOLD_NS
+    return FOLD_MINUTES[-1] * FOLD_NS
 
 
 # ------------------------------------------------------------------ readings
@@ -67,14 +87,15 @@ class _Read:
 class ReadingFold:
     """Folds the readings of one device while a launch's steps run.
 
-    `begin_ns` is where the next minute begins, by the journal's clock.
+    `begin_ns` is where the next minute begins, by the journal's clock; `fold_ns` how long one is.
     """
 
     launch: str
     device: str
     begin_ns: int
+    fold_ns: int = FOLD_NS
     index: int = 0
-    _first_ns: int = 0
+    _minute_ns: int = 0
     _pending: list[_Read] = field(default_factory=list)
     _causes: dict[str, None] = field(default_factory=dict)
     _before: Mapping[str, tuple[float, float]] = field(default_factory=dict)
@@ -83,13 +104,14 @@ class ReadingFold:
     _last: Values = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._first_ns = self.begin_ns
+        self._minute_ns = self.begin_ns
         self._detail_until_ns = self.begin_ns + DETAIL_NS
 
     def add(self, at_ns: int, values: Values) -> ReadingsFolded | None:
         """Take a reading; the minute that it ends, if it does."""
         cut = at_ns - DETAIL_NS  # what is later may yet be the last, or around what stands out
-        ended = self._folded(cut) if cut - self.begin_ns >= FOLD_NS else None
+        self._remember(cut)
+        ended = self._folded(cut) if cut - self.begin_ns >= self.fold_ns else None
         cause = self._stands_out(values)
         if cause:
             self._keep_around(at_ns, cause)
@@ -103,6 +125,14 @@ class ReadingFold:
         for one in self._pending:
             one.is_detail |= one.at_ns >= now_ns - DETAIL_NS
         return self._folded(now_ns)
+
+    def _remember(self, cut_ns: int) -> None:
+        """What later readings are held to: the last whole minute up to this moment."""
+        if cut_ns - self._minute_ns < FOLD_NS:
+            return
+        own = [one.values for one in self._pending if self._minute_ns < one.at_ns <= cut_ns]
+        if own:
+            self._before, self._minute_ns = _ranges(own), cut_ns
 
     def _stands_out(self, values: Values) -> str:
         """Why this reading stands out, or nothing."""
@@ -139,6 +169,8 @@ class ReadingFold:
             return None
         moments = [self.begin_ns, *(one.at_ns for one in own), end_ns]
         gaps = [later - sooner for sooner, later in pairwise(moments)]
+        detail = [one for one in own if one.is_detail]
+        common = _common([one.values for one in detail])
         folded = ReadingsFolded(
             launch=self.launch,
             device=self.device,
@@ -147,17 +179,31 @@ class ReadingFold:
             end_ns=end_ns,
             longest_gap_ns=max(gaps),
             groups=tuple(groups([one.values for one in own if not one.is_detail])),
+            detail_common=common,
             detail=tuple(
-                TimedValues(at_ns=one.at_ns, values=dict(one.values))
-                for one in own
-                if one.is_detail
+                TimedValues(
+                    at_ns=one.at_ns,
+                    values={k: value for k, value in one.values.items() if k not in common},
+                )
+                for one in detail
             ),
             causes=tuple(self._causes),
         )
-        self._before = _ranges([one.values for one in own])
         self._pending, self._causes = self._pending[len(own) :], {}
         self.begin_ns, self.index = end_ns, self.index + 1
         return folded
+
+
+def _common(several: Sequence[Values]) -> dict[str, float | None]:
+    """Values that are the same in all of at least two readings."""
+    if len(several) < 2:  # noqa: PLR2004 - one shares nothing
+        return {}
+    first, *others = several
+    return {
+        name: value
+        for name, value in first.items()
+        if all(name in one and one[name] == value for one in others)
+    }
 
 
 def _ranges(several: Sequence[Values]) -> dict[str, tuple[float, float]]:
@@ -272,7 +318,7 @@ def of_reading(reading: Reading) -> Sampled:
 
 def of_folded(folded: ReadingsFolded) -> Iterator[Sampled]:
     """What a minute holds: its readings in full, and its groups."""
-    for one in folded.detail:
+    for one in in_detail(folded):
         reading = Reading(launch=folded.launch, device=folded.device, values=one.values)
         yield replace(of_reading(reading), at_ns=one.at_ns)
     for group in folded.groups:
@@ -290,6 +336,12 @@ def of_folded(folded: ReadingsFolded) -> Iterator[Sampled]:
         )
 
 
+def in_detail(folded: ReadingsFolded) -> Iterator[TimedValues]:
+    """The readings of a minute that stand in full, each with all of its values."""
+    for one in folded.detail:
+        yield replace(one, values={**folded.detail_common, **one.values})
+
+
 def fault_of(folded: ReadingsFolded) -> str:
     """What no minute of readings can be, as a clause; or nothing."""
     count = sum(group.count for group in folded.groups) + len(folded.detail)
@@ -305,6 +357,8 @@ def fault_of(folded: ReadingsFolded) -> str:
         folded.begin_ns <= moment <= folded.end_ns for moment in moments
     ):
         return "has readings that are not of its time, or not in order"
+    if any(name in folded.detail_common for one in folded.detail for name in one.values):
+        return "has a value twice"
     return next(filter(None, map(_group_fault, folded.groups)), "")
 
 
@@ -336,35 +390,53 @@ class FoldedSteps:
     folded: tuple[StepsFolded, ...]
 
 
-def fold_steps(wall_ns: Sequence[int], event_ns: Sequence[int] | None) -> FoldedSteps:
-    """Fold the steps of a block by the minute of their own time; short blocks stay as they are.
+def fold_steps(
+    wall_ns: Sequence[int], event_ns: Sequence[int] | None, fold_ns: int = FOLD_NS
+) -> FoldedSteps:
+    """Fold the steps of a block by minutes of their own time; short blocks stay as they are.
 
-    The first and last DETAIL_NS stand in full, and each minute with a step of LONG_STEP medians.
+    The first and last DETAIL_NS stand in full, and each minute with a step of LONG_STEP medians;
+    others are folded by `fold_ns`, a multiple of FOLD_NS.
     """
-    pieces = _minutes(wall_ns)
-    middle = statistics.median(wall_ns) if wall_ns else 0
     kept: list[int] = []
-    folded: list[StepsFolded] = []
-    num_long = 0
-    for begin, end, is_edge in pieces:
-        is_long = not is_edge and max(wall_ns[begin:end]) > LONG_STEP * middle
-        num_long += is_long
-        if is_edge or end - begin < 2 or (is_long and num_long <= MOST_EVENTS):  # noqa: PLR2004
+    stretches: list[tuple[int, int]] = []
+    wide = fold_ns // FOLD_NS
+    key = -1
+    for begin, end, minute in _kept_and_folded(wall_ns):
+        if minute < 0:
             kept.extend(range(begin, end))
+            key = -1
+        elif minute // wide == key:
+            stretches[-1] = stretches[-1][0], end
         else:
-            events = None if event_ns is None else _figures(event_ns[begin:end])
-            folded.append(
-                StepsFolded(
-                    first=begin,
-                    count=end - begin,
-                    wall_ns=_figures(wall_ns[begin:end]),
-                    event_ns=events,
-                )
-            )
+            stretches.append((begin, end))
+            key = minute // wide
     return FoldedSteps(
         wall_ns=tuple(wall_ns[place] for place in kept),
         event_ns=None if event_ns is None else tuple(event_ns[place] for place in kept),
-        folded=tuple(folded),
+        folded=tuple(_stretch(wall_ns, event_ns, *ends) for ends in stretches),
+    )
+
+
+def _kept_and_folded(wall_ns: Sequence[int]) -> Iterator[tuple[int, int, int]]:
+    """(begin, end, number of the minute) of a block; the number is below 0 if it stands in full."""
+    middle = statistics.median(wall_ns) if wall_ns else 0
+    num_long = 0
+    for begin, end, minute in _minutes(wall_ns):
+        is_long = minute >= 0 and max(wall_ns[begin:end]) > LONG_STEP * middle
+        num_long += is_long
+        is_kept = end - begin < 2 or (is_long and num_long <= MOST_EVENTS)  # noqa: PLR2004
+        yield begin, end, -1 if is_kept else minute
+
+
+def _stretch(
+    wall_ns: Sequence[int], event_ns: Sequence[int] | None, begin: int, end: int
+) -> StepsFolded:
+    return StepsFolded(
+        first=begin,
+        count=end - begin,
+        wall_ns=_figures(wall_ns[begin:end]),
+        event_ns=None if event_ns is None else _figures(event_ns[begin:end]),
     )
 
 
@@ -374,21 +446,21 @@ def in_full(wall_ns: Sequence[int], event_ns: Sequence[int] | None) -> FoldedSte
     return FoldedSteps(wall_ns=tuple(wall_ns), event_ns=events, folded=())
 
 
-def _minutes(wall_ns: Sequence[int]) -> list[tuple[int, int, bool]]:
-    """(begin, end, whether it is an edge) of the edges of a block and the minutes between them."""
+def _minutes(wall_ns: Sequence[int]) -> list[tuple[int, int, int]]:
+    """(begin, end, number) of the minutes of a block; of its edges the number is below 0."""
     whole, passed = sum(wall_ns), 0
-    pieces: list[tuple[int, int, bool]] = []
+    pieces: list[tuple[int, int, int]] = []
     begin, key = 0, -1
     for place, time in enumerate(wall_ns):
         is_edge = passed < DETAIL_NS or passed + time > whole - DETAIL_NS
         now = -1 - (2 * passed > whole) if is_edge else (passed - DETAIL_NS) // FOLD_NS
         if now != key and place > begin:
-            pieces.append((begin, place, key < 0))
+            pieces.append((begin, place, key))
             begin = place
         key = now
         passed += time
     if wall_ns:
-        pieces.append((begin, len(wall_ns), key < 0))
+        pieces.append((begin, len(wall_ns), key))
     return pieces
 
 

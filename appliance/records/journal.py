@@ -577,11 +577,12 @@ class ReadingGroup(Record):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadingsFolded(Record):
-    """About a minute of readings of a device while the steps of a segment run.
+    """About a minute of readings of a device while a segment's steps run; in long runs up to ten.
 
     `index` counts the minutes of a launch and device from 0; each begins where the one before it
     ended, by the journal's clock. Readings in `detail` stand in full, for the reasons in `causes`
-    or because they are among the first or last of the steps; all others are in `groups`.
+    or because they are among the first or last of the steps, but for the values that all of these
+    share, `detail_common`; all others are in `groups`.
     `longest_gap_ns` is the longest time without a reading.
     """
 
@@ -595,6 +596,7 @@ class ReadingsFolded(Record):
     groups: tuple[ReadingGroup, ...]
     detail: tuple[TimedValues, ...]
     causes: tuple[str, ...] = ()
+    detail_common: Mapping[str, Number | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -79,7 +79,8 @@ class LaunchSpec(Record):
     A launch of the deterministic phase has `expected`: by rank, the digests of all tensors that the
     first of them reported. `is_fresh`: no server forks it, wherever the others come from.
     `ordered_ns` is when the runner ordered it, by the clock that all processes of a node share
-    (CLOCK_MONOTONIC); None where nobody asks what its time goes to.
+    (CLOCK_MONOTONIC); None where nobody asks what its time goes to. `fold_ns` is how much time of
+    steps is reported together where nobody judges them.
     """
 
     launch: str
@@ -100,6 +101,7 @@ class LaunchSpec(Record):
     is_fresh: bool = False
     expected: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     ordered_ns: BigInt | None = None
+    fold_ns: BigInt = 60 * 10**9
 
     @property
     def ranks(self) -> int:

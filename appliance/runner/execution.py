@@ -23,6 +23,7 @@ from typing import Protocol
 from appliance.challenge.window import inputs_seed
 from appliance.errors import ApplianceError, OutputError, RunInterrupted
 from appliance.evidence import run_state
+from appliance.evidence.folding import fold_ns
 from appliance.evidence.software_fault import UNAVAILABLE
 from appliance.ipc.channel import Listener
 from appliance.planning import sessions
@@ -255,7 +256,10 @@ class _Run:
         self.controls = fresh_controls(self.plan.launches, self.plan.protocol.fresh_every)
         cases = {launch.id: self.cases[launch.case] for launch in self.plan.launches}
         self.readings = ReadingLog(
-            record=self._append, now_ns=self.journal.now_ns, case_of=cases.get
+            record=self._append,
+            now_ns=self.journal.now_ns,
+            case_of=cases.get,
+            fold_ns=fold_ns(self.plan),
         )
         self.logs = self.launcher.work / "launches"
         self.logs.mkdir(parents=True, exist_ok=True)
@@ -472,6 +476,7 @@ class _Run:
             library_mode=_library_mode(launch),
             is_fresh=launch.id in self.controls,
             expected=self.history.first_bits(case) if launch.is_repeat else {},
+            fold_ns=self.readings.fold_ns,
         )
 
     def _artifacts(self, case: Case) -> Path:

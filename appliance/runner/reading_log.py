@@ -1,10 +1,10 @@
 """Readings on their way to the journal: one by one, and of a segment's steps by the minute.
 
 A reading is recorded as it is taken. While the steps of a launch run whose times nobody judges (a
-segment of a burn-in), readings of each device are held back for a minute and recorded together
-(`evidence.folding`). Whatever else the journal gets of that launch comes after the minute that was
-under way, so the journal's order stays that of time. A run that is killed loses less than a minute
-of readings of the segment that it loses.
+segment of a burn-in), readings of each device are held back for a minute, of long runs for up to
+ten, and recorded together (`evidence.folding`). Whatever else the journal gets of that launch comes
+after the minute that was under way, so the journal's order stays that of time. A run that is killed
+loses the readings of the minutes that were under way, of the segments that it loses.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from appliance.evidence.folding import ReadingFold, Values
+from appliance.evidence.folding import FOLD_NS, ReadingFold, Values
 from appliance.planning.launch_constants import SEGMENTED
 from appliance.records.journal import Event, Reading, UsersCounted, Warmed
 from appliance.records.plan import Case
@@ -20,11 +20,15 @@ from appliance.records.plan import Case
 
 @dataclass(kw_only=True)
 class ReadingLog:
-    """`record` stores an event; `now_ns` is the journal's clock; `case_of` a launch's case."""
+    """`record` stores an event; `now_ns` is the journal's clock; `case_of` a launch's case.
+
+    `fold_ns` is how much time is recorded together.
+    """
 
     record: Callable[[Event], None]
     now_ns: Callable[[], int]
     case_of: Callable[[str], Case | None]
+    fold_ns: int = FOLD_NS
     _folds: dict[str, dict[str, ReadingFold]] = field(default_factory=dict)
 
     def read(self, launch: str, device: str, values: Values) -> None:
@@ -54,6 +58,6 @@ class ReadingLog:
             return
         launch, now = getattr(event, "launch", ""), self.now_ns()
         self._folds[launch] = {
-            device: ReadingFold(launch=launch, device=device, begin_ns=now)
+            device: ReadingFold(launch=launch, device=device, begin_ns=now, fold_ns=self.fold_ns)
             for device in case.all_devices
         }

@@ -2,10 +2,10 @@
 
 A minute that was folded cannot be followed to its readings, so it must agree with itself and with
 all around it: sums lie between what extremes and counts allow, minutes are numbered and tile the
-time from the warm-up of their launch to its block, and no more readings stand in one than are taken
-in that time. Steps that were folded count in the number of the step that the launch checked last,
-which a rule of `launch_checks` holds. Only of workloads whose launches are segments, whose times
-nobody judges, may anything be folded.
+time from the warm-up of their launch to its block, none is longer than the run's plan has them, and
+no more readings stand in one than are taken in that time. Steps that were folded count in the
+number of the step that the launch checked last, which a rule of `launch_checks` holds. Only of
+workloads whose launches are segments, whose times nobody judges, may anything be folded.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from appliance.errors import EvidenceError
-from appliance.evidence.folding import FOLD_NS, fault_of, steps_fault
+from appliance.evidence.folding import FOLD_NS, fault_of, fold_ns, steps_fault
 from appliance.planning.launch_constants import SEGMENTED
 from appliance.records.journal import (
     Block,
@@ -55,6 +55,7 @@ def check_folds(plan: Plan, lines: Iterable[Line]) -> None:
         if cases[one.case].workload in SEGMENTED
     }
     seen: dict[str, _Minutes] = {}
+    longest_ns = fold_ns(plan)
     for number, line in enumerate(lines, 1):
         event = line.event
         if isinstance(event, RunResumed | SessionBegan):
@@ -66,7 +67,8 @@ def check_folds(plan: Plan, lines: Iterable[Line]) -> None:
         elif isinstance(event, Reading) and event.launch in seen:
             seen[event.launch].read_ns[event.device] = line.monotonic_ns
         elif isinstance(event, ReadingsFolded | Block):
-            fault = _fault(event, line, segments, seen.get(event.launch, _Minutes()))
+            minutes = seen.get(event.launch, _Minutes())
+            fault = _fault(event, line, segments, minutes) or _too_long(event, longest_ns)
             if fault:
                 raise EvidenceError(f"journal.jsonl line {number}: {event.launch} {fault}")
 
@@ -102,6 +104,18 @@ def _too_many(folded: ReadingsFolded) -> str:
     count = sum(group.count for group in folded.groups) + len(folded.detail)
     most = READINGS_PER_SECOND * (folded.end_ns - folded.begin_ns) * 1e-9 + READINGS_PER_SECOND
     return f"counts {count} readings in a time that has {int(most)} at most" if count > most else ""
+
+
+def _too_long(event: ReadingsFolded | Block, longest_ns: int) -> str:
+    """More time folded together than the plan has it; a gap is known when it is over."""
+    minutes = longest_ns // FOLD_NS
+    if isinstance(event, ReadingsFolded):
+        span = event.end_ns - event.begin_ns
+        if span > longest_ns + event.longest_gap_ns + SLACK_NS:
+            return f"has readings of {event.device} folded by more than {minutes} min"
+    elif any(one.wall_ns[2] > longest_ns + one.wall_ns[1] for one in event.folded):
+        return f"has steps folded by more than {minutes} min"
+    return ""
 
 
 def _place_fault(folded: ReadingsFolded, line: Line, minutes: _Minutes) -> str:

@@ -464,7 +464,7 @@ class LaunchCourse:
         """Send the times of a block; those of a segment, which nobody judges, by the minute."""
         is_folded = self.spec.case.workload in SEGMENTED and samples.load_ns is None
         steps = (
-            fold_steps(samples.wall_ns, samples.event_ns)
+            fold_steps(samples.wall_ns, samples.event_ns, self.spec.fold_ns)
             if is_folded
             else in_full(samples.wall_ns, samples.event_ns)
         )

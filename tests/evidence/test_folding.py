@@ -9,6 +9,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from support.builders import PROTOCOL, a_case, a_plan
 
 from appliance.evidence.folding import (
     DETAIL_NS,
@@ -17,7 +18,9 @@ from appliance.evidence.folding import (
     ReadingFold,
     Sampled,
     fault_of,
+    fold_ns,
     fold_steps,
+    in_detail,
     in_full,
     of_folded,
     of_reading,
@@ -50,10 +53,10 @@ def values(draw: Random, *, heat: float = 0.0, thermal: bool = False) -> dict[st
 
 
 def folded(
-    read: Callable[[int], dict[str, float | None]], number: int
+    read: Callable[[int], dict[str, float | None]], number: int, fold_ns: int = FOLD_NS
 ) -> tuple[list[ReadingsFolded], list[Reading]]:
     """The minutes of so many readings, two a second, and the readings themselves."""
-    fold = ReadingFold(launch=LAUNCH, device=DEVICE, begin_ns=0)
+    fold = ReadingFold(launch=LAUNCH, device=DEVICE, begin_ns=0, fold_ns=fold_ns)
     minutes, readings = [], []
     for place in range(number):
         reading = read(place)
@@ -95,8 +98,11 @@ def test_minutes_tile_the_time_and_count_every_reading() -> None:
 def test_readings_of_the_begin_and_the_end_stand_in_full() -> None:
     draw = draws(3)
     minutes, readings = folded(lambda _: values(draw), 600)
-    assert [one.values for one in minutes[0].detail] == [one.values for one in readings[:20]]
-    assert [one.values for one in minutes[-1].detail] == [one.values for one in readings[-20:]]
+    first, last = ([one.values for one in in_detail(minutes[place])] for place in (0, -1))
+    assert first == [one.values for one in readings[:20]]
+    assert last == [one.values for one in readings[-20:]]
+    assert minutes[0].detail_common["graphics_clock_hertz"] == 1.7e9
+    assert not any("graphics_clock_hertz" in one.values for one in minutes[0].detail)
     assert not any(one.detail for one in minutes[1:-1])
 
 
@@ -115,10 +121,42 @@ def test_what_stands_out_has_ten_seconds_around_it_in_full(
     minutes, readings = folded(lambda n: values(draw, **changes if n == 300 else {}), 600)
     marked = [one for one in minutes if one.causes]
     assert [one.causes for one in marked] == [(cause,)]
-    kept = [one.values for one in marked[0].detail]
+    kept = [one.values for one in in_detail(marked[0])]
     assert all(one.values in kept for one in readings[300:320])
     assert len(kept) <= 2 * DETAIL_NS // HALF + 2
     assert all(one in kept for one in [readings[285].values, readings[299].values])
+
+
+@pytest.mark.parametrize(
+    ("devices", "hours", "minutes"),
+    [(1, 168, 1), (2, 168, 1), (4, 168, 2), (8, 24, 1), (8, 168, 5)],
+)
+def test_minutes_are_as_wide_as_keeps_a_run_to_50_mb(
+    devices: int, hours: int, minutes: int
+) -> None:
+    protocol = replace(PROTOCOL, blocks=1, block_seconds=3600.0)
+    cases = [a_case("burn_in", device=f"cuda:{n}", launches=hours) for n in range(devices)]
+    assert fold_ns(a_plan(*cases, protocol=protocol)) == minutes * FOLD_NS
+    assert fold_ns(a_plan(a_case("gemm", launches=10_000), protocol=protocol)) == FOLD_NS
+
+
+def test_what_stands_in_full_does_not_depend_on_the_width() -> None:
+    def read(place: int) -> dict[str, float | None]:
+        heat = {1500: 12.0, 2444: math.nan}.get(place, 0.0)
+        return values(draws(place), heat=heat, thermal=place == 900)
+
+    narrow, _ = folded(read, 3600)
+    wide, _ = folded(read, 3600, 5 * FOLD_NS)
+    assert len(wide) < len(narrow) / 4
+    assert [fault_of(one) for one in wide] == [""] * len(wide)
+    in_full, again = (
+        [(one.at_ns, str(one.values)) for minute in minutes for one in in_detail(minute)]
+        for minutes in (narrow, wide)
+    )
+    assert dict(in_full) == dict(again)
+    causes = [[cause for one in minutes for cause in one.causes] for minutes in (narrow, wide)]
+    assert causes[0] == causes[1]
+    assert sum(one.count for one in sampled(wide)) == 3600
 
 
 def test_a_device_that_throttles_all_the_time_costs_no_more_than_a_few_details() -> None:
@@ -203,6 +241,15 @@ def test_folded_steps_have_the_number_and_the_sums_of_all() -> None:
     short, long = block_figures([block, whole])
     assert short.is_plausible
     assert (short.num_steps, short.wall_log_seconds) == (3600, long.wall_log_seconds)
+
+
+def test_wide_folds_leave_the_same_steps_in_full() -> None:
+    wall = step_times(3600, stalled=1000)
+    narrow, wide = fold_steps(wall, None), fold_steps(wall, None, 5 * FOLD_NS)
+    assert wide.wall_ns == narrow.wall_ns
+    assert len(wide.folded) < len(narrow.folded) / 3
+    counts = (sum(one.count for one in steps.folded) for steps in (narrow, wide))
+    assert set(counts) == {3600 - len(wide.wall_ns)}
 
 
 def test_a_block_of_seconds_stays_as_it_is() -> None:

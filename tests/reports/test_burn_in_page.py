@@ -4,16 +4,29 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 
 import pytest
 from support.long_burn_in import long_burn_in
 
+from appliance.evidence.folding import in_detail
 from appliance.evidence.journal_index import index_of
-from appliance.records.journal import Checked, Event, KernelLogged, LaunchEnded, Line, RunResumed
+from appliance.records.journal import (
+    Checked,
+    Event,
+    KernelLogged,
+    LaunchEnded,
+    Line,
+    ReadingsFolded,
+    RunResumed,
+)
 from appliance.storage.bundle import Bundle
 from reports import burn_in
 from reports.model import BurnInSection, Grid
+from reports.words import figure
+from workloads.parts.burning.formats import OF_ACCELERATORS
+from workloads.parts.memory.memory_tests import TESTS
 
 HOURS = 6
 
@@ -49,10 +62,17 @@ def test_coverage_adds_up_all_segments(recorded: Bundle) -> None:
     made = section(recorded)
     covered = rows(made.coverage)
     (proven,) = [row.value for row in made.rows if row.label == "Products proven"]
-    exact, random, _ = covered["products in bfloat16"]
-    total = int(exact.replace(",", "")) + int(random.replace(",", ""))
+    by_format = [row for name, row in covered.items() if name.startswith("products in ")]
+    assert len(by_format) == len(OF_ACCELERATORS)
+    total = sum(int(one.replace(",", "")) for row in by_format for one in row[:2])
     assert proven == f"{total:,} in {HOURS} segments"
-    assert covered["memory, patterns"][0].endswith("TiB")
+
+
+def test_coverage_shows_every_test_of_memory_with_its_bytes(recorded: Bundle) -> None:
+    covered = rows(section(recorded).coverage)
+    tested = {name.partition(", ")[2]: row for name, row in covered.items() if "memory, " in name}
+    assert list(tested) == list(TESTS)
+    assert all(row[0].endswith("iB") and row[2].endswith(" a second") for row in tested.values())
 
 
 def test_products_of_several_formats_stand_apart() -> None:
@@ -98,6 +118,32 @@ def test_a_mismatch_stands_with_place_temperature_and_clock(recorded: Bundle) ->
     assert "clock 1." in where
     assert rows(made.bounds)["wrong product or word"][0] == "2"
     assert "no bound is claimed" in made.shown
+
+
+def test_a_mismatch_stands_with_what_the_device_was_at_when_it_was_seen(recorded: Bundle) -> None:
+    number, line = next(
+        (n, line)
+        for n, line in enumerate(recorded.lines)
+        if isinstance(line.event, Checked) and line.event.phase == "last"
+    )
+    event = line.event
+    assert isinstance(event, Checked)
+    last = next(
+        one.event
+        for one in reversed(recorded.lines[:number])
+        if isinstance(one.event, ReadingsFolded)
+    )
+    watts = list(in_detail(last))[-1].values["power_watts"]
+    moment = datetime.fromisoformat(line.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    where = f"product 3, step 7, seen at {moment} | product 4, step 7"
+    text = event.check.detects_what.replace("mismatches: 0", f"mismatches: 2: {where}")
+    check = replace(event.check, error=2, detects_what=text)
+    made = section(recorded, altered(recorded, {number: replace(event, check=check)}))
+    ((_, _, shown),) = [row for row in made.events.rows if "mismatch" in row[1]]  # type: ignore[union-attr]
+    first, second = shown.split(" | ")
+    assert f"(power {figure(watts or 0.0)} W, temperature " in first
+    assert "then: the reading, 0 s apart)" in first
+    assert "then" not in second
 
 
 def test_excursions_interruptions_and_kernel_messages_stand_with_their_times(

@@ -4,9 +4,10 @@
 
 The suite, its plan, the journal, the folding of readings and steps and the judge are those of
 production; only the clock, the readings (twice a second) and the times of steps (one a second) are
-drawn, on devices whose facts are those of the recorded H100. Every twentieth hour of a device has a
-moment of heat, so that there is something to record in full. Writes a bundle's data files with its
-verdict to FOLDER; `bench report` and `bench sign` make the rest.
+drawn, on devices whose facts are those of the recorded H100. What a segment covered is the
+workload's own sentence of so many steps, formats and tests in their own turn. Every twentieth hour
+of a device has a moment of heat, so that there is something to record in full. Writes a bundle's
+data files with its verdict to FOLDER; `bench report` and `bench sign` make the rest.
 """
 
 from __future__ import annotations
@@ -14,15 +15,17 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from random import Random
 
+import torch
 from support.large_nodes import COUNTERS, FEATURES, SEED, _answer, _system
 from support.recorded_runs import CRITERIA, CRITERIA_DATA
 from support.report_samples import ORGANISATION
 
 from appliance import extras
-from appliance.evidence.folding import Values, fold_steps
+from appliance.evidence.folding import Values, fold_ns, fold_steps
 from appliance.planning import library_ranges, workload_manifest
 from appliance.planning.plan import Place, PlanInputs, make_plan
 from appliance.records.baseline import Baselines
@@ -53,13 +56,33 @@ from appliance.storage.journal import Journal
 from appliance.storage.suite_file import load_suite
 from appliance.vendors.registry import libraries_of
 from appliance.version import VERSION
+from workloads.burn_in import COOL
+from workloads.parts.burning import coverage
+from workloads.parts.burning.formats import FORMATS, OF_ACCELERATORS, Format
+from workloads.parts.burning.lanes import Lane, Streams, Tally
+from workloads.parts.burning.mismatches import Slot
+from workloads.parts.burning.state import (
+    KINDS,
+    PHASES,
+    Burnt,
+    Rotation,
+    State,
+    set_words,
+    shapes_of,
+)
+from workloads.parts.memory.chain import Chain
+from workloads.parts.memory.digests import NUM_DIGESTS, Scratch, Weights
+from workloads.parts.memory.memory_tests import WORD_BYTES, Patterns, Wrong
 
 SECOND = 10**9
 READ_NS = SECOND // 2
-ROUNDS, PRODUCTS = 240, 12
-"""Rounds of a step and products of a round, as an H100-class device would make."""
-PHASES = ("hot", "hot", "hot", "cool", "hot", "hot", "hot", "load in jumps")
 PHASE_SECONDS = 300
+SIDE, LANES, PARTS = 8192, 2, 3
+ROUNDS = (30, 30, 15, 50, 2, 50)
+"""Of each lane in a hot step of each format, of the size of what such a device would make."""
+TOTAL_BYTES, FREE_BYTES, POOL_BYTES = 85 * 10**9, 84 * 10**9, 76 * 10**9
+MEMORY_RATE, DRAW = 2e12, 7
+"""Bytes a second, of the size of such a device's, and a seed."""
 
 
 @dataclass(kw_only=True)
@@ -81,6 +104,7 @@ class Hour:
             record=self.journal.append,
             now_ns=lambda: self.clock.nanoseconds,
             case_of=self.case_of.get,
+            fold_ns=fold_ns(self.plan),
         )
 
     def append(self, event: Event, *, sync: bool = False) -> Line:
@@ -161,7 +185,7 @@ class Hour:
     def _block(self, event: Block) -> Block:
         times = self.steps[event.launch]
         events = [time - time // 10_000 for time in times]
-        folded = fold_steps(times, events)
+        folded = fold_steps(times, events, self.readings.fold_ns)
         whole = sum(times) + 1000 * len(times)
         return replace(
             event,
@@ -185,16 +209,69 @@ class Hour:
         return replace(event, step=num_steps, check=check)
 
 
+@cache
 def covered(num_steps: int) -> str:
-    """What a segment of so many steps says that it covered, in the workload's clauses."""
-    rounds = ROUNDS * num_steps
-    products = PRODUCTS * rounds
-    return (
-        f"wrong element or word; digested blocks: {products:,} products in {rounds:,} rounds, "
-        f"6 shapes of at most 8,192, every round; number format: bfloat16; "
-        f"chained blocks: {num_steps + 1:,} links, 4 recomputed by the host; "
-        "memory under test: 76,000,000,000 bytes, 90.0 % of what was free, 88.0 % of all; "
-        f"memory patterns: {rounds:,} windows read back, {rounds * 10**8:,} bytes; mismatches: 0"
+    """What a segment of so many steps says that it covered: the workload's own sentence of it."""
+    state = _burnt_state()
+    for number in range(num_steps):
+        burnt, phase = number % len(state.formats), state.phase
+        rounds = max(1, ROUNDS[burnt] // {"cool": COOL, "load in jumps": 2}.get(phase, 1))
+        rounds = rounds if number >= len(state.formats) else 1
+        state.phases[phase] += rounds * LANES
+        for lane in state.lanes:
+            lane.tallies[burnt].num_rounds += rounds
+        if number >= len(state.formats):
+            visit = state.rotation.next(is_cool=phase == "cool")
+            for lane in state.lanes:
+                lane.tested_words[visit.test] += visit.stop - visit.start
+        state.num_steps += 1
+    return coverage.covered(state, 0, [], 4)
+
+
+def _burnt_state() -> State:
+    """A burn-in's counts before its first step, on an H100-class device that is not there."""
+    words, host = POOL_BYTES // WORD_BYTES // LANES, torch.device("cpu")
+    made = [FORMATS[name] for name in OF_ACCELERATORS]
+    return State(
+        formats=[_burnt(form, words) for form in made],
+        lanes=[_lane(words, len(made)) for _ in range(LANES)],
+        patterns=Patterns.make(host, DRAW),
+        rotation=Rotation(words=words, parts=PARTS),
+        free_bytes=FREE_BYTES,
+        total_bytes=TOTAL_BYTES,
+        chain=Chain.make(16, "bfloat16", DRAW, host),
+        key=torch.zeros(1, dtype=torch.int64),
+        keys=torch.zeros(1, dtype=torch.int64),
+        signs=torch.zeros(SIDE),
+        rows=torch.zeros(1),
+        draw=DRAW,
+        phase_steps=PHASE_SECONDS,
+        memory_rate=MEMORY_RATE,
+    )
+
+
+def _burnt(form: Format, words: int) -> Burnt:
+    weights = Weights(rows=torch.zeros(0), columns=torch.zeros(0), digits=torch.zeros(0))
+    slots = [
+        Slot(format=form, kind=kind, m=m, n=n, k=k, weights=weights)
+        for m, n, k in shapes_of(form, SIDE)
+        for kind in KINDS
+    ]
+    sets = words // set_words(form, SIDE)
+    return Burnt(format=form, operands={}, slots=slots, num_sets=sets)
+
+
+def _lane(words: int, num_formats: int) -> Lane:
+    """A lane without memory: it has a size and counts."""
+    host = torch.device("cpu")
+    expected = torch.zeros(1, NUM_DIGESTS, dtype=torch.int64)
+    return Lane(
+        streams=Streams(),
+        pool=torch.empty(words, dtype=torch.int64, device="meta"),
+        scratch=Scratch.make(1, host),
+        tallies=[Tally.make(expected, host) for _ in range(num_formats)],
+        memory_wrong=Wrong.make(host),
+        memory_wrong_on_host=torch.zeros(1, dtype=torch.int64),
     )
 
 

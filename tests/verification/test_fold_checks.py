@@ -112,6 +112,45 @@ def test_a_forged_minute_does_not_verify(recorded: Bundle, forge: Forge, fault: 
         check(recorded, altered(recorded, change))
 
 
+def test_minutes_that_were_folded_together_do_not_verify(recorded: Bundle) -> None:
+    place = third(recorded)
+    last = recorded.lines[place].event
+    assert isinstance(last, ReadingsFolded)
+    before = next(
+        (n, line.event)
+        for n, line in reversed(list(enumerate(recorded.lines[:place])))
+        if isinstance(line.event, ReadingsFolded) and line.event.device == last.device
+    )
+    one = before[1]
+    wide = replace(last, index=one.index, begin_ns=one.begin_ns, groups=one.groups + last.groups)
+
+    def change(number: int, event: Event) -> Event | None:
+        return {place: wide, before[0]: None}.get(number, event)
+
+    with pytest.raises(EvidenceError, match="folded by more than 1 min"):
+        check(recorded, altered(recorded, change))
+
+
+def test_steps_that_were_folded_together_do_not_verify(recorded: Bundle) -> None:
+    def change(number: int, event: Event) -> Event:
+        del number
+        if not isinstance(event, Block):
+            return event
+        one, other, *rest = event.folded
+        times = zip(one.wall_ns, other.wall_ns, strict=True)
+        (low, _), (_, high), (sum_, more) = times
+        wide = replace(
+            one,
+            count=one.count + other.count,
+            wall_ns=(low, high, sum_ + more),
+            event_ns=(low, high, sum_ + more),
+        )
+        return replace(event, folded=(wide, *rest))
+
+    with pytest.raises(EvidenceError, match="steps folded by more than 1 min"):
+        check(recorded, altered(recorded, change))
+
+
 def test_steps_that_were_not_made_do_not_verify(recorded: Bundle) -> None:
     def change(number: int, event: Event) -> Event:
         del number

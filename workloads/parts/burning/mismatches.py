@@ -10,7 +10,8 @@ fault that returns is a broken device, and one that does not may have been a par
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime
 
 import torch
 
@@ -38,6 +39,11 @@ class Event:
 
     where: str
     num_again: int
+
+    def at(self, circumstances: str, seen: datetime) -> Event:
+        """The same, with its circumstances and when it was seen, in UTC, to the second."""
+        moment = seen.strftime("%Y-%m-%dT%H:%M:%SZ")
+        return replace(self, where=f"{self.where}, {circumstances}, seen at {moment}")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -138,7 +138,7 @@ class State:
     """Formats, lanes and chain.
 
     `phase_steps` are the steps of a phase, `memory_rate` the bytes a second that a test of memory
-    wrote and read in a trial, 0 where no clock was given.
+    wrote and read in a trial, 0 where no clock was given. `seed` draws operands and patterns again.
     """
 
     formats: list[Burnt]
@@ -153,6 +153,7 @@ class State:
     signs: torch.Tensor
     rows: torch.Tensor
     draw: int
+    seed: int = 0
     phase_steps: int = 1
     memory_rate: float = 0.0
     events: list[Event] = field(default_factory=list)
