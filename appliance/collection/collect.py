@@ -10,6 +10,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import shutil
+import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -213,7 +214,10 @@ def _pool(reader: Reader, num_processes: int) -> ProcessPoolExecutor:
         initializer=_begin,
         initargs=(reader, os.getpid()),
     )
-    pool.submit(os.getpid).result()
+    with warnings.catch_warnings():  # threads of numerical libraries, which workers leave alone
+        warnings.simplefilter("ignore", DeprecationWarning)
+        warnings.simplefilter("ignore", RuntimeWarning)
+        pool.submit(os.getpid).result()
     return pool
 
 

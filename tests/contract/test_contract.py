@@ -87,6 +87,14 @@ def test_parameters_that_cannot_run_are_refused(kind: Kind) -> None:
             kind(**{**kind.small, name: 0})
 
 
+HAVE_CLOCKS = {
+    "memory_tests": {"imports time", "calls sleep", "calls synchronize"},
+    "burn_in": {"imports datetime"},
+    "mismatches": {"imports datetime"},
+}
+"""A test of retention pauses, and a mismatch says when it was seen: neither measures time."""
+
+
 @pytest.mark.parametrize(
     "path",
     sorted(
@@ -95,4 +103,4 @@ def test_parameters_that_cannot_run_are_refused(kind: Kind) -> None:
     ids=lambda path: path.stem,
 )
 def test_module_has_no_clock(path: Path) -> None:
-    assert trial.clocked(path.read_text()) == []
+    assert set(trial.clocked(path.read_text())) == HAVE_CLOCKS.get(path.stem, set())

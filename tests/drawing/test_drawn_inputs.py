@@ -1,6 +1,10 @@
 """The generator in each library gives the host's bits, and the account of what a launch drew."""
 
+import hashlib
+import importlib.util
 import os
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -61,16 +65,32 @@ def test_jax_makes_the_words_of_numpy(first: int) -> None:
     assert np.array_equal(words.view(np.uint64)[..., 0], expected(first))
 
 
-@pytest.mark.parametrize("first", [0, 2**33 + 1])
-def test_triton_makes_the_words_of_numpy(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By its interpreter on a processor, which must be asked for before the kernel is made."""
-    if "TRITON_INTERPRET" not in os.environ:
-        monkeypatch.setenv("TRITON_INTERPRET", "1")
-    pytest.importorskip("triton")
-    from workloads.parts.drawing import triton_words  # noqa: PLC0415 - imports Triton
+INTERPRETED = """
+import hashlib
+import torch
+from workloads.parts.drawing import triton_words
 
-    words = triton_words.words(KEY, first, BLOCKS, HOST)
-    assert np.array_equal(words.numpy().view(np.uint64), expected(first))
+words = triton_words.words(KEY, FIRST, BLOCKS, torch.device("cpu"))
+print(hashlib.sha256(words.numpy().tobytes()).hexdigest())
+"""
+"""In a process whose Triton interprets from its start: it decides that as it is imported."""
+
+
+@pytest.mark.parametrize("first", [0, 2**33 + 1])
+def test_triton_makes_the_words_of_numpy(first: int) -> None:
+    if importlib.util.find_spec("triton") is None:
+        pytest.skip("Triton is part of the accelerators' images")
+    names = {"KEY": KEY, "FIRST": first, "BLOCKS": BLOCKS}
+    lines = [f"{name} = {value!r}" for name, value in names.items()]
+    done = subprocess.run(
+        [sys.executable, "-c", "\n".join([*lines, INTERPRETED])],
+        env={**os.environ, "TRITON_INTERPRET": "1"},
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == hashlib.sha256(expected(first).tobytes()).hexdigest()
 
 
 @pytest.mark.parametrize(("values", "dtype"), KINDS, ids=str)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from appliance.errors import RecordFormError
+from appliance.records import json as records_json
 from appliance.records.journal import Block, Reading
 from appliance.records.json import MOST_SHARED, Readings, Times, from_json, to_json
 
@@ -63,7 +64,9 @@ def test_times_beyond_64_bits_are_left_as_they_are_read() -> None:
         from_json(Block, text.replace(b'"9999999999999999999"', b'"x"'), name="it")
 
 
-def test_names_and_repeated_values_are_kept_once() -> None:
+def test_names_and_repeated_values_are_kept_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(records_json, "_PLACES", {})
+    monkeypatch.setattr(records_json, "_FLOATS", {})
     one, other = (from_json(Reading, to_json(READING), name="it").values for _ in range(2))
     assert isinstance(one, Readings)
     assert isinstance(other, Readings)

@@ -82,6 +82,8 @@ def values(hint: Any) -> st.SearchStrategy[Any]:
         result = st.sampled_from(arguments)
     elif origin is typing.Annotated:
         result = values(arguments[0])
+    elif origin is tuple and Ellipsis not in arguments:
+        result = st.tuples(*map(values, arguments))
     elif origin is tuple:
         result = st.lists(values(arguments[0]), max_size=2).map(tuple)
     elif origin is Mapping:
