@@ -213,7 +213,17 @@ void answer_or_fail(Index index) {
   TORCH_CHECK(!device.is_lost, "simulated: device ", int(index), " is lost: it does not answer");
 }
 
-// One operator on the device's current stream, whose kernel ran since `begin`.
+// A bit of the exponent of one number of the largest block, each time another.
+void lose_bit(Device& device, int64_t time) {
+  if (device.blocks.empty()) return;
+  const auto largest = *std::max_element(device.blocks.begin(), device.blocks.end(),
+      [](const auto& a, const auto& b) { return a.second < b.second; });
+  const size_t place = time * 4099 % (largest.second / 4);
+  static_cast<uint8_t*>(largest.first)[4 * place + 3] ^= 0x40;
+}
+
+// One operator on the device's current stream, whose kernel ran since `begin`. The fault "fades"
+// loses a bit of memory beside it.
 void push(Index index, double begin) {
   if (depth) return;
   const Lock lock(mutex);
@@ -221,6 +231,8 @@ void push(Index index, double begin) {
   ++device.calls;
   answer_or_fail(index);
   ++device.usage->calls;
+  const auto fading = settings.fault(index, "fades");
+  if (fading && device.calls % int64_t(*fading) == 0) lose_bit(device, device.calls);
   double& busy_until = device.streams[current_stream[index]].busy_until;
   const double end = now();
   if (settings.fault(index, "shared") || settings.fault(index, "early"))
@@ -254,16 +266,12 @@ void synchronise(Index index, c10::StreamId id) {
   carry_out(devices[index].streams[id]);
 }
 
-// The fault "forgets": a bit of the exponent of one number of the largest block, each time another.
+// The fault "forgets" loses one where the device is waited for.
 void forget(Index index) {
   const auto every = settings.fault(index, "forgets");
   const Lock lock(mutex);
   Device& device = devices[index];
-  if (!every || ++device.waits % int64_t(*every) || device.blocks.empty()) return;
-  const auto largest = *std::max_element(device.blocks.begin(), device.blocks.end(),
-      [](const auto& a, const auto& b) { return a.second < b.second; });
-  const size_t place = device.waits * 4099 % (largest.second / 4);
-  static_cast<uint8_t*>(largest.first)[4 * place + 3] ^= 0x40;
+  if (every && ++device.waits % int64_t(*every) == 0) lose_bit(device, device.waits);
 }
 
 void synchronise(Index index) {

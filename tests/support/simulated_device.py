@@ -51,6 +51,7 @@ FAULTS: Mapping[str, str] = {
     "flip": "one bit of the exponent in the output of the matmul of this number",
     "unwritten": "from the matmul of this number on, what memory held before is the output",
     "forgets": "at every synchronise of this number the largest block loses a bit",
+    "fades": "at every operator of this number the largest block loses a bit",
     "hang": "from the operator of this number on nothing is ever done",
     "clock": "events count time at this rate",
     "early": "operators take twice as long, and synchronising waits for none of them",

@@ -183,7 +183,7 @@ LIES: Mapping[str, Lie] = {
     ),
     "forgets": Lie(
         what="memory that forgets",
-        variables=planted("forgets=1"),
+        variables=planted("fades=100"),
         workload="burn_in",
         parameters="",
         verdict="REJECTED",
