@@ -222,6 +222,16 @@ def forgets() -> None:
     assert wrong == [0, 1, 1, 2]
 
 
+@check(FAULTS="fades=2")
+def fades() -> None:
+    numbers, other = (torch.ones(size, device="simulated") for size in (2**16, 4))
+    before = int((numbers.cpu() != 1).sum())
+    for _ in range(8):
+        other.add_(1)
+    assert int((numbers.cpu() != 1).sum()) >= before + 4
+    assert other.cpu().tolist() == [9.0] * 4
+
+
 @check(FAULTS="clock=0.966")
 def has_a_slow_clock() -> None:
     _check_clock(0.966)
