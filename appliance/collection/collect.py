@@ -10,7 +10,6 @@ from __future__ import annotations
 import multiprocessing
 import os
 import shutil
-import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -214,9 +213,7 @@ def _pool(reader: Reader, num_processes: int) -> ProcessPoolExecutor:
         initializer=_begin,
         initargs=(reader, os.getpid()),
     )
-    with warnings.catch_warnings():  # threads of numerical libraries, which workers leave alone
-        warnings.simplefilter("ignore", DeprecationWarning)
-        warnings.simplefilter("ignore", RuntimeWarning)
+    with processes.forking():
         pool.submit(os.getpid).result()
     return pool
 

@@ -17,7 +17,6 @@ import resource
 import select
 import signal
 import time
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -64,9 +63,7 @@ def call(what: str, work: Callable[[], bytes], limits: Limits) -> bytes:
     """
     reader, writer = os.pipe2(os.O_CLOEXEC)
     parent = os.getpid()
-    with warnings.catch_warnings():  # threads of numerical libraries, which the child leaves alone
-        warnings.simplefilter("ignore", DeprecationWarning)
-        warnings.simplefilter("ignore", RuntimeWarning)  # the same of JAX, where it is loaded
+    with processes.forking():
         pid = os.fork()
     if pid == 0:
         _child(parent, writer, work, limits)

@@ -20,7 +20,9 @@ import socket
 import struct
 import sys
 import time
-from collections.abc import Callable, Collection, Iterable
+import warnings
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -221,6 +223,18 @@ def _oom_kill(file: Path) -> int:
 
 
 # ------------------------------------------------------------------ in the child
+
+
+@contextmanager
+def forking() -> Iterator[None]:
+    """Let a process fork whose child leaves alone what threads of numerical libraries hold.
+
+    Python and JAX, where it is loaded, warn of such threads at each fork.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        warnings.simplefilter("ignore", RuntimeWarning)
+        yield
 
 
 def die_with(parent: int) -> None:

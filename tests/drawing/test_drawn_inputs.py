@@ -1,16 +1,13 @@
 """The generator in each library gives the host's bits, and the account of what a launch drew."""
 
 import hashlib
-import importlib.util
-import os
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from support.interpreted import interpreted
 
 from appliance.generator import drawing, philox
 from appliance.generator.maps import NORMAL, UNIFORM, WORDS, Map, integers
@@ -65,7 +62,7 @@ def test_jax_makes_the_words_of_numpy(first: int) -> None:
     assert np.array_equal(words.view(np.uint64)[..., 0], expected(first))
 
 
-INTERPRETED = """
+TRITON = """
 import hashlib
 import torch
 from workloads.parts.drawing import triton_words
@@ -73,24 +70,12 @@ from workloads.parts.drawing import triton_words
 words = triton_words.words(KEY, FIRST, BLOCKS, torch.device("cpu"))
 print(hashlib.sha256(words.numpy().tobytes()).hexdigest())
 """
-"""In a process whose Triton interprets from its start: it decides that as it is imported."""
 
 
 @pytest.mark.parametrize("first", [0, 2**33 + 1])
 def test_triton_makes_the_words_of_numpy(first: int) -> None:
-    if importlib.util.find_spec("triton") is None:
-        pytest.skip("Triton is part of the accelerators' images")
-    names = {"KEY": KEY, "FIRST": first, "BLOCKS": BLOCKS}
-    lines = [f"{name} = {value!r}" for name, value in names.items()]
-    done = subprocess.run(
-        [sys.executable, "-c", "\n".join([*lines, INTERPRETED])],
-        env={**os.environ, "TRITON_INTERPRET": "1"},
-        check=False,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.strip() == hashlib.sha256(expected(first).tobytes()).hexdigest()
+    digests = interpreted(TRITON, KEY=KEY, FIRST=first, BLOCKS=BLOCKS)
+    assert digests == [hashlib.sha256(expected(first).tobytes()).hexdigest()]
 
 
 @pytest.mark.parametrize(("values", "dtype"), KINDS, ids=str)

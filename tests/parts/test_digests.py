@@ -7,14 +7,11 @@ checksums of a stack of matrices are those of each of them.
 from __future__ import annotations
 
 import functools
-import importlib.util
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 
 import pytest
 import torch
+from support.interpreted import interpreted
 from support.operators import Operators
 
 from workloads.burn_in import BurnIn
@@ -359,7 +356,7 @@ def test_two_words_that_changed_places_alter_the_first_digest() -> None:
     assert bool((right[:, 0] != seen[:, 0]).all())
 
 
-INTERPRETED = """
+TRITON = """
 import torch
 from workloads.parts.memory.digests import digest, make_weights, on_host
 
@@ -373,19 +370,9 @@ for name in NAMES:
     assert torch.equal(digest(matrix, weights), digest(matrix, on_host(weights))), name
     print(name)
 """
-"""On a shape that ends inside a block, in a process whose Triton interprets from its start."""
+"""On a shape that ends inside a block."""
 
 
 def test_triton_kernel_gives_the_same_bits() -> None:
-    if importlib.util.find_spec("triton") is None:
-        pytest.skip("Triton is part of the accelerators' images")
     names = [str(dtype).removeprefix("torch.") for dtype in (*DTYPES, torch.float64)]
-    done = subprocess.run(
-        [sys.executable, "-c", INTERPRETED.replace("NAMES", repr(names))],
-        env={**os.environ, "TRITON_INTERPRET": "1"},
-        check=False,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == names
+    assert interpreted(TRITON, NAMES=names) == names
