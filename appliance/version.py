@@ -1,3 +1,3 @@
 """The version of the appliance, in one place."""
 
-VERSION = "0.7.0"
+VERSION = "0.8.0"
