@@ -260,32 +260,36 @@ def _other_checks(
     known: WorkloadChecks,
     launches: Mapping[str, Sequence[Checked]],
 ) -> str:
-    """The first bound that is too wide, or the first output that lacks a check; or nothing."""
-    widest = known.of_any()
+    """The first bound that is not as recorded, or the first output that lacks a check; or nothing.
+
+    A check that was recorded at other parameters alone is held to the widest bound that it had.
+    """
+    elsewhere = known.of_any()
     for launch, made in launches.items():
         for one in made:
             name = pattern(one.check.name)
-            limit = _limit(checks.get(name) or widest.get(name), widest.get(name))
-            if one.phase not in OWN_PHASES and limit is not None and one.check.bound > limit:
-                return _too_wide(launch, one.check, limit)
+            check = _held_to(checks.get(name), elsewhere.get(name))
+            if one.phase not in OWN_PHASES and check and not check.allows(one.check.bound):
+                return _other_bound(launch, one.check, check)
         missing = _missing(checks, made)
         if missing:
             return f"launch {launch} lacks {missing}"
     return ""
 
 
-def _limit(check: KnownCheck | None, widest: KnownCheck | None) -> float | None:
-    """How wide a bound may be; None where nothing is known of the check."""
-    if check is None or widest is None:
-        return None
-    return check.limit or widest.limit
+def _held_to(check: KnownCheck | None, elsewhere: KnownCheck | None) -> KnownCheck | None:
+    """By which record a bound is held; None where nothing is known of the check."""
+    if check is None or elsewhere is None or check.bound or not elsewhere.bound:
+        return check or elsewhere
+    return elsewhere  # zero here, and not at other parameters
 
 
-def _too_wide(launch: str, check: Check, limit: float) -> str:
-    return (
-        f'launch {launch} holds "{check.name}" to {check.bound:g}, and by the records of healthy '
-        f"runs {limit:g} is the most"
-    )
+def _other_bound(launch: str, made: Check, check: KnownCheck) -> str:
+    if check.is_fixed:
+        wanted = f"at these parameters that is {check.bound:g} in every run"
+    else:
+        wanted = f"by the records of healthy runs {check.limit:g} is the most"
+    return f'launch {launch} holds "{made.name}" to {made.bound:g}, and {wanted}'
 
 
 def _missing(checks: Mapping[str, KnownCheck], made: Sequence[Checked]) -> str:

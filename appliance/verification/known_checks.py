@@ -3,19 +3,23 @@
 Names and bounds of checks are what a journal says of itself: whoever writes it could leave out the
 check that fails, or give it a bound that everything meets. So what the qualified records have of
 each check stands in a file beside the workloads' facts, by workload, version and parameters
-(scripts/write_workload_checks.py). Most bounds follow from the parameters, and are the same in all
-records; some follow from the device, from what was drawn or from how far a model is trained (those
-of gradients by a factor of 400). So a record limits a bound from above: to WIDEST times the widest
-that was seen, or, if the bounds of its name were seen to vary, to DRAWN times, as long as that is
-no more than ONE: an error relative to what is compared would then be no error at all. A bound that
-is zero in all records of the workload stays zero. That a bound is wider by less is not seen here.
+(scripts/write_workload_checks.py). Most bounds follow from the parameters alone and are the same in
+all records: such a bound has to be the recorded one. Others follow from what was drawn or from how
+far a model is trained (those of gradients by a factor of 400), and a record limits them from above:
+to the widest recorded times the third power of the widest ratio that two bounds of the name had.
+The logarithms of two or three records of one spread lie 1.1 to 1.7 standard deviations apart and
+the widest 0.6 to 0.8 above their mean, so that three times their distance is 4 to 6 of them. Beyond
+WIDEST times such a limit goes up to DRAWN times, as long as that is no more than ONE: an error
+relative to what is compared would then be no error at all. A bound that is zero in all records of
+the workload stays zero.
 """
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -23,10 +27,14 @@ from appliance.records.json import Number, Parameters, Record
 from appliance.storage import toml_file
 
 FILE = Path(__file__).parents[1].joinpath("workload_checks.json")
+RELATIVE = 1e-9
+"""How far a fixed bound may be from the recorded one: it was computed on another machine."""
 WIDEST = 4.0
-"""A bound may be so many times the widest that healthy runs had at the same parameters."""
+"""A bound that no two records have shown to be fixed may be so many times the widest of them."""
 DRAWN, ONE = 1000.0, 1.0
-"""The same for a bound that varies from run to run, up to so much."""
+"""The same for a bound that was seen to vary by more than that, up to so much."""
+MARGIN = 3
+"""A bound that was seen to vary may exceed the widest recorded by so many times its spread."""
 _NUMBERED = re.compile(r"\b(rank|shape) \d+(?: x \d+)*")
 
 
@@ -34,20 +42,34 @@ _NUMBERED = re.compile(r"\b(rank|shape) \d+(?: x \d+)*")
 class KnownCheck(Record):
     """A check by name, the widest `bound` of its records, and whether each output must have it.
 
-    An `is_always` check was made of the first and of the last output of every launch. The bound of
-    an `is_drawn` one was seen to vary at the same parameters.
+    An `is_always` check was made of the first and of the last output of every launch. `spread` is
+    the widest ratio that two bounds of the name had at the same parameters: 1 for a bound that is
+    fixed by the parameters, None where records do not say whether it is.
     """
 
     name: str
     bound: Number
     is_always: bool
-    is_drawn: bool
+    spread: Number | None
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether the bound is the same in every run at these parameters."""
+        return self.spread == 1.0
 
     @property
     def limit(self) -> float:
         """How wide a bound of this name may be."""
-        drawn = min(DRAWN * self.bound, ONE) if self.is_drawn else 0.0
-        return max(WIDEST * self.bound, drawn)
+        if self.spread is None:
+            return WIDEST * self.bound
+        widened = self.bound * (1.0 + RELATIVE) * min(self.spread**MARGIN, DRAWN)
+        return min(widened, max(WIDEST * self.bound, ONE))
+
+    def allows(self, bound: float) -> bool:
+        """Whether a run at these parameters may have this bound."""
+        if self.is_fixed:
+            return math.isclose(bound, self.bound, rel_tol=RELATIVE)
+        return bound <= self.limit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,15 +96,21 @@ class WorkloadChecks(Record):
         return None
 
     def of_any(self) -> Mapping[str, KnownCheck]:
-        """The checks at whatever parameters: the widest bounds, and what all of them have."""
-        return merged(case.checks for case in self.cases)
+        """The checks at whatever parameters: the widest bounds, and what all of them have.
+
+        How wide a bound is at parameters without a record is known by its size alone.
+        """
+        return {
+            name: replace(check, spread=None if check.is_fixed else check.spread)
+            for name, check in merged(case.checks for case in self.cases).items()
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChecksFile(Record):
     """appliance/workload_checks.json."""
 
-    schema: Literal["bench/workload-checks/1"] = "bench/workload-checks/1"
+    schema: Literal["bench/workload-checks/2"] = "bench/workload-checks/2"
     workload: tuple[WorkloadChecks, ...]
 
 
@@ -104,7 +132,13 @@ def merged(several: Iterable[Iterable[KnownCheck]]) -> dict[str, KnownCheck]:
             name=name,
             bound=max(one[name].bound for one in records if name in one),
             is_always=all(name in one and one[name].is_always for one in records),
-            is_drawn=any(name in one and one[name].is_drawn for one in records),
+            spread=_widest_spread([one[name].spread for one in records if name in one]),
         )
         for name in dict.fromkeys(name for one in records for name in one)
     }
+
+
+def _widest_spread(spreads: Sequence[float | None]) -> float | None:
+    """The widest of several; None where one of them is not known."""
+    known = [one for one in spreads if one is not None]
+    return max(known) if len(known) == len(spreads) else None

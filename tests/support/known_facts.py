@@ -13,8 +13,7 @@ from appliance.verification.known_checks import CaseChecks, KnownCheck, Workload
 
 PHASES = ("first", "last", "sampled")
 CHECKS = tuple(
-    KnownCheck(name=f"{phase} output", bound=1e-5, is_always=False, is_drawn=False)
-    for phase in PHASES
+    KnownCheck(name=f"{phase} output", bound=1e-5, is_always=False, spread=None) for phase in PHASES
 )
 """The checks that tests' journals have, each of one phase."""
 
