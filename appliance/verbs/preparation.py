@@ -12,7 +12,7 @@ import secrets
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from appliance import extras
@@ -61,7 +61,7 @@ from appliance.vendors.base import Vendor
 from appliance.verbs import datasets
 from appliance.verbs.run_begin import new_run_id
 from appliance.verbs.run_options import PlanOptions
-from appliance.version import VERSION
+from appliance.version import RELEASED, VERSION
 
 RUN_FOLDER = "name the folder of the run, out/<run id>"
 DIGESTED = {
@@ -170,6 +170,7 @@ def prepare(
     vendor = node.present(options.vendor)
     inputs = _read(options, vendor, challenge)
     now = datetime.now(UTC)
+    _check_clock(now)
     # Drawn or derived before the suite's variants are, and when suite and criteria are fixed.
     seed = _seed(inputs, now)
     stack = stack_of(vendor)
@@ -316,6 +317,16 @@ def _with_records(plan: Plan, figures: _Figures, system: System) -> tuple[Plan, 
     files = {**figures.files, bundle.QUALIFIED: data}
     digests = {**plan.digests, "qualified": sha256(data)}
     return replace(plan, digests=digests), replace(figures, qualified=qualified, files=files)
+
+
+def _check_clock(now: datetime) -> None:
+    """UsageError where the node's clock says a day on which this version did not exist."""
+    released = datetime.fromisoformat(RELEASED).replace(tzinfo=UTC)
+    if now < released - timedelta(days=1):
+        raise UsageError(
+            f"the clock of this node says {now:%Y-%m-%d}, and bench {VERSION} was released on "
+            f"{RELEASED}: set it, or nobody can verify what is run"
+        )
 
 
 def _plan(

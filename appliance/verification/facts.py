@@ -31,7 +31,7 @@ from appliance.storage import device_file, qualified_file
 from appliance.vendors.registry import MODULES, libraries_of
 from appliance.verification import known_checks
 from appliance.verification.known_checks import WorkloadChecks
-from appliance.version import VERSION
+from appliance.version import RELEASED, VERSION
 
 PAYLOAD_TYPE = "application/vnd.bench.facts+json"
 """Payload of the envelope: the file in canonical JSON."""
@@ -43,7 +43,8 @@ HOLDER = "one that you trust with --trust"
 class FactsFile(Record):
     """All that one release knows; `ranges` are those of libraries, by vendor.
 
-    Empty ranges: they are not known, because the package is not installed.
+    Empty ranges: they are not known, because the package is not installed. `released` is the day of
+    the release, empty in the facts of one that did not say it.
     """
 
     schema: Literal["bench/facts/1"] = "bench/facts/1"
@@ -54,6 +55,7 @@ class FactsFile(Record):
     peaks: Peaks
     qualified: Qualified
     ranges: Mapping[str, Mapping[str, str]]
+    released: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,6 +115,7 @@ def shipped() -> Facts:
     return Facts(
         file=FactsFile(
             bench_version=VERSION,
+            released=RELEASED,
             workload=tuple(workload_manifest.load().values()),
             sizes=workload_sizes.load().workload,
             checks=known_checks.load().workload,

@@ -12,11 +12,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
 from appliance.errors import EvidenceError
 from appliance.records.baseline import Peaks
-from appliance.records.journal import Check, Checked, LaunchEnded, LaunchStarted, Line
+from appliance.records.journal import Check, Checked, Counted, LaunchEnded, LaunchStarted, Line
 from appliance.records.plan import Case, Plan
 from appliance.records.qualified import Qualified
 from appliance.records.system import System
@@ -39,6 +40,8 @@ OWN_PHASES = frozenset({"repeated", "repeatability"})
 OUTPUTS = frozenset({"first", "last"})
 OF_INPUTS = frozenset({input_checks.CHECK, "known answers of the input generator"})
 """Made before the first step alone, of a workload that draws its inputs on the device."""
+WRONG_CLOCK = timedelta(days=1)
+"""How far a node's clock may be wrong: one that is set to the wrong zone is so by less."""
 
 
 class Judged(Protocol):
@@ -101,6 +104,7 @@ def compare(bundle: Judged, facts: Facts) -> tuple[str, ...]:
     EvidenceError for what contradicts the facts of the release that made the run.
     """
     comparison = Comparison(plan=bundle.plan, facts=facts)
+    compare_release(comparison, bundle)
     _compare_peaks(comparison, bundle)
     _compare_qualified(comparison, bundle)
     compare_ranges(comparison, bundle)
@@ -110,6 +114,34 @@ def compare(bundle: Judged, facts: Facts) -> tuple[str, ...]:
         _compare_work(comparison, case)
         _compare_checks(comparison, case, made)
     return comparison.sentences()
+
+
+def compare_release(comparison: Comparison, bundle: Judged) -> None:
+    """EvidenceError for a run that the release which made it cannot have made.
+
+    Nothing is compared with the facts of a release that do not say its day, as older ones do not.
+    """
+    released = comparison.facts.file.released
+    if not released:
+        return
+    if comparison.is_of_same_release:
+        _check_day(released, comparison.facts.version, bundle.lines[0])
+    counted = {line.event.device for line in bundle.lines if isinstance(line.event, Counted)}
+    devices = {name for case in bundle.plan.cases for name in case.all_devices}
+    for device in sorted(devices - counted):
+        comparison.differs(
+            f"journal.jsonl: the counters of {device} were never read, and every run reads them",
+            "counters",
+        )
+
+
+def _check_day(released: str, version: str, begin: Line) -> None:
+    day = datetime.fromisoformat(released).replace(tzinfo=UTC)
+    if datetime.fromisoformat(begin.utc) < day - WRONG_CLOCK:
+        raise EvidenceError(
+            f"journal.jsonl begins {begin.utc}, and bench {version} was released on {released}: no "
+            "run of it is older"
+        )
 
 
 # ------------------------------------------------------------------ figures and records

@@ -22,6 +22,7 @@ from appliance.records.journal import (
     RunResumed,
 )
 from appliance.records.plan import Plan
+from appliance.verification.near_copies import check_near_copies
 
 SET_BACK = timedelta(days=1)
 """More than any clock is set back in a run: a wrong zone is put right by less."""
@@ -37,6 +38,7 @@ def check_observations(plan: Plan, lines: Sequence[Line]) -> None:
     _check_clock(plan, lines)
     _check_counted(plan, lines)
     _check_copies(lines)
+    check_near_copies(plan, lines)
 
 
 def _check_clock(plan: Plan, lines: Sequence[Line]) -> None:
@@ -66,6 +68,15 @@ def _moment(text: str) -> datetime:
     except ValueError:
         raise EvidenceError(f"plan.json: {text!r} is no time in UTC") from None
     return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+
+
+def check_begun(begin: Line, moment: datetime) -> None:
+    """EvidenceError for a run that begins after the moment at which it is verified."""
+    if datetime.fromisoformat(begin.utc) > moment + SET_BACK:
+        here = moment.isoformat(timespec="seconds").replace("+00:00", "Z")
+        raise EvidenceError(
+            f"journal.jsonl begins {begin.utc}, and here it is {here}: set the clock that is wrong"
+        )
 
 
 def _check_counted(plan: Plan, lines: Sequence[Line]) -> None:

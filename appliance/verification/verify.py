@@ -46,7 +46,7 @@ from appliance.verification import (
 from appliance.verification.evidence_path import Given, Kind
 from appliance.verification.facts import Facts, shipped
 from appliance.verification.facts import read as read_facts
-from appliance.verification.observation_checks import check_observations
+from appliance.verification.observation_checks import check_begun, check_observations
 from appliance.verification.schedule_checks import check_schedule
 from appliance.verification.terms import ANYBODY, Expectations, Terms
 from appliance.version import VERSION
@@ -520,6 +520,7 @@ def _conduct(examination: _Examination) -> str:
     launch_checks.check_launches(bundle.plan, bundle.lines)
     fold_checks.check_folds(bundle.plan, bundle.lines)
     check_observations(bundle.plan, bundle.lines)
+    check_begun(bundle.lines[0], datetime.now(UTC))
     inputs = input_checks.check_inputs(bundle.plan, bundle.lines)
     _check_logs(bundle)
     _check_libraries(bundle)

@@ -10,7 +10,7 @@ from tamper.forgeries import OPEN
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "explanation" / "what-verify-proves.md"
 TESTS = {path.name for path in (ROOT / "tests").rglob("test_*.py")}
-OPENLY_SAID = 6
+OPENLY_SAID = 7
 """Forgeries that pass; whoever closes one, or finds another, changes the page too."""
 
 

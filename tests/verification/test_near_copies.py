@@ -1,0 +1,74 @@
+"""Blocks that are copies but for their last digits are found, and no healthy ones are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from support.recorded_runs import RUNS, recorded_run
+
+from appliance.errors import EvidenceError
+from appliance.records.journal import Block, Line
+from appliance.verification.near_copies import are_copies, check_near_copies
+
+RNG = np.random.default_rng(5)
+
+
+def copied(lines: Sequence[Line], noise_ns: int, share: float = 1.0) -> list[Line]:
+    """The block after the first of each case as a copy of it, with noise in each time.
+
+    In the rest of its samples, beyond this share, it keeps its own times.
+    """
+    first: dict[str, Block] = {}
+    made = []
+    for line in lines:
+        event = line.event
+        if isinstance(event, Block):
+            case = event.launch.rpartition("/")[0]
+            other = first.setdefault(case, event)
+            if other is not event and other.launch != event.launch:
+                number = min(len(other.wall_ns), int(share * len(event.wall_ns)))
+                noise = RNG.integers(-noise_ns, noise_ns + 1, number)
+                fake = [one + int(by) for one, by in zip(other.wall_ns, noise, strict=False)]
+                event = replace(event, wall_ns=(*fake, *event.wall_ns[number:]))
+        made.append(replace(line, event=event))
+    return made
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_no_recorded_run_of_a_device_is_accused(name: str) -> None:
+    run = recorded_run(name)
+    check_near_copies(run.plan, run.lines)
+
+
+@pytest.mark.parametrize(("noise_ns", "share"), [(0, 1.0), (9, 1.0), (50, 1.0), (9, 0.6)])
+def test_copies_with_other_last_digits_are_found(noise_ns: int, share: float) -> None:
+    run = recorded_run("smoke")
+    with pytest.raises(EvidenceError, match="but for the last digits"):
+        check_near_copies(run.plan, copied(run.lines, noise_ns, share))
+
+
+def test_times_with_the_noise_of_a_device_are_no_copies() -> None:
+    run = recorded_run("smoke")
+    check_near_copies(run.plan, copied(run.lines, 20_000))
+
+
+def test_steady_steps_are_no_copies() -> None:
+    """All within the last digits of each other, whatever they are laid beside."""
+    one, other = (50_000 + RNG.integers(0, 90, 400) for _ in range(2))
+    assert not are_copies(one, other)
+
+
+def test_steps_of_the_same_pattern_are_no_copies() -> None:
+    """Inputs of other sizes take their turns; a process waits for each step for microseconds."""
+    pattern = np.tile([100_000, 250_000, 900_000], 100)
+    one, other = (pattern + RNG.normal(0, 1500, 300).astype(np.int64) for _ in range(2))
+    assert not are_copies(one, other)
+
+
+def test_few_steps_show_nothing() -> None:
+    times = RNG.integers(10**6, 2 * 10**6, 12)
+    assert are_copies(times, times)
+    assert not are_copies(times[:11], times[:11])

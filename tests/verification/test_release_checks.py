@@ -1,0 +1,72 @@
+"""A run is no older than the release that made it, no newer than its reader, and has counters."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from support.builders import bare_lines
+from support.bundles import healthy
+from support.known_facts import facts_file
+
+from appliance.errors import EvidenceError
+from appliance.records.journal import Counted, Event, RunEnded
+from appliance.verification.facts import Facts
+from appliance.verification.facts_checks import Comparison, Judged, compare_release
+from appliance.verification.observation_checks import check_begun
+from appliance.version import RELEASED, VERSION
+
+PLAN = healthy().plan
+COUNTED = Counted(device="cpu:0", counters={})
+ENDED = RunEnded(launches=0)
+BEGIN = datetime(2026, 11, 21, 12, tzinfo=UTC)  # of bare lines
+
+
+def compared(released: str, *events: Event, version: str = PLAN.bench_version) -> tuple[str, ...]:
+    file = replace(facts_file(PLAN), released=released, bench_version=version)
+    comparison = Comparison(plan=PLAN, facts=Facts(file=file))
+    run: Any = type("Run", (), {"plan": PLAN, "lines": bare_lines(events)})
+    compare_release(comparison, cast("Judged", run))
+    return comparison.sentences()
+
+
+@pytest.mark.parametrize("released", ["2026-11-22", "2026-11-21", "2020-01-01"])
+def test_a_run_since_its_release_is_taken(released: str) -> None:
+    """To a day: the node's clock may be in another zone."""
+    assert compared(released, COUNTED) == ()
+
+
+def test_a_run_before_its_release_is_refused() -> None:
+    with pytest.raises(EvidenceError, match="was released on 2026-11-23: no run of it is older"):
+        compared("2026-11-23", COUNTED)
+
+
+def test_of_another_release_the_day_says_nothing_and_counters_are_not_compared() -> None:
+    assert compared("2026-11-23", COUNTED, version="0.0.9") == ()
+    (sentence,) = compared("2026-11-23", ENDED, version="0.0.9")
+    assert sentence.startswith("counters (made by bench")
+
+
+def test_a_run_without_counters_is_refused() -> None:
+    with pytest.raises(EvidenceError, match="the counters of cpu:0 were never read"):
+        compared("2026-11-21", ENDED)
+
+
+def test_facts_that_do_not_say_their_day_compare_neither() -> None:
+    assert compared("", ENDED) == ()
+
+
+def test_a_run_that_begins_after_it_is_read_is_refused() -> None:
+    (line,) = bare_lines([ENDED])
+    check_begun(line, BEGIN - timedelta(hours=23))
+    with pytest.raises(EvidenceError, match="set the clock that is wrong"):
+        check_begun(line, BEGIN - timedelta(hours=25))
+
+
+def test_the_day_of_the_release_is_that_of_the_changelog() -> None:
+    text = (Path(__file__).parents[2] / "CHANGELOG.md").read_text()
+    assert re.findall(r"^## (\S+), (\S+)$", text, re.MULTILINE)[0] == (VERSION, RELEASED)
