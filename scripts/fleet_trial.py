@@ -78,7 +78,7 @@ def make(run: Path, folder: Path, faults: Planted) -> Key:
         nodes=campaign / "nodes",
         unfinished=folder / "unfinished",
     )
-    synthetic_fleet.write_campaign(campaign, maker.campaign, maker.key, SUITE)
+    synthetic_fleet.write_campaign(campaign, maker.campaign, maker.key, SUITE, maker.base)
     maker.nodes.mkdir(exist_ok=True)
     _makers[:] = [maker]
     with multiprocessing.get_context("fork").Pool() as pool:
