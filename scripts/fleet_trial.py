@@ -12,9 +12,10 @@ from __future__ import annotations
 import argparse
 import multiprocessing
 import resource
+import shutil
 import sys
 import time
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -33,22 +34,68 @@ from reports.fleet import site as sites  # noqa: E402 - the same
 SUITE = ROOT / "tests" / "suites" / "tiny.toml"
 
 
+@dataclass(frozen=True, kw_only=True)
+class Maker:
+    """What every bundle is made of, and where they go; a folder is moved there once it is whole."""
+
+    base: Base
+    campaign: Campaign
+    faults: Planted
+    key: Key
+    nodes: Path
+    unfinished: Path
+
+    def missing(self) -> list[int]:
+        """Numbers of the nodes that have handed in nothing yet."""
+        numbers = range(self.faults.num_nodes)
+        return [number for number in numbers if not (self.nodes / node_name(number)).exists()]
+
+    def write(self, number: int) -> None:
+        """Write what one node hands in."""
+        place, own = self.unfinished / str(number), node_name(number)
+        shutil.rmtree(place, ignore_errors=True)
+        synthetic_fleet.write_node(
+            self.base, self.campaign, self.faults, number, key=self.key, folder=place
+        )
+        for made in sorted(place.iterdir(), key=lambda one: one.name == own):
+            shutil.rmtree(self.nodes / made.name, ignore_errors=True)
+            made.rename(self.nodes / made.name)
+        place.rmdir()
+
+
+_makers: list[Maker] = []
+"""In a process of the pool the one maker: a private key cannot be sent to it with each number."""
+
+
 def make(run: Path, folder: Path, faults: Planted) -> Key:
-    """Write the campaign and all of its bundles; the key that signed them."""
-    key = keys.load_key(*keys.create_key("Maker of a synthetic fleet", folder / "keys"))
-    base, campaign = Base.read(run), synthetic_fleet.campaign_of(run, faults)
-    synthetic_fleet.write_campaign(folder / "campaign", campaign, key, SUITE)
-    one = partial(_write, base, campaign, faults, key, folder / "campaign" / "nodes")
-    with multiprocessing.Pool() as pool:
-        for _ in pool.imap_unordered(one, range(faults.num_nodes), chunksize=20):
+    """Write the campaign and the bundles that are not there yet; the key that signed them."""
+    campaign = folder / "campaign"
+    maker = Maker(
+        base=Base.read(run),
+        campaign=synthetic_fleet.campaign_of(run, faults),
+        faults=faults,
+        key=_key(folder / "keys"),
+        nodes=campaign / "nodes",
+        unfinished=folder / "unfinished",
+    )
+    synthetic_fleet.write_campaign(campaign, maker.campaign, maker.key, SUITE, maker.base)
+    maker.nodes.mkdir(exist_ok=True)
+    _makers[:] = [maker]
+    with multiprocessing.get_context("fork").Pool() as pool:
+        for _ in pool.imap_unordered(_write, maker.missing(), chunksize=20):
             pass
-    return key
+    return maker.key
 
 
-def _write(  # noqa: PLR0917 - as the pool calls it
-    base: Base, campaign: Campaign, faults: Planted, key: Key, folder: Path, number: int
-) -> None:
-    synthetic_fleet.write_node(base, campaign, faults, number, key=key, folder=folder)
+def _key(folder: Path) -> Key:
+    """The maker's key: the one of the call before, or a new one."""
+    if not folder.exists():
+        keys.create_key("Maker of a synthetic fleet", folder)
+    return keys.load_key(folder / "key.pem", folder / "certificate.pem")
+
+
+def _write(number: int) -> None:
+    _makers[0].write(number)
 
 
 def timed(what: str, begin: float) -> float:

@@ -1,9 +1,8 @@
 """Which runs count and where each node stands, from all lines of the ledger together; pure.
 
 A run counts once, for the node whose challenge it was made under, unless its hardware is that of
-another node. A node may have several runs: every one is kept and counted. It is accepted if its
-first run that decides is, or one of the retests that the campaign allows; rejected if none of these
-is; open otherwise.
+another node. A node may have several runs: every one is kept and counted. Which of them decides is
+the campaign's rule, in fleet/decision.py; a node with a retest due is open here.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ from typing import Literal
 
 from appliance.challenge.campaign import Campaign, CampaignNode, other_parts
 from appliance.collection.rows import Entry, Finding, RefusalReason, RunRow
+from appliance.fleet import decision
 
 State = Literal["accepted", "rejected", "open"]
 
@@ -23,7 +23,7 @@ class Attempt:
     """A run that counts: `number` is its place among the node's own, from 1.
 
     `is_decisive` says that it may decide: it has a verdict of its own, as many sessions as the
-    campaign asks, and comes not after more retests than that allows.
+    campaign asks, and comes after neither more retests nor more runs than that allows.
     """
 
     entry: Entry
@@ -172,48 +172,24 @@ def _serials(run: RunRow) -> list[str]:
 def _standing(
     campaign: Campaign, node: CampaignNode, entries: Sequence[Entry], num_jobs: int
 ) -> Standing:
-    attempts = tuple(_attempts(campaign, entries))
-    decisive = [attempt for attempt in attempts if attempt.is_decisive]
-    accepted = [one for one in decisive if one.run.verdict == "ACCEPTED"]
-    num_lost = max(0, num_jobs - len(attempts))
-    state: State = "open"
-    decided_by = None
-    if accepted:
-        state, decided_by = "accepted", accepted[0].number
-        reason = f"attempt {decided_by} is accepted"
-    elif len(decisive) > campaign.retest.retests:
-        state, decided_by = "rejected", decisive[-1].number
-        reason = f"attempt {decided_by} is rejected, and no retest is left"
-    elif decisive:
-        left = campaign.retest.retests - len(decisive) + 1
-        reason = f"rejected, with {left} of {campaign.retest.retests} retests left"
-    elif attempts:
-        reason = f"attempt {len(attempts)} decides nothing: {attempts[-1].run.verdict.lower()}"
-    else:
-        reason = "no verified bundle" + (f" of {num_lost} jobs" if num_lost else "")
+    by_run = {id(run): one for one in entries if (run := one.finding.run) is not None}
+    runs = decision.in_order([one.finding.run for one in entries if one.finding.run is not None])
+    decided = decision.decide(campaign, runs)
+    num_lost = max(0, num_jobs - len(runs))
+    is_of_jobs = num_lost and not runs
     return Standing(
         node=node,
-        state=state,
-        reason=reason,
-        attempts=attempts,
-        decided_by=decided_by,
+        state="open" if decided.state == "retest" else decided.state,
+        reason=decided.reason + (f" of {num_lost} jobs" if is_of_jobs else ""),
+        attempts=tuple(
+            Attempt(
+                entry=by_run[id(run)],
+                run=run,
+                number=number,
+                is_decisive=number in decided.decisive,
+            )
+            for number, run in enumerate(runs, 1)
+        ),
+        decided_by=decided.decided_by,
         num_lost=num_lost,
     )
-
-
-def _attempts(campaign: Campaign, entries: Sequence[Entry]) -> Iterator[Attempt]:
-    """A node's runs in the order in which they were planned; one that was accepted ends them."""
-    num_rejected, is_over = 0, False
-    runs = [(one, one.finding.run) for one in entries if one.finding.run is not None]
-    ordered = sorted(runs, key=lambda pair: (pair[1].created_utc, pair[1].run_id))
-    for number, (entry, run) in enumerate(ordered, 1):
-        sessions = campaign.retest.sessions if num_rejected else campaign.sessions
-        is_decisive = (
-            not is_over
-            and run.verdict != "INCONCLUSIVE"
-            and run.sessions >= sessions
-            and num_rejected <= campaign.retest.retests
-        )
-        num_rejected += is_decisive and run.verdict == "REJECTED"
-        is_over = is_over or (is_decisive and run.verdict == "ACCEPTED")
-        yield Attempt(entry=entry, run=run, number=number, is_decisive=is_decisive)

@@ -1,7 +1,8 @@
 """The verb `fleet gate`: whether a node has a valid verdict, for health checks and epilogs.
 
 Nothing that was stored is believed: the node's bundles are verified here. A verdict is valid if its
-bundle verifies, is of this node under this campaign, and is not too old.
+bundle verifies, is of this node under this campaign, accepts it by the campaign's rule
+(fleet/decision.py), and is not too old.
 """
 
 from __future__ import annotations
@@ -16,15 +17,13 @@ from typing import Literal
 
 from appliance.challenge.campaign import CampaignNode
 from appliance.errors import EvidenceError, UsageError
-from appliance.fleet import slurm
+from appliance.fleet import node_runs, slurm
 from appliance.fleet.folder import CampaignFolder
-from appliance.fleet.node_runs import NodeRun, Reader
+from appliance.fleet.node_runs import Reader, VerifiedRun
 from appliance.fleet.on_node import HERE
 from appliance.planning.challenge_window import time_of
-from appliance.records.json import Record, from_json
-from appliance.records.plan import Plan
+from appliance.records.json import Record
 from appliance.records.verdict import EXIT_CODES, VerdictWord
-from appliance.storage import bundle, limits, plain_files
 
 NO_VERDICT = 3
 AGE_UNITS = {"h": 3600, "d": 86400}
@@ -72,22 +71,23 @@ def ask(
 
     `most_seconds` is how old the run may be, None for any age.
     """
-    runs = [run for run in reader.runs(node) if run.state == "verified"]
-    decided = [run for run in runs if run.verdict != "INCONCLUSIVE"] or runs
-    if not decided:
+    decided, runs = node_runs.decided(folder.campaign, reader.runs(node))
+    if not runs:
         code = 0 if takes_open else NO_VERDICT
-        return _answer(node, None, None, f"{node.name} has no verified bundle yet", code)
-    accepted = [run for run in decided if run.verdict == "ACCEPTED"]
-    run = (accepted or decided)[-1]
-    planned = _planned(folder, node, run)
-    age = datetime.now(UTC) - time_of(planned, run.run_id)
+        return _answer(node, None, f"{node.name} has no verified bundle yet", code)
+    decisive = decided.decided_by or max(decided.decisive, default=len(runs))
+    run = runs[decisive - 1]
+    age = datetime.now(UTC) - time_of(run.created_utc, run.run_id)
     if most_seconds is not None and age > timedelta(seconds=most_seconds):
-        sentence = f"the verdict of {node.name} is of {planned}, which is too old: run it again"
-        return _answer(node, run, planned, sentence, NO_VERDICT)
-    code = EXIT_CODES[run.verdict] if run.verdict else NO_VERDICT
-    return _answer(
-        node, run, planned, f"{node.name} is {run.verdict} by the run {run.run_id}", code
-    )
+        sentence = (
+            f"the verdict of {node.name} is of {run.created_utc}, which is too old: run it again"
+        )
+        return _answer(node, run, sentence, NO_VERDICT)
+    sentence = f"{node.name} is {run.verdict} by the run {run.run_id}"
+    if decided.state == "accepted":
+        return _answer(node, run, sentence, 0)
+    code = EXIT_CODES["REJECTED"] if decided.decisive else NO_VERDICT
+    return _answer(node, run, f"{sentence}: {decided.reason}", code)
 
 
 def drain(folder: CampaignFolder, node: str, reason: str) -> None:
@@ -99,27 +99,15 @@ def drain(folder: CampaignFolder, node: str, reason: str) -> None:
         slurm.drain(node, f"bench: {reason}, campaign {folder.campaign.name}")
 
 
-def _answer(
-    node: CampaignNode, run: NodeRun | None, planned: str | None, sentence: str, code: int
-) -> Answer:
+def _answer(node: CampaignNode, run: VerifiedRun | None, sentence: str, code: int) -> Answer:
     return Answer(
         node=node.name,
         verdict=None if run is None else run.verdict,
         run_id=None if run is None else run.run_id,
-        planned_utc=planned,
+        planned_utc=None if run is None else run.created_utc,
         sentence=sentence,
         exit_code=code,
     )
-
-
-def _planned(folder: CampaignFolder, node: CampaignNode, run: NodeRun) -> str:
-    """When the run was planned, by the plan that its bundle signs."""
-    path = folder.runs(node.name) / run.run_id / bundle.PLAN
-    try:
-        data = plain_files.read(path, limits.of_name(bundle.PLAN))
-    except OSError as error:
-        raise EvidenceError(f"{path} cannot be read ({error.strerror})") from None
-    return from_json(Plan, data, name=str(path)).created_utc
 
 
 def reader_of(

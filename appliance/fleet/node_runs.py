@@ -7,21 +7,24 @@ table of an operator; who relies on a verdict (`fleet gate`) verifies anew.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
 from appliance.challenge import campaign as campaigns
-from appliance.challenge.campaign import CampaignNode
+from appliance.challenge.campaign import Campaign, CampaignNode
 from appliance.errors import BenchError, EvidenceError
+from appliance.fleet import decision
+from appliance.fleet.decision import Decision
 from appliance.fleet.folder import CampaignFolder
-from appliance.records.json import Record, from_json, sha256, to_json
+from appliance.records.json import Record, SafeInt, from_json, sha256, to_json
+from appliance.records.plan import Plan
 from appliance.records.system import System
 from appliance.records.verdict import VerdictWord
-from appliance.storage import bundle, limits, plain_files
+from appliance.storage import bundle, plain_files
 from appliance.verification import verify
 from appliance.verification.terms import Expectations, Terms
 from appliance.version import VERSION
@@ -32,15 +35,29 @@ RunState = Literal["verified", "refused", "unfinished"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class VerifiedRun(Record):
+    """What a verified bundle says: its run, when it was planned, and the verdict derived again.
+
+    `journal` is the sha256 of its journal, which the copy of a run has as well.
+    """
+
+    run_id: str
+    created_utc: str
+    sessions: SafeInt
+    verdict: VerdictWord
+    journal: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeRun(Record):
-    """A run of a node: `verdict` where its bundle verifies, else the `sentence` that says why not.
+    """A run of a node by its folder: what its bundle says, else the `sentence` why it counts not.
 
     `utc` is when its last file was written, by this machine's clock or that of its file server.
     """
 
-    run_id: str
+    folder: str
     state: RunState
-    verdict: VerdictWord | None
+    verified: VerifiedRun | None
     sentence: str
     utc: str
 
@@ -49,7 +66,7 @@ class NodeRun(Record):
 class StoredRuns(Record):
     """verified.json: what came of runs, by the fingerprint of their files."""
 
-    schema: Literal["bench/verified-runs/1"] = "bench/verified-runs/1"
+    schema: Literal["bench/verified-runs/2"] = "bench/verified-runs/2"
     runs: Mapping[str, NodeRun]
 
 
@@ -63,7 +80,7 @@ class Reader:
     uses_stored: bool = True
 
     def runs(self, node: CampaignNode) -> tuple[NodeRun, ...]:
-        """The node's runs by the time at which they began, each verified."""
+        """The node's runs by their folders' names, each verified; a copy of one is refused."""
         stored = self._stored(node) if self.uses_stored else {}
         found: dict[str, NodeRun] = {}
         for path in run_folders(self.folder.runs(node.name)):
@@ -72,26 +89,23 @@ class Reader:
         kept = {key: run for key, run in found.items() if run.state == "verified"}
         if self.uses_stored and kept != stored:
             self._store(node, kept)
-        return tuple(found.values())
+        return tuple(_without_copies(found.values()))
 
     def _run(self, node: CampaignNode, path: Path) -> NodeRun:
-        utc = _written(path)
+        begun = NodeRun(
+            folder=path.name, state="unfinished", verified=None, sentence="", utc=_written(path)
+        )
         if not (path / bundle.REPORT).is_file():
-            return NodeRun(
-                run_id=path.name, state="unfinished", verdict=None, sentence="not signed", utc=utc
-            )
+            return replace(begun, sentence="not signed")
         try:
-            verdict = self.verified(node, path)
+            return replace(begun, state="verified", verified=self.verified(node, path))
         except BenchError as fault:
-            return NodeRun(
-                run_id=path.name, state="refused", verdict=None, sentence=str(fault), utc=utc
-            )
-        return NodeRun(run_id=path.name, state="verified", verdict=verdict, sentence="", utc=utc)
+            return replace(begun, state="refused", sentence=str(fault))
 
-    def verified(self, node: CampaignNode, path: Path) -> VerdictWord:
-        """The verdict of a bundle of this node under this campaign; EvidenceError for any other."""
+    def verified(self, node: CampaignNode, path: Path) -> VerifiedRun:
+        """A bundle of this node under this campaign; EvidenceError for any other."""
         campaign = self.folder.campaign
-        verification = verify.verify_confined(
+        verification, files = verify.read_confined(
             path,
             Terms(
                 trusted=self.trusted,
@@ -106,10 +120,17 @@ class Reader:
         )
         for fault in verification.faults:
             raise EvidenceError(fault)
-        if verification.verdict is None:
+        if verification.verdict is None or verification.journal is None:
             raise EvidenceError("its verdict could not be derived again")
-        check_parts(node, path)
-        return verification.verdict
+        check_parts(node, from_json(System, files[bundle.SYSTEM], name=bundle.SYSTEM))
+        plan = from_json(Plan, files[bundle.PLAN], name=bundle.PLAN)
+        return VerifiedRun(
+            run_id=plan.run_id,
+            created_utc=plan.created_utc,
+            sessions=plan.sessions,
+            verdict=verification.verdict,
+            journal=verification.journal,
+        )
 
     # -------------------------------------------------------------- what is stored
 
@@ -145,12 +166,27 @@ def run_folders(runs: Path) -> list[Path]:
     return [path for path in paths if path.is_dir() and not path.name.startswith(".")]
 
 
-def check_parts(node: CampaignNode, path: Path) -> None:
+def _without_copies(runs: Iterable[NodeRun]) -> Iterator[NodeRun]:
+    """Each run once; the same journal in a second folder is refused, as a collection does."""
+    seen: dict[str, str] = {}
+    for run in runs:
+        if run.verified is None:
+            yield run
+            continue
+        first = seen.setdefault(run.verified.journal, run.folder)
+        is_copy = first != run.folder
+        sentence = f"the same run lies at {first}"
+        yield replace(run, state="refused", verified=None, sentence=sentence) if is_copy else run
+
+
+def decided(campaign: Campaign, runs: Iterable[NodeRun]) -> tuple[Decision, list[VerifiedRun]]:
+    """What a node's runs come to, and those that verify in the order of the decision's numbers."""
+    verified = decision.in_order([run.verified for run in runs if run.verified is not None])
+    return decision.decide(campaign, verified), verified
+
+
+def check_parts(node: CampaignNode, system: System) -> None:
     """EvidenceError where the bundle's devices or system are not those of the inventory."""
-    if node.serial is None and node.devices is None:
-        return
-    most = limits.of_name(bundle.SYSTEM)
-    system = from_json(System, plain_files.read(path / bundle.SYSTEM, most), name=bundle.SYSTEM)
     fact = system.identity.host.get("system_serial")
     serial = None if fact is None or fact.value is None else str(fact.value)
     devices = [device.serial for device in system.identity.devices]

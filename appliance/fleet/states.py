@@ -15,7 +15,8 @@ from typing import Literal, get_args
 
 from appliance.challenge.campaign import CampaignNode
 from appliance.errors import SchedulerError
-from appliance.fleet import slurm
+from appliance.fleet import node_runs, slurm
+from appliance.fleet.decision import Decision
 from appliance.fleet.folder import CampaignFolder
 from appliance.fleet.node_runs import NodeRun, Reader
 from appliance.fleet.slurm import Job
@@ -39,8 +40,10 @@ LONGEST_SENTENCE = 300
 class NodeState(Record):
     """One node: `attempts` that began, `failed` of them without a verdict that decides.
 
-    `verdict` and `run_id` are of the run that decides, or of the newest verified one; `job` is the
-    number of the job that is queued or runs. `sentence` says what went wrong, empty if nothing.
+    `verdict` and `run_id` are of the run that decides, or of the newest verified one, and
+    `next_sessions` is how many parts its next run must have, None where no further run can decide.
+    `job` is the number of the job that is queued or runs. `sentence` says what went wrong, empty if
+    nothing.
     """
 
     name: str
@@ -51,6 +54,7 @@ class NodeState(Record):
     rejections: SafeInt
     verdict: VerdictWord | None
     run_id: str | None
+    next_sessions: SafeInt | None
     job: SafeInt | None
     job_state: str
     sentence: str
@@ -63,7 +67,7 @@ class FleetStatus(Record):
     `exit_code` is 0 if all are accepted, 1 if any is rejected, 3 otherwise.
     """
 
-    schema: Literal["bench/fleet-status/1"] = "bench/fleet-status/1"
+    schema: Literal["bench/fleet-status/2"] = "bench/fleet-status/2"
     campaign: str
     digest: str
     utc: str
@@ -98,63 +102,54 @@ def _exit_code(counted: Mapping[State, int], num_nodes: int) -> int:
 
 def node_states(folder: CampaignFolder, reader: Reader, jobs: Sequence[Job]) -> list[NodeState]:
     """Every node's state, in the campaign's order."""
-    live = {job.node: job for job in jobs if job.phase != "ended"}
-    ended = {(job.node, job.attempt): job for job in jobs if job.phase == "ended"}
+    by_node: dict[str, list[Job]] = {}
+    for job in jobs:
+        by_node.setdefault(job.node, []).append(job)
     return [
-        _state(folder, node, reader.runs(node), live.get(node.name), ended)
+        node_state(folder, reader, node, by_node.get(node.name, ()))
         for node in folder.campaign.nodes
     ]
 
 
-def _state(
-    folder: CampaignFolder,
-    node: CampaignNode,
-    runs: Sequence[NodeRun],
-    job: Job | None,
-    ended: Mapping[tuple[str, int], Job],
+def node_state(
+    folder: CampaignFolder, reader: Reader, node: CampaignNode, jobs: Sequence[Job] = ()
 ) -> NodeState:
+    """One node's state; `jobs` are its own."""
+    runs = reader.runs(node)
+    job = next((one for one in reversed(jobs) if one.phase != "ended"), None)
+    ended = {one.attempt: one for one in jobs if one.phase == "ended"}
     begun = begun_attempts(folder.jobs(node.name))
     is_begun = job is not None and job.attempt in begun
-    verdicts = Counter(run.verdict for run in runs if run.state == "verified")
-    decided = verdicts["ACCEPTED"] + verdicts["REJECTED"]
-    failed = max(0, len(begun) - is_begun - decided)
-    state = _word(folder, verdicts, failed, job)
-    shown = _deciding(runs)
+    decided, verified = node_runs.decided(folder.campaign, runs)
+    verdicts = Counter(run.verdict for run in verified)
+    failed = max(0, len(begun) - is_begun - verdicts["ACCEPTED"] - verdicts["REJECTED"])
+    is_used_up = failed > folder.campaign.retries or decided.next_sessions is None
+    shown = verified[(decided.decided_by or len(verified)) - 1] if verified else None
     return NodeState(
         name=node.name,
         rack=node.rack,
-        state=state,
+        state=_word(decided, job, is_used_up=is_used_up, has_bundle=shown is not None),
         attempts=len(begun),
         failed=failed,
         rejections=verdicts["REJECTED"],
         verdict=None if shown is None else shown.verdict,
         run_id=None if shown is None else shown.run_id,
+        next_sessions=decided.next_sessions,
         job=None if job is None else job.number,
         job_state="" if job is None else _job_words(job),
         sentence=_sentence(folder, node, runs, begun, ended) if failed and not shown else "",
     )
 
 
-def _word(
-    folder: CampaignFolder, verdicts: Mapping[VerdictWord | None, int], failed: int, job: Job | None
-) -> State:
-    campaign = folder.campaign
-    if verdicts.get("ACCEPTED", 0):
-        return "accepted"
+def _word(decided: Decision, job: Job | None, *, is_used_up: bool, has_bundle: bool) -> State:
+    """The state of a node: what its runs decide, else its job, else whether another is due."""
+    if decided.state in {"accepted", "rejected"}:
+        return decided.state
     if job is not None:
         return "queued" if job.phase == "queued" else "running"
-    if verdicts.get("REJECTED", 0) > campaign.retest.retests:
-        return "rejected"
-    if failed > campaign.retries:
-        return "inconclusive" if verdicts.get("INCONCLUSIVE", 0) else "failed"
-    return "retest" if verdicts.get("REJECTED", 0) else "open"
-
-
-def _deciding(runs: Sequence[NodeRun]) -> NodeRun | None:
-    """The run that accepts the node, else the newest that verifies."""
-    verified = [run for run in runs if run.state == "verified"]
-    accepted = [run for run in verified if run.verdict == "ACCEPTED"]
-    return next(iter(accepted or reversed(verified)), None)
+    if is_used_up:
+        return "inconclusive" if has_bundle else "failed"
+    return decided.state
 
 
 def _job_words(job: Job) -> str:
@@ -167,14 +162,14 @@ def _sentence(
     node: CampaignNode,
     runs: Sequence[NodeRun],
     begun: Sequence[int],
-    ended: Mapping[tuple[str, int], Job],
+    ended: Mapping[int, Job],
 ) -> str:
     """Why the newest attempt gave no verdict: a refused bundle, the scheduler, its last words."""
     refused = [run for run in runs if run.state == "refused"]
     if refused:
-        return f"the bundle {refused[-1].run_id} is refused: {refused[-1].sentence}"
+        return f"the bundle {refused[-1].folder} is refused: {refused[-1].sentence}"
     last = max(begun)
-    job = ended.get((node.name, last))
+    job = ended.get(last)
     words = last_words(folder.jobs(node.name), last)
     if job is not None and job.state not in {"COMPLETED", "FAILED"}:
         words = f"job {job.number} ended as {job.state}{f': {words}' if words else ''}"

@@ -23,6 +23,7 @@ from appliance.fleet.submissions import Submission
 from appliance.planning.challenge_window import time_of
 
 DUE = frozenset({"open", "retest"})
+NEW = "plan a campaign of repaired nodes"
 Say = Callable[[str], None]
 
 
@@ -129,10 +130,12 @@ def _is_due(state: NodeState, *, is_named: bool) -> bool:
 def _passed_over(
     due: Sequence[NodeState], known: Mapping[str, NodeStatus]
 ) -> Iterator[tuple[str, str]]:
-    """Nodes that no job can go to now, each with the reason."""
+    """Nodes that no job can go to now, or whom none can help, each with the reason."""
     for state in due:
         status = known.get(state.name)
-        if status is None:
+        if state.next_sessions is None:
+            yield state.name, f"it is {state.state}, and no run that it could make decides: {NEW}"
+        elif status is None:
             yield state.name, "Slurm does not know this node"
         elif not status.is_available:
             yield state.name, f"Slurm says that it is {status.state}"
@@ -210,8 +213,7 @@ def _submit(
     folder: CampaignFolder, node: CampaignNode, state: NodeState, attempt: int, lanes: _Lanes
 ) -> int:
     """Note that a job is asked for, ask for it, and note its number, which is returned."""
-    is_retest = state.rejections > 0
-    sessions = folder.campaign.retest.sessions if is_retest else folder.campaign.sessions
+    sessions = state.next_sessions or folder.campaign.sessions
     lane, tail = lanes.next()
     given = _given(node.name, attempt, 0, lane=lane, sessions=sessions)
     submissions.append(folder.path, [replace(given, step="asked")])

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -34,6 +34,9 @@ from support.synthetic_fleet import (
 
 from appliance.challenge.campaign import Campaign
 from appliance.collection import ledger, queries, statement
+from appliance.fleet import folder as folders
+from appliance.fleet import states
+from appliance.fleet.node_runs import Reader
 from appliance.signing import keys
 from appliance.signing.keys import Key
 from appliance.storage import bundle
@@ -71,7 +74,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
     key_file, certificate = keys.create_key("Maker of nodes", place / "keys")
     key, base = keys.load_key(key_file, certificate), Base.read(run)
     campaign = campaign_of(run, FAULTS)
-    folder = write_campaign(place / "campaign", campaign, key, Path(TINY))
+    folder = write_campaign(place / "campaign", campaign, key, Path(TINY), base)
     nodes = folder / "nodes"
     for number in range(NODES):
         if number == OPEN:
@@ -81,7 +84,10 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
                 changes = Changes(failed_check=True, run=attempt)
                 own = make(base, campaign, number, key, changes)
                 sealed(own, nodes / node_name(number) / "runs" / f"rejected-{attempt}")
-        if number != REJECTED:
+        if number == REJECTED:
+            late = make(base, campaign, number, key, Changes(run=3))
+            sealed(late, nodes / node_name(number) / "runs" / "too-late")
+        else:
             write_node(base, campaign, FAULTS, number, key=key, folder=nodes)
     shutil.copytree(run, nodes / node_name(FOREIGN) / "runs" / "of no campaign")
     begun = nodes / node_name(OPEN) / "runs" / "begun"
@@ -102,9 +108,8 @@ def collect(made: Made, out: Path, *places: object) -> dict[str, object]:
 def collected(made: Made, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("collected") / "out"
     document = collect(made, out)
-    assert (
-        document["num_new"] == NODES - 1 + 1 + 1 + 1 + 1
-    )  # two rejected, one doubled, one foreign
+    # two more of the rejected, and one each of the retested, doubled and foreign
+    assert document["num_new"] == NODES - 1 + 2 + 3
     return out
 
 
@@ -134,13 +139,52 @@ def test_every_forged_or_doubled_bundle_is_refused_by_name(collected: Path) -> N
 def test_failed_attempts_are_kept_and_counted(collected: Path) -> None:
     nodes = {one["node"]: one for one in rows(collected, "nodes")}
     kept = {name: (one["state"], one["num_attempts"]) for name, one in nodes.items()}
-    assert kept.pop(node_name(REJECTED)) == ("rejected", 2)
+    assert kept.pop(node_name(REJECTED)) == ("rejected", 3)
     assert kept.pop(node_name(RETESTED)) == ("accepted", 2)
     for number in (9, 10, OPEN):
         assert kept.pop(node_name(number)) == ("open", 0)
     assert set(kept.values()) == {("accepted", 1)}
     (first, *_) = [one for one in rows(collected, "attempts") if one["node"] == node_name(REJECTED)]
     assert "sampled rows against float64" in str(first["failures"])
+
+
+def test_gate_and_status_hold_a_node_to_the_rule_of_the_statement(
+    made: Made, collected: Path
+) -> None:
+    """It was rejected in its first run and in its only retest, and accepted in one run more."""
+    verdicts = [
+        one["verdict"] for one in rows(collected, "attempts") if one["node"] == node_name(REJECTED)
+    ]
+    assert verdicts == ["REJECTED", "REJECTED", "ACCEPTED"]
+    trust = ("--trust", str(made.certificate))
+    for number, code, verdict in ((REJECTED, 1, "REJECTED"), (RETESTED, 0, "ACCEPTED")):
+        name = node_name(number)
+        done = called("fleet", "gate", str(made.folder), "--node", name, *trust, "--json")
+        assert (done.returncode, json.loads(done.stdout)["verdict"]) == (code, verdict), name
+    folder = folders.opened(made.folder, [made.certificate.read_bytes()])
+    reader = Reader(folder=folder, trusted=[made.certificate.read_bytes()])
+    shown = {
+        number: states.node_state(folder, reader, folder.node(node_name(number)))
+        for number in (0, REJECTED, RETESTED, OPEN)
+    }
+    stated = {one["node"]: one["state"] for one in rows(collected, "nodes")}
+    assert {number: one.state for number, one in shown.items()} == {
+        number: stated[node_name(number)] for number in shown
+    }
+    assert shown[REJECTED].next_sessions is None, "no further run can decide"
+
+
+def test_copy_of_a_run_is_refused_by_status_too(made: Made, tmp_path: Path) -> None:
+    folder = folders.opened(made.folder, [made.certificate.read_bytes()])
+    copy = replace(folder, path=tmp_path)
+    shutil.copy(folder.suite, copy.suite)
+    place = tmp_path / "nodes" / node_name(0) / "runs"
+    for name in ("a", "b"):
+        shutil.copytree(folder.runs(node_name(0)) / "run", place / name)
+    reader = Reader(folder=copy, trusted=[made.certificate.read_bytes()])
+    first, second = reader.runs(copy.node(node_name(0)))
+    assert (first.state, second.state) == ("verified", "refused")
+    assert second.sentence == "the same run lies at a"
 
 
 def test_other_driver_is_in_the_inventory(collected: Path) -> None:
@@ -189,7 +233,7 @@ def test_statement_has_the_digest_of_every_bundle_that_counts(made: Made, collec
     digests = {one["name"]: one["digest"]["sha256"] for one in stated["subject"]}
     assert stated["_type"] == "https://in-toto.io/Statement/v1"
     attempts = rows(collected, "attempts")
-    assert sum(name.startswith("node-") for name in digests) == len(attempts) == NODES - 1
+    assert sum(name.startswith("node-") for name in digests) == len(attempts) == NODES
     for one in attempts:
         data = (Path(str(one["source"])) / bundle.REPORT).read_bytes()
         name = f"{one['node']}/{one['run_id']}/{bundle.REPORT}"
@@ -312,7 +356,7 @@ def test_object_storage_gives_the_same_as_the_folder(
         server.stop()
     ours = {one.digest: one.finding for one in ledger.read(tmp_path / "out")[1]}
     theirs = {one.digest: one.finding for one in ledger.read(collected)[1]}
-    assert len(ours) == 4
+    assert len(ours) == 5
     assert all(theirs[digest] == finding for digest, finding in ours.items())
     assert not list((tmp_path / "out").glob(".incoming*"))
 

@@ -32,6 +32,9 @@ def of_a(*verdicts: VerdictWord) -> Standing:
         (("INCONCLUSIVE",), "open", None),
         (("INCONCLUSIVE", "ACCEPTED"), "accepted", 2),
         (("ACCEPTED", "REJECTED"), "accepted", 1),
+        (("INCONCLUSIVE", "INCONCLUSIVE", "ACCEPTED"), "accepted", 3),
+        (("INCONCLUSIVE", "INCONCLUSIVE", "INCONCLUSIVE", "ACCEPTED"), "open", None),
+        (("REJECTED", "INCONCLUSIVE", "INCONCLUSIVE", "ACCEPTED"), "open", None),
     ],
 )
 def test_state_follows_the_campaigns_rule(

@@ -389,13 +389,14 @@ def _page(carried: Mapping[str, bytes]) -> bytes:
     return "\n".join(["<!doctype html><title>Report</title>", *links]).encode()
 
 
-def write_campaign(folder: Path, campaign: Campaign, key: Key, suite: Path) -> Path:
-    """The campaign's folder as `bench fleet plan` leaves it, as far as a collection reads it."""
+def write_campaign(folder: Path, campaign: Campaign, key: Key, suite: Path, base: Base) -> Path:
+    """The campaign's folder as `bench fleet plan` leaves it, but for the folders of nodes."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / campaigns.FILE).write_bytes(campaigns.write(campaign, key))
     pem = key.certificate.public_bytes(Encoding.PEM)
     (folder / "certificate.pem").write_bytes(pem)
     shutil.copyfile(suite, folder / "suite.toml")
+    (folder / "criteria.toml").write_bytes(base.files["criteria.toml"])
     return folder
 
 
