@@ -46,10 +46,12 @@ def check_schedule(
     _check_choice(plan, schedule)
     if plan.bench_version == VERSION:
         _check_times(plan, system, schedule, observed)
-    num_run = len(schedule.rows) - len(schedule.left_out)
+    num_assured = sum(row.launches is not None for row in schedule.rows)
+    num_waiting = sum(bool(row.waits) for row in schedule.rows)
+    waiting = f" and {num_waiting} where time is left" if num_waiting else ""
     return (
-        f"; planned within {schedule.minutes} min, {num_run} of {len(schedule.rows)} rows of the "
-        "suite, as its times say"
+        f"; planned within {schedule.minutes} min, {num_assured} of {len(schedule.rows)} rows of "
+        f"the suite{waiting}, as its times say"
     )
 
 
