@@ -156,14 +156,10 @@ def ended(run: Path) -> list[dict[str, Any]]:
 def budget_of(run: Path) -> str:
     """What the time of a run went to, by its journal."""
     from appliance.evidence.budget import sentence  # noqa: PLC0415
-    from appliance.evidence.journal_index import index_of  # noqa: PLC0415
-    from appliance.records.json import from_json, sha256  # noqa: PLC0415
-    from appliance.records.plan import Plan  # noqa: PLC0415
-    from appliance.storage.journal import replay  # noqa: PLC0415
+    from appliance.evidence.journal_index import budget_of as budget_of_files  # noqa: PLC0415
 
-    text = (run / "plan.json").read_bytes()
-    lines = replay((run / "journal.jsonl").read_bytes(), sha256(text))
-    return sentence(index_of(from_json(Plan, text, name="plan.json"), lines).budget.now())
+    files = [(run / name).read_bytes() for name in ("plan.json", "journal.jsonl")]
+    return sentence(budget_of_files(*files))
 
 
 def measure_smoke(folder: Path) -> None:

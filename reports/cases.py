@@ -19,6 +19,7 @@ from appliance.evidence.baseline_key import suite_id
 from appliance.evidence.journal_index import JournalIndex
 from appliance.evidence.launches import CaseEvidence, LaunchEvidence
 from appliance.evidence.repeats import described, repeats_of
+from appliance.planning.sessions import NO_TIME
 from appliance.records.baseline import Peaks
 from appliance.records.journal import LaunchEnded
 from appliance.records.plan import Case, Plan
@@ -49,6 +50,8 @@ _PHASES = {
 }
 _OUTCOMES = {"software": "cannot run: software"}
 """Outcomes that are more than their word; the others are shown as they are recorded."""
+UNMADE = {"decided": "not needed", NO_TIME: "no time left"}
+"""What is said of launches that were not made, by the reason; those of a case share a row."""
 _SERIES = {
     "": "—",
     "short": "short",
@@ -372,25 +375,27 @@ def _margin(result: CheckResult) -> str:
 def _launches(
     result: CaseResult, ended: Mapping[str, LaunchEnded], *, is_timing_shown: bool
 ) -> Iterator[LaunchRow]:
-    """A row for each launch; those that were not needed, which come last, share one."""
-    unneeded = [one for one in result.launches if _is_unneeded(one)]
+    """A row for each launch; those that were not needed, or had no time, share one."""
     for one in result.launches:
-        if not _is_unneeded(one):
+        if _why_unmade(one) is None:
             clock = _clock(result)
             yield _launch(one, ended.get(one.launch), clock, is_timing_shown=is_timing_shown)
-    if unneeded:
-        numbers = [one.launch.rpartition("/")[2] for one in (unneeded[0], unneeded[-1])]
-        row = _launch(unneeded[0], None, _clock(result), is_timing_shown=False)
-        yield replace(
-            row,
-            number=" to ".join(dict.fromkeys(numbers)),
-            outcome="not needed",
-            is_completed=True,
-        )
+    for reason, outcome in UNMADE.items():
+        unmade = [one for one in result.launches if _why_unmade(one) == reason]
+        if unmade:
+            numbers = [one.launch.rpartition("/")[2] for one in (unmade[0], unmade[-1])]
+            row = _launch(unmade[0], None, _clock(result), is_timing_shown=False)
+            yield replace(
+                row,
+                number=" to ".join(dict.fromkeys(numbers)),
+                outcome=outcome,
+                is_completed=True,
+            )
 
 
-def _is_unneeded(result: LaunchResult) -> bool:
-    return (result.outcome, result.reason) == ("not_run", "decided")
+def _why_unmade(result: LaunchResult) -> str | None:
+    """The reason by which a launch was left out, by the plan's own rules; None of others."""
+    return result.reason if result.outcome == "not_run" and result.reason in UNMADE else None
 
 
 def _is_timed(result: LaunchResult) -> bool:
@@ -466,7 +471,7 @@ def _timing(
     limit: float | None,
 ) -> Timing:
     timed = [one for one in result.launches if _is_timed(one)]
-    launches = [one for one in timed if not _is_unneeded(one)]
+    launches = [one for one in timed if _why_unmade(one) is None]
     strips = [_strip(one, courses[one.launch]) for one in launches if one.launch in courses]
     interval = _plotted_interval(result.estimates)
     course = plots.course(

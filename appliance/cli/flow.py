@@ -271,7 +271,10 @@ def _conclude(finished: Finished, *, is_signed: bool, quiet: bool, as_json: bool
     elif quiet:
         say(f"{verdict.verdict}  {finished.folder}")
     else:
-        print_result(finished.folder, verdict, finished.budget, is_signed=is_signed)
+        after = time.monotonic() - finished.ended
+        print_result(
+            finished.folder, verdict, finished.budget, after_seconds=after, is_signed=is_signed
+        )
     raise typer.Exit(exit_code)
 
 

@@ -93,7 +93,7 @@ def _conclude(started: Started, *, quiet: bool, as_json: bool) -> NoReturn:
     elif quiet:
         say(f"{word}  {started.folder}")
     else:
-        print_result(started.folder, started.verdict, is_signed=True)
+        print_result(started.folder, started.verdict, started.budget, is_signed=True)
         say(f"verified here: {word}, {len(verification.checks)} checks, {verification.signer}")
     for sentence in verification.faults:
         say(f"bench: {sentence}")

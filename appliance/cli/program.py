@@ -136,15 +136,16 @@ def sentence(error: Exception) -> str:
     message = str(form() if callable(form) else error)
     names = () if context is None else tuple(_names(context))
     option = getattr(error, "option_name", "")
+    rest = path.partition(" ")[2]
+    begin = f"{rest}: " if rest else ""
     if option:
-        what = f"{path} has no option {option}{_meant(option, names)}"
+        what = f"{rest or 'it'} has no option {option}{_meant(option, names)}"
     elif unknown := re.match(r"No such command '([^']*)'", message):
         what = f'there is no verb "{unknown[1]}"{_meant(unknown[1], names)}'
     elif number := _number(getattr(error, "param", None), message):
-        what = f"{path}: {number}"
+        what = f"{begin}{number}"
     else:
-        what = f"{path}: {message[:1].lower()}{message[1:]}".rstrip(".")
-    rest = path.partition(" ")[2]
+        what = f"{begin}{message[:1].lower()}{message[1:]}".rstrip(".")
     return f"{what}; `{' '.join(filter(None, (NAME, rest, '-h')))}` shows what there is"
 
 

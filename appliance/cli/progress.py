@@ -17,6 +17,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from appliance.cli.console import console
 from appliance.evidence.software_fault import UNAVAILABLE
 from appliance.planning.remaining_time import RemainingTime
+from appliance.planning.sessions import NO_TIME
 from appliance.records.journal import InterimAnalysis, LaunchEnded, ServerProbed
 from appliance.records.plan import Launch, Plan
 from appliance.records.suite import LaunchMode
@@ -26,7 +27,10 @@ from appliance.verbs.run_options import QUICK_MINUTES, QUICK_SUITE, SMALL_SUITE
 
 if TYPE_CHECKING:
     from appliance.runner.execution import Observer
+    from appliance.scheduling.left_time import Given
 
+SAID_BEFORE = frozenset({"decided", NO_TIME})
+"""Reasons of launches that are not made, which an interim analysis or the time left has said."""
 MINUTE = 60
 HOUR = 3600
 
@@ -42,6 +46,7 @@ class Silent:
     def launch_started(self, launch: Launch, mode: LaunchMode) -> None: ...
     def launch_ended(self, launch: Launch, event: LaunchEnded) -> None: ...
     def analysed(self, event: InterimAnalysis) -> None: ...
+    def time_given(self, given: Given) -> None: ...
 
 
 class Lines(Silent):
@@ -82,8 +87,8 @@ class Lines(Silent):
     def launch_ended(self, launch: Launch, event: LaunchEnded) -> None:
         self._num_done += 1
         left = _note_end(self._remaining, launch, event, time.monotonic() - self._begin)
-        if event.reason == "decided" or _was_reported(launch, event):
-            return  # the interim analysis was printed
+        if event.reason in SAID_BEFORE or _was_reported(launch, event):
+            return
         self._out.print(
             f"[{self._num_done}/{self._num}{self._session}] {launch_words(launch)}: "
             f"{outcome_words(event)}, "
@@ -95,6 +100,10 @@ class Lines(Silent):
     def analysed(self, event: InterimAnalysis) -> None:
         _note_analysis(self._remaining, event)
         self._out.print(analysis_sentence(event, self._reasons), markup=False)
+
+    def time_given(self, given: Given) -> None:
+        _note_given(self._remaining, given)
+        self._out.print(given_sentence(given), markup=False)
 
 
 class Moving(Silent):
@@ -149,7 +158,7 @@ class Moving(Silent):
         if self._task is not None:
             words = f"about {minutes(left)} left{self._session}"
             self._progress.update(self._task, advance=1, left=words)
-        is_reported = event.reason == "decided" or _was_reported(launch, event)
+        is_reported = event.reason in SAID_BEFORE or _was_reported(launch, event)
         if event.outcome != "completed" and not is_reported:
             self._progress.console.print(
                 f"{launch_words(launch)}: {outcome_words(event)}", markup=False
@@ -158,6 +167,10 @@ class Moving(Silent):
     def analysed(self, event: InterimAnalysis) -> None:
         _note_analysis(self._remaining, event)
         self._progress.console.print(analysis_sentence(event, self._reasons), markup=False)
+
+    def time_given(self, given: Given) -> None:
+        _note_given(self._remaining, given)
+        self._progress.console.print(given_sentence(given), markup=False)
 
 
 @contextmanager
@@ -195,7 +208,20 @@ def _note_analysis(remaining: RemainingTime | None, event: InterimAnalysis) -> N
         remaining.analysed(event.case, event.launches, is_decided=event.is_decided)
 
 
+def _note_given(remaining: RemainingTime | None, given: Given) -> None:
+    if remaining is not None:
+        remaining.time_given(given.wave, given.cases)
+
+
 # ------------------------------------------------------------------ sentences
+
+
+def given_sentence(given: Given) -> str:
+    """What the minutes that are left are given to; what waits besides has too little of them."""
+    left = f"{minutes(max(0.0, given.left_seconds))} left of the minutes"
+    if not given.cases:
+        return f"{left}: too few for what waits next"
+    return f"{left}: given to {', '.join(sorted(given.cases))}"
 
 
 def default_sentence(plan: Plan) -> str:

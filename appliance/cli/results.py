@@ -14,7 +14,7 @@ from rich.table import Table
 from appliance.cli.console import LOG_WIDTH, console
 from appliance.cli.output import command
 from appliance.cli.progress import begin_sentence, minutes
-from appliance.evidence.budget import Budget
+from appliance.evidence.budget import Budget, duration
 from appliance.evidence.budget import sentence as budget_sentence
 from appliance.foreign_text import one_line
 from appliance.planning import coverage
@@ -96,11 +96,17 @@ def fact_words(fact: Fact) -> str:
 
 
 def print_result(
-    folder: Path, verdict: Verdict, budget: Budget | None = None, *, is_signed: bool
+    folder: Path,
+    verdict: Verdict,
+    budget: Budget | None = None,
+    *,
+    is_signed: bool,
+    after_seconds: float | None = None,
 ) -> None:
     """The final table, the verdict with its reasons, where the time went and all is stored.
 
-    `budget` None: nothing is said of it, as by who did not make the run.
+    `budget` None: nothing is said of it, where it is not known. `after_seconds` are what came after
+    the last line of the journal, whose parts the budget has.
     """
     out = console()
     print_table(out, RESULT, [_result_row(case) for case in verdict.cases])
@@ -113,9 +119,19 @@ def print_result(
     for sentence in verdict_sentences(verdict):
         out.print(sentence, markup=False)
     if budget is not None:
-        out.print(budget_sentence(budget), markup=False)
+        out.print(
+            budget_sentence(budget) + _after(after_seconds, is_signed=is_signed), markup=False
+        )
     for line in last_lines(folder, is_signed=is_signed):
         out.print(line, markup=False, soft_wrap=True)
+
+
+def _after(seconds: float | None, *, is_signed: bool) -> str:
+    """How long verdict, pages and signature took, which are not in the journal."""
+    if seconds is None:
+        return ""
+    what = "verdict, pages and signature" if is_signed else "verdict"
+    return f"; then {duration(seconds)} for {what}"
 
 
 def last_lines(folder: Path, *, is_signed: bool) -> tuple[str, ...]:

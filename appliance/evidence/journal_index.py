@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 
-from appliance.evidence.budget import BudgetSums
+from appliance.evidence.budget import Budget, BudgetSums
 from appliance.evidence.disturbance import IdleTimes, idle_reading, users_seen
 from appliance.evidence.folding import Sampled, of_folded, of_reading
 from appliance.evidence.launches import CaseEvidence, LaunchEvidence, RunEvidence
@@ -36,9 +36,10 @@ from appliance.records.journal import (
     SessionEnded,
     UsersCounted,
 )
+from appliance.records.json import from_json, sha256
 from appliance.records.plan import Plan
 from appliance.statistics.estimates import block_figures
-from appliance.storage.journal import as_written
+from appliance.storage.journal import as_written, replay
 
 OF_RUN: frozenset[type] = frozenset(
     {
@@ -218,3 +219,9 @@ def index_of(plan: Plan, lines: Iterable[Line]) -> JournalIndex:
         index.take(line)
     index.settle()
     return index
+
+
+def budget_of(plan: bytes, journal: bytes) -> Budget:
+    """What the time of a run went to, by its two files; EvidenceError where they are none."""
+    lines = replay(journal, sha256(plan))
+    return index_of(from_json(Plan, plan, name="plan.json"), lines).budget.now()

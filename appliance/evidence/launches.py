@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from appliance.evidence.folding import Sampled, of_folded, of_reading, steps_fault, whole_ns
 from appliance.planning.launch_constants import WIDEST_BRACKET
-from appliance.planning.sessions import judged_analyses
+from appliance.planning.sessions import NO_TIME, judged_analyses
 from appliance.records.journal import (
     Artifact,
     Block,
@@ -153,6 +153,12 @@ class LaunchEvidence:
         """Not made, because the launches before it had decided the case."""
         ended = self.ended
         return ended is not None and (ended.outcome, ended.reason) == ("not_run", "decided")
+
+    @property
+    def had_no_time(self) -> bool:
+        """Not made, because the minutes of the run left no time for it."""
+        ended = self.ended
+        return ended is not None and (ended.outcome, ended.reason) == ("not_run", NO_TIME)
 
     @property
     def is_counted(self) -> bool:
@@ -519,8 +525,11 @@ class CaseEvidence:
 
     @property
     def num_made(self) -> int:
-        """Timed launches that have ended, those left out as decided not among them."""
-        return sum(launch.ended is not None and not launch.is_decided for launch in self.timed)
+        """Timed launches that have ended, without those left out as decided or for want of time."""
+        return sum(
+            launch.ended is not None and not (launch.is_decided or launch.had_no_time)
+            for launch in self.timed
+        )
 
     @property
     def num_interruptions(self) -> int:

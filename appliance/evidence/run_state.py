@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from appliance.planning.sessions import NO_TIME
 from appliance.records.journal import (
     Artifact,
     Event,
@@ -42,6 +43,10 @@ class _CaseState:
     def is_incomplete(self, number: int) -> bool:
         ended = self.ended.get(number)
         return number in self.started and (ended is None or ended.outcome != "completed")
+
+    def had_no_time(self, number: int) -> bool:
+        ended = self.ended.get(number)
+        return ended is not None and ended.reason == NO_TIME
 
     def is_settled(self, number: int) -> bool:
         if number <= 0:
@@ -151,12 +156,13 @@ class History:
         """The first of these analyses that is due and was not made; None if there is none.
 
         It is due when all of its launches are settled, no more than `reached`, and one of them was
-        made.
+        made; never when there was no time for one of them.
         """
         past = self._cases[case.id]
         for count in interim_analyses:
             numbers = range(1, count + 1)
             is_due = all(map(past.is_settled, numbers)) and any(n in past.started for n in numbers)
+            is_due &= not any(map(past.had_no_time, numbers))
             is_left = count not in past.interim_analyses and not past.is_decided
             if count <= reached and is_due and is_left:
                 return count

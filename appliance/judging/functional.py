@@ -30,11 +30,11 @@ from appliance.evidence.qualification import find
 from appliance.judging.criteria_check import PEAK_SLACK
 from appliance.judging.limits import RulingInputs, amount_of
 from appliance.planning.launch_constants import SEGMENTED
-from appliance.planning.sessions import TIME_LIMIT
+from appliance.planning.sessions import NO_TIME, TIME_LIMIT
 from appliance.records.criteria import Criterion
 from appliance.records.journal import Check, Checked, CheckKind, LaunchEnded, Stage
 from appliance.records.json import Scalar
-from appliance.records.plan import Case
+from appliance.records.plan import Case, Plan
 from appliance.records.system import Fact, System
 from appliance.records.verdict import Reason, RulingWord, Statistic
 from appliance.records.vocabulary import THROTTLES
@@ -69,6 +69,7 @@ SETTING = "Take away what changes torch's settings (a variable, a library), and 
 OTHER_PHASE = "repeated"  # which is ruled on as integrity
 CLOCK = "Find out what disturbs the clock of this node; run again."
 ALONE = "Keep everything else off this node and its devices, and run again."
+MORE_MINUTES = "Run it within more minutes, or without --minutes."
 SOFTWARE = (
     "Install what is named there, or the versions of the locks (see `bench doctor`), and run again."
 )
@@ -186,7 +187,7 @@ def _why(ended: LaunchEnded) -> str:
 
 def _incomplete(evidence: CaseEvidence, inputs: RulingInputs) -> RulingDraft | None:
     """Launches that are not there, where one interruption is forgiven and decided ones are."""
-    for launch in evidence.all_launches:
+    for launch in _owed(evidence):
         ended = launch.ended
         if ended is None:
             return _missing(f"launch {launch.id} was not made or has no end")
@@ -201,8 +202,8 @@ def _incomplete(evidence: CaseEvidence, inputs: RulingInputs) -> RulingDraft | N
             return inconclusive(
                 "software", f"cannot run: software: {_lack(launch, evidence)}", SOFTWARE
             )
-        if (ended.outcome, ended.reason) == ("not_run", TIME_LIMIT):
-            return _out_of_time(launch.id, inputs.plan.time_limit_seconds)
+        if (ended.outcome, ended.reason) in (("not_run", TIME_LIMIT), ("not_run", NO_TIME)):
+            return _out_of_time(ended, inputs.plan)
         if ended.outcome not in ("completed", "interrupted") and not launch.is_decided:
             return RulingDraft(
                 ruling="inconclusive",
@@ -213,13 +214,29 @@ def _incomplete(evidence: CaseEvidence, inputs: RulingInputs) -> RulingDraft | N
     return _missing(evidence.fault) if evidence.fault else None
 
 
-def _out_of_time(launch: str, limit_seconds: float) -> RulingDraft:
-    hours = limit_seconds >= 2 * HOUR
-    limit = f"{limit_seconds / HOUR:g} h" if hours else f"{limit_seconds / MINUTE:g} min"
+def _owed(evidence: CaseEvidence) -> list[LaunchEvidence]:
+    """Launches that the case owes: all but those for time that is left, where there was none."""
+    return [
+        launch
+        for launch in evidence.all_launches
+        if not (launch.had_no_time and launch.number > evidence.case.num_assured)
+    ]
+
+
+def _out_of_time(ended: LaunchEnded, plan: Plan) -> RulingDraft:
+    """What was not begun, because the suite's time was over or the run's minutes left none."""
+    if ended.reason == NO_TIME:
+        minutes = 0 if plan.schedule is None else plan.schedule.minutes
+        return inconclusive(
+            "coverage", f"the {minutes} min of the run left no time for it", MORE_MINUTES
+        )
+    seconds = plan.time_limit_seconds
+    hours = seconds >= 2 * HOUR
+    limit = f"{seconds / HOUR:g} h" if hours else f"{seconds / MINUTE:g} min"
     return RulingDraft(
         ruling="inconclusive",
         reason="time_limit",
-        explanation=f"time limit of the suite ({limit}) reached before launch {launch} began",
+        explanation=f"time limit of the suite ({limit}) reached before launch {ended.launch} began",
         action="Stop what slows the node down, or plan fewer rows (--minutes), and run again.",
     )
 

@@ -19,7 +19,7 @@ from scipy.special import stdtrit
 
 from appliance.evidence.launches import CaseEvidence, LaunchEvidence
 from appliance.judging.decision_rule import FLOOR, Decision, decide
-from appliance.judging.functional import RulingDraft, inconclusive
+from appliance.judging.functional import MORE_MINUTES, RulingDraft, inconclusive
 from appliance.judging.level_spread import LEAST_FREEDOM, known_spread, sessions_in
 from appliance.judging.limits import (
     Limit,
@@ -153,10 +153,15 @@ class LocationTest:
         analyses = evidence.protocol.interim_analyses
         most = num_in_all(analyses, analyses[-1], evidence.sessions)
         is_short = has_all and evidence.case.launches < most
+        explanation = (
+            f"{self.criterion.title}: {len(self.values)} launches cannot tell it from the limit"
+        )
+        if any(launch.had_no_time for launch in evidence.timed):
+            explanation += ", and the minutes left no time for more"
+            return inconclusive("budget", explanation, MORE_MINUTES)
         return inconclusive(
             "budget" if is_short else "noise",
-            f"{self.criterion.title}: {len(self.values)} launches cannot tell it from the limit"
-            + (", and no more are planned" if has_all else ""),
+            explanation + (", and no more are planned" if has_all else ""),
             "Plan more launches of this case." if is_short else STOP_OTHER_LOAD,
         )
 

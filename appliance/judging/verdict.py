@@ -38,6 +38,7 @@ from appliance.judging import (
     variants,
 )
 from appliance.judging.functional import (
+    MORE_MINUTES,
     POWER,
     RulingDraft,
     functional,
@@ -91,7 +92,6 @@ UNCOVERED = (
     "Judge a node that has what they need, agree on a suite without them, or name them under "
     "may_lack in the criteria."
 )
-NO_TIME = "Run it within more minutes, or without --minutes."
 TOO_GOOD = "Run again; if it stays, ask what was made ready for this suite alone."
 INJECTED = "Run a suite of the appliance's own workloads."
 UNJUDGED_REPEATS: Mapping[Reason, str] = {
@@ -263,9 +263,18 @@ class Judge:
         judged = {one.case for one in repeats if one.ruling != "not_applicable"}
         return (
             _scope(self._inputs, self._order, len(judged))
+            + _within(self._inputs.plan, self._unreached())
             + _unobserved(rulings, self._inputs)
             + _unrepeated(repeats)
             + self._others()
+        )
+
+    def _unreached(self) -> frozenset[str]:
+        """Names of the rows that waited for time that was left, of which there was none."""
+        return frozenset(
+            one.case.id.partition("@")[0]
+            for one in self._index.cases.values()
+            if one.case.waits and any(launch.had_no_time for launch in one.launches[:1])
         )
 
     # -------------------------------------------------------------- interim analyses
@@ -408,7 +417,7 @@ class Judge:
         integrity = replace(first["integrity"], required=True)
         table: tuple[tuple[Criterion, Reason, Iterable[tuple[str, str]], str], ...] = (
             (first["completion"], "coverage", self._uncovered(for_time=False), UNCOVERED),
-            (first["completion"], "coverage", self._uncovered(for_time=True), NO_TIME),
+            (first["completion"], "coverage", self._uncovered(for_time=True), MORE_MINUTES),
             (integrity, "too_good", self._too_good(), TOO_GOOD),
             (integrity, "injected", self._injected(), INJECTED),
             (integrity, "disagreement", self._exchanged(), EXCHANGED),
@@ -663,14 +672,14 @@ def _scope(inputs: RulingInputs, order: Order | None, num_repeatable: int) -> st
     num_lacking = len({item.case for item in plan.not_planned} - left_out)
     if num_lacking:
         words.append(f" {num_lacking} of the suite's cases are not planned: the node lacks room.")
-    return "".join(words) + _within(plan)
+    return "".join(words)
 
 
-def _within(plan: Plan) -> str:
-    """What of the suite was not run for want of time, by name."""
+def _within(plan: Plan, unreached: frozenset[str]) -> str:
+    """What of the suite was not run for want of time, by name; those `unreached` waited for it."""
     if plan.schedule is None:
         return ""
-    rows, left_out = plan.schedule.rows, plan.schedule.left_out
+    rows, left_out = plan.schedule.rows, plan.schedule.left_out | unreached
     words = f" Planned within {plan.schedule.minutes} min"
     if not left_out:
         return f"{words}: every row of the suite, with as many launches as there was time for."

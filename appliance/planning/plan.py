@@ -29,6 +29,7 @@ from appliance.planning.sessions import (
     rounds,
     session_ends,
     session_of,
+    wave_of,
 )
 from appliance.planning.workload_manifest import WorkloadFacts
 from appliance.records.criteria import Criteria
@@ -220,9 +221,7 @@ def _scheduled(
     """The plan with launches, their order and the time that they take."""
     suite, sessions = inputs.suite, inputs.sessions
     interim_analyses = suite.protocol.interim_analyses
-    launches = tuple(
-        launch for case in cases for launch in case_launches(case, suite.protocol, sessions)
-    )
+    launches = all_launches(cases, suite.protocol, sessions)
     groups = launch_groups(cases, launches, inputs.seed)
     limits, bounds = planned_bounds(
         inputs.criteria, cases, interim_analyses, sessions, num_attempts=inputs.num_attempts
@@ -230,7 +229,7 @@ def _scheduled(
     least = sustained.first_launches(
         inputs.criteria, cases, protocol=suite.protocol, sessions=sessions
     )
-    most = {case.id: case.launches for case in cases}
+    most = {case.id: case.num_assured for case in cases}
     return Plan(
         run_id=inputs.run_id,
         created_utc=inputs.created_utc,
@@ -397,8 +396,25 @@ def _unsupported(needs: AbstractSet[str], places: Sequence[Place]) -> str:
     return ""
 
 
-def case_launches(case: Case, protocol: Protocol, sessions: int = 1) -> list[Launch]:
-    """The untimed reference launch 0, the timed ones, and the repeats, which are not timed."""
+def all_launches(
+    cases: Sequence[Case], protocol: Protocol, sessions: int = 1
+) -> tuple[Launch, ...]:
+    """The launches of all cases, one case after another."""
+    num_waiting = max((case.waits for case in cases), default=0)
+    return tuple(
+        launch
+        for case in cases
+        for launch in case_launches(case, protocol, sessions, num_waiting=num_waiting)
+    )
+
+
+def case_launches(
+    case: Case, protocol: Protocol, sessions: int = 1, *, num_waiting: int = 0
+) -> list[Launch]:
+    """The untimed reference launch 0, the timed ones, and the repeats, which are not timed.
+
+    `num_waiting` rows of the plan wait for time that is left.
+    """
     repeats = range(-1, -protocol.repeats - 1, -1)
     each = launches_of_session(protocol.interim_analyses, case.launches, sessions)
     return [
@@ -408,6 +424,7 @@ def case_launches(case: Case, protocol: Protocol, sessions: int = 1) -> list[Lau
             number=number,
             is_timed=number > 0,
             session=session_of(number, each, sessions, protocol.repeats),
+            wave=wave_of(case, number, protocol.interim_analyses, num_waiting),
         )
         for number in (*range(case.launches + 1), *repeats)
     ]
@@ -442,14 +459,15 @@ def launch_groups(
     A round holds one launch of every case, so the launches of one case span the whole run and
     meet its different thermal states. Round 0 holds the untimed reference launches; the first
     repeats follow it, the second ones the first timed launches, and so on, so that bits are
-    repeated in those states too. Sessions follow one another, each with rounds of its own.
+    repeated in those states too. Sessions follow one another, each with rounds of its own, and so
+    do the waves of launches that are made where time is left.
     The very first is a case that needs fewest libraries, so that the run does not begin with
     importing all of them; of those the first that was drawn.
     """
     rng = random.Random(derive_seed(seed, "order"))  # noqa: S311 - an order, not a secret
     alone = {case.id for case in cases if case.alone}
     places = rounds(launches)
-    by_place: dict[tuple[int, int], dict[str, list[str]]] = {}
+    by_place: dict[tuple[int, int, int], dict[str, list[str]]] = {}
     for launch in launches:
         name = launch.case if launch.case in alone else launch.case.partition("@")[0]
         by_place.setdefault(places[launch.id], {}).setdefault(name, []).append(launch.id)
@@ -481,12 +499,13 @@ def _expected_seconds(
 ) -> float:
     """Planned time: groups one after another, each as long as its slowest launch.
 
-    Counts so many timed launches of each case at `most`, by its id; pauses are not counted.
+    Counts so many timed launches of each case at `most`, by its id; pauses are not counted, nor
+    are launches of time that is left.
     """
     by_id = {case.id: case for case in cases}
 
     def seconds(launch: Launch) -> float:
-        is_made = launch.number <= most[launch.case]
+        is_made = launch.number <= most[launch.case] and not launch.wave
         return launch_seconds(by_id[launch.case], launch) if is_made else 0.0
 
     of_launch = {launch.id: seconds(launch) for launch in launches}

@@ -3,13 +3,14 @@
 A launch that is left is expected to take what launches of its case and kind have taken. Where none
 has ended yet, it is the plan's figure times how far launches of its kind, or all, were off theirs.
 What passes between launches, imports of fork servers among it, is spread over the groups. Timed
-launches count up to the next interim analysis of their case, and none of a decided case.
+launches count up to the next interim analysis of their case, and none of a decided case. Launches
+that are made where time is left count once it was given to them.
 """
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Literal
 
@@ -50,6 +51,7 @@ class RemainingTime:
             for name in islice(order, num_done, None)
             if not session or launches[name].session <= session
         }
+        self._given: set[tuple[int, str]] = set()
         self._next = dict.fromkeys(self._cases, 0)
         for case in self._cases:
             self.analysed(case, 0, is_decided=False)
@@ -66,6 +68,10 @@ class RemainingTime:
         judged = judged_analyses(plan.protocol.interim_analyses, planned, plan.sessions)
         later = [number for number in judged if number > launches]
         self._next[case] = 0 if is_decided else min(later, default=planned)
+
+    def time_given(self, wave: int, cases: Iterable[str]) -> None:
+        """The time that is left was given to these cases, by their ids, in a wave of launches."""
+        self._given |= {(wave, case) for case in cases}
 
     def launch_ended(self, launch: Launch, seconds: float, outcome: Outcome = "completed") -> None:
         """A launch has ended after so many seconds, or 0 where it was settled without being made.
@@ -112,6 +118,7 @@ class RemainingTime:
             launch
             for launch in self._left.values()
             if launch.number <= self._next[launch.case]
+            and (not launch.wave or (launch.wave, launch.case) in self._given)
             and launch_seconds(self._cases[launch.case], launch)
         ]
 

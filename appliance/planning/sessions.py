@@ -21,11 +21,13 @@ from appliance.records.journal import (
     SessionBegan,
     SessionEnded,
 )
-from appliance.records.plan import Launch, Plan
+from appliance.records.plan import Case, Launch, Plan
 from appliance.statistics.estimates import planned_analyses
 
 TIME_LIMIT = "time_limit"
 """Reason of a launch that is not begun, because its session has run as long as it may."""
+NO_TIME = "no_time"
+"""Reason of a launch for which the minutes of the run leave no time, after all that are assured."""
 CLOCK_SLACK_SECONDS = 60.0
 """What a time service may set a clock back by between two sessions."""
 
@@ -81,20 +83,34 @@ def seconds_of_run(plan: Plan) -> float:
     return plan.expected_seconds + (plan.sessions - 1) * (plan.pause_seconds or 0.0)
 
 
-def rounds(launches: Iterable[Launch]) -> Mapping[str, tuple[int, int]]:
-    """By launch its session, and its round in that: 0, then the first repeat, launch 1 and so on.
+def wave_of(case: Case, number: int, interim_analyses: Sequence[int], num_waiting: int) -> int:
+    """The wave of a case's launch by its number; `num_waiting` rows wait for time that is left.
 
-    Numbers are counted from the begin of the session, in which cases may differ.
+    Each of those has a wave of its own, in their order. After them come the next interim analyses
+    of all cases, the launches up to the first one of each in the first wave, and so on.
     """
-    counts: dict[tuple[str, int, bool], int] = {}
-    places: dict[str, tuple[int, int]] = {}
+    if number <= case.num_assured:
+        return case.waits
+    counts = planned_analyses(interim_analyses, case.launches)
+    later = [count for count in counts if count > case.num_assured]
+    return num_waiting + 1 + sum(count < number for count in later)
+
+
+def rounds(launches: Iterable[Launch]) -> Mapping[str, tuple[int, int, int]]:
+    """By launch its session, its wave, and its round in that.
+
+    Rounds are 0, then the first repeat, launch 1 and so on, where numbers are counted from the
+    begin of the session and of the wave, in which cases may differ.
+    """
+    counts: dict[tuple[str, int, int, bool], int] = {}
+    places: dict[str, tuple[int, int, int]] = {}
     for launch in sorted(launches, key=lambda one: abs(one.number)):
         place = 0
         if launch.number:
-            key = (launch.case, launch.session, launch.is_repeat)
+            key = (launch.case, launch.session, launch.wave, launch.is_repeat)
             counts[key] = counts.get(key, 0) + 1
             place = 2 * counts[key] - launch.is_repeat
-        places[launch.id] = (launch.session, place)
+        places[launch.id] = (launch.session, launch.wave, place)
     return places
 
 

@@ -28,6 +28,9 @@ class Case(Record):
     `libraries` are the distributions that it needs, as far as is known of its workload.
     `injector` names the fault that its workload injects: a run that has one is never accepted.
     `fresh_because` is why its launches are fresh processes where others are forked, or empty.
+    `assured` are the timed launches that a run within so many minutes has time for whatever others
+    take, None where that is all of them; those after them are made where time is left. A case that
+    has no such time is the `waits`-th to be made, whole, of the time that is left; 0 for others.
     """
 
     id: str
@@ -67,6 +70,13 @@ class Case(Record):
     variant_of: str = ""
     evaluate_every: int = 0
     fresh_because: str = ""
+    assured: int | None = None
+    waits: int = 0
+
+    @property
+    def num_assured(self) -> int:
+        """Timed launches that are made as a whole: at once, or once there is time for them."""
+        return self.launches if self.assured is None else self.assured
 
     @property
     def all_devices(self) -> tuple[str, ...]:
@@ -105,7 +115,8 @@ class Launch(Record):
 
     A case's last timed output is checked in its launch `Case.checked_launch`; should that one be
     interrupted, the next launch of the case that starts takes the check over. `session` is the
-    part of the run that it is made in, from 1 on.
+    part of the run that it is made in, from 1 on. `wave` is 0 of what has its own time; launches of
+    wave 1 and on follow one wave after another, and are made where the minutes of the run are left.
     """
 
     id: str
@@ -113,6 +124,7 @@ class Launch(Record):
     number: int
     is_timed: bool
     session: int = 1
+    wave: int = 0
 
     @property
     def is_repeat(self) -> bool:
@@ -154,7 +166,8 @@ class ScheduledRow(Record):
     added up from what is known of its work; else they are the suite's allowance. It makes `least`
     to `most` timed launches, or is left out (`launches` None). `variant_of` is the row that it is a
     drawn variant of; rows with the same `group` stand or fall together, because a criterion
-    compares their speeds. `weight` is its part in the score.
+    compares their speeds. `weight` is its part in the score. A row that is left out, and that the
+    minutes could hold, is the `waits`-th to be made of the time that is left; 0 for others.
     """
 
     name: str
@@ -168,6 +181,7 @@ class ScheduledRow(Record):
     most: int
     launches: int | None
     is_estimated: bool = False
+    waits: int = 0
 
     @property
     def times(self) -> str:
@@ -175,6 +189,11 @@ class ScheduledRow(Record):
         if self.is_recorded:
             return "recorded"
         return "estimated" if self.is_estimated else "allowance"
+
+    @property
+    def whole(self) -> int:
+        """The timed launches that are made as a whole: those assured, or the fewest."""
+        return self.least if self.launches is None else self.launches
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,8 +208,8 @@ class Schedule(Record):
 
     @property
     def left_out(self) -> frozenset[str]:
-        """Names of the rows that have no launch for want of time."""
-        return frozenset(row.name for row in self.rows if row.launches is None)
+        """Names of the rows that are not planned for want of time."""
+        return frozenset(row.name for row in self.rows if row.launches is None and not row.waits)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

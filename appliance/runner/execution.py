@@ -48,6 +48,7 @@ from appliance.runner.launcher import Launcher, file_name
 from appliance.runner.reading_log import ReadingLog
 from appliance.runner.supervisor import RunningLaunch, Supervisor, running_launch
 from appliance.runner.users_log import UsersLog
+from appliance.scheduling.left_time import Given, LeftTime
 from appliance.storage import plain_files
 from appliance.storage.journal import Journal
 from appliance.storage.plain_files import Folder
@@ -69,7 +70,8 @@ class Observer(Protocol):
     """Whoever watches a run: receives every launch that is settled, made or not.
 
     `suite_chosen` is of a run for which nobody named a suite. `preflight_warnings` comes before any
-    launch: why the run cannot end accepted, if it cannot. `run_begins` comes for each session.
+    launch: why the run cannot end accepted, if it cannot. `run_begins` comes for each session, and
+    `time_given` for each wave of launches that the time left is given to.
     """
 
     def suite_chosen(self, plan: Plan) -> None: ...
@@ -80,6 +82,7 @@ class Observer(Protocol):
     def launch_started(self, launch: Launch, mode: LaunchMode) -> None: ...
     def launch_ended(self, launch: Launch, event: LaunchEnded) -> None: ...
     def analysed(self, event: InterimAnalysis) -> None: ...
+    def time_given(self, given: Given) -> None: ...
 
 
 def run(
@@ -153,6 +156,7 @@ def run(
             redact=redact,
             session=sessions.current(journal.lines),
             clock=_clock(plan, journal),
+            left_time=_left_time(plan, journal),
             wanted=wanted or _every_launch,
         ).settle_all()
         users.end()
@@ -164,6 +168,13 @@ def _clock(plan: Plan, journal: Journal) -> sessions.SessionClock:
     clock = sessions.SessionClock(plan)
     journal.follow(clock.take)
     return clock
+
+
+def _left_time(plan: Plan, journal: Journal) -> LeftTime:
+    """What there is time for beyond what is assured, which every line of the journal changes."""
+    left = LeftTime(plan)
+    journal.follow(left.take)
+    return left
 
 
 def _every_launch(_: Launch) -> bool:
@@ -239,12 +250,14 @@ class _Run:
     redact: Callable[[bytes], bytes] | None
     wanted: Callable[[Launch], bool]
     clock: sessions.SessionClock
+    left_time: LeftTime
     session: int = 1
+    wave: int = 0
     cases: Mapping[str, Case] = field(init=False)
     controls: frozenset[str] = field(init=False)
     readings: ReadingLog = field(init=False)
     logs: Path = field(init=False)
-    rounds: Mapping[str, tuple[int, int]] = field(init=False)
+    rounds: Mapping[str, tuple[int, int, int]] = field(init=False)
     full: bool = False
     is_over: bool = False
     is_begun: bool = False
@@ -300,6 +313,7 @@ class _Run:
         Whether the session's time is over is asked once, so that a group is begun whole or not.
         """
         self.is_over = self.clock.is_over
+        self._take_wave(group[0].wave)
         # Again only where an untimed launch lost its server, which the second time is not used.
         while to_make := [launch for launch in group if self._is_to_make(launch)]:
             self._stop_if_interrupted()
@@ -318,6 +332,12 @@ class _Run:
             self.counters.after(counted)
             self._stop_if_full()
             self._stop_if_interrupted()
+
+    def _take_wave(self, wave: int) -> None:
+        """Report what the time left is given to, where a wave of launches begins."""
+        if wave > self.wave and not self.is_over:
+            self.observer.time_given(self.left_time.given(wave))
+        self.wave = max(self.wave, wave)
 
     def _import_ahead(self, coming: Iterable[Launch]) -> None:
         """Have servers and fresh processes of the next untimed launches import beside this one."""
@@ -348,7 +368,7 @@ class _Run:
         names = self.history.artifacts(case) if is_made else {}
         return any(not (folder / name).exists() for name in names)
 
-    def _round_ends(self, place: tuple[int, int]) -> None:
+    def _round_ends(self, place: tuple[int, int, int]) -> None:
         """Make the interim analyses that are due, once every case has its launch of this round.
 
         Not sooner, because the speed of one case may be held against that of another.
@@ -376,6 +396,8 @@ class _Run:
             limit = f"{self.plan.time_limit_seconds:g} s"
             detail = f"the session had run {self.clock.seconds:.0f} s of at most {limit}"
             self._write_off(launch, "not_run", sessions.TIME_LIMIT, detail)
+        elif not self.left_time.allows(launch):
+            self._write_off(launch, "not_run", sessions.NO_TIME)
         elif launch.number != 0 and reference is not None:
             detail = f"the untimed launch: {reference.outcome}, {reference.reason}"
             self._write_off(launch, "not_run", "reference_failed", detail)

@@ -91,6 +91,42 @@ def allocated(
     return {row.name: made.get(group.place) for group in groups for row in group.rows}
 
 
+def waiting(
+    rows: Sequence[ScheduledRow], minutes: int, launches: Mapping[str, int | None]
+) -> dict[str, int]:
+    """By row its place among those that wait for time that is left, from 1 on; 0 where none.
+
+    They wait where the minutes could hold their fewest launches, in the order in which time was to
+    be given to them. A variant waits where the row that it is of is run or waits.
+    """
+    groups = _groups(rows)
+    is_meant = {row.name: launches[row.name] is not None for row in rows}
+    places = dict.fromkeys(is_meant, 0)
+    num_waiting = 0
+    for group in sorted(groups, key=_coverage_key):
+        has_time = launches[group.rows[0].name] is not None
+        is_wanted = all(is_meant.get(row.variant_of, False) for row in group.rows if row.variant_of)
+        if has_time or not is_wanted or group.least_seconds > 60.0 * minutes:
+            continue
+        num_waiting += 1
+        for row in group.rows:
+            places[row.name], is_meant[row.name] = num_waiting, True
+    return places
+
+
+def most_launches(rows: Sequence[ScheduledRow], analyses: Sequence[int]) -> dict[str, int]:
+    """By row the timed launches that it makes if all time is left.
+
+    A row whose times are judged has those of its later interim analyses; others have no more than
+    are made as a whole.
+    """
+    return {
+        row.name: max(row.whole, group.most) if group.most > analyses[0] else row.whole
+        for group in _groups(rows)
+        for row in group.rows
+    }
+
+
 def has_any(rows: Sequence[ScheduledRow], launches: Mapping[str, int | None]) -> bool:
     """Whether anything is run at all, of rows of which anything can run."""
     can_run = [row for row in rows if row.fixed_seconds + row.launch_seconds > 0]

@@ -1,8 +1,13 @@
-"""A plan within so many minutes: the suite's cases, the rows that fit, and what was left out."""
+"""A plan within so many minutes: the suite's cases, the rows that fit, and what was left out.
+
+What the minutes have time for by the rows' times is assured. Behind it stand rows that wait and
+the later interim analyses of rows whose times are judged, for which time may be left
+(`left_time.py`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from appliance.errors import UsageError
@@ -10,7 +15,7 @@ from appliance.planning import sustained
 from appliance.planning.plan import PlanInputs, checked_launch, plan_cases, plan_of
 from appliance.records.plan import Case, NotPlanned, Plan, Schedule, ScheduledRow
 from appliance.records.qualified import ObservedCase
-from appliance.scheduling.allocation import allocated, has_any, smallest
+from appliance.scheduling.allocation import allocated, has_any, most_launches, smallest, waiting
 from appliance.scheduling.forecast import known_times, with_known_times
 from appliance.scheduling.rows import row_name, rows_of
 
@@ -32,9 +37,12 @@ def plan_within(inputs: PlanInputs, minutes: int, observed: Sequence[ObservedCas
 
     def chosen(within: int) -> Schedule:
         launches = allocated(rows, within, inputs.suite.protocol.interim_analyses)
+        places = waiting(rows, within, launches)
         return Schedule(
             minutes=within,
-            rows=tuple(replace(row, launches=launches[row.name]) for row in rows),
+            rows=tuple(
+                replace(row, launches=launches[row.name], waits=places[row.name]) for row in rows
+            ),
         )
 
     def is_enough(within: int) -> bool:
@@ -47,8 +55,8 @@ def plan_within(inputs: PlanInputs, minutes: int, observed: Sequence[ObservedCas
         raise UsageError(
             f"--minutes {minutes} is too few for suite {inputs.suite.name}: {refusal}; {fix}"
         )
-    plan = plan_of(inputs, _selected(inputs, cases, schedule), (*lacking, *left_out(schedule)))
-    return replace(plan, schedule=schedule)
+    plan = plan_of(inputs, _planned(inputs, cases, schedule), (*lacking, *left_out(schedule)))
+    return replace(plan, schedule=schedule, longest_seconds=_longest_seconds(plan, schedule))
 
 
 def left_out(schedule: Schedule) -> tuple[NotPlanned, ...]:
@@ -56,7 +64,7 @@ def left_out(schedule: Schedule) -> tuple[NotPlanned, ...]:
     return tuple(
         NotPlanned(case=row.name, device="", reason=_why(row, schedule))
         for row in schedule.rows
-        if row.launches is None
+        if row.name in schedule.left_out
     )
 
 
@@ -86,11 +94,39 @@ def _refusal(inputs: PlanInputs, cases: Sequence[Case], schedule: Schedule) -> s
     )
 
 
+def _longest_seconds(plan: Plan, schedule: Schedule) -> float:
+    """What all launches take; of the time that is left no more than the minutes have."""
+    if not any(launch.wave for launch in plan.launches):
+        return plan.longest_seconds
+    return max(plan.longest_seconds, 60.0 * schedule.minutes)
+
+
 def _selected(inputs: PlanInputs, cases: Sequence[Case], schedule: Schedule) -> tuple[Case, ...]:
-    """The cases of the rows that are run, with their launches."""
+    """The cases of the rows that have time of their own, with the launches that are assured."""
     launches = {row.name: row.launches for row in schedule.rows}
     counted = ((case, launches[row_name(case.id)]) for case in cases)
     return tuple(_with(inputs, case, count) for case, count in counted if count is not None)
+
+
+def _planned(inputs: PlanInputs, cases: Sequence[Case], schedule: Schedule) -> tuple[Case, ...]:
+    """The cases that are run or wait, with all launches that there may be time for."""
+    rows = {row.name: row for row in schedule.rows}
+    most = most_launches(schedule.rows, inputs.suite.protocol.interim_analyses)
+    return tuple(
+        _with_most(inputs, case, rows[row_name(case.id)], most)
+        for case in cases
+        if row_name(case.id) not in schedule.left_out
+    )
+
+
+def _with_most(inputs: PlanInputs, case: Case, row: ScheduledRow, most: Mapping[str, int]) -> Case:
+    """The case of a row with as many launches as it may have, of which some are assured."""
+    whole = _with(inputs, case, row.whole)
+    if not case.is_timed:
+        return replace(whole, waits=row.waits)
+    launches = most[row.name]
+    assured = row.whole if launches > row.whole else None
+    return replace(whole, launches=launches, assured=assured, waits=row.waits)
 
 
 def _with(inputs: PlanInputs, case: Case, launches: int) -> Case:

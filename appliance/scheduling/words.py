@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from appliance.records.plan import Plan, Schedule, ScheduledRow
+from appliance.scheduling.rows import row_name
 
 HEADS = ("row", "launches", "min", "times", "")
 
@@ -15,7 +16,7 @@ def table(plan: Plan) -> tuple[str, ...]:
     if schedule is None:
         return ()
     reasons = {item.case: item.reason for item in plan.not_planned}
-    cells = [HEADS, *(_cells(row, reasons) for row in schedule.rows)]
+    cells = [HEADS, *(_cells(row, plan, reasons) for row in schedule.rows)]
     widths = [max(len(line[column]) for line in cells) for column in range(len(HEADS))]
     lines = (
         "  ".join(cell.ljust(w) for cell, w in zip(line, widths, strict=True)) for line in cells
@@ -31,10 +32,10 @@ def markdown(plan: Plan) -> Iterator[str]:
     reasons = {item.case: item.reason for item in plan.not_planned}
     yield summary(plan, schedule)
     yield ""
-    yield "| row | launches | min | times | why not |"
+    yield "| row | launches | min | times | of the time that is left |"
     yield "|---|---|---|---|---|"
     for row in schedule.rows:
-        name, *others = _cells(row, reasons)
+        name, *others = _cells(row, plan, reasons)
         yield f"| `{name}` | {' | '.join(others)} |"
 
 
@@ -44,11 +45,13 @@ def summary(plan: Plan, schedule: Schedule) -> str:
     num_run = sum(row.launches is not None for row in can_run)
     times = [row.times for row in can_run]
     num_estimated = times.count("estimated")
+    num_waiting = sum(bool(row.waits) for row in can_run)
     cannot = len(schedule.rows) - len(can_run)
     return (
         f"within {schedule.minutes} min: {num_run} of {len(schedule.rows)} rows and variants of "
         f"{plan.suite}, at most {plan.longest_seconds / 60:.1f} min; {len(schedule.left_out)} left "
         "out for want of time"
+        + (f", {num_waiting} wait for time that is left" if num_waiting else "")
         + (f", {cannot} cannot run here" if cannot else "")
         + f"; the times of {times.count('recorded')} are recorded"
         + (f", {num_estimated} estimated" if num_estimated else "")
@@ -56,11 +59,17 @@ def summary(plan: Plan, schedule: Schedule) -> str:
     )
 
 
-def _cells(row: ScheduledRow, reasons: dict[str, str]) -> tuple[str, str, str, str, str]:
-    times = row.times
+def _cells(
+    row: ScheduledRow, plan: Plan, reasons: dict[str, str]
+) -> tuple[str, str, str, str, str]:
+    seconds = row.fixed_seconds + row.whole * row.launch_seconds
     if row.fixed_seconds + row.launch_seconds <= 0:
         return row.name, "-", "0.0", "-", "cannot run here"
+    if row.waits:
+        why = f"number {row.waits} in line: made whole where {seconds / 60:.1f} min are left"
+        return row.name, "waits", "-", row.times, why
     if row.launches is None:
-        return row.name, "left out", "-", times, reasons.get(row.name, "")
-    seconds = row.fixed_seconds + row.launches * row.launch_seconds
-    return row.name, str(row.launches), f"{seconds / 60:.1f}", times, ""
+        return row.name, "left out", "-", row.times, reasons.get(row.name, "")
+    most = max((case.launches for case in plan.cases if row_name(case.id) == row.name), default=0)
+    more = f"up to {most} launches where time is left" if most > row.launches else ""
+    return row.name, str(row.launches), f"{seconds / 60:.1f}", row.times, more

@@ -42,6 +42,7 @@ from appliance.records.suite import LaunchMode, Protocol, Suite, SuiteCase
 from appliance.records.system import System
 from appliance.records.verdict import Clock, Verdict
 from appliance.runner import describing, execution
+from appliance.scheduling.left_time import Given
 from appliance.selftest.expected_outcomes import (
     FAIL,
     NEVER_PASS,
@@ -380,6 +381,7 @@ class _Observer:
     def server_probed(self, event: ServerProbed) -> None: ...
     def launch_ended(self, launch: Launch, event: LaunchEnded) -> None: ...
     def analysed(self, event: InterimAnalysis) -> None: ...
+    def time_given(self, given: Given) -> None: ...
 
     def launch_started(self, launch: Launch, mode: LaunchMode) -> None:
         del mode

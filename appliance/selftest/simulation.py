@@ -22,6 +22,7 @@ from appliance.evidence.run_state import History
 from appliance.judging.verdict import Judge
 from appliance.planning.launch_constants import EMPTY_BLOCK_STEPS, NUM_EMPTY_BLOCKS
 from appliance.planning.plan import case_analyses
+from appliance.planning.sessions import NO_TIME
 from appliance.records.journal import (
     Block,
     Calibrated,
@@ -47,6 +48,7 @@ from appliance.records.journal import (
 from appliance.records.json import sha256
 from appliance.records.plan import Case, Launch
 from appliance.records.verdict import Verdict
+from appliance.scheduling.left_time import LeftTime
 from appliance.selftest.time_model import Array, Shape
 from appliance.selftest.virtual_node import BUILD_SECONDS, EPOCH, Node, utc
 from appliance.storage.journal import Clock
@@ -197,6 +199,10 @@ class _Run:
     def history(self) -> History:
         return History(self.node.plan, ())
 
+    @cached_property
+    def left_time(self) -> LeftTime:
+        return LeftTime(self.node.plan)
+
     def all(self) -> None:
         plan = self.node.plan
         launches = {launch.id: launch for launch in plan.launches}
@@ -223,6 +229,9 @@ class _Run:
         case = self.cases[launch.case]
         if launch.is_timed and self.history.is_decided(case):
             self._record(_ended(launch, "not_run", "decided"))
+            return False
+        if not self.left_time.allows(launch):
+            self._record(_ended(launch, "not_run", NO_TIME))
             return False
         return True
 
@@ -292,6 +301,7 @@ class _Run:
         line = self.keeper.append(event)
         self.lines.append(line)
         self.history.take(event)
+        self.left_time.take(line)
         self.judge.take(line)
 
     # -------------------------------------------------------------- one launch

@@ -51,11 +51,15 @@ from appliance.verbs.run_options import RunOptions
 
 @dataclass(frozen=True, kw_only=True)
 class Finished:
-    """A judged run: its folder, what was decided, and what its time went to."""
+    """A judged run: its folder, what was decided, and what its time went to.
+
+    `ended` is the moment of its last line, in seconds of the monotonic clock.
+    """
 
     folder: Path
     verdict: Verdict
     budget: Budget
+    ended: float
 
 
 def _judge(prepared: Prepared) -> Judge:
@@ -252,12 +256,13 @@ def _finish(
             if sessions.is_paused(journal.lines):
                 prepared = _begin_session(folder, prepared, journal, dropped)
             _make_launches(folder, prepared, journal, observer, judge, ahead=ahead)
+        ended = time.monotonic()
         verdict = judge.verdict()
         bundle.write(folder / bundle.VERDICT, to_json(verdict))
     finally:
         journal.close()
     tidy(work)
-    return Finished(folder=folder, verdict=verdict, budget=judge.budget)
+    return Finished(folder=folder, verdict=verdict, budget=judge.budget, ended=ended)
 
 
 def _begin_session(folder: Path, prepared: Prepared, journal: Journal, dropped: str) -> Prepared:

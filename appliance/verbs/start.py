@@ -8,6 +8,7 @@ enough) leaves its folder, and is gone on with by --resume.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import secrets
@@ -42,6 +43,8 @@ from appliance.errors import (
     SessionsLeft,
     UsageError,
 )
+from appliance.evidence.budget import Budget
+from appliance.evidence.journal_index import budget_of
 from appliance.ipc import confined_reader
 from appliance.linux.sysfs import Tree
 from appliance.records.json import from_json
@@ -74,12 +77,16 @@ class Prepared:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Started:
-    """A run that was made in a container, judged, signed and verified."""
+    """A run that was made in a container, judged, signed and verified.
+
+    `budget` is what its time went to, None of a bundle that does not verify or takes long to read.
+    """
 
     folder: Path
     verdict: Verdict
     verification: Verification
     container: Container
+    budget: Budget | None = None
 
 
 def dry_line(options: StartOptions, tree: Tree | None = None) -> tuple[str, tuple[str, ...]]:
@@ -414,5 +421,26 @@ def _verified(folder: Path, key: Key, container: Container) -> Started:
     )
     with bundle.opened(folder, follow=False) as opened:
         data = opened.read(bundle.VERDICT, limits.of_name(bundle.VERDICT))
-    verdict = _read(Verdict, data, bundle.VERDICT)
-    return Started(folder=folder, verdict=verdict, verification=verification, container=container)
+        budget = None if verification.faults else _budget(opened)
+    return Started(
+        folder=folder,
+        verdict=_read(Verdict, data, bundle.VERDICT),
+        verification=verification,
+        container=container,
+        budget=budget,
+    )
+
+
+def _budget(folder: Folder) -> Budget | None:
+    """What the time went to, summed up in a child as anything that the container wrote is."""
+    names = (bundle.PLAN, bundle.JOURNAL)
+    files = [folder.read(name, limits.of_name(name)) for name in names]
+
+    def work() -> bytes:
+        return json.dumps(dict(budget_of(*files).seconds)).encode()
+
+    try:
+        known = confined_reader.content(bundle.JOURNAL, work, death=EvidenceError)
+    except EvidenceError:
+        return None
+    return Budget(seconds={name: float(seconds) for name, seconds in json.loads(known).items()})

@@ -22,8 +22,8 @@ from appliance.planning.check_sampling import sampled_steps
 from appliance.planning.criterion_scope import MOST_ATTEMPTS, planned_bounds
 from appliance.planning.launch_constants import MOST_SESSIONS
 from appliance.planning.plan import (
+    all_launches,
     case_analyses,
-    case_launches,
     case_seed,
     checked_launch,
     fresh_controls,
@@ -60,11 +60,14 @@ from appliance.records.json import sha256, to_json
 from appliance.records.plan import Bounds, Case, Launch, Plan
 from appliance.records.suite import Framework, LibraryMode
 from appliance.records.system import System
+from appliance.scheduling.left_time import LeftTime
 from appliance.storage import suite_file, units
 from appliance.vendors.registry import unknown_vendor
 
 WITHOUT_START: frozenset[Outcome] = frozenset({"not_run", "unsupported", "software"})
-UNSTARTED_REASONS = frozenset({"decided", "reference_failed", sessions.TIME_LIMIT})
+UNSTARTED_REASONS = frozenset(
+    {"decided", "reference_failed", sessions.TIME_LIMIT, sessions.NO_TIME}
+)
 """Those that start no process."""
 SERVER_LOST = "server_lost"
 MOST_RANKS = 2**16
@@ -136,11 +139,7 @@ def _check_drawn(plan: Plan) -> None:
     Whoever may choose them spares his devices what they are bad at: a launch while others work, or
     the check of a launch that goes wrong.
     """
-    launches = tuple(
-        launch
-        for case in plan.cases
-        for launch in case_launches(case, plan.protocol, plan.sessions)
-    )
+    launches = all_launches(plan.cases, plan.protocol, plan.sessions)
     if (plan.launches, plan.groups) != (
         launches,
         launch_groups(plan.cases, launches, plan.seed),
@@ -148,7 +147,7 @@ def _check_drawn(plan: Plan) -> None:
         raise EvidenceError("plan.json: its launches are not in the order that its seed draws")
     for case in plan.cases:
         name = (case.variant_of or case.id).partition("@")[0]
-        drawn = checked_launch(plan.protocol, name, case.launches, plan.seed, plan.sessions)
+        drawn = checked_launch(plan.protocol, name, case.num_assured, plan.seed, plan.sessions)
         if case.checked_launch != drawn:
             raise EvidenceError(
                 f"plan.json: {case.id} checks its last output in another launch than its seed draws"
@@ -213,6 +212,8 @@ def _check_size(case: Case, num_sessions: int) -> None:
     least = num_sessions * case.is_timed
     counts = {
         "launches": (case.launches, least, suite_file.MOST_LAUNCHES * least),
+        "assured": (case.num_assured, least, case.launches),
+        "waits": (case.waits, 0, units.LARGEST_INT),
         "ranks": (case.ranks, 1, MOST_RANKS),
         "steps": (1 if case.steps is None else case.steps, 1, units.LARGEST_INT),
         "evaluate_every": (case.evaluate_every, 0, units.LARGEST_INT),
@@ -253,7 +254,8 @@ class _Walk:
     `unhealthy` once its probe failed or it was lost, so that losing servers cannot be used to
     choose results; `forked_by` is the server of each launch that was forked, `frameworks` what
     forks the launches of a case. A group after the `last_place` is not begun in this session, as
-    its time was over when that one had ended.
+    its time was over when that one had ended. `left_time` says which launches that are not assured
+    there was time for.
     """
 
     plan: Plan
@@ -262,6 +264,7 @@ class _Walk:
     places: Mapping[str, int]
     controls: frozenset[str]
     clock: sessions.SessionClock
+    left_time: LeftTime
     session: int = 1
     is_paused: bool = False
     is_beginning: bool = False
@@ -281,6 +284,7 @@ class _Walk:
     ended: dict[str, Outcome] = field(default_factory=dict)
     decided: set[str] = field(default_factory=set)
     stepped: set[str] = field(default_factory=set)
+    unreached: set[str] = field(default_factory=set)
     interim_analyses: dict[str, list[int]] = field(default_factory=dict)
     injected: list[str] = field(default_factory=list)
     log_boot: str = ""
@@ -299,6 +303,7 @@ def check_conduct(plan: Plan, lines: Sequence[Line], files: Mapping[str, str]) -
         places={name: place for place, group in enumerate(plan.groups) for name in group},
         controls=fresh_controls(plan.launches, plan.protocol.fresh_every),
         clock=sessions.SessionClock(plan),
+        left_time=LeftTime(plan),
     )
     events = [line.event for line in lines]
     started = RunStarted(
@@ -310,9 +315,11 @@ def check_conduct(plan: Plan, lines: Sequence[Line], files: Mapping[str, str]) -
     if not events or events[0] != started:
         raise EvidenceError("journal.jsonl does not begin with this plan on this machine")
     walk.clock.take(lines[0])
+    walk.left_time.take(lines[0])
     for walk.number, line in enumerate(lines[1:], 2):
         walk.clock.take(line)
         _step(walk, line.event)
+        walk.left_time.take(line)
     if not walk.is_ended:
         raise EvidenceError("journal.jsonl: the run did not end; go on with bench accept --resume")
     _check_pauses(plan, lines)
@@ -489,6 +496,8 @@ def _start(walk: _Walk, event: LaunchStarted) -> None:
         raise walk.fault("a launch starts before the interrupted ones are accounted for")
     if launch.is_timed and case.id in walk.decided:
         raise walk.fault(f"launch {launch.id} is made although its case was decided")
+    if not walk.left_time.allows(launch):
+        raise walk.fault(f"launch {launch.id} is made, and the minutes left no time for it")
     interim_analyses = () if walk.plan.rerun_of else case_analyses(walk.plan, case)
     missed = [n for n in interim_analyses if n < launch.number]
     if set(missed) - set(walk.interim_analyses.get(case.id, [])):
@@ -569,6 +578,12 @@ def _end(walk: _Walk, event: LaunchEnded) -> None:
             f"launch {launch.id} is left out for want of time, and the session had run "
             f"{walk.clock.seconds:.0f} s of {walk.plan.time_limit_seconds:g} s"
         )
+    elif event.reason == sessions.NO_TIME and walk.left_time.allows(launch):
+        raise walk.fault(
+            f"launch {launch.id} is left out for want of time, and the minutes had time for it"
+        )
+    if event.reason == sessions.NO_TIME:
+        walk.unreached.add(launch.id)
     walk.ended[launch.id] = event.outcome
 
 
@@ -623,6 +638,8 @@ def _interim_analysis(walk: _Walk, event: InterimAnalysis) -> None:
         raise walk.fault(
             f"the interim analysis at {case.id} was not taken after {event.launches} launches"
         )
+    if walk.unreached.intersection(due):
+        raise walk.fault(f"{case.id} is analysed with launches that there was no time for")
     taken.append(event.launches)
     if event.is_decided:
         walk.decided.add(case.id)

@@ -9,7 +9,7 @@ accepted.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from appliance.errors import EvidenceError
@@ -18,7 +18,7 @@ from appliance.records.criteria import Criteria
 from appliance.records.plan import Plan, Schedule, ScheduledRow
 from appliance.records.qualified import ObservedCase
 from appliance.records.system import System
-from appliance.scheduling.allocation import MOST_MINUTES, allocated
+from appliance.scheduling.allocation import MOST_MINUTES, allocated, most_launches, waiting
 from appliance.scheduling.forecast import Source, known_times
 from appliance.scheduling.rows import grouped, row_name, rows_of
 from appliance.scheduling.within import left_out
@@ -35,6 +35,8 @@ def check_schedule(
     """
     schedule = plan.schedule
     if schedule is None:
+        if any(case.assured is not None or case.waits for case in plan.cases):
+            raise EvidenceError("plan.json: launches wait for time, and it is of no minutes")
         return ""
     if not 1 <= schedule.minutes <= MOST_MINUTES or plan.sessions != 1:
         raise EvidenceError(
@@ -44,10 +46,12 @@ def check_schedule(
     _check_choice(plan, schedule)
     if plan.bench_version == VERSION:
         _check_times(plan, system, schedule, observed)
-    num_run = len(schedule.rows) - len(schedule.left_out)
+    num_assured = sum(row.launches is not None for row in schedule.rows)
+    num_waiting = sum(bool(row.waits) for row in schedule.rows)
+    waiting = f" and {num_waiting} where time is left" if num_waiting else ""
     return (
-        f"; planned within {schedule.minutes} min, {num_run} of {len(schedule.rows)} rows of the "
-        "suite, as its times say"
+        f"; planned within {schedule.minutes} min, {num_assured} of {len(schedule.rows)} rows of "
+        f"the suite{waiting}, as its times say"
     )
 
 
@@ -59,11 +63,16 @@ def _check_rows(plan: Plan, schedule: Schedule, criteria: Criteria) -> None:
     groups = grouped(names, criteria)
     sources = _sources(plan, schedule)
     made = rows_of(plan.cases, plan.protocol, criteria, sources)
-    run = [row for row in schedule.rows if row.launches is not None]
+    run = [row for row in schedule.rows if row.name not in schedule.left_out]
     if [row.name for row in made] != [row.name for row in run]:
         raise EvidenceError("plan.json: its schedule has other rows than its cases are of")
+    most = most_launches(schedule.rows, plan.protocol.interim_analyses)
     for shown, again in zip(run, made, strict=True):
-        launches = {case.launches for case in plan.cases if row_name(case.id) == shown.name}
+        planned = {
+            (case.launches, case.num_assured, case.waits)
+            for case in plan.cases
+            if row_name(case.id) == shown.name
+        }
         wanted = replace(
             again,
             group=groups[shown.name],
@@ -72,14 +81,22 @@ def _check_rows(plan: Plan, schedule: Schedule, criteria: Criteria) -> None:
             is_recorded=shown.is_recorded and again.is_recorded,
             is_estimated=shown.is_estimated and again.is_estimated,
             launches=shown.launches,
+            waits=shown.waits,
         )
-        if launches != {shown.launches} or shown != wanted:
+        if planned != {_as_planned(shown, most)} or shown != wanted:
             raise EvidenceError(
                 f"plan.json: its schedule has other times or launches of {shown.name} than its case"
             )
     for row in schedule.rows:
-        if row.launches is None and row.group != groups[row.name]:
+        if row.name in schedule.left_out and row.group != groups[row.name]:
             raise EvidenceError(f"plan.json: its schedule compares {row.name} with another row")
+
+
+def _as_planned(row: ScheduledRow, most: Mapping[str, int]) -> tuple[int, int, int]:
+    """The launches of a row's cases, those of them that are assured, and its place in line."""
+    if not row.most:  # nothing of it is timed
+        return 0, 0, row.waits
+    return most[row.name], row.whole, row.waits
 
 
 def _sources(plan: Plan, schedule: Schedule) -> dict[str, Source]:
@@ -104,7 +121,13 @@ def _least(row: ScheduledRow, plan: Plan, criteria: Criteria) -> int:
 def _check_choice(plan: Plan, schedule: Schedule) -> None:
     """EvidenceError unless another choice by the same rule gives the same launches."""
     chosen = allocated(schedule.rows, schedule.minutes, plan.protocol.interim_analyses)
+    places = waiting(schedule.rows, schedule.minutes, chosen)
     for row in schedule.rows:
+        if row.waits != places[row.name]:
+            raise EvidenceError(
+                f"plan.json: its schedule has {row.name} at place {row.waits} of the rows that "
+                f"wait, and by its times it is at {places[row.name]}"
+            )
         if row.launches != chosen[row.name]:
             raise EvidenceError(
                 f"plan.json: its schedule gives {row.name} {_count(row.launches)}, and by its "

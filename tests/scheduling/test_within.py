@@ -154,10 +154,11 @@ def test_bounds_and_checked_launches_are_of_the_launches_that_are_planned() -> N
     given = replace(LONG, protocol=replace(PROTOCOL, interim_analyses=(2, 4, 8)))
     plan = plan_within(plan_inputs(given, criteria=criteria), 4, ())
     (gemm,) = [case for case in plan.cases if case.workload == "gemm"]
-    assert gemm.launches == 4
-    assert gemm.checked_launch in range(1, 5)
+    assert (gemm.launches, gemm.assured) == (8, 4)
+    assert gemm.checked_launch in range(1, 3)
     wanted = planned_bounds(criteria, plan.cases, (2, 4, 8))
     assert (plan.num_limits, plan.bounds) == wanted
+    assert {one.interim_analyses for one in plan.bounds} == {(2, 4, 8)}  # risk of all of them
 
 
 @pytest.mark.parametrize(("minutes", "least"), [(1, 2), (1, 3)])

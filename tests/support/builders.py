@@ -15,7 +15,7 @@ from appliance.judging.verdict import judge
 from appliance.planning.check_sampling import sampled_steps
 from appliance.planning.criterion_scope import planned_bounds
 from appliance.planning.launch_constants import NUM_EMPTY_BLOCKS
-from appliance.planning.plan import case_launches, case_seed, fresh_controls
+from appliance.planning.plan import all_launches, case_seed, fresh_controls
 from appliance.planning.sessions import rounds
 from appliance.records.baseline import Baselines, Peaks
 from appliance.records.criteria import Criteria, Criterion
@@ -169,7 +169,7 @@ def a_case(
 def a_plan(*cases: Case, protocol: Protocol = PROTOCOL, sessions: int = 1) -> Plan:
     """A plan of these cases (one case if none is given), in rounds, not shuffled."""
     cases = cases or (a_case(),)
-    launches = tuple(launch for case in cases for launch in case_launches(case, protocol, sessions))
+    launches = all_launches(cases, protocol, sessions)
     places = rounds(launches)
     return Plan(
         run_id=RUN,

@@ -15,7 +15,7 @@ from support.builders import FUNCTIONAL
 from support.bundles import NOTHING_KNOWN
 
 from appliance.judging.limits import RulingInputs
-from appliance.planning.plan import case_launches
+from appliance.planning.plan import all_launches
 from appliance.planning.sessions import rounds
 from appliance.records.journal import Event, InterimAnalysis, LaunchEnded, ServerProbed
 from appliance.records.json import sha256, to_json
@@ -23,6 +23,7 @@ from appliance.records.plan import Case, Launch, Plan
 from appliance.records.suite import LaunchMode, Protocol
 from appliance.records.workload import Work
 from appliance.runner import execution
+from appliance.scheduling.left_time import Given
 from appliance.storage.journal import Journal
 
 SEED = "5a" * 32
@@ -84,7 +85,7 @@ def plan(
         last_checks="one",
         repeats=repeats,
     )
-    planned = [launch for case in cases for launch in case_launches(case, protocol, sessions)]
+    planned = all_launches(cases, protocol, sessions)
     places = rounds(planned)
     launches = tuple(sorted(planned, key=lambda launch: places[launch.id]))
     return Plan(
@@ -117,6 +118,7 @@ class Seen:
 
     def __init__(self, on_start: Callable[[Launch], None] | None = None) -> None:
         self.ended: list[str] = []
+        self.given: list[Given] = []
         self.probed: list[ServerProbed] = []
         self.num_done = -1
         self.foretellings: tuple[str, ...] = ()
@@ -143,6 +145,9 @@ class Seen:
         self.ended.append(launch.id)
 
     def analysed(self, event: InterimAnalysis) -> None: ...
+
+    def time_given(self, given: Given) -> None:
+        self.given.append(given)
 
 
 @dataclass

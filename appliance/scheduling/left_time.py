@@ -1,0 +1,187 @@
+"""What is made of the time that a run within so many minutes has left: a pure rule, stated ahead.
+
+Cases that are decided early, and launches that take less than was planned for them, leave time. The
+plan says in which waves launches follow those that are assured: first each row that waits, whole
+(its untimed launch, its repeats and its fewest timed launches), then the next interim analyses of
+all cases, and so on. When a wave begins, with nothing running, its parts are gone through in their
+order, and each is made for which the rest of the minutes is long enough:
+
+- a row that waits takes what the plan has for it;
+- launches up to the next interim analysis take each as long as the longest one that the case has
+  made, and are made where the case is not decided and has made all launches before.
+
+The rest of the minutes is what they leave to the session's clock at the last launch or interim
+analysis of the wave before. So all of the rule follows from plan and journal, and is made once more
+by whoever verifies. Looking further is no second chance: the bounds of every test are those of the
+largest number of launches that the plan has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from appliance.planning.sessions import SessionClock
+from appliance.records.journal import InterimAnalysis, LaunchEnded, LaunchStarted, Line
+from appliance.records.plan import Case, Launch, Plan, ScheduledRow
+from appliance.scheduling.rows import row_name
+
+MINUTE = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """What is made whole or not at all in a wave: launches of rows that stand or fall together.
+
+    `launches` are the timed ones of each case, by its id; `first` is the number of the first.
+    """
+
+    wave: int
+    rows: tuple[ScheduledRow, ...]
+    cases: tuple[Case, ...]
+    launches: int
+    first: int
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it is a row of which nothing was made before."""
+        return self.first <= 1 and any(row.waits for row in self.rows)
+
+    @property
+    def key(self) -> tuple[float, float, str]:
+        """The order in a wave: first what narrows the score most for a second, as planned."""
+        weight = sum(row.weight for row in self.rows)
+        seconds = self.launches * sum(row.launch_seconds for row in self.rows)
+        made = self.first - 1
+        less = weight**2 * (1 / made - 1 / (made + self.launches)) if made else weight
+        return (weight <= 0, -less / seconds if seconds > 0 else 0.0, self.rows[0].name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Given:
+    """What a wave is given: the cases that are made in it, and the seconds that there were."""
+
+    wave: int
+    cases: frozenset[str]
+    left_seconds: float
+
+
+class LeftTime:
+    """Takes the lines of a run in their order, and says which launches there is time for."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._minutes = 0 if plan.schedule is None else plan.schedule.minutes
+        self._clock = SessionClock(plan)
+        self._launches = {launch.id: launch for launch in plan.launches}
+        self._parts = _parts(plan)
+        self._settled_seconds = 0.0
+        self._given: dict[int, Given] = {}
+        self._decided: set[str] = set()
+        self._made: dict[str, int] = {}
+        self._referenced: dict[str, bool] = {}
+        self._longest: dict[str, float] = {}
+
+    def take(self, line: Line) -> None:
+        """Note one more line."""
+        event = line.event
+        if isinstance(event, LaunchStarted | LaunchEnded):
+            launch = self._launches.get(event.launch)
+            if launch is not None:
+                self._begin(launch.wave)
+                self._take_launch(launch, event)
+        self._clock.take(line)
+        if isinstance(event, InterimAnalysis) and event.is_decided:
+            self._decided.add(event.case)
+        if isinstance(event, InterimAnalysis | LaunchEnded):
+            self._settled_seconds = self._clock.seconds
+
+    def allows(self, launch: Launch) -> bool:
+        """Whether a launch that is to be settled next is made, as far as it is a matter of time."""
+        if not launch.wave or not self._minutes:
+            return True
+        return launch.case in self._begin(launch.wave).cases
+
+    def given(self, wave: int) -> Given:
+        """What a wave is given, which begins now if it has not begun."""
+        return self._begin(wave)
+
+    def _take_launch(self, launch: Launch, event: LaunchStarted | LaunchEnded) -> None:
+        if isinstance(event, LaunchStarted):
+            if launch.is_timed:
+                self._made[launch.case] = max(launch.number, self._made.get(launch.case, 0))
+        elif launch.is_timed:
+            seconds = event.wall_ns * 1e-9
+            self._longest[launch.case] = max(seconds, self._longest.get(launch.case, 0.0))
+        elif launch.number == 0:
+            self._referenced[launch.case] = event.outcome == "completed"
+
+    def _begin(self, wave: int) -> Given:
+        """Chooses what a wave is given, when its first launch is to be settled."""
+        if wave not in self._given:
+            left = MINUTE * self._minutes - self._settled_seconds
+            self._given[wave] = Given(
+                wave=wave, cases=frozenset(self._chosen(wave, left)), left_seconds=left
+            )
+        return self._given[wave]
+
+    def _chosen(self, wave: int, left: float) -> Iterator[str]:
+        for part in sorted(self._parts.get(wave, ()), key=lambda part: part.key):
+            cases = [case for case in part.cases if self._is_wanted(part, case)]
+            seconds = self._seconds(part)
+            if cases and seconds <= left:
+                left -= seconds
+                yield from (case.id for case in cases)
+
+    def _is_wanted(self, part: Part, case: Case) -> bool:
+        if case.unsupported or case.software:
+            return False
+        if part.is_waiting:
+            return not case.variant_of or self._referenced.get(case.variant_of, False)
+        has_all = self._made.get(case.id, 0) == part.first - 1
+        is_open = self._referenced.get(case.id, False) and case.id not in self._decided
+        return has_all and is_open
+
+    def _seconds(self, part: Part) -> float:
+        if part.is_waiting:
+            return sum(row.fixed_seconds + part.launches * row.launch_seconds for row in part.rows)
+        return part.launches * sum(self._launch_seconds(part, row) for row in part.rows)
+
+    def _launch_seconds(self, part: Part, row: ScheduledRow) -> float:
+        """Seconds of one launch on all devices that still make it: at once, or one by one."""
+        shared, alone = [0.0], 0.0
+        for case in part.cases:
+            if row_name(case.id) != row.name or not self._is_wanted(part, case):
+                continue
+            seconds = self._longest.get(case.id, case.expected_seconds)
+            if case.alone:
+                alone += seconds
+            else:
+                shared.append(seconds)
+        return alone + max(shared)
+
+
+def _parts(plan: Plan) -> Mapping[int, list[Part]]:
+    """The parts of each wave; none of a plan without minutes."""
+    if plan.schedule is None:
+        return {}
+    cases = {case.id: case for case in plan.cases}
+    rows = {row.name: row for row in plan.schedule.rows}
+    members: dict[tuple[int, str], list[Launch]] = {}
+    for launch in plan.launches:
+        if launch.wave:
+            group = rows[row_name(launch.case)].group
+            members.setdefault((launch.wave, group), []).append(launch)
+    waves: dict[int, list[Part]] = {}
+    for (wave, group), launches in members.items():
+        own = [cases[name] for name in dict.fromkeys(launch.case for launch in launches)]
+        timed = [launch.number for launch in launches if launch.is_timed]
+        waves.setdefault(wave, []).append(
+            Part(
+                wave=wave,
+                rows=tuple(row for row in rows.values() if row.group == group),
+                cases=tuple(own),
+                launches=len(set(timed)),
+                first=min(timed, default=0),
+            )
+        )
+    return waves
