@@ -15,12 +15,12 @@ less than one in 10^9 is accused. Blocks of fewer than 12 steps cannot show so m
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import bdtrc
 
 from appliance.errors import EvidenceError
 from appliance.records.journal import Block, Line
@@ -118,22 +118,10 @@ def are_copies(one: Times, other: Times) -> bool:
         for by in SHIFTS
     )
     by_chance = max(LEAST_SHARE, 2.0 * shifted)
-    return number >= FEWEST and by_chance < 1.0 and _tail(agreeing, number, by_chance) < MOST_LIKELY
+    if number < FEWEST or by_chance >= 1.0:
+        return False
+    return float(bdtrc(agreeing - 1, number, by_chance)) < MOST_LIKELY
 
 
 def _agreeing(one: Times, other: Times) -> int:
     return int(np.count_nonzero(np.abs(one - other) <= CLOSE_NS))
-
-
-def _tail(successes: int, trials: int, share: float) -> float:
-    """Probability of so many successes or more, of independent trials."""
-    log_share, log_rest = math.log(share), math.log1p(-share)
-    terms = (
-        math.lgamma(trials + 1)
-        - math.lgamma(count + 1)
-        - math.lgamma(trials - count + 1)
-        + count * log_share
-        + (trials - count) * log_rest
-        for count in range(successes, trials + 1)
-    )
-    return sum(map(math.exp, terms))
