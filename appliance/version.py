@@ -1,5 +1,14 @@
 """The version of the appliance, and when it was released, in one place."""
 
+from datetime import UTC, datetime, timedelta
+
 VERSION = "0.8.0"
 RELEASED = "2026-11-25"
 """The day of the release, as CHANGELOG.md has it: no run of this version can be older."""
+WRONG_CLOCK = timedelta(days=1)
+"""How far a node's clock may be wrong: one that is set to the wrong zone is so by less."""
+
+
+def is_before_release(moment: datetime, released: str = RELEASED) -> bool:
+    """Whether a moment by a node's clock is one at which a release did not exist."""
+    return moment < datetime.fromisoformat(released).replace(tzinfo=UTC) - WRONG_CLOCK

@@ -12,7 +12,7 @@ import secrets
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 
 from appliance import extras
@@ -61,7 +61,7 @@ from appliance.vendors.base import Vendor
 from appliance.verbs import datasets
 from appliance.verbs.run_begin import new_run_id
 from appliance.verbs.run_options import PlanOptions
-from appliance.version import RELEASED, VERSION
+from appliance.version import RELEASED, VERSION, is_before_release
 
 RUN_FOLDER = "name the folder of the run, out/<run id>"
 DIGESTED = {
@@ -321,8 +321,7 @@ def _with_records(plan: Plan, figures: _Figures, system: System) -> tuple[Plan, 
 
 def _check_clock(now: datetime) -> None:
     """UsageError where the node's clock says a day on which this version did not exist."""
-    released = datetime.fromisoformat(RELEASED).replace(tzinfo=UTC)
-    if now < released - timedelta(days=1):
+    if is_before_release(now):
         raise UsageError(
             f"the clock of this node says {now:%Y-%m-%d}, and bench {VERSION} was released on "
             f"{RELEASED}: set it, or nobody can verify what is run"

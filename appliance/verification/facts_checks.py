@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Protocol
 
 from appliance.errors import EvidenceError
@@ -25,6 +25,7 @@ from appliance.records.workload import Resolved
 from appliance.verification import input_checks
 from appliance.verification.facts import Facts
 from appliance.verification.known_checks import KnownCheck, WorkloadChecks, pattern
+from appliance.version import is_before_release
 
 RELATIVE = 1e-9  # figures of another machine may differ by this much
 NAMED = 3  # cases that a sentence names before it counts the others
@@ -40,8 +41,6 @@ OWN_PHASES = frozenset({"repeated", "repeatability"})
 OUTPUTS = frozenset({"first", "last"})
 OF_INPUTS = frozenset({input_checks.CHECK, "known answers of the input generator"})
 """Made before the first step alone, of a workload that draws its inputs on the device."""
-WRONG_CLOCK = timedelta(days=1)
-"""How far a node's clock may be wrong: one that is set to the wrong zone is so by less."""
 
 
 class Judged(Protocol):
@@ -136,8 +135,7 @@ def compare_release(comparison: Comparison, bundle: Judged) -> None:
 
 
 def _check_day(released: str, version: str, begin: Line) -> None:
-    day = datetime.fromisoformat(released).replace(tzinfo=UTC)
-    if datetime.fromisoformat(begin.utc) < day - WRONG_CLOCK:
+    if is_before_release(datetime.fromisoformat(begin.utc), released):
         raise EvidenceError(
             f"journal.jsonl begins {begin.utc}, and bench {version} was released on {released}: no "
             "run of it is older"
