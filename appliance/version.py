@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime, timedelta
 
-VERSION = "0.8.0"
+VERSION = "0.9.0"
 RELEASED = "2026-11-25"
 """The day of the release, as CHANGELOG.md has it: no run of this version can be older."""
 WRONG_CLOCK = timedelta(days=1)
