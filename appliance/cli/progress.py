@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 SAID_BEFORE = frozenset({"decided", NO_TIME})
 """Reasons of launches that are not made, which an interim analysis or the time left has said."""
+TOO_FEW = "too few for what waits next"
 MINUTE = 60
 HOUR = 3600
 
@@ -103,7 +104,8 @@ class Lines(Silent):
 
     def time_given(self, given: Given) -> None:
         _note_given(self._remaining, given)
-        self._out.print(given_sentence(given), markup=False)
+        if sentence := given_sentence(given, self._reasons):
+            self._out.print(sentence, markup=False)
 
 
 class Moving(Silent):
@@ -170,7 +172,8 @@ class Moving(Silent):
 
     def time_given(self, given: Given) -> None:
         _note_given(self._remaining, given)
-        self._progress.console.print(given_sentence(given), markup=False)
+        if sentence := given_sentence(given, self._reasons):
+            self._progress.console.print(sentence, markup=False)
 
 
 @contextmanager
@@ -216,12 +219,19 @@ def _note_given(remaining: RemainingTime | None, given: Given) -> None:
 # ------------------------------------------------------------------ sentences
 
 
-def given_sentence(given: Given) -> str:
-    """What the minutes that are left are given to; what waits besides has too little of them."""
+def given_sentence(given: Given, stated: set[str] | None = None) -> str:
+    """What the minutes that are left are given to; what waits besides has too little of them.
+
+    That they are too few is said once: nothing where it is `stated`, and else added there.
+    """
     left = f"{minutes(max(0.0, given.left_seconds))} left of the minutes"
-    if not given.cases:
-        return f"{left}: too few for what waits next"
-    return f"{left}: given to {', '.join(sorted(given.cases))}"
+    if given.cases:
+        return f"{left}: given to {', '.join(sorted(given.cases))}"
+    if stated is not None:
+        if TOO_FEW in stated:
+            return ""
+        stated.add(TOO_FEW)
+    return f"{left}: {TOO_FEW}"
 
 
 def default_sentence(plan: Plan) -> str:

@@ -2,13 +2,17 @@
 
 A launch that is left is expected to take what launches of its case and kind have taken. Where none
 has ended yet, it is the plan's figure times how far launches of its kind, or all, were off theirs.
-What passes between launches, imports of fork servers among it, is spread over the groups. Timed
+What passes between launches, imports of fork servers among it, is spread over the groups. The first
+launches say little of the others: they import, compile and fill caches. So the plan counts as much
+as a quarter of its launches would, of a kind of which none has ended as much as all; and until that
+quarter is measured, no run is expected to exceed the minutes that it was asked to keep to. Timed
 launches count up to the next interim analysis of their case, and none of a decided case. Launches
 that are made where time is left count once it was given to them.
 """
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Iterable, Sequence
 from itertools import islice
@@ -21,6 +25,9 @@ from appliance.records.plan import Case, Launch, Plan
 REPEAT_PART = 1 / 3
 """Of the untimed launch's time, what a repeat takes: it builds and steps, and checks nothing."""
 Kind = Literal["reference", "timed", "repeat"]
+PLAN_SHARE = 0.25
+"""Of the planned time, what the plan counts for against launches that were measured."""
+MINUTE = 60.0
 _OWN_TIME_SHARE = 1.01
 """A plan of less time than its launches take, by more than rounding, makes what it has time for."""
 
@@ -59,8 +66,12 @@ class RemainingTime:
         self._planned: dict[Kind, list[float]] = {}
         self._group_of = {name: at for at, group in enumerate(plan.groups) for name in group}
         self._groups: dict[int, float] = {}
+        self._prior_seconds = self._prior_groups = 0.0
         planned = self._launches_left()
+        self._prior_seconds = PLAN_SHARE * planned
+        self._prior_groups = PLAN_SHARE * self._num_groups_left()
         self._is_cut = planned > _OWN_TIME_SHARE * plan.expected_seconds
+        self._most_seconds = MINUTE * plan.schedule.minutes if plan.schedule else math.inf
 
     def analysed(self, case: str, launches: int, *, is_decided: bool) -> None:
         """An interim analysis of a case after so many launches."""
@@ -94,13 +105,17 @@ class RemainingTime:
 
     def seconds(self, elapsed: float) -> float:
         """Seconds that the launches left will take, `elapsed` seconds after the first began."""
-        if not self._groups:
-            left = self._launches_left()
-        else:
-            between = max(0.0, elapsed - sum(self._groups.values())) / len(self._groups)
-            left = self._launches_left() + between * self._num_groups_left()
-        own = max(0.0, self._plan.expected_seconds - elapsed)
-        return min(left, own) if self._is_cut else left
+        left = self._launches_left() + self._between(elapsed) * self._num_groups_left()
+        if self._is_cut:
+            return min(left, max(0.0, self._plan.expected_seconds - elapsed))
+        if sum(self._groups.values()) < self._prior_seconds:
+            return min(left, max(0.0, self._most_seconds - elapsed))
+        return left
+
+    def _between(self, elapsed: float) -> float:
+        """Seconds that pass before a group, beside its launches; the plan has none."""
+        beside = max(0.0, elapsed - sum(self._groups.values()))
+        return beside / (len(self._groups) + self._prior_groups) if self._groups else 0.0
 
     def _launches_left(self) -> float:
         """Groups one after another, each as long as its slowest launch."""
@@ -130,9 +145,13 @@ class RemainingTime:
 
     def _factor(self, kind: Kind) -> float:
         """Measured over planned time, of launches of this kind if any has ended, else of all."""
-        kinds = [kind] if kind in self._planned else list(self._planned)
-        planned = sum(sum(self._planned[one]) for one in kinds)
-        measured = sum(sum(seconds) for (_, one), seconds in self._measured.items() if one in kinds)
+        is_own = kind in self._planned
+        kinds = [kind] if is_own else list(self._planned)
+        prior = self._prior_seconds if is_own else self._prior_seconds / PLAN_SHARE
+        planned = prior + sum(sum(self._planned[one]) for one in kinds)
+        measured = prior + sum(
+            sum(seconds) for (_, one), seconds in self._measured.items() if one in kinds
+        )
         return measured / planned if planned > 0 else 1.0
 
 

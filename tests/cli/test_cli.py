@@ -15,6 +15,7 @@ from support.builders import a_plan
 from support.program import BEGIN, TINY, WITH_FAULTS, bench, called, program, sentences
 
 from appliance.cli.progress import Lines
+from appliance.scheduling.left_time import Given
 from appliance.vendors.registry import MODULES
 from appliance.verbs.run_options import PlanOptions, RunOptions, StartOptions
 
@@ -209,6 +210,19 @@ def test_run_without_a_suite_says_its_choice_before_the_first_launch() -> None:
     assert "this is acceptance" in chosen
     assert "planned time about 2.0 h; --suite smoke is of minutes" in chosen
     assert begins.startswith("run ")
+
+
+def test_that_too_little_time_is_left_is_said_once() -> None:
+    out = Console(file=io.StringIO(), width=400)
+    watching = Lines(out)
+    for wave, cases in ((1, ()), (2, ("b@cpu:0", "a@cpu:0")), (3, ()), (4, ("a@cpu:0",))):
+        watching.time_given(Given(wave=wave, cases=frozenset(cases), left_seconds=20.0))
+    assert isinstance(out.file, io.StringIO)
+    assert out.file.getvalue().splitlines() == [
+        "20 s left of the minutes: too few for what waits next",
+        "20 s left of the minutes: given to a@cpu:0, b@cpu:0",
+        "20 s left of the minutes: given to a@cpu:0",
+    ]
 
 
 def test_minutes_that_hold_no_row_are_refused_with_those_that_do(tmp_path: Path) -> None:

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 from support.launching import case, plan
 
-from appliance.planning.remaining_time import REPEAT_PART, RemainingTime, launch_seconds
-from appliance.records.plan import Plan
+from appliance.planning.remaining_time import PLAN_SHARE, REPEAT_PART, RemainingTime, launch_seconds
+from appliance.records.plan import Plan, Schedule
 
 
 def two_cases(*, repeats: int = 0, launches: int = 2, sessions: int = 1) -> Plan:
@@ -41,22 +41,39 @@ def test_before_the_first_launch_it_is_what_was_planned() -> None:
     assert RemainingTime(made).seconds(0.0) == pytest.approx(planned)
 
 
-def test_launches_of_twice_the_time_double_what_is_left() -> None:
+def test_launches_of_twice_the_time_count_beside_the_plan() -> None:
     made = two_cases()
     remaining = RemainingTime(made)
     elapsed = told(made, remaining, "one@cpu:0/0", factor=2.0)
-    assert remaining.seconds(elapsed) == pytest.approx(2 * (1 + 4 * 2))  # by all that has ended
+    planned = 10.0
+    # references against a quarter of the plan, timed launches, of which none has ended, against all
+    other = 1 * (2 + PLAN_SHARE * planned) / (1 + PLAN_SHARE * planned)
+    timed = 4 * 2 * (2 + planned) / (1 + planned)
+    assert remaining.seconds(elapsed) == pytest.approx(other + timed)
     elapsed += told(made, remaining, "other@cpu:0/0", factor=2.0)
     elapsed += told(made, remaining, "one@cpu:0/1", factor=3.0)
     # the case's own time for its other launch, and the factor of timed ones for the other case
-    assert remaining.seconds(elapsed) == pytest.approx(6 + 2 * 6)
+    factor = (6 + PLAN_SHARE * planned) / (2 + PLAN_SHARE * planned)
+    assert remaining.seconds(elapsed) == pytest.approx(6 + 4 * factor)
 
 
 def test_time_between_launches_counts_for_each_group_left() -> None:
     made = two_cases()
     remaining = RemainingTime(made)
     elapsed = told(made, remaining, "one@cpu:0/0", "other@cpu:0/0", factor=1.0) + 2 * 0.5
-    assert remaining.seconds(elapsed) == pytest.approx(4 * (2 + 0.5))
+    between = 2 * 0.5 / (2 + PLAN_SHARE * 6)
+    assert remaining.seconds(elapsed) == pytest.approx(4 * (2 + between))
+
+
+def test_first_launches_move_no_estimate_beyond_the_minutes_asked_for() -> None:
+    schedule = Schedule(minutes=1, rows=())
+    made = replace(two_cases(), schedule=schedule)
+    remaining = RemainingTime(made)
+    remaining.launch_ended(made.launches[0], 2.0)
+    assert remaining.seconds(59.0) == pytest.approx(1.0)  # without the minutes: 80 s and more
+    for launch in made.launches[1:3]:
+        remaining.launch_ended(launch, 20.0)
+    assert remaining.seconds(59.0) > 20.0  # what was measured says now that they do not suffice
 
 
 def test_decided_cases_take_no_more_and_open_ones_go_on() -> None:
