@@ -168,19 +168,25 @@ def nothing(case: Case) -> CaseResult:
 
 def _course(launch: LaunchEvidence, begin: datetime | None, clock: Clock) -> _Course:
     """The samples of a launch as they were judged, and how far its clocks disagreed."""
+    spans, events = _differences(launch)
+    return _Course(
+        blocks=tuple(
+            (_minutes(utc, begin), tuple(1e3 * times)) for utc, times in launch.samples(clock)
+        ),
+        spans=spans,
+        events=events,
+    )
+
+
+def _differences(launch: LaunchEvidence) -> tuple[float | None, float | None]:
+    """The largest relative differences of its clocks over spans, and of the device's events."""
     spans = [(block.block_raw_ns, block.block_wall_ns) for block in launch.blocks]
     events: list[tuple[int, int]] = []
     for calibrated in launch.calibrated:
         spans += zip(calibrated.raw_ns, calibrated.wall_ns, strict=False)
         if calibrated.event_ns is not None:
             events += zip(calibrated.event_ns, calibrated.wall_ns, strict=False)
-    return _Course(
-        blocks=tuple(
-            (_minutes(utc, begin), tuple(1e3 * times)) for utc, times in launch.samples(clock)
-        ),
-        spans=_largest(spans),
-        events=_largest(events),
-    )
+    return _largest(spans), _largest(events)
 
 
 def _minutes(utc: str, begin: datetime | None) -> float:
@@ -188,11 +194,10 @@ def _minutes(utc: str, begin: datetime | None) -> float:
     return 0.0 if now is None or begin is None else (now - begin).total_seconds() / 60
 
 
-def clocks_apart(evidence: CaseEvidence, result: CaseResult) -> float | None:
+def clocks_apart(evidence: CaseEvidence) -> float | None:
     """The largest relative difference that the clocks of any launch showed; None if unknown."""
-    courses = [_course(launch, None, _clock(result)) for launch in evidence.launches]
-    known = [one for course in courses for one in (course.spans, course.events) if one is not None]
-    return max(known, default=None)
+    differences = (one for launch in evidence.launches for one in _differences(launch))
+    return max((one for one in differences if one is not None), default=None)
 
 
 def _largest(pairs: Sequence[tuple[int, int]]) -> float | None:

@@ -491,7 +491,7 @@ def _clocks(rows: Mapping[str, Sequence[Member]], index: JournalIndex) -> Grid |
             for c in clocks
         )
         costs = [c.overhead_seconds for c in clocks if c.overhead_seconds is not None]
-        apart = [cases.clocks_apart(index.cases[one.case.id], one.result) for one in timed]
+        apart = [cases.clocks_apart(index.cases[one.case.id]) for one in timed]
         known = [one for one in apart if one is not None]
         lines.append(
             (

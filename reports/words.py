@@ -14,7 +14,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from functools import partial
+from functools import lru_cache, partial
 
 from appliance.records.json import Scalar
 from appliance.records.system import Fact
@@ -123,7 +123,8 @@ _WORDS = {word.lower(): word for word in _SPELT.split()}
 def clean(text: str) -> str:
     """The text on one line, with nothing in it that hides, reorders or cannot be drawn."""
     short = text if len(text) <= _LONGEST else f"{text[:_LONGEST]} … ({len(text)} characters)"
-    return "".join(map(_shown, " ".join(short.split())))
+    line = " ".join(short.split())
+    return line if line.isascii() and line.isprintable() else "".join(map(_shown, line))
 
 
 def brief(text: str, longest: int = 100) -> str:
@@ -131,6 +132,7 @@ def brief(text: str, longest: int = 100) -> str:
     return text if len(text) <= longest else f"{text[:longest]} … ({len(text)} characters)"
 
 
+@lru_cache(maxsize=1024)
 def _shown(character: str) -> str:
     point = ord(character)
     is_drawn = any(first <= point <= last for first, last in _SHOWN)

@@ -92,7 +92,7 @@ class UsersSeen:
     has_ours: bool
 
 
-@dataclass
+@dataclass(slots=True)
 class LaunchEvidence:
     """What the journal reports of one launch; of an untimed one made again, all of it.
 

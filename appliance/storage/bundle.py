@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import cast
+from typing import TypeVar, cast
 
 from appliance.errors import EvidenceError, OutputError, UsageError
 from appliance.ipc import confined_reader
@@ -36,6 +36,8 @@ from appliance.storage.device_file import check_baselines
 from appliance.storage.journal import FORGOTTEN_BYTES, followed, replay
 from appliance.storage.plain_files import Folder
 from appliance.storage.qualified_file import check_qualified
+
+R = TypeVar("R")
 
 PLAN = "plan.json"
 SYSTEM = "system.json"
@@ -108,15 +110,22 @@ def read(folder: Path, *, complete: bool = True) -> Bundle:
     return read_files(files, complete=complete, folder=folder)
 
 
-def read_unfinished(folder: Folder) -> Bundle:
-    """As `read`, of what a run has left in a folder that is open; anybody may have written it.
+def of_unfinished(folder: Folder, use: Callable[[Bundle, Iterator[Line]], R]) -> R:
+    """What `use` makes of what a run left in a folder that is open; anybody may have written it.
 
-    A confined child has read the same bytes before. Raises EvidenceError, too, where it did not
-    survive that.
+    It is handed the bundle without its lines, and these one after another: all of a large run's at
+    once are most of the memory. A confined child has done the same with the same bytes before.
+    Raises as `read`, and EvidenceError, too, where that child did not survive.
     """
     files = read_folder(folder, complete=False)
-    rehearse(folder.path, files, lambda: read_files(files, complete=False))
-    return read_files(files, complete=False, folder=folder.path)
+
+    def used() -> R:
+        check_names(files, needed=RUN_FILES, optional=(*FINISHED_FILES, *OPTIONAL_FILES))
+        lines = followed(files[JOURNAL], sha256(files[PLAN]))
+        return use(records_of(files, folder=folder.path), lines)
+
+    rehearse(folder.path, files, used)
+    return used()
 
 
 def rehearse(folder: Path, files: Mapping[str, bytes], work: Callable[[], object]) -> None:

@@ -13,9 +13,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from appliance import extras
 from appliance.errors import UsageError
+from appliance.evidence.journal_index import JournalIndex, index_of
 from appliance.records.json import from_json, sha256, to_json
 from appliance.records.signer import Signer
 from appliance.roles import Role
@@ -23,6 +25,9 @@ from appliance.signing import keys
 from appliance.storage import bundle, limits
 from appliance.storage.plain_files import Folder
 from appliance.vendors.registry import unknown_vendor
+
+if TYPE_CHECKING:
+    from reports.model import View
 
 ATTACHED_BYTES = 16 * 2**20  # readers choke on larger PDFs; a larger journal stays in the folder
 
@@ -41,7 +46,7 @@ def report(folder: Path, signer: Signer) -> None:
         _refuse_signed(opened)
         require_renderer()
         bundle.write_in(opened, "signer.json", to_json(signer))
-        for name, text in _rendered(bundle.read_unfinished(opened), {}).items():
+        for name, text in _rendered(_view(*_read(opened)), {}).items():
             bundle.write_in(opened, name, text)
 
 
@@ -59,7 +64,7 @@ def sign(folder: Path, key: keys.Key, role: Role, *, follow: bool = True) -> Non
 def _sign(folder: Folder, key: keys.Key, role: Role) -> None:
     _refuse_signed(folder)
     require_renderer()
-    run = bundle.read_unfinished(folder)
+    run, index = _read(folder)
     if unknown := unknown_vendor(run.system.identity.devices):
         raise UsageError(f"{folder.path} cannot be signed: {unknown}")
     text = _fix_signer(folder, keys.signer_record(key, role))
@@ -68,7 +73,10 @@ def _sign(folder: Folder, key: keys.Key, role: Role) -> None:
     statement = keys.sign_data(source, key)
     bundle.write_in(folder, bundle.STATEMENT, statement)
     carried = {**_carried(source), bundle.STATEMENT: statement}
-    renderings = _rendered(source, carried)
+    page = _view(source, index)
+    source = replace(source, files=carried)
+    del run, index  # hundreds of megabytes of a large node, which the layout takes then
+    renderings = _rendered(page, carried)
     renderings["report.pdf"] = keys.sign_pdf(renderings["report.pdf"], key)
     for name, text in renderings.items():
         bundle.write_in(folder, name, text)
@@ -77,12 +85,22 @@ def _sign(folder: Folder, key: keys.Key, role: Role) -> None:
     bundle.write_in(folder, "report.dsse.json", keys.sign_report(source, subjects, key))
 
 
-def _rendered(source: bundle.Bundle, carried: Mapping[str, bytes]) -> dict[str, bytes]:
-    """Both pages with the files that they carry; here alone `reports` is imported."""
-    from reports import render  # noqa: PLC0415 - a second, and a part that others do without
-    from reports.document.view import view  # noqa: PLC0415 - of the same part
+def _read(folder: Folder) -> tuple[bundle.Bundle, JournalIndex]:
+    """A run without its lines, and what the journal holds of it."""
+    return bundle.of_unfinished(folder, lambda run, lines: (run, index_of(run.plan, lines)))
 
-    page = view(source)
+
+def _view(source: bundle.Bundle, index: JournalIndex) -> View:
+    """What the pages say; here and in `_rendered` alone `reports` is imported."""
+    from reports.document.view import view  # noqa: PLC0415 - a part that others do without
+
+    return view(source, index)
+
+
+def _rendered(page: View, carried: Mapping[str, bytes]) -> dict[str, bytes]:
+    """Both pages with the files that they carry."""
+    from reports import render  # noqa: PLC0415 - a second, and of the same part
+
     return {"report.html": render.html(page, carried), "report.pdf": render.pdf(page, carried)}
 
 

@@ -16,7 +16,7 @@ MOST_LOGS = 24  # files that the list of evidence names; of more it has the numb
 
 def rows(bundle: Bundle) -> tuple[Row, ...]:
     plan, files = bundle.plan, bundle.files
-    lines = files[JOURNAL].splitlines()
+    num_lines, head = _journal(files[JOURNAL])
     given = {"challenge": CHALLENGE, "receipt": RECEIPT, "order": ORDER}
     missing = [title for title, name in given.items() if name not in files]
     buyer_rows = [
@@ -27,8 +27,8 @@ def rows(bundle: Bundle) -> tuple[Row, ...]:
     if missing:
         buyer_rows.append(labelled(f"Buyer's {words.listed(missing)}", "none was given"))
     return (
-        labelled("Journal", f"{count(len(lines), 'line')}, each with the digest of the one before"),
-        labelled("Journal head", sha256(lines[-1]) if lines else NOT_REPORTED),
+        labelled("Journal", f"{count(num_lines, 'line')}, each with the digest of the one before"),
+        labelled("Journal head", sha256(head) if num_lines else NOT_REPORTED),
         labelled("Plan", sha256(files["plan.json"])),
         labelled("Seed of the run", plan.seed),
         labelled("Names and addresses of the host", _redaction(plan)),
@@ -36,6 +36,12 @@ def rows(bundle: Bundle) -> tuple[Row, ...]:
         *_planned(bundle),
         labelled("Baselines", _baselines(bundle)),
     )
+
+
+def _journal(data: bytes) -> tuple[int, bytes]:
+    """How many lines it has, and the last one; no copy is made of the others."""
+    begin = data.rfind(b"\n", 0, -1) + 1
+    return data.count(b"\n"), data[begin:-1]
 
 
 def _planned(bundle: Bundle) -> Iterable[Row]:

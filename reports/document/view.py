@@ -10,7 +10,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from appliance.errors import EvidenceError
-from appliance.evidence.journal_index import index_of
+from appliance.evidence.journal_index import JournalIndex, index_of
 from appliance.judging import order_match
 from appliance.judging.verdict import requirements
 from appliance.storage.bundle import Bundle
@@ -32,15 +32,18 @@ from reports.model import Chapter, Row, View, cleaned
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def view(bundle: Bundle) -> View:
-    """All that the report says of a bundle; EvidenceError if its verdict or signer is missing."""
+def view(bundle: Bundle, index: JournalIndex | None = None) -> View:
+    """All that the report says of a bundle; EvidenceError if its verdict or signer is missing.
+
+    `index` is that of its journal; without one it is made of the bundle's lines.
+    """
     plan, verdict, signer = bundle.plan, bundle.verdict, bundle.signer
     if verdict is None or signer is None:
         missing = "verdict.json" if verdict is None else "signer.json"
         raise EvidenceError(f"the bundle has no {missing}, so there is no report to make of it")
     created = words.moment(plan.created_utc) or EPOCH
     criteria = requirements(bundle.criteria)
-    index = index_of(plan, bundle.lines)
+    index = index or index_of(plan, bundle.lines)
     hidden = cases.untimed(plan, verdict)
     modified = words.moment(index.end_utc) if index.end_utc else None
     sections = cases.sections(index, verdict, bundle.peaks, bundle.qualified, bundle.system)

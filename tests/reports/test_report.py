@@ -896,6 +896,12 @@ def test_clean_keeps_what_the_fonts_draw_and_numbers_the_rest(text: str, shown: 
     assert words.clean(shown) == shown
 
 
+def test_printable_ascii_is_kept_as_it_is() -> None:
+    text = "".join(map(chr, range(0x21, 0x7F)))
+    assert words.clean(text) == "".join(map(words.clean, text)) == text
+    assert words.clean("a\x7fb\x1bc") == "a[U+007F]b[U+001B]c"
+
+
 # ------------------------------------------------------------------ numbers in words
 
 
