@@ -326,7 +326,7 @@ def _fenced(tested: _Tested, adjusted: Array, limit: float, fences: Fences) -> D
     critical = -float(stdtrit(freedom, limit / 2))
     effects = np.expm1(tested.residuals)
     low = high = None
-    if len(effects) >= FEWEST:
+    if len(effects) >= FEWEST and tested.spread > 0:
         reach = min(critical * tested.spread, WIDEST)
         low, high = min(math.expm1(-reach), -fences.least), max(math.expm1(reach), fences.least)
     is_beyond = (adjusted <= fences.false_discoveries) & (np.abs(effects) >= fences.least)

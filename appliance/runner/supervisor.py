@@ -28,7 +28,13 @@ from appliance.planning.placement import GIB
 from appliance.records.journal import Event, LaunchEnded, Started
 from appliance.records.plan import Case, Launch
 from appliance.runner.children import Child, ServerLost
-from appliance.runner.exit_cause import Departure, ExitCause, Observation, exit_cause
+from appliance.runner.exit_cause import (
+    PEER_LOST,
+    Departure,
+    ExitCause,
+    Observation,
+    exit_cause,
+)
 
 TICK_SECONDS, EXIT_TICK_SECONDS = 0.1, 0.01
 """How long nothing is supervised unless a message comes: while ranks work, and once all have left.
@@ -38,6 +44,12 @@ No message comes of the process's end, so the longer one would be added to every
 MEMORY_SECONDS = 0.25
 TELEMETRY_SECONDS = 0.5
 FAMILY_SECONDS = 1.0
+SAME_SIGNAL_SECONDS = 1.0
+"""How much later than a launch its runner may get the signal that is for the whole run."""
+REQUESTS = frozenset({"SIGINT", "SIGTERM", "SIGHUP", "KeyboardInterrupt"})
+"""Reasons of launches that somebody ended: no fault of a device or a library raises these."""
+LOST_RANKS = frozenset({"exit", PEER_LOST})
+"""What is left to say of ranks that were all ended at once, as torchrun reports no SIGTERM."""
 EXIT_SECONDS = 5.0
 """How long a launch whose ranks have all sent their `End` may take to exit."""
 PEER_EXIT_SECONDS, STALLED_EXIT_SECONDS = 60.0, 3.0
@@ -277,8 +289,26 @@ class Supervisor:
                 self._receive(connection, group)
         processes.end(item.family.members)
         status = self._disconnect_all(item, status)
-        item.ended = _launch_ended(item, status)
+        item.ended = self._unless_interrupted(item, _launch_ended(item, status))
         self._finish(item, item.ended)
+
+    def _unless_interrupted(self, item: RunningLaunch, ended: LaunchEnded) -> LaunchEnded:
+        """The end of a launch, which is an interruption where the signal was for the whole run.
+
+        A scheduler ends a job by a signal to each of its processes, in any order: the launch may be
+        gone before this process knows of its own. It is no crash of the device.
+        """
+        if not _is_by_request(item, ended) or not (name := self._signal_soon()):
+            return ended
+        detail = f"{ended.detail}, as the whole run was by {name}"
+        return replace(ended, outcome="interrupted", reason=name, detail=detail)
+
+    def _signal_soon(self) -> str:
+        """Name of the signal that this process has got or gets within a moment; else empty."""
+        deadline = time.monotonic() + SAME_SIGNAL_SECONDS
+        while not (name := self._interrupted()) and time.monotonic() < deadline:
+            time.sleep(EXIT_TICK_SECONDS)
+        return name
 
     def _disconnect_all(self, item: RunningLaunch, status: int | None = None) -> int | None:
         """Close the connections; the status, None if the kernel does not release the process."""
@@ -356,6 +386,12 @@ def _enforce_memory_limit(item: RunningLaunch) -> None:
 
 
 # ------------------------------------------------------------------ the end
+
+
+def _is_by_request(item: RunningLaunch, ended: LaunchEnded) -> bool:
+    """Whether the launch crashed by a signal that people and schedulers send, no fault raises."""
+    lost = LOST_RANKS if item.case.ranks > 1 else frozenset()
+    return ended.outcome == "crashed" and ended.reason in REQUESTS | lost
 
 
 def _launch_ended(item: RunningLaunch, status: int | None) -> LaunchEnded:

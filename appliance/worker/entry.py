@@ -9,6 +9,7 @@ when it shows, so a launch ends as `software` and not as a crash, and requests a
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import time
 import traceback
@@ -26,8 +27,10 @@ from appliance.records.request import Answer, Lacking, LaunchSpec, Question  # n
 def main(arguments: list[str]) -> None:
     """Run one of the child's programs; a launch whose libraries do not import ends as `software`.
 
-    So is a question answered; the other programs end with the exception.
+    So is a question answered; the other programs end with the exception. A request to stop that
+    reaches every process of a job (SIGINT) is for the runner, which then ends its launches.
     """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     answers = {"describe": _answer, "launch": _end_launch}
     try:
         from appliance.worker import child  # noqa: PLC0415 - what may fail

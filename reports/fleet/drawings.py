@@ -14,7 +14,9 @@ WIDTH, HEIGHT = 660, 210
 _LEFT, _RIGHT, _TOP, _BOTTOM = 44, 650, 14, 168
 _FONT = 'font-family="DejaVu Sans, sans-serif" font-size="10"'
 BINS = 60
-_INK, _MUTED, _BAR, _MARK = "#16191d", "#5a636d", "#8a94a0", "#7f1d1d"
+_INK, _MUTED = 'stroke="#16191d" class="ink"', 'stroke="#5a636d" class="muted"'
+_BAR, _MARK = 'fill="#8a94a0" class="bar"', 'fill="#7f1d1d" class="mark"'
+"""Colours on white paper, and classes whose colours the style sheet changes in a dark scheme."""
 MOST_TICKS = 8
 NEAR = 4
 """Times the largest difference within which a fence is drawn: one far off would hide the rest."""
@@ -46,12 +48,12 @@ def histogram(effects: Sequence[float], is_beyond: Sequence[bool], fences: Fence
         left = _x(edges[number], low, high)
         width = _x(edges[number + 1], low, high) - left - 0.6
         bottom = float(_BOTTOM)
-        for count, colour in ((inside[number], _BAR), (beyond[number], _MARK)):
+        for count, colour, least in ((inside[number], _BAR, 1.5), (beyond[number], _MARK, 4.0)):
             if count:
-                height = max(1.5, count / most * (_BOTTOM - _TOP))
+                height = max(least, count / most * (_BOTTOM - _TOP))
                 parts.append(
                     f'<rect x="{left:.1f}" y="{bottom - height:.1f}" width="{width:.1f}" '
-                    f'height="{height:.1f}" fill="{colour}"/>'
+                    f'height="{height:.1f}" {colour}/>'
                 )
                 bottom -= height
     parts += _axis(low, high)
@@ -79,14 +81,12 @@ def racks(differences: Sequence[tuple[str, float, bool]]) -> Markup:
         x = _LEFT + step * (number + 0.5)
         y = _BOTTOM - (value - low) / (high - low) * (_BOTTOM - _TOP)
         colour, size = (_MARK, 3.2) if is_found else (_BAR, 2.0)
-        parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{size}" fill="{colour}"/>')
+        parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{size}" {colour}/>')
         if is_found:
             side, shift = ("end", -5) if x > (_LEFT + _RIGHT) / 2 else ("start", 5)
             parts.append(_text(x + shift, y + 3.5, name, side))
     zero = _BOTTOM - (0 - low) / (high - low) * (_BOTTOM - _TOP)
-    parts.insert(
-        0, f'<path d="M{_LEFT} {zero:.1f}H{_RIGHT}" stroke="{_MUTED}" stroke-width="0.8"/>'
-    )
+    parts.insert(0, f'<path d="M{_LEFT} {zero:.1f}H{_RIGHT}" {_MUTED} stroke-width="0.8"/>')
     parts += [
         _text(_LEFT - 6, _TOP + 4, f"{high * 100:+.1f} %", "end"),
         _text(_LEFT - 6, _BOTTOM, f"{low * 100:+.1f} %", "end"),
@@ -116,7 +116,7 @@ def _x(value: float, low: float, high: float) -> float:
 def _fence(value: float, low: float, high: float) -> str:
     x = _x(value, low, high)
     return (
-        f'<path d="M{x:.1f} {_TOP}V{_BOTTOM}" stroke="{_INK}" stroke-width="1" '
+        f'<path d="M{x:.1f} {_TOP}V{_BOTTOM}" {_INK} stroke-width="1" '
         f'stroke-dasharray="4 3"/>{_text(x, _TOP - 3, f"{value * 100:+.1f} %", "middle")}'
     )
 
@@ -126,10 +126,10 @@ def _axis(low: float, high: float) -> list[str]:
     steps = (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
     widest = 10.0 ** float(np.ceil(np.log10(span / MOST_TICKS)))
     step = next((one for one in steps if span / one <= MOST_TICKS), widest)
-    parts = [f'<path d="M{_LEFT} {_BOTTOM}H{_RIGHT}" stroke="{_INK}" stroke-width="0.8"/>']
+    parts = [f'<path d="M{_LEFT} {_BOTTOM}H{_RIGHT}" {_INK} stroke-width="0.8"/>']
     for number in range(int(np.ceil(low / step)), int(np.floor(high / step)) + 1):
         x = _x(number * step, low, high)
-        parts.append(f'<path d="M{x:.1f} {_BOTTOM}v4" stroke="{_INK}" stroke-width="0.8"/>')
+        parts.append(f'<path d="M{x:.1f} {_BOTTOM}v4" {_INK} stroke-width="0.8"/>')
         parts.append(
             _text(x, _BOTTOM + 16, f"{number * step * 100:+.3g} %".replace("+0 %", "0 %"), "middle")
         )
@@ -139,7 +139,7 @@ def _axis(low: float, high: float) -> list[str]:
 
 def _text(x: float, y: float, text: str, anchor: str) -> str:
     return (
-        f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="{_INK}" {_FONT}>'
+        f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="#16191d" {_FONT}>'
         f"{escape(text)}</text>"
     )
 

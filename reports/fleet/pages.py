@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from appliance.collection.outliers import FEWEST
 from reports.fleet import drawings
 from reports.fleet.answers import Answers, Record, Records
 from reports.fleet.drawings import Fences
@@ -17,6 +18,8 @@ LIST = 400
 MOST_ROWS = 1000
 """Rows of any other table on a page; the downloads have all."""
 MOST_TILES = 2000
+FEW_TILES = 80
+"""Racks whose tiles have room for all numbers; of more, a tile has those that are not as usual."""
 FEW = 25
 
 
@@ -55,15 +58,34 @@ def _overview(answers: Answers) -> Page:
         states=[(state, SHAPES[state], answers.count(state)) for state in STATES],
         num_nodes=len(answers.of("nodes")),
         tiles=_tiles(answers),
+        few_tiles=FEW_TILES,
         num_racks=len(answers.of("racks")),
         levels=levels(answers),
         metrics=metrics(answers),
         beyond=beyond(answers, FEW),
         num_beyond=num_beyond(answers),
+        **tests(answers),
         num_refused=len(answers.of("refusals")),
         num_attempts=len(answers.of("attempts")),
         not_accepted=not_accepted(answers, FEW),
     )
+
+
+def tests(answers: Answers) -> dict[str, Any]:
+    """Metrics whose devices are not tested for outliers, how many are, and the fewest devices."""
+    lines = answers.of("distributions")
+    untested = [word(one["name"]) for one in lines if one["low"] is None]
+    return {
+        "untested": listed(untested),
+        "num_tested": len(lines) - len(untested),
+        "fewest": FEWEST,
+    }
+
+
+def listed(names: Sequence[str]) -> list[str]:
+    """The first of many names, and how many more there are."""
+    more = len(names) - FEW
+    return [*names[:FEW], *([f"{more} more"] if more > 0 else [])]
 
 
 def num_beyond(answers: Answers) -> int:
@@ -156,7 +178,7 @@ def _beyond(one: Record) -> Record:
         "seconds": duration(one["seconds"]),
         "effect": percent(one["effect"]),
         "is_slow": one["effect"] > 0,
-        "q": f"{one['adjusted_p']:.1e}",
+        "q": f"{one['adjusted_p']:.2g}",
         "state": one["state"],
         "shape": SHAPES[one["state"]],
     }
@@ -206,6 +228,7 @@ def _nodes(answers: Answers, site: Path) -> Iterator[Page]:
     refused = answers.grouped("refusals", "node")
     differing = answers.grouped("differing", "node")
     versions = _differing_groups(answers)
+    tested = {one["name"] for one in answers.of("distributions") if one["low"] is not None}
     for one in answers.of("nodes"):
         name, path = one["node"], f"nodes/{one['node']}.html"
         yield _page(
@@ -224,7 +247,14 @@ def _nodes(answers: Answers, site: Path) -> Iterator[Page]:
                     for text in versions.get((item["component"], item["version"]), [])
                 ),
             ],
-            metrics=[_deviation(item) for item in deviations.get(name, [])],
+            metrics=[_deviation(item, tested) for item in deviations.get(name, [])],
+            untested=listed(
+                sorted(
+                    {word(item["name"]) for item in deviations.get(name, [])}
+                    - {word(metric) for metric in tested}
+                )
+            ),
+            fewest=FEWEST,
             cases=[_case(item) for item in cases.get(name, [])],
             devices=[_device(item) for item in devices.get(name, [])],
             differing=[_differing(item) for item in differing.get(name, [])],
@@ -263,15 +293,16 @@ def _attempt(one: Record, page: Path) -> Record:
     }
 
 
-def _deviation(one: Record) -> Record:
+def _deviation(one: Record, tested: Collection[str]) -> Record:
     return {
         "name": word(one["name"]),
         "path": f"metrics/{slug(one['name'])}.html",
         "device": word(one["device"]),
         "seconds": duration(one["seconds"]),
         "effect": percent(one["effect"]),
-        "q": f"{one['adjusted_p']:.1e}" if one["adjusted_p"] < 1 else "1",
+        "q": f"{one['adjusted_p']:.2g}",
         "is_beyond": one["is_beyond"],
+        "is_tested": one["name"] in tested,
         "word": "slower" if one["effect"] > 0 else "faster",
     }
 
@@ -326,6 +357,7 @@ def _metrics(answers: Answers) -> Iterator[Page]:
             "metric.html",
             f"Step time of {word(one['name'])}",
             metric=line,
+            fewest=FEWEST,
             histogram=drawings.histogram(
                 [item["effect"] for item in own],
                 [item["is_beyond"] for item in own],
@@ -338,7 +370,7 @@ def _metrics(answers: Answers) -> Iterator[Page]:
                     "level": word(item["level"]),
                     "count": item["count"],
                     "effect": percent(item["effect"]),
-                    "q": f"{item['adjusted_p']:.1e}",
+                    "q": f"{item['adjusted_p']:.2g}",
                     "same": word(item["same_devices"]) if item["same_devices"] else "",
                 }
                 for item in findings

@@ -52,6 +52,7 @@ def _values(answers: Answers, key: Key) -> dict[str, Any]:
         "num_metrics": len(metrics),
         "beyond": [_cut(one) for one in pages.beyond(answers, MOST_LINES)],
         "num_beyond": pages.num_beyond(answers),
+        **pages.tests(answers),
         "not_accepted": [_cut(one) for one in pages.not_accepted(answers, MOST_LINES)],
         "refusals": [
             _cut({name: word(one[name]) for name in ("node", "reason", "sentence")})

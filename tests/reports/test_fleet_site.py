@@ -40,6 +40,7 @@ class Checked(HTMLParser):
         self.levels: list[int] = []
         self.faults: list[str] = []
         self.open: list[str] = []
+        self.classes: list[str] = []
         self.parts: list[set[str]] = []
         self.feed(text)
 
@@ -52,14 +53,22 @@ class Checked(HTMLParser):
             self.parts.append(set())
         elif self.parts:
             self.parts[-1].add(tag)
+        if "wide" in str(values.get("class")).split() and not (
+            values.get("tabindex") == "0" and values.get("aria-label")
+        ):
+            self.faults.append("what scrolls sideways and no keyboard reaches")
+        if tag == "table" and "wide" not in self.classes[-1:]:
+            self.faults.append("a table that cannot scroll")
         if tag == "th" and values.get("scope") not in {"row", "col"}:
             self.faults.append("a head of a table without its scope")
         if tag not in VOID:
             self.open.append(tag)
+            self.classes.append(str(values.get("class")))
 
     def handle_endtag(self, tag: str) -> None:
         if tag == "table" and not {"caption", "thead"} <= self.parts.pop():
             self.faults.append("a table without a caption or a head")
+        self.classes.pop()
         if self.open.pop() != tag:
             self.faults.append(f"{tag} is closed where another is open")
 
@@ -196,7 +205,8 @@ def test_fleet_without_a_bundle_has_a_site(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("num_nodes", "fences"), [(4, "none: so few devices are not tested"), (5, "and +")]
+    ("num_nodes", "fences"),
+    [(4, "none: no device is tested here, since fewer than 5 have a time"), (5, "and +")],
 )
 def test_few_nodes_of_very_different_times_have_a_site(
     num_nodes: int, fences: str, tmp_path: Path
@@ -229,6 +239,60 @@ def test_site_without_a_collection_names_the_verb(tmp_path: Path) -> None:
     done = called("fleet", "site", str(tmp_path), "--out", str(tmp_path / "site"))
     assert done.returncode == 2
     assert "make them by `bench fleet collect CAMPAIGN FROM --out" in done.stderr
+
+
+@pytest.mark.parametrize("number", [3, 6])
+def test_pages_say_where_too_few_devices_are_tested(tmp_path: Path, number: int) -> None:
+    """`odd` has a time on three nodes alone; with three nodes there is no other."""
+    names = [f"n{one}" for one in range(number)]
+    entries = []
+    for one, name in enumerate(names):
+        times = {"case": 0.01 + one / 1e5} | ({"odd": 0.02 + one / 1e5} if one < 3 else {})
+        entries.append(entry(name, run(name, seconds=times)))
+    (tmp_path / "c").mkdir()
+    collection(tmp_path / "c", standing.fleet(campaign(names, [""] * number), entries))
+    sites.write(tmp_path / "c", tmp_path / "site", keys.development_key())
+    overview = (tmp_path / "site" / "index.html").read_text()
+    untested = "odd" if number > 3 else "case, odd"
+    assert f"Not tested for outliers: {untested}. Fewer than 5 devices" in overview
+    assert ("No device was tested" in overview) == (number == 3)
+    node = (tmp_path / "site" / "nodes" / "n0.html").read_text()
+    assert f"Not tested for outliers: {untested}." in node
+    assert node.count(">not tested<") == untested.count(",") + 1
+    assert (">within<" in node) == (number > 3)
+    metric = (tmp_path / "site" / "metrics" / "odd.html").read_text()
+    assert "No device was tested" in metric
+    assert "Dashed" not in metric
+
+
+SCHEMES = re.compile(r":root \{ color-scheme: light dark;(.*?)\}.*?:root \{(.*?)\}", re.DOTALL)
+
+
+@pytest.mark.parametrize("scheme", [1, 2], ids=["light", "dark"])
+def test_text_stands_out_from_what_is_behind_it_in_both_schemes(site: Path, scheme: int) -> None:
+    """By the contrast of WCAG 2.2 (1.4.3): 4.5 to 1 for text."""
+    found = SCHEMES.search((site / "style.css").read_text())
+    assert found
+    colours = dict(re.findall(r"--([a-z0-9-]+): #([0-9a-f]{6});", found[scheme]))
+    texts = ("ink", "muted", "link", "accepted", "rejected", "open", "control")
+    pairs = [(text, behind) for text in texts for behind in ("paper", "marked")]
+    tiles = ("slow-1", "slow-2", "slow-3", "fast-1", "fast-2", "fast-3", "paper", "code", "stripe")
+    pairs += [("ink", tile) for tile in tiles]
+    pairs += [("far", "slow-4"), ("far", "fast-4")]
+    weak = {pair: ratio for pair in pairs if (ratio := contrast(*map(colours.get, pair))) < 4.5}
+    assert not weak
+
+
+def contrast(first: str, second: str) -> float:
+    """Of two colours in hexadecimal, by their relative luminance (WCAG 2.2)."""
+    brighter, darker = sorted((luminance(first), luminance(second)), reverse=True)
+    return (brighter + 0.05) / (darker + 0.05)
+
+
+def luminance(colour: str) -> float:
+    parts = [int(colour[at : at + 2], 16) / 255 for at in (0, 2, 4)]
+    linear = [one / 12.92 if one <= 0.04045 else ((one + 0.055) / 1.055) ** 2.4 for one in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="no browser here")

@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import uuid
 from collections.abc import Iterator
@@ -427,10 +428,15 @@ def test_interim_analyses_wait_until_every_case_has_its_launch(tmp_path: Path) -
 
 @pytest.fixture
 def interruptible() -> Iterator[None]:
-    """SIGINT as a terminal leaves it; a shell starts a job in the background with it ignored."""
+    """SIGINT as a terminal leaves it; a shell starts a job in the background with it ignored.
+
+    A SIGTERM that nobody waits for any more does not end the tests.
+    """
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    terminated = signal.signal(signal.SIGTERM, lambda *_: None)
     yield
     signal.signal(signal.SIGINT, before)
+    signal.signal(signal.SIGTERM, terminated)
 
 
 @pytest.mark.usefixtures("interruptible")
@@ -452,6 +458,38 @@ def test_signal_ends_the_launch_and_the_run_goes_on_later(tmp_path: Path) -> Non
     last = [e.launch for e in bench.events if isinstance(e, Checked) and e.phase == "last"]
     assert set(last) == {"one@cpu:0/2"}  # which took the check over
     assert [e.launches for e in bench.events if isinstance(e, InterimAnalysis)] == [3]
+
+
+@pytest.mark.usefixtures("interruptible")
+@pytest.mark.parametrize(
+    ("mode", "number", "seconds"),
+    [("forked", "SIGINT", 0.0), ("forked", "SIGTERM", 0.0), ("fresh", "SIGTERM", 0.3)],
+)
+def test_signal_to_every_process_of_a_job_is_no_crash_of_its_launch(
+    tmp_path: Path, mode: Any, number: str, seconds: float
+) -> None:
+    """As Slurm ends a job: the launch gets it too, and the runner perhaps `seconds` later."""
+    fault = {"fault": "leave_a_child_and_hang", "at": 2}
+    one = case("one", parameters=fault, launches=1, checked_launch=1)
+    bench = Bench(tmp_path / "run", plan(one, mode=mode, interim_analyses=(1,)))
+
+    def strike() -> None:
+        while not (tmp_path / "work" / "artifacts" / "grandchild").exists():
+            time.sleep(0.05)
+        for pid in bearers(MARK):
+            os.kill(pid, signal.Signals[number])
+        time.sleep(seconds)
+        os.kill(os.getpid(), signal.Signals[number])
+
+    striker = threading.Thread(target=strike, daemon=True)
+    striker.start()
+    with pytest.raises(RunInterrupted, match=number):
+        bench.run()
+    striker.join()
+    ended = bench.ended("one@cpu:0/1")
+    assert ended.outcome == "interrupted"
+    assert ended.reason in {number, "server_lost"}
+    assert bearers(MARK) == []
 
 
 SCRIPT = """
