@@ -12,7 +12,7 @@ read the ratios, which are made within one run.
     digests     time of the burn-in's digests and checks over that of its products
     burn_in     how busy a burn-in keeps the processors in hot phases, and what its digests cost
     judge       processor time of judging 40 criteria with 40 launches each
-    inputs      time of drawing operands on this host: torch's generator over ours
+    inputs      time of drawing operands on this host: as 0.4.0 did over ours
     imports     processor time of importing a workload over that of importing torch
 """
 

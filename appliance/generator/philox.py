@@ -14,6 +14,7 @@ and `ANSWERS` holds it to that.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,9 +77,18 @@ def words(key: Key, first: int, count: int) -> Words:
     Word i is word i % 4 of the counter (i // 4, 0, 0, 0).
     """
     skipped = first % BLOCK
-    generator = _generator(key, first // BLOCK)
-    drawn: Words = generator.integers(0, ALL, size=count + skipped, dtype=np.uint64, endpoint=True)
+    drawn = stream(key, first - skipped)(count + skipped)
     return drawn[skipped:] if skipped else drawn
+
+
+def stream(key: Key, first: int) -> Callable[[int], Words]:
+    """Gives the next so many words each time, from word `first` on, which begins a counter."""
+    generator = _generator(key, first // BLOCK)
+
+    def next_words(count: int) -> Words:
+        return generator.integers(0, ALL, size=count, dtype=np.uint64, endpoint=True)
+
+    return next_words
 
 
 def _generator(key: Key, place: int) -> np.random.Generator:

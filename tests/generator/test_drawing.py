@@ -1,5 +1,7 @@
 """Parts and whole tensors of drawn values, and the numbers that sum them up."""
 
+import hashlib
+
 import numpy as np
 import pytest
 
@@ -17,6 +19,17 @@ KINDS = [
     (integers(0, 99_999), "int64"),
     (WORDS, "int64"),
 ]
+DIGESTS = [
+    (NORMAL, "float32", "1ef8ade2ce4a60c7"),
+    (NORMAL, "bfloat16", "f0743bd18e17dd69"),
+    (NORMAL, "float8_e4m3fn", "991435ebf42acd63"),
+    (UNIFORM, "float64", "6999c0a5bef67277"),
+    (UNIFORM, "bfloat16", "8095388ab2e748ee"),
+    (integers(-127, 127), "int8", "24b9b69234eead9c"),
+    (integers(0, 99_999), "int64", "a21e126e25e8d8c2"),
+    (WORDS, "int64", "8449ee3172a717a1"),
+]
+"""First eight bytes of SHA-256, of tensors of SHAPE."""
 SHAPE = (1013, 1051)  # more than one piece, and no row begins with a word
 
 
@@ -33,6 +46,25 @@ def test_any_row_is_drawn_alone_as_in_the_whole(values: Map, dtype: str) -> None
 def test_threads_change_nothing() -> None:
     drawn = Drawn(3, "x", NORMAL, "float16", SHAPE)
     assert np.array_equal(whole(drawn, threads=3), whole(drawn))
+
+
+@pytest.mark.parametrize(("values", "dtype"), KINDS, ids=str)
+def test_spans_of_many_pieces_hold_what_single_rows_do(
+    values: Map, dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(drawing, "PIECE", 2**10)
+    monkeypatch.setattr(drawing, "WORTH_A_THREAD", 1)
+    drawn = Drawn(3, "x", values, dtype, (41, 257))  # the last group is not whole
+    tensor = whole(drawn, threads=2)
+    assert all(np.array_equal(tensor[row], rows(drawn, row, 1)[0]) for row in range(41))
+    assert np.array_equal(whole(drawn), tensor)
+
+
+@pytest.mark.parametrize(("values", "dtype", "digest"), DIGESTS, ids=str)
+def test_bits_of_whole_tensors_are_fixed_for_ever(values: Map, dtype: str, digest: str) -> None:
+    """Records of older runs are verified by them."""
+    bits = whole(Drawn(3, "x", values, dtype, SHAPE), threads=2)
+    assert hashlib.sha256(np.ascontiguousarray(bits).tobytes()).hexdigest()[:16] == digest
 
 
 def test_large_tensors_are_sampled_once_in_each_sixteenth() -> None:
