@@ -33,7 +33,7 @@ from appliance.records.verdict import Verdict
 from appliance.storage import limits, order_file, plain_files
 from appliance.storage.criteria_file import parse_criteria
 from appliance.storage.device_file import check_baselines
-from appliance.storage.journal import FORGOTTEN_BYTES, followed, replay
+from appliance.storage.journal import CHECKED_PASSES, FORGOTTEN_BYTES, followed, replay
 from appliance.storage.plain_files import Folder
 from appliance.storage.qualified_file import check_qualified
 
@@ -108,20 +108,28 @@ def read(folder: Path, *, complete: bool = True) -> Bundle:
     return read_files(files, complete=complete, folder=folder)
 
 
-def read_unfinished(folder: Folder) -> Bundle:
+def read_unfinished(folder: Folder, check: Callable[[Bundle], None] | None = None) -> Bundle:
     """As `read`, of what a run has left in a folder that is open; anybody may have written it.
 
-    A confined child has read the same bytes before. Raises EvidenceError, too, where it did not
-    survive that.
+    A confined child has read the same bytes before, and made the `check` of what they say. Raises
+    EvidenceError, too, where it did not survive that.
     """
     files = read_folder(folder, complete=False)
-    rehearse(folder.path, files, lambda: read_files(files, complete=False))
+
+    def work() -> None:
+        one = read_files(files, complete=False, folder=folder.path)
+        if check is not None:
+            check(one)
+
+    rehearse(folder.path, files, work, passes=1 if check is None else CHECKED_PASSES)
     return read_files(files, complete=False, folder=folder.path)
 
 
-def rehearse(folder: Path, files: Mapping[str, bytes], work: Callable[[], object]) -> None:
+def rehearse(
+    folder: Path, files: Mapping[str, bytes], work: Callable[[], object], *, passes: int = 1
+) -> None:
     """Do `work` on a run's files in a confined child (see ipc/confined_reader.py)."""
-    confined_reader.rehearse(str(folder), work, sum(map(len, files.values())))
+    confined_reader.rehearse(str(folder), work, sum(map(len, files.values())), passes=passes)
 
 
 def read_files(

@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from appliance import extras
-from appliance.errors import UsageError
+from appliance.errors import EvidenceError, UsageError
 from appliance.records.json import from_json, sha256, to_json
 from appliance.records.signer import Signer
 from appliance.roles import Role
@@ -40,9 +40,12 @@ def report(folder: Path, signer: Signer) -> None:
     with bundle.opened(folder) as opened:
         _refuse_signed(opened)
         require_renderer()
-        bundle.write_in(opened, "signer.json", to_json(signer))
-        for name, text in _rendered(bundle.read_unfinished(opened), {}).items():
-            bundle.write_in(opened, name, text)
+        source = _read(opened, "rendered")
+        text = to_json(signer)
+        source = replace(source, files={**source.files, bundle.SIGNER: text}, signer=signer)
+        bundle.write_in(opened, bundle.SIGNER, text)
+        for name, page in _rendered(source, {}).items():
+            bundle.write_in(opened, name, page)
 
 
 def sign(folder: Path, key: keys.Key, role: Role, *, follow: bool = True) -> None:
@@ -59,7 +62,7 @@ def sign(folder: Path, key: keys.Key, role: Role, *, follow: bool = True) -> Non
 def _sign(folder: Folder, key: keys.Key, role: Role) -> None:
     _refuse_signed(folder)
     require_renderer()
-    run = bundle.read_unfinished(folder)
+    run = _read(folder, "signed")
     if unknown := unknown_vendor(run.system.identity.devices):
         raise UsageError(f"{folder.path} cannot be signed: {unknown}")
     text = _fix_signer(folder, keys.signer_record(key, role))
@@ -75,6 +78,25 @@ def _sign(folder: Folder, key: keys.Key, role: Role) -> None:
     subjects = {name: sha256(text) for name, text in renderings.items()}
     subjects["statement.dsse.json"] = sha256(statement)
     bundle.write_in(folder, "report.dsse.json", keys.sign_report(source, subjects, key))
+
+
+def _read(folder: Folder, verb: str) -> bundle.Bundle:
+    """What the run left; EvidenceError where that does not hold together, as `verify` would ask.
+
+    Its pages would be of a run that nobody made, and its signature of one that nobody accepts.
+    """
+    from appliance.verification import verify  # noqa: PLC0415 - half a second, which a run saves
+
+    def check(run: bundle.Bundle) -> None:
+        try:
+            verify.check_finished(run)
+        except EvidenceError as error:
+            raise EvidenceError(
+                f"{folder.path} cannot be {verb}: {error}; put the run's own files back, or make "
+                "a new run"
+            ) from None
+
+    return bundle.read_unfinished(folder, check)
 
 
 def _rendered(source: bundle.Bundle, carried: Mapping[str, bytes]) -> dict[str, bytes]:
