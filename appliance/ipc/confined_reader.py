@@ -62,18 +62,23 @@ def content(what: str, work: Callable[[], bytes], *, death: type[BenchError] = U
 
 
 def rehearse(
-    what: str, work: Callable[[], object], size: int, *, death: type[BenchError] = EvidenceError
+    what: str,
+    work: Callable[[], object],
+    size: int,
+    *,
+    passes: int = 1,
+    death: type[BenchError] = EvidenceError,
 ) -> None:
     """Do `work` on `size` bytes in a confined child, and keep nothing of it.
 
     Whoever then does the same work on the same bytes takes no more time and memory than evidence
-    of this size may take. Raises as `record`.
+    of this size may take that is gone through so often (`passes`). Raises as `record`.
     """
     if confined_child.is_confined():
         return
     memory = confined_child.MEMORY_BYTES + MEMORY_FOR_A_BYTE * max(0, size - SMALL)
     limits = Limits(
-        seconds=SECONDS + size // SLOWEST,
+        seconds=SECONDS + passes * size // SLOWEST,
         memory_bytes=memory,
         most_memory_bytes=memory,
         death=death,

@@ -33,7 +33,7 @@ from appliance.records.verdict import Verdict
 from appliance.storage import limits, order_file, plain_files
 from appliance.storage.criteria_file import parse_criteria
 from appliance.storage.device_file import check_baselines
-from appliance.storage.journal import FORGOTTEN_BYTES, followed, replay
+from appliance.storage.journal import CHECKED_PASSES, FORGOTTEN_BYTES, followed, replay
 from appliance.storage.plain_files import Folder
 from appliance.storage.qualified_file import check_qualified
 
@@ -110,12 +110,17 @@ def read(folder: Path, *, complete: bool = True) -> Bundle:
     return read_files(files, complete=complete, folder=folder)
 
 
-def of_unfinished(folder: Folder, use: Callable[[Bundle, Iterator[Line]], R]) -> R:
+def of_unfinished(
+    folder: Folder,
+    use: Callable[[Bundle, Iterator[Line]], R],
+    check: Callable[[Bundle], None] | None = None,
+) -> R:
     """What `use` makes of what a run left in a folder that is open; anybody may have written it.
 
     It is handed the bundle without its lines, and these one after another: all of a large run's at
-    once are most of the memory. A confined child has done the same with the same bytes before.
-    Raises as `read`, and EvidenceError, too, where that child did not survive.
+    once are most of the memory. A confined child has done the same with the same bytes before, and
+    made the `check` of what they say, lines and all. Raises as `read`, and EvidenceError, too,
+    where that child did not survive.
     """
     files = read_folder(folder, complete=False)
 
@@ -124,13 +129,20 @@ def of_unfinished(folder: Folder, use: Callable[[Bundle, Iterator[Line]], R]) ->
         lines = followed(files[JOURNAL], sha256(files[PLAN]))
         return use(records_of(files, folder=folder.path), lines)
 
-    rehearse(folder.path, files, used)
+    def work() -> None:
+        used()
+        if check is not None:
+            check(read_files(files, complete=False, folder=folder.path))
+
+    rehearse(folder.path, files, work, passes=1 if check is None else CHECKED_PASSES)
     return used()
 
 
-def rehearse(folder: Path, files: Mapping[str, bytes], work: Callable[[], object]) -> None:
+def rehearse(
+    folder: Path, files: Mapping[str, bytes], work: Callable[[], object], *, passes: int = 1
+) -> None:
     """Do `work` on a run's files in a confined child (see ipc/confined_reader.py)."""
-    confined_reader.rehearse(str(folder), work, sum(map(len, files.values())))
+    confined_reader.rehearse(str(folder), work, sum(map(len, files.values())), passes=passes)
 
 
 def read_files(

@@ -13,7 +13,7 @@ import fcntl
 import os
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Protocol
@@ -25,6 +25,8 @@ from appliance.records.json import from_json, sha256, to_json
 from appliance.storage import limits, plain_files
 
 FORGOTTEN_BYTES = 2**22
+CHECKED_PASSES = 4
+"""How often lines are gone through where they are read, walked through and judged."""
 
 
 class Digest(Protocol):
@@ -37,6 +39,8 @@ Rewrite = Callable[[Event], Event]
 """What changes an event before it becomes a line."""
 Reader = Callable[[Line], None]
 """What takes each line, in the journal's order."""
+Checker = Callable[[tuple[Line, ...]], None]
+"""What raises EvidenceError for lines that no run has written."""
 
 
 @dataclass(frozen=True)
@@ -98,13 +102,15 @@ class Journal:
         clock: Clock | None = None,
         *,
         rewrite: Rewrite | None = None,
+        check: Checker | None = None,
     ) -> tuple[Journal, tuple[Line, ...], str]:
         """Open a journal to go on with it: the journal, its lines, and an unfinished last line.
 
         A writer that was killed may leave half a line. It was never a record, so it is cut off
-        here and handed back, for the caller to keep in its `RunResumed`. Raises EvidenceError,
-        and changes nothing, if a whole line is not as it was written or a confined child did not
-        survive reading them; OutputError if the run still goes on.
+        here and handed back, for the caller to keep in its `RunResumed`. A confined child reads
+        the lines first, and makes the `check` of what they say, each without its `prev`. Raises
+        EvidenceError, and changes nothing, if a whole line is not as it was written or the child
+        did not survive that; OutputError if the run still goes on.
         """
         try:
             descriptor = plain_files.opened(path, os.O_RDWR | os.O_APPEND)
@@ -119,7 +125,7 @@ class Journal:
             _require_own(path, descriptor)
             data = _content(path, descriptor)
             whole = data[: data.rfind(b"\n") + 1]
-            confined_reader.rehearse(str(path), lambda: replay(whole, first_prev), len(whole))
+            _rehearse(path, whole, first_prev, check)
             lines = replay(whole, first_prev)
             os.ftruncate(descriptor, len(whole))
         except OSError as error:
@@ -268,6 +274,18 @@ def _content(path: Path, descriptor: int) -> bytes:
             "signed: start a new one"
         )
     return data
+
+
+def _rehearse(path: Path, whole: bytes, first_prev: str, check: Checker | None) -> None:
+    """Have a confined child read the lines of a journal, and check what they say."""
+
+    def work() -> None:
+        lines = tuple(replace(line, prev="") for line in followed(whole, first_prev))
+        if check is not None:
+            check(lines)
+
+    passes = 1 if check is None else CHECKED_PASSES
+    confined_reader.rehearse(str(path), work, len(whole), passes=passes)
 
 
 def _lock(path: Path, descriptor: int) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from appliance.challenge import request as receipts
 from appliance.challenge.request import Awaiting
-from appliance.errors import UsageError
+from appliance.errors import EvidenceError, UsageError
 from appliance.evidence.budget import Budget
 from appliance.judging.verdict import Judge
 from appliance.planning import coverage, sessions
@@ -165,11 +165,24 @@ def _reopened(
     folder: Path, prepared: Prepared, bound: receipts.Bound | None = None
 ) -> tuple[Journal, str]:
     """The journal of a run that goes on, any interruption noted, and what was cut off its end."""
+    from appliance.verification import verify  # noqa: PLC0415 - half a second, which others save
+
     redactor = prepared.node.redactor
+
+    def check(lines: tuple[Line, ...]) -> None:
+        try:
+            verify.check_unfinished(prepared.bundle(folder, lines))
+        except EvidenceError as error:
+            raise EvidenceError(
+                f"{folder} cannot go on: {error}; put the run's own journal back, or start a new "
+                "run"
+            ) from None
+
     journal, lines, dropped = Journal.reopen(
         folder / bundle.JOURNAL,
         sha256(prepared.files[bundle.PLAN]),
         rewrite=None if redactor is None else redactor.record,
+        check=check,
     )
     if not sessions.has_ended(lines) and bound is not None:
         receipts.refuse_now(bound.receipt)

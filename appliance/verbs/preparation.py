@@ -34,7 +34,7 @@ from appliance.planning.sessions import seconds_of_run
 from appliance.probe import node, redaction
 from appliance.records.baseline import Baselines, Peaks
 from appliance.records.criteria import Criteria
-from appliance.records.journal import Injected, RunPlanned, RunStarted
+from appliance.records.journal import Injected, Line, RunPlanned, RunStarted
 from appliance.records.json import from_json, sha256, to_json
 from appliance.records.order import Challenge, Order
 from appliance.records.plan import Case, Plan
@@ -61,6 +61,7 @@ from appliance.vendors.base import Vendor
 from appliance.verbs import datasets
 from appliance.verbs.run_begin import new_run_id
 from appliance.verbs.run_options import PlanOptions
+from appliance.verification import run_checks
 from appliance.version import RELEASED, VERSION, is_before_release
 
 RUN_FOLDER = "name the folder of the run, out/<run id>"
@@ -106,6 +107,23 @@ class Prepared:
         """How often a healthy device passes its limits around baselines, in a sentence."""
         chances = planned_chances(self.criteria, self.baselines, self.plan, self.system)
         return chance_sentences(chances)
+
+    def bundle(self, folder: Path, lines: tuple[Line, ...]) -> bundle.Bundle:
+        """What the run has left so far, with these lines of its journal."""
+        return bundle.Bundle(
+            folder=folder,
+            files=self.files,
+            plan=self.plan,
+            system=self.system,
+            criteria=self.criteria,
+            baselines=self.baselines,
+            peaks=self.peaks,
+            qualified=self.qualified,
+            lines=lines,
+            verdict=None,
+            signer=None,
+            order=self.order,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -414,7 +432,7 @@ def prepare_again(folder: Path, data: Path | None) -> Prepared:
     Raises UsageError on another machine, EvidenceError if one of its files was changed.
     """
     plan, system, files = _files_of(folder)
-    bundle.rehearse(folder, files, lambda: bundle.records_of(files))
+    bundle.rehearse(folder, files, lambda: _check_planned(folder, files))
     here = _same_node(folder, plan, system)
     order = files.get(bundle.ORDER)
     return Prepared(
@@ -451,6 +469,19 @@ def _files_of(folder: Path) -> tuple[Plan, System, dict[str, bytes]]:
     return plan, system, files
 
 
+def _check_planned(folder: Path, files: Mapping[str, bytes]) -> None:
+    """EvidenceError for a plan that no run is made by; anybody may have written it."""
+    planned = bundle.records_of(files)
+    digests = {name: sha256(data) for name, data in files.items()}
+    try:
+        run_checks.check_plan(planned.plan, planned.system, digests)
+        run_checks.check_bounds(planned.plan, planned.criteria)
+    except EvidenceError as error:
+        raise EvidenceError(
+            f"{folder} cannot go on: {error}; put the run's own files back, or start a new run"
+        ) from None
+
+
 def _file_of(folder: Path, name: str) -> bytes:
     most = limits.of_name(name)
     return input_file.read(folder / name, fix=RUN_FOLDER, follow=False, most=most)
@@ -462,8 +493,6 @@ def _planned(files: Mapping[str, bytes]) -> tuple[Plan, System]:
 
 def _same_node(folder: Path, plan: Plan, system: System) -> Node:
     """This machine, if the run began on it; UsageError with what differs if not."""
-    if not system.identity.devices:
-        raise EvidenceError(f"{folder / bundle.SYSTEM} names no device, and every run has one")
     vendor = node.present(system.identity.devices[0].vendor)
     probed = node.probe((vendor,), software=describing.software())
     here = redacted_node(

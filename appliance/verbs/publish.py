@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from appliance import extras
-from appliance.errors import UsageError
+from appliance.errors import EvidenceError, UsageError
 from appliance.evidence.journal_index import JournalIndex, index_of
 from appliance.records.json import from_json, sha256, to_json
 from appliance.records.signer import Signer
@@ -45,9 +45,14 @@ def report(folder: Path, signer: Signer) -> None:
     with bundle.opened(folder) as opened:
         _refuse_signed(opened)
         require_renderer()
-        bundle.write_in(opened, "signer.json", to_json(signer))
-        for name, text in _rendered(_view(*_read(opened)), {}).items():
-            bundle.write_in(opened, name, text)
+        run, index = _read(opened, "rendered")
+        text = to_json(signer)
+        source = replace(run, files={**run.files, bundle.SIGNER: text}, signer=signer)
+        page = _view(source, index)
+        bundle.write_in(opened, bundle.SIGNER, text)
+        del run, source, index  # as below
+        for name, rendered in _rendered(page, {}).items():
+            bundle.write_in(opened, name, rendered)
 
 
 def sign(folder: Path, key: keys.Key, role: Role, *, follow: bool = True) -> None:
@@ -64,7 +69,7 @@ def sign(folder: Path, key: keys.Key, role: Role, *, follow: bool = True) -> Non
 def _sign(folder: Folder, key: keys.Key, role: Role) -> None:
     _refuse_signed(folder)
     require_renderer()
-    run, index = _read(folder)
+    run, index = _read(folder, "signed")
     if unknown := unknown_vendor(run.system.identity.devices):
         raise UsageError(f"{folder.path} cannot be signed: {unknown}")
     text = _fix_signer(folder, keys.signer_record(key, role))
@@ -85,9 +90,24 @@ def _sign(folder: Folder, key: keys.Key, role: Role) -> None:
     bundle.write_in(folder, "report.dsse.json", keys.sign_report(source, subjects, key))
 
 
-def _read(folder: Folder) -> tuple[bundle.Bundle, JournalIndex]:
-    """A run without its lines, and what the journal holds of it."""
-    return bundle.of_unfinished(folder, lambda run, lines: (run, index_of(run.plan, lines)))
+def _read(folder: Folder, verb: str) -> tuple[bundle.Bundle, JournalIndex]:
+    """A run without its lines, and what the journal holds of it.
+
+    EvidenceError where that does not hold together, as `verify` would ask: its pages would be of a
+    run that nobody made, and its signature of one that nobody accepts.
+    """
+    from appliance.verification import verify  # noqa: PLC0415 - half a second, which a run saves
+
+    def check(run: bundle.Bundle) -> None:
+        try:
+            verify.check_finished(run)
+        except EvidenceError as error:
+            raise EvidenceError(
+                f"{folder.path} cannot be {verb}: {error}; put the run's own files back, or make "
+                "a new run"
+            ) from None
+
+    return bundle.of_unfinished(folder, lambda run, lines: (run, index_of(run.plan, lines)), check)
 
 
 def _view(source: bundle.Bundle, index: JournalIndex) -> View:

@@ -139,6 +139,26 @@ def examine(given: Given, terms: Terms = ANYBODY) -> tuple[Verification, Bundle 
     return _verification(examination, _checks(examination)), examination.parsed
 
 
+def check_finished(bundle: Bundle) -> None:
+    """EvidenceError for a run that has ended and does not hold together, before it is signed.
+
+    These are the checks that `verify` makes of what is signed: the run was made as its plan says,
+    each launch can be one, and analyses and verdict follow from the samples.
+    """
+    _checked_conduct(bundle)
+    judge = _judge_of(bundle)
+    run_checks.check_interim_analyses(judge, bundle.lines)
+    _derived(bundle, judge)
+
+
+def check_unfinished(bundle: Bundle) -> None:
+    """As `check_finished`, of a run that somebody goes on with: as far as its journal goes."""
+    digests = {name: bundles.digest_of(data) for name, data in bundle.files.items()}
+    run_checks.check_conduct(bundle.plan, bundle.lines, digests, is_ended=False)
+    launch_checks.check_launches(bundle.plan, bundle.lines)
+    run_checks.check_interim_analyses(_judge_of(bundle), bundle.lines)
+
+
 def verify_confined(path: Path, terms: Terms = ANYBODY) -> Verification:
     """As `verify`, in a child with limits that no evidence needs (see ipc/confined_child.py).
 
@@ -511,9 +531,13 @@ def _chain(examination: _Examination) -> str:
 
 
 def _conduct(examination: _Examination) -> str:
-    bundle = examination.bundle
-    digests = {name: bundles.digest_of(data) for name, data in examination.files.items()}
-    run_checks.check_vendors(bundle.system)
+    run_checks.check_vendors(examination.bundle.system)
+    return _checked_conduct(examination.bundle)
+
+
+def _checked_conduct(bundle: Bundle) -> str:
+    """What was found in order; EvidenceError for a run that was not made as its plan says."""
+    digests = {name: bundles.digest_of(data) for name, data in bundle.files.items()}
     run_checks.check_plan(bundle.plan, bundle.system, digests)
     run_checks.check_bounds(bundle.plan, bundle.criteria)
     run_checks.check_conduct(bundle.plan, bundle.lines, digests)
@@ -531,7 +555,7 @@ def _conduct(examination: _Examination) -> str:
         f"{len(bundle.plan.launches)} planned launches, each accounted for, in the plan's order"
         f"{inputs}{scheduled}"
     )
-    challenge = examination.files.get(bundles.CHALLENGE)
+    challenge = bundle.files.get(bundles.CHALLENGE)
     if challenge is None:
         if bundle.plan.num_attempts:
             raise EvidenceError("plan.json counts the attempts of a challenge that is missing")
@@ -574,7 +598,13 @@ def _check_libraries(bundle: Bundle) -> None:
 
 def _interim_analyses(examination: _Examination) -> str:
     bundle = examination.bundle
-    examination.judge = Judge(
+    examination.judge = _judge_of(bundle)
+    count = run_checks.check_interim_analyses(examination.judge, bundle.lines)
+    return f"{count} interim analyses made again, each with the same answer"
+
+
+def _judge_of(bundle: Bundle) -> Judge:
+    return Judge(
         plan=bundle.plan,
         criteria=bundle.criteria,
         baselines=bundle.baselines,
@@ -583,13 +613,17 @@ def _interim_analyses(examination: _Examination) -> str:
         system=bundle.system,
         order=bundle.order,
     )
-    count = run_checks.check_interim_analyses(examination.judge, bundle.lines)
-    return f"{count} interim analyses made again, each with the same answer"
 
 
 def _verdict(examination: _Examination) -> str:
-    bundle = examination.bundle
-    derived = examination.replayed.verdict()
+    derived = _derived(examination.bundle, examination.replayed)
+    examination.verdict = derived
+    return f"{derived.verdict}, derived again from the raw samples: {len(derived.rulings)} rulings"
+
+
+def _derived(bundle: Bundle, judge: Judge) -> Verdict:
+    """The verdict of a judge who has read the journal; EvidenceError if it is another here."""
+    derived = judge.verdict()
     where = difference(to_data(derived), to_data(bundle.verdict))
     if where is not None:
         made_by = bundle.plan.bench_version
@@ -597,8 +631,7 @@ def _verdict(examination: _Examination) -> str:
         raise EvidenceError(
             f"verdict.json does not follow from the journal: {where or 'all of it'} differs{hint}"
         )
-    examination.verdict = derived
-    return f"{derived.verdict}, derived again from the raw samples: {len(derived.rulings)} rulings"
+    return derived
 
 
 def _pages(examination: _Examination) -> str:

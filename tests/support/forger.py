@@ -18,7 +18,7 @@ from typing import Any
 import rfc8785
 from support.bundles import seal
 
-from appliance.errors import ApplianceError
+from appliance.errors import BenchError
 from appliance.judging.verdict import Judge
 from appliance.records.json import sha256, to_json
 from appliance.signing import keys
@@ -76,7 +76,7 @@ class Forgery:
         self.mend()
         self.files[bundle.SIGNER] = to_json(keys.signer_record(self.key, "tester"))
         if self.is_judged:
-            self.files[bundle.VERDICT] = _judged(self.files)
+            self.files[bundle.VERDICT] = judged(self.files)
         return seal(folder, self.files, self.key, spoiled=self.after)
 
     def mend(self) -> None:
@@ -115,9 +115,9 @@ def forged(folder: Path) -> Forgery:
     return Forgery(files=files, lines=lines)
 
 
-def _judged(files: Mapping[str, bytes]) -> bytes:
+def judged(files: Mapping[str, bytes]) -> bytes:
     """The verdict as the judge gives it; the one that was there where nobody can judge."""
-    with suppress(ApplianceError, KeyError):
+    with suppress(BenchError, ArithmeticError, LookupError, TypeError, ValueError):
         bare = {name: data for name, data in files.items() if name != bundle.VERDICT}
         read = bundle.read_files(bare, complete=False)
         judge = Judge(

@@ -171,7 +171,7 @@ def test_system_without_a_device_and_plan_without_digests_do_not_go_on(folder: P
     digests = {**plan.digests, "identity": node.identity_digest(nothing.identity)}
     bundle.write(folder / bundle.SYSTEM, to_json(nothing))
     bundle.write(folder / bundle.PLAN, to_json(replace(plan, digests=digests)))
-    with pytest.raises(EvidenceError, match=r"system\.json names no device"):
+    with pytest.raises(EvidenceError, match=r"for a device that system\.json lacks"):
         preparation.prepare_again(folder, None)
     bundle.write(folder / bundle.PLAN, to_json(replace(plan, digests={})))
     with pytest.raises(EvidenceError, match="is not the file that the run was planned with"):
