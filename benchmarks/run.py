@@ -11,6 +11,7 @@ read the ratios, which are made within one run.
     series      time of the changepoint search beside ruptures, and of classifying a launch
     digests     time of the burn-in's digests and checks over that of its products
     burn_in     how busy a burn-in keeps the processors in hot phases, and what its digests cost
+    long_journal  processor time and memory of verifying a burn-in of 168 h on 8 devices
     judge       processor time of judging 40 criteria with 40 launches each
     inputs      time of drawing operands on this host: as 0.4.0 did over ours
     imports     processor time of importing a workload over that of importing torch
@@ -35,6 +36,7 @@ from digests import measure_digests
 from imports import measure_imports
 from inputs import measure_inputs
 from judge import measure_judge
+from long_journal import measure_long_journal
 
 ROOT = Path(__file__).parents[1]
 SMOKE = ROOT / "workloads" / "suites" / "smoke.toml"
@@ -184,6 +186,7 @@ def main() -> None:
             "series": measure_series,
             "digests": measure_digests,
             "burn_in": measure_burn_in,
+            "long_journal": measure_long_journal,
             "judge": measure_judge,
             "imports": measure_imports,
             "inputs": measure_inputs,

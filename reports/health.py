@@ -15,7 +15,6 @@ from appliance.evidence.device_health import (
     Count,
     Ledger,
     Observed,
-    num_readings,
     of_devices,
 )
 from appliance.evidence.folding import Sampled, spread_of
@@ -212,7 +211,7 @@ def _load(one: Ledger) -> Grid | None:
     ]
     seen = {name: one.observe(f"{SHARE}_{name}") for name in reasons}
     rows = [
-        *_throttled(seen, num_readings(readings)),
+        *_throttled(seen, sum(one.count for one in readings)),
         *_lost(one.observe("lost_clock")),
         *(row for name, text in LINKS.items() for row in _link(one, name, text)),
     ]

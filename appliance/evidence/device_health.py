@@ -28,13 +28,14 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
-from appliance.evidence.folding import BUSY, Sampled
+import numpy as np
+
+from appliance.evidence.folding import BUSY, Columns, Sampled
 from appliance.evidence.launches import CaseEvidence, LaunchEvidence, RunEvidence
 from appliance.linux.fact_reader import value_of
 from appliance.records.journal import Counted, KernelLogged
@@ -301,21 +302,19 @@ class Ledger:
         names = [f"throttled_{reason}" for reason in reasons]
         possible = [name for name in names if name not in self.absent]
 
-        def is_active(values: Values) -> bool | None:
-            if any((values.get(name) or 0.0) > 0.0 for name in names):
-                return True
-            return None if any(values.get(name) is None for name in possible) else False
-
-        def share(readings: Sequence[Sampled]) -> tuple[float, str] | None:
-            active: Counter[bool | None] = Counter()
-            for one in readings:
-                active[is_active(one.values)] += one.count
-            unknown = [
-                name for name in possible if all(one.values.get(name) is None for one in readings)
-            ]
-            gap = "" if 2 * active[None] <= active.total() else self._hint(*unknown)
-            is_silent = active[None] == active.total()
-            return None if is_silent else (active[True] / active.total(), gap)
+        def share(readings: Columns) -> tuple[float, str] | None:
+            is_active, is_known = np.zeros((2, len(readings)), dtype=np.bool_)
+            is_known |= True
+            for name in names:
+                numbers, known = readings.row(name)
+                is_active |= known & (numbers > 0.0)
+                is_known &= known | (name not in possible)
+            total = readings.num_readings
+            num_active = int(readings.counts[is_active].sum())
+            num_silent = int(readings.counts[~is_active & ~is_known].sum())
+            unknown = [name for name in possible if not readings.row(name)[1].any()]
+            gap = "" if 2 * num_silent <= total else self._hint(*unknown)
+            return None if num_silent == total else (num_active / total, gap)
 
         return self._worst_of(share, names)
 
@@ -323,13 +322,15 @@ class Ledger:
         reading, fact = next((pair for pair in CLOCKS if pair[1] in self.device.facts), CLOCKS[0])
         highest = self._fact(fact)
 
-        def lost(readings: Sequence[Sampled]) -> tuple[float, str] | None:
-            known = [one for one in readings if one.values.get(reading) is not None]
-            if not known or highest is None:
+        def lost(readings: Columns) -> tuple[float, str] | None:
+            numbers, known = readings.row(reading)
+            counts = readings.counts[known]
+            if not len(counts) or highest is None:
                 return None
-            gap = "" if 2 * num_readings(known) >= num_readings(readings) else self._hint(reading)
-            total = math.fsum(one.count * (one.values[reading] or 0.0) for one in known)
-            return max(0.0, 1.0 - total / num_readings(known) / highest), gap
+            num_known = int(counts.sum())
+            gap = "" if 2 * num_known >= readings.num_readings else self._hint(reading)
+            total = math.fsum(counts * numbers[known])
+            return max(0.0, 1.0 - total / num_known / highest), gap
 
         if highest is None and reading not in self.absent:
             return Observed(device=self.device.id, gap=self._fact_hint(fact))
@@ -343,25 +344,21 @@ class Ledger:
         if not known and "power_watts" in self.absent and not self._is_reported(["power_watts"]):
             return self._absent()
         if not known or limit is None:
-            is_silent = bool(self.loaded()) and not known
+            is_silent = not known and any(len(self._loaded(case)) for case in self.cases)
             gap = self._hint("power_watts") if is_silent else UNLOADED
             gap = self._fact_hint("power_limit") if known else gap
             return Observed(device=self.device.id, gap=gap)
         where = min(known, key=known.__getitem__)
         least, most = known[where] / limit, max(known.values()) / limit
-        count = num_readings(self.loaded())
+        count = sum(self._loaded(case).num_readings for case in self.cases)
         return Observed(device=self.device.id, low=least, high=most, count=count, where=where)
 
     def _hot_power(self, case: CaseEvidence) -> float | None:
         """Mean watts of the hot phases of a case; None where no power was read under load."""
-        return mean_of_highest(
-            [
-                (value, one.count)
-                for one in self._loaded(case)
-                if (value := one.values.get("power_watts")) is not None
-            ],
-            HOT_PART,
-        )
+        loaded = self._loaded(case)
+        watts, known = loaded.row("power_watts")
+        counts = loaded.counts[known].tolist()
+        return mean_of_highest(list(zip(watts[known].tolist(), counts, strict=True)), HOT_PART)
 
     def temperature(self) -> tuple[float, bool] | None:
         """Highest temperature under load in celsius, and whether it had settled; None if unread.
@@ -381,27 +378,31 @@ class Ledger:
 
     def _worst_of(
         self,
-        figure: Callable[[Sequence[Sampled]], tuple[float, str] | None],
+        figure: Callable[[Columns], tuple[float, str] | None],
         names: Sequence[str],
     ) -> Observed:
         """The highest figure of those over each long case and over all of them."""
         if set(names) <= self.absent and not self._is_reported(names):
             return self._absent()
         each = [(case.case.id, self._loaded(case)) for case in self.cases]
-        pools = [(name, part) for name, part in each if num_readings(part) >= LEAST_READINGS]
-        whole = [one for _, values in each for one in values]
+        pools = [(name, part) for name, part in each if part.num_readings >= LEAST_READINGS]
+        whole = Columns.joined([part for _, part in each])
         if self.scope != "interim":
             pools.append(("all of its cases", whole))
-        figures = [(where, answer) for where, part in pools if part and (answer := figure(part))]
+        figures = [
+            (where, answer) for where, part in pools if len(part) and (answer := figure(part))
+        ]
         if not figures:
-            return Observed(device=self.device.id, gap=self._hint(*names) if whole else UNLOADED)
+            return Observed(
+                device=self.device.id, gap=self._hint(*names) if len(whole) else UNLOADED
+            )
         where, (value, _) = max(figures, key=lambda item: item[1][0])
         gap = next((gap for _, (_, gap) in figures if gap), "")
         return Observed(
             device=self.device.id,
             low=value,
             high=value,
-            count=num_readings(whole),
+            count=whole.num_readings,
             where=where,
             gap=gap,
         )
@@ -428,10 +429,10 @@ class Ledger:
             device=self.device.id, low=worst, high=worst, count=len(missing), where=where
         )
 
-    def _linked(self, *, is_idle_same: bool) -> Iterator[tuple[str, list[Sampled]]]:
+    def _linked(self, *, is_idle_same: bool) -> Iterator[tuple[str, Sequence[Sampled]]]:
         """The readings under load of each launch; of a case without any, all that it has."""
         for case in self.cases:
-            loaded = [(launch.id, self._loads(launch)) for launch in case.launches]
+            loaded = [(launch.id, self._loads(launch).sampled) for launch in case.launches]
             if is_idle_same and not any(values for _, values in loaded):
                 every = [one for launch in case.launches for one in self._of_device(launch)]
                 loaded = [(case.case.id, every)]
@@ -444,15 +445,21 @@ class Ledger:
     def _of_device(self, launch: LaunchEvidence) -> list[Sampled]:
         return [one for one in launch.readings if one.device == self.device.id]
 
-    def _loaded(self, case: CaseEvidence) -> list[Sampled]:
-        return [one for launch in case.launches for one in self._loads(launch)]
+    def _loaded(self, case: CaseEvidence) -> Columns:
+        return Columns.joined([self._loads(launch) for launch in case.launches])
 
-    def _loads(self, launch: LaunchEvidence) -> list[Sampled]:
-        return [one for one in under_load(launch) if one.device == self.device.id]
+    def _loads(self, launch: LaunchEvidence) -> Columns:
+        """Its readings under load; kept with the launch until it has more of them, or blocks."""
+        key, now = self.device.id, (len(launch.readings), len(launch.blocks))
+        known = launch.loads.get(key)
+        if known is None or known[0] != now:
+            own = [one for one in under_load(launch) if one.device == self.device.id]
+            known = launch.loads[key] = now, Columns(own)
+        return known[1]
 
     def loaded(self) -> list[Sampled]:
         """All readings under load."""
-        return [one for case in self.cases for one in self._loaded(case)]
+        return [one for case in self.cases for one in self._loaded(case).sampled]
 
     # -------------------------------------------------------------- what is not there
 
@@ -519,11 +526,6 @@ def mean_of_highest(weighted: Sequence[tuple[float, int]], part: float) -> float
         amount += taken * value
         left -= taken
     return amount / total
-
-
-def num_readings(several: Sequence[Sampled]) -> int:
-    """How many readings they are."""
-    return sum(one.count for one in several)
 
 
 def under_load(launch: LaunchEvidence) -> list[Sampled]:

@@ -21,7 +21,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 import numpy as np
@@ -36,10 +36,13 @@ from appliance.records.journal import (
     StepsFolded,
     TimedValues,
 )
+from appliance.records.json import Readings
 from appliance.records.plan import Plan
 from appliance.records.vocabulary import HARMFUL_THROTTLES
 
 Values = Mapping[str, float | None]
+Numbers = NDArray[np.float64]
+Mask = NDArray[np.bool_]
 
 FOLD_NS = 60 * 10**9
 FOLD_MINUTES = (1, 2, 5, 10)
@@ -303,6 +306,53 @@ def _weighted_median(values: NDArray[np.float64], counts: NDArray[np.int64]) -> 
     return float(values[order[places]].mean())
 
 
+class Columns:
+    """Readings, and their values by name in a row; rows are made when asked for, and kept.
+
+    A burn-in of a week has a hundred thousand readings and groups of them, of which each ruling
+    asks for a few values, to be counted all at once. What is not reported is no number in its row
+    and is not known in its mask; what is reported as no number is known.
+    """
+
+    def __init__(self, sampled: Sequence[Sampled], parts: Sequence[Columns] = ()) -> None:
+        self.sampled = sampled
+        self._parts = parts
+        self._rows: dict[str, tuple[Numbers, Mask]] = {}
+        self.counts = np.array([one.count for one in sampled], dtype=np.int64)
+
+    @classmethod
+    def joined(cls, parts: Sequence[Columns]) -> Columns:
+        """Those of all parts, in their order; rows are put together of what the parts keep."""
+        if len(parts) == 1:
+            return parts[0]
+        return cls([one for part in parts for one in part.sampled], parts)
+
+    def __len__(self) -> int:
+        return len(self.sampled)
+
+    @property
+    def num_readings(self) -> int:
+        """How many readings they are; a group counts as many times as it has."""
+        return int(self.counts.sum())
+
+    def row(self, name: str) -> tuple[Numbers, Mask]:
+        """The values of a name, of a group its mean, and which of them are reported."""
+        known = self._rows.get(name)
+        if known is None:
+            known = self._rows[name] = self._joined(name) if self._parts else self._made(name)
+        return known
+
+    def _made(self, name: str) -> tuple[Numbers, Mask]:
+        values = [one.values.get(name) for one in self.sampled]
+        numbers = np.array(values, dtype=np.float64)  # None becomes no number
+        return numbers, np.array([value is not None for value in values], dtype=np.bool_)
+
+    def _joined(self, name: str) -> tuple[Numbers, Mask]:
+        rows = [part.row(name) for part in self._parts]
+        numbers, masks = zip(*rows, strict=True)
+        return np.concatenate(numbers), np.concatenate(masks)
+
+
 def of_reading(reading: Reading) -> Sampled:
     """One reading."""
     values = reading.values
@@ -316,11 +366,23 @@ def of_reading(reading: Reading) -> Sampled:
     )
 
 
+def sampled_of(event: Reading | ReadingsFolded) -> list[Sampled]:
+    """What a record of readings holds."""
+    return [of_reading(event)] if isinstance(event, Reading) else list(of_folded(event))
+
+
 def of_folded(folded: ReadingsFolded) -> Iterator[Sampled]:
     """What a minute holds: its readings in full, and its groups."""
     for one in in_detail(folded):
-        reading = Reading(launch=folded.launch, device=folded.device, values=one.values)
-        yield replace(of_reading(reading), at_ns=one.at_ns)
+        yield Sampled(
+            launch=folded.launch,
+            device=folded.device,
+            count=1,
+            values=one.values,
+            lows=one.values,
+            highs=one.values,
+            at_ns=one.at_ns,
+        )
     for group in folded.groups:
         means = {name: total / group.count for name, (_, _, total) in group.ranged.items()}
         lows = {name: low for name, (low, _, _) in group.ranged.items()}
@@ -329,9 +391,9 @@ def of_folded(folded: ReadingsFolded) -> Iterator[Sampled]:
             launch=folded.launch,
             device=folded.device,
             count=group.count,
-            values={**group.common, **means},
-            lows={**group.common, **lows},
-            highs={**group.common, **highs},
+            values=Readings.of_known({**group.common, **means}),
+            lows=Readings.of_known({**group.common, **lows}),
+            highs=Readings.of_known({**group.common, **highs}),
             at_ns=(folded.begin_ns + folded.end_ns) // 2,
         )
 
@@ -339,7 +401,8 @@ def of_folded(folded: ReadingsFolded) -> Iterator[Sampled]:
 def in_detail(folded: ReadingsFolded) -> Iterator[TimedValues]:
     """The readings of a minute that stand in full, each with all of its values."""
     for one in folded.detail:
-        yield replace(one, values={**folded.detail_common, **one.values})
+        values = Readings.of_known({**folded.detail_common, **one.values})
+        yield TimedValues(at_ns=one.at_ns, values=values)
 
 
 def fault_of(folded: ReadingsFolded) -> str:

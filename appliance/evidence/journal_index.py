@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 
 from appliance.evidence.budget import Budget, BudgetSums
 from appliance.evidence.disturbance import IdleTimes, idle_reading, users_seen
-from appliance.evidence.folding import Sampled, of_folded, of_reading
+from appliance.evidence.folding import Sampled, sampled_of
 from appliance.evidence.launches import CaseEvidence, LaunchEvidence, RunEvidence
 from appliance.records.journal import (
     AttemptBegun,
@@ -47,8 +47,6 @@ OF_RUN: frozenset[type] = frozenset(
         KernelLogRead,
         KernelLogged,
         NotObserved,
-        Reading,
-        ReadingsFolded,
         Environment,
         Libraries,
     }
@@ -76,7 +74,8 @@ class JournalIndex:
         self.session_begins: list[tuple[str, SessionBegan]] = []
         self.interim_analyses: dict[str, InterimAnalysis] = {}
         self.probes: list[ServerProbed] = []
-        self.readings: list[tuple[str, Sampled]] = []
+        self._read: list[tuple[Line, list[Sampled]]] = []
+        self._readings: tuple[int, list[tuple[str, Sampled]]] = 0, []
         self.environments: list[Environment] = []
         self.libraries: list[Libraries] = []
         self.budget = BudgetSums()
@@ -112,12 +111,16 @@ class JournalIndex:
         name: str = getattr(event, "launch", "")
         launch = self._launches.get(name)
         self.run.interruptions.take(event, was_open=launch is not None and launch.is_open)
-        if type(event) in OF_RUN:
-            self._take_beside(event, line)
+        if isinstance(event, Reading | ReadingsFolded):
+            self._read.append((line, sampled_of(event)))
+        elif type(event) in OF_RUN:
+            self._take_beside(event)
         self._idle.take(line)
         if launch is not None:
             if isinstance(event, Reading | UsersCounted):
                 self._take_use(launch, event, line)
+            if isinstance(event, Reading | ReadingsFolded):
+                launch.sample(event, self._read[-1][1], line.utc)
             if isinstance(event, LaunchStarted):
                 self._num_started += 1
                 self.run.is_log_read = False
@@ -135,6 +138,14 @@ class JournalIndex:
         """Every planned launch by its id, in the order of the plan."""
         return self._launches
 
+    @property
+    def readings(self) -> list[tuple[str, Sampled]]:
+        """All readings, each with its time (UTC); made when asked for, as only pages show them."""
+        if self._readings[0] != len(self._read):
+            made = [(_moment(one, line), one) for line, several in self._read for one in several]
+            self._readings = len(self._read), made
+        return self._readings[1]
+
     def settle(self) -> None:
         """Compute the figures of all blocks that came since the last time."""
         settled = block_figures([block for _, block in self._unsettled])
@@ -151,17 +162,13 @@ class JournalIndex:
         if has_values and is_before and self._idle.is_settled(event.device, line):
             launch.idle.append(idle_reading(event))
 
-    def _take_beside(self, event: object, line: Line) -> None:
+    def _take_beside(self, event: object) -> None:
         """Store what is asked of the run, whether or not it names a launch."""
         match event:
             case Counted():
                 self.run.count(event)
             case KernelLogRead() | KernelLogged() | NotObserved():
                 self.run.log(event)
-            case Reading():
-                self.readings.append((line.utc, of_reading(event)))
-            case ReadingsFolded():
-                self.readings += [(_moment(one, line), one) for one in of_folded(event)]
             case Environment():
                 self.environments.append(event)
             case Libraries():

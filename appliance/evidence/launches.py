@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from appliance.evidence.folding import Sampled, of_folded, of_reading, steps_fault, whole_ns
+from appliance.evidence.folding import Columns, Sampled, steps_fault, whole_ns
 from appliance.planning.launch_constants import WIDEST_BRACKET
 from appliance.planning.sessions import NO_TIME, judged_analyses
 from appliance.records.journal import (
@@ -104,7 +104,8 @@ class LaunchEvidence:
     of their line, with device and cause. `idle` holds those that no work of this run can be in,
     `has_reported` says that its process has sent a record, `has_stepped` that it has made its first
     step. `witnessed` are trains of equal work, `users` are processes on its devices. `stage_times`
-    are what the ranks of the last start said that their time went to.
+    are what the ranks of the last start said that their time went to. `loads` keeps for each device
+    the readings under load of so many readings and blocks.
     """
 
     id: str
@@ -141,6 +142,7 @@ class LaunchEvidence:
     is_of_before: bool = False
     was_interrupted: bool = False
     fault: str = ""
+    loads: dict[str, tuple[tuple[int, int], Columns]] = field(default_factory=dict)
     _means: dict[Clock, tuple[int, float | None]] = field(default_factory=dict)
     _series: dict[Clock, tuple[int, Series]] = field(default_factory=dict)
 
@@ -258,8 +260,6 @@ class LaunchEvidence:
                 self._inside()
                 self.blocks.append(event)
                 self.moments.append(utc)
-            case Reading() | ReadingsFolded():
-                self._sample(event, utc)
             case Witnessed():
                 self._inside()
                 self.witnessed.append(event)
@@ -279,11 +279,13 @@ class LaunchEvidence:
                 if event.is_made and self.number != 0:
                     return  # a timed launch that makes a file itself depends on no other
                 self.artifacts.setdefault(event.name, set()).add(event.sha256)
-            case _:  # its environment decides nothing; its counters are those of the run
+            case (
+                _
+            ):  # its environment decides nothing, counters are the run's, `sample` takes readings
                 pass
 
-    def _sample(self, event: Reading | ReadingsFolded, utc: str) -> None:
-        several = [of_reading(event)] if isinstance(event, Reading) else list(of_folded(event))
+    def sample(self, event: Reading | ReadingsFolded, several: Sequence[Sampled], utc: str) -> None:
+        """Add readings that were taken while it ran; `several` are what the event holds."""
         num_blocks = len(self.blocks) if self.is_under_way else None
         self.readings += several
         self.blocks_before += [num_blocks] * len(several)

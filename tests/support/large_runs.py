@@ -86,10 +86,11 @@ def _readings(launch: str, number: int, random: np.random.Generator) -> Iterator
 def sealed_large(folder: Path, num_bytes: int, key: Key) -> Path:
     """The bundle in a folder; its pages do not carry the journal, as those of a large run."""
     files = files_of(large(num_bytes), key)
-    return seal(folder, files, key, carried=_without_journal)
+    return seal(folder, files, key, carried=without_journal)
 
 
-def _without_journal(files: dict[str, bytes]) -> dict[str, bytes]:
+def without_journal(files: dict[str, bytes]) -> dict[str, bytes]:
+    """What the pages of a large run carry."""
     return {name: data for name, data in files.items() if name != bundle.JOURNAL}
 
 

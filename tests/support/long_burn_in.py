@@ -6,8 +6,9 @@ The suite, its plan, the journal, the folding of readings and steps and the judg
 production; only the clock, the readings (twice a second) and the times of steps (one a second) are
 drawn, on devices whose facts are those of the recorded H100. What a segment covered is the
 workload's own sentence of so many steps, formats and tests in their own turn. Every twentieth hour
-of a device has a moment of heat, so that there is something to record in full. Writes a bundle's
-data files with its verdict to FOLDER; `bench report` and `bench sign` make the rest.
+of a device has a moment of heat, so that there is something to record in full. Writes a bundle to
+FOLDER, signed with a development key, whose pages are the least that carry its files; `bench
+report` and `bench sign` make real ones. Its days are before its release, which `facts` then finds.
 """
 
 from __future__ import annotations
@@ -18,9 +19,12 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from random import Random
+from typing import Literal
 
 import torch
+from support.bundles import seal
 from support.large_nodes import COUNTERS, FEATURES, SEED, _answer, _system
+from support.large_runs import without_journal
 from support.recorded_runs import CRITERIA, CRITERIA_DATA
 from support.report_samples import ORGANISATION
 
@@ -51,6 +55,7 @@ from appliance.scheduling.hours import with_hours
 from appliance.selftest.simulation import VirtualClock, simulate
 from appliance.selftest.time_model import Timing
 from appliance.selftest.virtual_node import Node
+from appliance.signing.keys import development_key, signer_record
 from appliance.storage import bundle, device_file
 from appliance.storage.journal import Journal
 from appliance.storage.suite_file import load_suite
@@ -96,10 +101,13 @@ class Hour:
     random: Random = field(default_factory=lambda: Random(7))  # noqa: S311 - no secret
     open: dict[str, int] = field(default_factory=dict)
     steps: dict[str, list[int]] = field(default_factory=dict)
+    at_once: set[str] = field(default_factory=set)
+    ended: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.cases = {case.id: case for case in self.plan.cases}
         self.case_of = {one.id: self.cases[one.case] for one in self.plan.launches}
+        self.number_of = {one.id: one.number for one in self.plan.launches}
         self.readings = ReadingLog(
             record=self.journal.append,
             now_ns=lambda: self.clock.nanoseconds,
@@ -122,19 +130,44 @@ class Hour:
             self.steps.pop(event.launch, None)
             event = replace(event, wall_ns=self.clock.nanoseconds - self.open.pop(event.launch))
         if isinstance(event, RunEnded):
-            self._count(is_end=True)
+            self._count("after")
+        if isinstance(event, LaunchStarted):
+            self._count_before(event.launch)
         self.readings.before(event)
         line = self.journal.append(event)
         self.readings.after(event)
         if isinstance(event, RunStarted):
-            self._count(is_end=False)
+            self._count("before")
+        if isinstance(event, LaunchEnded) and event.outcome == "completed":
+            self._count_after(event.launch)
         return line
 
-    def _count(self, *, is_end: bool) -> None:
+    def _count(self, moment: Literal["before", "after"]) -> None:
         for device in dict.fromkeys(case.device for case in self.plan.cases):
-            moment = "after" if is_end else "before"
             counters = dict.fromkeys(COUNTERS, 0)
             self.journal.append(Counted(device=device, counters=counters, moment=moment))
+
+    def _count_before(self, launch: str) -> None:
+        """Counters of the devices of all launches that start together, before the first."""
+        if not self.at_once:
+            number = self.number_of[launch]
+            self.at_once = {one for one, other in self.number_of.items() if other == number}
+            self._count_beside("before")
+
+    def _count_after(self, launch: str) -> None:
+        """The same when all of them have ended."""
+        self.ended.add(launch)
+        if self.ended >= self.at_once:
+            self._count_beside("after")
+            self.at_once = set()
+
+    def _count_beside(self, moment: Literal["before", "after"]) -> None:
+        for launch in sorted(self.at_once):
+            for device in self.case_of[launch].all_devices:
+                same = Counted(
+                    device=device, counters={}, launch=launch, moment=moment, is_same=True
+                )
+                self.journal.append(same)
 
     def _play(self) -> None:
         """The steps of all launches under way, with two readings of each device a second."""
@@ -317,6 +350,14 @@ def long_burn_in(hours: float, num_devices: int, folder: Path) -> bundle.Bundle:
     )
 
 
+def sealed_long(hours: float, num_devices: int, folder: Path) -> Path:
+    """The same, signed with a development key; its pages do not carry the journal."""
+    key = development_key()
+    files = dict(long_burn_in(hours, num_devices, folder).files)
+    files[bundle.SIGNER] = to_json(signer_record(key, "tester"))
+    return seal(folder, files, key, carried=without_journal)
+
+
 def _allowed(system: System) -> System:
     """The recorded node with a version of torch that this release allows."""
     torch = replace(system.identity.software["torch"], value="2.13.0")
@@ -362,10 +403,9 @@ def _files(system: System) -> dict[str, bytes]:
 
 
 def main() -> None:
-    """Write a run's data files, and say how large its journal is."""
+    """Write a run, and say how large its journal is."""
     hours, num_devices, folder = float(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])
-    made = long_burn_in(hours, num_devices, folder)
-    size = len(made.files[bundle.JOURNAL])
+    size = (sealed_long(hours, num_devices, folder) / bundle.JOURNAL).stat().st_size
     sys.stdout.write(f"{hours:g} h, {num_devices} devices: journal of {size / 1e6:.1f} MB\n")
 
 
