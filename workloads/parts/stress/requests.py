@@ -25,7 +25,7 @@ SPARED_CORES = 1
 """For the launch itself, beside those of its lanes."""
 COPIES_PERCENT = {"processors": 25, "accelerators": 100}
 """Of a core's time."""
-DISK_SHARE, MOST_DISK = 1 / 20, 2**29
+DISK_SHARE, MOST_DISK = 1 / 20, 2**28
 """Of the free room, shared by the launches at once; bytes of a launch's file at most."""
 CONTEXT_BYTES = 2**30
 """Of an accelerator's memory, what a process takes that only copies."""
