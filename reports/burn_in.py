@@ -22,6 +22,8 @@ from appliance.evidence.folding import Sampled, spread_of
 from appliance.evidence.journal_index import JournalIndex
 from appliance.evidence.launches import CaseEvidence, LaunchEvidence
 from appliance.records.journal import Check, Checked
+from appliance.stress.kinds import KINDS
+from appliance.stress.table import KindTotal, aggregates_of, totals
 from reports import plots, words
 from reports.model import BurnInSection, Grid, Row
 
@@ -51,10 +53,13 @@ NOT_COVERED = (
     ),
     ("links between devices and nodes", "the rows collectives and device_copy_pair"),
     ("decoders, encoders and other fixed-function units", "nothing here"),
-    ("host memory, processors and disks beside the device", "the rows host_copy and disk_read"),
     ("other voltages, clocks and temperatures than those shown", "a run under them"),
 )
 """What no burn-in of this suite puts under load, and what does."""
+STRESS_NOTE = (
+    "Bytes a second are those that were written, read or copied, rests included; proven are those "
+    "that were read back and compared, every word. The load is shown and not required."
+)
 _FACTOR = 3.0  # -ln(1 - 0.95) is 2.996
 _HOUR, _MINUTE = 3600.0, 60.0
 _NONE = "—"
@@ -91,6 +96,9 @@ def _section(evidence: CaseEvidence, index: JournalIndex) -> BurnInSection:
     is_checked = launches == {event.launch for event in covered} and bool(launches)
     is_clean = is_checked and all(event.check.is_within for event in last)
     drawn = tuple(_plots(evidence, index))
+    stress = totals(
+        one for launch in whole for one in aggregates_of(checked.check for checked in launch.checks)
+    )
     return BurnInSection(
         id=case.id,
         rows=tuple(rows),
@@ -98,9 +106,10 @@ def _section(evidence: CaseEvidence, index: JournalIndex) -> BurnInSection:
         plots=drawn,
         no_plot="" if drawn else _no_plot(evidence),
         coverage=_coverage(covered, seconds),
+        stress=_stress(stress),
         bounds=_bounds(evidence, last, seconds) if is_checked else None,
         events=_events(evidence, index, last),
-        not_covered=_not_covered(evidence, index),
+        not_covered=_not_covered(evidence, index, stress),
     )
 
 
@@ -331,9 +340,41 @@ def _rate(number: int, hours: float) -> str:
     return f"{number / hours:,.0f} an hour" if hours > 0 else _NONE
 
 
-def _not_covered(evidence: CaseEvidence, index: JournalIndex) -> Grid:
+def _stress(stress: Sequence[KindTotal]) -> Grid | None:
+    """The load beside the products by kind: what was asked for, reached and proven."""
+    if not stress:
+        return None
+    rows = [
+        (
+            f"{one.kind}: {KINDS[one.kind]}",
+            one.asked,
+            f"{words.size(one.bytes_a_second)} a second, {100 * one.share:.0f} % of the time",
+            words.size(one.total.proven)
+            + (f", {one.total.products:,} products" if one.total.products else ""),
+            f"{one.total.mismatches:,}",
+        )
+        for one in stress
+    ]
+    lost = [f"{one.kind} in {words.count(one.lost, 'segment')}" for one in stress if one.lost]
+    notes = [STRESS_NOTE]
+    notes += [f"Ended before it was asked to, and fails: {words.listed(lost)}."] if lost else []
+    notes += [f"{one.kind}: {place}." for one in stress for place in one.places[:MOST_EVENTS]]
+    return Grid(
+        columns=("Kind", "Load asked for", "Load reached", "Proven", "Mismatches"),
+        rows=tuple(rows),
+        notes=tuple(notes),
+    )
+
+
+def _not_covered(evidence: CaseEvidence, index: JournalIndex, stress: Sequence[KindTotal]) -> Grid:
     """What this burn-in says nothing of: by its kind, and what of it did not come to its end."""
     rows = list(NOT_COVERED)
+    proven = {one.kind for one in stress if one.total.proven}
+    rows += [
+        (f"beside the device: {what}", f"--stress {kind}")
+        for kind, what in KINDS.items()
+        if kind not in proven
+    ]
     left = [one for one in evidence.timed if not one.is_completed]
     if left:
         names = ", ".join(str(one.number) for one in left[:MOST_EVENTS])

@@ -318,7 +318,8 @@ class BurnInSection:
     """What one case of burn-in covered; `shown` is what follows from it, in a sentence.
 
     `plots` have power, temperature and clock over time, of the whole run and of one segment with
-    its phases; `coverage` is what was under test, `events` what happened, by time.
+    its phases; `coverage` is what was under test, `stress` the load beside it, `events` what
+    happened, by time.
     """
 
     id: str
@@ -327,6 +328,7 @@ class BurnInSection:
     plots: tuple[tuple[Markup, str], ...] = ()
     no_plot: str = ""
     coverage: Grid | None = None
+    stress: Grid | None = None
     bounds: Grid | None = None
     events: Grid | None = None
     not_covered: Grid | None = None

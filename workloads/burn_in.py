@@ -29,6 +29,9 @@ comes again, fail; a single one that never did is for the buyer to decide. The c
 was covered. They catch one flipped bit in any product of any round, a wrong word of memory, a
 product in another precision or left unwritten, a first product that is consistently wrong, and a
 link of the chain that was skipped.
+
+`stress` loads the host beside it, from the second step on: a process for each kind moves and
+compares bytes of its own (`parts.stress`), and has checks of its own of the last output.
 """
 
 from __future__ import annotations
@@ -48,6 +51,7 @@ import torch
 from appliance.records.journal import Check
 from appliance.records.json import Parameters
 from appliance.records.workload import Work
+from appliance.stress import kinds
 from workloads.contract.failures import ParameterError
 from workloads.contract.target import Target
 from workloads.contract.workload import Workload
@@ -62,6 +66,8 @@ from workloads.parts.memory.chain import Chain, first_key
 from workloads.parts.memory.memory_tests import Memory, Patterns
 from workloads.parts.numerics.parameters import require_positive, require_share
 from workloads.parts.numerics.precision import on_host
+from workloads.parts.stress import requests
+from workloads.parts.stress.stressors import Stress
 
 PERIODS = (0.001, 0.01, 0.1, 1.0, 10.0)
 """Seconds of a jump, half of them loaded; each step of a phase of jumps takes the next."""
@@ -113,6 +119,8 @@ class BurnIn(Workload[State, Output]):
     `formats`: number formats in turn, by name and separated by commas, or "all" that the device
     has. `memory_fraction` of the free memory is used, `memory_bytes` at most, shared by `lanes`; on
     processors, whose memory is everybody's, half of what is free or of the control group's limit.
+    `stress`: kinds of stress beside the products, by name and separated by commas, or "all";
+    `stress_launches`: launches on the node at once, which share its memory, cores and disk.
     `phase_seconds`: length of a phase; `memory_parts`: parts of the memory that are tested one by
     one, a test a step.
     """
@@ -142,13 +150,16 @@ class BurnIn(Workload[State, Output]):
     memory_parts: int = 4
     num_checked_rows: int = 16
     num_checked_links: int = 4
+    stress: str = ""
+    stress_launches: int = 1
 
     def __post_init__(self) -> None:
         require_positive(
             self,
             *("size", "chain_size", "rounds", "lanes", "phase_seconds", "memory_bytes"),
-            *("memory_parts", "num_checked_rows", "num_checked_links"),
+            *("memory_parts", "num_checked_rows", "num_checked_links", "stress_launches"),
         )
+        self._kinds()
         require_share("memory_fraction", self.memory_fraction)
         named = parsed(self.formats)
         multiple = MULTIPLE if any(one.by_columns for one in named) else SMALLEST
@@ -156,6 +167,12 @@ class BurnIn(Workload[State, Output]):
             raise ParameterError(f"size is {self.size}: give a multiple of {multiple}")
         if not self.by_device:
             self._pool_words(named, self.memory_bytes)
+
+    def _kinds(self) -> tuple[str, ...]:
+        try:
+            return kinds.parsed(self.stress)
+        except ValueError as error:
+            raise ParameterError(str(error)) from None
 
     def _pool_words(self, formats: Sequence[Format], budget: int) -> int:
         return sizing.pool_words(formats, self.size, self.chain_size, self.lanes, budget)
@@ -187,7 +204,10 @@ class BurnIn(Workload[State, Output]):
         device = target.device
         formats = chosen(self.formats, device, device.type)
         room = sizing.free_memory(device)
-        budget = min(self.memory_bytes, room.usable(self.memory_fraction))
+        named = self._kinds()
+        asked = requests.of(named, device, seed, self.stress_launches, self.lanes)
+        usable = room.usable(self.memory_fraction) - requests.device_bytes(named, device)
+        budget = min(self.memory_bytes, usable)
         words = self._pool_words(formats, budget)
         made = [self._burnt(form, words, rng, device) for form in formats]
         expected = self._golden(target, made)
@@ -208,6 +228,7 @@ class BurnIn(Workload[State, Output]):
             rows=torch.randperm(self.size // 4, generator=rng)[: self.num_checked_rows],
             draw=chain_seed,
             seed=seed,
+            beside=Stress(requests=asked) if asked else None,
         )
         self._size_steps(target, state)
         return state
@@ -333,6 +354,8 @@ class BurnIn(Workload[State, Output]):
 
     def step(self, state: State) -> Output:
         self._look_back(state)
+        if state.beside is not None and state.num_steps:  # no launch of one step needs it
+            state.beside.begin()
         place = (state.num_steps + 1) % NUM_KEYS
         link, state.key = state.chain.link(state.key)
         state.keys[place : place + 1] = state.key
@@ -529,6 +552,8 @@ class BurnIn(Workload[State, Output]):
             detects=1,
             detects_what=f"mismatch that is gone in {REPEATS} repeats of the same operands",
         )
+        if state.beside is not None:
+            yield from state.beside.checks()
 
     def _check_host_digests(self, state: State, output: Output) -> Check:
         """Products and link as the host reads them, against what the device says of them."""

@@ -217,7 +217,7 @@ def _run_ahead(options: RunOptions, ahead: HeadStart, *, as_json: bool) -> Finis
     with observer(quiet=is_quiet) as watching:
         if options.resume is not None:
             fixed = ("vendor", "criteria", "challenge", "suite", "baseline", "sessions", "pause")
-            options.refuse_changes("--resume", *fixed, "minutes", "quick", "hours")
+            options.refuse_changes("--resume", *fixed, "minutes", "quick", "hours", "stress")
             return accept.resume(options, watching)
         finished = accept.run(options, watching, ahead)
     if options.redact and not is_quiet:
@@ -239,7 +239,9 @@ def _rerun(
     from appliance.verbs.rerun_diff import sentences
 
     fixed = ("vendor", "criteria", "challenge", "order", "suite", "baseline", "resume", "receipt")
-    options.refuse_changes("--from", *fixed, "sessions", "pause", "minutes", "quick", "hours")
+    options.refuse_changes(
+        "--from", *fixed, "sessions", "pause", "minutes", "quick", "hours", "stress"
+    )
     _wait_until_idle(options, as_json=as_json)
     if source is None or case is None or launch is None:
         raise UsageError("--from, --case and --launch go together: they name what to repeat")

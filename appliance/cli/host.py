@@ -47,6 +47,7 @@ def start(
             *("criteria", "challenge", "baseline", "suite", "sessions", "pause", "minutes"),
             "quick",
             "hours",
+            "stress",
         )
     key, role = signing.signer()
     inside = replace(options, quiet=options.quiet or as_json)

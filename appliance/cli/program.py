@@ -26,7 +26,7 @@ WITH_SETTINGS = {"accept", "run", "plan", "start", "doctor"}
 GOES_ON = {"--resume", "--from"}
 QUICKLY = {"suite", "minutes", "hours"}
 """What --quick says in their place."""
-FIXED = {"suite", "vendor", "minutes", "hours", "sessions", "pause"}
+FIXED = {"suite", "vendor", "minutes", "hours", "stress", "sessions", "pause"}
 """Options that a run which goes on has already."""
 TYPES = {
     "<str>": "TEXT",

@@ -233,7 +233,8 @@ class Plan(Record):
     with. `num_attempts` is how many attempts of its challenge have their pass bounds in `bounds`,
     0 where attempts are not counted. `schedule` is how the suite was fitted into the minutes that
     the run was given, None where none were: what was left out of it is `not_planned`.
-    `hours` are those that a suite of burn-in was given in place of its own, None where none were.
+    `hours` are those that a suite of burn-in was given in place of its own, None where none were;
+    `stress` are the kinds that it was given beside its products, empty where none were.
     """
 
     schema: Literal["bench/plan/5"] = "bench/plan/5"
@@ -266,5 +267,6 @@ class Plan(Record):
     pause_seconds: Number | None = None
     num_attempts: int = 0
     hours: Number | None = None
+    stress: str = ""
     schedule: Schedule | None = None
     is_time_limited: bool = False

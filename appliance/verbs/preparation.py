@@ -57,6 +57,7 @@ from appliance.storage import (
     suite_file,
 )
 from appliance.storage.journal import Journal
+from appliance.stress.kinds import canonical, with_stress
 from appliance.vendors.base import Vendor
 from appliance.verbs import datasets
 from appliance.verbs.run_begin import new_run_id
@@ -140,6 +141,7 @@ class _Inputs:
     pause_seconds: float | None = None
     minutes: int | None = None
     hours: float | None = None
+    stress: str = ""
 
     @property
     def is_counted(self) -> bool:
@@ -254,13 +256,14 @@ def _read(options: PlanOptions, vendor: Vendor, challenge: Path | None) -> _Inpu
         order = order_file.read(order_bytes, options.order.name)
         contents["order"] = order_bytes
     data = datasets.folder(options.data)
+    stress = canonical(options.stress)
     parsed = None
     challenge_bytes = input_file.read_if(challenge, fix="name the buyer's challenge")
     if challenge is not None and challenge_bytes is not None:
         parsed = _challenge(challenge_bytes, challenge.name)
         contents["challenge"] = challenge_bytes
     return _Inputs(
-        suite=with_hours(suite, options.hours),
+        suite=with_stress(with_hours(suite, options.hours), stress, len(vendor.probe())),
         criteria=criteria,
         order=order,
         challenge=parsed,
@@ -270,6 +273,7 @@ def _read(options: PlanOptions, vendor: Vendor, challenge: Path | None) -> _Inpu
         pause_seconds=options.pause_seconds,
         minutes=options.within_minutes,
         hours=options.hours,
+        stress=stress,
     )
 
 
@@ -382,7 +386,7 @@ def _plan(
         if inputs.minutes is None
         else plan_within(planned, inputs.minutes, observed)
     )
-    plan = replace(plan, hours=inputs.hours)
+    plan = replace(plan, hours=inputs.hours, stress=inputs.stress)
     models = {place.device.id: place.device.model for place in planned.places}
     plan = launch_kinds.with_kinds(plan, models, observed)
     _check_window(inputs, plan, moment.now)

@@ -16,6 +16,7 @@ from appliance.errors import UsageError
 from appliance.planning.launch_constants import MOST_SESSIONS
 from appliance.scheduling.allocation import MOST_MINUTES
 from appliance.scheduling.hours import check_hours
+from appliance.stress.kinds import KINDS, check_stress
 from appliance.vendors.visibility import VENDOR_NAMES, vendor_of
 
 FULL_SUITE = "acceptance"
@@ -124,6 +125,13 @@ class PlanOptions:
             "default those of the suite."
         ),
     ] = None
+    stress: Annotated[
+        str | None,
+        typer.Option(
+            help=f"Load beside the products of a burn-in: all, or some of {', '.join(KINDS)} by "
+            "commas; by default what the suite says."
+        ),
+    ] = None
 
     def __post_init__(self) -> None:
         """UsageError for a name that is empty, sessions that no run can have, and such times."""
@@ -140,6 +148,8 @@ class PlanOptions:
             check_hours(self.hours)
             if self.within_minutes is not None:
                 raise UsageError("--hours and --minutes are both lengths of the run: give one")
+        if self.stress is not None:
+            check_stress(self.stress)
         if not 1 <= self.num_sessions <= MOST_SESSIONS:
             raise UsageError(
                 f"--sessions is {self.num_sessions}: give a number from 1 to {MOST_SESSIONS}"

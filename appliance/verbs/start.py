@@ -284,6 +284,7 @@ def _words(options: StartOptions, vendor: str) -> tuple[tuple[str, ...], tuple[B
             "pause": options.pause,
             "minutes": options.minutes,
             "hours": options.hours,
+            "stress": options.stress,
         }
         for option, number in parts.items():
             words += () if number is None else (f"--{option}", str(number))

@@ -48,6 +48,10 @@ def check_suite(
         raise EvidenceError(
             f"the plan is of suite {suite.name} over {plan.hours:g} hours, and not of the suite"
         )
+    if plan.stress:
+        raise EvidenceError(
+            f"the plan is of suite {suite.name} with stress ({plan.stress}), and not of the suite"
+        )
     placed, not_planned = place(suite, system.identity.devices, plan.seed)
     if plan.not_planned != not_planned or plan.protocol != suite.protocol:
         raise EvidenceError(f"the plan has other cases or another protocol than suite {suite.name}")

@@ -33,6 +33,7 @@ from appliance.signing import dsse, html_attachments, keys, pades
 from appliance.storage import bundle as bundles
 from appliance.storage import limits, qualified_file, suite_file
 from appliance.storage.bundle import Bundle
+from appliance.stress.checks import check_stress
 from appliance.verification import (
     attempt_checks,
     evidence_path,
@@ -543,6 +544,7 @@ def _checked_conduct(bundle: Bundle) -> str:
     run_checks.check_conduct(bundle.plan, bundle.lines, digests)
     launch_checks.check_launches(bundle.plan, bundle.lines)
     fold_checks.check_folds(bundle.plan, bundle.lines)
+    check_stress(bundle.plan, bundle.lines)
     check_observations(bundle.plan, bundle.lines)
     check_begun(bundle.lines[0], datetime.now(UTC))
     inputs = input_checks.check_inputs(bundle.plan, bundle.lines)

@@ -39,6 +39,8 @@ from appliance.records.journal import (
 )
 from appliance.records.json import Number, Record
 from appliance.records.plan import Plan
+from appliance.stress.aggregates import Aggregate
+from appliance.stress.table import KindTotal, aggregates_of, totals
 
 Phase = Literal["waiting", "preparing", "checking the first step", "at work", "checking"]
 State = Literal["running", "stopped", "paused", "ended"]
@@ -69,8 +71,23 @@ class LaunchNow(Record):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StressNow(Record):
+    """What ended segments say of a kind of stress; `share` of the time it was at work."""
+
+    kind: str
+    proven_bytes: int
+    bytes_a_second: Number
+    share: Number
+    mismatches: int
+    lost: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Status(Record):
     """What a run is at. `mismatches` and `products` are None where no case is a burn-in's.
+
+    `stress` is empty where no segment with stress beside its products has ended; its mismatches
+    count among `mismatches` too.
 
     `remaining_seconds` is None where nothing remains or the run does not go on by itself.
     """
@@ -94,6 +111,7 @@ class Status(Record):
     interruptions: int
     remaining_seconds: Number | None
     last_utc: str
+    stress: tuple[StressNow, ...] = ()
 
 
 @dataclass(kw_only=True)
@@ -112,6 +130,7 @@ class Tracker:
     _read: dict[str, tuple[datetime, Mapping[str, float | None]]] = field(default_factory=dict)
     _products: int = 0
     _mismatches: int = 0
+    _stress: list[Aggregate] = field(default_factory=list)
     _outside: int = 0
     _interruptions: int = 0
     _seconds: float = 0.0
@@ -196,6 +215,7 @@ class Tracker:
             return
         if (found := PRODUCTS.search(check.detects_what)) is not None:
             self._products += int(found[1].replace(",", ""))
+        self._stress += aggregates_of([check])
         if "mismatch" in check.name and check.error == check.error:
             self._mismatches += int(check.error)
 
@@ -222,6 +242,7 @@ class Tracker:
             interruptions=self._interruptions,
             remaining_seconds=self._left(now) if state == "running" else None,
             last_utc=self._last_utc,
+            stress=tuple(map(_stress_now, totals(self._stress))),
         )
 
     def _state(self, *, is_written: bool) -> State:
@@ -256,3 +277,14 @@ class Tracker:
         begins = [one.begin for one in self._running.values()]
         passed = max(((now - one).total_seconds() for one in begins), default=0.0)
         return max(0.0, self._remaining.seconds(max(0.0, elapsed - passed)) - passed)
+
+
+def _stress_now(total: KindTotal) -> StressNow:
+    return StressNow(
+        kind=total.kind,
+        proven_bytes=total.total.proven,
+        bytes_a_second=total.bytes_a_second,
+        share=total.share,
+        mismatches=total.total.mismatches,
+        lost=total.lost,
+    )

@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterator, Mapping
 
 from appliance.foreign_text import one_line
-from appliance.watching.status import DeviceNow, LaunchNow, Status
+from appliance.watching.status import DeviceNow, LaunchNow, Status, StressNow
 
 COLUMNS = 80
 MOST_DEVICES, MOST_LAUNCHES = 8, 8
@@ -42,6 +42,7 @@ def _lines(status: Status) -> Iterator[str]:
             f"under test: {length(status.seconds_under_test)}; products proven: "
             f"{status.products:,}; mismatches: {status.mismatches:,}"
         )
+    yield from map(_stress, status.stress)
     if status.checks_outside:
         yield f"checks outside their bounds: {status.checks_outside}"
     for launch in status.running[:MOST_LAUNCHES]:
@@ -70,6 +71,15 @@ def _outcomes(status: Status) -> str:
 
 def _launch(launch: LaunchNow) -> str:
     return f"{launch.launch} of {launch.launches}: {launch.phase}, {length(launch.seconds)}"
+
+
+def _stress(stress: StressNow) -> str:
+    lost = f", lost in {stress.lost} segments" if stress.lost else ""
+    return (
+        f"stress {stress.kind}: {stress.proven_bytes / 1e9:,.1f} GB proven at "
+        f"{stress.bytes_a_second / 1e6:,.0f} MB/s, {100 * stress.share:.0f} % of the time, "
+        f"mismatches: {stress.mismatches:,}{lost}"
+    )
 
 
 def _device(device: DeviceNow) -> str:

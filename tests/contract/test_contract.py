@@ -91,8 +91,10 @@ HAVE_CLOCKS = {
     "memory_tests": {"imports time", "calls sleep", "calls synchronize"},
     "burn_in": {"imports datetime"},
     "mismatches": {"imports datetime"},
+    "process": {"imports time"},
 }
-"""A test of retention pauses, and a mismatch says when it was seen: neither measures time."""
+"""A test of retention pauses, a mismatch says when it was seen, and a process of stress beside the
+steps says how long it was at work: none of them times a step."""
 
 
 @pytest.mark.parametrize(

@@ -22,11 +22,13 @@ from appliance.records.journal import (
     RunResumed,
 )
 from appliance.storage.bundle import Bundle
+from appliance.stress.aggregates import COMPLETED, Aggregate, Span
 from reports import burn_in
 from reports.model import BurnInSection, Grid
 from reports.words import figure
 from workloads.parts.burning.formats import OF_ACCELERATORS
 from workloads.parts.memory.memory_tests import TESTS
+from workloads.parts.stress.stressors import checks_of
 
 HOURS = 6
 
@@ -73,6 +75,50 @@ def test_coverage_shows_every_test_of_memory_with_its_bytes(recorded: Bundle) ->
     tested = {name.partition(", ")[2]: row for name, row in covered.items() if "memory, " in name}
     assert list(tested) == list(TESTS)
     assert all(row[0].endswith("iB") and row[2].endswith(" a second") for row in tested.values())
+
+
+def stressed(bundle: Bundle, mismatches: int, ending: str) -> list[Line]:
+    """The lines, with stress of the disk in each segment, of which the last ended in a way."""
+    last = [one.event.launch for one in bundle.lines if isinstance(one.event, LaunchEnded)][-1]
+    lines = []
+    for line in bundle.lines:
+        lines.append(line)
+        event = line.event
+        if isinstance(event, Checked) and event.check.name == burn_in.COVERED:
+            span = Span(60_000, 6_000, 2**30, 2**31, 8, mismatches)
+            own = Aggregate(
+                kind="disk",
+                asked="1 thread",
+                spans=(span,),
+                ending=ending if event.launch == last else COMPLETED,
+                places=("byte 8",) * mismatches,
+            )
+            lines += [
+                replace(line, event=replace(event, check=one))
+                for one in checks_of(own, is_again=False)
+                if event.phase == "last"
+            ]
+    return lines
+
+
+def test_stress_beside_the_products_is_one_table(recorded: Bundle) -> None:
+    assert section(recorded).stress is None
+    assert "beside the device: memory and cores of the host" in rows(section(recorded).not_covered)
+    made = section(recorded, stressed(recorded, 1, "killed by signal 9"))
+    (row,) = rows(made.stress).values()
+    assert row == (
+        "1 thread",
+        "34.13 MiB a second, 10 % of the time",
+        "6 GiB, 48 products",
+        "6",
+    )
+    assert made.stress is not None
+    assert "Ended before it was asked to, and fails: disk in 1 segment." in made.stress.notes
+    assert "disk: byte 8." in made.stress.notes
+    left = rows(made.not_covered)
+    assert "beside the device: writes and reads of a file, past the page cache" not in left
+    assert left["beside the device: copies to the device and back"] == ("--stress copies",)
+    assert made.shown.startswith("Not clean: ")
 
 
 def test_products_of_several_formats_stand_apart() -> None:

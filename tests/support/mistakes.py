@@ -41,6 +41,8 @@ MISTAKES: tuple[tuple[str, str], ...] = (
     ("two suites", "bench plan smoke --suite intake"),
     ("a number that is none", "bench plan --sessions two"),
     ("a minute and other minutes", "bench plan --quick --minutes 30"),
+    ("stress without a burn-in", "bench plan smoke --stress disk"),
+    ("an unknown kind of stress", "bench plan burn-in --stress dsk"),
     ("an order that the node does not meet", "bench plan smoke --order order.toml"),
     ("a file that is not there", "bench plan smoke --order missing.toml"),
     ("an unfinished run", "bench verify out/UNFINISHED"),

@@ -21,9 +21,11 @@ from appliance.records.journal import Block, Event, LaunchStarted, Reading, RunE
 from appliance.records.json import sha256, to_json
 from appliance.records.plan import Plan
 from appliance.storage.journal import Clock, Journal
+from appliance.stress.aggregates import Aggregate, Span
 from appliance.watching import words
 from appliance.watching.follower import Follower
 from appliance.watching.status import Status, Tracker
+from workloads.parts.stress.stressors import checks_of
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 RESUME = "bench accept --resume out/run"
@@ -207,6 +209,24 @@ def test_hostile_text_and_long_names_stay_on_lines_of_80_columns(burn_in: Run) -
     shown = words.lines(status, RESUME)
     assert all(len(line) <= 80 and line.isprintable() for line in shown)
     assert "[U+001B]" in shown[0]
+
+
+def test_stress_beside_the_products_is_shown_by_kind(burn_in: Run) -> None:
+    assert burn_in.status().stress == ()
+    launch = next(one.id for one in burn_in.plan.launches if one.is_timed)
+    span = Span(60_000, 30_000, 10**9, 6 * 10**9, 8, 2)
+    aggregate = Aggregate(kind="disk", asked="1 thread", spans=(span,))
+    burn_in.write(
+        *(
+            replace(checked(launch, "last"), check=one)
+            for one in checks_of(aggregate, is_again=False)
+        )
+    )
+    status = burn_in.status()
+    assert status.mismatches == 2
+    assert "stress disk: 1.0 GB proven at 100 MB/s, 50 % of the time, mismatches: 2" in words.lines(
+        status, RESUME
+    )
 
 
 def test_the_newest_run_of_a_folder_is_watched(burn_in: Run) -> None:

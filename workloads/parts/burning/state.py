@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
+from typing import Protocol
 
 import torch
 
+from appliance.records.journal import Check
 from workloads.parts.burning.formats import Format
 from workloads.parts.burning.lanes import Lane
 from workloads.parts.burning.mismatches import Event, Operands, Slot
@@ -22,6 +24,16 @@ _ODD_STEP = 16
 """What products of bytes want their inner side to be a multiple of."""
 
 Shape = tuple[int, int, int]
+
+
+class Beside(Protocol):
+    """Stress of the host beside the products."""
+
+    def begin(self) -> None:
+        """Begin, unless it has."""
+
+    def checks(self) -> Iterator[Check]:
+        """End, and say what was proved; nothing of what was not begun."""
 
 
 def shapes_of(form: Format, size: int) -> tuple[Shape, ...]:
@@ -157,6 +169,7 @@ class State:
     phase_steps: int = 1
     memory_rate: float = 0.0
     events: list[Event] = field(default_factory=list)
+    beside: Beside | None = None
     num_steps: int = 0
     phases: dict[str, int] = field(default_factory=lambda: dict.fromkeys(PHASES, 0))
 

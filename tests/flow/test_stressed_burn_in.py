@@ -1,0 +1,98 @@
+"""A burn-in with stress beside it is killed, gone on with, signed and verified."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+from support.program import ROOT, called, events, only_run
+
+from appliance.stress.aggregates import LASTING, name
+from appliance.stress.kinds import KINDS
+from workloads.parts.stress.stressors import PROCESS
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+
+SUITE = """
+schema = "bench/suite/2"
+name = "stressed"
+version = 1
+summary = "A burn-in of short segments"
+time_limit_seconds = 600
+
+[protocol]
+mode = "fresh"
+calibration_seconds = 0.03
+warmup_steps = 0
+warmup_seconds = 0.0
+blocks = 1
+block_steps = 3
+block_seconds = 3.0
+interim_analyses = [2]
+last_checks = "all"
+
+[[case]]
+id = "burn_in"
+workload = "burn_in"
+small = true
+launches = 2
+expected_seconds = 10
+reference_seconds = 5
+time_limit_seconds = 300
+memory_limit_gib = 8
+"""
+
+
+def stressors(root: int) -> list[psutil.Process]:
+    """Processes of stress below another one, as far as they live."""
+    try:
+        every = psutil.Process(root).children(recursive=True)
+        return [one for one in every if PROCESS in one.cmdline()]
+    except psutil.NoSuchProcess:
+        return []
+
+
+def wait_for_stress(running: subprocess.Popen[bytes]) -> list[psutil.Process]:
+    deadline = time.monotonic() + 240
+    while time.monotonic() < deadline and running.poll() is None:
+        found = stressors(running.pid)
+        if len(found) == len(KINDS):
+            return found
+        time.sleep(0.05)
+    pytest.fail("no stress was begun")
+
+
+def test_stress_dies_with_its_launch_and_is_verified(tmp_path: Path) -> None:
+    suite, out = tmp_path / "stressed.toml", tmp_path / "out"
+    suite.write_text(SUITE)
+    options = ("--stress", "all", "--suite", str(suite), "--out", str(out))
+    running = subprocess.Popen(
+        [sys.executable, "-m", "appliance", "accept", "--quiet", *options],
+        cwd=ROOT,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    begun = wait_for_stress(running)
+    os.killpg(running.pid, signal.SIGKILL)
+    running.wait()
+    _, alive = psutil.wait_procs(begun, timeout=60)
+    assert alive == []
+    run = only_run(out)
+    done = called("accept", "--resume", str(run), "--quiet")
+    assert done.returncode in (0, 3), done.stderr
+    last = [one for one in events(run, "checked") if one["phase"] == "last"]
+    said = {one["check"]["name"]: one["check"] for one in last}
+    for kind in KINDS:
+        check = said[name(kind, LASTING)]
+        assert check["error"] == 0
+        assert "ended: asked to stop" in check["detects_what"]
+    assert "Stress beside the products" in (run / "report.html").read_text()
+    verified = called("verify", str(run), "--allow-dev")
+    assert verified.returncode == done.returncode, verified.stderr
