@@ -13,6 +13,7 @@ read the ratios, which are made within one run.
     burn_in     how busy a burn-in keeps the processors in hot phases, and what its digests cost
     judge       processor time of judging 40 criteria with 40 launches each
     inputs      time of drawing operands on this host: torch's generator over ours
+    pages       processor time and memory of signing a run with its pages: smoke, and 64 devices
     imports     processor time of importing a workload over that of importing torch
 """
 
@@ -35,6 +36,7 @@ from digests import measure_digests
 from imports import measure_imports
 from inputs import measure_inputs
 from judge import measure_judge
+from pages import measure_pages
 
 ROOT = Path(__file__).parents[1]
 SMOKE = ROOT / "workloads" / "suites" / "smoke.toml"
@@ -187,6 +189,7 @@ def main() -> None:
             "judge": measure_judge,
             "imports": measure_imports,
             "inputs": measure_inputs,
+            "pages": measure_pages,
             "smoke": lambda: measure_smoke(folder),
             "launches": lambda: measure_launches(folder),
         }
