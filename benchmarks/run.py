@@ -14,6 +14,7 @@ read the ratios, which are made within one run.
     long_journal  processor time and memory of verifying a burn-in of 168 h on 8 devices
     judge       processor time of judging 40 criteria with 40 launches each
     inputs      time of drawing operands on this host: as 0.4.0 did over ours
+    pages       processor time and memory of signing a run with its pages: smoke, and 64 devices
     imports     processor time of importing a workload over that of importing torch
 """
 
@@ -37,6 +38,7 @@ from imports import measure_imports
 from inputs import measure_inputs
 from judge import measure_judge
 from long_journal import measure_long_journal
+from pages import measure_pages
 
 ROOT = Path(__file__).parents[1]
 SMOKE = ROOT / "workloads" / "suites" / "smoke.toml"
@@ -190,6 +192,7 @@ def main() -> None:
             "judge": measure_judge,
             "imports": measure_imports,
             "inputs": measure_inputs,
+            "pages": measure_pages,
             "smoke": lambda: measure_smoke(folder),
             "launches": lambda: measure_launches(folder),
         }

@@ -99,7 +99,11 @@ class _Course:
 def sections(
     index: JournalIndex, verdict: Verdict, peaks: Peaks, qualified: Qualified, system: System
 ) -> tuple[CaseSection, ...]:
-    """One section per planned case, in the plan's order."""
+    """One section per planned case, in the plan's order.
+
+    Of a row of several devices, which stand together, sections have neither the courses of launches
+    nor checks and readings.
+    """
     results = {result.case: result for result in verdict.cases}
     begin = words.moment(index.begin_utc)
     finder = performance.References(qualified, system)
@@ -221,12 +225,10 @@ def _section(
 ) -> CaseSection:
     reason = no_timing(case, result)
     clock = _clock(result)
-    courses = {
-        launch.id: _course(launch, begin, clock)
-        for launch in (evidence.launches if is_drawn else ())
-    }
     ended = {launch.id: launch.ends[-1] for launch in evidence.launches if launch.ends}
-    readings = [reading for launch in evidence.launches for reading in launch.readings]
+    shown = evidence.launches if is_drawn else ()
+    courses = {launch.id: _course(launch, begin, clock) for launch in shown}
+    readings = [reading for launch in shown for reading in launch.readings]
     return CaseSection(
         number=str(number),
         id=case.id,
@@ -238,7 +240,7 @@ def _section(
         parameters=tuple(
             Row(label=name, value=words.scalar(value)) for name, value in case.parameters.items()
         ),
-        checks=(*map(check_row, result.checks), *repeats(evidence)),
+        checks=(*map(check_row, result.checks), *repeats(evidence)) if is_drawn else (),
         launches=tuple(_launches(result, ended, is_timing_shown=not reason)),
         launch_counts=_launch_counts(result),
         timing=None
@@ -252,7 +254,7 @@ def _section(
             limit=step_limit(rulings),
         ),
         no_timing=reason,
-        readings=_readings_words(machine.telemetry(readings)),
+        readings=_readings_words(machine.telemetry(readings)) if is_drawn else "",
     )
 
 

@@ -115,7 +115,7 @@ def _rulings(own: Sequence[Member]) -> Iterator[tuple[str, RulingWord, str]]:
     for name, rulings in by_criterion.items():
         word = cases.worst([one.ruling for one in rulings])
         number = sum(one.ruling == word for one in rulings)
-        yield name, word, "" if len(own) == 1 else f"{number} of {len(rulings)}"
+        yield name, word, "" if number == len(rulings) else f"{number} of {len(rulings)}"
 
 
 def _correct(own: Sequence[Member]) -> str:
@@ -152,7 +152,7 @@ def _failed(own: Sequence[Member]) -> Iterator[str]:
     ordered = sorted(alike.items(), key=lambda item: (not item[0][3], item[0][0] != "fail"))
     for (word, criterion, reason, required), rulings in ordered[:MOST_FAILED]:
         places = [ruling.case.partition("@")[2] for ruling in rulings]
-        where = "" if len(own) == 1 else f" on {_listed(places)}"
+        where = "" if len(own) == 1 else f" on {words.devices(places)}"
         advisory = "" if required else " (informative)"
         yield (
             f"{words.RULINGS[word]} {criterion}{advisory}{where}: "
@@ -160,11 +160,6 @@ def _failed(own: Sequence[Member]) -> Iterator[str]:
         )
     if len(ordered) > MOST_FAILED:
         yield f"and {len(ordered) - MOST_FAILED} more under requirements"
-
-
-def _listed(names: Sequence[str], most: int = 5) -> str:
-    rest = len(names) - most
-    return ", ".join(names[:most]) + (f" and {rest} more" if rest > 0 else "")
 
 
 def _short(text: str, longest: int = 130) -> str:
@@ -178,7 +173,7 @@ def _withheld(own: Sequence[Member]) -> Iterator[str]:
         if one.section.no_timing:
             reasons.setdefault(one.section.no_timing, []).append(one.case.place)
     for reason, places in reasons.items():
-        yield reason if len(own) == 1 else f"On {_listed(places)}: {reason}"
+        yield reason if len(own) == 1 else f"On {words.devices(places)}: {reason}"
 
 
 def _notes(own: Sequence[Member]) -> Iterator[tuple[str, str]]:
@@ -274,10 +269,7 @@ def _step(result: CaseResult) -> Estimate | None:
 def _caption(shown: Sequence[Member]) -> str:
     if not shown:
         return ""
-    return (
-        f"Each of {count(len(shown), 'device')} with its interval, by number; a cross has a "
-        "required ruling that failed."
-    )
+    return f"{count(len(shown), 'device')} by number, each with its interval."
 
 
 def heat_map(rows: Mapping[str, Sequence[Member]]) -> Markup:
@@ -318,7 +310,7 @@ def appendix(rows: Mapping[str, Sequence[Member]], index: JournalIndex) -> Appen
 
 def _titled(rows: Mapping[str, Sequence[Member]]) -> Iterator[tuple[str, Sequence[Member]]]:
     for name, own in rows.items():
-        yield (own[0].case.id if len(own) == 1 else f"{name}, {len(own)} cases"), own
+        yield (own[0].case.id if len(own) == 1 else f"{name} x {len(own)}"), own
 
 
 def _checks(own: Sequence[Member], index: JournalIndex) -> CheckTable:
@@ -549,22 +541,40 @@ def _readings(rows: Mapping[str, Sequence[Member]], index: JournalIndex) -> tupl
     if missing:
         notes.append(f"{count(len(missing), 'reading')} {NOT_REPORTED}: {', '.join(missing)}.")
     labels = [*(label for label, _ in _titled(rows)), WHOLE_RUN]
+    columns = {
+        key: _column(
+            words.reading(key)[0], [_reading(key, seen.get(key)) for seen in values.values()]
+        )
+        for key in shown
+    }
     parts = [shown[i : i + MOST_READINGS] for i in range(0, len(shown), MOST_READINGS)] or [[]]
     return tuple(
         Grid(
-            columns=("Case", "Readings", *(words.reading(key)[0] for key in part)),
+            columns=("Case", "Readings", *(columns[key][0] for key in part)),
             rows=tuple(
                 (
                     label,
                     str(max((one.num_readings for one in seen.values() if one), default=0)),
-                    *(_reading(key, seen.get(key)) for key in part),
+                    *(columns[key][1][place] for key in part),
                 )
-                for label, seen in zip(labels, values.values(), strict=True)
+                for place, (label, seen) in enumerate(zip(labels, values.values(), strict=True))
             ),
             notes=tuple(notes) if part is parts[-1] else (),
         )
         for part in parts
     )
+
+
+def _column(name: str, cells: Sequence[str]) -> tuple[str, Sequence[str]]:
+    """A column's head and cells, with the unit in the head where all cells have the same one."""
+    ends = [cell.rpartition(" ") for cell in cells if cell != NOT_REPORTED]
+    units = {unit for _, _, unit in ends}
+    if len(units) != 1 or any(re.search("[^0-9.,/ -]", numbers) for numbers, _, _ in ends):
+        return name, cells
+    (unit,) = units
+    if re.fullmatch("[0-9.,-]*", unit):
+        return name, cells
+    return f"{name}, {unit}", [cell.removesuffix(f" {unit}") for cell in cells]
 
 
 def _read(

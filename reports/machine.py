@@ -179,7 +179,11 @@ def _peaks(peaks: Peaks, system: System) -> tuple[Group, ...]:
     if is_processor:
         bounds = Grid(columns=grid.columns[:3], rows=tuple(row[:3] for row in grid.rows))
         return (Group(title=BOUNDS, intro=BOUNDS_INTRO, grid=bounds),)
-    return (Group(title="Vendor's figures", grid=grid),)
+    models = {peak.model for peak in peaks.peak}
+    if len(models) > 1:
+        return (Group(title="Vendor's figures", grid=grid),)
+    short = replace(grid, columns=grid.columns[1:], rows=tuple(row[1:] for row in grid.rows))
+    return (Group(title=f"Vendor's figures of the {models.pop()}", grid=short),)
 
 
 def _quantity(name: str) -> str:

@@ -72,7 +72,7 @@ def _utilisation(case: Case, seconds: float, roofs: Roofs) -> str:
 def _place(case: Case, seconds: float, roofs: Roofs) -> str:
     flops, moved = case.work.flops, case.work.bytes
     if moved is None or moved <= 0:
-        return f"Place under the roofline {UNKNOWN}: the bytes that it must move are not counted."
+        return "Its bytes are not counted, so it has no place under the roofline."
     if roofs.memory is None:
         return f"Place under the roofline {UNKNOWN}: no vendor's figure for the memory is known."
     if not flops:

@@ -143,8 +143,8 @@ class LaunchEvidence:
     was_interrupted: bool = False
     fault: str = ""
     loads: dict[str, tuple[tuple[int, int], Columns]] = field(default_factory=dict)
-    _means: dict[Clock, tuple[int, float | None]] = field(default_factory=dict)
-    _series: dict[Clock, tuple[int, Series]] = field(default_factory=dict)
+    _means: dict[Clock, tuple[int, float | None]] | None = None
+    _series: dict[Clock, tuple[int, Series]] | None = None
 
     @property
     def is_completed(self) -> bool:
@@ -178,6 +178,7 @@ class LaunchEvidence:
         """ln(seconds) of a step; of an interrupted launch, from the blocks that it had finished."""
         if not self.is_counted:
             return None
+        self._means = {} if self._means is None else self._means
         known = self._means.get(clock)
         if known is None or known[0] != len(self.figures):
             known = self._means[clock] = (
@@ -210,6 +211,7 @@ class LaunchEvidence:
 
     def series(self, clock: Clock) -> Series:
         """What its timed steps look like over time; needs a block."""
+        self._series = {} if self._series is None else self._series
         known = self._series.get(clock)
         if known is None or known[0] != len(self.blocks):
             with np.errstate(divide="ignore", invalid="ignore"):

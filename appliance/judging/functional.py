@@ -223,6 +223,17 @@ def _owed(evidence: CaseEvidence) -> list[LaunchEvidence]:
     ]
 
 
+def never_began(evidence: CaseEvidence, plan: Plan) -> RulingDraft | None:
+    """What stands against a case for which the minutes of the run left no time, whatever is asked.
+
+    No launch of it began, so each criterion would say in words of its own that nothing is there.
+    """
+    first, *_ = evidence.launches
+    if first.ended is None or not all(launch.had_no_time for launch in evidence.all_launches):
+        return None
+    return _out_of_time(first.ended, plan)
+
+
 def _out_of_time(ended: LaunchEnded, plan: Plan) -> RulingDraft:
     """What was not begun, because the suite's time was over or the run's minutes left none."""
     if ended.reason == NO_TIME:

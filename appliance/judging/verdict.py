@@ -48,6 +48,7 @@ from appliance.judging.functional import (
     inventory,
     is_burn_in,
     load,
+    never_began,
 )
 from appliance.judging.heating import heated
 from appliance.judging.level_spread import score_row
@@ -396,14 +397,20 @@ class Judge:
                 yield _ruling(criterion, "", health(criterion, cases, self._inputs, scope))
             else:
                 for evidence in cases:
-                    draft = (
-                        self._judged(criterion, evidence)
-                        if criterion.kind in CHANCE_KINDS
-                        else self._functional(criterion, evidence)
-                    )
-                    if criterion.kind == "determinism":
-                        draft = repeatability.agreed(draft, self._apart.get(evidence.case.id))
-                    yield _ruling(criterion, evidence.case.id, draft)
+                    yield _ruling(criterion, evidence.case.id, self._draft(criterion, evidence))
+
+    def _draft(self, criterion: Criterion, evidence: CaseEvidence) -> RulingDraft:
+        """The ruling on one case; of one that never began, why, and nothing else."""
+        draft = (
+            self._judged(criterion, evidence)
+            if criterion.kind in CHANCE_KINDS
+            else self._functional(criterion, evidence)
+        )
+        if criterion.kind == "determinism":
+            draft = repeatability.agreed(draft, self._apart.get(evidence.case.id))
+        if draft.ruling != "inconclusive":
+            return draft
+        return never_began(evidence, self._inputs.plan) or draft
 
     def _order_rulings(self) -> Iterator[Ruling]:
         """Whether the node is what was bought, line by line."""

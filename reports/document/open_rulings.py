@@ -17,6 +17,8 @@ from reports.model import OpenCase, OpenRuling
 
 MOST_ALIKE = 12  # explanations of one criterion and reason; verdict.json has them all
 OF_RUN = "the run"
+UNSEEN = re.compile("[a-z0-9_]+ of (.+) was not observed: (.+)", re.DOTALL)
+"""What the judge says of a metric that was not observed: of which devices, and why."""
 DEVICE = re.compile(r"\b[a-z]+:[0-9]+\b")
 CLASSES = ("integrity", "correctness", "health", "performance")
 """What a criterion's precedence is called, the highest first."""
@@ -67,8 +69,23 @@ def _together(first: OpenRuling, others: Sequence[OpenRuling]) -> OpenRuling:
     if not _is_of_run(first):
         is_one = len({one.precedence for one in others} | {first.precedence}) == 1
         return replace(first, criterion=criteria, precedence=first.precedence if is_one else "")
-    cases = (replace(case, cases=one.criterion) for one in (first, *others) for case in one.cases)
-    return replace(first, criterion=criteria, cases=tuple(cases))
+    cases = [replace(case, cases=one.criterion) for one in (first, *others) for case in one.cases]
+    return replace(first, criterion=criteria, cases=tuple(_unseen_together(cases)))
+
+
+def _unseen_together(several: Sequence[OpenCase]) -> Iterable[OpenCase]:
+    """Criteria of which the same was not observed for the same reason, as one with their number."""
+    alike: dict[tuple[str, ...], list[OpenCase]] = {}
+    for one in several:
+        unseen = UNSEEN.fullmatch(one.explanation)
+        key = unseen.groups() if unseen else (one.cases, one.explanation)
+        alike.setdefault((*key, one.action), []).append(one)
+    for (devices, why, _), group in alike.items():
+        if len(group) == 1:
+            yield group[0]
+        else:
+            said = f"these {len(group)} were not observed of {devices}: {why}"
+            yield replace(group[0], cases=", ".join(one.cases for one in group), explanation=said)
 
 
 def _open_ruling(group: Sequence[Ruling], ranks: Mapping[str, int]) -> OpenRuling:

@@ -66,7 +66,7 @@ def view(bundle: Bundle, index: JournalIndex | None = None) -> View:
                 verdict, (*criteria, *order_match.requirements(bundle.order))
             ),
             legend=cases.legend(verdict),
-            cases=sections,
+            cases=tuple(own[0].section for own in rows.values() if len(own) == 1),
             families=families.sections(rows),
             heat_map=families.heat_map(rows),
             appendix=families.appendix(rows, index),

@@ -197,7 +197,7 @@ def test_a_share_of_the_baseline_is_of_the_score_alone() -> None:
 def test_cases_of_several_devices_stand_in_one_section_with_the_slowest_by_name() -> None:
     made = node()
     assert len(made.families) == 4
-    assert len(made.cases) == 32
+    assert made.cases == ()  # none stands alone
     for family, row in zip(made.families, made.performance.grid.rows, strict=True):
         assert family.devices == "8 devices"
         assert family.figures is not None

@@ -53,7 +53,7 @@ def _of(case: Case, result: CaseResult, peaks: Peaks) -> str:
 def test_utilisation_is_the_model_s_arithmetic_over_time_and_peak() -> None:
     output = reported(Work(flops=FLOPS, precision="float32"), ARITHMETIC, MEMORY)
     assert "4.000 GFLOP of model arithmetic a step; MFU 40 % of 1.000 TFLOP/s (float32)" in output
-    assert "the bytes that it must move are not counted" in output
+    assert "Its bytes are not counted, so it has no place under the roofline" in output
 
 
 def test_beyond_the_ridge_the_roof_is_the_peak() -> None:
