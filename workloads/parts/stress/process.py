@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import select
+import signal
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import astuple, dataclass, field
@@ -130,6 +131,7 @@ def _percent(request: Request) -> float:
 
 def main(makers: Mapping[str, Callable[[Request], Load]] = MAKERS) -> None:
     """Serve one launch."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # whom a terminal interrupts, the launch tells
     out = os.dup(1)
     os.dup2(2, 1)  # what a library prints is no report
     request = json.loads(_line(0))
