@@ -52,7 +52,12 @@ def make_disk(request: Request) -> Load:
 def make_copies(request: Request) -> Load:
     """Copies to the device and back."""
     device = torch.device(str(request["device"]))
-    return Copies.make(seed=_int(request, "seed"), device=device, share=_percent(request))
+    return Copies.make(
+        seed=_int(request, "seed"),
+        device=device,
+        share=_int(request, "percent") / 100,
+        num_bytes=_int(request, "num_bytes"),
+    )
 
 
 MAKERS: Mapping[str, Callable[[Request], Load]] = {
@@ -123,10 +128,6 @@ def _int(request: Request, name: str) -> int:
     value = request[name]
     assert isinstance(value, int)  # noqa: S101 - the launch wrote it
     return value
-
-
-def _percent(request: Request) -> float:
-    return _int(request, "percent") / 100
 
 
 def main(makers: Mapping[str, Callable[[Request], Load]] = MAKERS) -> None:
