@@ -18,7 +18,7 @@ from appliance.records.journal import Check
 from appliance.stress import aggregates
 from appliance.stress.aggregates import Aggregate, Span, Untrue
 from workloads.contract.failures import Unsupported
-from workloads.parts.stress import copies, process, requests
+from workloads.parts.stress import process, requests
 from workloads.parts.stress.copies import Copies
 from workloads.parts.stress.disk import REGION, Disk
 from workloads.parts.stress.host import AWAKE, Host
@@ -46,9 +46,8 @@ def a_disk(folder: Path, regions: int = 2) -> Disk:
     return Disk.make(seed=3, num_bytes=regions * REGION, folder=str(folder))
 
 
-@pytest.fixture
-def few_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(copies, "NUM_BYTES", 2**16)
+def copying(cls: type[Copies] = Copies) -> Copies:
+    return cls.make(seed=3, device=CPU, share=0.5, num_bytes=2**16)
 
 
 # ------------------------------------------------------------------ one kind at a time
@@ -128,20 +127,18 @@ def test_disk_that_refuses_to_read_or_write_is_a_fault_and_a_full_one_is_not(
         disk.turn()
 
 
-@pytest.mark.usefixtures("few_words")
 def test_healthy_copies_are_clean() -> None:
-    made = turns(Copies.make(seed=3, device=CPU, share=0.5), 4)
+    made = turns(copying(), 4)
     assert made == [Turn(proven=2**17, moved=2**17)] * 4
 
 
-@pytest.mark.usefixtures("few_words")
 @pytest.mark.parametrize(
     ("wrong", "way", "times"), [((1,), "to the device", 0), ((2, 4, 6), "back", 2)]
 )
 def test_flipped_bit_of_a_copy_is_found_on_its_way(
     wrong: tuple[int, ...], way: str, times: int
 ) -> None:
-    load = BadWay.make(seed=3, device=CPU, share=1.0)
+    load = copying(BadWay)
     assert isinstance(load, BadWay)
     load.wrong = wrong
     (event,) = load.turn().wrong
@@ -149,8 +146,8 @@ def test_flipped_bit_of_a_copy_is_found_on_its_way(
     assert event.num_again == times
 
 
-def test_copy_that_does_not_run_is_found(few_words: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    load = Copies.make(seed=3, device=CPU, share=1.0)
+def test_copy_that_does_not_run_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    load = copying()
     load.turn()
     monkeypatch.setattr(Copies, "copy", lambda *_: None)
     assert len(load.turn().wrong) == 1
@@ -216,7 +213,7 @@ def test_flipped_bit_of_each_kind_is_found_through_its_process(
     asked = [
         Request(kind="host", seed=3, num_bytes=2**16),
         Request(kind="disk", seed=3, num_bytes=2 * REGION, folder=str(tmp_path)),
-        Request(kind="copies", seed=3),
+        Request(kind="copies", seed=3, num_bytes=2**16),
     ]
     stress = Stress(requests=asked, module="support.stressed")
     stress.begin()

@@ -57,13 +57,13 @@ class Copies:
         return self.there.device.type == "cpu"
 
     @classmethod
-    def make(cls, *, seed: int, device: torch.device, share: float) -> Copies:
-        """Draw the sets; `share` of the time is spent copying."""
+    def make(cls, *, seed: int, device: torch.device, share: float, num_bytes: int) -> Copies:
+        """Draw the sets, of so many bytes each; `share` of the time is spent copying."""
         torch.set_num_threads(1)
         rng = torch.Generator().manual_seed(seed)
-        count = NUM_BYTES // WORD
+        count = num_bytes // WORD
         weights = torch.randint(-(2**62), 2**62, (count,), generator=rng) * 2 + 1
-        drawn = [words(seed, index, NUM_BYTES) for index in range(NUM_SETS)]
+        drawn = [words(seed, index, num_bytes) for index in range(NUM_SETS)]
         return cls(
             sets=[_Set(words=_locked(one, device), digest=_digest(one, weights)) for one in drawn],
             there=torch.zeros(count, dtype=torch.int64, device=device),
@@ -77,7 +77,8 @@ class Copies:
         one = self.sets[self.number % len(self.sets)]
         self.number += 1
         wrong = list(self._compared(one))
-        return Turn(proven=2 * NUM_BYTES, moved=2 * NUM_BYTES, wrong=wrong)
+        size = 2 * self.there.nbytes
+        return Turn(proven=size, moved=size, wrong=wrong)
 
     def copy(self, into: torch.Tensor, source: torch.Tensor) -> None:
         """One copy, which is waited for."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import select
+import signal
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import astuple, dataclass, field
@@ -51,7 +52,12 @@ def make_disk(request: Request) -> Load:
 def make_copies(request: Request) -> Load:
     """Copies to the device and back."""
     device = torch.device(str(request["device"]))
-    return Copies.make(seed=_int(request, "seed"), device=device, share=_percent(request))
+    return Copies.make(
+        seed=_int(request, "seed"),
+        device=device,
+        share=_int(request, "percent") / 100,
+        num_bytes=_int(request, "num_bytes"),
+    )
 
 
 MAKERS: Mapping[str, Callable[[Request], Load]] = {
@@ -124,12 +130,9 @@ def _int(request: Request, name: str) -> int:
     return value
 
 
-def _percent(request: Request) -> float:
-    return _int(request, "percent") / 100
-
-
 def main(makers: Mapping[str, Callable[[Request], Load]] = MAKERS) -> None:
     """Serve one launch."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # whom a terminal interrupts, the launch tells
     out = os.dup(1)
     os.dup2(2, 1)  # what a library prints is no report
     request = json.loads(_line(0))

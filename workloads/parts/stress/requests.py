@@ -54,7 +54,10 @@ def of(
 
     def copying() -> Request:
         percent = COPIES_PERCENT[where]
-        return Request(kind="copies", seed=seed, percent=percent, device=str(device))
+        size = copies.NUM_BYTES
+        return Request(
+            kind="copies", seed=seed, num_bytes=size, percent=percent, device=str(device)
+        )
 
     makers: Mapping[str, Callable[[], Request]] = {
         "host": host,
