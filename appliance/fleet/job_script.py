@@ -13,6 +13,8 @@ from appliance.fleet.folder import CampaignFolder
 LEAST_FOR_SIGNAL = 10  # minutes; Slurm may send the signal a minute early
 SIGNAL_SECONDS = 120
 """Before the time limit a run is interrupted in order, so that it can go on in another job."""
+GPUS = '${SLURM_GPUS_ON_NODE:+"--gres=gpu:$SLURM_GPUS_ON_NODE"}'
+"""A step of an exclusive job has none of its accelerators unless it names them (srun, --gres)."""
 
 
 def options(
@@ -35,7 +37,7 @@ def options(
         f"--chdir={folder.path}",
     ]
     if campaign.minutes >= LEAST_FOR_SIGNAL:
-        found.append(f"--signal=B:INT@{SIGNAL_SECONDS}")
+        found.append(f"--signal={_signalled(folder)}INT@{SIGNAL_SECONDS}")
     if campaign.reservation:
         found.append(f"--reservation={campaign.reservation}")
     if campaign.partition:
@@ -45,6 +47,15 @@ def options(
     return tuple(found)
 
 
+def _signalled(folder: CampaignFolder) -> str:
+    """Whom Slurm signals: what the script became, else ("") the processes of its step.
+
+    The script becomes bench, which `bench start` passes on into the container. With pyxis it
+    becomes srun, which would answer with a line of status, and bench is in the step.
+    """
+    return "" if folder.campaign.launcher.kind == "pyxis" else "B:"
+
+
 def script(folder: CampaignFolder, node: CampaignNode, attempt: int, sessions: int) -> str:
     """The batch script: one command in the place of the shell."""
     launcher = folder.campaign.launcher
@@ -52,12 +63,13 @@ def script(folder: CampaignFolder, node: CampaignNode, attempt: int, sessions: i
         *(launcher.program, "fleet", "run", str(folder.path)),
         *("--node", node.name, "--attempt", str(attempt), "--sessions", str(sessions)),
     ]
+    command = shlex.join(words)
     if launcher.kind == "pyxis":
-        words = [*_srun(folder), *words]
-    return f"#!/bin/sh\nexec {shlex.join(words)}\n"
+        command = f"srun --ntasks=1 --cpu-bind=none {GPUS} {shlex.join(_pyxis(folder))} {command}"
+    return f"#!/bin/sh\nexec {command}\n"
 
 
-def _srun(folder: CampaignFolder) -> Sequence[str]:
+def _pyxis(folder: CampaignFolder) -> Sequence[str]:
     """Pyxis starts the image; the campaign and the key are mounted where they are."""
     launcher = folder.campaign.launcher
     places = {str(folder.path)}
@@ -70,11 +82,10 @@ def _srun(folder: CampaignFolder) -> Sequence[str]:
         )
     mounts = ",".join(f"{place}:{place}" for place in sorted(places))
     return (
-        "srun",
-        "--ntasks=1",
         f"--container-image={launcher.image}",
         f"--container-mounts={mounts}",
         "--no-container-mount-home",
+        "--no-container-entrypoint",  # the image's starts a run of its own
     )
 
 

@@ -33,6 +33,7 @@ STATES: tuple[State, ...] = get_args(State)
 FINAL = frozenset({"accepted", "rejected", "inconclusive", "failed"})
 BEGUN = re.compile(r"attempt-([1-9][0-9]{0,2})\.begun")
 LARGEST_LOG = 16 * 2**20
+OF_SLURM = ("srun: ", "slurmstepd: ")
 LONGEST_SENTENCE = 300
 
 
@@ -189,13 +190,17 @@ def begun_attempts(jobs: Path) -> tuple[int, ...]:
 
 
 def last_words(jobs: Path, attempt: int) -> str:
-    """The last line that an attempt's job printed, as people may be shown it."""
+    """The last line that an attempt's job printed, as people may be shown it.
+
+    What Slurm adds of a task's end is passed over, where bench has said why.
+    """
     try:
         text = plain_files.read(jobs / f"attempt-{attempt}.out", LARGEST_LOG)
     except OSError:
         return ""
     lines = [line.strip() for line in text.decode(errors="replace").splitlines() if line.strip()]
-    return one_line(lines[-1])[:LONGEST_SENTENCE] if lines else ""
+    own = [line for line in lines if not line.startswith(OF_SLURM)] or lines
+    return one_line(own[-1])[:LONGEST_SENTENCE] if own else ""
 
 
 def last_attempts(lines: Sequence[Submission], jobs: Sequence[Job]) -> Mapping[str, int]:

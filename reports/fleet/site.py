@@ -6,7 +6,9 @@ half of one. A folder that is no site is never replaced.
 
 from __future__ import annotations
 
+import glob
 import json
+import secrets
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,6 +20,7 @@ from appliance.errors import OutputError, UsageError
 from appliance.records.json import Record
 from appliance.signing.keys import Key
 from appliance.storage import bundle as bundles
+from appliance.storage.plain_files import UNFINISHED
 from reports import render
 from reports.fleet import answers as all_answers
 from reports.fleet import downloads, pages, summary
@@ -26,8 +29,6 @@ from reports.fleet.answers import Answers
 MARK = "nodes.js"
 """A file that only a site has; a folder without it is not replaced."""
 SUMMARY = "summary.pdf"
-NEW = ".new"
-OLD = ".old"
 STATIC = ("style.css", "search.js")
 
 
@@ -52,12 +53,13 @@ def write(collection: Path, site: Path, key: Key) -> Site:
     extras.require_rendering("a fleet's site")
     _refuse_other(site)
     answers = all_answers.read(collection)
-    new = site.with_name(f"{site.name}{NEW}")
+    new = _beside(site)
     try:
-        shutil.rmtree(new, ignore_errors=True)
+        _remove_unfinished(site)
         sizes = {path: _write(new, path, data) for path, data in _files(answers, site, key)}
         _take_place(new, site)
     except OSError as error:
+        shutil.rmtree(new, ignore_errors=True)
         raise bundles.not_written(site, error) from None
     of_pages = [size for path, size in sizes.items() if path.endswith(".html")]
     return Site(
@@ -110,9 +112,19 @@ def _write(root: Path, path: str, data: bytes) -> int:
     return len(data)
 
 
+def _beside(site: Path) -> Path:
+    """A place beside the site's for what is not whole yet, which nobody else's folder has."""
+    return site.absolute().with_name(f"{UNFINISHED}{secrets.token_hex(8)}-{site.absolute().name}")
+
+
+def _remove_unfinished(site: Path) -> None:
+    """What a call for this site left when it was killed."""
+    for path in site.absolute().parent.glob(f"{UNFINISHED}*-{glob.escape(site.absolute().name)}"):
+        shutil.rmtree(path, ignore_errors=True)
+
+
 def _take_place(new: Path, site: Path) -> None:
-    old = site.with_name(f"{site.name}{OLD}")
-    shutil.rmtree(old, ignore_errors=True)
+    old = _beside(site)
     if site.exists():
         site.rename(old)
     new.rename(site)

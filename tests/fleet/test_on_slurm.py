@@ -12,14 +12,18 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 from cryptography import x509
 from support import slurm
-from support.program import ROOT, TINY, called
+from support.campaigns import answer, fleet, nodes, planned, signing
+from support.program import ROOT, called
 from support.slurm import Cluster, wait_for
 
 from appliance.challenge import campaign as campaigns
@@ -32,8 +36,6 @@ from appliance.signing import pades
 
 pytestmark = pytest.mark.slow
 SLOW_RUN = 300.0
-LAUNCHES = ("interim_analyses = [5, 10]", "interim_analyses = [1]")
-"""What the suite of the tests has, and what is enough for a verdict on function alone."""
 
 
 @pytest.fixture(scope="module")
@@ -80,64 +82,10 @@ def virtual_bench(folder: Path) -> Path:
     return path
 
 
-def planned(
-    folder: Path,
-    keys: Path,
-    program: Path,
-    *more: str,
-    concurrency: int = 4,
-    settings: str = "minutes = 30",
-    nodes: str = "n1,a\nn2,a\nn3,b\nn4,b",
-) -> Path:
-    """A campaign over the four nodes, in `folder`."""
-    text = Path(TINY).read_text()
-    assert LAUNCHES[0] in text
-    (folder / "suite.toml").write_text(text.replace(*LAUNCHES))
-    (folder / "campaign.toml").write_text(
-        f"""
-        name = "test"
-        suite = "{folder}/suite.toml"
-        criteria = "functional"
-        concurrency = {concurrency}
-        {settings}
-        retries = 1
-        [launcher]
-        program = "{program}"
-        vendor = "cpu"
-        key = "{keys}/key.pem"
-        certificate = "{keys}/certificate.pem"
-        """
-    )
-    (folder / "nodes.csv").write_text(f"name,rack\n{nodes}\n")
-    out = folder / "campaign"
-    done = called(
-        *("fleet", "plan", str(folder / "campaign.toml"), "--out", str(out)),
-        *("--inventory", str(folder / "nodes.csv"), *signing(keys), *more),
-    )
-    assert done.returncode == 0, done.stderr
-    return out
-
-
-def signing(keys: Path) -> tuple[str, ...]:
-    return ("--key", f"{keys}/key.pem", "--certificate", f"{keys}/certificate.pem")
-
-
-def fleet(verb: str, campaign: Path, keys: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    return called("fleet", verb, str(campaign), "--trust", f"{keys}/certificate.pem", *words)
-
-
-def answer(verb: str, campaign: Path, keys: Path, *words: str) -> dict[str, object]:
-    return json.loads(fleet(verb, campaign, keys, "--json", *words).stdout)
-
-
-def nodes(campaign: Path, keys: Path) -> dict[str, dict[str, object]]:
-    """Every node's state by its name."""
-    return {one["name"]: one for one in answer("status", campaign, keys)["nodes"]}
-
-
 def queue(cluster: Cluster, form: str = "%i|%k|%T|%E") -> list[list[str]]:
     lines = cluster.ask("squeue", "--noheader", f"--format={form}").splitlines()
-    return [line.split("|") for line in lines if f"node={slurm.APART} " not in line]
+    apart = tuple(f"node={name} " for name in (slurm.APART, slurm.LIMITED))
+    return [line.split("|") for line in lines if not any(one in line for one in apart)]
 
 
 @pytest.fixture(scope="module")
@@ -155,9 +103,79 @@ def too_long(cluster: Cluster, keys: Path, tmp_path_factory: pytest.TempPathFact
     return campaign
 
 
+@dataclass(frozen=True)
+class Limited:
+    """A campaign by pyxis whose job Slurm interrupts; `shortens` makes its limit the signal's time.
+
+    `words` has what the script called srun with, and `step` says what Slurm gave the step.
+    """
+
+    campaign: Path
+    shortens: threading.Thread
+    words: Path
+    step: list[str]
+
+    def submit(self, keys: Path) -> dict[str, int]:
+        """Submit, with the script's srun ahead of Slurm's own."""
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("PATH", f"{self.words.parent / 'bin'}{os.pathsep}{slurm.PATH}")
+            return answer("submit", self.campaign, keys)["submitted"]
+
+
+WITHOUT_PYXIS = """\
+#!/bin/sh
+# Slurm's own srun, which without the plugin refuses the options of pyxis
+printf '%s\\n' "$@" >{words}
+for word do
+    shift
+    case "$word" in --container-* | --no-container-*) ;; *) set -- "$@" "$word" ;; esac
+done
+exec {srun} "$@"
+"""
+
+
+@pytest.fixture(scope="module")
+def limited(cluster: Cluster, keys: Path, tmp_path_factory: pytest.TempPathFactory) -> Limited:
+    """Its run waits for its second session when the signal comes, or is in the first yet."""
+    folder = tmp_path_factory.mktemp("limited")
+    program, words = folder / "bin" / "srun", folder / "words"
+    program.parent.mkdir()
+    srun = shutil.which("srun", path=slurm.PATH)
+    program.write_text(WITHOUT_PYXIS.format(words=words, srun=srun))
+    program.chmod(0o755)
+    campaign = planned(
+        folder,
+        keys,
+        virtual_bench(folder),
+        settings='minutes = 30\nsessions = 2\npause = "1h"',
+        nodes=f"{slurm.LIMITED},c",
+        launcher='kind = "pyxis"\nimage = "registry/bench:1"',
+    )
+    step: list[str] = []
+
+    def shorten() -> None:
+        runs = campaign / "nodes" / slurm.LIMITED / "runs"
+        wait_long(lambda: any(runs.glob("*/journal.jsonl")), "its run has begun")
+        step.append(insist("show", "step", f"{job}.0"))
+        insist("update", f"JobId={job}", "TimeLimit=2")
+
+    def insist(*words: str) -> str:
+        while True:  # another test ends the controller for a while
+            with suppress(subprocess.CalledProcessError):
+                return cluster.ask("scontrol", *words)
+            time.sleep(0.5)
+
+    thread = threading.Thread(target=shorten, daemon=True)
+    made = Limited(campaign=campaign, shortens=thread, words=words, step=step)
+    job = made.submit(keys)[slurm.LIMITED]
+    thread.start()
+    return made
+
+
 # ------------------------------------------------------------------ jobs and lanes
 
 
+@pytest.mark.usefixtures("limited")  # its signal comes within the time of the other tests
 @pytest.mark.usefixtures("too_long")  # its minute begins before the other tests
 def test_two_lanes_hold_four_jobs_and_a_second_submit_gives_none(
     cluster: Cluster, keys: Path, sleeper: Path, tmp_path: Path
@@ -201,18 +219,19 @@ def test_a_submit_that_was_killed_behind_sbatch_is_not_made_twice(
     assert len(queue(cluster)) == 4
 
 
+@pytest.mark.parametrize("verb", ["submit", "resume"])
 def test_kill_9_of_submit_leaves_each_node_at_most_one_job(
-    cluster: Cluster, keys: Path, sleeper: Path, tmp_path: Path
+    verb: str, cluster: Cluster, keys: Path, sleeper: Path, tmp_path: Path
 ) -> None:
     campaign = planned(tmp_path, keys, sleeper)
-    words = ("fleet", "submit", str(campaign), "--trust", f"{keys}/certificate.pem")
+    words = ("fleet", verb, str(campaign), "--trust", f"{keys}/certificate.pem")
     process = subprocess.Popen(
         [sys.executable, "-m", "appliance", *words], cwd=ROOT, stderr=subprocess.DEVNULL
     )
     wait_for(lambda: bool(submissions.read(campaign)), "a first job is asked for")
     process.send_signal(signal.SIGKILL)
     process.wait()
-    assert fleet("submit", campaign, keys).returncode == 0
+    assert fleet(verb, campaign, keys).returncode == 0
     comments = [comment for _, comment, _, _ in queue(cluster)]
     assert sorted(comments) == [f"bench node={name} attempt=1" for name in slurm.NODES]
 
@@ -306,7 +325,7 @@ def test_a_campaign_of_sinfo_has_every_node_that_slurm_knows(
     file, out = str(tmp_path / "campaign.toml"), str(tmp_path / "all")
     done = called("fleet", "plan", file, "--from-sinfo", "--out", out, *signing(keys), "--json")
     names = [node["name"] for node in json.loads(done.stdout)["campaign"]["nodes"]]
-    assert names == [*slurm.NODES, slurm.APART]
+    assert names == [*slurm.NODES, slurm.APART, slurm.LIMITED]
     assert cluster.node_state(slurm.APART)
 
 
@@ -447,7 +466,7 @@ def test_only_what_is_due_runs_again_and_in_the_end_all_are_accepted(
 ) -> None:
     assert sorted(story.again["submitted"]) == ["n2", "n3"]
     assert story.again["finished"] == 2
-    assert {one["state"] for one in story.late.values()} == {"accepted"}
+    assert {one["state"] for one in story.late.values()} == {"accepted"}, story.late
     assert (story.late["n2"]["attempts"], story.late["n2"]["rejections"]) == (2, 1)
     (run,) = (story.campaign / "nodes" / "n3" / "runs").glob("2*")
     assert '"run_resumed"' in (run / "journal.jsonl").read_text(), "it went on where it ended"
@@ -471,6 +490,27 @@ def test_a_bundle_is_of_its_node_and_of_no_other(story: Story, keys: Path, tmp_p
     found = nodes(campaign, keys)["n4"]
     assert found["state"] == "open"
     assert "not made for the challenge.json that you expect" in str(found["sentence"])
+
+
+def test_kill_9_of_status_leaves_the_next_one_the_same(
+    story: Story, keys: Path, tmp_path: Path
+) -> None:
+    campaign = Path(shutil.copytree(story.campaign, tmp_path / "campaign"))
+    before = nodes(campaign, keys)
+    stored = sorted(campaign.glob("nodes/*/verified.json"))
+    assert len(stored) == 4
+    for path in stored:
+        path.unlink()
+    words = ("fleet", "status", str(campaign), "--trust", f"{keys}/certificate.pem", "--once")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "appliance", *words], cwd=ROOT, stderr=subprocess.DEVNULL
+    )
+    wait_for(stored[0].exists, "it has verified a node")
+    process.kill()
+    process.wait()
+    assert nodes(campaign, keys) == before
+    assert sorted(campaign.glob("nodes/*/verified.json")) == stored
+    assert not [*campaign.glob("nodes/*/.unfinished-*")]
 
 
 def test_a_changed_byte_of_a_campaign_is_exit_4(story: Story, keys: Path, tmp_path: Path) -> None:
@@ -660,3 +700,28 @@ def test_a_job_that_its_time_limit_ends_counts_as_an_attempt_and_another_is_due(
     assert (run / "journal.jsonl").exists(), "what was recorded stays"
     assert answer("submit", too_long, keys)["submitted"].keys() == {slurm.APART}
     assert answer("cancel", too_long, keys)["cancelled"].keys() == {slurm.APART}
+
+
+def test_a_run_is_interrupted_in_order_before_its_time_limit_and_the_next_job_goes_on_with_it(
+    keys: Path, limited: Limited
+) -> None:
+    """By pyxis' script and Slurm's own timer, which signals the step and not its srun."""
+
+    def state() -> dict[str, object]:
+        return nodes(limited.campaign, keys)[slurm.LIMITED]
+
+    limited.shortens.join(SLOW_RUN)
+    assert "gres:gpu:2" in limited.step[0], "a step of an exclusive job has no other accelerators"
+    assert "--container-image=registry/bench:1" in limited.words.read_text().splitlines()
+    wait_long(lambda: state()["state"] == "open", "Slurm interrupts the run")
+    found = state()
+    assert (found["attempts"], found["failed"]) == (1, 1)
+    assert "TIMEOUT" not in str(found["sentence"]), "it ended before its limit"
+    assert "SIGINT" in str(found["sentence"])
+    place = limited.campaign / "nodes" / slurm.LIMITED
+    (run,) = (place / "runs").glob("2*")
+    assert '"crashed"' not in (run / "journal.jsonl").read_text()
+    assert limited.submit(keys).keys() == {slurm.LIMITED}
+    mark = place / "jobs" / f"{run.name}.resumed"
+    wait_long(mark.exists, "the next job goes on with the run")
+    assert answer("cancel", limited.campaign, keys)["cancelled"].keys() == {slurm.LIMITED}

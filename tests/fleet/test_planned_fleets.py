@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -262,10 +264,35 @@ def test_a_job_by_pyxis_mounts_the_campaign_and_starts_the_image(
     text = job_script.script(campaign, campaign.node("n1"), 2, 3)
     where = str(campaign.path)
     assert text == (
-        "#!/bin/sh\nexec srun --ntasks=1 --container-image=registry/bench:1 "
-        f"--container-mounts={where}:{where} --no-container-mount-home "
+        "#!/bin/sh\nexec srun --ntasks=1 --cpu-bind=none "
+        '${SLURM_GPUS_ON_NODE:+"--gres=gpu:$SLURM_GPUS_ON_NODE"} '
+        f"--container-image=registry/bench:1 --container-mounts={where}:{where} "
+        "--no-container-mount-home --no-container-entrypoint "
         f"bench fleet run {where} --node n1 --attempt 2 --sessions 3\n"
     )
+    for checker in (["sh", "-n"], ["shellcheck", "--severity=style"]):
+        if shutil.which(checker[0]):
+            (tmp_path / "job").write_text(text)
+            subprocess.run([*checker, str(tmp_path / "job")], check=True)
+
+
+@pytest.mark.parametrize(
+    ("launcher", "minutes", "signalled"),
+    [
+        ("", 10, "--signal=B:INT@120"),
+        ('kind = "docker"\nimage = "bench-cpu"', 10, "--signal=B:INT@120"),
+        ('kind = "pyxis"\nimage = "bench-cpu"', 10, "--signal=INT@120"),
+        ("", 9, ""),
+    ],
+)
+def test_every_job_of_ten_minutes_is_interrupted_before_its_limit_where_bench_gets_it(
+    launcher: str, minutes: int, signalled: str, tmp_path: Path, keys: Path
+) -> None:
+    campaign = made(tmp_path, keys, f"[launcher]\n{launcher}\n")
+    limited = replace(campaign, campaign=replace(campaign.campaign, minutes=minutes))
+    options = job_script.options(limited, campaign.campaign.nodes[0], 1, after=0)
+    found = [option for option in options if option.startswith("--signal")]
+    assert found == [signalled] * bool(signalled)
 
 
 def test_a_run_by_docker_is_a_line_that_start_takes(

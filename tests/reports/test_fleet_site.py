@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+import sys
+import time
 from html.parser import HTMLParser
 from io import BytesIO
 from pathlib import Path
@@ -14,7 +16,7 @@ import duckdb
 import pytest
 from pyhanko.pdf_utils.reader import PdfFileReader
 from support.fleet_tables import campaign, collection, entry, planted_fleet, run
-from support.program import called
+from support.program import ROOT, called
 from support.synthetic_fleet import node_name, planted
 
 from appliance.collection import queries, standing
@@ -239,6 +241,85 @@ def test_site_without_a_collection_names_the_verb(tmp_path: Path) -> None:
     done = called("fleet", "site", str(tmp_path), "--out", str(tmp_path / "site"))
     assert done.returncode == 2
     assert "make them by `bench fleet collect CAMPAIGN FROM --out" in done.stderr
+
+
+WRITE = """
+import sys
+from pathlib import Path
+from appliance.signing import keys
+from reports.fleet import site
+site.write(Path(sys.argv[1]), Path(sys.argv[2]), keys.development_key())
+"""
+
+
+def writing(collected: Path, place: Path, before: str = "") -> subprocess.Popen[str]:
+    """A process that writes the site."""
+    words = [sys.executable, "-c", f"{before}{WRITE}", str(collected), str(place)]
+    return subprocess.Popen(words, cwd=ROOT, stderr=subprocess.PIPE, text=True)
+
+
+def test_kill_9_while_a_site_is_written_leaves_the_old_one_and_no_rest_after_the_next(
+    collected: Path, site: Path, tmp_path: Path
+) -> None:
+    place, mine = tmp_path / "site", tmp_path / "site.old"
+    mine.mkdir()
+    shutil.copytree(site, place)
+    before = files(place)
+    process = writing(collected, place)
+    while not any(tmp_path.glob(".unfinished-*-site/nodes/*")):
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.01)
+    process.kill()
+    process.communicate()
+    assert files(place) == before
+    assert any(tmp_path.glob(".unfinished-*"))
+    sites.write(collected, place, keys.development_key())
+    assert sorted(tmp_path.iterdir()) == [place, mine], "and nothing of somebody else's is gone"
+    assert files(place).keys() == before.keys()
+
+
+def test_full_disk_leaves_the_old_site(collected: Path, site: Path, tmp_path: Path) -> None:
+    place = tmp_path / "site"
+    shutil.copytree(site, place)
+    before = files(place)
+    limit = (
+        "import resource, signal\n"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (12_000, 12_000))\n"
+    )
+    process = writing(collected, place, limit)
+    _, words = process.communicate()
+    assert process.returncode == 1
+    assert f"OutputError: {place} cannot be written" in words.splitlines()[-1]
+    assert files(place) == before
+    assert [*tmp_path.iterdir()] == [place]
+
+
+def test_half_of_the_nodes_with_another_driver_are_listed_and_none_is_marked(
+    tmp_path: Path,
+) -> None:
+    names = [f"n{one}" for one in range(12)]
+    entries = [
+        entry(
+            name,
+            run(
+                name,
+                driver="550.1" if one % 2 else "570.2",
+                seconds={"case": (0.0102 if one % 2 else 0.01) + one / 1e6},
+            ),
+        )
+        for one, name in enumerate(names)
+    ]
+    (tmp_path / "c").mkdir()
+    collection(tmp_path / "c", standing.fleet(campaign(names, [""] * 12), entries))
+    sites.write(tmp_path / "c", tmp_path / "site", keys.development_key())
+    page = (tmp_path / "site" / "inventory.html").read_text()
+    assert "of equally common ones the first by name: 6 of 6" in page
+    assert "550.1: 6<br>570.2: 6" in page
+    assert page.count("<td>570.2</td><td>550.1</td>") == 6
+    overview = (tmp_path / "site" / "index.html").read_text()
+    assert re.search(r'inventory.html">5[57]0.[12]</a></th><td class="number">6<', overview)
+    assert "<h2>Nodes beyond the fences</h2>\n<p>None.</p>" in overview
 
 
 @pytest.mark.parametrize("number", [3, 6])

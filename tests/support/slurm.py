@@ -21,10 +21,20 @@ from pathlib import Path
 
 import psutil
 
-TOOLS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "sinfo", "scontrol", "scancel")
+TOOLS = (
+    "munged",
+    "slurmctld",
+    "slurmd",
+    "sbatch",
+    "srun",
+    "squeue",
+    "sinfo",
+    "scontrol",
+    "scancel",
+)
 NODES = ("n1", "n2", "n3", "n4")
-APART = "n5"
-"""A fifth node, for a job that takes long and hinders nobody."""
+APART, LIMITED = "n5", "n6"
+"""Two more nodes, for jobs that take long and hinder nobody; the second has accelerators."""
 SECONDS = 90.0
 STEP = "slurmstepd"
 SBIN = "/usr/sbin:/sbin"
@@ -56,8 +66,9 @@ MessageTimeout=8
 KillWait=2
 MinJobAge=300
 SchedulerParameters=bf_interval=1,sched_interval=2,defer
+GresTypes=gpu
 {nodes}
-PartitionName=all Nodes=n[1-5] Default=YES State=UP MaxTime=60
+PartitionName=all Nodes=n[1-6] Default=YES State=UP MaxTime=60
 """
 
 
@@ -187,7 +198,7 @@ def cluster(folder: Path) -> Iterator[Cluster]:
     try:
         _start_munge(made)
         made.start_controller()
-        for name in (*NODES, APART):
+        for name in (*NODES, APART, LIMITED):
             made.start_node(name)
         wait_for(made.idle, "the nodes are idle")
         yield made
@@ -196,11 +207,16 @@ def cluster(folder: Path) -> Iterator[Cluster]:
 
 
 def _configure(made: Cluster) -> None:
-    controller, *ports = free_ports(2 + len(NODES))
+    controller, *ports = free_ports(3 + len(NODES))
     nodes = "\n".join(
         f"NodeName={name} NodeHostname=localhost NodeAddr=127.0.0.1 Port={port} CPUs=1"
-        for name, port in zip((*NODES, APART), ports, strict=True)
+        f"{' Gres=gpu:2' if name == LIMITED else ''}"
+        for name, port in zip((*NODES, APART, LIMITED), ports, strict=True)
     )
+    for number in range(2):
+        (made.folder / f"gpu{number}").touch()
+    accelerators = f"NodeName={LIMITED} Name=gpu File={made.folder}/gpu[0-1]\n"
+    (made.folder / "gres.conf").write_text(accelerators)
     made.configuration.write_text(
         CONFIGURATION.format(
             host=socket.gethostname().partition(".")[0],

@@ -1,4 +1,4 @@
--- Nodes with another version of a component than most have.
+-- Nodes with another version of a component than the most common, of equally common ones the first.
 WITH counted AS (
     SELECT component, version, count(*) AS num_nodes FROM software GROUP BY component, version
 ), common AS (
