@@ -40,7 +40,9 @@ def report(
             record = keys.signer_record(keys.development_key(), role_of(role))
         else:
             record = keys.signer_of(input_file.read(signer), role_of(role))
-        publish.report(folder, record)
+        left = publish.report(folder, record)
+    if left:
+        say(left)
     conclude(
         f"rendered for {record.subject}: {folder / 'report.pdf'} and report.html, not yet signed",
         {"folder": str(folder), "signer": record.subject, "sha256": record.sha256},
@@ -57,7 +59,9 @@ def sign(*, folder: FolderArgument, signing: SigningOptions, as_json: JsonOption
         from appliance.verbs import publish
 
         key, role = signing.signer()
-        publish.sign(folder, key, role)
+        left = publish.sign(folder, key, role)
+    if left:
+        say(left)
     conclude(
         f"signed: {folder / 'report.pdf'}",
         {"folder": str(folder), "report": str(folder / "report.pdf")},

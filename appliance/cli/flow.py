@@ -43,7 +43,9 @@ def accept(
     publish.require_renderer()
     _wait_until_idle(options, as_json=as_json)
     finished = _finished(options, as_json=as_json)
-    publish.sign(finished.folder, key, role)
+    left = publish.sign(finished.folder, key, role)
+    if left and not options.quiet:
+        say(left)
     _conclude(finished, is_signed=True, quiet=options.quiet, as_json=as_json)
 
 

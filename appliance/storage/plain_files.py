@@ -15,6 +15,7 @@ import mmap
 import os
 import secrets
 import stat
+import tempfile
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -96,6 +97,23 @@ def forget(data: bytes | mmap.mmap, begin: int, end: int) -> None:
         first, last = -(-begin // mmap.PAGESIZE), end // mmap.PAGESIZE
         if last > first:
             data.madvise(mmap.MADV_DONTNEED, first * mmap.PAGESIZE, (last - first) * mmap.PAGESIZE)
+
+
+def room(size: int) -> mmap.mmap:
+    """Room for `size` bytes, one at least, outside of memory: a file that has no name.
+
+    It lies in the folder for temporary files, has its blocks from the beginning, and goes when
+    nobody maps it any more. Raises OSError, with that folder for its file name, where the folder is
+    not there or does not have the room.
+    """
+    folder = ""
+    try:
+        folder = os.environ.get("TMPDIR") or tempfile.gettempdir()
+        with tempfile.TemporaryFile(dir=folder) as file:
+            os.posix_fallocate(file.fileno(), 0, size)
+            return mmap.mmap(file.fileno(), size)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, folder) from None
 
 
 def replace(path: Path, data: bytes) -> None:

@@ -37,8 +37,8 @@ def require_renderer() -> None:
     extras.require_rendering("a report")
 
 
-def report(folder: Path, signer: Signer) -> None:
-    """Fix the signer and render the pages, unsigned.
+def report(folder: Path, signer: Signer) -> str:
+    """Fix the signer and render the pages, unsigned; what they will not carry, in a sentence.
 
     Raises UsageError if the folder is signed, or pages cannot be rendered here.
     """
@@ -50,23 +50,26 @@ def report(folder: Path, signer: Signer) -> None:
         source = replace(run, files={**run.files, bundle.SIGNER: text}, signer=signer)
         page = _view(source, index)
         bundle.write_in(opened, bundle.SIGNER, text)
+        left = _left_behind(source)
         del run, source, index  # as below
         for name, rendered in _rendered(page, {}).items():
             bundle.write_in(opened, name, rendered)
+        return left
 
 
-def sign(folder: Path, key: keys.Key, role: Role, *, follow: bool = True) -> None:
+def sign(folder: Path, key: keys.Key, role: Role, *, follow: bool = True) -> str:
     """Sign the data, render the pages that carry it, and sign these.
 
-    `follow` a link at `folder` only where a person named it. Raises UsageError if the folder is
-    signed, or was rendered for another signer, or is of devices of no vendor that bench has, or
-    pages cannot be rendered here.
+    What the pages do not carry is said in a sentence, which is empty where they carry all. `follow`
+    a link at `folder` only where a person named it. Raises UsageError if the folder is signed, or
+    was rendered for another signer, or is of devices of no vendor that bench has, or pages cannot
+    be rendered here, EvidenceError for a run that does not hold together.
     """
     with bundle.opened(folder, follow=follow) as opened:
-        _sign(opened, key, role)
+        return _sign(opened, key, role)
 
 
-def _sign(folder: Folder, key: keys.Key, role: Role) -> None:
+def _sign(folder: Folder, key: keys.Key, role: Role) -> str:
     _refuse_signed(folder)
     require_renderer()
     run, index = _read(folder, "signed")
@@ -88,6 +91,7 @@ def _sign(folder: Folder, key: keys.Key, role: Role) -> None:
     subjects = {name: sha256(text) for name, text in renderings.items()}
     subjects["statement.dsse.json"] = sha256(statement)
     bundle.write_in(folder, "report.dsse.json", keys.sign_report(source, subjects, key))
+    return _left_behind(source)
 
 
 def _read(folder: Folder, verb: str) -> tuple[bundle.Bundle, JournalIndex]:
@@ -132,6 +136,20 @@ def _carried(source: bundle.Bundle) -> dict[str, bytes]:
         for name, text in source.data.items()
         if not large or not bundle.may_stay_behind(name)
     }
+
+
+def _left_behind(source: bundle.Bundle) -> str:
+    """What the pages of a run do not carry, and what to hand over then; empty where they do."""
+    carried = _carried(source)
+    left = {name: len(data) for name, data in source.data.items() if name not in carried}
+    if not left:
+        return ""
+    logs = " and the logs" if len(left) > 1 else ""
+    return (
+        f"report.pdf and report.html carry {limits.size_words(ATTACHED_BYTES)} of data at most, so "
+        f"they leave out {bundle.JOURNAL}{logs} ({sum(left.values()) / 1e6:,.1f} MB) and show no "
+        f"ruling to be right alone: hand over all of {source.folder}, or a zip of it"
+    )
 
 
 def _refuse_signed(folder: Folder) -> None:

@@ -133,7 +133,8 @@ def start(
         raise SessionsLeft(
             f"a session has ended: begin the next one with `bench start --resume {folder}`"
         )
-    publish.sign(folder, key, role, follow=False)
+    if left := publish.sign(folder, key, role, follow=False):
+        say(left)
     _hand_over(folder)
     return _verified(folder, key, ended.container)
 

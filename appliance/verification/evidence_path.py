@@ -1,22 +1,25 @@
 """What PATH is: a folder, a zip of one, or one file that carries evidence; read once, with limits.
 
 Names and sizes come before content. A FIFO, a socket or a device is refused without opening it,
-and nothing is read through a link that lies in a folder.
+and nothing is read through a link that lies in a folder. The large journal of a zip is unpacked to
+a file without a name, so that it takes no more memory than that of a folder.
 """
 
 from __future__ import annotations
 
 import errno
+import mmap
 import os
 import stat
 import zipfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from io import BytesIO
 from pathlib import Path
-from typing import Literal
+from typing import IO, Literal, cast
 
-from appliance.errors import EvidenceError, UsageError
+from appliance.errors import BenchError, EvidenceError, UsageError
 from appliance.ipc import confined_child
 from appliance.signing import html_attachments, pades
 from appliance.storage import bundle as bundles
@@ -25,9 +28,10 @@ from appliance.storage import limits, plain_files
 Kind = Literal["folder", "zip", "pdf", "html", "dsse"]
 WHOLE: tuple[Kind, ...] = ("folder", "zip")
 """Kinds that hold every file of a run."""
+ZIP, ZIP64 = b"PK\x03\x04", b"PK\x06\x07"
 SIGNS: tuple[tuple[bytes, Kind], ...] = (
     (b"%PDF-", "pdf"),
-    (b"PK\x03\x04", "zip"),
+    (ZIP, "zip"),
     (b"{", "dsse"),
     (b"<", "html"),
 )
@@ -38,18 +42,25 @@ LARGEST: Mapping[Kind, int] = {
 }
 LONGEST_NAME = 1024  # bytes of an entry in a zip's list of files
 END_OF_ZIP = 22  # bytes of the record at its end
-ZIP64 = b"PK\x06\x07"
+PIECE = 2**20
+"""Bytes of a large file that are unpacked at a time."""
+LISTING_SECONDS = 2
+CUT_SHORT = "the zip is cut short or was changed; ask for it again"
 PLAIN_FILE_OR_NOTHING = {0, stat.S_IFREG}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Given:
-    """What lies at `path`; `content` are a file's bytes, None for a folder."""
+    """What lies at `path`; `content` are a file's bytes, None for a folder.
+
+    `room` is for the journal of a zip, as `journal_room` gives it, None where it fits in memory.
+    """
 
     path: Path
     kind: Kind
     content: bytes | None = field(repr=False)
     total: int
+    room: mmap.mmap | None = field(default=None, repr=False)
 
     @property
     def is_whole(self) -> bool:
@@ -58,8 +69,9 @@ class Given:
 
     @property
     def size(self) -> int:
-        """Bytes that it has at most."""
-        return self.total if self.content is None else len(self.content)
+        """Bytes that it has at most, its journal as it is unpacked."""
+        unpacked = 0 if self.room is None else len(self.room)
+        return self.total if self.content is None else len(self.content) + unpacked
 
     def files(self) -> Mapping[str, bytes]:
         """Its files by name; EvidenceError for names, sizes or forms that no bundle has."""
@@ -68,7 +80,7 @@ class Given:
                 self.path, total=self.total, is_mapped=confined_child.is_confined()
             )
         if self.kind == "zip":
-            return _unpacked(self.content, self.total)
+            return _unpacked(self.content, self.total, self.room)
         if self.kind == "dsse":
             return {bundles.STATEMENT: self.content}
         carried = html_attachments.carried_files if self.kind == "html" else pades.attachments
@@ -77,8 +89,10 @@ class Given:
         return files
 
 
-def given(path: Path, total: int = limits.TOTAL) -> Given:
+def given(path: Path, total: int = limits.TOTAL, room: mmap.mmap | None = None) -> Given:
     """What lies at `path`, a file read whole where it is not larger than its kind may be.
+
+    A confined child maps a zip, which is then not in memory; `room` is as in `Given`.
 
     A link there is followed, because a person named it. Raises UsageError if nothing can be read
     there, EvidenceError for what is no evidence.
@@ -87,7 +101,7 @@ def given(path: Path, total: int = limits.TOTAL) -> Given:
         if stat.S_ISDIR(path.stat().st_mode):
             return Given(path=path, kind="folder", content=None, total=total)
         with os.fdopen(plain_files.opened(path, follow=True), "rb") as file:
-            return _file(path, file.fileno(), total)
+            return _file(path, file.fileno(), total, room)
     except FileNotFoundError:
         raise UsageError(f"there is nothing at {path}: name out/<run id> or a report.pdf") from None
     except OSError as error:
@@ -96,7 +110,7 @@ def given(path: Path, total: int = limits.TOTAL) -> Given:
         raise UsageError(f"{path} cannot be read ({error.strerror})") from None
 
 
-def _file(path: Path, descriptor: int, total: int) -> Given:
+def _file(path: Path, descriptor: int, total: int, room: mmap.mmap | None) -> Given:
     begin, size = os.pread(descriptor, 8, 0), os.fstat(descriptor).st_size
     kind = next((kind for sign, kind in SIGNS if begin.startswith(sign)), None)
     if kind is None:
@@ -107,30 +121,119 @@ def _file(path: Path, descriptor: int, total: int) -> Given:
     largest = LARGEST.get(kind, total)
     if size > largest:
         raise EvidenceError(f"{path} has more than {limits.size_words(largest)}")
-    with os.fdopen(os.dup(descriptor), "rb") as file:
-        content = file.read(size)
-    return Given(path=path, kind=kind, content=content, total=total)
+    if kind == "zip" and confined_child.is_confined():
+        content = cast("bytes", _Seekable(descriptor, size, prot=mmap.PROT_READ))
+    else:
+        with os.fdopen(os.dup(descriptor), "rb") as file:
+            content = file.read(size)
+    return Given(path=path, kind=kind, content=content, total=total, room=room)
 
 
 # ------------------------------------------------------------------ zips
 
 
-def _unpacked(data: bytes, total: int) -> Mapping[str, bytes]:
-    """Files of a zip, from the one folder that it may have around them."""
+class _Seekable(mmap.mmap):
+    """A mapping that says of itself what zipfile asks of a file."""
+
+    def seekable(self) -> bool:
+        return True
+
+
+def journal_room(path: Path, total: int) -> mmap.mmap | None:
+    """Room for the journal of a zip, if that is large; None where it takes no more than memory.
+
+    A confined child reads how large the zip says that it is, and may write nothing, so the room is
+    made here. UsageError where the folder for temporary files has none; what is wrong with the zip
+    is said by who verifies it.
+    """
+    if not _is_zip(path):
+        return None
+    answer = confined_child.call(
+        str(path),
+        lambda: b"%d" % _journal_bytes(path, total),
+        confined_child.Limits(seconds=LISTING_SECONDS),
+    )
+    size = int(answer)
+    if size < bundles.MAPPED_BYTES:
+        return None
+    try:
+        return plain_files.room(size)
+    except OSError as error:
+        raise UsageError(
+            f"the journal of {path} has {size / 1e6:.0f} MB, and {error.filename or 'no folder'} "
+            f"cannot take it ({error.strerror}): name a folder with room by TMPDIR, or unpack the "
+            "zip and verify the folder"
+        ) from None
+
+
+def _is_zip(path: Path) -> bool:
+    with suppress(OSError), os.fdopen(plain_files.opened(path, follow=True), "rb") as file:
+        return file.read(len(ZIP)) == ZIP
+    return False
+
+
+def _journal_bytes(path: Path, total: int) -> int:
+    """What the list of a zip says of its journal; 0 for a zip that will be refused."""
+    with suppress(BenchError):
+        one = given(path, total)
+        if one.kind == "zip" and one.content is not None:
+            with _listed(one.content, total) as (_, entries):
+                sizes = {name: entry.file_size for name, entry in entries.items()}
+                return sizes.get(bundles.JOURNAL, 0)
+    return 0
+
+
+def _unpacked(data: bytes, total: int, room: mmap.mmap | None) -> Mapping[str, bytes]:
+    """Files of a zip; its journal lies in the `room` for it, if there is one."""
+    with _listed(data, total) as (archive, entries):
+        return {
+            name: (
+                archive.read(one)
+                if room is None or name != bundles.JOURNAL
+                else _into(room, archive, one, data)
+            )
+            for name, one in entries.items()
+        }
+
+
+@contextmanager
+def _listed(
+    data: bytes, total: int
+) -> Iterator[tuple[zipfile.ZipFile, Mapping[str, zipfile.ZipInfo]]]:
+    """A zip and what its list has by name, from the one folder that it may have around them.
+
+    Raises EvidenceError for what no bundle has, and for a zip that cannot be read meanwhile.
+    """
     _check_list(data)
     try:
-        with zipfile.ZipFile(BytesIO(data)) as archive:
+        file = data if isinstance(cast("object", data), _Seekable) else BytesIO(data)
+        with zipfile.ZipFile(cast("IO[bytes]", file)) as archive:
             entries = [one for one in archive.infolist() if not one.is_dir()]
             names = _inner_names([one.filename for one in entries])
-            bundles.check_sizes(
-                {name: one.file_size for name, one in zip(names, entries, strict=True)}, total
-            )
+            by_name = dict(zip(names, entries, strict=True))
+            bundles.check_sizes({name: one.file_size for name, one in by_name.items()}, total)
             _check_entries(entries, names)
-            return {name: archive.read(one) for name, one in zip(names, entries, strict=True)}
+            yield archive, by_name
     except EvidenceError:
         raise
     except Exception:  # noqa: BLE001 - a hostile file may make a parser raise anything
-        raise EvidenceError("the zip is cut short or was changed; ask for it again") from None
+        raise EvidenceError(CUT_SHORT) from None
+
+
+def _into(room: mmap.mmap, archive: zipfile.ZipFile, entry: zipfile.ZipInfo, data: bytes) -> bytes:
+    """A file of the zip, unpacked to the room for it piece by piece, and forgotten by memory."""
+    done = 0
+    with archive.open(entry) as file:
+        while piece := file.read(PIECE):
+            if done + len(piece) > len(room):
+                break
+            room[done : done + len(piece)] = piece
+            done += len(piece)
+            plain_files.forget(room, 0, done)
+            plain_files.forget(data, 0, len(data))
+    if done != len(room) or entry.file_size != done:
+        raise EvidenceError(CUT_SHORT)
+    return cast("bytes", room)
 
 
 def _check_list(data: bytes) -> None:

@@ -15,6 +15,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from mmap import mmap
 from pathlib import Path
 from typing import Any, Literal
 
@@ -146,7 +147,7 @@ def check_finished(bundle: Bundle) -> None:
     These are the checks that `verify` makes of what is signed: the run was made as its plan says,
     each launch can be one, and analyses and verdict follow from the samples.
     """
-    _checked_conduct(bundle)
+    _checked_conduct(bundle, datetime.now(UTC))
     judge = _judge_of(bundle)
     run_checks.check_interim_analyses(judge, bundle.lines)
     _derived(bundle, judge)
@@ -165,8 +166,9 @@ def verify_confined(path: Path, terms: Terms = ANYBODY) -> Verification:
 
     Raises EvidenceError, too, for evidence that the child did not survive.
     """
+    room = evidence_path.journal_room(path, terms.total)
     answer = confined_child.call(
-        str(path), lambda: _answer(verify(path, terms)), _limits(terms.total)
+        str(path), lambda: _answer(_examined(path, terms, room)[1]), _limits(terms.total)
     )
     return _of_answer(answer, path)
 
@@ -177,9 +179,10 @@ def read_confined(path: Path, terms: Terms = ANYBODY) -> tuple[Verification, Map
     Nobody can change them between the checks and what is made of them, and no PDF, HTML or zip is
     parsed outside of the child.
     """
+    room = evidence_path.journal_room(path, terms.total)
 
     def work() -> bytes:
-        examination, verification = _examined(path, terms)
+        examination, verification = _examined(path, terms, room)
         return _packed({"": _answer(verification), **examination.files})
 
     files = _taken_apart(
@@ -190,8 +193,10 @@ def read_confined(path: Path, terms: Terms = ANYBODY) -> tuple[Verification, Map
     return _of_answer(files.pop(""), path), files
 
 
-def _examined(path: Path, terms: Terms) -> tuple[_Examination, Verification]:
-    examination = _examination(evidence_path.given(path, terms.total), terms)
+def _examined(
+    path: Path, terms: Terms, room: mmap | None = None
+) -> tuple[_Examination, Verification]:
+    examination = _examination(evidence_path.given(path, terms.total, room), terms)
     return examination, _verification(examination, _checks(examination))
 
 
@@ -533,11 +538,11 @@ def _chain(examination: _Examination) -> str:
 
 def _conduct(examination: _Examination) -> str:
     run_checks.check_vendors(examination.bundle.system)
-    return _checked_conduct(examination.bundle)
+    return _checked_conduct(examination.bundle, examination.moment)
 
 
-def _checked_conduct(bundle: Bundle) -> str:
-    """What was found in order; EvidenceError for a run that was not made as its plan says."""
+def _checked_conduct(bundle: Bundle, moment: datetime) -> str:
+    """What is in order at this moment; EvidenceError for a run not made as its plan says."""
     digests = {name: bundles.digest_of(data) for name, data in bundle.files.items()}
     run_checks.check_plan(bundle.plan, bundle.system, digests)
     run_checks.check_bounds(bundle.plan, bundle.criteria)
@@ -546,7 +551,7 @@ def _checked_conduct(bundle: Bundle) -> str:
     fold_checks.check_folds(bundle.plan, bundle.lines)
     check_stress(bundle.plan, bundle.lines)
     check_observations(bundle.plan, bundle.lines)
-    check_begun(bundle.lines[0], datetime.now(UTC))
+    check_begun(bundle.lines[0], moment)
     inputs = input_checks.check_inputs(bundle.plan, bundle.lines)
     _check_logs(bundle)
     _check_libraries(bundle)

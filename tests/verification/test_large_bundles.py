@@ -6,8 +6,10 @@ change while it is read.
 
 from __future__ import annotations
 
+import resource
 import subprocess
 import sys
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,12 +17,13 @@ from typing import Any
 import pytest
 from support.large_runs import sealed_large
 
-from appliance.errors import EvidenceError
+from appliance.errors import EvidenceError, UsageError
 from appliance.ipc import confined_child
 from appliance.records.journal import Line
 from appliance.signing import keys
 from appliance.storage import bundle
 from appliance.storage.plain_files import Folder
+from appliance.verification import evidence_path
 from appliance.verification.terms import Terms
 from appliance.verification.verify import read_confined, verify_confined
 
@@ -46,14 +49,76 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return [sealed_large(folder / str(size), size, key) for size in (SMALL, LARGE)]
 
 
-def test_memory_grows_by_less_than_two_bytes_for_each_of_the_journal(runs: list[Path]) -> None:
-    words = [sys.executable, "-c", MEASURE, *map(str, runs)]
+@pytest.fixture(scope="module")
+def zips(runs: list[Path]) -> list[Path]:
+    """The runs in zips: the small one packed, the large one as it is."""
+    kinds = (zipfile.ZIP_DEFLATED, zipfile.ZIP_STORED)
+    return [
+        zipped(run.with_suffix(".zip"), run, kind) for run, kind in zip(runs, kinds, strict=True)
+    ]
+
+
+def zipped(path: Path, run: Path, kind: int) -> Path:
+    with zipfile.ZipFile(path, "w", kind) as archive:
+        for file in sorted(run.iterdir()):
+            archive.write(file, f"{run.name}/{file.name}")
+    return path
+
+
+@pytest.mark.parametrize("form", ["runs", "zips"])
+def test_memory_grows_by_less_than_two_bytes_for_each_of_the_journal(
+    form: str, runs: list[Path], request: pytest.FixtureRequest
+) -> None:
+    words = [sys.executable, "-c", MEASURE, *map(str, request.getfixturevalue(form))]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     small, large = map(int, done.stdout.split())
     sizes = [(run / bundle.JOURNAL).stat().st_size for run in runs]
     assert large - small < MOST * (sizes[1] - sizes[0])
     assert sizes[1] > 2 * sizes[0]
+
+
+def test_the_journal_of_a_zip_needs_a_folder_that_has_the_room(
+    zips: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bundle, "MAPPED_BYTES", 2**20)
+    terms = Terms(allow_development=True)
+    says = r"the journal of .* has \d+ MB, and .* cannot take it \(%s\): name a folder with room by"
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "missing"))
+    with pytest.raises(UsageError, match=says % "No such file or directory"):
+        verify_confined(zips[0], terms)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2**20, before[1]))
+    try:
+        with pytest.raises(UsageError, match=says % "File too large"):
+            verify_confined(zips[0], terms)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert verify_confined(zips[0], terms).verdict == "ACCEPTED"
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_zip_whose_journal_is_not_as_long_as_its_list_says_is_refused(
+    zips: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Longer or shorter than its room; and it may be exchanged when the room is made."""
+    monkeypatch.setattr(bundle, "MAPPED_BYTES", 2**20)
+    terms = Terms(allow_development=True)
+    with zipfile.ZipFile(zips[0]) as archive:
+        entry = next(one for one in archive.infolist() if one.filename.endswith(bundle.JOURNAL))
+    said = entry.file_size.to_bytes(4, "little")
+    data = zips[0].read_bytes()
+    for size in (entry.file_size + 1, entry.file_size - 1, 2**21):
+        path = tmp_path / f"{size}.zip"
+        path.write_bytes(data.replace(said, size.to_bytes(4, "little")))
+        (fault, *_) = verify_confined(path, terms).faults
+        assert fault == evidence_path.CUT_SHORT
+    honest = evidence_path.journal_room(zips[0], terms.total)
+    assert honest is not None
+    monkeypatch.setattr(evidence_path, "journal_room", lambda *_: honest)
+    (fault, *_) = verify_confined(zips[1], terms).faults
+    assert fault == evidence_path.CUT_SHORT
 
 
 def test_a_mapped_journal_is_as_one_that_was_read(

@@ -11,7 +11,11 @@ from support.recorded_runs import RUNS, recorded_run
 
 from appliance.errors import EvidenceError
 from appliance.records.journal import Block, Line
-from appliance.verification.near_copies import are_copies, check_near_copies
+from appliance.verification.near_copies import (
+    are_copies,
+    check_near_copies,
+    repeats_itself,
+)
 
 RNG = np.random.default_rng(5)
 
@@ -66,6 +70,35 @@ def test_steps_of_the_same_pattern_are_no_copies() -> None:
     pattern = np.tile([100_000, 250_000, 900_000], 100)
     one, other = (pattern + RNG.normal(0, 1500, 300).astype(np.int64) for _ in range(2))
     assert not are_copies(one, other)
+
+
+@pytest.mark.parametrize(("length", "number"), [(6, 12), (8, 12), (8, 40), (32, 64), (200, 512)])
+def test_steps_of_a_long_pattern_are_no_copies(length: int, number: int) -> None:
+    """Of a device whose steps take the same times to within 60 ns whenever the pattern returns."""
+    for _ in range(2400 // number):
+        pattern = np.resize(RNG.integers(10**5, 10**6, length), number)
+        one, other = (pattern + RNG.integers(-30, 31, number) for _ in range(2))
+        assert not are_copies(one, other)
+        assert repeats_itself(one)
+
+
+def test_a_pattern_that_is_met_in_half_of_the_steps_is_no_copy() -> None:
+    for _ in range(200):
+        pattern = np.resize(RNG.integers(10**5, 10**6, 16), 96)
+        one, other = (
+            pattern + np.where(RNG.random(96) < 0.7, 0, RNG.integers(0, 10**5, 96))
+            for _ in range(2)
+        )
+        assert not are_copies(one, other)
+
+
+@pytest.mark.parametrize("number", [12, 40, 512])
+def test_copies_without_a_pattern_are_found_whatever_their_length(number: int) -> None:
+    found, tried = 0, 2400 // number
+    for _ in range(tried):
+        times = RNG.integers(10**6, 2 * 10**6, number)
+        found += are_copies(times, times + RNG.integers(-40, 41, number))
+    assert found >= 0.9 * tried  # in 12 samples one may agree with another by chance
 
 
 def test_few_steps_show_nothing() -> None:
