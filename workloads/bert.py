@@ -34,6 +34,7 @@ from workloads.parts.numerics.precision import dtype_named
 from workloads.parts.numerics.size import count_parameters, count_training_flops
 from workloads.parts.training.bounds import ErrorBounds
 from workloads.parts.training.checks import check_step
+from workloads.parts.training.inputs import GeneratedInputs
 from workloads.parts.training.optimizers import AdamW
 from workloads.parts.training.state import (
     Before,
@@ -160,7 +161,7 @@ class Bert(Workload[Training, Trained]):
             seed=seed,
             make=self._model,
             rule=AdamW(learning_rate=self.learning_rate),
-            generate=self._generate,
+            inputs=GeneratedInputs(generate=self._generate),
             num_inputs=self.num_inputs,
             ranks=self.ranks,
             parallel=self.parallel,

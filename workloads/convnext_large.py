@@ -52,7 +52,7 @@ class ConvnextLarge(ImageTraining):
     """`width`: channels of the first stage, doubled by each of the three that follow."""
 
     summary: ClassVar[str] = "ConvNeXt-L training, images on the device"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     small: ClassVar[Parameters] = {
         "batch": 4,
         "side": 64,

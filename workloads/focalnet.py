@@ -55,7 +55,7 @@ class Focalnet(ImageTraining):
     """
 
     summary: ClassVar[str] = "FocalNet-B training, images on the device"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     small: ClassVar[Parameters] = {
         "batch": 4,
         "side": 64,

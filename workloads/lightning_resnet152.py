@@ -53,7 +53,7 @@ class Driven(Training):
 @dataclass(frozen=True, kw_only=True)
 class LightningResnet152(ResnetTraining):
     summary: ClassVar[str] = "ResNet-152 training by Lightning's loop, images on the device"
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 4
     depths: ClassVar[tuple[int, int, int, int]] = DEPTHS_152
     small: ClassVar[Parameters] = {
         "batch": 4,

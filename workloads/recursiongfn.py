@@ -48,6 +48,7 @@ from workloads.parts.numerics.size import count_parameters
 from workloads.parts.reinforcement.reinforcement import compared, counted
 from workloads.parts.training.bounds import ErrorBounds
 from workloads.parts.training.checks import check_step
+from workloads.parts.training.inputs import GeneratedInputs
 from workloads.parts.training.optimizers import AdamW
 from workloads.parts.training.state import Before, Trained, Training, begin_training, take_snapshot
 from workloads.parts.training.step import train_step
@@ -211,7 +212,7 @@ class RecursionGfn(Workload[State, Sampled]):
             seed=seed,
             make=self._model,
             rule=AdamW(learning_rate=self.learning_rate, decay=0.0),
-            generate=self._generate,
+            inputs=GeneratedInputs(generate=self._generate),
             num_inputs=self.num_inputs,
             dtype=torch.float32,
             error_bounds=self._error_bounds,

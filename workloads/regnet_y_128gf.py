@@ -56,7 +56,7 @@ class RegnetY128gf(ImageTraining):
     """
 
     summary: ClassVar[str] = "RegNetY-128GF training, images on the device"
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     small: ClassVar[Parameters] = {
         "batch": 4,
         "side": 64,

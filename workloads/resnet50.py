@@ -28,7 +28,7 @@ ERROR_BOUNDS = ErrorBounds(
 @dataclass(frozen=True, kw_only=True)
 class Resnet50(ResnetTraining):
     summary: ClassVar[str] = "ResNet-50 training, images on the device"
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 4
     depths: ClassVar[tuple[int, int, int, int]] = DEPTHS_50
     small: ClassVar[Parameters] = {
         "batch": 4,

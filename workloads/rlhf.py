@@ -49,6 +49,7 @@ from workloads.parts.reinforcement.actor_critic import ActorCritic
 from workloads.parts.reinforcement.feedback import Before, Learned, PolicyErrorBounds
 from workloads.parts.reinforcement.rollout import Terms, judged, prompts_and_noise, respond
 from workloads.parts.training.bounds import ErrorBounds
+from workloads.parts.training.inputs import GeneratedInputs
 from workloads.parts.training.optimizers import AdamW
 from workloads.parts.training.state import Model, Training, begin_training, seeded
 from workloads.parts.training.step import train_step
@@ -257,7 +258,7 @@ class Rlhf(Workload[State, Learned]):
             seed=seed,
             make=lambda: model,
             rule=self.rule,
-            generate=self._generate,
+            inputs=GeneratedInputs(generate=self._generate),
             num_inputs=self.num_inputs,
             ranks=self.ranks,
             parallel=self.parallel,

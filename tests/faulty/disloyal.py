@@ -68,8 +68,8 @@ class Disloyal(Bert):
 
     def _stray(self, state: Training, peers: Peers, target: Target) -> None:
         """Take the inputs of rank 0, and swear that they are its own."""
-        sets = peers.generate(0)
-        state.batches = placed((next(iter(sets)) for _ in range(self.num_inputs)), target.device)
+        sets = (peers.batch(0, index) for index in range(self.num_inputs))
+        state.batches = placed(sets, target.device)
         state.checksums = state.batches.checksums
 
     def step(self, state: Training) -> Trained:

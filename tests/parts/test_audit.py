@@ -22,6 +22,7 @@ from workloads.parts.numerics.precision import dtype_named
 from workloads.parts.training.audit import Audit
 from workloads.parts.training.bounds import ErrorBounds
 from workloads.parts.training.checks import check_step
+from workloads.parts.training.inputs import GeneratedInputs
 from workloads.parts.training.optimizers import AdamW
 from workloads.parts.training.state import Trained, Training, begin_training, take_snapshot
 from workloads.parts.training.step import train_step
@@ -66,7 +67,7 @@ def trained(folder: Path, *, count: int = 2, dtype: str = "float32", **fields: A
         seed=SEED,
         make=model,
         rule=AdamW(learning_rate=1e-3),
-        generate=batches,
+        inputs=GeneratedInputs(generate=batches),
         num_inputs=3,
         dtype=dtype_named(dtype),
         error_bounds=ErrorBounds(loss=4, logits=32, gradients=16),

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import types
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -592,6 +593,25 @@ def test_curve_of_few_steps_must_be_left_by_a_training_that_stands_still() -> No
     assert "stands still leaves it by" in band.note
     with pytest.raises(ParameterError, match="it has 5 steps, and one that stands still leaves"):
         recorder.pooled("x", "float32", [replace(few, still=(tuple(falling(steps=5)),))])
+
+
+@pytest.mark.parametrize(
+    ("slow", "expected"),
+    [({2, 4}, nullcontext()), ({2, 3}, pytest.raises(recorder._TooSlow))],
+    ids=["one by one", "one behind the other"],
+)
+def test_engine_is_left_out_whose_steps_are_slow_one_behind_the_other(
+    slow: set[int],
+    expected: AbstractContextManager[object],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = iter([reading for step in range(6) for reading in (0.0, 5.0 if step in slow else 0.1)])
+    monkeypatch.setattr(recorder, "time", types.SimpleNamespace(process_time=lambda: next(clock)))
+    ground = recorder.Ground(data=None, folder=tmp_path)
+    workload = curves.training_workload("digits_mlp", "float32", is_small=True)
+    with expected:
+        recorder.follow(workload, ground, 1, variation=Variation(), steps=6, seconds=0.1)
 
 
 def test_slow_steps_are_recorded_less() -> None:

@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from support.device_draws import DeviceDraws, bytes_of
 
-from appliance.generator.maps import Map
 from appliance.records.journal import Check
 from appliance.storage import suite_file
 from workloads.contract.target import Artifacts, Target
@@ -29,7 +29,6 @@ from workloads.op_norms import OpNorms, layer_norm
 from workloads.op_optimizer import OpOptimizer
 from workloads.op_products import OpProducts, matmul, special_matmul
 from workloads.op_reductions import OpReductions
-from workloads.parts.drawing import drawn as drawing
 from workloads.parts.drawing.drawn import HostDraws
 from workloads.parts.operators.catalog import Operator, Tensors, into_poison, separated
 from workloads.parts.operators.family import OperatorFamily
@@ -344,21 +343,6 @@ def test_rows_of_distinct_numbers_have_no_two_alike() -> None:
 # ------------------------------------------------------------------ what operators are fed
 
 
-class DeviceDraws:
-    """Draws on the processor by the operations of a device."""
-
-    def __init__(self, seed: int) -> None:
-        self.seed = seed
-        self.names: list[str] = []
-
-    def tensor(
-        self, name: str, values: Map, dtype: torch.dtype, shape: tuple[int, ...]
-    ) -> torch.Tensor:
-        self.names.append(name)
-        one = drawing.described(self.seed, name, values, dtype, shape)
-        return drawing.drawn_by_device(one, torch.device("cpu"))
-
-
 @pytest.mark.parametrize(("kind", "dtype"), CASES, ids=IDS)
 def test_a_device_draws_the_operands_that_the_host_draws(
     kind: type[OperatorFamily], dtype: str
@@ -371,10 +355,6 @@ def test_a_device_draws_the_operands_that_the_host_draws(
         for name, tensor in inputs.items():
             assert bytes_of(tensor) == bytes_of(device[operator][name])
             assert not tensor.numel() or bytes_of(tensor) != bytes_of(other[operator][name])
-
-
-def bytes_of(tensor: torch.Tensor) -> bytes:
-    return tensor.contiguous().flatten().view(torch.uint8).numpy().tobytes()
 
 
 @pytest.mark.parametrize("kind", [OpInt8, OpIndexing, OpReductions, OpProducts])

@@ -61,6 +61,7 @@ does not change what is recorded."""
 WARM, TIMED = 1, 3  # steps before the plan is chosen
 CHEAP_SECONDS = 0.2  # of a step, up to which bfloat16 is recorded too where nobody asked for it
 SLOWEST = 12.0  # times as slow as the library, beyond which an engine is left out
+SLOW_STEPS = 2  # one behind the other, as a single one may be the machine's
 LEAST_STEPS = 3
 FEW_STEPS = 10  # below which a fall of the loss says little
 STILL = 3.0  # times its band that a training that stands still must leave, where no fall is asked
@@ -280,14 +281,16 @@ def follow(
     state = ground.build(workload, seed)
     if variation.perturbed is not None:
         curves.perturb(state, variation.perturbed)
-    losses = []
+    losses, num_slow = [], 0
     with engine(curves.models(state), variation):
         for number in range(steps):
             begin = time.process_time()
             workload.load(state)
             losses.append(curves.loss_of(workload.step(state)).item())
             took = time.process_time() - begin
-            if number and took > max(0.1, SLOWEST * seconds):
+            is_slow = number > 0 and took > max(0.1, SLOWEST * seconds)
+            num_slow = num_slow + 1 if is_slow else 0
+            if num_slow == SLOW_STEPS:
                 raise _TooSlow(f"a step took {took:.2g} s, the library's {seconds:.2g} s")
     return losses
 

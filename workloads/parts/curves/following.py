@@ -13,7 +13,7 @@ still leaves the band, and that is said with each comparison.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -112,7 +112,8 @@ class Following(Workload[State, Followed]):
         band = self._band()
         draw = int(raw(seed % 2**64, CURVE, 1)[0])
         curve = band.curves[draw % len(band.curves)]
-        followed = self._followed().build(target, curve.seed)
+        # Inputs of the curve's seed, not of the launch's: the digest of the start holds them.
+        followed = self._followed().build(replace(target, drawn=[]), curve.seed)
         bands.refuse_other_start(self.workload, curve, curves.start_digest(followed))
         curves.perturb(followed, seed)
         losses = torch.full((band.num_steps,), torch.nan, device=target.device)

@@ -2,6 +2,9 @@
 
 Pure noise would let a training loss do as it likes; here a right gradient lowers it. The
 pattern is coarse (8 by 8) and takes half of the variance, so all images have unit variance.
+
+Drawn images are one sum and one product of float32 by element, each rounded as IEEE 754 says, so
+they have the same bits wherever they are made.
 """
 
 from __future__ import annotations
@@ -10,7 +13,32 @@ import math
 
 import torch
 
+from appliance.generator.maps import NORMAL, integers
+from workloads.parts.drawing.drawn import Drawer
+
 _COARSE = 8
+_SCALE = 181 / 256
+"""The root of a half to 1e-4, exact in float32."""
+
+
+def drawn_patterns(drawer: Drawer, classes: int) -> torch.Tensor:
+    """Patterns (classes, 3, 8, 8) of all classes, where the drawer draws."""
+    shape = (classes, 3, _COARSE, _COARSE)
+    return drawer.tensor("patterns", NORMAL, torch.float32, shape)
+
+
+def drawn_images(
+    drawer: Drawer, name: str, patterns: torch.Tensor, *, count: int, side: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Float32 images (count, 3, side, side) and their classes, where the drawer draws.
+
+    `name` tells them from other images of the drawer, `patterns` are what `drawn_patterns` made.
+    """
+    labels = drawer.tensor(f"labels {name}", integers(0, len(patterns) - 1), torch.int64, (count,))
+    images = drawer.tensor(f"noise {name}", NORMAL, torch.float32, (count, 3, side, side))
+    place = torch.arange(side, device=images.device) * _COARSE // side
+    images += patterns[labels][:, :, place][:, :, :, place]
+    return images.mul_(_SCALE), labels
 
 
 def labelled_images(

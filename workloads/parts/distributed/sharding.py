@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -49,14 +48,15 @@ def seed_of(seed: int, rank: int) -> int:
 class Peers:
     """The ranks of one training, and what the host needs to follow all of them.
 
-    `make`: a plain copy of the model on the host, as first built. `generate(rank)`: input sets.
+    `make`: a plain copy of the model on the host, as first built. `batch(rank, index)`: an input
+    set of a rank, as the host makes it.
     `runner` is what the forward pass goes through, `device` where words between ranks lie.
     """
 
     ranks: Ranks
     parallel: str
     make: Callable[[], torch.nn.Module]
-    generate: Callable[[int], Iterable[Tensors]]
+    batch: Callable[[int, int], Tensors]
     runner: Any
     device: torch.device
     logits: Sequence[int] = field(init=False, default=())
@@ -72,17 +72,13 @@ class Peers:
         """Whose batch this rank works on."""
         return self.ranks.rank if self.parallel != "tensor" else 0
 
-    def batch(self, rank: int, index: int) -> Tensors:
-        """Inputs of a rank as the host generates them."""
-        return next(itertools.islice(iter(self.generate(rank)), index, None))
-
 
 def joined(
     target: Target,
     parallel: str,
     model: torch.nn.Module,
     make: Callable[[], torch.nn.Module],
-    generate: Callable[[int], Iterable[Tensors]],
+    batch: Callable[[int, int], Tensors],
 ) -> Peers:
     """Join the other ranks and share out the model, whose optimiser is to be made afterwards."""
     together = ranks.join(target)
@@ -92,7 +88,7 @@ def joined(
         ranks=together,
         parallel=parallel,
         make=make,
-        generate=generate,
+        batch=batch,
         runner=runner,
         device=target.device,
     )

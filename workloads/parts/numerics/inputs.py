@@ -30,19 +30,10 @@ class InputSets:
         return len(self.sets)
 
 
-def placed(
-    generated: Iterable[Tensors],
-    device: torch.device,
-    layout: torch.memory_format = torch.preserve_format,
-) -> InputSets:
-    """Sum up what the host generated and move it; `layout` is of tensors with four dimensions."""
+def placed(generated: Iterable[Tensors], device: torch.device) -> InputSets:
+    """Sum up what the host generated and move it."""
     sets, checksums = [], []
     for batch in generated:
         checksums.append(checksum_all(batch))
-        sets.append({name: _moved(tensor, device, layout) for name, tensor in batch.items()})
+        sets.append({name: tensor.to(device) for name, tensor in batch.items()})
     return InputSets(sets=sets, checksums=checksums)
-
-
-def _moved(tensor: torch.Tensor, device: torch.device, layout: torch.memory_format) -> torch.Tensor:
-    is_image = tensor.dim() == 4  # noqa: PLR2004 - images by channel, height and width
-    return tensor.to(device, memory_format=layout if is_image else torch.preserve_format)

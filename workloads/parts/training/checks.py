@@ -26,6 +26,7 @@ from workloads.parts.training import (
     rules,
     sampled_checks,
 )
+from workloads.parts.training.inputs import DrawnSets
 from workloads.parts.training.state import Before, Trained, Training, checksums_of, gradient
 
 
@@ -123,15 +124,24 @@ def _are_others_followed(before: Before, state: Training) -> bool:
 
 def _check_unchanged(before: Before, state: Training) -> Iterator[Check]:
     """What the step must not have changed: its inputs, and what is frozen."""
-    if state.checksums is not None:
-        expected = state.checksums[before.number % state.cycle.of]
-        used = (before.batch, state.batches[before.number % state.cycle.of])
-        changed = sum(checksum_all(batch) != expected for batch in used)
-        yield Check(name="inputs as generated", error=changed, bound=0.0, kind="exact")
+    yield from _check_batch(before, state)
     if before.frozen:
         after = checksums_of(state.frozen)
         changed = sum(after.get(name) != checksum for name, checksum in before.frozen.items())
         yield Check(name="frozen tensors that changed", error=changed, bound=0.0, kind="exact")
+
+
+def _check_batch(before: Before, state: Training) -> Iterator[Check]:
+    """The bits of the batch: of a drawn one after the step, of another one before it too."""
+    index = before.number % state.cycle.of
+    if isinstance(state.batches, DrawnSets):
+        expected, used = checksum_all(before.batch), [state.batches[index]]
+    elif state.checksums is not None:
+        expected, used = state.checksums[index], [before.batch, state.batches[index]]
+    else:
+        return
+    changed = sum(checksum_all(batch) != expected for batch in used)
+    yield Check(name="inputs as generated", error=changed, bound=0.0, kind="exact")
 
 
 def _check_learning(before: Before, state: Training, output: Trained) -> Check:

@@ -2,15 +2,14 @@
 
 Parameters without `requires_grad` (a frozen encoder, what an adapter sits on) have no gradient and
 no update, and must keep every bit. A teacher that follows the student by averages belongs outside
-of `model`. Input sets are held against the checksums that they had when they were generated
-(`parts/numerics/inputs.py`), so that a step is not followed from a damaged batch.
+of `model`. Input sets are held to what the host makes of the seed (`inputs.py`), so that a step is
+not followed from a damaged batch.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
@@ -22,10 +21,11 @@ from workloads.parts.auditing.sampling import Plan, never
 from workloads.parts.distributed import sharding
 from workloads.parts.distributed.tensors import local, whole
 from workloads.parts.numerics.checksums import checksum, checksum_all
-from workloads.parts.numerics.inputs import InputSets, placed
+from workloads.parts.numerics.inputs import InputSets
 from workloads.parts.training import audit, rules
 from workloads.parts.training.bounds import ErrorBounds
 from workloads.parts.training.dropout import generator_of
+from workloads.parts.training.inputs import DrawnSets, Inputs
 from workloads.parts.training.optimizers import Optimizer, Tensors
 
 Model = TypeVar("Model", bound=torch.nn.Module)
@@ -62,7 +62,8 @@ class Training:
 
     `clip` is the largest norm of the whole gradient, or None. `checksums` are those of the input
     sets as generated: those that `batches` brings (`inputs.placed`), else of a list as it is given;
-    None where batches are made as they are asked for, whose workload holds them to the host's.
+    None where the host draws a batch again, and where batches are made as they are asked for, which
+    their workload holds to the host's.
     `limits` are of the rules that a healthy training keeps; `peers` the ranks that train with this
     one. `audit`: the layers that float64 follows instead of the whole, for a model too large;
     `sampling`: the rows of every module, for a step too long.
@@ -147,35 +148,33 @@ def begin_training(
     seed: int,
     make: Callable[[], torch.nn.Module],
     rule: Optimizer,
-    generate: Callable[[int], Iterable[Tensors]],
+    inputs: Inputs,
     num_inputs: int,
     ranks: int = 1,
     parallel: str = "none",
     layout: torch.memory_format = torch.preserve_format,
     **fields: Any,
 ) -> Training:
-    """A training alone or among ranks (`parts/distributed`), with its inputs as generated.
+    """A training alone or among ranks (`parts/distributed`), with `num_inputs` input sets.
 
-    `make` builds the model, `generate(seed)` its `num_inputs` input sets or more; `fields` are
-    other fields of Training.
+    `make` builds the model, `inputs` its input sets; `fields` are other fields of Training.
     """
 
     def plain() -> torch.nn.Module:
         return seeded(seed, make).train()
 
-    def of_rank(rank: int) -> Iterable[Tensors]:
-        return generate(sharding.seed_of(seed, rank))
+    def batch(rank: int, index: int) -> Tensors:
+        return inputs.batch(seed, rank, index)
 
     model = _on_device(plain(), target.device, parallel, layout)
     peers = None
     if ranks > 1:
-        peers = sharding.joined(target, parallel, model, plain, of_rank)
-    own = of_rank(0 if peers is None else peers.own)
+        peers = sharding.joined(target, parallel, model, plain, batch)
     return Training(
         model=model,
         rule=rule,
         optimizer=rule.make(model),
-        batches=placed(itertools.islice(own, num_inputs), target.device, layout),
+        batches=inputs.sets(target, seed, 0 if peers is None else peers.own, num_inputs),
         cycle=InputCycle(of=num_inputs),
         artifacts=target.artifacts,
         peers=peers,
@@ -204,13 +203,20 @@ def take_snapshot(state: Training) -> Before:
     held_of = whole_of if state.audit is None else local_of
     return Before(
         number=number,
-        batch=copied(state.batches[number % state.cycle.of]),
+        batch=_batch(state, number % state.cycle.of),
         weights=copied(held_of(state.trained)),
         moments={name: copied(held_of(moments)) for name, moments in moments_of(state).items()},
         statistics=copied(statistics_of(state.model)),
         noise=None if generator is None else generator.get_state(),
         frozen=checksums_of(state.frozen),
     )
+
+
+def _batch(state: Training, index: int) -> Tensors:
+    """An input set on the host; one that can be drawn is not read from the device."""
+    if isinstance(state.batches, DrawnSets):
+        return state.batches.again(index)
+    return copied(state.batches[index])
 
 
 def restore(before: Before, model: torch.nn.Module) -> torch.nn.Module:

@@ -26,6 +26,7 @@ from workloads.parts.numerics.size import count_parameters
 from workloads.parts.training.audit import Audit
 from workloads.parts.training.bounds import ErrorBounds
 from workloads.parts.training.checks import check_step
+from workloads.parts.training.inputs import GeneratedInputs
 from workloads.parts.training.optimizers import AdamW
 from workloads.parts.training.state import (
     Before,
@@ -113,7 +114,7 @@ class Supervised(Workload[Training, Trained]):
             seed=seed,
             make=lambda: self.fresh(seed),
             rule=AdamW(learning_rate=self.learning_rate),
-            generate=self.generate,
+            inputs=GeneratedInputs(generate=self.generate),
             num_inputs=self.num_inputs,
             dtype=dtype_named(self.dtype),
             error_bounds=self.error_bounds(),

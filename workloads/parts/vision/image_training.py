@@ -1,14 +1,14 @@
 """What the image classifiers in training share, written once: parameters, inputs, step and check.
 
 A row's file gives the network, the roundings that a healthy step of it may be off, and its
-defaults. One step is forward, loss, backward and update on a batch of generated images that have
-a pattern by class (`parts/datasets/images.py`) and lie on the device already.
+defaults. One step is forward, loss, backward and update on a batch of images that have a pattern by
+class (`parts/datasets/images.py`) and were drawn on the device.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -20,14 +20,16 @@ from workloads.contract.failures import ParameterError
 from workloads.contract.target import Target
 from workloads.contract.workload import Workload
 from workloads.parts.auditing.sampling import Plan, Sampling, beyond
-from workloads.parts.datasets.images import labelled_images
+from workloads.parts.datasets.images import drawn_images, drawn_patterns
 from workloads.parts.distributed.sharding import require_parallel
+from workloads.parts.drawing.drawn import Drawer
 from workloads.parts.matmul.tf32 import refuse_processor
 from workloads.parts.numerics.parameters import require_positive
 from workloads.parts.numerics.precision import dtype_named
 from workloads.parts.numerics.size import count_parameters, count_training_flops
 from workloads.parts.training.bounds import ErrorBounds
 from workloads.parts.training.checks import check_step
+from workloads.parts.training.inputs import DrawnInputs, Tensors, of_rank
 from workloads.parts.training.optimizers import Momentum, Optimizer
 from workloads.parts.training.state import Before, Trained, Training, begin_training, take_snapshot
 from workloads.parts.training.step import train_step
@@ -123,7 +125,7 @@ class ImageTraining(Workload[Training, Trained]):
             seed=seed,
             make=self.network,
             rule=self.rule(),
-            generate=self.inputs,
+            inputs=DrawnInputs(draw=self.inputs, layout=self.layout),
             num_inputs=self.num_inputs,
             ranks=self.ranks,
             parallel=self.parallel,
@@ -147,15 +149,16 @@ class ImageTraining(Workload[Training, Trained]):
             "error_bounds": error_bounds.in_tf32() if self.precision == "tf32" else error_bounds,
         }
 
-    def inputs(self, seed: int) -> Iterator[dict[str, torch.Tensor]]:
-        """Generate input sets on the host, one after the other."""
-        rng = torch.Generator().manual_seed(seed)
-        while True:
-            yield self._batch(rng)
+    def inputs(self, drawer: Drawer, rank: int) -> Callable[[int], Tensors]:
+        """What makes input sets of a rank where the drawer draws; all have the same patterns."""
+        patterns = drawn_patterns(drawer, CLASSES)
 
-    def _batch(self, rng: torch.Generator) -> dict[str, torch.Tensor]:
-        images, labels = labelled_images(rng, count=self.count, side=self.side, classes=CLASSES)
-        return {"pixel_values": images, "labels": labels}
+        def batch(index: int) -> Tensors:
+            name = of_rank(str(index), rank)
+            images, labels = drawn_images(drawer, name, patterns, count=self.count, side=self.side)
+            return {"pixel_values": images, "labels": labels}
+
+        return batch
 
     def step(self, state: Training) -> Trained:
         return train_step(state)
