@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
@@ -32,6 +33,7 @@ def report(
     """Render the pages of a judged run for the one who will sign it."""
     from appliance.cli.console import working
 
+    _refuse_runs(folder, "report")
     with working(f"rendering the pages of {folder}"):
         from appliance.signing import keys
         from appliance.verbs import publish
@@ -55,6 +57,7 @@ def sign(*, folder: FolderArgument, signing: SigningOptions, as_json: JsonOption
     """Sign the evidence and the pages of a judged run."""
     from appliance.cli.console import working
 
+    _refuse_runs(folder, "sign")
     with working(f"signing {folder}"):
         from appliance.verbs import publish
 
@@ -145,28 +148,42 @@ def _refuse_unfinished(path: Path) -> None:
     """
     from appliance.storage import bundle
 
-    names: set[str] = set()
-    with suppress(OSError):  # what cannot be read is for the checks to refuse, too
-        names = {one.name for one in path.iterdir()}
+    _refuse_runs(path, "verify")
+    names = _names(path)
     later = names & {*bundle.FINISHED_FILES} - {*bundle.RUN_FILES}
-    if not names:
-        return
     if bundle.PLAN not in names:
-        runs = sorted(one for one in path.iterdir() if (one / bundle.PLAN).is_file())
-        if runs:
-            raise UsageError(
-                f"{path} holds runs and is none itself: "
-                f"`{bench('verify', str(runs[-1]))}` is of the newest"
-            )
-    elif not later:
+        return
+    if not later:
         raise EvidenceError(
             f"{path} is not finished, so there is nothing to verify: "
             f"`{bench('accept', '--resume', str(path))}` goes on with it"
         )
-    elif later <= {bundle.VERDICT, bundle.SIGNER}:
+    if later <= {bundle.VERDICT, bundle.SIGNER}:
         raise EvidenceError(
             f"{path} is judged and not signed: `{bench('sign', str(path))}` renders and signs it"
         )
+
+
+def _refuse_runs(path: Path, verb: str, *before: Path, after: Sequence[Path] = ()) -> None:
+    """UsageError for a folder of runs where one run is asked for; it names that of the newest."""
+    from appliance.storage import bundle
+
+    names = _names(path)
+    if bundle.PLAN in names:
+        return
+    runs = [path / name for name in sorted(names) if (path / name / bundle.PLAN).is_file()]
+    if runs:
+        words = map(str, (*before, runs[-1], *after))
+        raise UsageError(
+            f"{path} holds runs and is none itself: `{bench(verb, *words)}` is of the newest"
+        )
+
+
+def _names(path: Path) -> set[str]:
+    """What lies in a folder; nothing of what cannot be read, which is for the checks to refuse."""
+    with suppress(OSError):
+        return {one.name for one in path.iterdir()}
+    return set()
 
 
 def _ledger(challenge: Path | None, named: Path | None) -> bytes | None:
@@ -197,6 +214,8 @@ def compare(
     from appliance.cli.console import working
     from appliance.records.json import to_data
 
+    for number, path in enumerate(paths):
+        _refuse_runs(path, "compare", *paths[:number], after=paths[number + 1 :])
     with working(f"comparing {len(paths)} runs"):
         from appliance.verbs import compare
 

@@ -77,18 +77,19 @@ def plan(
 ) -> None:
     """Show what a suite would run here; writes nothing."""
     from appliance.cli.console import working
-    from appliance.cli.progress import default_sentence
-    from appliance.cli.results import print_plan
-    from appliance.judging.order_match import match, sentences
-    from appliance.planning import coverage
-    from appliance.qualifying import expectation, memory
-    from appliance.records.json import to_data
-    from appliance.scheduling.words import table
-    from appliance.storage.qualified_file import load_observed
-    from appliance.verbs.preparation import prepare
 
     options = options.of_suite(suite_name)
     with working("probing this node and planning the run"):
+        from appliance.cli.progress import default_sentence
+        from appliance.cli.results import print_plan
+        from appliance.judging.order_match import match, sentences
+        from appliance.planning import coverage
+        from appliance.qualifying import expectation, memory
+        from appliance.records.json import to_data
+        from appliance.scheduling.words import table
+        from appliance.storage.qualified_file import load_observed
+        from appliance.verbs.preparation import prepare
+
         prepared = prepare(options)
     if as_json:
         print_json(to_data(prepared.plan))

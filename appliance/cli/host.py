@@ -38,7 +38,10 @@ def start(
     as_json: JsonOption = False,
 ) -> None:
     """Run a suite in a container that is closed off, and sign it out here."""
-    from appliance.verbs.start import dry_line, start
+    from appliance.cli.console import working
+
+    with working("looking at the container engine and this machine"):
+        from appliance.verbs.start import dry_line, start
 
     options = options.of_suite(suite_name)
     if options.resume is not None:
@@ -56,7 +59,9 @@ def start(
 
         idle_wait.wait(options.wait_idle, options.vendor, _unsaid if inside.quiet else say)
     if dry_run:
-        _print_line(*dry_line(inside), as_json=as_json)
+        with working("looking at the container engine and this machine"):
+            line = dry_line(inside)
+        _print_line(*line, as_json=as_json)
     started = start(inside, key, role, say=say, write=_pass_on)
     _conclude(started, quiet=options.quiet, as_json=as_json)
 
@@ -119,9 +124,6 @@ def probe(
     as_json: JsonOption = False,
 ) -> None:
     """Say what this node is: devices, host, conditions; or write an order of it."""
-    from appliance.cli.results import print_system
-    from appliance.records.json import to_data
-
     if file is not None and not as_order:
         raise UsageError(f"{file} is not written without --as-order; leave it out, or add that")
     if as_order and (redact or redact_with is not None or as_json):
@@ -133,19 +135,27 @@ def probe(
     if redact or redact_with is not None:
         system = _redacted(system, redact_with)
     if as_json:
+        from appliance.records.json import to_data
+
         print_json(to_data(system))
     else:
+        from appliance.cli.results import print_system
+
         print_system(system)
 
 
 def _probed(vendor: str | None) -> System:
     """The node with the devices of a vendor, or with its processors where none is visible."""
-    from appliance.probe import node
+    from appliance.cli.console import working
 
-    visible, absence = node.visible(vendor)
+    with working("probing this node"):
+        from appliance.probe import node
+
+        visible, absence = node.visible(vendor)
     if absence:
         say(f"bench: {absence}; the processors are shown instead")
-    return node.probe((visible,))
+    with working("probing this node"):
+        return node.probe((visible,))
 
 
 def _write_order(system: System, file: Path | None) -> None:
@@ -176,10 +186,12 @@ def doctor(
     as_json: JsonOption = False,
 ) -> None:
     """Say what a run needs of this machine, what is missing, and how to fix it."""
-    from appliance.cli.console import console
-    from appliance.verbs import doctor
+    from appliance.cli.console import console, working
 
-    rows = doctor.examine(out=out, data=data, engine=engine)
+    with working("looking at this machine"):  # imports take longer than a person waits for a word
+        from appliance.verbs import doctor
+
+        rows = doctor.examine(out=out, data=data, engine=engine)
     if as_json:
         print_json(doctor.to_document(rows))
     else:
@@ -208,6 +220,8 @@ def qualify(
     Most valuable first: small rows with a first seed, then a second, full sizes, repeats, a control
     in fresh processes, and what is left of full sizes.
     """
+    if not (quiet or as_json):
+        say("qualifying: probing this node and planning the rows")
     from appliance.cli.progress import observer
     from appliance.qualifying.page import sentence
     from appliance.records.json import to_data
@@ -216,8 +230,6 @@ def qualify(
     options = QualifyOptions(
         out=out, minutes=minutes, vendor=vendor, workloads=tuple(workload or ()), data=data
     )
-    if not (quiet or as_json):
-        say("qualifying: probing this node and planning the rows")
     with observer(quiet=quiet or as_json) as watching:
         result = qualify(options, watching)
     if as_json:
@@ -232,10 +244,11 @@ def qualify(
 def selftest(*, as_json: JsonOption = False) -> None:
     """Inject faults into the judge on this machine; fails if one slips through."""
     from appliance.cli.console import console
-    from appliance.selftest import summary
 
     out = console()
-    with out.status("") as status:
+    with out.status("injecting faults into the judge") as status:
+        from appliance.selftest import summary
+
         result = summary.run(status.update)
     if as_json:
         print_json(summary.to_document(result))

@@ -12,7 +12,14 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    Progress,
+    ProgressColumn,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+)
 
 from appliance.cli.console import console
 from appliance.evidence.software_fault import UNAVAILABLE
@@ -32,6 +39,8 @@ if TYPE_CHECKING:
 SAID_BEFORE = frozenset({"decided", NO_TIME})
 """Reasons of launches that are not made, which an interim analysis or the time left has said."""
 TOO_FEW = "too few for what waits next"
+WIDE = 100
+"""Columns of a terminal, from which on the moving line has a bar and says how a launch is made."""
 MINUTE = 60
 HOUR = 3600
 
@@ -129,7 +138,7 @@ class Moving(Silent):
     def run_begins(self, plan: Plan, num_done: int, session: int) -> None:
         self._progress.console.print(begin_sentence(plan, num_done, session))
         for line in table(plan) if not num_done else ():
-            self._progress.console.print(line, markup=False, soft_wrap=True)
+            self._progress.console.print(line, markup=False)
         self._remaining = RemainingTime(plan, num_done, session)
         self._begin = time.monotonic()
         self._session = session_words(plan, session)
@@ -152,8 +161,13 @@ class Moving(Silent):
 
     def launch_started(self, launch: Launch, mode: LaunchMode) -> None:
         if self._task is not None:
-            words = f"{launch_words(launch)} ({mode})"
-            self._progress.update(self._task, description=f"{words:44}")
+            self._progress.update(self._task, description=self._launch_words(launch, mode))
+
+    def _launch_words(self, launch: Launch, mode: LaunchMode) -> str:
+        """What runs, padded so that what follows stands still; how, where there is room for it."""
+        if self._progress.console.width < WIDE:
+            return f"{launch_words(launch):36}"
+        return f"{f'{launch_words(launch)} ({mode})':44}"
 
     def launch_ended(self, launch: Launch, event: LaunchEnded) -> None:
         left = _note_end(self._remaining, launch, event, time.monotonic() - self._begin)
@@ -185,15 +199,18 @@ def observer(*, quiet: bool) -> Iterator[Observer]:
     elif not out.is_terminal:
         yield Lines(out)
     else:
-        columns = (
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TextColumn("{task.completed:.0f}/{task.total:.0f}"),
-            TimeElapsedColumn(),
-            TextColumn("{task.fields[left]}"),
-        )
-        with Progress(*columns, console=out, transient=True) as progress:
+        with Progress(*_columns(out.width), console=out, transient=True) as progress:
             yield Moving(progress)
+
+
+def _columns(width: int) -> Iterator[ProgressColumn]:
+    """Columns of the moving line; a narrow terminal has no room for a bar beside whole words."""
+    yield TextColumn("{task.description}")
+    if width >= WIDE:
+        yield BarColumn()
+    yield TextColumn("{task.completed:.0f}/{task.total:.0f}")
+    yield TimeElapsedColumn()
+    yield TextColumn("{task.fields[left]}")
 
 
 def _note_end(

@@ -66,7 +66,7 @@ def _cells(
     if row.fixed_seconds + row.launch_seconds <= 0:
         return row.name, "-", "0.0", "-", "cannot run here"
     if row.waits:
-        why = f"number {row.waits} in line: made whole where {seconds / 60:.1f} min are left"
+        why = f"number {row.waits} in line, needs {seconds / 60:.1f} min"
         return row.name, "waits", "-", row.times, why
     if row.launches is None:
         return row.name, "left out", "-", row.times, reasons.get(row.name, "")

@@ -1,12 +1,15 @@
 """What a terminal of 80 columns shows: lists and `bench doctor` without a word that is cut."""
 
+import re
 import sys
+from dataclasses import replace
 from io import StringIO
 
 import pytest
 from rich.console import Console
+from support.launching import case, plan
 
-from appliance.cli import listing
+from appliance.cli import listing, progress
 from appliance.container.doctor_rows import Row
 from appliance.storage import suite_file
 from appliance.verbs import doctor
@@ -61,3 +64,27 @@ def test_a_file_gets_each_entry_on_one_line(
     listing.suites()
     summary = suite_file.load_suite("acceptance")[0].summary
     assert f"{'acceptance':18} {summary}\n" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("width", [80, 200])
+def test_moving_line_has_case_times_and_number_whole(
+    monkeypatch: pytest.MonkeyPatch, width: int
+) -> None:
+    out = Console(file=StringIO(), width=width, height=24, force_terminal=True)
+    monkeypatch.setattr(progress, "console", lambda: out)
+    one = case("onnx_resnet50-single", launches=120, expected_seconds=786.0, reference_seconds=1.0)
+    made = replace(plan(one), expected_seconds=120 * 786.0)
+    launch = made.launches[-1]
+    with progress.observer(quiet=False) as watching:
+        assert isinstance(watching, progress.Moving)
+        watching.run_begins(made, 0, 1)
+        watching.launch_started(launch, "forked")
+        for drawn in watching._progress.get_renderables():
+            out.print(drawn)
+    assert isinstance(out.file, StringIO)
+    shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", out.file.getvalue())
+    (line,) = {line.strip() for line in shown.splitlines() if line.startswith(launch.case)}
+    assert line.startswith(f"{launch.case} launch 120")
+    assert re.search(r" 0/121 0:00:0\d about 13 min \d+ s left$", line)
+    is_wide = width > 80
+    assert ("(forked)" in line, "━" in line) == (is_wide, is_wide)

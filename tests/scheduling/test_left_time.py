@@ -109,7 +109,7 @@ def test_a_row_that_the_minutes_could_hold_waits_and_one_that_they_could_not_is_
     assert {launch.wave for launch in plan.launches if launch.case.startswith("llama")} == {1}
     short = a_plan(1)
     assert [one.case for one in short.not_planned] == ["llama-1"]
-    assert table(plan)[-1].endswith("number 1 in line: made whole where 2.0 min are left")
+    assert table(plan)[-1].endswith("number 1 in line, needs 2.0 min")
 
 
 def test_launches_wait_in_waves_that_end_at_the_interim_analyses_of_the_largest_number() -> None:

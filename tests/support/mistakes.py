@@ -47,6 +47,8 @@ MISTAKES: tuple[tuple[str, str], ...] = (
     ("a file that is not there", "bench plan smoke --order missing.toml"),
     ("an unfinished run", "bench verify out/UNFINISHED"),
     ("a folder of runs", "bench verify out"),
+    ("a folder of runs to sign", "bench sign out"),
+    ("a folder of runs beside a run", "bench compare out/RUN out"),
     ("a folder that is no run", "bench verify empty"),
     ("a run without a file of its own", "bench verify out/SHORT --allow-dev"),
     ("a run without its logs", "bench verify out/CRASHED --allow-dev"),

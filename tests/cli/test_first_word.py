@@ -1,0 +1,47 @@
+"""On a terminal each verb says what it is at before it imports what that takes."""
+
+from __future__ import annotations
+
+import os
+import pty
+import signal
+import sys
+
+import pytest
+from support.program import ROOT
+
+VERBS = [
+    (("doctor",), "looking at this machine", "appliance.verbs.doctor"),
+    (("start", "--dry-run"), "looking at the container engine", "appliance.verbs.start"),
+    (("probe",), "probing this node", "appliance.probe.node"),
+    (("plan", "smoke"), "probing this node", "appliance.verbs.preparation"),
+    (("qualify", "--out", "out"), "qualifying: probing", "appliance.verbs.qualify"),
+]
+
+
+def shown_until(words: tuple[str, ...], end: str) -> str:
+    """What a verb wrote to a terminal, with the modules that it imported, until one of them."""
+    child, terminal = pty.fork()
+    if not child:
+        os.chdir(ROOT)
+        flags = ("-X", "importtime", "-m", "appliance")
+        line = [sys.executable, *flags, *words]
+        os.execve(line[0], line, os.environ | {"TERM": "xterm"})  # noqa: S606 - no shell
+    shown = b""
+    try:
+        while end.encode() not in shown:
+            shown += os.read(terminal, 4096)
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        os.close(terminal)
+    return shown.decode(errors="replace")
+
+
+@pytest.mark.parametrize(("words", "said", "module"), VERBS)
+def test_first_word_comes_before_the_imports(
+    words: tuple[str, ...], said: str, module: str
+) -> None:
+    before, _, _ = shown_until(words, f"{module}\r\n").partition(f"{module}\r\n")
+    assert said in before
+    assert "numpy" not in before.partition(said)[0]
