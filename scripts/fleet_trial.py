@@ -196,7 +196,8 @@ def main() -> None:
     )
     print(f"most memory: {own:.0f} MiB of this process, {other:.0f} MiB of one that it started")
     count(given.folder / "out", faults)
-    rates(given.nodes, given.seeds)
+    if given.seeds:
+        rates(given.nodes, given.seeds)
 
 
 if __name__ == "__main__":
