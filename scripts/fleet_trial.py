@@ -98,10 +98,26 @@ def _write(number: int) -> None:
     _makers[0].write(number)
 
 
-def timed(what: str, begin: float) -> float:
-    """Print the seconds since `begin`; now."""
-    now = time.perf_counter()
-    print(f"{what}: {now - begin:.1f} s")
+@dataclass(frozen=True, kw_only=True)
+class Moment:
+    """Seconds of the clock, and of processors by this process and all that it has waited for."""
+
+    wall: float
+    processor: float
+
+    @classmethod
+    def now(cls) -> Moment:
+        """This moment."""
+        used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+        processor = sum(one.ru_utime + one.ru_stime for one in used)
+        return cls(wall=time.perf_counter(), processor=processor)
+
+
+def timed(what: str, begin: Moment) -> Moment:
+    """Print the seconds since `begin`; now. Those of processors say more on a busy machine."""
+    now = Moment.now()
+    wall, processor = now.wall - begin.wall, now.processor - begin.processor
+    print(f"{what}: {wall:.1f} s, {processor:.1f} s of processors", flush=True)
     return now
 
 
@@ -157,7 +173,7 @@ def main() -> None:
     words.add_argument("--seeds", type=int, default=20)
     given = words.parse_args()
     faults = synthetic_fleet.planted(given.nodes)
-    begin = time.perf_counter()
+    begin = Moment.now()
     key = make(given.run, given.folder, faults)
     begin = timed(f"{given.nodes:,} bundles made", begin)
     campaign = given.folder / "campaign"
@@ -169,14 +185,19 @@ def main() -> None:
         allow_development=False,
         key=key,
     )
-    print(collect.collect(request))
-    begin = timed("collected", begin)
+    collected = collect.collect(request)
+    print(collected)
+    begin = timed(f"{collected.num_new:,} bundles collected", begin)
     print(sites.write(given.folder / "out", given.folder / "site", key))
     timed("site written", begin)
-    children = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
-    print(f"most memory of a process: {children / 1024:.0f} MiB")
+    own, other = (
+        resource.getrusage(who).ru_maxrss / 1024
+        for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+    )
+    print(f"most memory: {own:.0f} MiB of this process, {other:.0f} MiB of one that it started")
     count(given.folder / "out", faults)
-    rates(given.nodes, given.seeds)
+    if given.seeds:
+        rates(given.nodes, given.seeds)
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ from support.synthetic_fleet import (
     write_node,
 )
 
-from appliance.challenge.campaign import Campaign
+from appliance.challenge.campaign import FILE, Campaign
 from appliance.collection import ledger, queries, statement
 from appliance.fleet import folder as folders
 from appliance.fleet import states
@@ -261,6 +261,13 @@ def test_what_was_read_is_not_read_again(made: Made, collected: Path, tmp_path: 
     before = {path.name: path.read_bytes() for path in (folder / "tables").iterdir()}
     assert collect(made, folder)["num_new"] == 0
     assert {path.name: path.read_bytes() for path in (folder / "tables").iterdir()} == before
+
+
+def test_campaign_of_a_synthetic_fleet_that_is_made_again_is_the_same_file(made: Made) -> None:
+    """A collection goes on under the digest of the signed file."""
+    before = (made.folder / FILE).read_bytes()
+    write_campaign(made.folder, made.campaign, made.key, Path(TINY), made.base)
+    assert (made.folder / FILE).read_bytes() == before
 
 
 def test_killed_at_any_time_it_goes_on(made: Made, collected: Path, tmp_path: Path) -> None:

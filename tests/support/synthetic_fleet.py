@@ -390,9 +390,14 @@ def _page(carried: Mapping[str, bytes]) -> bytes:
 
 
 def write_campaign(folder: Path, campaign: Campaign, key: Key, suite: Path, base: Base) -> Path:
-    """The campaign's folder as `bench fleet plan` leaves it, but for the folders of nodes."""
+    """The campaign's folder as `bench fleet plan` leaves it, but for the folders of nodes.
+
+    One that is there stays: a collection goes on under its digest, which each signing changes.
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / campaigns.FILE).write_bytes(campaigns.write(campaign, key))
+    file = folder / campaigns.FILE
+    if not file.exists() or campaigns.read(file.read_bytes(), key.certificate) != campaign:
+        file.write_bytes(campaigns.write(campaign, key))
     pem = key.certificate.public_bytes(Encoding.PEM)
     (folder / "certificate.pem").write_bytes(pem)
     shutil.copyfile(suite, folder / "suite.toml")
