@@ -45,7 +45,7 @@ generate: ## write what is generated: schemas, workload facts and sizes, the tab
 	@scripts/setup.sh cpu-test
 	@for script in write_schemas write_workload_facts write_workload_sizes write_workload_checks workload_table \
 	    write_cli_reference write_healthy_errors write_clocks record_repeats \
-	    write_suite_times write_references write_device_budget write_fleet_tables; do \
+	    write_suite_times write_references write_device_budget write_fleet_tables write_attacks; do \
 	    .venv/bin/python scripts/$$script.py || exit; done
 
 bench: ## the figures that the project promises of itself, as ratios and seconds

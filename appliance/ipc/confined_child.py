@@ -122,16 +122,19 @@ def _child(parent: int, writer: int, work: Callable[[], bytes], limits: Limits) 
     """Do the work, answer, and end without any of the parent's exit handlers."""
     try:
         _confine(parent, writer, limits)
+        answer = b""
         try:
-            answer = _DONE + work()
+            kind, answer = _DONE, work()
         except MemoryError:
-            answer = _NO_MEMORY
+            kind = _NO_MEMORY
         except BenchError as error:
-            answer = _FAILED + _words(type(error).__name__, str(error))
+            kind, answer = _FAILED, _words(type(error).__name__, str(error))
         except BaseException as error:  # noqa: BLE001 - the parent says what it was
-            answer = _FAILED + _words("", f"{type(error).__name__}: {error}")
-        while answer:
-            answer = answer[os.write(writer, answer) :]
+            kind, answer = _FAILED, _words("", f"{type(error).__name__}: {error}")
+        for part in (memoryview(kind), memoryview(answer)):  # which may be a large run, so no copy
+            left = part
+            while left:
+                left = left[os.write(writer, left) :]
     finally:
         os._exit(0)
 

@@ -78,7 +78,7 @@ def rehearse(
         return
     memory = confined_child.MEMORY_BYTES + MEMORY_FOR_A_BYTE * max(0, size - SMALL)
     limits = Limits(
-        seconds=SECONDS + passes * size // SLOWEST,
+        seconds=passes * (SECONDS + size // SLOWEST),
         memory_bytes=memory,
         most_memory_bytes=memory,
         death=death,

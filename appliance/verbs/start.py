@@ -12,7 +12,7 @@ import json
 import os
 import re
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -418,28 +418,26 @@ def _read(kind: type[R], data: bytes, name: str) -> R:
 
 def _verified(folder: Path, key: Key, container: Container) -> Started:
     """Verify the bundle as its signer would: his own certificate is the one that he trusts."""
-    verification = verify.verify_confined(
+    verification, files = verify.read_confined(
         folder, Terms(trusted=[key.certificate.public_bytes(Encoding.PEM)])
     )
-    with bundle.opened(folder, follow=False) as opened:
-        data = opened.read(bundle.VERDICT, limits.of_name(bundle.VERDICT))
-        budget = None if verification.faults else _budget(opened)
+    if bundle.VERDICT not in files:
+        raise EvidenceError(f"{folder} does not verify: {verification.faults[0]}")
     return Started(
         folder=folder,
-        verdict=_read(Verdict, data, bundle.VERDICT),
+        verdict=_read(Verdict, files[bundle.VERDICT], bundle.VERDICT),
         verification=verification,
         container=container,
-        budget=budget,
+        budget=None if verification.faults else _budget(files),
     )
 
 
-def _budget(folder: Folder) -> Budget | None:
+def _budget(files: Mapping[str, bytes]) -> Budget | None:
     """What the time went to, summed up in a child as anything that the container wrote is."""
-    names = (bundle.PLAN, bundle.JOURNAL)
-    files = [folder.read(name, limits.of_name(name)) for name in names]
 
     def work() -> bytes:
-        return json.dumps(dict(budget_of(*files).seconds)).encode()
+        budget = budget_of(files[bundle.PLAN], files[bundle.JOURNAL])
+        return json.dumps(dict(budget.seconds)).encode()
 
     try:
         known = confined_reader.content(bundle.JOURNAL, work, death=EvidenceError)

@@ -125,13 +125,27 @@ def compare_release(comparison: Comparison, bundle: Judged) -> None:
         return
     if comparison.is_of_same_release:
         _check_day(released, comparison.facts.version, bundle.lines[0])
-    counted = {line.event.device for line in bundle.lines if isinstance(line.event, Counted)}
+    counts = [line.event for line in bundle.lines if isinstance(line.event, Counted)]
+    counted = {one.device for one in counts}
     devices = {name for case in bundle.plan.cases for name in case.all_devices}
     for device in sorted(devices - counted):
         comparison.differs(
             f"journal.jsonl: the counters of {device} were never read, and every run reads them",
             "counters",
         )
+    for device in sorted({one.device for one in counts if _is_unexplained(one)}):
+        comparison.differs(
+            f"journal.jsonl: no counter of {device} could be read, and every run says why",
+            "counters",
+        )
+
+
+def _is_unexplained(counted: Counted) -> bool:
+    """Whether none of a device's counters was read when a run began, and no hint says why."""
+    is_begin = not counted.launch and counted.moment == "before"
+    none_read = all(value is None for value in counted.counters.values())
+    could_be = counted.counters.keys() - {*counted.absent}
+    return is_begin and none_read and bool(could_be) and not could_be & counted.hints.keys()
 
 
 def _check_day(released: str, version: str, begin: Line) -> None:

@@ -177,19 +177,22 @@ def read_confined(path: Path, terms: Terms = ANYBODY) -> tuple[Verification, Map
     """As `verify_confined`, with the files that were verified: those of a page are what it carries.
 
     Nobody can change them between the checks and what is made of them, and no PDF, HTML or zip is
-    parsed outside of the child.
+    parsed outside of the child, which may take their size in memory once more to hand them over.
     """
     room = evidence_path.journal_room(path, terms.total)
 
     def work() -> bytes:
         examination, verification = _examined(path, terms, room)
+        copied = sum(map(len, examination.files.values()))
+        confined_child.allow_memory(confined_child.MEMORY_BYTES + copied)
         return _packed({"": _answer(verification), **examination.files})
 
-    files = _taken_apart(
-        confined_child.call(
-            str(path), work, replace(_limits(terms.total), answer_bytes=2 * terms.total)
-        )
+    limits_here = replace(
+        _limits(terms.total),
+        most_memory_bytes=_memory_bytes(terms.total) + terms.total,
+        answer_bytes=2 * terms.total,
     )
+    files = _taken_apart(confined_child.call(str(path), work, limits_here))
     return _of_answer(files.pop(""), path), files
 
 

@@ -14,7 +14,6 @@ from appliance.records.json import from_json
 from appliance.records.verdict import Verdict
 from appliance.signing.keys import development_key
 from appliance.storage import bundle
-from appliance.storage.plain_files import Folder
 from appliance.verbs.start import _budget
 
 
@@ -24,19 +23,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_budget_is_that_of_the_journal_that_the_container_wrote(folder: Path) -> None:
-    files = [(folder / name).read_bytes() for name in (bundle.PLAN, bundle.JOURNAL)]
-    with Folder.at(folder) as opened:
-        spent = _budget(opened)
-    assert spent == budget_of(*files)
+    files = bundle.files_of(folder)
+    spent = _budget(files)
+    assert spent == budget_of(files[bundle.PLAN], files[bundle.JOURNAL])
     assert spent is not None
     assert spent.whole > 0.0
 
 
-def test_budget_of_a_journal_that_is_none_is_not_said(folder: Path, tmp_path: Path) -> None:
-    (tmp_path / bundle.PLAN).write_bytes((folder / bundle.PLAN).read_bytes())
-    (tmp_path / bundle.JOURNAL).write_bytes(b"{}\n")
-    with Folder.at(tmp_path) as opened:
-        assert _budget(opened) is None
+def test_budget_of_a_journal_that_is_none_is_not_said(folder: Path) -> None:
+    assert _budget({**bundle.files_of(folder), bundle.JOURNAL: b"{}\n"}) is None
 
 
 def test_what_followed_the_journal_stands_behind_its_budget(

@@ -43,6 +43,8 @@ SUITE = Expectations(suite=TINY)
 class Defect:
     """What is wrong, which check finds it, why, and a part of the sentence that says so.
 
+    `attack` is the number that attacks.py has for it.
+
     `check` is empty for what is found by no check, but listed as not compared.
     """
 
@@ -50,31 +52,49 @@ class Defect:
     check: str
     reason: Reason
     says: str
+    attack: int
     expectations: Expectations = ANYTHING
 
 
+@dataclass(frozen=True, kw_only=True)
+class Open:
+    """What passes today, of which attack."""
+
+    build: Build
+    attack: int
+
+
 FORGERIES: dict[str, Defect] = {}
-OPEN: dict[str, Build] = {}
+OPEN: dict[str, Open] = {}
 
 
 def refused(
-    check: str, reason: Reason, says: str, expectations: Expectations = ANYTHING
+    check: str, reason: Reason, says: str, expectations: Expectations = ANYTHING, *, attack: int
 ) -> Callable[[Build], Build]:
     """Enter a forgery that verify refuses, or of which it states no verdict."""
 
     def enter(build: Build) -> Build:
         FORGERIES[build.__name__] = Defect(
-            build=build, check=check, reason=reason, says=says, expectations=expectations
+            build=build,
+            check=check,
+            reason=reason,
+            says=says,
+            attack=attack,
+            expectations=expectations,
         )
         return build
 
     return enter
 
 
-def passes(build: Build) -> Build:
+def passes(*, attack: int) -> Callable[[Build], Build]:
     """Enter a forgery that is known and open."""
-    OPEN[build.__name__] = build
-    return build
+
+    def enter(build: Build) -> Build:
+        OPEN[build.__name__] = Open(build=build, attack=attack)
+        return build
+
+    return enter
 
 
 # ------------------------------------------------------------------ figures that it is judged by
@@ -94,24 +114,31 @@ def work_times(forgery: Forgery, factor: int) -> None:
             case["work"]["units"] *= factor
 
 
-@refused("facts", "contradiction", "its units is 3.0, and of its workload at these parameters 1.0")
+@refused(
+    "facts",
+    "contradiction",
+    "its units is 3.0, and of its workload at these parameters 1.0",
+    attack=8,
+)
 def operations_and_units_times_three(forgery: Forgery) -> None:
     work_times(forgery, 3)
 
 
-@refused("", "not compared", "operations and units of gemm@cpu:0, gemm_exact@cpu:0", SUITE)
+@refused(
+    "", "not compared", "operations and units of gemm@cpu:0, gemm_exact@cpu:0", SUITE, attack=8
+)
 def another_release_with_twice_the_operations(forgery: Forgery) -> None:
     work_times(forgery, 2)  # more might be beyond what the processor can do
     with forgery.plan() as plan:
         plan["bench_version"] = "0.3.9"
 
 
-@refused("facts", "contradiction", "peaks.json has other figures than the device files")
+@refused("facts", "contradiction", "peaks.json has other figures than the device files", attack=8)
 def a_peak_of_ones_own(forgery: Forgery) -> None:
     with_a_peak(forgery)
 
 
-@refused("", "not compared", "peak figures (made by bench 0.3.9, compared with", SUITE)
+@refused("", "not compared", "peak figures (made by bench 0.3.9, compared with", SUITE, attack=8)
 def another_release_with_a_peak_of_ones_own(forgery: Forgery) -> None:
     with_a_peak(forgery)
     with forgery.plan() as plan:
@@ -141,7 +168,12 @@ def numeric(event: Data) -> bool:
     return event["kind"] == "checked" and event["check"]["kind"] == "numeric"
 
 
-@refused("facts", "contradiction", "to 1e+09, and at these parameters that is 2e-05 in every run")
+@refused(
+    "facts",
+    "contradiction",
+    "to 1e+09, and at these parameters that is 2e-05 in every run",
+    attack=10,
+)
 def wrong_outputs_within_bounds_without_end(forgery: Forgery) -> None:
     for event in filter(numeric, forgery.events("checked")):
         event["check"] |= {"error": 3.7, "bound": 1e9}
@@ -152,34 +184,43 @@ def bounds_times(forgery: Forgery, factor: float) -> None:
         event["check"]["bound"] *= factor
 
 
-@refused("facts", "contradiction", "to 4e-05, and at these parameters that is 2e-05 in every run")
+@refused(
+    "facts",
+    "contradiction",
+    "to 4e-05, and at these parameters that is 2e-05 in every run",
+    attack=10,
+)
 def a_bound_twice_as_wide(forgery: Forgery) -> None:
     bounds_times(forgery, 2)
 
 
-@refused("facts", "contradiction", "and at these parameters that is 2e-05 in every run")
+@refused("facts", "contradiction", "and at these parameters that is 2e-05 in every run", attack=10)
 def a_bound_wider_by_a_part_in_a_million(forgery: Forgery) -> None:
     bounds_times(forgery, 1.000001)
 
 
-@refused("", "not compared", "names and bounds of checks of gemm_exact@cpu:0", SUITE)
+@refused("", "not compared", "names and bounds of checks of gemm_exact@cpu:0", SUITE, attack=10)
 def wrong_bits_that_are_allowed(forgery: Forgery) -> None:
     for event in forgery.events("checked"):
         if event["check"]["name"] == "elements that differ from the exact product":
             event["check"] |= {"error": 1, "bound": 1}
 
 
-@refused("facts", "contradiction", 'lacks the check "all rows, random projection" of its ')
+@refused(
+    "facts", "contradiction", 'lacks the check "all rows, random projection" of its ', attack=10
+)
 def a_check_that_no_launch_makes(forgery: Forgery) -> None:
     forgery.drop(lambda event: numeric(event) and event["check"]["name"].startswith("all rows"))
 
 
-@refused("conduct", "contradiction", "drew inputs and did not check them")
+@refused("conduct", "contradiction", "drew inputs and did not check them", attack=10)
 def no_first_output_checked(forgery: Forgery) -> None:
     forgery.drop(lambda event: event["kind"] == "checked" and event["phase"] == "first")
 
 
-@refused("facts", "contradiction", 'lacks the check "inputs as drawn" of its first output')
+@refused(
+    "facts", "contradiction", 'lacks the check "inputs as drawn" of its first output', attack=10
+)
 def no_input_recorded(forgery: Forgery) -> None:
     forgery.drop(
         lambda event: (
@@ -189,13 +230,13 @@ def no_input_recorded(forgery: Forgery) -> None:
     )
 
 
-@refused("verdict", "contradiction", "verdict.json does not follow from the journal")
+@refused("verdict", "contradiction", "verdict.json does not follow from the journal", attack=10)
 def no_last_output_checked(forgery: Forgery) -> None:
     forgery.drop(lambda event: event["kind"] == "checked" and event["phase"] == "last")
     forgery.is_judged = False
 
 
-@refused("conduct", "contradiction", "checked step")
+@refused("conduct", "contradiction", "checked step", attack=10)
 def the_last_output_of_another_step(forgery: Forgery) -> None:
     for event in forgery.events("checked"):
         if event["phase"] == "last":
@@ -205,19 +246,31 @@ def the_last_output_of_another_step(forgery: Forgery) -> None:
 # ------------------------------------------------------------------ words
 
 
-@refused("facts", "contradiction", "its summary is 'Certified on 8 x NVIDIA H100'")
+@refused("facts", "contradiction", "its summary is 'Certified on 8 x NVIDIA H100'", attack=13)
 def a_summary_of_ones_own(forgery: Forgery) -> None:
     with forgery.plan() as plan:
         plan["cases"][0]["summary"] = "Certified on 8 x NVIDIA H100"
 
 
-@refused("expectations", "contradiction", "calls suite tiny otherwise than it calls itself", SUITE)
+@refused(
+    "expectations",
+    "contradiction",
+    "calls suite tiny otherwise than it calls itself",
+    SUITE,
+    attack=13,
+)
 def a_summary_of_the_suite_of_ones_own(forgery: Forgery) -> None:
     with forgery.plan() as plan:
         plan["suite_summary"] = "The acceptance suite, passed in full"
 
 
-@refused("expectations", "contradiction", "calls suite tiny otherwise than it calls itself", SUITE)
+@refused(
+    "expectations",
+    "contradiction",
+    "calls suite tiny otherwise than it calls itself",
+    SUITE,
+    attack=11,
+)
 def a_suite_that_calls_itself_another(forgery: Forgery) -> None:
     with forgery.plan() as plan:
         plan["suite"] = "acceptance"
@@ -228,6 +281,7 @@ def a_suite_that_calls_itself_another(forgery: Forgery) -> None:
     "not compared",
     "cases of the suite: name its file to have them compared",
     Expectations(suite=sha256(suite_file.load_suite(TINY)[1])),
+    attack=11,
 )
 def a_suite_by_its_digest_alone(forgery: Forgery) -> None:
     with forgery.plan() as plan:
@@ -235,7 +289,11 @@ def a_suite_by_its_digest_alone(forgery: Forgery) -> None:
 
 
 @refused(
-    "expectations", "contradiction", "case gemm@cpu:0 is not planned as suite tiny says", SUITE
+    "expectations",
+    "contradiction",
+    "case gemm@cpu:0 is not planned as suite tiny says",
+    SUITE,
+    attack=11,
 )
 def another_limit_than_the_suite_has(forgery: Forgery) -> None:
     with forgery.plan() as plan:
@@ -245,53 +303,58 @@ def another_limit_than_the_suite_has(forgery: Forgery) -> None:
 # ------------------------------------------------------------------ records
 
 
-@refused("conduct", "contradiction", "its bounds are not those that its criteria need")
+@refused("conduct", "contradiction", "its bounds are not those that its criteria need", attack=14)
 def a_limit_less(forgery: Forgery) -> None:
     with forgery.plan() as plan:
         plan["num_limits"] += 1
 
 
-@refused("conduct", "contradiction", "plan.json names other files than it was made with")
+@refused("conduct", "contradiction", "plan.json names other files than it was made with", attack=11)
 def a_plan_of_no_suite(forgery: Forgery) -> None:
     with forgery.plan() as plan:
         del plan["digests"]["suite"]
 
 
-@refused("verdict", "contradiction", "verdict.json does not follow from the journal")
+@refused("verdict", "contradiction", "verdict.json does not follow from the journal", attack=14)
 def a_flipped_verdict(forgery: Forgery) -> None:
     forgery.is_judged = False
     for event in filter(numeric, forgery.events("checked")):
         event["check"]["error"] = 1.0
 
 
-@refused("conduct", "contradiction", "has block")
+@refused("conduct", "contradiction", "has block", attack=12)
 def a_block_that_was_left_out(forgery: Forgery) -> None:
     for event in forgery.events("block")[:1]:
         event["index"] = 1
 
 
-@refused("conduct", "contradiction", "while it does not run")
+@refused("conduct", "contradiction", "while it does not run", attack=14)
 def a_launch_that_never_started(forgery: Forgery) -> None:
     name = forgery.events("launch_started")[-1]["launch"]
     forgery.drop(lambda event: event["kind"] == "launch_started" and event["launch"] == name)
 
 
-@refused("conduct", "contradiction", "journal.jsonl does not begin with this plan on this machine")
+@refused(
+    "conduct",
+    "contradiction",
+    "journal.jsonl does not begin with this plan on this machine",
+    attack=14,
+)
 def a_run_of_another_name(forgery: Forgery) -> None:
     forgery.lines[0]["event"]["run_id"] = "20300101T000000Z-000000"
 
 
-@refused("records", "integrity", "is not in canonical form")
+@refused("records", "integrity", "is not in canonical form", attack=14)
 def a_number_in_another_form(forgery: Forgery) -> None:
     forgery.after = replaced(bundle.SYSTEM, b'"conditions":', b'"conditions" :')
 
 
-@refused("records", "integrity", "is not in canonical form")
+@refused("records", "integrity", "is not in canonical form", attack=14)
 def a_key_twice(forgery: Forgery) -> None:
     forgery.after = replaced(bundle.BASELINES, b'{"baseline":[],', b'{"baseline":[],"baseline":[],')
 
 
-@refused("records", "integrity", "baselines.json")
+@refused("records", "integrity", "baselines.json", attack=14)
 def a_number_that_is_none(forgery: Forgery) -> None:
     forgery.after = replaced(bundle.BASELINES, b'"baseline":[]', b'"baseline":[NaN]')
 
@@ -309,13 +372,13 @@ def replaced(
 # ------------------------------------------------------------------ what passes
 
 
-@refused("conduct", "stale", "is not what the seed of launch")
+@refused("conduct", "stale", "is not what the seed of launch", attack=9)
 def replayed_under_a_seed_drawn_afterwards(forgery: Forgery) -> None:
     """As under a later challenge: launches in its order, last checks where it draws them."""
     replay(forgery)
 
 
-@passes
+@passes(attack=9)
 def replayed_with_the_inputs_of_its_seed(forgery: Forgery) -> None:
     """The same by somebody who draws the inputs, too, as everybody can."""
     seed = replay(forgery)
@@ -385,7 +448,7 @@ def retimed(lines: list[Data], begin: int) -> list[Data]:
     return lines
 
 
-@passes
+@passes(attack=12)
 def times_scaled_by_a_thousandth(forgery: Forgery) -> None:
     for event in forgery.events("block"):
         for name in ("wall_ns", "event_ns", "block_wall_ns", "block_raw_ns"):
@@ -398,30 +461,48 @@ def scaled(value: object) -> object:
     return value if value is None else str(int(int(str(value)) * 0.999) + 1)
 
 
-@passes
+@passes(attack=15)
 def another_serial_number(forgery: Forgery) -> None:
     with forgery.record(bundle.SYSTEM) as system:
         system["identity"]["devices"][0]["serial"] = "SN-0815"
 
 
-@refused("conduct", "contradiction", "were not read after launch")
+@refused("conduct", "contradiction", "were not read after launch", attack=12)
 def readings_left_out(forgery: Forgery) -> None:
     forgery.drop(lambda event: event["kind"] == "counted" and event["moment"] == "after")
 
 
-@refused("facts", "contradiction", "the counters of cpu:0 were never read, and every run reads")
+@refused(
+    "facts",
+    "contradiction",
+    "the counters of cpu:0 were never read, and every run reads",
+    attack=12,
+)
 def all_counters_left_out(forgery: Forgery) -> None:
     forgery.drop(lambda event: event["kind"] == "counted")
 
 
-@passes
+@passes(attack=12)
 def all_counters_said_to_be_unreadable(forgery: Forgery) -> None:
-    """As in a virtual machine, where they are."""
+    """As in a virtual machine, where they are, and in its words."""
+    unreadable(forgery, hint="neither driver nor hypervisor gives it: run on the host")
+
+
+@refused("facts", "contradiction", "no counter of cpu:0 could be read, and every run", attack=12)
+def all_counters_said_to_be_unreadable_without_a_reason(forgery: Forgery) -> None:
+    unreadable(forgery, hint="")
+
+
+def unreadable(forgery: Forgery, hint: str) -> None:
+    """Every counter as None; `hint` says why when the run begins, and stands nowhere if empty."""
     for event in forgery.events("counted"):
-        event["counters"] = dict.fromkeys(event["counters"])
+        counters = event["counters"]
+        event["counters"] = dict.fromkeys(counters)
+        if event["hints"]:
+            event["hints"] = dict.fromkeys(counters, hint) if hint else {}
 
 
-@refused("conduct", "contradiction", "journal.jsonl begins 2031-")
+@refused("conduct", "contradiction", "journal.jsonl begins 2031-", attack=12)
 def a_run_of_another_year(forgery: Forgery) -> None:
     for line in forgery.lines:
         line["utc"] = "2031" + line["utc"][4:]
@@ -445,42 +526,42 @@ def moved(forgery: Forgery, change: Callable[[datetime], datetime]) -> None:
         forgery.lines[0]["event"]["run_id"] = plan["run_id"]
 
 
-@refused("conduct", "contradiction", "journal.jsonl begins 2031-")
+@refused("conduct", "contradiction", "journal.jsonl begins 2031-", attack=12)
 def a_run_of_a_later_year_in_all_of_its_records(forgery: Forgery) -> None:
     moved(forgery, lambda moment: moment.replace(year=2031, day=1))
 
 
-@refused("facts", "contradiction", "no run of it is older")
+@refused("facts", "contradiction", "no run of it is older", attack=12)
 def a_run_before_its_release_in_all_of_its_records(forgery: Forgery) -> None:
     moved(forgery, lambda moment: moment.replace(year=2025, day=1))
 
 
-@passes
+@passes(attack=12)
 def a_run_of_another_hour_in_all_of_its_records(forgery: Forgery) -> None:
     moved(forgery, lambda moment: moment - timedelta(hours=1))
 
 
-@refused("conduct", "contradiction", "is more than a day before the line before it")
+@refused("conduct", "contradiction", "is more than a day before the line before it", attack=12)
 def clocks_that_alternate_between_two_years(forgery: Forgery) -> None:
     for number, line in enumerate(forgery.lines):
         line["utc"] = (line["utc"][:4], "2031")[number % 2] + line["utc"][4:]
 
 
-@refused("conduct", "contradiction", "time limit of the suite")
+@refused("conduct", "contradiction", "time limit of the suite", attack=12)
 def a_gap_of_ten_hours_in_one_clock(forgery: Forgery) -> None:
     middle = len(forgery.lines) // 2
     for line in forgery.lines[middle:]:
         line["monotonic_ns"] = str(int(line["monotonic_ns"]) + 36_000 * 10**9)
 
 
-@refused("conduct", "contradiction", "plan.json: its run is called 2030")
+@refused("conduct", "contradiction", "plan.json: its run is called 2030", attack=12)
 def a_run_id_of_another_year(forgery: Forgery) -> None:
     with forgery.plan() as plan:
         plan["run_id"] = "2030" + plan["run_id"][4:]
         forgery.lines[0]["event"]["run_id"] = plan["run_id"]
 
 
-@refused("conduct", "contradiction", "to the nanosecond")
+@refused("conduct", "contradiction", "to the nanosecond", attack=12)
 def slow_launches_as_copies_of_fast_ones(forgery: Forgery) -> None:
     blocks = forgery.events("block")
     ((length, _),) = Counter(len(one["wall_ns"]) for one in blocks).most_common(1)
@@ -490,13 +571,13 @@ def slow_launches_as_copies_of_fast_ones(forgery: Forgery) -> None:
         block |= {name: value for name, value in fastest.items() if name.endswith("_ns")}
 
 
-@passes
+@passes(attack=12)
 def copies_of_a_few_steps_with_other_last_digits(forgery: Forgery) -> None:
     """Blocks of three steps; longer ones are found (tests/verification/test_near_copies.py)."""
     jittered(forgery, 50)
 
 
-@passes
+@passes(attack=12)
 def slow_launches_as_fast_ones_with_noise(forgery: Forgery) -> None:
     """Times that were made up: each differs from that of the fast launch as those of devices do."""
     jittered(forgery, 20_000)

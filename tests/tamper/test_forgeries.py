@@ -46,7 +46,7 @@ def test_a_forgery_that_nobody_can_read_off_is_refused(
     name: str, genuine: Path, tmp_path: Path
 ) -> None:
     forgery = forged(genuine)
-    OPEN[name](forgery)
+    OPEN[name].build(forgery)
     result = verified(forgery.sealed(tmp_path / "run"), expectations=SUITE)
     if result.not_shown != NOT_SHOWN or result.exit_code not in (0, 3, 4):
         pytest.fail("verify does not say what it cannot show")  # which is no expected failure
