@@ -49,6 +49,7 @@ from appliance.records.journal import Check
 from appliance.records.json import Parameters
 from appliance.records.workload import Work
 from workloads.contract.failures import ParameterError
+from workloads.contract.hooks import LoadPhase
 from workloads.contract.target import Target
 from workloads.contract.workload import Workload
 from workloads.parts.burning import coverage, mismatches, sizing
@@ -56,7 +57,16 @@ from workloads.parts.burning.exact_pair import ExactPair
 from workloads.parts.burning.formats import MULTIPLE, Format, chosen, parsed, switched
 from workloads.parts.burning.lanes import Lane, Pace, in_lanes
 from workloads.parts.burning.mismatches import REPEATS, Event, Operands, Slot
-from workloads.parts.burning.state import KINDS, Burnt, Rotation, State, Visit, shapes_of
+from workloads.parts.burning.state import (
+    KINDS,
+    PLAIN,
+    PROVEN,
+    Burnt,
+    Rotation,
+    State,
+    Visit,
+    shapes_of,
+)
 from workloads.parts.memory import digests, memory_tests
 from workloads.parts.memory.chain import Chain, first_key
 from workloads.parts.memory.memory_tests import Memory, Patterns
@@ -68,6 +78,8 @@ PERIODS = (0.001, 0.01, 0.1, 1.0, 10.0)
 COOL = 4
 """A cool phase works this part of the time."""
 STEP_SECONDS = 1.0
+FEWEST_TRIAL_ROUNDS = 4
+"""Of a step of the plain loop, and of the proven one: the last of them is proven in both."""
 MEMORY_SHARE = 0.1
 """Of a step's time, what a test of a part of the memory takes where the device sizes it."""
 MOST_PARTS = 1024
@@ -270,11 +282,12 @@ class BurnIn(Workload[State, Output]):
                 self._size_format(target, state, number) for number in range(len(state.formats))
             ]
             state.phase_steps = max(1, round(self.phase_seconds * len(steps) / sum(steps)))
+            state.trial_steps = len(state.formats)
             self._size_memory(target, state)
         for lane in state.lanes:
             self._touched(state, lane).zero_()  # what a trial left must not pass for a product
             for burnt, tally in zip(state.formats, lane.tallies, strict=True):
-                tally.give_rounds(burnt.hot_rounds)
+                tally.give_rounds(max(FEWEST_TRIAL_ROUNDS, burnt.hot_rounds))
 
     def _touched(self, state: State, lane: Lane) -> torch.Tensor:
         """What trials write to, of a lane's memory."""
@@ -331,6 +344,9 @@ class BurnIn(Workload[State, Output]):
     def extra_steps(self, state: State, num_steps: int) -> int:
         return EXTENSION * num_steps if state.num_wrong else 0
 
+    def phase(self, state: State) -> LoadPhase:
+        return LoadPhase(name=state.load, units=state.num_products, threads=torch.get_num_threads())
+
     def step(self, state: State) -> Output:
         self._look_back(state)
         place = (state.num_steps + 1) % NUM_KEYS
@@ -341,17 +357,24 @@ class BurnIn(Workload[State, Output]):
         pace = self._pace(state, burnt, phase)
         state.phases[phase] += pace.rounds * len(state.lanes)
         is_first = state.num_steps < len(state.formats)  # the first products are proven first
-        visit = None if is_first else state.rotation.next(is_cool=phase == "cool")
+        is_trial = phase in (PLAIN, PROVEN)
+        num_bare = pace.rounds - 1 if phase == PLAIN and not is_first else 0
+        state.num_products += pace.rounds * len(state.lanes) * len(burnt.slots)
+        state.num_bare += num_bare * len(state.lanes) * len(burnt.slots)
+        has_no_visit = is_first or is_trial  # the two loops are to differ in digests alone
+        visit = None if has_no_visit else state.rotation.next(is_cool=phase == "cool")
 
         def run(lane: int, meet: Callable[[], object]) -> list[torch.Tensor]:
             if visit is not None:  # lanes do not wait for each other's test
                 self._test_memory(state, state.lanes[lane], visit)
-            return self._rounds(state, state.lanes[lane], number, pace, meet)
+            self._bare_rounds(burnt, state.lanes[lane], number, num_bare)
+            proven = replace(pace, rounds=pace.rounds - num_bare)
+            return self._rounds(state, state.lanes[lane], number, proven, meet)
 
         with switched(burnt.format, state.device.type):
             made = in_lanes(state.lanes, run)
         state.num_steps += 1
-        last = pace.rounds - 1
+        last = pace.rounds - num_bare - 1
         return Output(
             number=number,
             products=[product for products in made for product in products],
@@ -365,7 +388,10 @@ class BurnIn(Workload[State, Output]):
         is_first = state.num_steps < len(state.formats)
         rounds = 1 if is_first else burnt.hot_rounds
         seconds = burnt.product_seconds
-        if phase == "hot" or not seconds:
+        if phase in (PLAIN, PROVEN) and not is_first:
+            half = rounds // 2 if self.by_device else rounds
+            return Pace(rounds=max(FEWEST_TRIAL_ROUNDS, half))
+        if phase in ("hot", PLAIN, PROVEN) or not seconds:
             return Pace(rounds=rounds)
         is_free = self.by_device  # to make fewer rounds where the device is to rest
         is_waited_for = state.device.type == "cpu"  # launching a product waits for it
@@ -403,6 +429,19 @@ class BurnIn(Workload[State, Output]):
             lane.streams.let_products_wait()
         lane.end_step(number, burnt.of_kind("random numbers"))
         return outs
+
+    def _bare_rounds(self, burnt: Burnt, lane: Lane, number: int, rounds: int) -> None:
+        """Rounds of a plain loop: products alone, where the proven round behind them overwrites.
+
+        They lie there as in the pass before, as what any round overwrites, so that what they leave
+        is never right.
+        """
+        a_cycle_less_one = burnt.num_sets * (len(burnt.slots) - 1)
+        outs = burnt.places(lane.pool, lane.tallies[number].num_rounds + a_cycle_less_one)
+        for _ in range(rounds):
+            for slot, out in zip(burnt.slots, outs, strict=True):
+                pair = burnt.operands[slot.kind].corner(slot.m, slot.n, slot.k)
+                self.multiply(burnt.format, *pair, out)
 
     def multiply(
         self, form: Format, left: torch.Tensor, right: torch.Tensor, out: torch.Tensor

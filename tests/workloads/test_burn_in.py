@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -15,13 +16,15 @@ from support.operators import Operators
 from appliance.evidence.journal_index import index_of
 from appliance.records.journal import Block, Check, Checked, Event, Line
 from reports import burn_in as pages
-from workloads.burn_in import PERIODS, BurnIn, Output
+from workloads.burn_in import FEWEST_TRIAL_ROUNDS, PERIODS, BurnIn, Output
 from workloads.contract.failures import ParameterError
 from workloads.contract.target import Artifacts, Target
-from workloads.parts.burning.formats import Format
-from workloads.parts.burning.lanes import Pace
-from workloads.parts.burning.state import PHASES, State
+from workloads.parts.burning.formats import OF_PROCESSORS, Format, parsed
+from workloads.parts.burning.lanes import Lane, Pace
+from workloads.parts.burning.mismatches import Slot
+from workloads.parts.burning.state import PHASES, Burnt, State
 from workloads.parts.memory.chain import first_key, recompute
+from workloads.parts.memory.digests import digest
 from workloads.parts.memory.memory_tests import TESTS, Memory
 from workloads.parts.memory.planted_memory_faults import FaultyMemory, Flip, StuckBit
 
@@ -384,6 +387,67 @@ def test_cool_phase_and_jumps_pause_for_the_seconds_that_they_say(tmp_path: Path
         paces.append(workload._pace(state, burnt, "load in jumps"))
     assert [pace.pause for pace in paces] == [0.01, 0.01, 0.05, 0.5, 5.0]
     assert [pace.burst for pace in paces] == [1, 1, 5, 50, 500]
+
+
+def test_plain_loop_stands_beside_the_same_products_digested(tmp_path: Path) -> None:
+    workload = burn_in()
+    state = built(workload, tmp_path)
+    state.trial_steps = 1
+    loads, units = [], []
+    for _ in range(len(PHASES) + 2):
+        phase = workload.phase(state)
+        loads.append(phase.name)
+        units.append(phase.units)
+        output = workload.step(state)
+    assert loads == [
+        *("first products", "hot", "hot", "plain loop", "proven loop"),
+        *("cool", "hot", "hot", "hot", "load in jumps"),
+    ]
+    made = [after - before for before, after in pairwise(units)]
+    assert made[3] == made[4] == FEWEST_TRIAL_ROUNDS * NUM_PRODUCTS
+    checks = judged(workload, state, output)
+    assert outside(checks) == []
+    bare = (FEWEST_TRIAL_ROUNDS - 1) * NUM_PRODUCTS
+    reported = checks[pages.COVERED].detects_what
+    assert f"plain loop: {bare} products beside those, held to nothing" in reported
+    proven = state.num_products - bare
+    assert f"digested blocks: {proven} products in {proven // NUM_PRODUCTS} rounds" in reported
+
+
+@pytest.mark.parametrize("form", [one.name for one in parsed("all") if one.name in OF_PROCESSORS])
+def test_what_a_round_overwrites_is_never_right(form: str, tmp_path: Path) -> None:
+    """Neither a round of the pass before, nor a bare one behind which it is proven."""
+    workload = burn_in(formats=form, size=128, memory_bytes=2**23)
+    state = built(workload, tmp_path)
+    (burnt,), (lane,) = state.formats, state.lanes
+    for turn in range(NUM_PRODUCTS):
+        lane.tallies[0].num_rounds = turn * burnt.num_sets
+        workload._bare_rounds(burnt, lane, 0, 1)
+        left = [digest(out, slot.weights) for slot, out in slots_of(burnt, lane)]
+        for slot, out in slots_of(burnt, lane):
+            pair = burnt.operands[slot.kind].corner(slot.m, slot.n, slot.k)
+            workload.multiply(burnt.format, *pair, out)
+        right = [digest(out, slot.weights) for slot, out in slots_of(burnt, lane)]
+        assert not [
+            i for i, pair in enumerate(zip(left, right, strict=True)) if torch.equal(*pair)
+        ], turn
+
+
+def slots_of(burnt: Burnt, lane: Lane) -> list[tuple[Slot, torch.Tensor]]:
+    places = burnt.places(lane.pool, lane.tallies[0].num_rounds)
+    return list(zip(burnt.slots, places, strict=True))
+
+
+def test_hot_is_recorded_once_power_has_risen(tmp_path: Path) -> None:
+    workload = burn_in()
+    state = built(workload, tmp_path)
+    state.phase_steps = 4
+    names = []
+    for state.num_steps in range(8 * 4 + 6):
+        names.append(state.load)
+    assert names[:14] == ["first products", *["hot"] * 11, *["cool"] * 2]
+    assert names[14:20] == [*["cool"] * 4, *["hot"] * 2]
+    assert names[26:38] == [*["hot"] * 2, *["load in jumps"] * 6, *["hot"] * 4]
 
 
 def test_digests_and_comparison_launch_three_kernels_a_product(
